@@ -1,0 +1,31 @@
+# Two commands to learn: make run, make test.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: run test lint types bench install system-packages
+run: $(VENV)/.installed  ## a simulated DGX cluster and the daemon watching it
+	$(BIN)/idlewatt demo
+
+test: $(VENV)/.installed  ## everything but the benchmarks
+	$(BIN)/pytest -q -n2
+
+bench: $(VENV)/.installed  ## the figures of the README, measured here
+	$(BIN)/pytest -q -p no:xdist tests/benchmarks --benchmarks
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+
+types: $(VENV)/.installed  ## mypy sees the folders under their import names through one link
+	mkdir -p build/types && ln -sfn ../.. build/types/idlewatt
+	MYPYPATH=build/types $(BIN)/mypy
+
+install: $(VENV)/.installed
+$(VENV)/.installed: setup.cfg pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -e .[dev]
+	touch $@
+
+system-packages:  ## Debian packages that the tests on real parts need (root)
+	apt-get update -q
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$(grep -v '^#' tests/stack/debian-packages.txt)

@@ -1,0 +1,1 @@
+"""The head of idlewatt: configuration, service, web, command line, waste, advice."""

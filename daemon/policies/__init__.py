@@ -1,0 +1,1 @@
+"""Rules that decide which job starts where: order x placement x backfill, one file per rule."""

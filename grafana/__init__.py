@@ -1,0 +1,1 @@
+"""Dashboards, rules, runbooks and provisioning of idlewatt, as data."""

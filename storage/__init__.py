@@ -1,0 +1,1 @@
+"""What is known: records, schema, history, and importers of outside traces."""

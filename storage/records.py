@@ -1,0 +1,410 @@
+"""The facts that idlewatt passes from room to room: frozen, typed, with their units.
+
+Times are seconds since the epoch (UTC, float), power is watts, energy joules, memory bytes, ratios 0..1.
+*Unmeasured* is ``None``, never 0: a reader that does not know says so, and nobody adds it up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class NodeState(StrEnum):
+    """What the scheduler says of a node, folded to what matters for power and placement."""
+
+    UP = "up"
+    PLANNED = "planned"
+    """Up and free, but held by the scheduler's own plan for a known job."""
+    DRAINING = "draining"
+    """Running its last jobs, taking no new ones."""
+    DRAINED = "drained"
+    RESERVED = "reserved"
+    MAINTENANCE = "maintenance"
+    DOWN = "down"
+    POWERED_DOWN = "powered_down"
+    POWERING_UP = "powering_up"
+    UNKNOWN = "unknown"
+
+    @property
+    def schedulable(self) -> bool:
+        """Tell whether new jobs may start here now."""
+        return self in (NodeState.UP, NodeState.PLANNED)
+
+    @property
+    def unavailable(self) -> bool:
+        """Tell whether the node's power is no matter of scheduling (repair, maintenance, off)."""
+        return self in (NodeState.DRAINED, NodeState.MAINTENANCE, NodeState.DOWN, NodeState.POWERED_DOWN,
+                        NodeState.POWERING_UP, NodeState.UNKNOWN)
+
+
+class JobState(StrEnum):
+    """Base states of a Slurm job; flags such as COMPLETING are folded into them by the source."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETING = "COMPLETING"
+    COMPLETED = "COMPLETED"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+    TIMEOUT = "TIMEOUT"
+    NODE_FAIL = "NODE_FAIL"
+    PREEMPTED = "PREEMPTED"
+    BOOT_FAIL = "BOOT_FAIL"
+    DEADLINE = "DEADLINE"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def active(self) -> bool:
+        """Tell whether the job holds resources."""
+        return self in (JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETING)
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether the job will never run again under this submission."""
+        return not self.active and self not in (JobState.PENDING, JobState.UNKNOWN)
+
+
+class PowerClass(StrEnum):
+    """The eleven classes into which every watt of every node falls, exactly once."""
+
+    UNAVAILABLE = "unavailable"
+    UNMEASURED = "unmeasured"
+    PLANNED = "planned"
+    STRANDED = "stranded"
+    IDLE_UNALLOCATED = "idle_unallocated"
+    ALLOCATED_IDLE = "allocated_idle"
+    ALLOCATED_HUNG = "allocated_hung"
+    ALLOCATED_UNDERUSED = "allocated_underused"
+    PRODUCTIVE = "productive"
+    NODE_OVERHEAD_EMPTY = "node_overhead_empty"
+    HOST_ACTIVE = "host_active"
+
+
+WASTED = (PowerClass.IDLE_UNALLOCATED, PowerClass.STRANDED, PowerClass.ALLOCATED_IDLE, PowerClass.ALLOCATED_HUNG,
+          PowerClass.ALLOCATED_UNDERUSED, PowerClass.NODE_OVERHEAD_EMPTY)
+"""The classes whose watts are called wasted."""
+
+
+class StrandedCause(StrEnum):
+    """Why no eligible pending job can use a free GPU: the first binding constraint."""
+
+    CPU = "cpu"
+    MEMORY = "memory"
+    GPU_FRAGMENT = "gpu_fragment"
+    CONSTRAINT = "constraint"
+    INSUFFICIENT = "insufficient"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A server as the scheduler knows it: what it has, what of it is taken, whether it may be used."""
+
+    name: str
+    partitions: tuple[str, ...]
+    gpus: int
+    """Number of GPUs the scheduler may hand out."""
+    gpu_model: str = ""
+    """The scheduler's type name (``a100``), '' when it names none."""
+    cpus: int = 0
+    """Schedulable CPUs (hardware threads in Slurm's count)."""
+    memory_bytes: int = 0
+    state: NodeState = NodeState.UP
+    features: tuple[str, ...] = ()
+    cpus_allocated: int = 0
+    memory_allocated_bytes: int = 0
+    gpus_allocated: int = 0
+    gpu_indexes_allocated: tuple[int, ...] | None = None
+    """Scheduler indexes of the GPUs in use; None where the scheduler does not say."""
+    reservation: str = ""
+    """Name of an active reservation that covers the node."""
+    reason: str = ""
+    """The administrator's words on why it is not up."""
+    leaf: str = ""
+    """Leaf switch, '' when the topology is unknown."""
+    spine: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A physical board. A MIG instance is not a board; its readings belong to its parent."""
+
+    uuid: str
+    node: str
+    index: int
+    """NVML index; indexes may have holes (DGX Station: 0, 1, 2, 4)."""
+    model: str = ""
+    """The vendor's name, e.g. ``NVIDIA A100-SXM4-40GB``."""
+    memory_bytes: int | None = None
+    power_limit_watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A queue of the scheduler and the nodes that serve it."""
+
+    name: str
+    nodes: tuple[str, ...]
+    max_time_s: float | None = None
+    default: bool = False
+    up: bool = True
+    priority_tier: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A named resource request with its time limit (GIST AI-X paper, Table 2)."""
+
+    name: str
+    gpus: int
+    cpus: int
+    memory_bytes: int
+    limit_s: float
+    rate: float
+    """Share of the partition's GPUs, the paper's lambda."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a job asks for, over all its nodes unless the name says otherwise."""
+
+    gpus: int
+    nodes: int = 1
+    """Nodes asked for; 1 when the scheduler may choose and one suffices."""
+    gpus_per_node: int | None = None
+    """None: the scheduler may split the GPUs as it likes (``--gpus``)."""
+    cpus: int = 0
+    memory_bytes: int = 0
+    gpu_model: str = ""
+    features: str = ""
+    """The constraint expression as given, e.g. ``a100&nvswitch``."""
+    required_nodes: tuple[str, ...] = ()
+    excluded_nodes: tuple[str, ...] = ()
+    reservation: str = ""
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """The part of one node that a job holds."""
+
+    node: str
+    gpus: int
+    gpu_indexes: tuple[int, ...] | None = None
+    """Scheduler indexes; None when the source does not tell (accounting never does)."""
+    cpus: int = 0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One submission to the scheduler, at one moment.
+
+    A submission is identified by ``(job_id, submit_s)``: job ids are reused after a database reset, and a requeue
+    keeps the id. Each run of it is identified by ``start_s`` beside these.
+    """
+
+    job_id: str
+    """As users know it: ``123``, ``123_4`` (array task), ``123+1`` (heterogeneous component)."""
+    submit_s: float
+    state: JobState
+    partition: str
+    request: Request
+    user: str = ""
+    account: str = ""
+    name: str = ""
+    qos: str = ""
+    reason: str = ""
+    """Why it is pending, in the scheduler's word (``Resources``, ``Priority``, ``Dependency``)."""
+    eligible_s: float | None = None
+    start_s: float | None = None
+    """Start of the present or last run; None while it has not run. Never the scheduler's forecast."""
+    end_s: float | None = None
+    """End of the last run; None until it has ended. Never the limit."""
+    limit_s: float | None = None
+    """Requested time limit; None when unlimited."""
+    expected_start_s: float | None = None
+    """The scheduler's own forecast for a pending job."""
+    scheduled_nodes: tuple[str, ...] = ()
+    """Nodes the scheduler's own backfill plans for it."""
+    priority: float | None = None
+    dependency: str = ""
+    restarts: int = 0
+    exit_code: int | None = None
+    tasks: int = 1
+    """How many identical pending array tasks this record stands for."""
+    raw_id: int | None = None
+    """The scheduler's internal number, where it differs from ``job_id``."""
+    allocations: tuple[Allocation, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, float]:
+        """Return what identifies the submission."""
+        return self.job_id, self.submit_s
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One board at one moment, already reduced over MIG, time-slicing and job repeats."""
+
+    uuid: str
+    node: str
+    index: int
+    time_s: float
+    model: str = ""
+    power_watts: float | None = None
+    energy_joules: float | None = None
+    """A counter since driver load; it restarts from 0 when the driver does."""
+    activity: float | None = None
+    """Share of time the board worked, 0..1."""
+    activity_source: str = ""
+    """``sm_active``, ``gr_engine_active`` or ``gpu_util``: they do not mean the same."""
+    resident: float | None = None
+    """Share of time *some* kernel was resident (GPU_UTIL or GR_ENGINE_ACTIVE), 0..1: the test for 'busy'."""
+    memory_used_bytes: float | None = None
+    memory_total_bytes: float | None = None
+    temperature_celsius: float | None = None
+    power_limit_watts: float | None = None
+    jobs: tuple[str, ...] = ()
+    """Job ids that the exporter's own mapping names; a hint, never the truth about allocation."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """One server at one moment; several sources each fill their part."""
+
+    node: str
+    time_s: float
+    power_watts: float | None = None
+    power_source: str = ""
+    """``ipmi``, ``redfish``, ``hwmon``, ``ceems`` or ``estimated``."""
+    cpu_busy_ratio: float | None = None
+    memory_used_bytes: float | None = None
+    memory_total_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What one read of a telemetry source gave."""
+
+    gpus: tuple[GpuReading, ...] = ()
+    nodes: tuple[NodeReading, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSnapshot:
+    """What one read of a scheduler gave: all nodes and partitions, pending, running and recently finished jobs."""
+
+    time_s: float
+    nodes: tuple[Node, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+    jobs: tuple[Job, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IdleFloor:
+    """Watts that a board draws doing nothing, and how we know."""
+
+    watts: float
+    source: str
+    """``learned``, ``configured`` or ``catalogue``."""
+    samples: int = 0
+    updated_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRollup:
+    """Five minutes (or coarser) of one board."""
+
+    start_s: float
+    seconds: float
+    """Length of the window."""
+    node: str
+    uuid: str
+    index: int
+    measured_seconds: float
+    """Time within the window that was really observed; the rest is unmeasured."""
+    energy_joules: float | None = None
+    activity_mean: float | None = None
+    activity_max: float | None = None
+    power_mean_watts: float | None = None
+    power_max_watts: float | None = None
+    allocated_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WasteReading:
+    """Energy of one class in one partition over one window; ``node`` is filled where it is kept per node."""
+
+    start_s: float
+    seconds: float
+    partition: str
+    power_class: PowerClass
+    energy_joules: float
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a job would run: GPUs per node, in node order."""
+
+    nodes: tuple[str, ...]
+    gpus: tuple[int, ...]
+
+    def __str__(self) -> str:
+        """Return ``node:gpus`` pairs joined by commas."""
+        return ",".join(f"{node}:{gpus}" for node, gpus in zip(self.nodes, self.gpus, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another placement that was weighed, and what speaks against it."""
+
+    placement: Placement
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """What to do with one pending job now: start it on a placement, or hold it, and why."""
+
+    job_id: str
+    submit_s: float
+    partition: str
+    issued_s: float
+    policy: str
+    objective: str
+    action: str
+    """``start`` or ``hold``."""
+    reason: str
+    """One sentence for a person: what binds, or why here."""
+    placement: Placement | None = None
+    """Where it starts now, or where it is expected to start when held; None when nowhere."""
+    expected_start_s: float | None = None
+    """When it starts if the policy is followed and jobs use their full limits; None when never."""
+    alternatives: tuple[Alternative, ...] = ()
+    shadow: bool = False
+    """True for a policy that is not in charge."""
+    interval_s: tuple[float, float] | None = None
+    """95 % interval of the expected change in wait against the incumbent, where a policy has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What is known of a trained agent: enough to trust it, or not."""
+
+    name: str
+    version: str
+    trained_s: float
+    seed: int
+    code_version: str
+    schema_hash: str
+    """Digest of the feature schema: a mismatch means the weights do not fit the code."""
+    weights_digest: str
+    """SHA-256 of the safetensors file."""
+    history_from_s: float | None = None
+    history_until_s: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Held-out results by name, intervals as ``name_low`` and ``name_high``."""

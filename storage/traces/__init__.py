@@ -1,0 +1,1 @@
+"""Importers of outside job traces, one file per format."""

@@ -1,0 +1,1 @@
+"""Units and system files of idlewatt, as data."""
