@@ -1,0 +1,152 @@
+"""The configuration file: read strictly, once, into typed settings; every error at once, with its path and line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Union
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from ..exporters.source import SourceConfig, kinds
+from ..storage.durations import Duration
+from ..storage.history import Retention
+from .advice import AdviceSettings
+from .waste import WasteSettings
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message lists every fault, one a line."""
+
+
+class Strict(BaseModel):
+    """A part of the configuration: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StorageSettings(Strict):
+    """Where jobs, rollups and recommendations are kept, and for how long."""
+
+    url: str = "sqlite:////var/lib/idlewatt/idlewatt.db"
+    """SQLAlchemy URL: SQLite or PostgreSQL."""
+    retention: Retention = Retention()
+
+
+class Cycles(Strict):
+    """How often each cycle runs."""
+
+    scrape: Duration = 15.0
+    jobs: Duration = 15.0
+    assess: Duration = 15.0
+    advise: Duration = 30.0
+    record: Duration = 60.0
+    retention: Duration = 3600.0
+
+
+def _source(value: object) -> object:
+    """Name the missing or unknown kind; pydantic's own message would list every key of every kind."""
+    if isinstance(value, Mapping) and value.get("kind") not in kinds():
+        raise ValueError(f"kind {value.get('kind')!r} is none of {', '.join(sorted(kinds()))}")
+    return value
+
+
+_AnySource = Annotated[Union[tuple(kinds().values())], Field(discriminator="kind")]  # type: ignore[valid-type] # noqa: UP007
+AnySource = Annotated[_AnySource, BeforeValidator(_source)]
+
+
+class Settings(Strict):
+    """Everything that the configuration file says."""
+
+    cluster: str = ""
+    """Name shown to people; Prometheus adds its own label."""
+    storage: StorageSettings = StorageSettings()
+    cycles: Cycles = Cycles()
+    waste: WasteSettings = WasteSettings()
+    advice: AdviceSettings = AdviceSettings()
+    sources: tuple[AnySource, ...] = ()
+
+    @field_validator("sources")
+    @classmethod
+    def _names_differ(cls, sources: tuple[SourceConfig, ...]) -> tuple[SourceConfig, ...]:
+        names = [source.name or source.kind for source in sources]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two sources are called {name!r}: give each its own name")
+        return sources
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a repeated key is an error: the second would silently win."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if key in seen:
+            problem = f"the key {key!r} stands here twice"
+            raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def load(path: Path) -> Settings:
+    """Read the configuration file; raise ``ConfigError`` that lists every fault."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, where: str = "configuration") -> Settings:
+    """Return the settings that a YAML text describes; raise ``ConfigError`` that lists every fault."""
+    try:
+        document = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+        tree = yaml.compose(text, yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where}: not YAML: {error}") from error
+    if document is None:
+        document = {}
+    if not isinstance(document, dict):
+        raise ConfigError(f"{where}: a mapping is expected at the top, not {type(document).__name__}")
+    try:
+        return Settings.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_faults(error, tree, where))) from error
+
+
+def _faults(error: ValidationError, tree: yaml.Node | None, where: str) -> list[str]:
+    lines = []
+    for fault in error.errors(include_url=False):
+        path, node = _locate(tree, fault["loc"])
+        line = f":{node.start_mark.line + 1}" if node is not None else ""
+        message = "unknown key" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
+        lines.append(f"{where}{line}: {path or 'top'}: {message}")
+    return lines
+
+
+def _locate(tree: yaml.Node | None, location: tuple[int | str, ...]) -> tuple[str, yaml.Node | None]:
+    """Return the dotted path of a fault and the YAML node nearest to it; union tags are no step of the path."""
+    node, path = tree, ""
+    for step in location:
+        if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node, path = node.value[step], f"{path}[{step}]"
+        elif isinstance(node, yaml.MappingNode):
+            child = next((value for key, value in node.value if key.value == str(step)), None)
+            if child is not None:
+                node = child
+            elif step in kinds():
+                continue
+            path = f"{path}.{step}" if path else str(step)
+    return path, node
+
+
+def sample() -> str:
+    """Return the documented sample configuration: every key with its default and when one would change it."""
+    return resources.files(__package__).joinpath("config.sample.yml").read_text(encoding="utf-8")
