@@ -16,6 +16,7 @@ from ..storage.history import Retention
 from .advice import AdviceSettings
 from .waste import WasteSettings
 
+
 class ConfigError(Exception):
     """The configuration cannot be used; the message lists every fault, one a line."""
 

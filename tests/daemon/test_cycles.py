@@ -1,0 +1,91 @@
+import logging
+import threading
+import time
+
+import pytest
+
+from idlewatt.daemon.cycles import Beat, Cycle
+
+
+@pytest.fixture
+def beating():
+    started = []
+
+    def start(*cycles, **options):
+        beat = Beat(cycles, **options)
+        beat.start()
+        started.append(beat)
+        return beat
+
+    yield start
+    for beat in started:
+        beat.stop()
+
+
+def wait_until(condition, timeout_s=10.0):
+    event, deadline = threading.Event(), time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came true"
+        event.wait(0.005)
+
+
+def test_a_cycle_runs_again_and_again_and_is_counted(beating):
+    beat = beating(Cycle("scrape", 0.02, lambda: None))
+    wait_until(lambda: beat.health()["scrape"].runs >= 3)
+    health = beat.health()["scrape"]
+    assert health.failures == 0
+    assert health.last_duration_s < 5
+
+
+def test_beats_do_not_drift_with_the_length_of_a_run(beating):
+    times = []
+
+    def run():
+        times.append(time.monotonic())
+        threading.Event().wait(0.05)
+
+    beat = beating(Cycle("assess", 0.1, run))
+    wait_until(lambda: beat.health()["assess"].runs >= 8)
+    # 7 periods after the first beat, had the run time been added it would be 7 * 0.15.
+    assert times[7] - times[0] < 0.85 + 0.1 * beat.health()["assess"].overruns
+
+
+def test_a_run_that_is_too_long_skips_beats_never_overlaps_and_is_counted(beating, caplog):
+    inside, most = [], []
+    release = threading.Event()
+
+    def run():
+        inside.append(1)
+        most.append(len(inside))
+        release.wait(10)
+        inside.pop()
+
+    with caplog.at_level(logging.WARNING):
+        beat = beating(Cycle("advise", 0.02, run))
+        wait_until(lambda: beat.health()["advise"].overruns >= 2)
+    release.set()
+    assert max(most) == 1
+    assert "cycle overran its period" in caplog.text
+
+
+def test_a_cycle_that_raises_is_counted_logged_and_runs_again(beating, caplog):
+    def run():
+        raise ValueError("poison row")
+
+    beat = beating(Cycle("record", 0.02, run))
+    wait_until(lambda: beat.health()["record"].failures >= 2)
+    assert "poison row" in caplog.text
+
+
+def test_one_hanging_cycle_does_not_stop_another_and_is_named(beating):
+    release = threading.Event()
+    clock_offset = [0.0]
+    beat = beating(Cycle("scrape", 0.02, lambda: None), Cycle("jobs", 0.02, lambda: release.wait(10)),
+                   clock=lambda: time.monotonic() + clock_offset[0])
+    wait_until(lambda: beat.health()["scrape"].runs >= 3)
+    assert beat.hanging() == []
+    clock_offset[0] = 100.0
+    runs = beat.health()["scrape"].runs
+    wait_until(lambda: beat.health()["scrape"].runs > runs + 1)
+    assert beat.hanging() == ["jobs"]
+    release.set()
