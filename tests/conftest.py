@@ -1,4 +1,6 @@
-"""What every test shares: benchmarks run only when asked for."""
+"""What every test shares: benchmarks run only when asked for, and in CI a skipped test is a failed one."""
+
+import os
 
 import pytest
 
@@ -11,3 +13,29 @@ def pytest_ignore_collect(collection_path, config: pytest.Config) -> bool | None
     if collection_path.name == "benchmarks" and not config.getoption("--benchmarks"):
         return True
     return None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("CI") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(NothingSkipped(), "nothing-skipped")
+
+
+class NothingSkipped:
+    """In CI every part is installed, so a skip means that the proof is missing."""
+
+    def __init__(self) -> None:
+        self.skipped: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.skipped.append(f"{report.nodeid}: {report.longrepr[2] if report.longrepr else ''}")
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.skipped:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.skipped:
+            terminalreporter.section("skipped, which CI does not allow", red=True)
+            for line in self.skipped:
+                terminalreporter.line(line)

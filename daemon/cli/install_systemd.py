@@ -33,7 +33,7 @@ def command(root: Path, program: str | None) -> None:
       sudo editor /etc/idlewatt/config.yml
       sudo systemctl daemon-reload && sudo systemctl enable --now idlewatt
     """
-    from .. import config  # noqa: PLC0415 - loads every source; --help must not
+    from .. import config  # loads every source; --help must not
 
     program = program or shutil.which("idlewatt") or str(Path(sys.argv[0]).resolve())
     texts = {place: (resources.files("idlewatt.systemd") / name).read_text("utf-8") for name, place in _FILES.items()}

@@ -1,0 +1,30 @@
+import configparser
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ROOMS = {"daemon", "exporters", "grafana", "storage", "systemd"}
+
+
+def setup():
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+def test_every_folder_of_code_is_packaged():
+    folders = {str(init.parent.relative_to(ROOT)).replace("/", ".")
+               for room in ROOMS for init in (ROOT / room).rglob("__init__.py")}
+    assert {f"idlewatt.{folder}" for folder in folders} == set(setup()["options"]["packages"].split())
+
+
+def test_no_other_top_level_folder_holds_code():
+    strangers = {path.relative_to(ROOT).parts[0] for path in ROOT.glob("*/**/*.py")} - ROOMS - {"tests"}
+    assert {name for name in strangers if not name.startswith(".") and name != "build"} == set()
+
+
+def test_every_dependency_says_why_it_is_here():
+    lines = (ROOT / "setup.cfg").read_text().split("install_requires =\n")[1].split("\n[")[0].splitlines()
+    wanted = [line.strip() for line in lines if line.strip()]
+    for reason, requirement in zip(wanted[::2], wanted[1::2], strict=True):
+        assert reason.startswith("# "), f"{requirement} has no reason"
+        assert not requirement.startswith("#")
