@@ -1,0 +1,265 @@
+"""Publish what idlewatt knows as Prometheus metrics: one table of metrics, one stateless collector.
+
+``Published`` is that table: each of its fields is a metric, named ``idlewatt_`` + the field. To add a metric, add a
+field. The daemon fills one at each cycle; every scrape builds its page anew from the latest, so what has vanished
+leaves no stale series. Units are in the names: W, J, s, bytes, ratios 0..1.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from importlib.metadata import version
+from typing import Any, Literal
+
+from prometheus_client import PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from ..storage.records import WASTED, PowerClass, StrandedCause
+
+PREFIX = "idlewatt_"
+
+Scalar = float | None
+Series = Mapping[str, float | None] | Mapping[tuple[str, ...], float | None]
+"""Values by label: a string for one label, a tuple in the declared order for several. None is not published."""
+
+GPU_CLASSES = tuple(power_class.value for power_class in PowerClass
+                    if power_class not in (PowerClass.NODE_OVERHEAD_EMPTY, PowerClass.HOST_ACTIVE))
+"""The classes that a board can be in; the other two are the host's."""
+
+LONGEST_LABEL = 256
+"""Characters of a label value that are kept: job names and reasons come from users."""
+
+BUILD = {"version": version("idlewatt"), "revision": "", "branch": "", "python_version": platform.python_version()}
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a metric is: its kind, help and labels, and how many series of it may ever be on one page."""
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    help: str
+    labels: tuple[str, ...]
+    cap: int
+    known: tuple[str, ...]
+    """Values of the last label that are always there, 0 where nothing is given."""
+
+
+def _metric(kind: Literal["gauge", "counter"], text: str, *labels: str, cap: int = 1,
+            known: Iterable[str] = ()) -> Any:
+    return field(default_factory=dict if labels else _nothing,
+                 metadata={"kind": kind, "help": text, "labels": labels, "cap": cap, "known": tuple(known)})
+
+
+def _nothing() -> None:
+    """Return the value of a metric that is not known (yet)."""
+
+
+def _gauge(text: str, *labels: str, cap: int = 1, known: Iterable[str] = ()) -> Any:
+    return _metric("gauge", text, *labels, cap=cap, known=known)
+
+
+def _counter(text: str, *labels: str, cap: int = 1, known: Iterable[str] = ()) -> Any:
+    return _metric("counter", text, *labels, cap=cap, known=known)
+
+
+# Caps: a site of 100 partitions and 10,000 nodes fits; beyond that something upstream is lying.
+PARTITIONS, NODES, POLICIES, COLLECTORS = 100, 10_000, 50, 500
+ADVICE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Everything on our page at one moment. Absent is unmeasured; the classes, states and causes of every partition
+    in ``partitions`` are published even when nothing is in them, so that a rule never divides by an absent series.
+    """
+
+    partitions: tuple[str, ...] = ()
+    """The partitions that have been assessed. No metric by itself."""
+
+    # Where the watts are
+    power_watts: Series = _gauge(
+        "Power by class in watts; the classes add up to the wall power of all nodes. Board power from DCGM, the rest "
+        "of the node from IPMI, Redfish or hwmon; unmeasured board watts are part of the host's.",
+        "partition", "class", cap=PARTITIONS * len(PowerClass), known=PowerClass)
+    wasted_power_watts: Series = _gauge(
+        "Power that does no work, by reason, in watts; a subset of idlewatt_power_watts.",
+        "partition", "reason", cap=PARTITIONS * len(WASTED), known=WASTED)
+    energy_joules_total: Series = _counter(
+        "Energy by class in joules since the daemon's first start, integrated from idlewatt_power_watts without "
+        "crossing gaps.", "partition", "class", cap=PARTITIONS * len(PowerClass), known=PowerClass)
+    wasted_energy_joules_total: Series = _counter(
+        "Energy that did no work, by reason, in joules; never revised.",
+        "partition", "reason", cap=PARTITIONS * len(WASTED), known=WASTED)
+    node_power_watts: Series = _gauge(
+        "Wall power of a node in watts; source says where it was read: ipmi, redfish, hwmon, ceems or estimated.",
+        "node", "source", cap=NODES)
+    unaccounted_power_watts: Scalar = _gauge(
+        "Wall power less the sum of all classes, in watts: 0 unless the accounting is broken.")
+    power_source_disagreement_watts: Scalar = _gauge(
+        "Board power in excess of the wall meter, summed over nodes, in watts: meters average over a window.")
+    gpu_idle_floor_watts: Series = _gauge(
+        "Power of a board that does nothing, in watts; floor_source is learned, configured or catalogue.",
+        "model", "floor_source", cap=300)
+    pue_ratio: Scalar = _gauge(
+        "Power usage effectiveness of the site as configured; multiplies nothing here.")
+
+    # What the GPUs are doing
+    gpus: Series = _gauge(
+        "GPUs by state (the power class of the board). Allocation from the scheduler, activity from DCGM.",
+        "partition", "state", cap=PARTITIONS * len(PowerClass), known=GPU_CLASSES)
+    node_gpus: Series = _gauge(
+        "GPUs of a node by state. Allocation from the scheduler; one sample per state for every node.",
+        "node", "state", cap=NODES * 8)
+    stranded_gpus: Series = _gauge(
+        "Free GPUs that no eligible pending job can use, by the constraint that binds first. From the scheduler.",
+        "partition", "cause", cap=PARTITIONS * len(StrandedCause), known=StrandedCause)
+    fragmentation_ratio: Series = _gauge(
+        "Share of free GPUs that the usual demand of the last seven days cannot use (FGD, ATC'23).",
+        "partition", cap=PARTITIONS)
+    utilization_ratio: Series = _gauge(
+        "Share of GPU time that jobs held over the window, Eq. (4) of the GIST AI-X paper; basis limit counts the "
+        "requested time limit, actual the time really used. From the scheduler.",
+        "partition", "basis", cap=PARTITIONS * 2)
+    paper_inefficient_power_watts: Series = _gauge(
+        "Rated power x unallocated share in watts; upper bound, not a measurement.",
+        "partition", "basis", cap=PARTITIONS * 2)
+    unmeasured_gpus: Series = _gauge(
+        "GPUs without fresh power, or allocated without activity, from DCGM; they are in no wasted figure.",
+        "partition", cap=PARTITIONS)
+    unmeasured_seconds_total: Series = _counter(
+        "GPU time for which nothing was measured, in seconds: gaps longer than the sampling allows.",
+        "partition", cap=PARTITIONS)
+
+    # Advice
+    advice_info: Series = _gauge(
+        "Recommended placements, the most urgent first and no more than 50; always 1. All of them are in the API.",
+        "policy", "objective", "slurm_job_id", "node", "gpus", cap=ADVICE)
+    advice_timestamp_seconds: Series = _gauge(
+        "When the policy last advised, in seconds since the epoch.", "policy", cap=POLICIES)
+    advice_interval_seconds: Scalar = _gauge("Configured time between two rounds of advice, in seconds.")
+    advice_issued_total: Series = _counter(
+        "Jobs that the policy has given a place.", "policy", cap=POLICIES)
+    advice_followed_total: Series = _counter(
+        "Jobs that started where the policy had placed them, seen in the scheduler.", "policy", cap=POLICIES)
+    simulated_energy_joules_total: Series = _counter(
+        "Energy in joules that the closed windows would have taken under the policy, by replay of the same jobs; "
+        "subtract two policies to compare them.", "policy", cap=POLICIES)
+    simulation_energy_error_ratio: Scalar = _gauge(
+        "(Simulated - measured) / measured energy of the policy that was in charge: how far to trust the replay.")
+    model_info: Series = _gauge("Trained agents in use; always 1.", "policy", "version", cap=POLICIES)
+    model_trained_timestamp_seconds: Series = _gauge(
+        "When the agent was trained, in seconds since the epoch.", "policy", cap=POLICIES)
+
+    # The daemon itself
+    up: Series = _gauge("Whether the last read of the source succeeded (1) or not (0).", "collector", cap=COLLECTORS)
+    collector_duration_seconds: Series = _gauge(
+        "Duration of the source's last read in seconds.", "collector", cap=COLLECTORS)
+    last_success_timestamp_seconds: Series = _gauge(
+        "When the source was last read with success, in seconds since the epoch.", "collector", cap=COLLECTORS)
+    cycle_duration_seconds: Series = _gauge("Duration of the cycle's last run in seconds.", "cycle", cap=50)
+    cycle_overruns_total: Series = _counter("Beats skipped because the run before had not ended.", "cycle", cap=50)
+    cycle_failures_total: Series = _counter("Runs of the cycle that failed.", "cycle", cap=50)
+    cycle_last_run_timestamp_seconds: Series = _gauge(
+        "When the cycle's last run ended, in seconds since the epoch.", "cycle", cap=50)
+    recorder_backlog_records: Scalar = _gauge("Facts waiting to be written to the database.")
+    database_size_bytes: Scalar = _gauge("Size of the database in bytes.")
+    config_last_reload_successful: Scalar = _gauge("Whether the last reload of the configuration succeeded.")
+    config_last_reload_success_timestamp_seconds: Scalar = _gauge(
+        "When the configuration was last loaded with success, in seconds since the epoch.")
+    build_info: Series = _gauge(
+        "The running version; always 1.", *BUILD, cap=1)
+
+    capped_series: Series = _gauge(
+        "Series left out of this page because their metric had reached its cap, by metric.", "metric", cap=100)
+
+
+METRICS: tuple[Declared, ...] = tuple(Declared(name=PREFIX + item.name, **item.metadata)
+                                      for item in fields(Published) if item.metadata)
+"""The catalogue, in the order of the page: code, tests and documentation all read it."""
+
+
+class PublishedCollector(Collector):
+    """Builds the metric families anew at each scrape; it keeps nothing."""
+
+    def __init__(self, read: Callable[[], Published]) -> None:
+        self._read = read
+
+    def describe(self) -> Iterator[Metric]:
+        """Return the families without values, so that registering reads nothing."""
+        return (_family(declared) for declared in METRICS)
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the families as they are now; a metric without any value is left out."""
+        published, dropped = self._read(), dict[str, float]()
+        given: dict[str, Scalar | Series] = {"build_info": {tuple(BUILD.values()): 1.0}, "capped_series": dropped}
+        for declared in METRICS:
+            name = declared.name.removeprefix(PREFIX)
+            rows = _rows(declared, given.get(name, getattr(published, name)), published.partitions)
+            excess = len(rows) - declared.cap
+            if excess > 0:
+                dropped[declared.name] = excess
+            if rows:
+                yield _filled(declared, list(rows.items())[:declared.cap])
+
+
+def registry(read: Callable[[], Published]) -> CollectorRegistry:
+    """Return a registry of our metrics and those of the process and its Python."""
+    own = CollectorRegistry()
+    own.register(PublishedCollector(read))
+    ProcessCollector(registry=own)
+    PlatformCollector(registry=own)
+    return own
+
+
+def page(own: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
+    """Return the page and its content type: OpenMetrics where ``accept`` asks for it, else the text format 0.0.4."""
+    encode, content_type = choose_encoder(accept)
+    return encode(own), content_type
+
+
+def _rows(declared: Declared, value: Scalar | Series, partitions: tuple[str, ...]) -> dict[tuple[str, ...], float]:
+    """Return values by label set: known label values at 0 unless given, unmeasured ones absent."""
+    given = _clean(declared, value)
+    if not declared.known:
+        return given
+    places = dict.fromkeys(labels[:-1] for labels in given)
+    if declared.labels[:-1] == ("partition",):
+        places.update(dict.fromkeys((_text(partition),) for partition in partitions))
+    zeros = {(*place, known): 0.0 for place in places for known in declared.known}
+    return zeros | given
+
+
+def _clean(declared: Declared, value: Scalar | Series) -> dict[tuple[str, ...], float]:
+    """Return measured values only, under labels that any scraper accepts; of two that become alike the first stays."""
+    values: Mapping[Any, float | None] = value if isinstance(value, Mapping) else {(): value}
+    rows: dict[tuple[str, ...], float] = {}
+    for key, number in values.items():
+        labels = (key,) if isinstance(key, str) else key
+        if len(labels) != len(declared.labels):
+            raise ValueError(f"{declared.name} has the labels {declared.labels}, not {labels!r}")
+        if number is not None and not math.isnan(number):
+            rows.setdefault(tuple(map(_text, labels)), number)
+    return rows
+
+
+def _text(label: str) -> str:
+    # A lone surrogate (a user's bytes that were no UTF-8) would fail the whole page.
+    return str(label)[:LONGEST_LABEL].encode(errors="replace").decode()
+
+
+def _family(declared: Declared) -> GaugeMetricFamily | CounterMetricFamily:
+    kind = GaugeMetricFamily if declared.kind == "gauge" else CounterMetricFamily
+    return kind(declared.name, declared.help, labels=declared.labels)
+
+
+def _filled(declared: Declared, rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
+    family = _family(declared)
+    for labels, number in rows:
+        family.add_metric(labels, number)
+    return family
