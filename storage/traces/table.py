@@ -1,0 +1,214 @@
+"""Histories that are tables with a header: a format is only a list of its columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as compute
+import pyarrow.csv as arrow_csv
+
+from .formats import HEAD_BYTES
+from .trace import Chunk, Rejected, TraceError
+
+BLOCK_BYTES = 1 << 22
+"""Read at once; also the longest line that can be read."""
+UNKNOWN = {"", "NA", "N/A", "NaN", "nan", "None", "none", "null", "NULL", "Unknown"}
+
+Parse = Callable[[str], float]
+Values = dict[str, Any]
+"""Parsed columns of a part of the file: float64 arrays and lists of text."""
+Finish = Callable[[Values], dict[str, npt.NDArray[np.bool_]]]
+"""Turns parsed columns into those of a trace, in place; returns the rows that are set aside, by reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Where a column of the trace stands in the table and how its cells are read."""
+
+    header: str
+    parse: Parse | None = None
+    """From text to a number, ValueError when it is none; None for a column of words."""
+    scale: float = 1.0
+    required: bool = True
+    """Whether the format is told by it: an optional column may be absent."""
+
+
+def number(header: str, scale: float = 1.0, *, required: bool = True) -> Column:
+    """Describe a column of numbers."""
+    return Column(header, float, scale, required)
+
+
+def text(header: str, *, required: bool = True) -> Column:
+    """Describe a column of words."""
+    return Column(header, None, 1.0, required)
+
+
+def clock(header: str, *, required: bool = True) -> Column:
+    """Describe a column of dates (ISO, taken as UTC when they name no zone) or of seconds."""
+    return Column(header, seconds_of, 1.0, required)
+
+
+def seconds_of(cell: str) -> float:
+    """Return the seconds of a date or of a plain number."""
+    try:
+        return float(cell)
+    except ValueError:
+        moment = datetime.fromisoformat(cell)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A format with one header line and one job per line."""
+
+    name: str
+    columns: Mapping[str, Column]
+    """Columns of the trace, or of ``finish``'s own, and where they stand."""
+    finish: Finish = field(default=lambda values: {})
+    delimiters: str = ",;\t|"
+    quoted: bool = True
+    ids_recur: bool = False
+
+    def recognises(self, head: str) -> bool:
+        """Tell whether the header names every column that this format needs."""
+        header = _Header.find(head, self.delimiters)
+        return header is not None and self._required() <= set(header.names)
+
+    def chunks(self, stream: IO[bytes]) -> Iterator[Chunk]:
+        """Read the table part by part."""
+        header = _Header.find(stream.read(HEAD_BYTES).decode("utf-8-sig", "replace"), self.delimiters)
+        if header is None or not self._required() <= set(header.names):
+            raise TraceError(f"is no {self.name} table: its header needs {', '.join(sorted(self._required()))}")
+        stream.seek(0)
+        broken: list[Rejected] = []
+        line = header.line + 1
+        try:
+            for batch in self._open(stream, header, broken):
+                lines = _lines(line, batch.num_rows, broken)
+                line = int(lines[-1]) + 1 if len(lines) else line
+                yield self._chunk(batch, lines, [row for row in broken if row.line < line])
+                broken[:] = [row for row in broken if row.line >= line]
+        except pa.ArrowInvalid as error:
+            raise TraceError(f"cannot be read near line {line}: {_plain(error)}") from error
+        yield Chunk(np.empty(0, np.int64), {"id": []}, broken)
+
+    def _required(self) -> set[str]:
+        return {column.header for column in self.columns.values() if column.required}
+
+    def _open(self, stream: IO[bytes], header: _Header, broken: list[Rejected]) -> Any:
+        def skip(row: Any) -> str:
+            broken.append(Rejected(row.number, f"does not have {row.expected_columns} columns", row.text[:80]))
+            return "skip"
+
+        wanted = {column.header for column in self.columns.values()} & set(header.names)
+        return arrow_csv.open_csv(
+            pa.PythonFile(stream, "r"),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, skip_rows=header.line,
+                                               column_names=header.names),
+            parse_options=arrow_csv.ParseOptions(delimiter=header.delimiter, quote_char='"' if self.quoted else False,
+                                                 ignore_empty_lines=False, invalid_row_handler=skip),
+            convert_options=arrow_csv.ConvertOptions(check_utf8=False, include_columns=sorted(wanted),
+                                                     column_types=dict.fromkeys(wanted, pa.string())))
+
+    def _chunk(self, batch: Any, lines: npt.NDArray[np.int64], rejected: list[Rejected]) -> Chunk:
+        cells = {name: _trimmed(batch.column(name)) for name in batch.schema.names}
+        kept = ~np.logical_and.reduce([_empty(column) for column in cells.values()])
+        values: Values = {}
+        for target, column in self.columns.items():
+            if column.header not in cells:
+                continue
+            if column.parse is None:
+                values[target] = cells[column.header]
+                continue
+            values[target], bad = _numbers(cells[column.header], column)
+            for index in np.flatnonzero(kept & bad):
+                cell = cells[column.header][int(index)].as_py()
+                rejected.append(Rejected(int(lines[index]), f"{column.header} cannot be read", cell[:80]))
+            kept &= ~bad
+        set_aside: Counter[str] = Counter()
+        for reason, rows in self.finish(values).items():
+            set_aside[reason] += int(np.count_nonzero(kept & rows))
+            kept &= ~rows
+        columns = {target: column.filter(pa.array(kept)) if isinstance(column, pa.Array) else np.asarray(column)[kept]
+                   for target, column in values.items() if not target.startswith("_")}
+        return Chunk(lines[kept], columns, rejected, +set_aside)
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    line: int
+    names: list[str]
+    delimiter: str
+
+    @classmethod
+    def find(cls, head: str, delimiters: str) -> _Header | None:
+        """Return the first line that is no comment, split by the delimiter that cuts it most often."""
+        for number, line in enumerate(head.splitlines(), 1):
+            names = line.lstrip("#").strip()
+            delimiter = max(delimiters, key=names.count)
+            if names and delimiter in names and not line.startswith("# "):
+                return cls(number, [name.strip().strip('"') for name in names.split(delimiter)], delimiter)
+        return None
+
+
+def _lines(first: int, rows: int, broken: list[Rejected]) -> npt.NDArray[np.int64]:
+    """Return the line of each row when broken lines stand between them."""
+    gaps = {row.line for row in broken}
+    if not any(line >= first for line in gaps):
+        return np.arange(first, first + rows)
+    lines = np.arange(first, first + rows + len(gaps))
+    return lines[~np.isin(lines, list(gaps))][:rows]
+
+
+def _trimmed(column: Any) -> Any:
+    """Return the cells without white space around them; bytes that are no UTF-8 become a replacement mark."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        column = pa.array([cell and cell.decode("utf-8", "replace") for cell in column.cast(pa.binary()).to_pylist()],
+                          pa.string())
+    return compute.utf8_trim_whitespace(column)
+
+
+def _empty(column: Any) -> npt.NDArray[np.bool_]:
+    return np.asarray(compute.equal(column, "").fill_null(True).to_numpy(zero_copy_only=False), bool)
+
+
+def _numbers(cells: Any, column: Column) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return the values of a column and where they cannot be read; unknown is NaN."""
+    if column.parse in (float, seconds_of):
+        try:
+            values = cells.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            if np.isfinite(values).all():
+                return values * column.scale if column.scale != 1 else values, np.zeros(len(values), bool)
+        except pa.ArrowInvalid:
+            pass  # some cell is no plain number: read each distinct one
+    encoded = cells.dictionary_encode()
+    known = [_number(cell, column) for cell in encoded.dictionary.to_pylist()] + [np.nan]
+    indexes = encoded.indices.fill_null(len(known) - 1).to_numpy(zero_copy_only=False)
+    values = np.array(known, np.float64)[indexes]
+    return np.where(np.isinf(values), np.nan, values), np.isinf(values)
+
+
+def _number(cell: str, column: Column) -> float:
+    """Return the value of a cell, NaN when it says that it is unknown, infinity when it cannot be read."""
+    assert column.parse is not None
+    if cell in UNKNOWN:
+        return np.nan
+    try:
+        return column.parse(cell) * column.scale
+    except (ValueError, OverflowError):
+        return np.inf
+
+
+def _plain(error: pa.ArrowInvalid) -> str:
+    if "straddling" in str(error):
+        return f"a line is longer than {BLOCK_BYTES >> 20} MiB (or a quote is never closed)"
+    return str(error).partition("\n")[0]

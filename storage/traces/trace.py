@@ -1,0 +1,284 @@
+"""The one shape that every outside history is brought into: columns of jobs, and what was left out and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+
+TIMES = ("submit_s", "run_s", "limit_s", "start_s", "mem_bytes")
+"""Columns of float64, NaN where unknown."""
+COUNTS = ("gpus", "cpus", "nodes", "gpu_milli")
+"""Columns of int64, -1 where unknown."""
+WORDS = ("user", "partition", "name", "state", "gpu_model")
+"""Columns of codes into a vocabulary, -1 where unknown."""
+
+EXAMPLES = 1000
+"""So many rejected rows are kept one by one; all are counted."""
+
+
+class TraceError(ValueError):
+    """A history cannot be read at all; the message says what, where and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A row that was left out."""
+
+    line: int
+    """Line of the file, from 1; number of the element where the file is one JSON array."""
+    reason: str
+    value: str = ""
+    """What stood there, shortened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Jobs as columns of equal length, ordered by (submit, id).
+
+    Times are seconds from an origin of the trace's own (the epoch where the file has dates), memory is bytes over all
+    nodes. A column that the file does not have is NaN or -1 throughout and takes no memory.
+    """
+
+    id: npt.NDArray[Any]
+    """int64 where every id is a plain number, else fixed-width text."""
+    submit_s: Floats
+    run_s: Floats
+    gpus: Ints
+    """GPUs over all nodes; 0 for a job without."""
+    limit_s: Floats
+    start_s: Floats
+    """When it really started, for histories that tell."""
+    mem_bytes: Floats
+    cpus: Ints
+    nodes: Ints
+    gpu_milli: Ints
+    """Thousandths of each GPU that are asked for; below 1000 the GPU is shared."""
+    user: Codes
+    partition: Codes
+    name: Codes
+    state: Codes
+    gpu_model: Codes
+    vocabularies: Mapping[str, tuple[str, ...]]
+    """For each column of words, what its codes mean."""
+    rejected: tuple[Rejected, ...] = ()
+    """The first thousand rows that could not be read, by line."""
+    rejections: Mapping[str, int] = field(default_factory=dict)
+    """Rows that could not be read, counted by reason."""
+    set_aside: Mapping[str, int] = field(default_factory=dict)
+    """Rows that could be read but are no finished job (a job step, a pending job), counted by reason."""
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+    def words(self, column: str) -> list[str | None]:
+        """Return a column of words spelt out; None where unknown."""
+        vocabulary = (*self.vocabularies[column], None)
+        return [vocabulary[code] for code in getattr(self, column)]
+
+    def select(self, mask: npt.NDArray[Any]) -> Trace:
+        """Return the jobs under a boolean mask or at these indexes, in their order."""
+        columns = {column: getattr(self, column)[mask] for column in ("id", *TIMES, *COUNTS, *WORDS)}
+        return Trace(**columns, vocabularies=self.vocabularies, rejected=self.rejected, rejections=self.rejections,
+                     set_aside=self.set_aside)
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Some rows of a file as an importer hands them over; ``Builder`` checks them."""
+
+    lines: Ints
+    columns: dict[str, Any]
+    """Arrays or lists of equal length: ``id`` and WORDS hold text or None, the others numbers or NaN."""
+    rejected: list[Rejected] = field(default_factory=list)
+    set_aside: Counter[str] = field(default_factory=Counter)
+
+
+Check = tuple[str, str, Any]
+_FAR = 1e13  # seconds or bytes of one job beyond this are a unit mistaken (milliseconds are not: 1e12 is 2001 in them)
+_CHECKS: tuple[Check, ...] = (
+    ("submit_s", "is missing", np.isnan),
+    ("submit_s", "is negative", lambda values: values < 0),
+    ("submit_s", "is out of range", lambda values: np.abs(values) > _FAR),
+    ("run_s", "is missing", np.isnan),
+    ("run_s", "is not positive", lambda values: values <= 0),
+    ("run_s", "is out of range", lambda values: values > _FAR),
+    ("gpus", "is missing", np.isnan),
+    *((column, "is negative", lambda values: values < 0) for column in COUNTS),
+    *((column, "is not a whole number", lambda values: values % 1 > 0) for column in COUNTS),
+    *((column, "is out of range", lambda values: values > 1e9) for column in COUNTS),
+    ("limit_s", "is not positive", lambda values: values <= 0),
+    ("mem_bytes", "is negative", lambda values: values < 0),
+)
+ID_LENGTH = 64
+
+
+class Builder:
+    """Gathers chunks, checks them, and builds the trace."""
+
+    def __init__(self, *, ids_recur: bool = False) -> None:
+        """Accept one id under several submit times when ``ids_recur`` (requeues, a reset database)."""
+        self._ids_recur = ids_recur
+        self._chunks: list[dict[str, Any]] = []
+        self._lengths: list[int] = []
+        self._vocabularies: dict[str, dict[str, int]] = {column: {} for column in WORDS}
+        self._rejected: list[Rejected] = []
+        self._rejections: Counter[str] = Counter()
+        self._set_aside: Counter[str] = Counter()
+
+    def add(self, chunk: Chunk) -> None:
+        """Check the rows of a chunk and keep the good ones."""
+        for rejected in chunk.rejected:
+            self._reject(rejected)
+        self._set_aside.update(chunk.set_aside)
+        kept = np.ones(len(chunk.lines), bool)
+        for column, reason, wrong in _CHECKS:
+            if column in chunk.columns:
+                values = np.asarray(chunk.columns[column], np.float64)
+                self._sieve(kept, wrong(values), chunk.lines, f"{column} {reason}", values)
+        ids = _identifiers(chunk.columns["id"])
+        if ids.dtype.kind == "U":
+            self._sieve(kept, ids == "", chunk.lines, "id is missing", ids)
+            self._sieve(kept, np.char.str_len(ids) > ID_LENGTH, chunk.lines, f"id is longer than {ID_LENGTH}", ids)
+        self._keep(chunk, ids, kept)
+
+    def build(self) -> Trace:
+        """Return the trace; a repeated submission is rejected, its first row stays."""
+        lines = self._join("lines", np.int64)
+        ids = self._join("id", None)
+        submit_s = self._join("submit_s", np.float64)
+        rank = ids if ids.dtype.kind == "i" else _natural_rank(ids)
+        kept = np.ones(len(lines), bool)
+        kept[_repeats(rank, submit_s if self._ids_recur else np.zeros(len(rank)))] = False
+        for index in np.flatnonzero(~kept):
+            self._reject(Rejected(int(lines[index]), "the job appears twice", str(ids[index])))
+        order = np.flatnonzero(kept)
+        order = order[np.lexsort((rank[order], submit_s[order]))]
+        numbers = {column: self._join(column, np.float64)[order] for column in TIMES}
+        counts = {column: self._join(column, np.int64)[order] for column in COUNTS}
+        words = {column: self._join(column, np.int32)[order] for column in WORDS}
+        self._rejected.sort(key=lambda rejected: rejected.line)
+        return Trace(id=ids[order], **numbers, **counts, **words,
+                     vocabularies={column: tuple(known) for column, known in self._vocabularies.items()},
+                     rejected=tuple(self._rejected), rejections=dict(self._rejections),
+                     set_aside=dict(self._set_aside))
+
+    def _reject(self, rejected: Rejected) -> None:
+        self._rejections[rejected.reason] += 1
+        if len(self._rejected) < EXAMPLES:
+            self._rejected.append(rejected)
+
+    def _sieve(self, kept: npt.NDArray[np.bool_], wrong: Any, lines: Ints, reason: str, values: Any) -> None:
+        """Reject the rows that are wrong and not rejected yet."""
+        if not np.any(wrong):
+            return
+        for index in np.flatnonzero(kept & wrong):
+            self._reject(Rejected(int(lines[index]), reason, str(values[index])[:80]))
+        kept &= ~wrong
+
+    def _keep(self, chunk: Chunk, ids: npt.NDArray[Any], kept: npt.NDArray[np.bool_]) -> None:
+        columns: dict[str, Any] = {"lines": chunk.lines[kept], "id": ids[kept]}
+        for column in chunk.columns.keys() & {*TIMES, *COUNTS}:
+            values = np.asarray(chunk.columns[column], np.float64)[kept]
+            columns[column] = np.where(np.isnan(values), -1, values).astype(np.int64) if column in COUNTS else values
+        for column in chunk.columns.keys() & set(WORDS):
+            columns[column] = self._encode(column, chunk.columns[column])[kept]
+        self._chunks.append(columns)
+        self._lengths.append(len(columns["lines"]))
+
+    def _encode(self, column: str, texts: Any) -> Codes:
+        encoded = pa.array(texts, pa.string()).dictionary_encode()
+        known = self._vocabularies[column]
+        codes = np.array([known.setdefault(word, len(known)) if word else -1
+                          for word in encoded.dictionary.to_pylist()] + [-1], np.int32)
+        indexes = encoded.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)
+        return np.asarray(codes[indexes], np.int32)
+
+    def _join(self, column: str, dtype: Any) -> Any:
+        """Concatenate a column over the chunks; one unknown value stands for all when no chunk has it."""
+        missing = np.nan if column in TIMES else -1
+        if not any(column in chunk for chunk in self._chunks):
+            return np.broadcast_to(np.array(missing if column != "id" else 0, dtype or np.int64), sum(self._lengths))
+        parts = [chunk.pop(column) if column in chunk else np.full(length, missing)
+                 for chunk, length in zip(self._chunks, self._lengths, strict=True)]
+        return np.concatenate(parts) if dtype is None else np.concatenate(parts).astype(dtype, copy=False)
+
+
+def rows_chunk(rows: Iterable[tuple[int, Mapping[str, Any]]], rejected: list[Rejected],
+               set_aside: Counter[str] | None = None) -> Chunk:
+    """Return a chunk of rows that were parsed one by one; None in a row is unknown."""
+    numbered = list(rows)
+    columns: dict[str, Any] = {}
+    for column in {name for _, row in numbered for name in row} | {"id"}:
+        values = [row.get(column) for _, row in numbered]
+        columns[column] = values if column in ("id", *WORDS) else np.array(
+            [np.nan if value is None else value for value in values], np.float64)
+    return Chunk(np.array([line for line, _ in numbered], np.int64), columns, rejected, set_aside or Counter())
+
+
+def write_csv(trace: Trace, path: str | Path) -> None:
+    """Write a trace as plain CSV: ``job,submit_s,run_s,gpus,limit_s,user,…``, nothing where it is unknown.
+
+    Columns that plain CSV does not name are added at the end when the trace knows them.
+    """
+    columns: dict[str, Any] = {"job": pa.array(trace.id.tolist())}
+    named = ("submit_s", "run_s", "gpus", "limit_s", "user", "partition", "cpus", "mem_bytes", "nodes")
+    for column in (*named, "start_s", "gpu_milli", "name", "state", "gpu_model"):
+        values = _writable(trace, column)
+        if column in named or values.null_count < len(values):
+            columns[column] = values
+    arrow_csv.write_csv(pa.table(columns), str(path))
+
+
+def _writable(trace: Trace, column: str) -> Any:
+    values = getattr(trace, column)
+    if column in WORDS:
+        return pa.array([word and " ".join(word.split()) for word in trace.words(column)], pa.string())
+    if column in COUNTS:
+        return pa.array(values, mask=values < 0)
+    return pa.array(values, mask=np.isnan(values))
+
+
+def _identifiers(values: Any) -> npt.NDArray[Any]:
+    """Return ids as int64 when that loses nothing (``007`` and 2**70 stay text)."""
+    texts = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+    try:
+        numbers = texts.cast(pa.int64())
+        if not texts.null_count and numbers.cast(pa.string()).equals(texts):
+            return np.asarray(numbers.to_numpy())
+    except pa.ArrowInvalid:
+        pass  # some id is no number
+    return np.array([(identifier or "")[:ID_LENGTH + 1] for identifier in texts.to_pylist()], str)
+
+
+def _natural_rank(ids: npt.NDArray[Any]) -> Ints:
+    """Return ranks in which ``9_2`` stands before ``9_10`` and ``10``."""
+    unique, inverse = np.unique(ids, return_inverse=True)
+    keys = [[(not part.isdigit(), int(part) if part.isdecimal() else 0, part) for part in _parts(text)]
+            for text in unique.tolist()]
+    rank = np.empty(len(unique), np.int64)
+    rank[sorted(range(len(unique)), key=keys.__getitem__)] = np.arange(len(unique))
+    return np.asarray(rank[inverse], np.int64)
+
+
+def _parts(text: str) -> list[str]:
+    spaced = "".join(f" {char} " if not char.isalnum() else char for char in text)
+    return spaced.split()
+
+
+def _repeats(rank: npt.NDArray[Any], submit_s: Floats) -> Ints:
+    """Return where a submission is repeated, in file order after its first row."""
+    order = np.lexsort((np.arange(len(rank)), submit_s, rank))
+    same = (rank[order][1:] == rank[order][:-1]) & (submit_s[order][1:] == submit_s[order][:-1])
+    return np.sort(order[1:][same])
