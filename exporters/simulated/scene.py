@@ -1,0 +1,71 @@
+"""The opening scene: what runs and waits at the first moment, so that every kind of waste is there to be seen.
+
+A100-01  four boards productive; two held by a job that took all other CPUs: the last two boards are stranded
+A100-02  two idle, two spinning, two underused; two free, too few for anything that waits
+V100-01  as A100-01
+V100-02  empty: its host burns for nothing while a small job waits behind one that needs both servers
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .jobs import USERS, Behaviour, SimulatedJob
+
+if TYPE_CHECKING:
+    from .cluster import SimulatedCluster
+
+SMALL, MEDIUM, LARGE, FULL = range(4)
+ELAPSED_S = 1200.0
+"""Long enough for the grace that a young job is given to be over."""
+_USER = {user.name: user for user in USERS}
+
+_RUNNING = {
+    "dgx-a100-01": (("alice", MEDIUM, Behaviour.PRODUCTIVE, 1), ("dave", SMALL, Behaviour.PRODUCTIVE, 2)),
+    "dgx-a100-02": (("carol", SMALL, Behaviour.IDLE, 1), ("erin", SMALL, Behaviour.HUNG, 1),
+                    ("carol", SMALL, Behaviour.UNDERUSED, 1)),
+    "dgx-v100-01": (("alice", MEDIUM, Behaviour.PRODUCTIVE, 1), ("dave", SMALL, Behaviour.UNDERUSED, 2)),
+    "dgx-v100-02": (),
+}
+_PENDING = {"A100": (("alice", LARGE), ("bob", MEDIUM)), "V100": (("alice", FULL), ("bob", SMALL))}
+
+
+def open_scene(cluster: SimulatedCluster) -> None:
+    """Start and queue the scene's jobs; fill the servers of a larger cluster with drawn ones."""
+    for number, server in enumerate(cluster.servers):
+        script = _RUNNING.get(_short(server.name))
+        if script is None:
+            _fill(cluster, number)
+            continue
+        for user, size, behaviour, cpu_factor in script:
+            job = _make(cluster, user, server.model.partition, size, behaviour, cpu_factor)
+            cluster.start(job, [number], job.submit_s)
+    for partition in cluster.partitions:
+        for user, size in _PENDING[partition]:
+            cluster.submit(_make(cluster, user, partition, size, Behaviour.PRODUCTIVE, 1))
+    cluster.schedule()
+
+
+def _short(name: str) -> str:
+    """Return the name as a cluster of fewer than a hundred servers would write it."""
+    prefix, _, number = name.rpartition("-")
+    return f"{prefix}-{int(number):02}"
+
+
+def _make(cluster: SimulatedCluster, user: str, partition: str, size: int, behaviour: Behaviour,
+          cpu_factor: int) -> SimulatedJob:
+    return cluster.submissions.make(_USER[user], partition, size, behaviour, 0.95,
+                                    cluster.now_s - ELAPSED_S, cpu_factor=cpu_factor)
+
+
+def _fill(cluster: SimulatedCluster, number: int) -> None:
+    """Start drawn jobs on a server until one no longer fits."""
+    server = cluster.servers[number]
+    for _ in range(server.model.gpus):
+        job = cluster.submissions.draw(server.model.partition, cluster.now_s - ELAPSED_S)
+        job.required_nodes = (server.name,)
+        placed = cluster.capacity.place(job)
+        job.required_nodes = ()
+        if placed is None:
+            return
+        cluster.start(job, placed, job.submit_s)
