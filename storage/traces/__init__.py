@@ -50,9 +50,9 @@ def _format_of(path: Path, head: str, name: str | None) -> Format:
         if name not in known:
             raise TraceError(f"there is no format {name!r}; known are {', '.join(sorted(known))}")
         return known[name]
-    for layout in known.values():
-        if layout.recognises(head):
-            return layout
+    best = max(known.values(), key=lambda layout: layout.recognises(head))
+    if best.recognises(head):
+        return best
     first = head.lstrip().partition("\n")[0][:200]
     raise TraceError(f"{path}: is of no known format ({', '.join(sorted(known))}); it begins with {first!r}. "
                      "Plain CSV begins with the line 'job,submit_s,run_s,gpus', separated by commas")

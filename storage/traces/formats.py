@@ -27,8 +27,8 @@ class Format(Protocol):
     ids_recur: bool
     """Whether one id may stand under several submit times."""
 
-    def recognises(self, head: str) -> bool:
-        """Tell from the first 64 KiB whether the file is of this format."""
+    def recognises(self, head: str) -> int:
+        """Return how many marks of this format the first 64 KiB bear; 0 when the file is none. The most marks win."""
 
     def chunks(self, stream: IO[bytes]) -> Iterator[Chunk]:
         """Read the file part by part; raise ``TraceError`` when it cannot be read at all."""

@@ -76,10 +76,10 @@ class Table:
     quoted: bool = True
     ids_recur: bool = False
 
-    def recognises(self, head: str) -> bool:
-        """Tell whether the header names every column that this format needs."""
+    def recognises(self, head: str) -> int:
+        """Return how many columns this format needs when the header names them all, else 0."""
         header = _Header.find(head, self.delimiters)
-        return header is not None and self._required() <= set(header.names)
+        return len(self._required()) if header is not None and self._required() <= set(header.names) else 0
 
     def chunks(self, stream: IO[bytes]) -> Iterator[Chunk]:
         """Read the table part by part."""
@@ -139,6 +139,13 @@ class Table:
         columns = {target: column.filter(pa.array(kept)) if isinstance(column, pa.Array) else np.asarray(column)[kept]
                    for target, column in values.items() if not target.startswith("_")}
         return Chunk(lines[kept], columns, rejected, +set_aside)
+
+
+def respelt(words: Any, spell: Callable[[str], str | None]) -> Any:
+    """Return a column of words, each distinct one spelt anew."""
+    encoded = words.dictionary_encode()
+    spelt = pa.array([spell(word) for word in encoded.dictionary.to_pylist()], pa.string())
+    return spelt.take(encoded.indices)
 
 
 @dataclass(frozen=True, slots=True)

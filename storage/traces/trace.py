@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ class Trace:
     """int64 where every id is a plain number, else fixed-width text."""
     submit_s: Floats
     run_s: Floats
+    """NaN throughout for elastic jobs, whose run time depends on what they are given."""
     gpus: Ints
     """GPUs over all nodes; 0 for a job without."""
     limit_s: Floats
@@ -213,18 +214,6 @@ class Builder:
         parts = [chunk.pop(column) if column in chunk else np.full(length, missing)
                  for chunk, length in zip(self._chunks, self._lengths, strict=True)]
         return np.concatenate(parts) if dtype is None else np.concatenate(parts).astype(dtype, copy=False)
-
-
-def rows_chunk(rows: Iterable[tuple[int, Mapping[str, Any]]], rejected: list[Rejected],
-               set_aside: Counter[str] | None = None) -> Chunk:
-    """Return a chunk of rows that were parsed one by one; None in a row is unknown."""
-    numbered = list(rows)
-    columns: dict[str, Any] = {}
-    for column in {name for _, row in numbered for name in row} | {"id"}:
-        values = [row.get(column) for _, row in numbered]
-        columns[column] = values if column in ("id", *WORDS) else np.array(
-            [np.nan if value is None else value for value in values], np.float64)
-    return Chunk(np.array([line for line, _ in numbered], np.int64), columns, rejected, set_aside or Counter())
 
 
 def write_csv(trace: Trace, path: str | Path) -> None:
