@@ -1,0 +1,147 @@
+"""What one cycle of accounting found: frozen, by board, by node and in sum. Watts, seconds, joules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ...storage.records import WASTED, IdleFloor, NodeState, PowerClass, StrandedCause
+
+NO_PARTITION = "(none)"
+"""Where nodes go that belong to no partition, or that the scheduler does not know."""
+
+BOARD_STATES = tuple(state for state in PowerClass
+                     if state not in (PowerClass.NODE_OVERHEAD_EMPTY, PowerClass.HOST_ACTIVE))
+"""The classes that a board can be in; the other two are the host's."""
+
+NODE_STATES = ("allocated", "idle", "stranded", "planned", "unmeasured", "unavailable")
+"""The coarser states of a node's boards; an allocated board counts as allocated, measured or not."""
+
+ClassWatts = dict[PowerClass, float]
+
+
+@dataclass(frozen=True, slots=True)
+class BoardVerdict:
+    """One board in one cycle: who holds it, what it does, where its watts go."""
+
+    node: str
+    index: int
+    uuid: str
+    """'' for a board that the scheduler has and telemetry does not."""
+    model: str
+    partition: str
+    state: PowerClass
+    watts: float | None
+    """None: unmeasured; whatever it draws is then part of the host's."""
+    wasted_watts: float = 0.0
+    power_source: str = ""
+    """``energy_counter`` (rate of the board's own counter) or ``power`` (a sampled gauge)."""
+    activity: float | None = None
+    activity_source: str = ""
+    job_id: str = ""
+    user: str = ""
+    account: str = ""
+    allocated: bool = False
+    guessed: bool = False
+    """The scheduler did not tell which boards of the node the job holds; this one was chosen, consistently."""
+    floor: IdleFloor | None = None
+    """Draw without work: with a context when allocated, bare when free."""
+    cause: StrandedCause | None = None
+    """Why it is stranded."""
+
+    def shares(self) -> Iterator[tuple[PowerClass, float]]:
+        """Yield the classes its watts go to: one, or underused and productive."""
+        if self.watts is None:
+            return
+        if self.state in (PowerClass.ALLOCATED_UNDERUSED, PowerClass.PRODUCTIVE):
+            yield PowerClass.ALLOCATED_UNDERUSED, self.wasted_watts
+            yield PowerClass.PRODUCTIVE, self.watts - self.wasted_watts
+        else:
+            yield self.state, self.watts
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """One server in one cycle."""
+
+    node: str
+    partition: str
+    """The partition that its host watts are booked to."""
+    state: NodeState | None
+    """None: the scheduler does not know it."""
+    wall_watts: float | None
+    """``max(wall meter, sum of boards)``; None when nothing of it is measured."""
+    source: str
+    """Where the wall watts come from; ``boards`` when only the boards are metered, '' when nothing is."""
+    host_class: PowerClass
+    host_watts: float
+    disagreement_watts: float
+    """By how much the boards exceed the wall meter, which averages over its own window."""
+    gpus: Mapping[str, int]
+    """Boards by state, every one of ``NODE_STATES``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """Eq. (4) of the GIST AI-X paper for one partition over the sliding window; see ``utilization.py``."""
+
+    limit: float
+    """Completed jobs count with their time limit, as the paper has it."""
+    actual: float
+    """Every job counts with the time it really ran."""
+    rated_watts: float | None
+    """Rated draw of the partition's available nodes; None when not known for all."""
+
+    def inefficient_watts(self, basis: str) -> float | None:
+        """Return rated power x unallocated share: the paper's upper bound, not a measurement."""
+        return None if self.rated_watts is None else (1.0 - getattr(self, basis)) * self.rated_watts
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """Every watt of the cluster at one moment, in exactly one class."""
+
+    time_s: float
+    boards: tuple[BoardVerdict, ...] = ()
+    nodes: tuple[NodeVerdict, ...] = ()
+    totals: Mapping[str, ClassWatts] = field(default_factory=dict)
+    """Watts by partition and class, every class present."""
+    gpus: Mapping[str, Mapping[PowerClass, int]] = field(default_factory=dict)
+    """Boards by partition and state, every one of ``BOARD_STATES`` present."""
+    stranded: Mapping[str, Mapping[StrandedCause, int]] = field(default_factory=dict)
+    """Stranded boards by partition and cause, every cause present."""
+    fragmentation: Mapping[str, float] = field(default_factory=dict)
+    """FGD index as share of free GPUs, where there are free GPUs and known demand."""
+    utilization: Mapping[str, Utilization] = field(default_factory=dict)
+    unaccounted_watts: float = 0.0
+    """Wall power less the sum of all classes: 0 unless the accounting is broken."""
+    disagreement_watts: float = 0.0
+    floors: Mapping[str, IdleFloor] = field(default_factory=dict)
+    """Bare floor by board model."""
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    """Readings not believed since the start, by reason."""
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Return the partitions in order."""
+        return tuple(self.totals)
+
+    @property
+    def node_gpus(self) -> dict[str, Mapping[str, int]]:
+        """Return the boards of every node by state."""
+        return {verdict.node: verdict.gpus for verdict in self.nodes}
+
+    @property
+    def unmeasured_gpus(self) -> dict[str, int]:
+        """Return the unmeasured boards by partition."""
+        return {partition: states[PowerClass.UNMEASURED] for partition, states in self.gpus.items()}
+
+    @property
+    def wall_watts(self) -> float:
+        """Return the sum over all nodes of wall power, in watts."""
+        return sum(verdict.wall_watts or 0.0 for verdict in self.nodes)
+
+    @property
+    def wasted_watts(self) -> float:
+        """Return the headline: all watts that do no work."""
+        return sum(watts[reason] for watts in self.totals.values() for reason in WASTED)

@@ -1,0 +1,50 @@
+"""The class of one board: where its watts go while it is free, and while a job holds it."""
+
+from __future__ import annotations
+
+from ...storage.records import PowerClass
+from .settings import WasteSettings
+
+
+def allocated(watts: float, activity: float, floor: float | None, *, quiet: bool, hung: bool,
+              settings: WasteSettings) -> tuple[PowerClass, float]:
+    """Return the state of an allocated board and how many of its watts are wasted.
+
+    An underused board wastes the part of its *floor* that bought no work, ``min(p, c) * (1 - u)``; what it draws above
+    the floor is credited to the job. A quiet or hung board could have been released, so it wastes all it draws.
+    Without a known floor nothing is blamed on the job.
+
+    Args:
+        watts: draw of the board, p.
+        activity: share of time it worked, u.
+        floor: draw with a context and no work, c.
+        quiet: it did nothing throughout the trailing window.
+        hung: it was busy at idle draw throughout the trailing window.
+        settings: the thresholds.
+    """
+    if quiet:
+        return PowerClass.ALLOCATED_IDLE, watts
+    if hung:
+        return PowerClass.ALLOCATED_HUNG, watts
+    wasted = min(watts, floor) * (1.0 - activity) if floor is not None else 0.0
+    if activity >= settings.productive_activity:
+        return PowerClass.PRODUCTIVE, wasted
+    return PowerClass.ALLOCATED_UNDERUSED, wasted
+
+
+def free(watts: float, *, planned: bool, stranded: bool) -> tuple[PowerClass, float]:
+    """Return the state of a free board of an up node and how many of its watts are wasted."""
+    if planned:
+        return PowerClass.PLANNED, 0.0
+    return (PowerClass.STRANDED if stranded else PowerClass.IDLE_UNALLOCATED), watts
+
+
+def looks_hung(watts: float, busy: float | None, floor: float | None, limit: float | None,
+               settings: WasteSettings) -> bool:
+    """Tell whether a board is busy at idle draw: ``u >= 0.95`` and ``p <= c + 0.1 (L - c)``.
+
+    A live job bound by kernel launches can look the same; show it as suspected.
+    """
+    if busy is None or floor is None or limit is None or limit <= floor:
+        return False
+    return busy >= settings.hung_activity and watts <= floor + settings.hung_margin * (limit - floor)

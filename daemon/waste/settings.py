@@ -1,0 +1,74 @@
+"""What the accounting takes for granted, each value with the reason to change it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from ...storage.durations import Duration, seconds
+
+Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, allow_inf_nan=False)]
+Watts = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=0, le=1)]
+
+
+class ModelSettings(BaseModel):
+    """What is known of a board model beyond our catalogue; leave out what is not known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bare_watts: Watts | None = None
+    """Draw with no context on the board."""
+    context_watts: Watts | None = None
+    """Draw with a context resident and nothing running."""
+    limit_watts: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Enforced power limit, for exporters that do not tell it."""
+
+
+class WasteSettings(BaseModel):
+    """How watts are put into classes. The defaults are assumed, not measured at your site."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epsilon: Ratio = 0.02
+    """Activity up to which a board does nothing. Raise it where monitoring agents keep boards at a few per cent."""
+    window: Seconds = 600.0
+    """How long an allocated board must do nothing (or look hung) before it counts as such."""
+    grace_batch: Seconds = 900.0
+    """Time after its start in which a batch job may stage data. Raise it where staging takes longer."""
+    grace_interactive: Seconds = 3600.0
+    """The same for jobs of ``interactive_partitions``: people read and think between runs."""
+    interactive_partitions: tuple[str, ...] = ()
+    hung_margin: Ratio = 0.1
+    """A busy board is suspect below context idle + this share of the way to its power limit."""
+    hung_activity: Ratio = 0.95
+    """Share of time a kernel must be resident for a board to be 'busy'."""
+    productive_activity: Ratio = 0.5
+    """Activity from which a board is *counted* as productive instead of underused; watts are split, not counted."""
+    gap_factor: Annotated[float, Field(ge=1)] = 2.5
+    """Readings older than this many sampling intervals are not measured, and no energy is integrated across."""
+    wall_max_age: Duration = 150.0
+    """Age up to which a wall meter is believed; service processors are often read once a minute."""
+    scheduler_max_age: Duration = 600.0
+    """Age up to which the scheduler's answer is believed; later nobody knows who holds what: all is unmeasured."""
+    driver_reserve_bytes: Annotated[int, Field(ge=0)] = 64 * 2**20
+    """Memory in use on a board without any context; drivers before 510 count a few hundred MiB of their own."""
+    context_extra_watts: Watts = 40.0
+    """What a resident context adds to the bare draw until it is learned (literature: 26 to 50 W on HBM boards)."""
+    floor_quantile: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """The quantile of idle samples that is called the floor."""
+    floor_samples: Annotated[int, Field(ge=1)] = 20
+    """Idle samples needed before a learned floor is believed."""
+    models: dict[str, ModelSettings] = {}
+    """Floors and limits by board model, matched as part of the vendor's name (``A100-SXM4-80GB``)."""
+    host_overhead_watts: dict[str, Watts] = {}
+    """Draw of a node beside its boards, by node name pattern (``dgx-*``), for nodes without a wall meter."""
+    rated_node_watts: dict[str, Watts] = {}
+    """Rated draw by node name pattern, for the paper's inefficient power; else from the DGX catalogue."""
+    spare_nodes: Annotated[int, Field(ge=0)] = 0
+    """Empty nodes that are wanted as reserve when powering down is advised."""
+    pue: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
+    """Power usage effectiveness of the site: exported as it is, multiplied into nothing."""
+    utilization_window: Duration = 86400.0
+    """Sliding window of the paper's utilisation, Eq. (4)."""
