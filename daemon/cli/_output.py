@@ -1,0 +1,75 @@
+"""Show rows: as a table for people, as JSON or CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+
+def show(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], style: str, *, title: str = "",
+         empty: str = "nothing") -> None:
+    """Print rows in the given style; ``columns`` maps a row's keys to the table's headings."""
+    if style == "json":
+        click.echo(json.dumps(list(rows), indent=2))
+    elif style == "csv":
+        click.echo(_csv(rows, columns), nl=False)
+    else:
+        _table(rows, columns, title, empty)
+
+
+def _csv(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_guarded(row.get(key)) for key in columns] for row in rows)
+    return text.getvalue()
+
+
+def _guarded(value: Any) -> Any:
+    """Return the value so that a spreadsheet does not run a job name as a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" else value
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title: str, empty: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if not rows:
+        console.print(empty)
+        return
+    table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for key, heading in columns.items():
+        numbers = all(isinstance(row.get(key), int | float | None) for row in rows)
+        table.add_column(heading, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        # Text, not markup: names come from users, and control characters must not reach the terminal.
+        table.add_row(*(Text(_plain(row.get(key))) for key in columns))
+    console.print(table)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(value))
+
+
+def ago(seconds: float | None) -> str:
+    """Return a duration as people say it: ``45s``, ``12m``, ``3h 5m``, ``2d 4h``."""
+    if seconds is None:
+        return "-"
+    sign, left = ("-" if seconds < 0 else ""), int(abs(seconds))
+    days, hours, minutes = left // 86400, left // 3600 % 24, left // 60 % 60
+    if days:
+        return f"{sign}{days}d {hours}h"
+    if hours:
+        return f"{sign}{hours}h {minutes}m"
+    return f"{sign}{minutes}m" if minutes else f"{sign}{left}s"

@@ -1,0 +1,45 @@
+"""``idlewatt advise``: where each pending job should go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ._client import ask, asks_daemon
+from ._output import ago, show
+
+_COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "placement": "where (node:GPUs)",
+            "starts_in": "starts in", "reason": "why", "policy": "policy"}
+
+
+@click.command("advise")
+@asks_daemon
+@click.option("--partition", help="Only this partition.")
+@click.option("--node", help="Only placements on this node.")
+@click.option("--user", help="Only this user's jobs.")
+@click.option("--policy", help="Also a policy that is not in charge, by name.")
+@click.option("--state", type=click.Choice(["start", "hold"]), help="Only what can start now, or what is held.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many.")
+def command(url: str, ca_file: str | None, style: str, **filters: Any) -> None:
+    """Show for every pending job where to start it now, or why to hold it and until when.
+
+    \b
+    Examples:
+      idlewatt advise
+      idlewatt advise --state start --format csv
+      scontrol update jobid=124 ReqNodeList=dgx-a100-02      # what following it looks like
+    """
+    recommendations = ask(url, "recommendations", ca_file, **filters)
+    if not filters["policy"]:
+        recommendations = [row for row in recommendations if not row["shadow"]]
+    show([_row(row) for row in recommendations] if style != "json" else recommendations, _COLUMNS, style,
+         empty="no job is pending")
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    placement, start = row["placement"], row["expected_start_s"]
+    where = ",".join(f"{node}:{gpus}" for node, gpus in zip(placement["nodes"], placement["gpus"], strict=True)) \
+        if placement else None
+    waits = "now" if row["action"] == "start" else ago(start - row["issued_s"]) if start is not None else None
+    return row | {"placement": where, "starts_in": waits}

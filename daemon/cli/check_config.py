@@ -1,0 +1,34 @@
+"""``idlewatt check-config``: is this configuration right?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("check-config")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--sample", is_flag=True, help="Print the documented sample configuration instead.")
+def command(file: Path | None, sample: bool) -> None:
+    """Check a configuration FILE and list every fault with its line; exit 2 when there is one.
+
+    \b
+    Examples:
+      idlewatt check-config /etc/idlewatt/config.yml
+      idlewatt check-config --sample > config.yml
+    """
+    from .. import config
+
+    if sample:
+        click.echo(config.sample(), nl=False)
+        return
+    if file is None:
+        raise click.UsageError("name a FILE, or ask for --sample")
+    try:
+        settings = config.load(file)
+    except config.ConfigError as error:
+        click.echo(str(error), err=True)
+        raise click.exceptions.Exit(2) from error
+    click.echo(f"{file}: right. Cluster {settings.cluster or '(unnamed)'}, "
+               f"{len(settings.sources)} sources, database {settings.storage.url.split('://')[0]}.")
