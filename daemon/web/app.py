@@ -1,0 +1,187 @@
+"""The WSGI application: routes, the gate before them, and what every answer carries."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from werkzeug.exceptions import HTTPException, NotFound
+from werkzeug.routing import Map, Rule
+from werkzeug.wrappers import Request, Response
+
+from ...exporters import publish
+from .api import ENDPOINTS, BadData, Endpoint, answer, error
+from .gate import Passwords, Rate, WebConfigFile
+from .openapi import document
+from .page import render
+from .view import ReloadError, View
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+log = logging.getLogger(__name__)
+
+STATIC = {"style.css": "text/css", "refresh.js": "text/javascript", "icon.svg": "image/svg+xml"}
+SECURITY = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+                               "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "deny",
+}
+SMALLEST_GZIP = 1024
+CHUNK = 1 << 16
+"""Bytes handed to the server at once: it copies what it could not send yet."""
+
+ERROR_TYPES = {400: "bad_data", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "bad_data",
+               429: "unavailable", 503: "unavailable"}
+
+Handler = Callable[..., Response]
+
+
+class WebApp:
+    """Answers requests from what the view says; holds no facts of its own."""
+
+    def __init__(self, view: View, gate: WebConfigFile | None = None, *, telemetry_path: str = "/metrics",
+                 lifecycle: bool = False) -> None:
+        self._view, self._gate = view, gate or WebConfigFile(None)
+        self._telemetry_path, self._lifecycle = telemetry_path, lifecycle
+        self._passwords, self._rate = Passwords(), Rate()
+        self._registry = publish.registry(view.published)
+        self._openapi = json.dumps(document())
+        self.routes = Map(list(self._rules()), strict_slashes=True, merge_slashes=False)
+
+    def _rules(self) -> Iterable[Rule]:
+        yield _get("/", self._landing)
+        yield _get(self._telemetry_path, self._metrics)
+        for path in ("/-/healthy", "/health", "/healthz"):
+            yield _get(path, self._healthy)
+        yield _get("/-/ready", self._ready)
+        yield Rule("/-/reload", methods=["POST", "PUT"], endpoint=self._reload)
+        yield _get("/api/v1/openapi.json", self._describe)
+        for endpoint in ENDPOINTS.values():
+            yield _get(endpoint.path, partial(self._rows, endpoint))
+        for name, content_type in STATIC.items():
+            yield _get(f"/static/{name}", partial(_static, name, content_type))
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request (PEP 3333)."""
+        request = Request(environ)
+        response = self._answer(request)
+        _finish(request, response, SECURITY | self._gate.current().http_server_config.headers)
+        return response(environ, start_response)
+
+    def _answer(self, request: Request) -> Response:
+        try:
+            refused = self._refusal(request)
+            if refused:
+                return refused
+            handler, arguments = self.routes.bind_to_environ(request.environ).match()
+            response: Response = handler(request, **arguments)
+            return response
+        except BadData as fault:
+            return _failure(request, 400, str(fault))
+        except HTTPException as fault:
+            response = _failure(request, fault.code or 500, _plain(fault))
+            response.headers.extend([item for item in fault.get_headers() if item[0] == "Allow"])
+            return response
+        except Exception:  # noqa: BLE001 - the edge of the web side: one failing answer must not end its thread
+            log.exception("request failed", extra={"target": request.path[:200]})
+            return _failure(request, 500, "internal error; the daemon's log says which")
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Return why the request may not pass, None when it may."""
+        config = self._gate.current()
+        if not self._rate.allows(config.rate_limit):
+            return _failure(request, 429, "too many requests")
+        if not config.basic_auth_users:
+            return None
+        given = request.authorization
+        user, password = (given.username or "", given.password or "") if given and given.type == "basic" else ("", "")
+        if given and self._passwords.right(config.basic_auth_users, user, password):
+            return None
+        response = _failure(request, 401, "a user and password are required")
+        response.headers["WWW-Authenticate"] = 'Basic realm="idlewatt", charset="UTF-8"'
+        return response
+
+    def _landing(self, request: Request) -> Response:
+        return Response(render(self._view, self._telemetry_path), mimetype="text/html",
+                        headers={"Cache-Control": "no-store"})
+
+    def _metrics(self, request: Request) -> Response:
+        body, content_type = publish.page(self._registry, request.headers.get("Accept", ""))
+        return Response(body, content_type=content_type)
+
+    def _healthy(self, request: Request) -> Response:
+        return Response("idlewatt is healthy.\n", mimetype="text/plain")
+
+    def _ready(self, request: Request) -> Response:
+        missing = self._view.missing()
+        if missing:
+            return Response("idlewatt is not ready: " + "; ".join(missing) + ".\n", 503, mimetype="text/plain")
+        return Response("idlewatt is ready.\n", mimetype="text/plain")
+
+    def _reload(self, request: Request) -> Response:
+        if not self._lifecycle:
+            return _failure(request, 403, "the lifecycle API is off; start with --web.enable-lifecycle")
+        # A browser that carries the operator's password must not be driven here by another site.
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            return _failure(request, 403, "a reload is not taken from another site")
+        try:
+            self._view.reload()
+        except ReloadError as fault:
+            return _failure(request, 500, f"not reloaded, the old configuration goes on: {fault}")
+        return Response("reloaded\n", mimetype="text/plain")
+
+    def _rows(self, endpoint: Endpoint, request: Request) -> Response:
+        return _json(answer(endpoint, request.args, self._view))
+
+    def _describe(self, request: Request) -> Response:
+        return _json(self._openapi)
+
+
+def _get(path: str, handler: Handler) -> Rule:
+    return Rule(path, methods=["GET"], endpoint=handler)
+
+
+def _static(name: str, content_type: str, request: Request) -> Response:
+    # Names come from the table above, never from the request.
+    body = files("idlewatt.daemon").joinpath("static", name).read_bytes()
+    response = Response(body, mimetype=content_type, headers={"Cache-Control": "max-age=60"})
+    response.add_etag()
+    return response.make_conditional(request)
+
+
+def _json(body: str, status: int = 200) -> Response:
+    return Response(body, status, content_type="application/json; charset=utf-8")
+
+
+def _failure(request: Request, status: int, message: str) -> Response:
+    """Return an error in the form that the path's readers expect."""
+    if request.path.startswith("/api/"):
+        return _json(error(ERROR_TYPES.get(status, "internal"), message), status)
+    return Response(message + "\n", status, mimetype="text/plain")
+
+
+def _plain(fault: HTTPException) -> str:
+    return "no such page" if isinstance(fault, NotFound) else (fault.description or fault.name)
+
+
+def _finish(request: Request, response: Response, headers: dict[str, Any]) -> None:
+    """Add what every answer carries, compress it where that is wished, and cut it for the server."""
+    for name, value in headers.items():
+        response.headers[name] = value
+    if response.status_code == 304 or request.environ["REQUEST_METHOD"] == "HEAD":
+        return
+    body = response.get_data()
+    response.headers.add("Vary", "Accept-Encoding")
+    if len(body) >= SMALLEST_GZIP and request.accept_encodings["gzip"] > 0:
+        body = gzip.compress(body, compresslevel=1, mtime=0)
+        response.headers["Content-Encoding"] = "gzip"
+    response.headers["Content-Length"] = str(len(body))
+    response.response = [body[start:start + CHUNK] for start in range(0, len(body), CHUNK)]

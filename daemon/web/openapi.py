@@ -1,0 +1,65 @@
+"""The OpenAPI 3.1 document, written from the same table that answers the requests."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from .api import ENDPOINTS, MOST_ROWS, Endpoint
+
+_ERROR = {
+    "type": "object",
+    "required": ["status", "errorType", "error"],
+    "properties": {"status": {"const": "error"}, "errorType": {"type": "string"}, "error": {"type": "string"}},
+}
+
+
+def document() -> dict[str, Any]:
+    """Return the description of every path of the API."""
+    schemas, definitions = TypeAdapter.json_schemas(
+        [(name, "serialization", endpoint.row) for name, endpoint in ENDPOINTS.items()],
+        ref_template="#/components/schemas/{model}")
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "idlewatt", "version": version("idlewatt"),
+                 "description": "Which watts of a GPU cluster are wasted, why, and where the next jobs should go. "
+                                "Times are seconds since the epoch, power W, energy J, memory bytes, ratios 0..1; "
+                                "what is not measured is null.",
+                 "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+        "servers": [{"url": "/"}],
+        "paths": {endpoint.path: {"get": _operation(endpoint, schemas[(name, "serialization")])}
+                  for name, endpoint in ENDPOINTS.items()},
+        "components": {"schemas": definitions["$defs"] | {"Error": _ERROR}},
+    }
+
+
+def _operation(endpoint: Endpoint, rows: dict[str, Any]) -> dict[str, Any]:
+    parameters = [_parameter(name, item.help, {"type": "string"} | ({"enum": item.choices} if item.choices else {}))
+                  for name, item in endpoint.filters.items()]
+    if endpoint.enveloped:
+        limit = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS}
+        parameters.append(_parameter("limit", "Most rows to return; a warning counts those left out.", limit))
+    return {
+        "operationId": endpoint.name.replace("/", "_"),
+        "summary": endpoint.help,
+        "parameters": parameters,
+        "responses": {"200": _response("The rows.", _envelope(rows) if endpoint.enveloped else rows),
+                      "400": _response("A parameter is unknown or makes no sense (errorType bad_data).",
+                                       {"$ref": "#/components/schemas/Error"})},
+    }
+
+
+def _parameter(name: str, text: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": text, "schema": schema}
+
+
+def _envelope(rows: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": ["status", "data"],
+            "properties": {"status": {"const": "success"}, "data": rows,
+                           "warnings": {"type": "array", "items": {"type": "string"}}}}
+
+
+def _response(text: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": text, "content": {"application/json": {"schema": schema}}}

@@ -1,0 +1,161 @@
+"""What the landing page shows: the watts by class, the pending jobs, the sources; in a person's words and units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.resources import files
+
+from jinja2 import Environment, FunctionLoader
+
+from ...storage.records import WASTED, Job, JobState, PowerClass, Recommendation
+from .view import NodeRow, View, WasteRow
+
+MOST_JOBS = 50
+MOST_NODES = 20
+REFRESH_S = 10
+
+# Wasted first, in the order in which an operator can do something about it; the colours follow this order.
+CLASSES: Mapping[PowerClass, tuple[str, str]] = {
+    PowerClass.ALLOCATED_IDLE: ("Allocated but idle", "Held by a job that does nothing: ask its owner."),
+    PowerClass.ALLOCATED_HUNG: ("Busy, drawing idle power", "The kernel runs, the watts do not: look at the job."),
+    PowerClass.ALLOCATED_UNDERUSED: ("Allocated, underused", "The idle share of a working board: fewer GPUs or MIG."),
+    PowerClass.STRANDED: ("Stranded", "Free, but no pending job fits: place or defragment."),
+    PowerClass.IDLE_UNALLOCATED: ("Idle", "Free and nobody waits for it: power save, or pull jobs in."),
+    PowerClass.NODE_OVERHEAD_EMPTY: ("Empty nodes", "Fans and hosts of nodes without a job: power down."),
+    PowerClass.PRODUCTIVE: ("Productive", "Boards at work."),
+    PowerClass.HOST_ACTIVE: ("Hosts of busy nodes", "CPUs, fans and losses around working boards."),
+    PowerClass.PLANNED: ("Planned", "Held for a job that the scheduler will start."),
+    PowerClass.UNAVAILABLE: ("Unavailable", "Nodes that are down, drained or in maintenance."),
+    PowerClass.UNMEASURED: ("Unmeasured", "Watts of boards without fresh readings: fix the telemetry."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One class in a bar; ``x`` and ``width`` are thousandths of it."""
+
+    name: str
+    label: str
+    meaning: str
+    watts: float
+    share: float
+    wasted: bool
+    x: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """The watts of a partition, or of all of them, by class."""
+
+    name: str
+    watts: float
+    wasted_watts: float
+    slices: tuple[Slice, ...]
+
+    @property
+    def wasted_share(self) -> float:
+        """Return the share of the watts that are wasted, 0..1."""
+        return self.wasted_watts / self.watts if self.watts else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A pending job and what is advised for it; advice is None until there is some."""
+
+    job: Job
+    advice: Recommendation | None
+
+
+def bar(name: str, rows: Iterable[WasteRow]) -> Bar:
+    """Return the bar of the rows: wasted classes first, empty ones left out."""
+    watts = dict.fromkeys(CLASSES, 0.0)
+    for row in rows:
+        watts[row.power_class] += row.power_watts
+    total = sum(watts.values())
+    slices, x = [], 0.0
+    for power_class, (label, meaning) in CLASSES.items():
+        if not watts[power_class] or not total:
+            continue
+        share = watts[power_class] / total
+        slices.append(Slice(power_class.value, label, meaning, watts[power_class], share, power_class in WASTED,
+                            round(1000 * x, 2), round(1000 * share, 2)))
+        x += share
+    return Bar(name, total, sum(watts[power_class] for power_class in WASTED), tuple(slices))
+
+
+def bars(rows: Sequence[WasteRow]) -> list[Bar]:
+    """Return one bar per partition, the most wasteful first."""
+    partitions: dict[str, list[WasteRow]] = {}
+    for row in rows:
+        partitions.setdefault(row.partition, []).append(row)
+    return sorted((bar(name, own) for name, own in partitions.items()), key=lambda one: (-one.wasted_watts, one.name))
+
+
+def pending(view: View) -> list[Pending]:
+    """Return pending jobs: those to start now, then those with advice to wait, then the others, the oldest first."""
+    advice: dict[tuple[str, float], Recommendation] = {}
+    for recommendation in view.recommendations():
+        if not recommendation.shadow:
+            advice.setdefault((recommendation.job_id, recommendation.submit_s), recommendation)
+    rows = [Pending(job, advice.get(job.key)) for job in view.jobs() if job.state == JobState.PENDING]
+    return sorted(rows, key=lambda row: (_urgency(row.advice), row.job.submit_s, row.job.job_id))
+
+
+def _urgency(advice: Recommendation | None) -> int:
+    return 2 if advice is None else ("start", "hold").index(advice.action)
+
+
+def watts(value: float | None) -> str:
+    """Return power as a person reads it."""
+    if value is None:
+        return "not measured"
+    for unit, size in (("MW", 1e6), ("kW", 1e3)):
+        if abs(value) >= size:
+            return f"{value / size:.2f} {unit}"
+    return f"{value:.0f} W"
+
+
+def percent(share: float) -> str:
+    """Return a ratio in percent."""
+    return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in its two largest units."""
+    left = int(max(0.0, min(seconds, 1e10)))
+    parts: list[str] = []
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        if left >= size or (unit == "s" and not parts):
+            parts.append(f"{left // size} {unit}")
+            left %= size
+    return " ".join(parts[:2])
+
+
+def _source(name: str) -> str:
+    return files("idlewatt.daemon").joinpath("templates", name).read_text()
+
+
+_TEMPLATES = Environment(loader=FunctionLoader(_source), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+_TEMPLATES.filters |= {"watts": watts, "percent": percent, "span": span}
+
+
+def render(view: View, telemetry_path: str) -> str:
+    """Return the landing page as HTML."""
+    rows, waiting, nodes = view.waste(), pending(view), view.nodes()
+    return _TEMPLATES.get_template("index.html").render(
+        version=version("idlewatt"), telemetry_path=telemetry_path.lstrip("/"), refresh_s=REFRESH_S, now=view.now(),
+        total=bar("", rows), bars=bars(rows), missing=view.missing(), unmeasured=_unmeasured(rows),
+        pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),
+        spare=_spare(nodes)[:MOST_NODES], nodes=nodes, sources=view.sources())
+
+
+def _unmeasured(rows: Sequence[WasteRow]) -> int:
+    return len({(row.node, row.gpu) for row in rows
+                if row.power_class == PowerClass.UNMEASURED and row.gpu is not None})
+
+
+def _spare(nodes: Sequence[NodeRow]) -> list[NodeRow]:
+    return [row for row in nodes if row.power_down]

@@ -1,0 +1,108 @@
+"""What the web side may ask of the daemon, and the rows that it answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ...exporters.publish import Published
+from ...exporters.source import TargetHealth
+from ...storage.records import Job, Node, PowerClass, Recommendation
+
+
+@dataclass(frozen=True, slots=True)
+class WasteRow:
+    """Watts of one class in one place. The rows add up to the wall power of all nodes."""
+
+    partition: str
+    """The partition in whose account the watts are."""
+    node: str
+    power_class: PowerClass
+    power_watts: float
+    wasted: bool = False
+    gpu: int | None = None
+    """NVML index of the board; None for the rest of the node."""
+    uuid: str = ""
+    user: str = ""
+    account: str = ""
+    job_id: str = ""
+    activity: float | None = None
+    """Share of time the board worked, 0..1."""
+    idle_floor_watts: float | None = None
+    floor_source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node as the scheduler and the meters see it now."""
+
+    node: Node
+    power_watts: float | None = None
+    """Wall power."""
+    power_source: str = ""
+    wasted_power_watts: float | None = None
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    """GPUs by state."""
+    power_down: str = ""
+    """Why it is worth powering down now; '' when it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """How a source fares."""
+
+    name: str
+    kind: str
+    role: str
+    up: bool
+    last_success_s: float | None = None
+    error: str = ""
+    targets: tuple[TargetHealth, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetGroup:
+    """One entry of Prometheus' HTTP service discovery."""
+
+    targets: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """``__meta_idlewatt_kind`` and ``__meta_idlewatt_node`` at least, for relabelling."""
+
+
+class ReloadError(Exception):
+    """The new configuration is not good; the old one goes on. The message says what is wrong where."""
+
+
+class View(Protocol):
+    """The daemon as the web side sees it. All answers come from memory, at once, from any thread."""
+
+    def published(self) -> Published:
+        """Return the facts of the metrics page."""
+
+    def recommendations(self) -> Sequence[Recommendation]:
+        """Return present advice, the policy in charge first, the most urgent job first."""
+
+    def waste(self) -> Sequence[WasteRow]:
+        """Return where every watt goes."""
+
+    def nodes(self) -> Sequence[NodeRow]:
+        """Return every node."""
+
+    def jobs(self) -> Sequence[Job]:
+        """Return pending, running and lately finished jobs."""
+
+    def sources(self) -> Sequence[SourceRow]:
+        """Return how each source fares."""
+
+    def targets(self) -> Sequence[TargetGroup]:
+        """Return the exporters of the GPU nodes, in a stable order."""
+
+    def now(self) -> float:
+        """Return the daemon's time: its clock may be accelerated."""
+
+    def missing(self) -> Sequence[str]:
+        """Return what is still missing before the daemon is ready; nothing when it is."""
+
+    def reload(self) -> None:
+        """Read the configuration again and put it in force; raise ReloadError and keep the old one if it is bad."""
