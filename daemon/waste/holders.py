@@ -1,0 +1,110 @@
+"""Who holds which board: the scheduler's allocations laid over the boards of telemetry, as an outer join.
+
+The scheduler is the truth: an allocation without a process is the most expensive waste, and a process without an
+allocation is none of ours. Telemetry's own job labels only help to choose when the scheduler does not name the boards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ...storage.records import Allocation, Job, Node
+from .readings import Board
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place for a board in a node: filled by telemetry, or known to the scheduler only."""
+
+    index: int
+    board: Board | None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a board; no job where the scheduler says 'allocated' and names nobody."""
+
+    job: Job | None
+    guessed: bool = False
+
+
+Held = tuple[Job, Allocation]
+
+
+def allocations_by_node(jobs: Iterable[Job]) -> dict[str, list[Held]]:
+    """Return what active jobs hold of the GPUs of every node, the earliest start first."""
+    nodes: dict[str, list[Held]] = {}
+    for job in jobs:
+        if job.state.active:
+            for allocation in job.allocations:
+                if allocation.gpus > 0:
+                    nodes.setdefault(allocation.node, []).append((job, allocation))
+    for held in nodes.values():
+        held.sort(key=lambda pair: (pair[0].start_s or 0.0, pair[0].job_id, pair[0].submit_s))
+    return nodes
+
+
+def slots(boards: list[Board], node: Node | None) -> list[Slot]:
+    """Return the boards of a node with a hole for each one that the scheduler has and telemetry does not."""
+    found = [Slot(board.reading.index, board) for board in boards]
+    missing = (node.gpus if node is not None else 0) - len(found)
+    if missing > 0:
+        seen = {slot.index for slot in found}
+        holes = [index for index in range(len(found) + missing) if index not in seen][:missing]
+        found = sorted([*found, *(Slot(index, None) for index in holes)], key=lambda slot: slot.index)
+    return found
+
+
+def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int, Holder]:
+    """Return the holder of each taken slot, by position.
+
+    The scheduler counts GPUs 0, 1, 2, ... where NVML may leave a hole, so its index is a position. Boards that it
+    names go first; jobs whose boards it does not name then choose among the rest.
+    """
+    taken: dict[int, Holder] = {}
+    unnamed: list[tuple[Job, int]] = []
+    for job, allocation in held:
+        indexes = allocation.gpu_indexes
+        if indexes is None:
+            unnamed.append((job, allocation.gpus))
+        else:
+            for position in indexes:
+                if 0 <= position < len(places):
+                    taken.setdefault(position, Holder(job))
+    for job, count in unnamed:
+        for position in _choose(places, taken, job, count):
+            taken[position] = Holder(job, guessed=True)
+    if node is not None:
+        _fill_anonymous(places, taken, node)
+    return taken
+
+
+def _choose(places: list[Slot], taken: dict[int, Holder], job: Job, count: int) -> list[int]:
+    """Return the likeliest boards of a job: where the exporter names it, where it was, where memory is in use."""
+
+    def unlikely(position: int) -> tuple[bool, bool, float, int]:
+        board = places[position].board
+        if board is None:
+            return True, True, 0.0, position
+        return (job.job_id not in board.reading.jobs, board.held_by != job.key,
+                -(board.reading.memory_used_bytes or 0.0), position)
+
+    chosen = sorted((position for position in range(len(places)) if position not in taken), key=unlikely)[:count]
+    for position in chosen:
+        board = places[position].board
+        if board is not None:
+            board.held_by = job.key
+    return chosen
+
+
+def _fill_anonymous(places: list[Slot], taken: dict[int, Holder], node: Node) -> None:
+    """Mark boards that the scheduler calls allocated although no job we were told of holds them."""
+    named = node.gpu_indexes_allocated or ()
+    for position in named:
+        if 0 <= position < len(places):
+            taken.setdefault(position, Holder(None))
+    missing = min(node.gpus_allocated, node.gpus) - len(taken)
+    if missing > 0:
+        free = [position for position in range(len(places)) if position not in taken]
+        taken.update((position, Holder(None, guessed=True)) for position in free[:missing])
