@@ -31,6 +31,9 @@ GPU_CLASSES = tuple(power_class.value for power_class in PowerClass
                     if power_class not in (PowerClass.NODE_OVERHEAD_EMPTY, PowerClass.HOST_ACTIVE))
 """The classes that a board can be in; the other two are the host's."""
 
+NODE_STATES = ("allocated", "idle", "stranded", "planned", "unmeasured", "unavailable")
+"""The coarser states of a node's boards, each board in one."""
+
 LONGEST_LABEL = 256
 """Characters of a label value that are kept: job names and reasons come from users."""
 
@@ -115,7 +118,7 @@ class Published:
         "partition", "state", cap=PARTITIONS * len(PowerClass), known=GPU_CLASSES)
     node_gpus: Series = _gauge(
         "GPUs of a node by state. Allocation from the scheduler; one sample per state for every node.",
-        "node", "state", cap=NODES * 8)
+        "node", "state", cap=NODES * len(NODE_STATES), known=NODE_STATES)
     stranded_gpus: Series = _gauge(
         "Free GPUs that no eligible pending job can use, by the constraint that binds first. From the scheduler.",
         "partition", "cause", cap=PARTITIONS * len(StrandedCause), known=StrandedCause)

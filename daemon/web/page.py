@@ -73,7 +73,7 @@ def bar(name: str, rows: Iterable[WasteRow]) -> Bar:
     """Return the bar of the rows: wasted classes first, empty ones left out."""
     watts = dict.fromkeys(CLASSES, 0.0)
     for row in rows:
-        watts[row.power_class] += row.power_watts
+        watts[row.power_class] += row.power_watts or 0.0
     total = sum(watts.values())
     slices, x = [], 0.0
     for power_class, (label, meaning) in CLASSES.items():
@@ -147,14 +147,13 @@ def render(view: View, telemetry_path: str) -> str:
     rows, waiting, nodes = view.waste(), pending(view), view.nodes()
     return _TEMPLATES.get_template("index.html").render(
         version=version("idlewatt"), telemetry_path=telemetry_path.lstrip("/"), refresh_s=REFRESH_S, now=view.now(),
-        total=bar("", rows), bars=bars(rows), missing=view.missing(), unmeasured=_unmeasured(rows),
+        total=bar("", rows), bars=bars(rows), missing=view.missing(), unmeasured=_unmeasured(view),
         pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),
         spare=_spare(nodes)[:MOST_NODES], nodes=nodes, sources=view.sources())
 
 
-def _unmeasured(rows: Sequence[WasteRow]) -> int:
-    return len({(row.node, row.gpu) for row in rows
-                if row.power_class == PowerClass.UNMEASURED and row.gpu is not None})
+def _unmeasured(view: View) -> int:
+    return int(sum(value or 0.0 for value in view.published().unmeasured_gpus.values()))
 
 
 def _spare(nodes: Sequence[NodeRow]) -> list[NodeRow]:

@@ -19,7 +19,8 @@ class WasteRow:
     """The partition in whose account the watts are."""
     node: str
     power_class: PowerClass
-    power_watts: float
+    power_watts: float | None
+    """None for an unmeasured board: what it draws is in the row of its node."""
     wasted: bool = False
     gpu: int | None = None
     """NVML index of the board; None for the rest of the node."""
