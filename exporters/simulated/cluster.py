@@ -201,6 +201,10 @@ class SimulatedCluster:
         """Tell whether an administrator has closed a node."""
         return server in self._drained_until
 
+    def exporter_answers(self, server: int) -> bool:
+        """Tell whether dcgm-exporter answers: the last node's falls over for three minutes of every two hours."""
+        return server != len(self.servers) - 1 or (self.now_s - self.shape.start_s) % 7200 < 7020
+
     def meter_answers(self, server: int) -> bool:
         """Tell whether the BMC answers: the last one hangs for three minutes of every forty."""
         return server != len(self.servers) - 1 or (self.now_s - self.shape.start_s) % 2400 < 2220

@@ -1,0 +1,38 @@
+"""``python -m idlewatt.exporters.simulated`` serves a simulated cluster until its standard input closes.
+
+Whoever started it holds the other end of that pipe, so that it never outlives its parent.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import click
+
+from .clock import SimulatedClock
+from .cluster import Shape, SimulatedCluster
+from .server import SimulationServer, Site
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(1, 1000), default=4, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--speed", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True)
+@click.option("--start", type=float, default=None, help="Wall time at which the simulated time equals it.  [now]")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 takes a free one.")
+@click.option("--mig", is_flag=True, help="Put the last board of the first node into MIG mode.")
+def main(nodes: int, seed: int, speed: float, start: float | None, port: int, mig: bool) -> None:
+    """Serve a simulated DGX cluster on 127.0.0.1 until standard input closes."""
+    start_s = float(int(time.time())) if start is None else start
+    cluster = SimulatedCluster(Shape(nodes=nodes, seed=seed, start_s=start_s))
+    with SimulationServer(Site(cluster, SimulatedClock(speed, start_s), mig), port) as server:
+        click.echo(server.url)
+        sys.stdout.flush()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        sys.stdin.read()
+        server.shutdown()
+
+
+main()

@@ -1,0 +1,235 @@
+"""The pages of dcgm-exporter, node_exporter and ipmi_exporter for one server of the simulated cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from prometheus_client.utils import floatToGoString
+
+from .boards import Floats
+from .cluster import SimulatedCluster
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+DRIVER = "535.129.03"
+UPTIME_S = 10 * 86400.0
+"""How long before the start the servers were booted."""
+MIG_INSTANCES = (("3g.20gb", 1), ("3g.20gb", 2))
+"""Profile and id of each instance of a board in MIG mode; each repeats the whole board's watts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The boards of one server."""
+
+    watts: Floats
+    joules: Floats
+    utilization: Floats
+    engine: Floats
+    activity: Floats
+    framebuffer: Floats
+    used: Floats
+    sm_clock: float
+    memory_clock: float
+
+    @property
+    def busy(self) -> Floats:
+        return (self.utilization > 0).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A line of dcgm-exporter's default-counters.csv and where its value comes from."""
+
+    name: str
+    kind: str
+    help: str
+    form: str
+    value: Callable[[_View], Floats]
+    once: bool = False
+    """Not repeated for MIG instances: the driver cannot tell (dcgm-exporter #114)."""
+    ampere: bool = False
+    """Unknown to a V100."""
+
+
+def _none(view: _View) -> Floats:
+    return np.zeros(len(view.watts))
+
+
+_FIELDS = (
+    _Field("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", "%d",
+           lambda v: 210 + (v.sm_clock - 210) * v.busy),
+    _Field("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", "%d",
+           lambda v: v.memory_clock + _none(v)),
+    _Field("DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Memory temperature (in C).", "%d", lambda v: 30 + v.watts / 8),
+    _Field("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", "%d", lambda v: 26 + v.watts / 10),
+    _Field("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", "%f", lambda v: v.watts),
+    _Field("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "Total energy consumption since boot (in mJ).", "%d",
+           lambda v: v.joules * 1000),
+    _Field("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries.", "%d", _none),
+    _Field("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", "%d",
+           lambda v: np.round(100 * v.utilization), once=True),
+    _Field("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", "%d",
+           lambda v: np.round(45 * v.activity), once=True),
+    _Field("DCGM_FI_DEV_ENC_UTIL", "gauge", "Encoder utilization (in %).", "%d", _none, once=True),
+    _Field("DCGM_FI_DEV_DEC_UTIL", "gauge", "Decoder utilization (in %).", "%d", _none, once=True),
+    _Field("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.", "%d", _none),
+    _Field("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", "%d", lambda v: v.framebuffer - v.used),
+    _Field("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", "%d", lambda v: v.used),
+    _Field("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "counter",
+           "Total number of NVLink bandwidth counters for all lanes.", "%d", _none),
+    _Field("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "gauge", "vGPU License status", "%d", _none),
+    _Field("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter",
+           "Number of remapped rows for uncorrectable errors", "%d", _none, ampere=True),
+    _Field("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "counter",
+           "Number of remapped rows for correctable errors", "%d", _none, ampere=True),
+    _Field("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed", "%d", _none, ampere=True),
+    _Field("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active.", "%f",
+           lambda v: v.engine),
+    _Field("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "Ratio of cycles the tensor (HMMA) pipe is active.", "%f",
+           lambda v: 0.5 * v.activity),
+    _Field("DCGM_FI_PROF_DRAM_ACTIVE", "gauge",
+           "Ratio of cycles the device memory interface is active sending or receiving data.", "%f",
+           lambda v: 0.4 * v.activity),
+    _Field("DCGM_FI_PROF_PCIE_TX_BYTES", "gauge",
+           "The rate of data transmitted over the PCIe bus - including both protocol headers and data payloads - "
+           "in bytes per second.", "%d", lambda v: 1e5 + 2e8 * v.activity),
+    _Field("DCGM_FI_PROF_PCIE_RX_BYTES", "gauge",
+           "The rate of data received over the PCIe bus - including both protocol headers and data payloads - "
+           "in bytes per second.", "%d", lambda v: 1e5 + 9e8 * v.activity),
+)
+
+
+class Pages:
+    """Writes the pages of a cluster; labels that never change are written once."""
+
+    def __init__(self, cluster: SimulatedCluster, mig: bool = False) -> None:
+        self._cluster = cluster
+        self._labels = [[_labels(cluster, server, index) for index in range(cluster.servers[server].model.gpus)]
+                        for server in range(len(cluster.servers))]
+        self._mig = (0, 7) if mig else None
+        """The server and board index in MIG mode."""
+
+    def dcgm(self, server: int) -> str:
+        """Return what dcgm-exporter with its default counters and Slurm's job mapping shows of a server."""
+        view, rows = self._view(server), self._rows(server)
+        ampere = self._cluster.servers[server].model.gres_type == "a100"
+        lines: list[str] = []
+        for field in _FIELDS:
+            if field.ampere and not ampere:
+                continue
+            lines += (f"# HELP {field.name} {field.help}", f"# TYPE {field.name} {field.kind}")
+            values = field.value(view).tolist()
+            lines += (f"{field.name}{{{labels}}} {field.form % values[index]}"
+                      for index, labels, instance in rows if not (instance and field.once))
+        return "\n".join(lines) + "\n"
+
+    def _view(self, server: int) -> _View:
+        boards, model = self._cluster.boards, self._cluster.servers[server].model
+        part = slice(boards.first[server], boards.first[server] + model.gpus)
+        return _View(boards.watts[part], boards.joules[part], boards.utilization[part], boards.engine_active[part],
+                     boards.activity[part], boards.facts.framebuffer_mib[part], boards.framebuffer_used_mib[part],
+                     model.sm_clock_mhz, model.memory_clock_mhz)
+
+    def _rows(self, server: int) -> list[tuple[int, str, bool]]:
+        """Return board index, labels and whether it is a MIG instance, for every row of a field."""
+        first, rows = self._cluster.boards.first[server], []
+        for index, labels in enumerate(self._labels[server]):
+            job = int(self._cluster.boards.job[first + index])
+            tail = f',hpc_job="{job}"' if job else ""
+            if self._mig == (server, index):
+                head, host = labels.split(",Hostname", 1)
+                rows += [(index, f'{head},GPU_I_PROFILE="{profile}",GPU_I_ID="{number}",Hostname{host}{tail}', True)
+                         for profile, number in MIG_INSTANCES]
+            else:
+                rows.append((index, labels + tail, False))
+        return rows
+
+    def node(self, server: int) -> str:
+        """Return a realistic part of what node_exporter shows of a server."""
+        return "\n".join(_node_lines(self._cluster, server)) + "\n"
+
+    def ipmi(self, server: int) -> str:
+        """Return what ipmi_exporter shows of a server's BMC; a BMC that hangs fails its collectors."""
+        up = self._cluster.meter_answers(server)
+        lines: list[str] = []
+        if up:
+            lines += _single("ipmi_bmc_info", "Constant metric with value '1' providing details about the BMC.",
+                             [('{firmware_revision="1.66",manufacturer_id="NVIDIA Corporation (5703)",'
+                               'system_firmware_version="N/A"}', 1.0)])
+            lines += _single("ipmi_chassis_power_state", "Current power state (1=on, 0=off).", [("", 1.0)])
+            lines += _single("ipmi_dcmi_power_consumption_watts", "Current power consumption in Watts.",
+                             [("", float(round(self._cluster.boards.meter_watts[server])))])
+        lines += _single("ipmi_scrape_duration_seconds", "Returns how long the scrape took to complete in seconds.",
+                         [("", 0.031 if up else 20.0)])
+        lines += _single("ipmi_up", "'1' if a scrape of the IPMI device was successful, '0' otherwise.",
+                         [(f'{{collector="{name}"}}', float(up)) for name in ("bmc", "chassis", "dcmi")])
+        return "\n".join(lines) + "\n"
+
+
+def _labels(cluster: SimulatedCluster, server: int, index: int) -> str:
+    name, model = cluster.servers[server].name, cluster.servers[server].model
+    return (f'gpu="{index}",UUID="{board_uuid(cluster.shape.seed, name, index)}",'
+            f'pci_bus_id="00000000:{7 + 8 * index:02X}:00.0",device="nvidia{index}",modelName="{model.board}",'
+            f'Hostname="{name}",DCGM_FI_DRIVER_VERSION="{DRIVER}"')
+
+
+def board_uuid(seed: int, server: str, index: int) -> str:
+    """Return the UUID of a board: the same for the same seed."""
+    digest = hashlib.sha256(f"{seed}/{server}/{index}".encode()).digest()
+    return f"GPU-{uuid.UUID(bytes=digest[:16])}"
+
+
+def _go(value: float) -> str:
+    """Return a number as Go's client library writes it."""
+    return floatToGoString(value).removesuffix(".0")
+
+
+def _single(name: str, text: str, samples: Iterable[tuple[str, float]], kind: str = "gauge") -> list[str]:
+    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}",
+            *(f"{name}{labels} {_go(value)}" for labels, value in samples)]
+
+
+def _node_lines(cluster: SimulatedCluster, server: int) -> Iterator[str]:
+    boards, model, name = cluster.boards, cluster.servers[server].model, cluster.servers[server].name
+    used, busy = float(boards.memory_used_bytes[server]), float(boards.cpu_busy[server])
+    total, load = float(model.memory_bytes), round(busy * model.cpus, 2)
+    boot_s = cluster.shape.start_s - UPTIME_S
+    yield from _single("node_boot_time_seconds", "Node boot time, in unixtime.", [("", boot_s)])
+    yield from _cpu_lines(model.cpus, float(boards.cpu_busy_s[server]), cluster.now_s - boot_s)
+    yield from _single("node_exporter_build_info", "A metric with a constant '1' value labeled by version.",
+                       [('{branch="HEAD",goarch="amd64",goos="linux",goversion="go1.19.8",version="1.5.0"}', 1.0)])
+    yield from _single("node_load1", "1m load average.", [("", load)])
+    yield from _single("node_load5", "5m load average.", [("", load)])
+    yield from _single("node_load15", "15m load average.", [("", load)])
+    for field, value in (("MemTotal", total), ("MemFree", 0.9 * (total - used)), ("MemAvailable", total - used),
+                         ("Buffers", 0.01 * (total - used)), ("Cached", 0.09 * (total - used)), ("SwapTotal", 0.0)):
+        yield from _single(f"node_memory_{field}_bytes", f"Memory information field {field}_bytes.", [("", value // 1)])
+    yield from _network_lines(float(boards.cpu_busy_s[server]))
+    yield from _single("node_time_seconds", "System time in seconds since epoch (1970).", [("", cluster.now_s)])
+    yield from _single("node_uname_info", "Labeled system information as provided by the uname system call.",
+                       [(f'{{domainname="(none)",machine="x86_64",nodename="{name}",release="5.15.0-1040-nvidia",'
+                         f'sysname="Linux",version="#40-Ubuntu SMP"}}', 1.0)])
+
+
+def _cpu_lines(cpus: int, busy_s: float, uptime_s: float) -> Iterator[str]:
+    busy_s += 0.1 * UPTIME_S  # it worked before we came, too
+    iowait_s = 0.001 * uptime_s
+    modes = {"idle": uptime_s - busy_s - iowait_s, "iowait": iowait_s, "irq": 0.0, "nice": 0.0,
+             "softirq": 0.0, "steal": 0.0, "system": 0.1 * busy_s, "user": 0.9 * busy_s}
+    texts = [(mode, _go(round(value, 2))) for mode, value in modes.items()]
+    yield "# HELP node_cpu_seconds_total Seconds the CPUs spent in each mode."
+    yield "# TYPE node_cpu_seconds_total counter"
+    for cpu in range(cpus):
+        for mode, text in texts:
+            yield f'node_cpu_seconds_total{{cpu="{cpu}",mode="{mode}"}} {text}'
+
+
+def _network_lines(busy_s: float, devices: Sequence[str] = ("enp225s0f0", "ib0", "ib1", "ib2", "ib3")) -> Iterator[str]:
+    for direction in ("receive", "transmit"):
+        name = f"node_network_{direction}_bytes_total"
+        yield from _single(name, f"Network device statistic {direction}_bytes.",
+                           [(f'{{device="{device}"}}', round(1e10 + 3e7 * busy_s)) for device in devices], "counter")

@@ -1,0 +1,153 @@
+"""The far end of the wire: one loopback HTTP server that stands for every exporter of the cluster and its slurmrestd.
+
+=====================================  ==================================================
+``/NODE/dcgm``, ``/NODE/node``,        the pages of a node's exporters
+``/NODE/ipmi``
+``/slurm/v0.0.38/...``,                slurmrestd: ping, jobs, nodes, partitions, reservations, and finished jobs
+``/slurmdb/v0.0.38/jobs``
+``/targets/dcgm`` (node, ipmi)         the pages as Prometheus HTTP service discovery, with ``node`` labels
+``POST /steer``                        ``{"job_id": 9, "nodes": ["dgx-v100-02"]}``, as ``scontrol update ReqNodeList=``
+=====================================  ==================================================
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from . import slurm
+from .cluster import SimulatedCluster
+from .pages import CONTENT_TYPE, Pages
+
+JSON = "application/json"
+LARGEST_BODY = 65_536
+_TIME = re.compile(r"(?:uts)?(\d+(?:\.\d+)?)$")
+
+
+class _Refused(Exception):
+    """A request that cannot be served, with the HTTP status that says so."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Site:
+    """Answers paths; moves the cluster to the clock's time before each answer."""
+
+    def __init__(self, cluster: SimulatedCluster, clock: Callable[[], float], mig: bool = False) -> None:
+        self._cluster, self._clock, self._lock = cluster, clock, threading.Lock()
+        self._number = {server.name: number for number, server in enumerate(cluster.servers)}
+        pages = Pages(cluster, mig)
+        self._pages: Mapping[str, Callable[[int], str]] = {
+            "dcgm": pages.dcgm, "node": pages.node, "ipmi": pages.ipmi}
+        self._slurm: Mapping[str, Callable[[SimulatedCluster], slurm.Answer]] = {
+            f"/slurm/v0.0.38/{name}": answer for name, answer in (
+                ("ping", slurm.ping), ("jobs", slurm.jobs), ("nodes", slurm.nodes),
+                ("partitions", slurm.partitions), ("reservations", slurm.reservations))}
+
+    def get(self, target: str, base_url: str) -> tuple[str, str]:
+        """Return content type and body of a path with its query; raise ``_Refused`` where there is nothing."""
+        url = urlsplit(target)
+        with self._lock:
+            self._cluster.advance(self._clock())
+            if url.path in self._slurm:
+                return JSON, json.dumps(self._slurm[url.path](self._cluster))
+            if url.path == "/slurmdb/v0.0.38/jobs":
+                return JSON, json.dumps(slurm.accounted(self._cluster, _since(url.query)))
+            return self._page(url.path.strip("/").split("/"), base_url)
+
+    def _page(self, steps: list[str], base_url: str) -> tuple[str, str]:
+        if len(steps) == 2 and steps[1] in self._pages:
+            if steps[0] in self._number:
+                if steps[1] == "dcgm" and not self._cluster.exporter_answers(self._number[steps[0]]):
+                    raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the hostengine is gone")
+                return CONTENT_TYPE, self._pages[steps[1]](self._number[steps[0]])
+            if steps[0] == "targets":
+                return JSON, json.dumps([{"targets": [f"{base_url}/{name}/{steps[1]}"], "labels": {"node": name}}
+                                         for name in self._number])
+        raise _Refused(HTTPStatus.NOT_FOUND, "no such page")
+
+    def steer(self, body: bytes) -> str:
+        """Require nodes for a pending job and return a line for a person."""
+        try:
+            wish: dict[str, Any] = json.loads(body)
+            job_id, nodes = int(wish["job_id"]), tuple(str(node) for node in wish["nodes"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise _Refused(HTTPStatus.BAD_REQUEST, 'expected {"job_id": number, "nodes": [names]}') from error
+        with self._lock:
+            self._cluster.advance(self._clock())
+            try:
+                self._cluster.steer(job_id, nodes)
+            except KeyError as error:
+                raise _Refused(HTTPStatus.NOT_FOUND, str(error.args[0])) from error
+            except ValueError as error:
+                raise _Refused(HTTPStatus.BAD_REQUEST, str(error)) from error
+        return f"job {job_id} requires {', '.join(nodes) or 'no node'}\n"
+
+
+def _since(query: str) -> float:
+    """Return the start of the window asked for; slurmdbd's own default is far shorter than everything."""
+    value = parse_qs(query).get("start_time", ["0"])[0]
+    found = _TIME.match(value)
+    if found is None:
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"start_time {value!r} is not uts<seconds since the epoch>")
+    return float(found[1])
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: SimulationServer
+
+    def do_GET(self) -> None:
+        try:
+            kind, body = self.server.site.get(self.path, self.server.url)
+            self._send(HTTPStatus.OK, kind, body)
+        except _Refused as refused:
+            self._send(refused.status, "text/plain; charset=utf-8", f"{refused}\n")
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "0")
+        try:
+            if self.path != "/steer":
+                raise _Refused(HTTPStatus.NOT_FOUND, "no such page")
+            if not length.isdecimal() or int(length) > LARGEST_BODY:
+                raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too much")
+            self._send(HTTPStatus.OK, "text/plain; charset=utf-8", self.server.site.steer(self.rfile.read(int(length))))
+        except _Refused as refused:
+            self.close_connection = True  # what was not read must not be taken for the next request
+            self._send(refused.status, "text/plain; charset=utf-8", f"{refused}\n")
+
+    def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: the terminal belongs to the view."""
+
+
+class SimulationServer(ThreadingHTTPServer):
+    """Serves a site on 127.0.0.1; port 0 takes a free one."""
+
+    daemon_threads = True
+    # A thousand scrapers may knock at once.
+    request_queue_size = 1024
+
+    def __init__(self, site: Site, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.site = site
+
+    @property
+    def url(self) -> str:
+        """Return where it listens."""
+        return f"http://127.0.0.1:{self.server_port}"
