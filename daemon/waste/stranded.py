@@ -1,0 +1,170 @@
+"""Stranded GPUs: free boards of nodes that no eligible pending job can use, and what binds first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ...storage.records import Job, Node, NodeState, StrandedCause
+from .demand import Need, eligible, need
+
+Mask = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int64]
+
+PLENTY = 2**62
+"""Free CPUs or bytes of a node whose size the scheduler does not tell."""
+
+
+class FreeNodes:
+    """The nodes with free GPUs that may start jobs, as arrays."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.nodes = [node for node in nodes
+                      if node.gpus > node.gpus_allocated
+                      and (node.state.schedulable or node.state is NodeState.RESERVED)]
+        self.index = {node.name: position for position, node in enumerate(self.nodes)}
+        self.gpus = self._counts([node.gpus - node.gpus_allocated for node in self.nodes])
+        self._cpus = self._counts([_left(node.cpus, node.cpus_allocated) for node in self.nodes])
+        self._memory = self._counts([_left(node.memory_bytes, node.memory_allocated_bytes) for node in self.nodes])
+        self._partitions: dict[str, Mask] = {}
+        self._allowed: dict[tuple[object, ...], Mask] = {}
+
+    @staticmethod
+    def _counts(values: list[int]) -> Counts:
+        return np.array(values, dtype=np.int64)
+
+    def _mask(self, flags: Iterable[bool]) -> Mask:
+        return np.fromiter(flags, dtype=np.bool_, count=len(self.nodes))
+
+    def in_partition(self, partition: str) -> Mask:
+        """Return which nodes serve a partition."""
+        if partition not in self._partitions:
+            self._partitions[partition] = self._mask(partition in node.partitions for node in self.nodes)
+        return self._partitions[partition]
+
+    def addressed(self, wanted: Need) -> Mask:
+        """Return which nodes are in the partitions that a job was submitted to."""
+        mask = self.in_partition(wanted.partitions[0])
+        for partition in wanted.partitions[1:]:
+            mask = mask | self.in_partition(partition)
+        return mask
+
+    def allowed(self, wanted: Need) -> Mask:
+        """Return which nodes satisfy everything that does not depend on how much is free."""
+        key = (wanted.partitions, wanted.model, wanted.features, wanted.required_nodes, wanted.excluded_nodes,
+               wanted.reservation, wanted.exclusive)
+        if key not in self._allowed:
+            constraint = self._mask(satisfies(node, wanted) for node in self.nodes)
+            self._allowed[key] = self.addressed(wanted) & constraint
+        return self._allowed[key]
+
+    def room(self, wanted: Need) -> tuple[Counts, Counts, Counts]:
+        """Return how many task sets fit each node by its free GPUs, CPUs and memory."""
+        return (self.gpus // wanted.gpus, self._cpus // max(1, wanted.cpus),
+                self._memory // max(1, wanted.memory_bytes))
+
+
+def _left(total: int, allocated: int) -> int:
+    return max(0, total - allocated) if total > 0 else PLENTY
+
+
+def satisfies(node: Node, wanted: Need) -> bool:
+    """Tell whether a node meets the type, feature, list and reservation constraints of a job."""
+    if node.name in wanted.excluded_nodes or node.reservation != wanted.reservation:
+        return False
+    if node.state is NodeState.RESERVED and not wanted.reservation:
+        return False
+    # With fewer nodes named than needed the job may use others too.
+    if wanted.required_nodes and node.name not in wanted.required_nodes and len(wanted.required_nodes) >= wanted.sets:
+        return False
+    if wanted.exclusive and (node.gpus_allocated or node.cpus_allocated):
+        return False
+    if wanted.model and node.gpu_model and wanted.model != node.gpu_model.lower():
+        return False
+    return has_features(node.features, wanted.features)
+
+
+def has_features(features: Sequence[str], expression: str) -> bool:
+    """Tell whether a node meets a constraint such as ``a100&nvswitch``, ``[rack1|rack2]`` or ``a100*2``.
+
+    ``|`` binds weaker than ``&``; brackets and counts concern the whole set of nodes and are left out.
+    """
+    if not expression:
+        return True
+    plain = re.sub(r"[\[\]()\s]|\*\d+", "", expression)
+    return any(all(word.removeprefix("!") in features if not word.startswith("!") else word[1:] not in features
+                   for word in re.split("[&,]", choice) if word)
+               for choice in plain.split("|"))
+
+
+class Queue:
+    """The eligible pending jobs laid over the free nodes."""
+
+    def __init__(self, nodes: Sequence[Node], jobs: Iterable[Job], now_s: float) -> None:
+        self.free = FreeNodes(nodes)
+        count = len(self.free.nodes)
+        self._waiting = np.zeros(count, np.bool_)
+        self._usable = np.zeros(count, np.bool_)
+        self._allowed = np.zeros(count, np.bool_)
+        self._short_of_cpu = np.zeros(count, np.bool_)
+        self._short_of_memory = np.zeros(count, np.bool_)
+        self._smallest: dict[str, int] = {}
+        wanted = (need(job) for job in jobs if eligible(job, now_s))
+        for shape in dict.fromkeys(shape for shape in wanted if shape is not None):
+            self._lay(shape)
+        self._enough = {partition: int(self.free.gpus[self.free.in_partition(partition)].sum()) >= smallest
+                        for partition, smallest in self._smallest.items()}
+
+    def _lay(self, wanted: Need) -> None:
+        """Find ``N(j)``, the nodes with room for a task set; they are usable when they are enough for the job."""
+        for partition in wanted.partitions:
+            smallest = self._smallest.get(partition, wanted.total_gpus)
+            self._smallest[partition] = min(smallest, wanted.total_gpus)
+        self._waiting |= self.free.addressed(wanted)
+        allowed = self.free.allowed(wanted)
+        self._allowed |= allowed
+        by_gpus, by_cpus, by_memory = self.free.room(wanted)
+        gpus_fit = allowed & (by_gpus > 0)
+        if not gpus_fit.any():
+            return
+        self._short_of_cpu |= gpus_fit & (by_cpus == 0)
+        self._short_of_memory |= gpus_fit & (by_cpus > 0) & (by_memory == 0)
+        fits = gpus_fit & (by_cpus > 0) & (by_memory > 0)
+        sets = np.minimum(np.minimum(by_gpus, by_cpus), by_memory)[fits].sum() if wanted.splits else fits.sum()
+        if sets >= wanted.sets:
+            self._usable |= fits
+
+    def cause(self, node: str) -> StrandedCause | None:
+        """Return what strands the free GPUs of a node; None when a job can use them or none is waiting for them."""
+        position = self.free.index.get(node)
+        if position is None or not self._waiting[position] or self._usable[position]:
+            return None
+        if self._short_of_cpu[position]:
+            return StrandedCause.CPU
+        if self._short_of_memory[position]:
+            return StrandedCause.MEMORY
+        if not self._allowed[position]:
+            return StrandedCause.CONSTRAINT
+        enough = any(self._enough.get(partition, False) for partition in self.free.nodes[position].partitions)
+        return StrandedCause.GPU_FRAGMENT if enough else StrandedCause.INSUFFICIENT
+
+
+def fragmentation(free: FreeNodes, partition: str, mix: Sequence[tuple[Need, float]]) -> float | None:
+    """Return the share of a partition's free GPUs that its usual demand cannot use.
+
+    ``F_n = sum over classes m of pi_m * free_gpus(n) * [n cannot host a task of m]`` (FGD, ATC'23), summed over the
+    nodes and divided by the free GPUs: independent of the queue of the moment. None without free GPUs or demand.
+    """
+    here = free.in_partition(partition)
+    gpus = free.gpus[here]
+    if not mix or not gpus.sum():
+        return None
+    lost = 0.0
+    for wanted, share in mix:
+        by_gpus, by_cpus, by_memory = free.room(wanted)
+        hosts = free.allowed(wanted) & (by_gpus > 0) & (by_cpus > 0) & (by_memory > 0)
+        lost += share * float(gpus[~hosts[here]].sum())
+    return lost / float(gpus.sum())

@@ -1,0 +1,166 @@
+"""The paper's utilisation, Eq. (2)-(5), per partition on a sliding window, and its inefficient power.
+
+``U = sum of lambda_j * tau_j / (R * T)``. In GPUs: ``lambda_j * R_gpus`` is what job j holds, ``R * T`` is the
+integral of the GPUs that could be used, so R shrinks while nodes are drained. T begins with our first observation
+(Eq. (3) begins with the first job) and never reaches back more than the window.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ...storage.records import Job, JobState, Node, SchedulerSnapshot
+from . import catalogue
+from .assessment import Utilization
+from .settings import WasteSettings
+
+REFRESH_S = 60.0
+CHECKPOINTS = 288
+"""Points of the capacity curve that are kept over one window."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a job: who, where, how much, from when to when."""
+
+    partition: str
+    gpus: int
+    start_s: float
+    limit_s: float | None
+    end_s: float | None
+    seen_s: float
+
+
+def run_time(run: Run, now_s: float, since_s: float, *, basis: str) -> float:
+    """Return tau, Eq. (2), within ``[since_s, now_s]``, in seconds.
+
+    A running job counts since its start. A completed one counts with its time limit on basis ``limit`` (as the paper
+    has it: as if it still ran, which overstates U when jobs end early) and with its real end on ``actual``.
+    """
+    end_s = now_s if run.end_s is None else run.end_s
+    if basis == "limit" and run.end_s is not None and run.limit_s is not None:
+        end_s = max(end_s, run.start_s + run.limit_s)
+    return max(0.0, min(end_s, now_s) - max(run.start_s, since_s))
+
+
+def inefficient_energy(utilization: float, rated_watts: float, seconds: float) -> float:
+    """Return ``(1 - U) * P_rated * T`` in joules: the paper's upper bound, blind to what allocated boards do."""
+    return (1.0 - utilization) * rated_watts * seconds
+
+
+class UtilizationWindow:
+    """Remember runs and usable GPUs over the window, and answer with U per partition."""
+
+    def __init__(self, settings: WasteSettings) -> None:
+        self._settings = settings
+        self._runs: dict[tuple[str, float, float], Run] = {}
+        self._capacity: dict[str, _Capacity] = {}
+        self._answer: dict[str, Utilization] = {}
+        self._answered_s: float | None = None
+
+    def observe(self, snapshot: SchedulerSnapshot, now_s: float) -> dict[str, Utilization]:
+        """Take in a snapshot and return U by partition; reckoned anew once a minute."""
+        self._note_runs(snapshot.jobs, now_s)
+        nodes = _available(snapshot.nodes)
+        partitions = {partition.name for partition in snapshot.partitions} | nodes.keys()
+        for partition in partitions:
+            gpus = sum(node.gpus for node in nodes.get(partition, ()))
+            self._capacity.setdefault(partition, _Capacity()).note(now_s, gpus, self._settings.utilization_window)
+        if self._answered_s is None or not 0.0 <= now_s - self._answered_s < REFRESH_S:
+            self._answered_s = now_s
+            self._forget(now_s)
+            self._answer = self._reckon(sorted(partitions), nodes, now_s)
+        return self._answer
+
+    def _note_runs(self, jobs: Iterable[Job], now_s: float) -> None:
+        for job in jobs:
+            if job.start_s is None or job.state is JobState.PENDING:
+                continue
+            key = (*job.key, job.start_s)
+            run = self._runs.get(key)
+            if run is None:
+                gpus = sum(part.gpus for part in job.allocations) or job.request.gpus
+                if gpus <= 0:
+                    continue
+                run = self._runs[key] = Run(job.partition, gpus, job.start_s, job.limit_s, None, now_s)
+            run.seen_s = now_s
+            run.end_s = None if job.state.active else (job.end_s if job.end_s is not None else run.end_s or now_s)
+        for run in self._runs.values():
+            # Gone without a word: it ended when it was last seen.
+            if run.end_s is None and run.seen_s < now_s:
+                run.end_s = run.seen_s
+
+    def _forget(self, now_s: float) -> None:
+        since = now_s - self._settings.utilization_window
+        self._runs = {key: run for key, run in self._runs.items()
+                      if run.end_s is None or max(run.end_s, run.start_s + (run.limit_s or 0.0)) > since}
+
+    def _reckon(self, partitions: list[str], nodes: Mapping[str, list[Node]],
+                now_s: float) -> dict[str, Utilization]:
+        held = dict.fromkeys(partitions, (0.0, 0.0))
+        for run in self._runs.values():
+            if run.partition in held:
+                since = self._capacity[run.partition].since_s
+                limit, actual = held[run.partition]
+                # At the first moment T is 0: what is held now, over what is there now.
+                seconds = [max(run_time(run, now_s, since, basis=basis), float(now_s == since and run.end_s is None))
+                           for basis in ("limit", "actual")]
+                held[run.partition] = (limit + run.gpus * seconds[0], actual + run.gpus * seconds[1])
+        return {partition: self._ratio(partition, *held[partition], nodes.get(partition, []))
+                for partition in partitions}
+
+    def _ratio(self, partition: str, limit: float, actual: float, nodes: list[Node]) -> Utilization:
+        gpu_seconds = self._capacity[partition].gpu_seconds
+        rated = [catalogue.rated_watts(node, self._settings.rated_node_watts) for node in nodes if node.gpus]
+        known = [watts for watts in rated if watts is not None]
+        return Utilization(_share(limit, gpu_seconds), _share(actual, gpu_seconds),
+                           sum(known) if len(known) == len(rated) else None)
+
+
+def _share(part: float, whole: float) -> float:
+    return min(1.0, part / whole) if whole > 0.0 else 0.0
+
+
+def _available(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+    """Return the nodes of every partition that are not down, drained or off."""
+    partitions: dict[str, list[Node]] = {}
+    for node in nodes:
+        for partition in node.partitions:
+            members = partitions.setdefault(partition, [])
+            if not node.state.unavailable:
+                members.append(node)
+    return partitions
+
+
+class _Capacity:
+    """The integral of usable GPUs over the window."""
+
+    def __init__(self) -> None:
+        self._points: deque[tuple[float, float]] = deque()
+        self._total = 0.0
+        self._last: tuple[float, int] | None = None
+
+    def note(self, now_s: float, gpus: int, window_s: float) -> None:
+        if self._last is not None:
+            self._total += self._last[1] * max(0.0, now_s - self._last[0])
+        if self._last is None or now_s > self._last[0]:
+            self._last = (now_s, gpus)
+        if not self._points or now_s - self._points[-1][0] >= window_s / CHECKPOINTS:
+            self._points.append((now_s, self._total))
+        while len(self._points) > 1 and self._points[1][0] <= now_s - window_s:
+            self._points.popleft()
+
+    @property
+    def since_s(self) -> float:
+        """Return where the window begins."""
+        return self._points[0][0]
+
+    @property
+    def gpu_seconds(self) -> float:
+        """Return the usable GPU-seconds since then; at the very first moment, of one second."""
+        assert self._last is not None
+        if self._last[0] == self.since_s:
+            return float(self._last[1])
+        return self._total - self._points[0][1]
