@@ -7,14 +7,22 @@ A source splits *read* (I/O) from *parse* (text to records). To add one, write o
 from __future__ import annotations
 
 import importlib
+import logging
 import pkgutil
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..storage.records import SchedulerSnapshot, Telemetry
+
+log = logging.getLogger(__name__)
+
+FAULTS = (OSError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What code that meets hostile data may raise in spite of all care; one source's fault must not stop the others."""
+_SHOWN_TARGETS = 3
 
 Clock = Callable[[], float]
 """Returns seconds since the epoch; simulations pass an accelerated one."""
@@ -98,3 +106,108 @@ def kinds() -> dict[str, type[SourceConfig]]:
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
         importlib.import_module(f"{package}.{module.name}")
     return dict(_KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """How a source fares: what is published of it, and what the landing page shows."""
+
+    name: str
+    role: Role
+    success: bool
+    duration_s: float
+    error: str = ""
+    last_success_s: float | None = None
+    reads: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a source said last when it could: data, when it was read, and whether the newest read gave it."""
+
+    data: Telemetry | SchedulerSnapshot | None
+    """None until the first success."""
+    read_s: float | None
+    fresh: bool
+
+    def age_s(self, now: float) -> float | None:
+        """Return the seconds since the data was read; None without data. A clock set back makes nothing younger."""
+        return None if self.read_s is None else max(now - self.read_s, 0.0)
+
+
+class Watched:
+    """A source whose ``read`` never raises: it is timed, its last good snapshot is kept, its faults are told once.
+
+    The log gets one line when the source or one of its targets fails in a new way, then one per ``remind_s``, and one
+    when all is well again.
+    """
+
+    def __init__(self, source: Source, clock: Clock, *, timer: Clock = time.monotonic, remind_s: float = 600.0) -> None:
+        self._source, self._clock, self._timer, self._remind_s = source, clock, timer, remind_s
+        self._status = SourceStatus(source.name, source.role, success=False, duration_s=0.0)
+        self._snapshot = Snapshot(None, None, fresh=False)
+        self._told: tuple[str, ...] = ()
+        self._told_at = float("-inf")
+
+    @property
+    def name(self) -> str:
+        """Return the source's name."""
+        return self._source.name
+
+    @property
+    def role(self) -> Role:
+        """Return whether the source gives telemetry or the scheduler's view."""
+        return self._source.role
+
+    @property
+    def status(self) -> SourceStatus:
+        """Return how the last read went."""
+        return self._status
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Return the last good data."""
+        return self._snapshot
+
+    def health(self) -> tuple[TargetHealth, ...]:
+        """Return how each target fared at the last read."""
+        return self._source.health()
+
+    def read(self) -> Snapshot:
+        """Read the source once; return its data, or the last good data marked as not fresh."""
+        started, now, error = self._timer(), self._clock(), ""
+        try:
+            self._snapshot = Snapshot(self._source.read(), now, fresh=True)
+        except SourceError as fault:
+            error = str(fault)
+        except FAULTS as fault:
+            error = f"{type(fault).__name__}: {fault}"
+            log.exception("%s: a fault in idlewatt itself while reading", self.name)
+        if error:
+            self._snapshot = replace(self._snapshot, fresh=False)
+        before = self._status
+        self._status = SourceStatus(
+            self.name, self.role, not error, self._timer() - started, error, self._snapshot.read_s,
+            before.reads + 1, before.failures + bool(error))
+        self._tell(error)
+        return self._snapshot
+
+    def close(self) -> None:
+        """Release what the source holds."""
+        self._source.close()
+
+    def _tell(self, error: str) -> None:
+        """Log what is wrong when it changes or has not been said for long; say once when it is over."""
+        down = [health for health in self._source.health() if not health.up]
+        wrong = (error,) if error else tuple(health.target for health in down)
+        if wrong == self._told and (not wrong or self._timer() - self._told_at < self._remind_s):
+            return
+        if not wrong:
+            log.info("%s: everything can be read again", self.name)
+        elif error:
+            log.warning("%s cannot be read: %s", self.name, error, extra={"source": self.name})
+        else:
+            shown = "; ".join(f"{health.target}: {health.error}" for health in down[:_SHOWN_TARGETS])
+            log.warning("%s: %d targets are down: %s", self.name, len(down), shown, extra={"source": self.name})
+        self._told, self._told_at = wrong, self._timer()

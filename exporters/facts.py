@@ -1,0 +1,71 @@
+"""What pages and query answers share: the name of a server, and numbers that may be lies.
+
+Unmeasured is None: blank sentinels of NVML and DCGM, NaN, infinities and what physics excludes never become a value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from .targets import host_of
+
+_INT32_BLANK = frozenset(range(0x7FFFFFF0, 0x7FFFFFFF + 1))
+_FP64_BLANK = frozenset(2.0**47 + offset for offset in range(16))
+_INT64_BLANK = float(0x7FFFFFFFFFFFFFF0)
+"""All sixteen INT64 sentinels of DCGM are this number once they are a float."""
+_MOST_BOARD_WATTS = 5_000.0
+_MOST_SERVER_WATTS = 200_000.0
+_ROUNDING = 1.1
+"""Profiling ratios overshoot 1 a little; more than this is a lie."""
+
+Reader = Callable[[float], float | None]
+
+
+def measured(value: float) -> float | None:
+    """Return a value that is finite, not negative and no blank sentinel; None otherwise."""
+    if not math.isfinite(value) or value < 0 or value >= _INT64_BLANK or value in _FP64_BLANK or value in _INT32_BLANK:
+        return None
+    return value
+
+
+def joules_of_millijoules(value: float) -> float | None:
+    """Return joules; the INT32 sentinels are ordinary values of a 64-bit counter."""
+    if not math.isfinite(value) or value < 0 or value >= _INT64_BLANK or value in _FP64_BLANK:
+        return None
+    return value / 1000
+
+
+def board_watts(value: float) -> float | None:
+    """Return the watts of a board; more than any board can draw is unmeasured."""
+    watts = measured(value)
+    return watts if watts is None or watts <= _MOST_BOARD_WATTS else None
+
+
+def server_watts(value: float) -> float | None:
+    """Return the wall watts of a server, above 0; a BMC that reports 0 W measures nothing."""
+    watts = measured(value)
+    return watts if watts and watts <= _MOST_SERVER_WATTS else None
+
+
+def bytes_of_mebibytes(value: float) -> float | None:
+    """Return bytes."""
+    mebibytes = measured(value)
+    return None if mebibytes is None else mebibytes * 2**20
+
+
+def ratio(value: float) -> float | None:
+    """Return a share of 0..1."""
+    share = measured(value)
+    return None if share is None or share > _ROUNDING else min(share, 1.0)
+
+
+def ratio_of_percent(value: float) -> float | None:
+    """Return a share of 0..1 from 0..100."""
+    return ratio(value / 100) if measured(value) is not None else None
+
+
+def node_name(series: Mapping[str, str], target: Mapping[str, str], instance: str = "") -> str:
+    """Return the server's name: the target's ``node``, else the page's host name, else the host that was asked."""
+    return (target.get("node") or series.get("node") or series.get("Hostname") or series.get("hostname")
+            or host_of(instance or series.get("instance", "")))

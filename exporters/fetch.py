@@ -1,0 +1,263 @@
+"""HTTP GET for sources: kept connections, credentials, TLS, and hard bounds on time and size.
+
+It uses requests' adapter without its session: a scrape needs no cookies, redirects, proxies or merged settings, and
+at thousands of targets they cost more than the parsing.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import requests
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError
+from urllib3.response import HTTPResponse
+
+from ..storage.durations import Duration
+from .source import SourceError
+
+_CHUNK = 262144
+_ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
+
+
+class Unreachable(SourceError):
+    """Nothing answered at all while connecting: the machine is off, or a firewall is silent."""
+
+
+class Strict(BaseModel):
+    """A part of a source's configuration: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BasicAuth(Strict):
+    """User name and password, as in Prometheus' ``basic_auth``."""
+
+    username: str = Field(description="User name.")
+    password: SecretStr | None = Field(default=None, description="Password in the clear; prefer password_file.")
+    password_file: Path | None = Field(default=None, description="File that holds the password; re-read on change.")
+
+    @model_validator(mode="after")
+    def _one_password(self) -> BasicAuth:
+        if (self.password is None) == (self.password_file is None):
+            raise ValueError("give either password or password_file")
+        return self
+
+
+class Authorization(Strict):
+    """An ``Authorization`` header, as in Prometheus' ``authorization``."""
+
+    type: str = Field(default="Bearer", description="Scheme in front of the credentials.")
+    credentials: SecretStr | None = Field(default=None, description="The token; prefer credentials_file.")
+    credentials_file: Path | None = Field(default=None, description="File that holds the token; re-read on change.")
+
+    @model_validator(mode="after")
+    def _one_token(self) -> Authorization:
+        if (self.credentials is None) == (self.credentials_file is None):
+            raise ValueError("give either credentials or credentials_file")
+        return self
+
+
+class TlsConfig(Strict):
+    """How HTTPS servers are trusted and how we show who we are, as in Prometheus' ``tls_config``."""
+
+    ca_file: Path | None = Field(default=None, description="Authority that signed the targets' certificates.")
+    cert_file: Path | None = Field(default=None, description="Our own certificate, where targets ask for one.")
+    key_file: Path | None = Field(default=None, description="The key of cert_file.")
+    insecure_skip_verify: bool = Field(default=False, description="Trust any certificate: only for trying out.")
+
+
+class HttpOptions(Strict):
+    """What every HTTP request of a source has in common."""
+
+    timeout: Duration = Field(default=10.0, description="Longest time for one answer, from connecting to its end.")
+    connect_timeout: Duration = Field(
+        default=3.0, description="Longest time to connect; short, so that powered-down nodes do not hold up the rest.")
+    max_body_bytes: int = Field(
+        default=32 * 2**20, gt=0, description="Largest page taken, unpacked; more is refused as a fault of the target.")
+    basic_auth: BasicAuth | None = Field(default=None, description="User name and password for every target.")
+    authorization: Authorization | None = Field(default=None, description="Bearer token for every target.")
+    tls_config: TlsConfig = Field(default=TlsConfig(), description="Trust and certificates for https targets.")
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="Further request headers, e.g. X-Scope-OrgID for Mimir's tenants.")
+
+    @model_validator(mode="after")
+    def _one_credential(self) -> HttpOptions:
+        if self.basic_auth and self.authorization:
+            raise ValueError("give basic_auth or authorization, not both")
+        return self
+
+
+class SecretFile:
+    """The content of a file with one secret, read again when the file changes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, int] | None = None
+        self._secret = ""
+
+    def read(self) -> str:
+        """Return the secret without the line's end; raise ``SourceError`` where it cannot be read."""
+        try:
+            status = self._path.stat()
+            stamp = (status.st_mtime_ns, status.st_ino)
+            if stamp != self._stamp:
+                self._secret = self._path.read_text(encoding="utf-8").strip()
+                self._stamp = stamp
+        except (OSError, UnicodeDecodeError) as error:
+            raise SourceError(f"cannot read the secret in {self._path}: {error}", permanent=True) from error
+        return self._secret
+
+
+def _credentials(options: HttpOptions) -> Callable[[], str]:
+    """Return what gives the ``Authorization`` header at each request, '' for none."""
+    if options.basic_auth:
+        basic = options.basic_auth
+        secret = _secret(basic.password, basic.password_file)
+        return lambda: "Basic " + b64encode(f"{basic.username}:{secret()}".encode()).decode()
+    if options.authorization:
+        bearer = options.authorization
+        secret = _secret(bearer.credentials, bearer.credentials_file)
+        return lambda: f"{bearer.type} {secret()}"
+    return lambda: ""
+
+
+def _secret(given: SecretStr | None, path: Path | None) -> Callable[[], str]:
+    if path is not None:
+        return SecretFile(path).read
+    value = given.get_secret_value() if given else ""
+    return lambda: value
+
+
+class Client:
+    """Fetches URLs within the bounds of its options; safe for many threads.
+
+    Redirects are not followed: credentials must not travel to where a target points.
+    """
+
+    def __init__(self, options: HttpOptions, *, accept: str = _ACCEPT, hosts: int = 4096,
+                 timer: Callable[[], float] = time.monotonic) -> None:
+        self._options, self._accept, self._timer = options, accept, timer
+        self._adapter = HTTPAdapter(pool_connections=hosts, pool_maxsize=16)
+        self._authorization = _credentials(options)
+        self._prepared: dict[tuple[str, str], requests.PreparedRequest] = {}
+        tls = options.tls_config
+        self._verify: bool | str = not tls.insecure_skip_verify
+        if tls.ca_file and self._verify:
+            self._verify = str(tls.ca_file)
+        self._cert = (str(tls.cert_file), str(tls.key_file or tls.cert_file)) if tls.cert_file else None
+
+    def get(self, url: str, params: Mapping[str, str] | None = None) -> bytes:
+        """Return the unpacked body of a 200 answer; raise ``SourceError`` with the reason otherwise."""
+        deadline = self._timer() + self._options.timeout
+        request = self._prepare(url, params)
+        try:
+            response = self._adapter.send(
+                request, stream=True, timeout=(self._options.connect_timeout, self._options.timeout),
+                verify=self._verify, cert=self._cert)
+            try:
+                self._refuse_faults(response, deadline)
+                return self._body(response.raw, deadline)
+            except BaseException:
+                # What is left of the answer would be read as the next one.
+                response.raw.close()
+                raise
+        except requests.exceptions.ConnectTimeout as error:
+            raise Unreachable(f"does not answer: no connection within {self._options.connect_timeout:g} s") from error
+        except (requests.RequestException, HTTPError, OSError, zlib.error) as error:
+            raise SourceError(_reason(error), permanent=isinstance(error, requests.exceptions.SSLError)) from error
+
+    def close(self) -> None:
+        """Close every kept connection."""
+        self._adapter.close()
+
+    def _prepare(self, url: str, params: Mapping[str, str] | None) -> requests.PreparedRequest:
+        if params:
+            return self._request(url, params, self._authorization())
+        key = url, self._authorization()
+        if key not in self._prepared:
+            if len(self._prepared) > 100_000:  # discovery with ever new targets
+                self._prepared.clear()
+            self._prepared[key] = self._request(url, None, key[1])
+        return self._prepared[key]
+
+    def _request(self, url: str, params: Mapping[str, str] | None, authorization: str) -> requests.PreparedRequest:
+        headers = {"Accept": self._accept, "Accept-Encoding": "gzip", "User-Agent": "idlewatt"} | self._options.headers
+        if authorization:
+            headers["Authorization"] = authorization
+        try:
+            return requests.Request("GET", url, headers=headers, params=params).prepare()
+        except (requests.RequestException, ValueError) as error:
+            raise SourceError(f"{url!r} is no URL that can be asked: {error}", permanent=True) from error
+
+    def _refuse_faults(self, response: requests.Response, deadline: float) -> None:
+        status = response.status_code
+        if status == 200:
+            return
+        if 300 <= status < 400:
+            where = response.headers.get("Location", "nowhere")[:200]
+            raise SourceError(f"redirects to {ascii(where)}: configure the final address", permanent=True)
+        detail = self._body(response.raw, deadline)[:200].decode(errors="replace")
+        raise SourceError(f"HTTP {status} {_HINTS.get(status, '')}: {ascii(detail)}",
+                          permanent=status in (401, 403, 404))
+
+    def _body(self, raw: HTTPResponse, deadline: float) -> bytes:
+        """Read to the end, within the deadline; never unpack more than the cap (gzip bombs)."""
+        limit = self._options.max_body_bytes
+        unpack = _unpacker(raw.headers.get("Content-Encoding", ""), limit)
+        parts: list[bytes] = []
+        size = 0
+        while packed := raw.read1(_CHUNK, decode_content=False):
+            part = unpack(packed)
+            size += len(part)
+            if size > limit:
+                raise SourceError(f"answers with more than {limit} bytes (max_body_bytes)")
+            if self._timer() > deadline:
+                raise SourceError(f"did not end within {self._options.timeout:g} s")
+            parts.append(part)
+        unpack(b"")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+_HINTS = {401: "(user name, password or token is wrong)", 403: "(not allowed)", 404: "(is the path right?)"}
+
+
+def _unpacker(encoding: str, limit: int) -> Callable[[bytes], bytes]:
+    """Return what unpacks the body part by part; an empty part stands for its end."""
+    if encoding in ("", "identity"):
+        return lambda part: part
+    if encoding != "gzip":
+        raise SourceError(f"answers in Content-Encoding {ascii(encoding)}, which was not asked for")
+    inflate = zlib.decompressobj(wbits=31)
+
+    def unpack(part: bytes) -> bytes:
+        if not part and not inflate.eof:
+            raise SourceError("its gzip is cut off")
+        return inflate.decompress(part, limit + 1)
+
+    return unpack
+
+
+def _reason(error: Exception) -> str:
+    """Return in a few words why a request failed; the libraries' own text names their objects."""
+    if isinstance(error, requests.exceptions.SSLError):
+        return f"TLS fails: {_innermost(error)}"
+    if isinstance(error, requests.exceptions.ReadTimeout):
+        return "took too long to answer"
+    if isinstance(error, zlib.error):
+        return f"its gzip is broken: {error}"
+    return _innermost(error)
+
+
+def _innermost(error: BaseException) -> str:
+    """Return the first cause: requests wraps urllib3, which wraps the socket's error."""
+    while True:
+        inner = getattr(error, "reason", None) or next((a for a in error.args if isinstance(a, BaseException)), None)
+        if not isinstance(inner, BaseException) or inner is error:
+            return ascii(str(error))[1:-1] or type(error).__name__
+        error = inner

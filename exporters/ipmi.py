@@ -1,0 +1,111 @@
+"""Wall power of servers by their management controllers: pages of ipmi_exporter, Redfish exporters and CEEMS.
+
+ipmi_exporter is read on each server, or once for many controllers (``exporter: host:9290``), as Prometheus does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from ..storage.records import NodeReading, Telemetry
+from .exposition import Samples, Series
+from .facts import node_name, server_watts
+from .scrape import PageConfig, PageSource
+from .source import Clock, Source, register
+from .targets import Target, page_url
+
+WALL = {
+    "ipmi_dcmi_power_consumption_watts": "ipmi",
+    "ipmi_dcmi_power_consumption_current_watts": "ipmi",  # the name in ipmi_exporter's documentation
+    "redfish_chassis_power_average_consumed_watts": "redfish",
+    "idrac_power_control_consumed_watts": "redfish",
+    "ceems_redfish_current_watts": "redfish",
+    "ceems_ipmi_dcmi_current_watts": "ceems",
+}
+"""Metrics that state the wall power of a server, best first, with the source they stand for."""
+SUPPLY = "ipmi_power_watts"
+CHASSIS = "ipmi_chassis_power_state"
+METRICS = (*WALL, SUPPLY, CHASSIS)
+
+_PARTS = ("chassis", "chassis_id", "id", "name")
+"""Labels that tell the parts of one server apart; rows that differ in others repeat a part."""
+_INPUT = re.compile(r".*(Power In|Input Power)")
+
+
+def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:
+    """Return the wall power of the server behind one page."""
+    return Telemetry(nodes=servers(samples, lambda labels: node_name(labels, target.labels, target.instance),
+                                   lambda _labels: time_s))
+
+
+def servers(samples: Samples, node_of: Callable[[Mapping[str, str]], str],
+            time_of: Callable[[Mapping[str, str]], float | None]) -> tuple[NodeReading, ...]:
+    """Return the wall power of each server that the samples name."""
+    rows: dict[str, Samples] = {}
+    times: dict[str, float] = {}
+    for sample in samples:
+        labels = sample[0].labels
+        node = node_of(labels)
+        time_s = time_of(labels)
+        if time_s is not None:
+            times[node] = time_s
+            rows.setdefault(node, []).append(sample)
+    return tuple(_reading(node, own, times[node]) for node, own in rows.items())
+
+
+def _reading(node: str, samples: Samples, time_s: float) -> NodeReading:
+    watts, source = _watts(samples)
+    return NodeReading(node=node, time_s=time_s, power_watts=watts, power_source=source)
+
+
+def _watts(samples: Samples) -> tuple[float | None, str]:
+    """Return watts and their source; 0 W is a measurement only while the chassis is off."""
+    for name, source in WALL.items():
+        if watts := _sum(sample for sample in samples if sample[0].name == name):
+            return watts, source
+    if watts := _sum(sample for sample in samples if _is_supply_input(sample[0])):
+        return watts, "ipmi"
+    off = any(series.name == CHASSIS and value == 0 for series, value in samples)
+    return (0.0, "ipmi") if off else (None, "")
+
+
+def _is_supply_input(series: Series) -> bool:
+    return series.name == SUPPLY and _INPUT.fullmatch(series.labels.get("name", "")) is not None
+
+
+def _sum(samples: Iterable[tuple[Series, float]]) -> float | None:
+    """Return the sum over chassis or power supplies, each once; None where none of them measures."""
+    parts: dict[tuple[str, ...], float] = {}
+    for series, value in samples:
+        watts = server_watts(value)
+        if watts is not None:
+            part = tuple(series.labels.get(label, "") for label in _PARTS)
+            parts[part] = max(watts, parts.get(part, 0.0))
+    return sum(parts.values()) if parts else None
+
+
+@register("ipmi")
+class IpmiConfig(PageConfig):
+    """Wall power by BMC: pages of ipmi_exporter (direct or multi-target), Redfish exporters or CEEMS."""
+
+    kind: Literal["ipmi"] = "ipmi"
+    exporter: str = Field(
+        default="", description="host:port of one ipmi_exporter that asks all controllers; targets are then their "
+                                "addresses. Empty: each target serves its own page.")
+    module: str = Field(default="", description="Module of ipmi_exporter to ask with, in multi-target use.")
+
+    def locate(self, address: str, labels: dict[str, str]) -> str:
+        """Return the URL of a target's page, on the shared exporter where there is one."""
+        if not self.exporter:
+            return super().locate(address, labels)
+        path = "/ipmi" if self.metrics_path == "/metrics" else self.metrics_path
+        asked = self.params | {"target": address} | ({"module": self.module} if self.module else {})
+        return page_url(self.exporter, labels, self.scheme, path, asked)
+
+    def build(self, clock: Clock) -> Source:
+        """Return the source that reads these pages."""
+        return PageSource(self, METRICS, parse, clock)

@@ -1,0 +1,194 @@
+"""The same facts for the whole fleet from a Prometheus that scrapes it already: one query per fact, never one per node.
+
+Thanos, Mimir and VictoriaMetrics answer the same query API. A reading bears the time of its scrape, which
+``timestamp(up)`` tells: an instant query alone would date a five minutes old sample to now.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ..storage.durations import Duration
+from ..storage.records import NodeReading, Telemetry
+from . import dcgm, ipmi, node
+from .exposition import Samples, Series
+from .facts import measured, node_name, ratio
+from .fetch import Client, HttpOptions
+from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
+
+log = logging.getLogger(__name__)
+
+_BUSY = "idlewatt:cpu_busy"
+_TIME = "idlewatt:scraped"
+_BY = "job, instance, node"
+_TOGETHER = 8
+
+
+@register("prometheus")
+class PrometheusConfig(SourceConfig, HttpOptions):
+    """A Prometheus (Thanos, Mimir, VictoriaMetrics) that scrapes dcgm, node and ipmi exporters already."""
+
+    kind: Literal["prometheus"] = "prometheus"
+    url: str = Field(description="Base URL, e.g. http://prometheus:9090 or http://mimir/prometheus.")
+    matchers: str = Field(default="", description="Label matchers added to every query, e.g. cluster=\"dgx\": needed "
+                                                  "where one server holds several clusters.")
+    max_age: Duration = Field(default=120.0,
+                              description="Samples older than this are no reading: that exporter is gone.")
+    cpu_window: Duration = Field(default=120.0, description="Window over which the CPUs' busy share is averaged; at "
+                                                            "least four scrape intervals.")
+
+    def build(self, clock: Clock) -> Source:
+        """Return the source that asks this server."""
+        return PrometheusSource(self, clock)
+
+
+def queries(config: PrometheusConfig) -> dict[str, str]:
+    """Return the PromQL of each fact, by the metric that it yields."""
+    plain = [*dcgm.METRICS, *ipmi.METRICS, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER, node.NAME]
+    facts = {name: f"{name}{{{config.matchers}}}" for name in plain}
+    matchers = f"{config.matchers}, " if config.matchers else ""
+
+    def cpu(mode: str) -> str:
+        return f"sum by ({_BY}) (rate({node.CPU}{{{matchers}{mode}}}[{config.cpu_window:g}s]))"
+
+    waiting, total = cpu('mode=~"idle|iowait"'), cpu('mode!~"guest.*"')
+    facts[_BUSY] = f"1 - {waiting} / {total}"
+    facts[_TIME] = f"timestamp(up{{{config.matchers}}})"
+    return facts
+
+
+class PrometheusSource:
+    """Reads the fleet's facts through the query API."""
+
+    role: Role = "telemetry"
+
+    def __init__(self, config: PrometheusConfig, clock: Clock, timer: Callable[[], float] = time.monotonic) -> None:
+        self.name = config.name or config.kind
+        self._config, self._clock, self._timer = config, clock, timer
+        self._client = Client(config, accept="application/json")
+        self._threads = ThreadPoolExecutor(_TOGETHER, thread_name_prefix=self.name)
+        self._queries = queries(config)
+        self._health: tuple[TargetHealth, ...] = ()
+        self._last_success_s: float | None = None
+
+    def read(self) -> Telemetry:
+        """Ask every fact once; raise ``SourceError`` where one cannot be had: half a fleet's facts mislead."""
+        started, now = self._timer(), self._clock()
+        try:
+            answers = self._threads.map(self._query, self._queries.values())
+            samples = {name: [(Series(name, labels), value) for labels, value in answer]
+                       for name, answer in zip(self._queries, answers, strict=True)}
+        except SourceError as error:
+            self._note(started, str(error))
+            raise
+        self._last_success_s = now
+        self._note(started, "")
+        return telemetry(samples, now, self._config.max_age)
+
+    def health(self) -> tuple[TargetHealth, ...]:
+        """Return how the server fared at the last read."""
+        return self._health
+
+    def close(self) -> None:
+        """Release threads and connections."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+    def _note(self, started: float, error: str) -> None:
+        self._health = (TargetHealth(self._config.url, not error, self._timer() - started, error,
+                                     self._last_success_s),)
+
+    def _query(self, query: str) -> list[tuple[dict[str, str], float]]:
+        url = f"{self._config.url.rstrip('/')}/api/v1/query"
+        try:
+            return decode(self._client.get(url, {"query": query}))
+        except ValueError as error:
+            raise SourceError(f"{self._config.url}: {error} (query {query})") from error
+
+
+def decode(body: bytes) -> list[tuple[dict[str, str], float]]:
+    """Return labels and value of each series in an answer of ``/api/v1/query``; raise ``ValueError`` otherwise."""
+    try:
+        envelope = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the answer is not JSON; is this a Prometheus? {body[:60]!r}") from error
+    if not isinstance(envelope, dict) or envelope.get("status") != "success":
+        fault = envelope if isinstance(envelope, dict) else {}
+        raise ValueError(f"the server says {fault.get('errorType', 'nothing')}: {fault.get('error', body[:60])!s:.300}")
+    for warning in envelope.get("warnings") or ():
+        log.warning("the server warns, results may be partial: %.300s", warning)
+    return list(_vector(envelope.get("data")))
+
+
+def _vector(data: Any) -> Iterator[tuple[dict[str, str], float]]:
+    kind = data.get("resultType") if isinstance(data, dict) else None
+    if kind != "vector":
+        raise ValueError(f"a vector was expected, not {kind!r}")
+    try:
+        for series in data["result"]:
+            labels = series["metric"]
+            if not all(isinstance(value, str) for value in labels.values()):
+                raise ValueError("a label that is no text")
+            yield labels, float(series["value"][1])
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"a series without labels or value: {error}") from error
+
+
+def telemetry(samples: Mapping[str, Samples], now: float, max_age: float) -> Telemetry:
+    """Return the records that the answers hold, without those older than ``max_age`` seconds."""
+    scraped = {_target(series.labels): value for series, value in samples[_TIME]}
+    names = {_target(series.labels): series.labels.get("nodename", "") for series, _ in samples[node.NAME]}
+
+    def time_of(labels: Mapping[str, str]) -> float | None:
+        # A server that drops `up` leaves nothing but the time of the question.
+        time_s = scraped.get(_target(labels), now if not scraped else None)
+        return time_s if time_s is not None and now - time_s <= max_age else None
+
+    def node_of(labels: Mapping[str, str]) -> str:
+        return node_name(labels, {}, names.get(_target(labels), ""))
+
+    boards = dcgm.boards([s for name in dcgm.METRICS for s in samples[name]], node_of, time_of)
+    meters = ipmi.servers([s for name in ipmi.METRICS for s in samples[name]], node_of, time_of)
+    hosts = _hosts(samples, node_of, time_of)
+    return Telemetry(boards, tuple(_merged(meters, hosts)))
+
+
+def _target(labels: Mapping[str, str]) -> tuple[str, str]:
+    return labels.get("job", ""), labels.get("instance", "")
+
+
+def _hosts(samples: Mapping[str, Samples], node_of: Callable[[Mapping[str, str]], str],
+           time_of: Callable[[Mapping[str, str]], float | None]) -> list[NodeReading]:
+    """Return what node_exporter says of each server."""
+    values: dict[str, dict[str, float | None]] = {}
+    power: dict[str, dict[str, float]] = {}
+    times: dict[str, float] = {}
+    for name in (_BUSY, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER):
+        for series, number in samples[name]:
+            server, time_s = node_of(series.labels), time_of(series.labels)
+            if time_s is None:
+                continue
+            times[server] = time_s
+            if name == node.POWER:
+                power.setdefault(server, {})[series.labels.get("chip", "")] = number
+            else:
+                values.setdefault(server, {})[name] = ratio(number) if name == _BUSY else measured(number)
+    found = []
+    for server, time_s in times.items():
+        own = values.get(server, {})
+        found.append(node.reading(server, time_s, busy=own.get(_BUSY), total=own.get(node.MEMORY_TOTAL),
+                                  available=own.get(node.MEMORY_AVAILABLE), power=power.get(server, {})))
+    return found
+
+
+def _merged(meters: tuple[NodeReading, ...], hosts: list[NodeReading]) -> Iterator[NodeReading]:
+    """Yield one reading per server and meter: the consumer chooses between meters by their source."""
+    yield from (meter for meter in meters if meter.power_watts is not None)
+    yield from hosts
