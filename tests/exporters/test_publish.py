@@ -1,0 +1,230 @@
+import re
+import shutil
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from idlewatt.exporters.publish import (
+    ADVICE,
+    GPU_CLASSES,
+    METRICS,
+    NODE_STATES,
+    Published,
+    PublishedCollector,
+    page,
+    registry,
+)
+from idlewatt.storage.records import WASTED, PowerClass, StrandedCause
+
+GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
+
+# Labels that belong to targets or to other sites' relabelling (conventions of the field).
+FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env", "service", "owner"}
+UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
+COUNTED = {"gpus", "records", "series", "up", "successful", "issued", "followed", "overruns", "failures"}
+
+
+def facts(**more) -> Published:
+    """Return a page on which every metric has a value."""
+    a100, v100 = "a100", "v100"
+    watts = {(a100, "productive"): 2420.5, (a100, "stranded"): 104.0, (a100, "host_active"): 1210.0,
+             (v100, "idle_unallocated"): 408.0, (v100, "node_overhead_empty"): 830.0}
+    wasted = {(partition, reason): value for (partition, reason), value in watts.items() if reason in tuple(WASTED)}
+    values = {
+        "partitions": (a100, v100),
+        "power_watts": watts,
+        "wasted_power_watts": wasted,
+        "energy_joules_total": {key: 3600 * value for key, value in watts.items()},
+        "wasted_energy_joules_total": {key: 3600 * value for key, value in wasted.items()},
+        "node_power_watts": {("dgx01", "ipmi"): 3734.5, ("dgx03", "estimated"): 1238.0},
+        "unaccounted_power_watts": 0.0,
+        "power_source_disagreement_watts": 12.5,
+        "gpu_idle_floor_watts": {("NVIDIA A100-SXM4-40GB", "learned"): 51.2},
+        "pue_ratio": 1.3,
+        "gpus": {(a100, "productive"): 14, (a100, "stranded"): 2, (v100, "idle_unallocated"): 8},
+        "node_gpus": {("dgx01", "allocated"): 14, ("dgx01", "stranded"): 2, ("dgx03", "idle"): 8},
+        "stranded_gpus": {(a100, "cpu"): 2},
+        "fragmentation_ratio": {a100: 0.25},
+        "utilization_ratio": {(a100, "limit"): 0.74, (a100, "actual"): 0.62},
+        "paper_inefficient_power_watts": {(a100, "limit"): 3380.0, (a100, "actual"): 4940.0},
+        "unmeasured_gpus": {a100: 1, v100: 0},
+        "unmeasured_seconds_total": {a100: 120.0, v100: 0.0},
+        "advice_info": {("easy", "wait", "4720", "dgx02", "8"): 1},
+        "advice_timestamp_seconds": {"easy": 1.8e9},
+        "advice_interval_seconds": 30.0,
+        "advice_issued_total": {"easy": 12},
+        "advice_followed_total": {"easy": 9},
+        "simulated_energy_joules_total": {"easy": 8.1e9, "naive": 8.9e9},
+        "simulation_energy_error_ratio": -0.031,
+        "model_info": {("gist_mdrl", "3"): 1},
+        "model_trained_timestamp_seconds": {"gist_mdrl": 1.79e9},
+        "up": {"dcgm": 1, "slurm": 0},
+        "collector_duration_seconds": {"dcgm": 0.21, "slurm": 10.0},
+        "last_success_timestamp_seconds": {"dcgm": 1.8e9},
+        "cycle_duration_seconds": {"scrape": 0.25},
+        "cycle_overruns_total": {"scrape": 0},
+        "cycle_failures_total": {"scrape": 0},
+        "cycle_last_run_timestamp_seconds": {"scrape": 1.8e9},
+        "recorder_backlog_records": 0,
+        "database_size_bytes": 1048576,
+        "config_last_reload_successful": 1,
+        "config_last_reload_success_timestamp_seconds": 1.8e9,
+    }
+    return Published(**values | more)
+
+
+def sample(published: Published, name: str, **labels: str) -> float | None:
+    return registry(lambda: published).get_sample_value(f"idlewatt_{name}", labels)
+
+
+def text(published: Published) -> str:
+    return page(registry(lambda: published))[0].decode()
+
+
+def own_lines(published: Published) -> list[str]:
+    """Return the page without what differs from machine to machine."""
+    own = CollectorRegistry()
+    own.register(PublishedCollector(lambda: published))
+    lines = page(own)[0].decode().splitlines()
+    return [re.sub(r'(version|python_version)="[^"]*"', r'\1="-"', line) for line in lines]
+
+
+def test_golden_page_is_what_we_publish_t4():
+    # One metric is only there when another has overflowed.
+    full = facts(model_info={("gist_mdrl", str(number)): 1 for number in range(52)})
+    lines = own_lines(full)
+    assert lines == GOLDEN.read_text().splitlines(), "write tests/recorded/golden.prom anew if this is meant"
+
+
+def test_golden_page_has_every_metric_of_the_catalogue():
+    golden = GOLDEN.read_text()
+    assert [metric.name for metric in METRICS if f"\n{metric.name}" not in golden] == []
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+def test_promtool_finds_nothing_t1():
+    checked = subprocess.run(["promtool", "check", "metrics"], input=text(facts()), text=True, capture_output=True,
+                             timeout=30)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_names_follow_the_conventions_t2(metric):
+    assert re.fullmatch(r"idlewatt_[a-z0-9_]+", metric.name)
+    assert not re.search(r"percent|milli|kilo|kwh|mw$|minutes|hours|days", metric.name)
+    assert metric.name.endswith("_total") == (metric.kind == "counter")
+    last = metric.name.removesuffix("_total").rsplit("_", 1)[-1]
+    assert last in UNITS | COUNTED
+    assert not re.search(r"_(by|per|of)_", metric.name), "what a label says is not said in the name"
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_labels_and_help_are_declared_t3(metric):
+    assert not set(metric.labels) & FORBIDDEN_LABELS
+    assert len(metric.help) > 20
+    assert metric.help[0].isupper() or metric.help.startswith("(")
+    assert 1 <= metric.cap <= 60_000
+    unit = re.search(r"(watts|joules|seconds|bytes)(_total)?$", metric.name)
+    assert not unit or unit[1] in metric.help, "HELP names the unit"
+
+
+def test_every_help_is_unique_t3():
+    assert len({metric.help for metric in METRICS}) == len(METRICS)
+
+
+def test_open_metrics_are_negotiated_t4():
+    body, content_type = page(registry(facts), "application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    assert body.endswith(b"# EOF\n")
+
+
+def test_a_vanished_node_leaves_no_stale_series_t5():
+    present = [facts()]
+    own = registry(lambda: present[-1])
+    assert b'idlewatt_node_power_watts{node="dgx03"' in page(own)[0]
+    present.append(facts(node_power_watts={("dgx01", "ipmi"): 1.0}))
+    assert b"idlewatt_node_power_watts{node=\"dgx03\"" not in page(own)[0]
+
+
+def test_build_info_is_the_packages_version_and_nothing_is_created_t6():
+    body = text(facts())
+    assert f'version="{version("idlewatt")}"' in body
+    assert "_created" not in body
+    assert "process_resident_memory_bytes" in body
+    assert "python_info" in body
+
+
+def test_one_failing_collector_leaves_the_others_intact_t7():
+    published = facts(up={"dcgm": 1, "slurm": 0})
+    assert sample(published, "up", collector="slurm") == 0.0
+    assert sample(published, "up", collector="dcgm") == 1.0
+    assert sample(published, "power_watts", **{"partition": "a100", "class": "productive"}) == 2420.5
+
+
+def test_before_the_first_cycle_the_page_says_nothing_of_the_cluster():
+    body = text(Published())
+    assert "idlewatt_build_info" in body
+    assert "watts" not in body
+
+
+@pytest.mark.parametrize(("name", "label", "known"), [
+    ("power_watts", "class", PowerClass), ("wasted_power_watts", "reason", WASTED), ("gpus", "state", GPU_CLASSES),
+    ("stranded_gpus", "cause", StrandedCause), ("energy_joules_total", "class", PowerClass)])
+def test_known_label_values_of_every_assessed_partition_start_at_zero(name, label, known):
+    empty = Published(partitions=("spare",))
+    assert [sample(empty, name, **{"partition": "spare", label: str(value)}) for value in known] == [0.0] * len(known)
+
+
+def test_every_node_has_a_ratio_for_the_descheduler_t51():
+    published = facts(node_gpus={("dgx01", "allocated"): 6, ("dgx01", "idle"): 2, ("dgx02", "unavailable"): 8})
+    for node, expected in (("dgx01", 0.75), ("dgx02", 0.0)):
+        states = {state: sample(published, "node_gpus", node=node, state=state) for state in NODE_STATES}
+        assert None not in states.values()
+        assert states["allocated"] / sum(states.values()) == expected
+
+
+def test_ten_thousand_jobs_stay_under_the_cap_and_the_rest_is_counted_t52():
+    urgent_first = {("easy", "wait", str(job), "dgx01", "1"): 1.0 for job in range(10_000)}
+    body = text(facts(advice_info=urgent_first))
+    assert body.count("\nidlewatt_advice_info{") == ADVICE == 50
+    assert 'slurm_job_id="0"' in body
+    assert f'idlewatt_capped_series{{metric="idlewatt_advice_info"}} {10_000.0 - ADVICE}' in body
+
+
+def test_pue_multiplies_nothing_t53():
+    def others(pue: float) -> list[str]:
+        return [line for line in own_lines(facts(pue_ratio=pue)) if "pue_ratio" not in line]
+
+    assert others(1.0) == others(1.58)
+
+
+def test_unmeasured_is_absent_not_zero():
+    published = facts(pue_ratio=None, node_power_watts={("dgx01", "ipmi"): None, ("dgx02", "ipmi"): float("nan")})
+    assert sample(published, "pue_ratio") is None
+    assert "idlewatt_node_power_watts{" not in text(published)
+
+
+def test_wrong_number_of_labels_is_an_error_that_names_the_metric():
+    with pytest.raises(ValueError, match="idlewatt_node_power_watts has the labels"):
+        text(facts(node_power_watts={"dgx01": 1.0}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.text(max_size=300), st.floats(allow_nan=False), max_size=5))
+def test_any_label_value_leaves_the_page_readable_t14(values):
+    body = text(Published(advice_issued_total=values))
+    read = {sample.labels["policy"]: sample.value for family in text_string_to_metric_families(body)
+            if family.name == "idlewatt_advice_issued" for sample in family.samples}
+    kept = {policy[:256].encode(errors="replace").decode(): value for policy, value in reversed(values.items())}
+    assert read == kept
+
+
+def test_quotes_backslashes_newlines_and_broken_bytes_are_escaped_t14():
+    body = text(Published(up={'a"b\\c\nd\udc80': 1.0}))
+    assert 'idlewatt_up{collector="a\\"b\\\\c\\nd?"} 1.0\n' in body
