@@ -185,7 +185,8 @@ def board_uuid(seed: int, server: str, index: int) -> str:
 
 def _go(value: float) -> str:
     """Return a number as Go's client library writes it."""
-    return floatToGoString(value).removesuffix(".0")
+    text: str = floatToGoString(value)  # type: ignore[no-untyped-call]
+    return text.removesuffix(".0")
 
 
 def _single(name: str, text: str, samples: Iterable[tuple[str, float]], kind: str = "gauge") -> list[str]:

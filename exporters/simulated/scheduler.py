@@ -35,8 +35,9 @@ class Capacity:
         return numbers.tolist() if len(numbers) == job.nodes else None
 
     def _fits(self, job: SimulatedJob) -> npt.NDArray[np.bool_]:
-        fits = (self.open & (self._partition == job.partition) & (self.free_gpus >= job.gpus_per_node)
-                & (self.free_cpus >= job.cpus_per_node) & (self.free_memory >= job.memory_per_node))
+        fits: npt.NDArray[np.bool_] = (
+            self.open & (self._partition == job.partition) & (self.free_gpus >= job.gpus_per_node)
+            & (self.free_cpus >= job.cpus_per_node) & (self.free_memory >= job.memory_per_node))
         if job.required_nodes:
             required = np.zeros_like(fits)
             required[[self._number[name] for name in job.required_nodes]] = True
