@@ -119,7 +119,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
 def answer(endpoint: Endpoint, arguments: MultiDict[str, str], view: View) -> str:
     """Return the endpoint's answer as JSON; raise BadData when an argument is not one of its own or makes no sense."""
     limit = _limit(arguments) if endpoint.enveloped else MOST_ROWS
-    matches = [_match(name, endpoint, arguments.getlist(name), view) for name in arguments if name != "limit"]
+    own = [name for name in arguments if not (endpoint.enveloped and name == "limit")]
+    matches = [_match(name, endpoint, arguments.getlist(name), view) for name in own]
     kept = [row for row in endpoint.rows(view) if all(match(row) for match in matches)]
     rows = endpoint.row.dump_python(tuple(kept[:limit]), mode="json")
     if not endpoint.enveloped:

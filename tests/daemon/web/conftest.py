@@ -1,0 +1,172 @@
+"""A small cluster to look at, without a daemon behind it."""
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from werkzeug.test import Client
+
+from idlewatt.daemon.web.app import WebApp
+from idlewatt.daemon.web.gate import WebConfigFile
+from idlewatt.daemon.web.server import WebServer, listen
+from idlewatt.daemon.web.view import NodeRow, ReloadError, SourceRow, TargetGroup, WasteRow
+from idlewatt.exporters.publish import Published
+from idlewatt.exporters.source import TargetHealth
+from idlewatt.storage.records import (
+    WASTED,
+    Allocation,
+    Alternative,
+    Job,
+    JobState,
+    Node,
+    NodeState,
+    Placement,
+    PowerClass,
+    Recommendation,
+    Request,
+)
+
+NOW = 1_800_000_000.0
+
+
+def board(node: str, gpu: int, power_class: PowerClass, watts: float | None, **more) -> WasteRow:
+    return WasteRow("a100" if node < "dgx03" else "v100", node, power_class, watts, power_class in WASTED, gpu,
+                    f"GPU-{node}-{gpu}", **more)
+
+
+@dataclasses.dataclass
+class ToyView:
+    """A view whose every answer can be set by a test."""
+
+    waste_rows: tuple[WasteRow, ...] = ()
+    node_rows: tuple[NodeRow, ...] = ()
+    job_rows: tuple[Job, ...] = ()
+    advice: tuple[Recommendation, ...] = ()
+    source_rows: tuple[SourceRow, ...] = ()
+    groups: tuple[TargetGroup, ...] = ()
+    facts: Published = Published()
+    lacking: tuple[str, ...] = ()
+    reload_fault: str = ""
+    reloads: int = 0
+
+    def published(self): return self.facts
+    def recommendations(self): return self.advice
+    def waste(self): return self.waste_rows
+    def nodes(self): return self.node_rows
+    def jobs(self): return self.job_rows
+    def sources(self): return self.source_rows
+    def targets(self): return self.groups
+    def now(self): return NOW
+    def missing(self): return self.lacking
+
+    def reload(self):
+        if self.reload_fault:
+            raise ReloadError(self.reload_fault)
+        self.reloads += 1
+
+
+def waste_rows() -> tuple[WasteRow, ...]:
+    klass = PowerClass
+    rows = [board("dgx01", gpu, klass.PRODUCTIVE, 231.0 + gpu, user="alice", job_id="4711", activity=0.87)
+            for gpu in range(4)]
+    rows += [board("dgx01", gpu, klass.ALLOCATED_UNDERUSED, 41.5, user="alice", job_id="4711") for gpu in range(4)]
+    rows += [board("dgx01", 4 + gpu, klass.ALLOCATED_IDLE, 88.0, user="bob", job_id="4712", activity=0.0)
+             for gpu in range(2)]
+    rows += [board("dgx01", 6 + gpu, klass.STRANDED, 52.0) for gpu in range(2)]
+    rows += [WasteRow("a100", "dgx01", klass.HOST_ACTIVE, 1210.0)]
+    rows += [board("dgx02", gpu, klass.IDLE_UNALLOCATED, 51.0, idle_floor_watts=51.0, floor_source="learned")
+             for gpu in range(8)]
+    rows += [WasteRow("a100", "dgx02", klass.NODE_OVERHEAD_EMPTY, 830.0, wasted=True)]
+    rows += [board("dgx03", gpu, klass.PRODUCTIVE, 262.0, user="carol", job_id="4713", activity=0.99)
+             for gpu in range(6)]
+    rows += [board("dgx03", 6, klass.ALLOCATED_HUNG, 66.0, user="dan", job_id="4714", activity=1.0)]
+    rows += [board("dgx03", 7, klass.UNMEASURED, None)]
+    rows += [WasteRow("v100", "dgx03", klass.HOST_ACTIVE, 720.0), WasteRow("v100", "dgx04", klass.UNAVAILABLE, 610.0)]
+    return tuple(rows)
+
+
+def pending_job(job_id: str, gpus: int, waiting_s: float, partition: str = "a100", **more) -> Job:
+    return Job(job_id, NOW - waiting_s, JobState.PENDING, partition, Request(gpus), **more)
+
+
+def jobs() -> tuple[Job, ...]:
+    return (
+        Job("4711", NOW - 90000, JobState.RUNNING, "a100", Request(4), user="alice", name="train-vit",
+            start_s=NOW - 7200, allocations=(Allocation("dgx01", 4, (0, 1, 2, 3)),)),
+        pending_job("4720", 8, 5400, user="alice", name="pretrain-7b", reason="Resources"),
+        pending_job("4721", 2, 1500, user="erin", name="eval", reason="Priority"),
+        pending_job("4722", 16, 600, user="bob", name="sweep", reason="Resources"),
+        pending_job("4723", 1, 45, "v100", user="carol", name="notebook", reason="None"),
+    )
+
+
+def advice() -> tuple[Recommendation, ...]:
+    a100, now = "a100", NOW
+    return (
+        Recommendation("4720", now - 5400, a100, now, "easy", "wait", "start",
+                       "dgx02 is empty and the only node with eight free GPUs on one NVSwitch.",
+                       Placement(("dgx02",), (8,)), now,
+                       (Alternative(Placement(("dgx01", "dgx02"), (2, 6)), "crosses two nodes"),)),
+        Recommendation("4721", now - 1500, a100, now, "easy", "wait", "start",
+                       "Fits beside job 4712 and leaves no stranded GPU on dgx01.", Placement(("dgx01",), (2,)), now),
+        Recommendation("4722", now - 600, a100, now, "easy", "wait", "hold",
+                       "Needs 16 GPUs; 10 are free once job 4711 ends.", Placement(("dgx01", "dgx02"), (8, 8)),
+                       now + 7800),
+        Recommendation("4721", now - 1500, a100, now, "scorer", "wait", "hold", "A shadow's view.", shadow=True),
+    )
+
+
+def node_rows() -> tuple[NodeRow, ...]:
+    def row(name: str, partition: str, watts: float | None, down: str = "", state: NodeState = NodeState.UP) -> NodeRow:
+        return NodeRow(Node(name, (partition,), 8, partition, 256, 1 << 40, state), watts, "ipmi", 100.0,
+                       {"allocated": 6, "free": 2}, down)
+
+    return (row("dgx01", "a100", 2746.0), row("dgx02", "a100", 1238.0, "empty for 3 h, no pending job needs it"),
+            row("dgx03", "v100", 2398.0), row("dgx04", "v100", 610.0, state=NodeState.DRAINED))
+
+
+def sources() -> tuple[SourceRow, ...]:
+    good = tuple(TargetHealth(f"http://dgx0{n}:9400/metrics", True, 0.02, "", NOW - 4) for n in (1, 2, 3))
+    bad = TargetHealth("http://dgx04:9400/metrics", False, 10.0, "timed out after 10 s", NOW - 4000)
+    return (
+        SourceRow("slurm", "slurm", "scheduler", True, NOW - 9, "", (TargetHealth("slurmrestd", True, 0.1),)),
+        SourceRow("dcgm", "dcgm", "telemetry", True, NOW - 4, "", (*good, bad)),
+        SourceRow("ipmi", "ipmi", "telemetry", False, NOW - 3700, "connection refused: is ipmi_exporter running?",
+                  (TargetHealth("http://mgmt:9290/ipmi", False, 0.0, "connection refused"),)),
+    )
+
+
+def groups() -> tuple[TargetGroup, ...]:
+    return tuple(TargetGroup((f"dgx0{n}:9400",), {"__meta_idlewatt_kind": "dcgm", "__meta_idlewatt_node": f"dgx0{n}"})
+                 for n in (1, 2))
+
+
+@pytest.fixture
+def view() -> ToyView:
+    facts = Published(partitions=("a100", "v100"), unmeasured_gpus={"a100": 0.0, "v100": 1.0},
+                      up={"slurm": 1.0, "ipmi": 0.0}, node_power_watts={("dgx01", "ipmi"): 2746.0})
+    return ToyView(waste_rows(), node_rows(), jobs(), advice(), sources(), groups(), facts)
+
+
+@pytest.fixture
+def client(view: ToyView) -> Client:
+    return Client(WebApp(view))
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., WebServer]]:
+    """Return a function that serves a WSGI application on an ephemeral port of the loopback."""
+    servers: list[WebServer] = []
+
+    def start(app, gate: WebConfigFile | None = None, address: str = "127.0.0.1:0") -> WebServer:
+        servers.append(WebServer(app, [listen(address)], gate or WebConfigFile(None)))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    stopping = [threading.Thread(target=server.stop) for server in servers]
+    for thread in stopping:
+        thread.start()
+    for thread in stopping:
+        thread.join()

@@ -1,0 +1,244 @@
+import ast
+import gzip
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from werkzeug.test import Client
+
+from idlewatt.daemon.web.app import WebApp
+from idlewatt.daemon.web.page import bar, bars, percent, span, watts
+from idlewatt.daemon.web.view import SourceRow, WasteRow
+from idlewatt.exporters.publish import Published
+from idlewatt.storage.records import Job, JobState, PowerClass, Recommendation, Request
+
+ROOT = Path(__file__).parents[3]
+NASTY = '<script>alert(1)</script>"\'&{{7*7}}'
+
+
+class Page(HTMLParser):
+    """What of a page can be wrong: links, ids, elements that carry script or style."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links, self.ids, self.tags, self.inline = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.tags.append(tag)
+        self.links += [given[name] for name in ("href", "src") if name in given]
+        self.ids += [given["id"]] if "id" in given else []
+        self.inline += [name for name in given if name == "style" or name.startswith("on")]
+
+
+def without_facts(view):
+    view.waste_rows = view.node_rows = view.job_rows = view.advice = view.source_rows = ()
+    view.facts = Published()
+
+
+@pytest.mark.parametrize("path", ["/-/healthy", "/health", "/healthz"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_healthy_from_the_first_second_t8(view, path, method):
+    without_facts(view)
+    view.lacking = ("configuration",)
+    answer = Client(WebApp(view)).open(path, method=method)
+    assert answer.status_code == 200
+    assert (answer.data == b"") == (method == "HEAD")
+
+
+def test_ready_when_nothing_is_missing_t9(client, view):
+    view.lacking = ("first read of slurm", "database migration")
+    answer = client.get("/-/ready")
+    assert (answer.status_code, answer.text) == (
+        503, "idlewatt is not ready: first read of slurm; database migration.\n")
+    view.lacking = ()
+    assert client.get("/-/ready").status_code == 200
+
+
+def test_reload_is_off_unless_asked_for_t10(client, view):
+    assert client.post("/-/reload").status_code == 403
+    assert client.get("/-/reload").status_code == 405
+    assert view.reloads == 0
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_reload_reloads_and_a_bad_configuration_keeps_the_old_t10(view, method):
+    client = Client(WebApp(view, lifecycle=True))
+    assert client.open("/-/reload", method=method).status_code == 200
+    view.reload_fault = "sources.0.url: field required"
+    answer = client.open("/-/reload", method=method)
+    assert answer.status_code == 500
+    assert "sources.0.url: field required" in answer.text
+    assert view.reloads == 1
+
+
+def test_reload_is_not_taken_from_another_site(view):
+    client = Client(WebApp(view, lifecycle=True))
+    assert client.post("/-/reload", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert view.reloads == 0
+
+
+def test_every_link_of_the_page_resolves_t11(client):
+    links = Page(client.get("/").text).links
+    assert {"metrics", "api/v1/waste", "static/style.css"} <= set(links)
+    for link in links:
+        assert not link.startswith(("http", "/")), "relative, so that it works behind a proxy's prefix"
+        assert link == "#main" or client.get(f"/{link}").status_code == 200, link
+
+
+def test_page_is_a_persons_page(client):
+    page = client.get("/").text
+    assert "1.75 kW wasted" in page
+    assert re.search(r"1.75 kW</strong> of 6.79 kW wasted\s+<span class=\"share\">\(26 %\)", page)
+    assert "Start now" in page
+    assert "<code>dgx02</code> × 8" in page
+    assert "expected in 2 h 10 min" in page
+    assert "dgx02 is empty and the only node" in page
+    assert "A shadow&#39;s view" not in page
+    assert "connection refused: is ipmi_exporter running?" in page
+    assert "http://dgx04:9400/metrics: timed out after 10 s" in page
+    assert "1 GPU without fresh readings" in page
+    assert "empty for 3 h, no pending job needs it" in page
+
+
+def test_page_without_any_facts_says_what_is_missing(client, view):
+    without_facts(view)
+    view.lacking = ("first read of slurm",)
+    page = client.get("/").text
+    assert "Not ready yet: first read of slurm." in page
+    assert "No power has been measured yet" in page
+    assert "No job is waiting." in page
+    assert "No source is configured." in page
+
+
+def test_page_runs_under_its_own_strict_policy(client):
+    answer = client.get("/")
+    page = Page(answer.text)
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert "unsafe" not in answer.headers["Content-Security-Policy"]
+    assert page.inline == []
+    assert len(page.ids) == len(set(page.ids))
+    assert not re.search(r"<script[^>]*>[^<]", answer.text), "scripts are files"
+
+
+def test_nothing_from_outside_is_rendered_unescaped_t14(client, view):
+    view.job_rows = (Job(NASTY, 0.0, JobState.PENDING, NASTY, Request(1), NASTY, NASTY, NASTY, NASTY, NASTY),)
+    view.advice = (Recommendation(NASTY, 0.0, NASTY, 0.0, NASTY, NASTY, "start", NASTY),)
+    view.source_rows = (SourceRow(NASTY, NASTY, NASTY, False, None, NASTY),)
+    view.waste_rows += (WasteRow(NASTY, NASTY, PowerClass.STRANDED, 1.0, True, 0),)
+    view.lacking = (NASTY,)
+    page = client.get("/").text
+    assert "<script>alert" not in page
+    assert "{{7*7}}" in page
+    assert Page(page).tags.count("script") == 1
+
+
+@pytest.mark.parametrize("path", ["/%0d%0aSet-Cookie:%20a=b", "/api/v1/jobs?user=%0d%0aX-Evil:1",
+                                  "/api/v1/%0d%0aX-Evil:1"])
+def test_no_header_can_be_injected_t14(client, path):
+    headers = client.get(path).headers
+    assert "X-Evil" not in headers
+    assert "Set-Cookie" not in headers
+
+
+def test_ten_thousand_pending_jobs_leave_a_page_for_a_person(client, view):
+    view.job_rows = tuple(Job(str(n), 1.7e9, JobState.PENDING, "a100", Request(1)) for n in range(10_000))
+    page = client.get("/").text
+    assert page.count('class="card"') == 50
+    assert "9950 more in" in page
+
+
+def test_metrics_path_is_the_operators_choice(view):
+    client = Client(WebApp(view, telemetry_path="/probe/metrics"))
+    assert client.get("/probe/metrics").status_code == 200
+    assert client.get("/metrics").status_code == 404
+    assert "probe/metrics" in Page(client.get("/").text).links
+
+
+def test_metrics_are_open_metrics_by_accept_t4(client):
+    accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
+    answer = client.get("/metrics", headers={"Accept": accept})
+    assert answer.content_type.startswith("application/openmetrics-text")
+    assert answer.data.endswith(b"# EOF\n")
+    assert client.get("/metrics").content_type.startswith("text/plain; version=0.0.4")
+
+
+def test_gzip_is_honoured_and_not_forced_t4(client):
+    plain = client.get("/metrics")
+    packed = client.get("/metrics", headers={"Accept-Encoding": "gzip"})
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert packed.headers["Vary"] == "Accept-Encoding"
+    assert len(packed.data) == int(packed.headers["Content-Length"]) < len(plain.data)
+    assert b"idlewatt_build_info" in gzip.decompress(packed.data)
+    assert "Content-Encoding" not in client.get("/metrics", headers={"Accept-Encoding": "gzip;q=0"}).headers
+
+
+def test_all_collectors_down_is_still_a_page_t7(client, view):
+    view.facts = Published(up={"slurm": 0.0, "dcgm": 0.0})
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert 'idlewatt_up{collector="dcgm"} 0.0' in answer.text
+
+
+def test_static_files_are_revalidated(client):
+    tag = client.get("/static/style.css").headers["ETag"]
+    assert client.get("/static/style.css", headers={"If-None-Match": tag}).status_code == 304
+
+
+def test_bar_adds_up_and_starts_with_waste():
+    rows = [WasteRow("p", "n", power_class, 10.0) for power_class in PowerClass]
+    one = bar("p", rows)
+    assert one.watts == 110.0
+    assert one.wasted_watts == 60.0
+    assert [slice.wasted for slice in one.slices] == [True] * 6 + [False] * 5
+    assert one.slices[-1].x + one.slices[-1].width == pytest.approx(1000, abs=0.1)
+    assert bar("p", []).wasted_share == 0.0
+
+
+def test_bars_show_the_most_wasteful_partition_first():
+    rows = [WasteRow("good", "n", PowerClass.PRODUCTIVE, 900.0), WasteRow("bad", "n", PowerClass.STRANDED, 1.0)]
+    assert [one.name for one in bars(rows)] == ["bad", "good"]
+
+
+@pytest.mark.parametrize(("shown", "expected"), [
+    (watts(None), "not measured"), (watts(999.4), "999 W"), (watts(1000), "1.00 kW"), (watts(2.5e6), "2.50 MW"),
+    (percent(0.026), "2.6 %"), (percent(0.5), "50 %"), (percent(0.0), "0 %"),
+    (span(59), "59 s"), (span(3600), "1 h"), (span(7800), "2 h 10 min"), (span(-3), "0 s"),
+    (span(float("inf")), "115740 d 17 h")])
+def test_units_are_a_persons(shown, expected):
+    assert shown == expected
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast ratio of WCAG 2.1 between two colours."""
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at:at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_text_has_aa_contrast_on_light_and_on_dark_ground(client):
+    css = client.get("/static/style.css").text
+    blocks = re.findall(r":root \{(.*?)\}", css, re.S)
+    schemes = [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in blocks]
+    assert len(schemes) == 2
+    for scheme in schemes:
+        for text in ("text", "soft", "link", "good", "warn", "bad"):
+            for ground in ("ground", "card"):
+                assert contrast(scheme[text], scheme[ground]) >= 4.5, (text, ground)
+
+
+@pytest.mark.parametrize("folder", ["daemon", "exporters", "storage"])
+def test_no_eval_and_no_pickle_on_outside_data_t14(folder):
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            assert name not in ("eval", "exec"), path
+            assert not {"pickle", "marshal", "shelve"} & set(modules), path
