@@ -23,9 +23,13 @@ HEAD_BYTES = 1 << 16
 class Format(Protocol):
     """One way to write a history into a file."""
 
-    name: str
-    ids_recur: bool
-    """Whether one id may stand under several submit times."""
+    @property
+    def name(self) -> str:
+        """Return what the format is called on the command line."""
+
+    @property
+    def ids_recur(self) -> bool:
+        """Tell whether one id may stand under several submit times."""
 
     def recognises(self, head: str) -> int:
         """Return how many marks of this format the first 64 KiB bear; 0 when the file is none. The most marks win."""
@@ -66,7 +70,7 @@ def open_file(path: Path) -> OpenFile:
         raise TraceError(f"{path}: {error.strerror}") from error
     packed = raw.read(2) == b"\x1f\x8b"
     raw.seek(0)
-    stream = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw  # type: ignore[type-var]
+    stream = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
     try:
         head = _head(stream)
     except (EOFError, gzip.BadGzipFile, zlib.error, OSError) as error:
@@ -75,7 +79,7 @@ def open_file(path: Path) -> OpenFile:
         raise TraceError(f"{path}: is no text file (UTF-16 and archives are not read; unpack or convert it to UTF-8)")
     if not head.strip():
         raise TraceError(f"{path}: is empty")
-    return OpenFile(stream, head.decode("utf-8-sig", "replace"), path.stat().st_size, raw.tell)  # type: ignore[arg-type]
+    return OpenFile(stream, head.decode("utf-8-sig", "replace"), path.stat().st_size, raw.tell)
 
 
 def _head(stream: IO[bytes]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .formats import register
 from .table import Table, clock, number, text
 
-# cluster_log.csv of HeliosData: job_id,user,vc,jobname,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
+# cluster_log.csv of HeliosData; its duration is the run time.
 register(Table("helios", {
     "id": text("job_id"), "user": text("user"), "partition": text("vc"), "name": text("jobname", required=False),
     "gpus": number("gpu_num"), "cpus": number("cpu_num"), "nodes": number("node_num"), "state": text("state"),

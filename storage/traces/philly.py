@@ -28,7 +28,7 @@ class PhillyLog:
         return 3 if head.lstrip().startswith("[") and '"jobid"' in head and '"attempts"' in head else 0
 
     def chunks(self, stream: IO[bytes]) -> Iterator[Chunk]:
-        """Read the jobs; the run time is from the first attempt's start to the last one's end, as in the paper's own scripts."""
+        """Read the jobs; they run from the first attempt's start to the last one's end, as in the authors' scripts."""
         return parsed(_elements(stream), _job)
 
 

@@ -1,4 +1,6 @@
-"""Plain CSV, so that anyone can bring a history: ``job,submit_s,run_s,gpus[,limit_s,user,partition,cpus,mem_bytes,nodes]``.
+"""Plain CSV, so that anyone can bring a history.
+
+    job,submit_s,run_s,gpus[,limit_s,user,partition,cpus,mem_bytes,nodes]
 
 The columns may stand in any order, separated by commas, semicolons, tabs or bars; others are not read.
 """

@@ -1,6 +1,7 @@
 r"""Slurm's accounting as text.
 
-    sacct -a -X -P -S 2026-01-01 -o JobID,JobName,User,Partition,State,Submit,Start,ElapsedRaw,TimelimitRaw,AllocTRES,ReqTRES
+    sacct -a -X -P -S 2026-01-01 \
+        -o JobID,JobName,User,Partition,State,Submit,Start,ElapsedRaw,TimelimitRaw,AllocTRES,ReqTRES
 
 Times are taken as UTC; ``SLURM_TIME_FORMAT=%s`` avoids the hour that repeats in autumn. Job steps are set aside.
 """

@@ -87,7 +87,8 @@ def kinds_of(pods: Sequence[Pod], models: Sequence[str]) -> Kinds:
     """Return pods as columns; an empty list of models allows any."""
     numbers = np.array([pod[:4] for pod in pods], np.int64).reshape(-1, 4)
     allowed = np.array([[not pod[4] or model in pod[4].split("|") for model in models] for pod in pods])
-    return Kinds(*(np.ascontiguousarray(column) for column in numbers.T), allowed)
+    cpu, memory, gpus, milli = (np.ascontiguousarray(column) for column in numbers.T)
+    return Kinds(cpu, memory, gpus, milli, allowed)
 
 
 def typical_pods(pods: Sequence[Pod], models: Sequence[str]) -> Typical:
@@ -136,5 +137,5 @@ def rows(traces: Path) -> Iterator[Row]:
         for policy in POLICIES:
             authors = figures[workload, policy]
             ours = float(np.mean([replay(cluster, pods, policy, seed) for seed in SEEDS]))
-            yield Row(f"FGD {policy} GPU allocation %", f"openb {workload}, 130 % asked for", float(np.mean(authors)), ours,
-                      f"mean of ten seeds, published {min(authors)} to {max(authors)}; permutations unknown")
+            yield Row(f"FGD {policy} GPU allocation %", f"openb {workload}, 130 % asked for", float(np.mean(authors)),
+                      ours, f"mean of ten seeds, published {min(authors)} to {max(authors)}; permutations unknown")

@@ -38,8 +38,8 @@ class Kinds(NamedTuple):
 
     cpu: Ints
     memory: Ints
-    count: Ints
-    """GPUs; 0 for a pod of CPUs only."""
+    gpus: Ints
+    """0 for a pod of CPUs only."""
     milli: Ints
     """Thousandths of each GPU."""
     allowed: Flags
@@ -66,7 +66,8 @@ def schedule(policy: int, pods: Ints, kinds: Kinds, nodes: Nodes, typical: Typic
             if not known[kind, node]:  # only a node that changed since this kind was last seen
                 scores[kind, node] = _score(policy, kinds, kind, nodes, node, typical)
                 known[kind, node] = True
-        chosen = _random_of(scores[kind]) if policy == RANDOM else np.argmax(scores[kind])  # ties: smallest name
+        # Ties go to the smallest name.
+        chosen = _random_of(scores[kind]) if policy == RANDOM else int(np.argmax(scores[kind]))
         if scores[kind, chosen] != INFEASIBLE:
             _bind(policy, kinds, kind, nodes, chosen, typical)
             known[:, chosen] = False
@@ -75,7 +76,7 @@ def schedule(policy: int, pods: Ints, kinds: Kinds, nodes: Nodes, typical: Typic
 
 
 @njit(cache=True)
-def _random_of(scores: Ints) -> int:
+def _random_of(scores: Ints) -> Any:
     feasible = np.flatnonzero(scores != INFEASIBLE)
     return feasible[np.random.randint(len(feasible))] if len(feasible) else 0
 
@@ -89,16 +90,16 @@ def _feasible(kinds: Kinds, kind: int, nodes: Nodes, node: int) -> bool:
     fitting = 0
     for gpu in range(nodes.gpus[node]):
         fitting += nodes.free[node, gpu] >= kinds.milli[kind]
-    return fitting >= kinds.count[kind]
+    return bool(fitting >= kinds.gpus[kind])
 
 
 @njit(cache=True)
-def _score(policy: int, kinds: Kinds, kind: int, nodes: Nodes, node: int, typical: Typical) -> int:
+def _score(policy: int, kinds: Kinds, kind: int, nodes: Nodes, node: int, typical: Typical) -> Any:
     """Return the integer score of a node for a pod."""
     if not _feasible(kinds, kind, nodes, node):
         return INFEASIBLE
     left = nodes.free[node, :nodes.gpus[node]].sum()
-    asked = kinds.count[kind] * kinds.milli[kind]
+    asked = kinds.gpus[kind] * kinds.milli[kind]
     cpu = nodes.cpu[node]
     if policy == DOT_PROD:
         product = cpu / MOST_CPU * kinds.cpu[kind] / MOST_CPU + left / MOST_GPU * asked / MOST_GPU
@@ -108,7 +109,7 @@ def _score(policy: int, kinds: Kinds, kind: int, nodes: Nodes, node: int, typica
     if policy == GPU_CLUSTERING:
         return _clustering(_host_bit(kinds, kind), nodes.hosts[node], left) if asked else 0
     if policy == GPU_PACKING:
-        return _packing(nodes.free[node, :nodes.gpus[node]], kinds.count[kind], kinds.milli[kind]) if asked else 0
+        return _packing(nodes.free[node, :nodes.gpus[node]], kinds.gpus[kind], kinds.milli[kind]) if asked else 0
     if policy == FGD:
         return _fragmentation_score(kinds, kind, nodes, node, typical)[0]
     return 0
@@ -116,7 +117,7 @@ def _score(policy: int, kinds: Kinds, kind: int, nodes: Nodes, node: int, typica
 
 @njit(cache=True)
 def _host_bit(kinds: Kinds, kind: int) -> int:
-    return 1 if kinds.milli[kind] < WHOLE else 1 << kinds.count[kind]
+    return 1 if kinds.milli[kind] < WHOLE else 1 << kinds.gpus[kind]
 
 
 @njit(cache=True)
@@ -128,7 +129,7 @@ def _clustering(bit: int, hosts: int, left: int) -> int:
 
 
 @njit(cache=True)
-def _packing(free: Ints, count: int, milli: int) -> int:
+def _packing(free: Ints, count: int, milli: int) -> Any:
     if np.all(free == WHOLE):
         return max(33 - len(free), len(free))
     picked = np.sort(free[free >= milli])[:count]
@@ -142,7 +143,7 @@ def _packing(free: Ints, count: int, milli: int) -> int:
 def _fragmentation_score(kinds: Kinds, kind: int, nodes: Nodes, node: int, typical: Typical) -> tuple[int, int]:
     """Return the best score and, for a share, the GPU that has it (lowest index on a tie)."""
     free = nodes.free[node, :nodes.gpus[node]].copy()
-    count, milli, model = kinds.count[kind], kinds.milli[kind], nodes.model[node]
+    count, milli, model = kinds.gpus[kind], kinds.milli[kind], nodes.model[node]
     cpu = nodes.cpu[node]
     before = _fragmentation(free, cpu, model, typical)
     cpu -= kinds.cpu[kind]
@@ -172,7 +173,7 @@ def _fragmentation(free: Ints, cpu: int, model: int, typical: Typical) -> float:
     left = free.sum()
     expected = 0.0
     for pod in range(len(typical.frequency)):
-        count, milli = typical.kinds.count[pod], typical.kinds.milli[pod]
+        count, milli = typical.kinds.gpus[pod], typical.kinds.milli[pod]
         waste = left
         if count and typical.kinds.allowed[pod, model] and cpu >= typical.kinds.cpu[pod]:
             fitting, below = 0, 0
@@ -198,7 +199,7 @@ def _take_whole(free: Ints, count: int) -> None:
 @njit(cache=True)
 def _bind(policy: int, kinds: Kinds, kind: int, nodes: Nodes, node: int, typical: Typical) -> None:
     """Give the pod its resources."""
-    count, milli = kinds.count[kind], kinds.milli[kind]
+    count, milli = kinds.gpus[kind], kinds.milli[kind]
     free = nodes.free[node, :nodes.gpus[node]]
     if count and milli == WHOLE:
         _take_whole(free, count)

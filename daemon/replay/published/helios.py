@@ -250,7 +250,8 @@ def philly(traces: Path, vc: str) -> list[Job]:
 
 def venus(traces: Path, vc: str) -> list[Job]:
     """Return the jobs of one virtual cluster of the Venus slice."""
-    return [Job(int(row["submit_time"]) // 10**6, int(row["job_id"]), int(row["num_chips"]), int(float(row["duration_s"])))
+    return [Job(int(row["submit_time"]) // 10**6, int(row["job_id"]), int(row["num_chips"]),
+                int(float(row["duration_s"])))
             for row in table(traces / "helios_venus/helios_venus_2vc_sept.csv") if row["tenant"] == vc]
 
 

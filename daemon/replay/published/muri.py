@@ -1,6 +1,6 @@
 """SRTF, SRSF and Tiresias-L as Muri's simulator replays them (Zhao et al., SIGCOMM'22; commit 4e69a78).
 
-Eight nodes of eight GPUs. Decisions at events only. Variables follow the simulator: ``left`` iterations of ``cost_s`` each.
+Eight nodes of eight GPUs. Decisions at events only. A job has ``left`` iterations of ``cost_s`` each.
 """
 
 from __future__ import annotations

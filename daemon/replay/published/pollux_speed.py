@@ -158,7 +158,7 @@ class Application:
         tabled: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
         for placement, local, step, sync in self.placements:
             tabled[placement].append((local, step, sync))
-        return {placement: tuple(np.array(sorted(rows)).T) for placement, rows in tabled.items()}  # type: ignore[misc]
+        return {placement: tuple(np.array(sorted(rows)).T) for placement, rows in tabled.items()}
 
     def _triangulated(self, placement: Placement, local: int) -> tuple[float, float]:
         nodes = min(sum(count > 0 for count in placement), TABLED_NODES)
