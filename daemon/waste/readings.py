@@ -25,10 +25,12 @@ WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", "estimated")
 class Board:
     """One physical board: its last believed reading and what follows from the readings before."""
 
-    __slots__ = ("activity", "busy", "held_by", "power_source", "reading", "trail", "watts")
+    __slots__ = ("activity", "busy", "held_by", "new", "power_source", "reading", "trail", "watts")
 
     def __init__(self, reading: GpuReading) -> None:
         self.reading = reading
+        self.new = True
+        """Not yet judged: a sample counts once, however often cycles look at it."""
         self.watts: float | None = None
         self.power_source = ""
         self.activity: float | None = None
@@ -52,7 +54,7 @@ class Board:
         self.busy = _ratio(reading.resident)
         if self.busy is None:
             self.busy = self.activity
-        self.reading = reading
+        self.reading, self.new = reading, True
         return not offered or self.watts is not None
 
     def _rate(self, reading: GpuReading, longest_s: float) -> float | None:

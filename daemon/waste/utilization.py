@@ -93,9 +93,9 @@ class UtilizationWindow:
                 run.end_s = run.seen_s
 
     def _forget(self, now_s: float) -> None:
+        """Drop what ended before the window, also where its limit reaches into it: memory is a day of jobs."""
         since = now_s - self._settings.utilization_window
-        self._runs = {key: run for key, run in self._runs.items()
-                      if run.end_s is None or max(run.end_s, run.start_s + (run.limit_s or 0.0)) > since}
+        self._runs = {key: run for key, run in self._runs.items() if run.end_s is None or run.end_s > since}
 
     def _reckon(self, partitions: list[str], nodes: Mapping[str, list[Node]],
                 now_s: float) -> dict[str, Utilization]:

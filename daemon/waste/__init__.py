@@ -1,0 +1,12 @@
+"""Where the watts go: every watt of every node in exactly one class, the classes adding up to the wall meter.
+
+readings + holders -> nodes (boards, hosts, stranded) -> cycle -> assessment; energy, floors, demand and utilization
+outlive the cycle. ``WasteAccountant`` is the door.
+"""
+
+from .accountant import WasteAccountant
+from .assessment import NO_PARTITION, Assessment, BoardVerdict, NodeVerdict, Utilization
+from .settings import WasteSettings
+
+__all__ = ["NO_PARTITION", "Assessment", "BoardVerdict", "NodeVerdict", "Utilization", "WasteAccountant",
+           "WasteSettings"]

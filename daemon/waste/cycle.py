@@ -1,0 +1,108 @@
+"""One cycle: the scheduler's nodes and telemetry's nodes as an outer join, each judged, all summed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...storage.records import NodeReading, PowerClass, SchedulerSnapshot, StrandedCause
+from . import catalogue
+from .assessment import BOARD_STATES, BoardVerdict, ClassWatts, NodeVerdict
+from .energy import CLASSES, COLUMN, Place
+from .floors import FloorBook
+from .holders import Holder, Slot, allocations_by_node, holders, slots
+from .hosts import Wall, wall
+from .nodes import NodeJudge, count_states, home_partition, host_partition, is_unavailable
+from .readings import Board, Fleet
+from .settings import WasteSettings
+from .stranded import Queue
+
+
+class Cycle:
+    """The judgement of all nodes at one moment."""
+
+    def __init__(self, snapshot: SchedulerSnapshot, settings: WasteSettings, now_s: float, longest_s: float) -> None:
+        self._settings, self._now_s, self._longest_s = settings, now_s, longest_s
+        self._inventory = {node.name: node for node in snapshot.nodes}
+        self._defaults = {partition.name for partition in snapshot.partitions if partition.default}
+        self._held = allocations_by_node(snapshot.jobs)
+        self._known = sorted({partition.name for partition in snapshot.partitions}
+                             | {name for node in snapshot.nodes for name in node.partitions})
+        self.queue = Queue(tuple(self._inventory.values()), snapshot.jobs, now_s)
+        self.boards: list[BoardVerdict] = []
+        self.nodes: list[NodeVerdict] = []
+        self.watts: dict[Place, list[float]] = {}
+        """Watts by node and partition, a column per class."""
+
+    def judge(self, fleet: Fleet, floors: FloorBook) -> None:
+        """Judge every node that the scheduler or telemetry knows."""
+        boards, walls = fleet.boards_by_node(), fleet.walls_by_node(self._now_s)
+        for name in sorted(self._inventory.keys() | boards.keys() | walls.keys()):
+            self._judge_node(name, boards.get(name, []), walls.get(name), fleet, floors)
+
+    def _judge_node(self, name: str, found: list[Board], reading: NodeReading | None, fleet: Fleet,
+                    floors: FloorBook) -> None:
+        node = self._inventory.get(name)
+        places = slots(found, node)
+        taken = holders(places, self._held.get(name, []), node)
+        judge = NodeJudge(self._settings, floors, node, home_partition(node, self._defaults), self.queue.cause(name),
+                          is_unavailable(node, taken), self._longest_s)
+        verdicts = [self._judge_slot(judge, name, slot, taken.get(position), fleet)
+                    for position, slot in enumerate(places)]
+        self._add_boards(name, verdicts)
+        self._add_host(name, judge, verdicts, reading, judge.host_class(taken, len(places)))
+
+    def _judge_slot(self, judge: NodeJudge, name: str, slot: Slot, holder: Holder | None,
+                    fleet: Fleet) -> BoardVerdict:
+        board = slot.board
+        if board is None or self._now_s - board.reading.time_s > self._longest_s:
+            return judge.missing(name, slot, holder)
+        return judge.board(name, slot, board, holder, fleet.limit(board.reading))
+
+    def _add_boards(self, name: str, verdicts: list[BoardVerdict]) -> None:
+        self.boards += verdicts
+        for verdict in verdicts:
+            for power_class, watts in verdict.shares():
+                self._tally(name, verdict.partition, power_class, watts)
+
+    def _add_host(self, name: str, judge: NodeJudge, verdicts: list[BoardVerdict], reading: NodeReading | None,
+                  host_class: PowerClass) -> None:
+        measured = [verdict.watts for verdict in verdicts if verdict.watts is not None]
+        found: Wall = wall(reading, sum(measured) if measured else None,
+                           catalogue.by_pattern(name, self._settings.host_overhead_watts))
+        host_watts = max(0.0, found.watts - sum(measured)) if found.watts is not None else 0.0
+        partition = host_partition(verdicts, judge.home)
+        self._tally(name, partition, host_class, host_watts)
+        state = judge.node.state if judge.node is not None else None
+        self.nodes.append(NodeVerdict(name, partition, state, found.watts, found.source, host_class, host_watts,
+                                      found.disagreement_watts, count_states(verdicts)))
+
+    def _tally(self, node: str, partition: str, power_class: PowerClass, watts: float) -> None:
+        row = self.watts.get((node, partition))
+        if row is None:
+            row = self.watts[node, partition] = [0.0] * len(CLASSES)
+        row[COLUMN[power_class]] += watts
+
+    @property
+    def partitions(self) -> list[str]:
+        """Return every partition: the scheduler's own, then those that only occur in what was judged."""
+        found = {partition for _, partition in self.watts} | {verdict.partition for verdict in self.boards}
+        return [*self._known, *sorted(found.difference(self._known))]
+
+    def totals(self) -> dict[str, ClassWatts]:
+        """Return the watts of every partition by class."""
+        totals = {name: dict.fromkeys(CLASSES, 0.0) for name in self.partitions}
+        for (_, partition), row in self.watts.items():
+            total = totals[partition]
+            for power_class, watts in zip(CLASSES, row, strict=True):
+                total[power_class] += watts
+        return totals
+
+    def gpus(self) -> dict[str, dict[PowerClass, int]]:
+        """Return the boards of every partition by state."""
+        counts = Counter((verdict.partition, verdict.state) for verdict in self.boards)
+        return {name: {state: counts[name, state] for state in BOARD_STATES} for name in self.partitions}
+
+    def stranded(self) -> dict[str, dict[StrandedCause, int]]:
+        """Return the stranded boards of every partition by cause."""
+        counts = Counter((verdict.partition, verdict.cause) for verdict in self.boards if verdict.cause is not None)
+        return {name: {cause: counts[name, cause] for cause in StrandedCause} for name in self.partitions}

@@ -1,0 +1,143 @@
+"""The judge of one node: the class of each of its boards and of what remains of its wall power."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...storage.records import IdleFloor, Job, Node, NodeState, PowerClass, StrandedCause
+from . import boards
+from .assessment import NO_PARTITION, NODE_STATES, BoardVerdict
+from .floors import FloorBook
+from .holders import Holder, Slot
+from .readings import Board
+from .settings import WasteSettings
+
+_FREE_STATES = {
+    PowerClass.IDLE_UNALLOCATED: "idle",
+    PowerClass.STRANDED: "stranded",
+    PowerClass.PLANNED: "planned",
+    PowerClass.UNMEASURED: "unmeasured",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJudge:
+    """What is the same for all boards of a node."""
+
+    settings: WasteSettings
+    floors: FloorBook
+    node: Node | None
+    """None: telemetry knows it, the scheduler does not; nobody can tell what is allocated."""
+    home: str
+    """The partition of free boards."""
+    cause: StrandedCause | None
+    unavailable: bool
+    longest_s: float
+
+    def missing(self, name: str, slot: Slot, holder: Holder | None) -> BoardVerdict:
+        """Return the verdict on a board without a fresh reading."""
+        return self._verdict(name, slot, holder,
+                             PowerClass.UNAVAILABLE if self.unavailable else PowerClass.UNMEASURED)
+
+    def board(self, name: str, slot: Slot, board: Board, holder: Holder | None, limit: float | None) -> BoardVerdict:
+        """Return the verdict on a board with a fresh reading, and learn from it."""
+        reading = board.reading
+        floor = (self.floors.bare if holder is None else self.floors.context)(reading.uuid, reading.model)
+        self._notice(board, holder, floor, limit)
+        state, wasted = self._judge(board, holder, floor)
+        return self._verdict(name, slot, holder, state, board, wasted, floor)
+
+    def _judge(self, board: Board, holder: Holder | None, floor: IdleFloor | None) -> tuple[PowerClass, float]:
+        """Return state and wasted watts: the first class whose condition is met."""
+        if self.unavailable:
+            return PowerClass.UNAVAILABLE, 0.0
+        if self.node is None or board.watts is None or (holder is not None and board.activity is None):
+            return PowerClass.UNMEASURED, 0.0
+        if holder is None:
+            if self.node.state is NodeState.DRAINING:
+                return PowerClass.UNAVAILABLE, 0.0
+            return boards.free(board.watts, stranded=self.cause is not None,
+                               planned=self.node.state in (NodeState.PLANNED, NodeState.RESERVED))
+        assert board.activity is not None
+        window = self.settings.window
+        return boards.allocated(board.watts, board.activity, floor.watts if floor is not None else None,
+                                quiet=board.activity <= self.settings.epsilon and board.trail.quiet_for(window),
+                                hung=board.trail.hung_for(window), settings=self.settings)
+
+    def _notice(self, board: Board, holder: Holder | None, floor: IdleFloor | None, limit: float | None) -> None:
+        """Let a new sample lengthen or break the trailing window and teach the floors, once."""
+        if not board.new or board.watts is None:
+            return
+        board.new = False
+        # Of a node that the scheduler does not know nobody can say that its boards are free.
+        self.floors.learn(board.reading, board.watts, allocated=holder is not None or self.node is None)
+        if holder is None or board.activity is None:
+            return
+        job, time_s = holder.job, board.reading.time_s
+        quiet = board.activity <= self.settings.epsilon and time_s >= self._grace_ends(job)
+        hung = boards.looks_hung(board.watts, board.busy, floor.watts if floor is not None else None, limit,
+                                 self.settings)
+        board.trail.observe(time_s, (*job.key, job.start_s) if job is not None else "unknown", quiet=quiet, hung=hung,
+                            longest_s=self.longest_s)
+
+    def _grace_ends(self, job: Job | None) -> float:
+        if job is None or job.start_s is None:
+            return 0.0
+        interactive = job.partition in self.settings.interactive_partitions
+        return job.start_s + (self.settings.grace_interactive if interactive else self.settings.grace_batch)
+
+    def _verdict(self, name: str, slot: Slot, holder: Holder | None, state: PowerClass, fresh: Board | None = None,
+                 wasted: float = 0.0, floor: IdleFloor | None = None) -> BoardVerdict:
+        job = holder.job if holder is not None else None
+        known = slot.board.reading if slot.board is not None else None
+        return BoardVerdict(
+            node=name, index=slot.index, state=state, wasted_watts=wasted, floor=floor,
+            uuid=known.uuid if known is not None else "", model=known.model if known is not None else "",
+            watts=fresh.watts if fresh is not None else None,
+            power_source=fresh.power_source if fresh is not None else "",
+            activity=fresh.activity if fresh is not None else None,
+            activity_source=fresh.reading.activity_source if fresh is not None else "",
+            partition=job.partition if job is not None else self.home,
+            job_id=job.job_id if job is not None else "", user=job.user if job is not None else "",
+            account=job.account if job is not None else "", allocated=holder is not None,
+            guessed=holder is not None and holder.guessed, cause=self.cause if state is PowerClass.STRANDED else None)
+
+    def host_class(self, taken: Mapping[int, Holder], gpus: int) -> PowerClass:
+        """Return the class of the node's watts that belong to no board."""
+        if self.unavailable:
+            return PowerClass.UNAVAILABLE
+        if self.node is None:
+            return PowerClass.UNMEASURED
+        # A server without GPUs is no empty GPU server: its CPUs tell whether it works.
+        busy = bool(taken) if gpus else self.node.cpus_allocated > 0
+        return PowerClass.HOST_ACTIVE if busy else PowerClass.NODE_OVERHEAD_EMPTY
+
+
+def is_unavailable(node: Node | None, taken: Mapping[int, Holder]) -> bool:
+    """Tell whether the whole node is out of scheduling; draining, it is as soon as its last job has gone."""
+    return node is not None and (node.state.unavailable or (node.state is NodeState.DRAINING and not taken))
+
+
+def home_partition(node: Node | None, defaults: set[str]) -> str:
+    """Return the one partition that free boards are booked to: the cluster's default, else the first by name."""
+    partitions = node.partitions if node is not None else ()
+    return min(partitions, key=lambda name: (name not in defaults, name), default=NO_PARTITION)
+
+
+def host_partition(verdicts: Sequence[BoardVerdict], home: str) -> str:
+    """Return the partition that holds most boards of the node, else its home."""
+    counts = Counter(verdict.partition for verdict in verdicts if verdict.allocated)
+    return min(counts, key=lambda name: (-counts[name], name), default=home)
+
+
+def count_states(verdicts: Sequence[BoardVerdict]) -> dict[str, int]:
+    """Return a node's boards by ``NODE_STATES``."""
+    counts = dict.fromkeys(NODE_STATES, 0)
+    for verdict in verdicts:
+        if verdict.state is PowerClass.UNAVAILABLE:
+            counts["unavailable"] += 1
+        else:
+            counts["allocated" if verdict.allocated else _FREE_STATES[verdict.state]] += 1
+    return counts
