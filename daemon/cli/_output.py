@@ -50,11 +50,12 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title:
         table.add_column(heading, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         # Text, not markup: names come from users, and control characters must not reach the terminal.
-        table.add_row(*(Text(_plain(row.get(key))) for key in columns))
+        table.add_row(*(Text(plain(row.get(key))) for key in columns))
     console.print(table)
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """Return a value as a terminal may show it: without control characters."""
     if value is None:
         return "-"
     if isinstance(value, float):
