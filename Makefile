@@ -8,7 +8,7 @@ run: $(VENV)/.installed  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
 test: $(VENV)/.installed  ## everything but the benchmarks
-	$(BIN)/pytest -q -n2
+	$(BIN)/pytest -q -n2 --dist loadgroup
 
 bench: $(VENV)/.installed  ## the figures of the README, measured here
 	$(BIN)/pytest -q -p no:xdist tests/benchmarks --benchmarks

@@ -29,6 +29,14 @@ class Unreachable(SourceError):
     """Nothing answered at all while connecting: the machine is off, or a firewall is silent."""
 
 
+class Refused(SourceError):
+    """The server answered, but not with 200."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message, permanent=status in (401, 403, 404))
+        self.status = status
+
+
 class Strict(BaseModel):
     """A part of a source's configuration: unknown keys are errors, values never change."""
 
@@ -141,9 +149,9 @@ class Client:
     """
 
     def __init__(self, options: HttpOptions, *, accept: str = _ACCEPT, hosts: int = 4096,
-                 timer: Callable[[], float] = time.monotonic) -> None:
+                 timer: Callable[[], float] = time.monotonic, adapter: HTTPAdapter | None = None) -> None:
         self._options, self._accept, self._timer = options, accept, timer
-        self._adapter = HTTPAdapter(pool_connections=hosts, pool_maxsize=16)
+        self._adapter = adapter or HTTPAdapter(pool_connections=hosts, pool_maxsize=16)
         self._authorization = _credentials(options)
         self._prepared: dict[tuple[str, str], requests.PreparedRequest] = {}
         tls = options.tls_config
@@ -203,8 +211,7 @@ class Client:
             where = response.headers.get("Location", "nowhere")[:200]
             raise SourceError(f"redirects to {ascii(where)}: configure the final address", permanent=True)
         detail = self._body(response.raw, deadline)[:200].decode(errors="replace")
-        raise SourceError(f"HTTP {status} {_HINTS.get(status, '')}: {ascii(detail)}",
-                          permanent=status in (401, 403, 404))
+        raise Refused(f"HTTP {status} {_HINTS.get(status, '')}: {ascii(detail)}", status)
 
     def _body(self, raw: HTTPResponse, deadline: float) -> bytes:
         """Read to the end, within the deadline; never unpack more than the cap (gzip bombs)."""

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from chain import chain  # noqa: F401  (the real parts, tests/stack/chain.py)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,102 @@
+"""Slurm's words for GPUs: GRES (``gpu:a100:4(IDX:0,3-5)``) and TRES (``cpu=64,mem=62.50G,gres/gpu:a100=8``)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_GPUS = 1_000_000
+_MAX_LENGTH = 10_000
+_UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
+_GPU = re.compile(r"(?:gres[:/])?gpu(?:[:/](?P<model>(?!\d+(?:[:=(]|$))[^:=(]+))?"
+                  r"(?:[:=](?P<count>\d{1,9}))?(?P<rest>\(.*)?")
+_INDEXES = re.compile(r"\(IDX:([^)]*)\)")
+_SPAN = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
+_MEMORY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)(?:[nc])?")
+_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """GPUs of one node, one job or one part of a job."""
+
+    count: int = 0
+    model: str = ""
+    """The first type named; '' when none is."""
+    indexes: tuple[int, ...] | None = None
+    """None where no indexes are given, or where UUIDs stand in their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tres:
+    """The trackable resources that idlewatt cares for; None where the string does not name one."""
+
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    nodes: int | None = None
+    gpus: Gpus | None = None
+
+
+def parse_gres(text: str) -> Gpus:
+    """Return the GPUs of a GRES string; other resources (``nvme``, ``shard``, ``mps``) are not GPUs.
+
+    Raises:
+        ValueError: a text or a count beyond reason.
+    """
+    if len(text or "") > _MAX_LENGTH:
+        raise ValueError(f"a GRES of {len(text)} characters: {text[:80]!r}")
+    found = [match for entry in _OUTSIDE_PARENTHESES.split(text or "") if (match := _GPU.fullmatch(entry.strip()))]
+    count = sum(int(match["count"] or 1) for match in found)
+    if count > MAX_GPUS:
+        raise ValueError(f"{count} GPUs in {text[:80]!r}")
+    model = next((match["model"] for match in found if match["model"]), "")
+    named = [_INDEXES.search(match["rest"] or "") for match in found]
+    parts = [parse_indexes(match[1]) for match in named if match]
+    if len(parts) != len(found) or any(part is None for part in parts):
+        return Gpus(count, model)
+    return Gpus(count, model, tuple(sorted(index for part in parts for index in part or ())) if found else None)
+
+
+def parse_indexes(text: str) -> tuple[int, ...] | None:
+    """Return the numbers of ``0,3-4``; () for ``N/A``; None for anything else, such as the UUIDs of Slurm >= 25.11."""
+    if text in ("", "N/A"):
+        return ()
+    spans = [_SPAN.fullmatch(part.strip()) for part in text.split(",")]
+    numbers: list[int] = []
+    for span in spans:
+        if span is None:
+            return None
+        numbers += range(int(span[1]), int(span[2] or span[1]) + 1)
+    return tuple(numbers)
+
+
+def parse_tres(text: str) -> Tres:
+    """Return the resources of a TRES string.
+
+    Raises:
+        ValueError: an amount that is no number.
+    """
+    amounts = dict(part.partition("=")[::2] for part in (text or "").split(",") if "=" in part)
+    models = [name.partition(":")[2] for name in amounts if name.startswith("gres/gpu:")]
+    typed = sum(int(amounts[f"gres/gpu:{model}"]) for model in models)
+    gpus = max(int(amounts.get("gres/gpu", 0)), typed)
+    if gpus > MAX_GPUS:
+        raise ValueError(f"{gpus} GPUs in {text[:80]!r}")
+    return Tres(
+        cpus=int(amounts["cpu"]) if "cpu" in amounts else None,
+        memory_bytes=parse_memory(amounts["mem"]) if "mem" in amounts else None,
+        nodes=int(amounts["node"]) if "node" in amounts else None,
+        gpus=Gpus(gpus, models[0] if models else "") if models or "gres/gpu" in amounts else None,
+    )
+
+
+def parse_memory(text: str) -> int:
+    """Return the bytes of ``62.50G``; without a unit Slurm means MiB.
+
+    Raises:
+        ValueError: not an amount of memory.
+    """
+    match = _MEMORY.fullmatch(text)
+    if not match:
+        raise ValueError(f"not an amount of memory: {text[:40]!r}")
+    return int(float(match[1]) * _UNITS[match[2]])

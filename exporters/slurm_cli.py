@@ -1,0 +1,111 @@
+"""Slurm through its commands: squeue, sinfo, scontrol and sacct."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from ..storage.durations import Duration
+from ..storage.records import Job, Node, Partition
+from .slurm import SlurmSource
+from .slurm_fields import BadRecord
+from .slurm_json import Parsed, Record, Reservation, load, parse_job, parse_list, parse_node
+from .slurm_text import SACCT_FIELDS, parse_partitions, parse_reservations, parse_sacct, print_time
+from .source import Clock, Role, SourceConfig, SourceError, register
+
+# Nodes: sinfo's JSON lists them up to 22.05 and groups them after; scontrol's lists them from 23.02 on.
+_NODE_COMMANDS = (("scontrol", "--all", "--json", "show", "nodes"), ("sinfo", "--all", "--json"))
+
+
+@register("slurm_cli")
+class SlurmCliConfig(SourceConfig):
+    """Jobs, nodes and partitions from Slurm's commands, for sites without slurmrestd."""
+
+    role: ClassVar[Role] = "scheduler"
+    kind: Literal["slurm_cli"] = "slurm_cli"
+    bin_dir: Path | None = Field(default=None, description="Folder of squeue, sinfo, scontrol and sacct; else PATH.")
+    slurm_conf: Path | None = Field(default=None, description="SLURM_CONF for the commands; else Slurm's own default.")
+    timeout: Duration = Field(default=30.0, description="Longest time for one command.")
+    max_output_bytes: int = Field(default=512 * 2**20, gt=0, description="Longest output read; about 4 kB a job.")
+
+    def build(self, clock: Clock) -> SlurmSource:
+        """Return the source that this configuration describes."""
+        return SlurmSource(self.name or self.kind, SlurmCli(self), clock)
+
+
+class SlurmCli:
+    """Runs Slurm's commands: no shell, a time limit, and UTC in place of the machine's zone."""
+
+    def __init__(self, config: SlurmCliConfig) -> None:
+        self._config = config
+        self._node_commands: tuple[tuple[str, ...], ...] = _NODE_COMMANDS
+        # Times without a zone cannot be told apart when clocks go back; Slurm cuts task lists at 64 characters.
+        self._environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"}
+        if config.slurm_conf:
+            self._environment["SLURM_CONF"] = str(config.slurm_conf)
+
+    def nodes(self) -> Parsed[Node]:
+        """Return all nodes, by whichever command lists them in this version."""
+        parsed, command = self._nodes()
+        self._node_commands = (command,)
+        return parsed
+
+    def _nodes(self) -> tuple[Parsed[Node], tuple[str, ...]]:
+        reasons = []
+        for command in self._node_commands:
+            try:
+                return parse_list(load(self._run(*command)), "nodes", parse_node), command
+            except (SourceError, BadRecord) as error:
+                reasons.append(str(error))
+        self._node_commands = _NODE_COMMANDS
+        raise SourceError("; ".join(reasons))
+
+    def jobs(self) -> Parsed[Job]:
+        """Return pending, running and just finished jobs."""
+        return parse_list(load(self._run("squeue", "--all", "--states=all", "--json")), "jobs", parse_job)
+
+    def partitions(self) -> Parsed[Partition]:
+        """Return all partitions."""
+        return self._parse(parse_partitions, "scontrol", "--all", "--oneliner", "show", "partition")
+
+    def reservations(self) -> Parsed[Reservation]:
+        """Return all reservations."""
+        return self._parse(parse_reservations, "scontrol", "--all", "--oneliner", "show", "reservation")
+
+    def finished(self, since_s: float) -> Parsed[Job]:
+        """Return the runs that the accounts know since a time."""
+        # sacct's own default starts at midnight and shows only the last run of a requeued job.
+        return self._parse(parse_sacct, "sacct", "--allusers", "--duplicates", "--parsable2", "--allocations",
+                           f"--starttime={print_time(since_s)}", f"--format={','.join(SACCT_FIELDS)}")
+
+    def close(self) -> None:
+        """Hold nothing between calls."""
+
+    def _parse(self, parse: Callable[[str], Parsed[Record]], *command: str) -> Parsed[Record]:
+        return parse(self._run(*command).decode(errors="replace"))
+
+    def _run(self, program: str, *options: str) -> bytes:
+        path = str(self._config.bin_dir / program) if self._config.bin_dir else program
+        with tempfile.TemporaryFile() as output:
+            try:
+                done = subprocess.run(  # noqa: S603 (program and options are ours, the folder is the administrator's)
+                    [path, *options], env=self._environment, stdin=subprocess.DEVNULL, stdout=output,
+                    stderr=subprocess.PIPE, timeout=self._config.timeout, check=False)
+            except subprocess.TimeoutExpired as error:
+                raise SourceError(f"{program} did not end within {self._config.timeout:g} s") from error
+            except OSError as error:
+                raise SourceError(f"cannot run {path}: {error.strerror}; set bin_dir", permanent=True) from error
+            if done.returncode:
+                told = ascii(done.stderr[-300:].decode(errors="replace").strip())
+                raise SourceError(f"{program} fails with status {done.returncode}: {told}")
+            if output.tell() > self._config.max_output_bytes:
+                raise SourceError(
+                    f"{program} prints more than {self._config.max_output_bytes} bytes (max_output_bytes)")
+            output.seek(0)
+            return output.read()

@@ -1,0 +1,96 @@
+"""Reads fields of Slurm's JSON, whatever version wrote it, and names the field that is not as it should be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+UNSET = (0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF)
+"""Slurm's NO_VAL and INFINITE in 32 and 64 bits, which older versions print as they are."""
+_LONGEST_TEXT = 1_000_000
+
+
+class BadRecord(ValueError):
+    """A record that cannot be understood; the message names the field."""
+
+
+class Fields:
+    """One JSON object of Slurm. A missing or null field reads as empty; one of another type raises ``BadRecord``."""
+
+    def __init__(self, raw: object, where: str = "record") -> None:
+        if not isinstance(raw, Mapping):
+            raise BadRecord(f"{where} is {type(raw).__name__}, not an object")
+        self._raw: Mapping[str, Any] = raw
+        self._where = where
+
+    def __contains__(self, name: str) -> bool:
+        return self._raw.get(name) is not None
+
+    def text(self, name: str) -> str:
+        """Return a string; '' for ``(null)``."""
+        value = self._raw.get(name)
+        if value is None or value == "(null)":
+            return ""
+        if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
+            raise self._bad(name, value, "a text")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of strings; older versions write a single one, with commas or without a list."""
+        value = self._raw.get(name)
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        if value is None or isinstance(value, str):
+            return tuple(part.strip() for part in (value or "").split(",") if part.strip())
+        raise self._bad(name, value, "a list of texts")
+
+    def number(self, name: str) -> float | None:
+        """Return a number, bare or wrapped as ``{"set", "infinite", "number"}``; None when unset or infinite."""
+        value = self._raw.get(name)
+        if isinstance(value, Mapping):
+            if not value.get("set", True) or value.get("infinite"):
+                return None
+            value = value.get("number")
+        if value is None or value in UNSET:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self._bad(name, value, "a number")
+        return value
+
+    def integer(self, name: str) -> int | None:
+        """Return a whole number that is not negative, None when unset."""
+        value = self.number(name)
+        if value is not None and not 0 <= value < 2**63:
+            raise self._bad(name, value, "a number from 0 up")
+        return None if value is None else int(value)
+
+    def time(self, name: str) -> float | None:
+        """Return seconds since the epoch; None for 0, which is Slurm's 'never'."""
+        return float(self.integer(name) or 0) or None
+
+    def part(self, name: str) -> Fields:
+        """Return the object below; an empty one when it is missing."""
+        return Fields(self._raw.get(name) or {}, f"{self._where}.{name}")
+
+    def raw_list(self, name: str) -> list[Any]:
+        """Return a list as it is, so that each item can be judged on its own."""
+        value = self._raw.get(name) or []
+        if not isinstance(value, list):
+            raise self._bad(name, value, "a list")
+        return value
+
+    def parts(self, name: str) -> list[Fields]:
+        """Return the objects of a list."""
+        return [Fields(item, f"{self._where}.{name}") for item in self.raw_list(name)]
+
+    def is_text(self, name: str) -> bool:
+        """Tell whether a field holds a string."""
+        return isinstance(self._raw.get(name), str)
+
+    def is_object(self, name: str) -> bool:
+        """Tell whether a field holds an object, as newer versions do where older ones write a plain value."""
+        return isinstance(self._raw.get(name), Mapping)
+
+    def _bad(self, name: str, value: object, wanted: str) -> BadRecord:
+        return BadRecord(f"{self._where}.{name} is {value!r:.60}, not {wanted}")

@@ -1,0 +1,324 @@
+"""The JSON of Slurm's commands and of slurmrestd, 21.08 (v0.0.37) to data_parser v0.0.44, as records.
+
+A record that cannot be understood is left out and told of; the others stay.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ..storage.records import Allocation, Job, JobState, Node, Partition, Request
+from .gres import Gpus, parse_gres, parse_tres
+from .hostlist import expand
+from .slurm_fields import BadRecord, Fields
+from .slurm_states import job_state, node_state
+
+MIB = 2**20
+_JOB_ID = re.compile(r"[A-Za-z0-9_+.-]{1,64}")
+_ARRAY_SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes that are kept for somebody between two times (seconds since the epoch)."""
+
+    name: str
+    nodes: tuple[str, ...]
+    start_s: float
+    end_s: float
+    maintenance: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[Record]):
+    """What could be read of a list, and why the rest could not."""
+
+    records: tuple[Record, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+def load(text: str | bytes) -> Fields:
+    """Return the top object of an answer.
+
+    Raises:
+        BadRecord: not JSON, or cut off.
+    """
+    try:
+        return Fields(json.loads(text), "answer")
+    except (ValueError, RecursionError) as error:
+        raise BadRecord(f"no JSON: {error!s:.120}") from error
+
+
+def errors(answer: Fields) -> str:
+    """Return the errors that Slurm itself reports beside an answer."""
+    told = [part.text("description") or part.text("error") or str(part.number("error_number"))
+            for part in answer.parts("errors")]
+    return "; ".join(told)[:300]
+
+
+def parse_list(answer: Fields, name: str, parse: Callable[[Fields], Record]) -> Parsed[Record]:
+    """Return the records of one list of an answer, each parsed on its own.
+
+    Raises:
+        BadRecord: the list is missing, or Slurm reports an error in its stead.
+    """
+    items, told = answer.raw_list(name), errors(answer)
+    if name not in answer or (told and not items):
+        raise BadRecord(f"no {name} in the answer: {told or 'is it Slurm that answers?'}")
+    return parse_each(items, parse)
+
+
+def parse_each(items: list[Any], parse: Callable[[Fields], Record]) -> Parsed[Record]:
+    """Return what could be parsed, and a line for each item that could not."""
+    records, skipped = [], []
+    for number, item in enumerate(items):
+        try:
+            records.append(parse(Fields(item)))
+        except ValueError as error:
+            skipped.append(f"{_name(item, number)}: {error}"[:200])
+    return Parsed(tuple(records), tuple(skipped))
+
+
+def _name(item: object, number: int) -> str:
+    known = item if isinstance(item, Mapping) else {}
+    return ascii(known.get("job_id") or known.get("name") or f"item {number}")[:40]
+
+
+def parse_node(raw: Fields) -> Node:
+    """Return a node of ``nodes``."""
+    gpus, used = parse_gres(",".join(raw.texts("gres"))), parse_gres(",".join(raw.texts("gres_used")))
+    total_tres = parse_tres(raw.text("tres")).gpus
+    return Node(
+        name=_required(raw, "name"),
+        partitions=raw.texts("partitions"),
+        gpus=gpus.count or (total_tres.count if total_tres else 0),
+        gpu_model=gpus.model,
+        cpus=raw.integer("effective_cpus") or raw.integer("cpus") or 0,
+        memory_bytes=(raw.integer("real_memory") or 0) * MIB,
+        state=node_state(raw.texts("state") + raw.texts("state_flags")),
+        features=raw.texts("active_features") or raw.texts("features"),
+        cpus_allocated=raw.integer("alloc_cpus") or 0,
+        memory_allocated_bytes=(raw.integer("alloc_memory") or 0) * MIB,
+        gpus_allocated=used.count,
+        gpu_indexes_allocated=used.indexes if gpus.count else (),
+        reservation=raw.text("reservation"),
+        reason=raw.text("reason"),
+    )
+
+
+def parse_partition(raw: Fields) -> Partition:
+    """Return a partition of ``partitions``: flat up to v0.0.39, nested after."""
+    if raw.is_object("nodes"):
+        limit = raw.part("maximums").number("time")
+        state = raw.part("partition").texts("state")
+        nodes, tier = raw.part("nodes").text("configured"), raw.part("priority").integer("tier")
+    else:
+        limit, state = raw.number("max_time_limit"), raw.texts("state")
+        nodes, tier = raw.text("nodes"), raw.integer("priority_tier")
+    return Partition(
+        name=_required(raw, "name"), nodes=expand(nodes), max_time_s=None if limit is None else limit * 60,
+        default="DEFAULT" in {flag.upper() for flag in raw.texts("flags")},
+        up="UP" in state, priority_tier=1 if tier is None else tier)
+
+
+def parse_reservation(raw: Fields) -> Reservation:
+    """Return a reservation of ``reservations``."""
+    return Reservation(_required(raw, "name"), expand(raw.text("node_list")), raw.time("start_time") or 0.0,
+                       raw.time("end_time") or float("inf"), "MAINT" in raw.texts("flags"))
+
+
+def parse_job(raw: Fields) -> Job:
+    """Return a job of ``squeue --json`` or of slurmrestd's ``jobs``."""
+    state = job_state(raw.texts("job_state"))
+    job_id, raw_id = _identity(raw)
+    start = raw.time("start_time")
+    waiting = state in (JobState.PENDING, JobState.UNKNOWN)
+    request = parse_request(raw)
+    return Job(
+        job_id=job_id,
+        raw_id=raw_id,
+        submit_s=_submitted(raw.time("submit_time")),
+        state=state,
+        partition=raw.text("partition"),
+        request=request,
+        user=raw.text("user_name") or str(raw.integer("user_id") or ""),
+        account=raw.text("account"),
+        name=raw.text("name"),
+        qos=raw.text("qos"),
+        reason=_reason(raw.text("state_reason")) if waiting else "",
+        eligible_s=raw.time("eligible_time"),
+        start_s=None if waiting else start,
+        end_s=raw.time("end_time") if state.finished else None,
+        limit_s=_minutes(raw.number("time_limit")),
+        expected_start_s=start if waiting else None,
+        scheduled_nodes=expand(raw.text("scheduled_nodes")) if waiting else (),
+        priority=raw.number("priority"),
+        dependency=raw.text("dependency"),
+        restarts=raw.integer("restart_cnt") or 0,
+        exit_code=_exit_code(raw) if state.finished else None,
+        tasks=count_tasks(raw.text("array_task_string")) if waiting else 1,
+        # A job that never ran, or that waits again after a requeue, holds nothing, whatever `nodes` still says.
+        allocations=() if waiting else parse_allocations(raw, request),
+    )
+
+
+def _required(raw: Fields, name: str) -> str:
+    value = raw.text(name)
+    if not value:
+        raise BadRecord(f"it has no {name}")
+    return value
+
+
+def _submitted(submit_s: float | None) -> float:
+    if submit_s is None:
+        raise BadRecord("it has no submit time")
+    return submit_s
+
+
+def _identity(raw: Fields) -> tuple[str, int | None]:
+    """Return the id as users know it and Slurm's own number; from 26.05 on an id may be a SLUID such as s1A2B3C…."""
+    if raw.is_text("job_id"):
+        sluid = raw.text("job_id")
+        if not _JOB_ID.fullmatch(sluid):
+            raise BadRecord(f"job_id is {sluid!r:.60}, not a job id")
+        return sluid, int(sluid) if sluid.isdecimal() else None
+    number = raw.integer("job_id")
+    if not number:
+        raise BadRecord("it has no job_id")
+    return _known_as(number, raw.integer("array_job_id"), raw.integer("array_task_id"), raw.integer("het_job_id"),
+                     raw.integer("het_job_offset")), number
+
+
+def _known_as(number: int, array: int | None, task: int | None, het: int | None, offset: int | None) -> str:
+    if array and task is not None:
+        return f"{array}_{task}"
+    if het and offset is not None:
+        return f"{het}+{offset}"
+    # The pending rest of an array goes by the array's id, as in scontrol: its list of tasks shrinks all the time.
+    return str(array or number)
+
+
+def count_tasks(tasks: str) -> int:
+    """Return how many array tasks ``2-7%2,9,11-15:2`` names; at least 1, as Slurm may cut the list short."""
+    spans = filter(None, map(_ARRAY_SPAN.fullmatch, tasks.partition("%")[0].split(",")))
+    numbers = [(int(span[1]), int(span[2] or span[1]), int(span[3] or 1)) for span in spans]
+    return max(1, sum((last - first) // max(1, step) + 1 for first, last, step in numbers))
+
+
+def _minutes(value: float | None) -> float | None:
+    return None if value is None or value < 0 else value * 60.0
+
+
+def _reason(reason: str) -> str:
+    return "" if reason == "None" else reason
+
+
+def _exit_code(raw: Fields) -> int | None:
+    """Return the exit code, negative for a signal: older versions give the raw wait status."""
+    if raw.is_object("exit_code") and "return_code" in raw.part("exit_code"):
+        return raw.part("exit_code").integer("return_code")
+    status = raw.integer("exit_code")
+    return None if status is None else os.waitstatus_to_exitcode(status & 0xFFFF)
+
+
+def parse_request(raw: Fields) -> Request:
+    """Return what a job asks for, over all its nodes."""
+    tres = parse_tres(raw.text("tres_req_str"))
+    nodes = max(1, raw.integer("node_count") or tres.nodes or 1)
+    per_node = parse_gres(raw.text("tres_per_node"))
+    gpus = _requested_gpus(raw, tres.gpus, per_node, nodes)
+    cpus = tres.cpus or raw.integer("cpus") or 0
+    return Request(
+        gpus=gpus.count, nodes=nodes, gpus_per_node=per_node.count or None, cpus=cpus,
+        memory_bytes=tres.memory_bytes or _requested_memory(raw, nodes, cpus), gpu_model=gpus.model,
+        features=raw.text("features"), required_nodes=expand(",".join(raw.texts("required_nodes"))),
+        excluded_nodes=expand(",".join(raw.texts("excluded_nodes"))), reservation=raw.text("resv_name"),
+        exclusive=bool({"none", "NO", "exclusive"} & set(raw.texts("shared"))))
+
+
+def _requested_gpus(raw: Fields, total: Gpus | None, per_node: Gpus, nodes: int) -> Gpus:
+    """Return all GPUs asked for; where Slurm does not account for GPUs, what --gpus, --gres and the like say."""
+    per_job, per_task = parse_gres(raw.text("tres_per_job")), parse_gres(raw.text("tres_per_task"))
+    per_socket = parse_gres(raw.text("tres_per_socket"))
+    asked = (per_job, Gpus(per_node.count * nodes, per_node.model),
+             Gpus(per_task.count * (raw.integer("tasks") or 1), per_task.model),
+             Gpus(per_socket.count * (raw.integer("sockets_per_node") or 1) * nodes, per_socket.model))
+    model = next((gpus.model for gpus in (total or Gpus(), *asked) if gpus.model), "")
+    count = total.count if total else next((gpus.count for gpus in asked if gpus.count), 0)
+    return Gpus(count, model)
+
+
+def _requested_memory(raw: Fields, nodes: int, cpus: int) -> int:
+    per_node, per_cpu = raw.integer("memory_per_node"), raw.integer("memory_per_cpu")
+    return ((per_node or 0) * nodes or (per_cpu or 0) * cpus) * MIB
+
+
+def parse_allocations(raw: Fields, request: Request) -> tuple[Allocation, ...]:
+    """Return what a job holds on each node: GPU indexes from ``gres_detail``, CPU and memory in equal shares."""
+    nodes = expand(raw.text("nodes"))
+    tres = parse_tres(raw.text("tres_alloc_str"))
+    details = [parse_gres(detail) for detail in raw.texts("gres_detail")]
+    if len(details) != len(nodes):
+        # Slurm lists the details in node order, and none once the job has ended.
+        details = share_gpus(tres.gpus.count if tres.gpus else request.gpus, len(nodes))
+    cpus = share(tres.cpus or raw.integer("cpus") or 0, len(nodes))
+    memory = share(tres.memory_bytes or request.memory_bytes, len(nodes))
+    return tuple(Allocation(node, detail.count, detail.indexes, cpus[place], memory[place])
+                 for place, (node, detail) in enumerate(zip(nodes, details, strict=True)))
+
+
+def share_gpus(gpus: int, nodes: int) -> list[Gpus]:
+    """Return GPUs of unknown index, spread over the nodes as evenly as they go."""
+    return [Gpus(count) for count in share(gpus, nodes)]
+
+
+def share(amount: int, parts: int) -> list[int]:
+    """Return whole shares that add up to the amount, the larger ones first."""
+    return [amount // parts + (place < amount % parts) for place in range(parts)]
+
+
+def parse_accounted(raw: Fields) -> Job:
+    """Return a job of slurmdbd's ``jobs``; its GPUs have no indexes, which Slurm does not keep."""
+    times, state = raw.part("time"), accounted_state(raw.part("state").texts("current"))
+    asked, given = _counted(raw.part("tres"), "requested"), _counted(raw.part("tres"), "allocated")
+    nodes = expand(raw.text("nodes"))
+    array, het = raw.part("array"), raw.part("het")
+    number = raw.integer("job_id")
+    if not number:
+        raise BadRecord("it has no job_id")
+    model = next((name.partition(":")[2] for name in asked if name.startswith("gres/gpu:")), "")
+    shares = zip(nodes, share(_gpus(given), len(nodes)), share(given.get("cpu", 0), len(nodes)),
+                 share(given.get("mem", 0) * MIB, len(nodes)), strict=True)
+    return Job(
+        job_id=_known_as(number, array.integer("job_id"), array.integer("task_id"), het.integer("job_id"),
+                         het.integer("job_offset")),
+        raw_id=number, submit_s=_submitted(times.time("submission")), state=state, partition=raw.text("partition"),
+        request=Request(_gpus(asked), asked.get("node", 1), cpus=asked.get("cpu", 0),
+                        memory_bytes=asked.get("mem", 0) * MIB, gpu_model=model, features=raw.text("constraints")),
+        user=raw.text("user"), account=raw.text("account"), name=raw.text("name"), qos=raw.text("qos"),
+        eligible_s=times.time("eligible"), start_s=times.time("start"), end_s=times.time("end"),
+        limit_s=_minutes(times.number("limit")), priority=raw.number("priority"),
+        restarts=raw.integer("restart_cnt") or 0, exit_code=_exit_code(raw),
+        allocations=tuple(Allocation(node, gpus, None, cpus, memory) for node, gpus, cpus, memory in shares))
+
+
+def accounted_state(words: tuple[str, ...]) -> JobState:
+    """Return the state of a run in the accounts, where REQUEUED is an end: the next run has its own row."""
+    return JobState.PREEMPTED if "REQUEUED" in words else job_state(words)
+
+
+def _counted(tres: Fields, name: str) -> dict[str, int]:
+    """Return counts by TRES name, ``gres/gpu:a100`` for type ``gres`` and name ``gpu:a100``."""
+    return {"/".join(filter(None, (part.text("type"), part.text("name")))): part.integer("count") or 0
+            for part in tres.parts(name)}
+
+
+def _gpus(counts: dict[str, int]) -> int:
+    return max(counts.get("gres/gpu", 0), sum(count for name, count in counts.items() if name.startswith("gres/gpu:")))

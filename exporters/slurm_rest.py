@@ -1,0 +1,149 @@
+"""Slurm through slurmrestd: over TCP with a JWT, or over its unix socket."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Literal
+from urllib.parse import quote
+
+from pydantic import Field
+from requests.adapters import HTTPAdapter
+from requests_unixsocket.adapters import UnixAdapter
+
+from ..storage.records import Job, Node, Partition
+from .fetch import Client, HttpOptions, Refused, SecretFile
+from .slurm import SlurmSource
+from .slurm_fields import Fields
+from .slurm_json import (
+    Parsed,
+    Record,
+    Reservation,
+    load,
+    parse_accounted,
+    parse_job,
+    parse_list,
+    parse_node,
+    parse_partition,
+    parse_reservation,
+)
+from .source import Clock, Role, SourceConfig, SourceError, register
+
+VERSIONS = tuple(f"v0.0.{number}" for number in range(45, 36, -1))
+"""Versions of the API whose shapes are known, newest first: Slurm 21.08 to 26.05."""
+
+
+class SlurmRestOptions(HttpOptions):
+    """Bounds and trust for slurmrestd, whose list of jobs is long: about 4 kB a job."""
+
+    max_body_bytes: int = Field(default=512 * 2**20, gt=0, description="Largest answer taken; about 4 kB a job.")
+
+
+@register("slurm_rest")
+class SlurmRestConfig(SourceConfig):
+    """Jobs, nodes and partitions from slurmrestd."""
+
+    role: ClassVar[Role] = "scheduler"
+    kind: Literal["slurm_rest"] = "slurm_rest"
+    url: str = Field(description="http://host:6820, https://…, or unix:/run/slurmrestd/slurmrestd.socket.",
+                     pattern=r"^(https?://[^/]|unix:/)")
+    user: str = Field(default="", description="X-SLURM-USER-NAME; on the socket slurmrestd knows us by our uid.")
+    token_file: Path | None = Field(
+        default=None, description="File with the JWT, re-read on change; SLURM_JWT of the environment otherwise.")
+    api_version: str = Field(
+        default="", description="Version of the REST API, e.g. v0.0.40; found out when empty.",
+        pattern=r"^(v0\.0\.\d{2})?$")
+    http: SlurmRestOptions = Field(default=SlurmRestOptions(), description="Timeouts, TLS and bounds.")
+
+    def build(self, clock: Clock) -> SlurmSource:
+        """Return the source that this configuration describes."""
+        return SlurmSource(self.name or self.kind, SlurmRest(self), clock)
+
+
+class SlurmRest:
+    """Asks slurmrestd; the version of its API is found once, and again after an upgrade took it away."""
+
+    def __init__(self, config: SlurmRestConfig) -> None:
+        self._config = config
+        self._version = config.api_version
+        self._token = SecretFile(config.token_file).read if config.token_file else _environment_token
+        self._client: tuple[str, Client] | None = None
+        socket = config.url.removeprefix("unix:")
+        self._base = config.url.rstrip("/") if socket == config.url else f"http+unix://{quote(socket, safe='')}"
+        self._unix = socket != config.url
+
+    def nodes(self) -> Parsed[Node]:
+        """Return all nodes."""
+        return self._list("nodes", parse_node)
+
+    def jobs(self) -> Parsed[Job]:
+        """Return pending, running and just finished jobs."""
+        return self._list("jobs", parse_job)
+
+    def partitions(self) -> Parsed[Partition]:
+        """Return all partitions."""
+        return self._list("partitions", parse_partition)
+
+    def reservations(self) -> Parsed[Reservation]:
+        """Return all reservations."""
+        return self._list("reservations", parse_reservation)
+
+    def finished(self, since_s: float) -> Parsed[Job]:
+        """Return the runs that slurmdbd knows since a time."""
+        # A bare number would be refused by 22.05; without skip_steps the answer is many times as long.
+        window = {"start_time": f"uts{since_s:.0f}", "skip_steps": "true", "show_duplicates": "true"}
+        return parse_list(self._get(f"slurmdb/{self._speak()}/jobs", window), "jobs", parse_accounted)
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client:
+            self._client[1].close()
+            self._client = None
+
+    def _list(self, name: str, parse: Callable[[Fields], Record]) -> Parsed[Record]:
+        return parse_list(self._get(f"slurm/{self._speak()}/{name}"), name, parse)
+
+    def _speak(self) -> str:
+        """Return the newest version of the API that both sides know."""
+        if not self._version:
+            self._version = next(filter(self._answers, VERSIONS), "")
+        if not self._version:
+            raise SourceError(f"{self._config.url}: slurmrestd speaks none of {VERSIONS[-1]} to {VERSIONS[0]}; "
+                              "is its openapi/slurmctld plugin loaded?", permanent=True)
+        return self._version
+
+    def _answers(self, version: str) -> bool:
+        try:
+            self._get(f"slurm/{version}/ping")
+        except Refused as refusal:
+            if refusal.status != 404:
+                raise
+            return False
+        return True
+
+    def _get(self, path: str, params: dict[str, str] | None = None) -> Fields:
+        try:
+            return load(self._connect().get(f"{self._base}/{path}", params))
+        except Refused as refusal:
+            if refusal.status == 404:
+                self._version = self._config.api_version
+            raise
+
+    def _connect(self) -> Client:
+        """Return a client that sends the present token."""
+        token = self._token()
+        if self._client is None or self._client[0] != token:
+            self.close()
+            options = self._config.http.model_copy(update={"headers": self._config.http.headers | self._headers(token)})
+            adapter: HTTPAdapter | None = UnixAdapter() if self._unix else None  # type: ignore[no-untyped-call]
+            self._client = token, Client(options, accept="application/json", hosts=1, adapter=adapter)
+        return self._client[1]
+
+    def _headers(self, token: str) -> dict[str, str]:
+        named = {"X-SLURM-USER-NAME": self._config.user, "X-SLURM-USER-TOKEN": token}
+        return {name: value for name, value in named.items() if value}
+
+
+def _environment_token() -> str:
+    return os.environ.get("SLURM_JWT", "")
