@@ -1,1 +1,9 @@
-"""Rules that decide which job starts where: order x placement x backfill, one file per rule."""
+"""Policies: who goes first, where, and what may pass a job that has to wait.
+
+    policy = named("limit-aged+best-fit+easy")
+    actions = policy.decide(state)          # live or replayed, it cannot tell
+"""
+
+from .heuristic import Heuristic, named, names
+
+__all__ = ["Heuristic", "named", "names"]

@@ -1,0 +1,147 @@
+"""How rules become policies: each rule registers itself under a name; names joined by ``+`` make a policy.
+
+To add a rule, write one file in this folder. An order is a key, a placement picks nodes, a backfill walks the queue.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ..replay.rules import Key, Place, Rules, Wake, Walk, pointer_to
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Who goes first."""
+
+    name: str
+    key: Key
+    moving: bool = False
+    preemptive: bool = False
+    one_at_a_time: bool = False
+    oracle: bool = False
+    """It looks at true run times; a live daemon must not be run by it."""
+    wake: Wake | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """Where a job goes."""
+
+    name: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Walking:
+    """What happens when the first in line does not fit."""
+
+    name: str
+    walk: Walk
+    estimates: bool = False
+    preemptive: bool = False
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All rules by name."""
+
+    orders: dict[str, Order] = field(default_factory=dict)
+    placements: dict[str, Placing] = field(default_factory=dict)
+    backfills: dict[str, Walking] = field(default_factory=dict)
+    whole: dict[str, str] = field(default_factory=dict)
+    """Policies with a name of their own."""
+
+
+_RULES = Registry()
+
+
+def order(name: str, **facts: Any) -> Callable[[Function], Function]:
+    """Register the decorated key function ``(state, job) -> float`` as an order."""
+    return lambda key: _keep(_RULES.orders, Order(name, key, **facts), key)
+
+
+def placement(name: str) -> Callable[[Function], Function]:
+    """Register the decorated function ``(nodes, ask, chosen) -> count`` as a placement."""
+    return lambda place: _keep(_RULES.placements, Placing(name, place), place)
+
+
+def backfill(name: str, **facts: Any) -> Callable[[Function], Function]:
+    """Register the decorated function ``(state, key, place)`` as a way through the queue."""
+    return lambda walk: _keep(_RULES.backfills, Walking(name, walk, **facts), walk)
+
+
+def alias(name: str, policy: str) -> None:
+    """Give a composed policy a name of its own."""
+    _RULES.whole[name] = policy
+
+
+def _keep(family: dict[str, Any], rule: Any, function: Function) -> Function:
+    if rule.name in family and getattr(family[rule.name], "__module__", "") != rule.__module__:
+        raise ValueError(f"two rules call themselves {rule.name!r}")
+    family[rule.name] = rule
+    return function
+
+
+def rules() -> Registry:
+    """Return every rule of this folder, importing the files on first use."""
+    package = __name__.rpartition(".")[0]
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        importlib.import_module(f"{package}.{module.name}")
+    return _RULES
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The rules that a policy is made of."""
+
+    order: Order
+    placing: Placing
+    walking: Walking
+
+    def compile(self) -> Rules:
+        """Return the function pointers for the engine."""
+        return Rules(
+            pointer_to("key", self.order.key), pointer_to("place", self.placing.place),
+            pointer_to("walk", self.walking.walk), pointer_to("wake", self.order.wake or never),
+            self.order.moving and not self.walking.preemptive, self.order.one_at_a_time, self.walking.estimates,
+            self.walking.preemptive)
+
+
+def never(state: Any) -> float:
+    """Return infinity: this order changes only when something happens."""
+    return float("inf")
+
+
+def parse(name: str) -> Recipe:
+    """Return the rules of ``order[+placement][+backfill]``; ValueError lists what exists when a part is unknown."""
+    known = rules()
+    parts = known.whole.get(name, name).split("+")
+    if parts[0] not in known.orders:
+        raise ValueError(_unknown(name, parts[0], known))
+    chosen = known.orders[parts[0]]
+    placing = known.placements["best-fit"]
+    walking = known.backfills["preempt" if chosen.preemptive else "none"]
+    for part in parts[1:]:
+        if part in known.placements:
+            placing = known.placements[part]
+        elif part in known.backfills:
+            walking = known.backfills[part]
+        else:
+            raise ValueError(_unknown(name, part, known))
+    return Recipe(chosen, placing, walking)
+
+
+def _unknown(name: str, part: str, known: Registry) -> str:
+    def listed(family: dict[str, Any]) -> str:
+        return ", ".join(sorted(family))
+
+    return (f"policy {name!r}: {part!r} is no rule. A policy is order[+placement][+backfill]; "
+            f"orders: {listed(known.orders)}; placements: {listed(known.placements)}; "
+            f"backfills: {listed(known.backfills)}; also: {listed(known.whole)}")

@@ -1,0 +1,32 @@
+"""Shortest and longest job first, by what is known of a job's length: its limit, a prediction, or the truth."""
+
+import math
+
+from ..replay.arrays import State
+from .registry import order
+
+
+@order("sjf-limit")
+def sjf_limit(state: State, job: int) -> float:
+    """Order by requested time limit, shortest first."""
+    return state.jobs.limit[job]
+
+
+@order("sjf-prediction")
+def sjf_prediction(state: State, job: int) -> float:
+    """Order by predicted run time, shortest first; by limit where nothing was predicted."""
+    if math.isnan(state.jobs.prediction[job]):
+        return state.jobs.limit[job]
+    return state.jobs.prediction[job]
+
+
+@order("sjf-oracle", oracle=True)
+def sjf_oracle(state: State, job: int) -> float:
+    """Order by true run time, shortest first."""
+    return state.jobs.run[job]
+
+
+@order("ljf")
+def ljf(state: State, job: int) -> float:
+    """Order by requested time limit, longest first (GIST AI-X paper, section 5)."""
+    return -state.jobs.limit[job]

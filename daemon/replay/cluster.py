@@ -1,0 +1,150 @@
+"""The cluster that is replayed: its nodes, partitions, switches, and what happens to nodes over time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...storage.records import Node, Partition
+
+PLENTY = 1 << 56
+"""Stands for an amount nobody told us: it never binds."""
+
+_SPEC = re.compile(r"(\d+)x(\d+)(?::([\w.-]+))?$")
+_NODE_KEYS = {"name", "count", "gpus", "cpus", "memory_bytes", "model", "leaf", "spine", "features", "partitions"}
+
+
+class ClusterError(ValueError):
+    """A description of a cluster that makes no sense; the message says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """Something that happens to a node: it fails (its jobs start anew), is drained (its jobs go on) or comes back."""
+
+    time: float
+    node: str
+    kind: Literal["down", "drain", "up"]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Nodes as a structure of arrays; row ``n`` of every array is node ``names[n]``."""
+
+    names: tuple[str, ...]
+    gpus: NDArray[np.int64]
+    cpus: NDArray[np.int64]
+    """PLENTY where unknown."""
+    memory: NDArray[np.int64]
+    """Bytes; PLENTY where unknown."""
+    model: tuple[str, ...]
+    leaf: NDArray[np.int64]
+    spine: NDArray[np.int64]
+    up: NDArray[np.bool_]
+    features: tuple[frozenset[str], ...]
+    partitions: Mapping[str, NDArray[np.bool_]]
+    """Members of each partition, in the order of its definition. The first is the default one."""
+    events: tuple[NodeEvent, ...] = field(default=())
+
+    def __len__(self) -> int:
+        """Return the number of nodes."""
+        return len(self.names)
+
+    def index(self, name: str) -> int:
+        """Return the row of a node; ClusterError when there is none of this name."""
+        try:
+            return self.names.index(name)
+        except ValueError:
+            raise ClusterError(f"no node is called {name!r}") from None
+
+    def with_events(self, events: Iterable[NodeEvent]) -> Cluster:
+        """Return the same cluster with outages and drains; each must name a node that exists."""
+        ordered = tuple(sorted(events, key=lambda event: event.time))
+        for event in ordered:
+            self.index(event.node)
+        return replace(self, events=ordered)
+
+    @classmethod
+    def from_spec(cls, spec: str) -> Cluster:
+        """Return the cluster that ``NODESxGPUS[:MODEL][,…]`` describes: ``64x8``, ``2x8:a100,2x8:v100``.
+
+        All nodes hang on one leaf switch and serve one partition ``default``; CPUs and memory never bind.
+        """
+        nodes: list[Node] = []
+        for part in spec.split(","):
+            match = _SPEC.match(part.strip())
+            if match is None or int(match[1]) == 0:
+                raise ClusterError(f"{spec!r} is not NODESxGPUS[:MODEL][,…], e.g. 64x8 or 2x8:a100,2x8:v100")
+            first = len(nodes)
+            nodes += [Node(f"node{first + n:04d}", ("default",), int(match[2]), match[3] or "")
+                      for n in range(int(match[1]))]
+        return cls.from_records(nodes)
+
+    @classmethod
+    def from_mapping(cls, described: Mapping[str, Any]) -> Cluster:
+        """Return the cluster of a YAML document: ``nodes: [{name, count, gpus, …}]``, ``events: [{time, node, kind}]``.
+
+        A name with ``count`` becomes ``name0 … name<count-1>``. Unknown keys are errors.
+        """
+        unknown = set(described) - {"nodes", "events"}
+        if unknown:
+            raise ClusterError(f"cluster: unknown keys {sorted(unknown)}; nodes and events are known")
+        nodes = [node for row, entry in enumerate(described.get("nodes") or ()) for node in _expand(row, entry)]
+        events = [NodeEvent(float(e["time"]), str(e["node"]), e["kind"]) for e in described.get("events") or ()]
+        return cls.from_records(nodes).with_events(events)
+
+    @classmethod
+    def from_records(cls, nodes: Sequence[Node], partitions: Sequence[Partition] = ()) -> Cluster:
+        """Return the cluster of a scheduler's nodes and partitions; unknown CPUs or memory never bind."""
+        if not nodes:
+            raise ClusterError("a cluster needs at least one node")
+        names = tuple(node.name for node in nodes)
+        if len(set(names)) < len(names):
+            raise ClusterError(f"two nodes are called {next(n for n in names if names.count(n) > 1)!r}")
+        return cls(
+            names=names,
+            gpus=np.array([node.gpus for node in nodes], np.int64),
+            cpus=np.array([node.cpus or PLENTY for node in nodes], np.int64),
+            memory=np.array([node.memory_bytes or PLENTY for node in nodes], np.int64),
+            model=tuple(node.gpu_model for node in nodes),
+            leaf=_codes([f"{node.spine}/{node.leaf}" for node in nodes]),
+            spine=_codes([node.spine for node in nodes]),
+            up=np.array([node.state.schedulable for node in nodes], bool),
+            features=tuple(frozenset(node.features) for node in nodes),
+            partitions=_members(nodes, partitions),
+        )
+
+
+def _members(nodes: Sequence[Node], partitions: Sequence[Partition]) -> dict[str, NDArray[np.bool_]]:
+    """Return who is in which partition, by the partitions' own lists and the nodes' own words; the default one first."""
+    ordered = sorted(partitions, key=lambda partition: not partition.default)
+    known = {partition.name: set(partition.nodes) for partition in ordered}
+    for node in nodes:
+        for name in node.partitions:
+            known.setdefault(name, set()).add(node.name)
+    return {name: np.array([node.name in members for node in nodes], bool) for name, members in known.items()}
+
+
+def _codes(labels: Sequence[str]) -> NDArray[np.int64]:
+    """Number labels in order of appearance."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64)
+
+
+def _expand(row: int, entry: Mapping[str, Any]) -> list[Node]:
+    unknown = set(entry) - _NODE_KEYS
+    if unknown:
+        raise ClusterError(f"nodes[{row}]: unknown keys {sorted(unknown)}; known are {sorted(_NODE_KEYS)}")
+    if int(entry.get("gpus", 0)) < 0 or int(entry.get("count", 1)) < 1:
+        raise ClusterError(f"nodes[{row}]: gpus must be at least 0 and count at least 1")
+    stem = str(entry.get("name", f"group{row}-"))
+    names = [f"{stem}{n}" for n in range(int(entry["count"]))] if "count" in entry else [stem]
+    return [Node(name, tuple(entry.get("partitions", ("default",))), int(entry.get("gpus", 0)),
+                 str(entry.get("model", "")), int(entry.get("cpus", 0)), int(entry.get("memory_bytes", 0)),
+                 features=tuple(entry.get("features", ())), leaf=str(entry.get("leaf", "")),
+                 spine=str(entry.get("spine", ""))) for name in names]

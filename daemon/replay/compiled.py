@@ -1,0 +1,66 @@
+"""Compile the hot path with numba, and keep what was compiled where it can be found again.
+
+numba notices an edit of the file that a function stands in, not of the files it calls into, so the cache folder is
+named after a digest of all compiled sources: an upgraded package never runs yesterday's machine code. Without a
+writable folder everything still works; it is only compiled anew by every process.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core import config
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """Return the folder of this version's machine code: $NUMBA_CACHE_DIR, systemd's cache directory or ~/.cache."""
+    base = config.CACHE_DIR or os.environ.get("CACHE_DIRECTORY", "").split(":")[0]
+    if not base:
+        base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "idlewatt")
+    digest = hashlib.sha256(numba.__version__.encode())
+    here = Path(__file__).parent
+    for source in sorted([*here.glob("*.py"), *(here.parent / "policies").glob("*.py")]):
+        digest.update(source.read_bytes())
+    return Path(base) / f"compiled-{digest.hexdigest()[:16]}"
+
+
+@contextmanager
+def _cached() -> Iterator[None]:
+    """Point numba at our folder while it decorates; other users of numba in the process keep theirs."""
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_folder())
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
+def compiled(function: Function) -> Function:
+    """Compile ``function`` at its first call, cached on disk where that is possible."""
+    try:
+        with _cached():
+            return cast(Function, numba.njit(cache=True)(function))
+    except RuntimeError:  # numba found no folder it may write to
+        return cast(Function, numba.njit(function))
+
+
+def pointer(function: Callable[..., Any], signature: Any) -> Any:
+    """Compile ``function`` to a function pointer that other compiled code can be handed at run time.
+
+    Code that takes a pointer is compiled once, whatever it is handed: a new rule costs its own compilation only.
+    """
+    try:
+        with _cached():
+            return numba.cfunc(signature, cache=True)(function)
+    except RuntimeError:
+        return numba.cfunc(signature)(function)

@@ -1,0 +1,360 @@
+"""The discrete-event engine: the next event, then a decision, until nothing is left.
+
+Order within an instant: jobs end, nodes fail or come back, jobs arrive, one decision is taken. Ties go by row, which is
+(submit, id). :func:`run` keeps everything in compiled code; :func:`decisions` is the same run as a generator, for
+whoever wants to look on: statistics, plots, training, policies written in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...storage.records import Placement
+from . import arrays as a
+from .arrays import (
+    FUTURE,
+    KEEP_ESTIMATES,
+    MAX_STARTS,
+    NOW,
+    RUNNING_JOBS,
+    STARTED,
+    WAITING_JOBS,
+    WAKE,
+    Floats,
+    Longs,
+    State,
+)
+from .cluster import Cluster
+from .compiled import compiled
+from .moves import finish, join, note, preempt
+from .queue import following, insert, insert_sorted, remove
+from .rules import Rules
+from .state import Actions, ClusterState, Preempt, Rejection, Start
+from .workload import Workload
+
+DOWN, DRAIN, UP = 0, 1, 2
+_KINDS = {"down": DOWN, "drain": DRAIN, "up": UP}
+
+
+class Policy(Protocol):
+    """Whatever decides. One that also has compiled ``rules`` is run without leaving compiled code."""
+
+    name: str
+
+    def decide(self, state: ClusterState) -> Actions:
+        """Return what to do now, leaving the state as it is."""
+
+
+class Agenda(NamedTuple):
+    """What will happen whatever is decided: arrivals by row, node events by time; ``next`` counts those that have."""
+
+    next: Longs
+    """[2] next job to arrive, next node event."""
+    time: Floats
+    node: Longs
+    kind: Longs
+
+
+@compiled
+def next_time(state: State, agenda: Agenda) -> float:
+    """Return when something happens next; infinite when nothing ever will."""
+    time = state.clock[WAKE]
+    arrival, event = agenda.next
+    if arrival < state.jobs.submit.size:
+        time = min(time, state.jobs.submit[arrival])
+    if event < agenda.time.size:
+        time = min(time, agenda.time[event])
+    if state.count[RUNNING_JOBS] > 0:
+        time = min(time, state.progress.end[state.running.heap[0]])
+    return time
+
+
+@compiled
+def advance(state: State, agenda: Agenda, until: float) -> bool:
+    """Move to the next instant at which something happens and let it happen; False when there is none by ``until``."""
+    now = next_time(state, agenda)
+    if now > until or now == np.inf:
+        return False
+    state.clock[NOW], state.clock[WAKE] = now, np.inf
+    while state.count[RUNNING_JOBS] > 0 and state.progress.end[state.running.heap[0]] <= now:
+        finish(state, state.running.heap[0])
+    while agenda.next[1] < agenda.time.size and agenda.time[agenda.next[1]] <= now:
+        node_event(state, agenda.node[agenda.next[1]], agenda.kind[agenda.next[1]])
+        agenda.next[1] += 1
+    while agenda.next[0] < state.jobs.submit.size and not state.jobs.submit[agenda.next[0]] > now:
+        if state.progress.status[agenda.next[0]] == FUTURE:
+            join(state, agenda.next[0])
+        agenda.next[0] += 1
+    return True
+
+
+@compiled
+def node_event(state: State, node: int, kind: int) -> None:
+    """Close or open a node; a failure sends its jobs back to the queue, to start again from nothing."""
+    state.nodes.open[node] = 1 if kind == UP else 0
+    note(state.digest, 4, node, state.clock[NOW], kind)
+    if kind != DOWN:
+        return
+    lost = np.empty(state.nodes.busy[node], np.int64)
+    count = 0
+    for index in range(state.count[RUNNING_JOBS]):
+        if holds(state, state.running.heap[index], node):
+            lost[count] = state.running.heap[index]
+            count += 1
+    lost.sort()
+    for job in lost:
+        fail(state, job)
+
+
+@compiled
+def holds(state: State, job: int, node: int) -> bool:
+    """Tell whether a running job holds a part of the node."""
+    first = state.progress.offset[job]
+    for index in range(first, first + state.progress.width[job]):
+        if state.progress.node[index] == node:
+            return True
+    return False
+
+
+@compiled
+def fail(state: State, job: int) -> None:
+    """Requeue a job whose node failed; what it did is lost."""
+    preempt(state, job)
+    state.progress.remaining[job] = state.jobs.run[job]
+    state.progress.attained[job] = 0.0
+
+
+@compiled
+def waiting_jobs(state: State) -> Any:
+    """Return the waiting jobs of all partitions by row."""
+    jobs, count, queue = np.empty(state.count[WAITING_JOBS], np.int64), 0, state.queue
+    for partition in range(queue.leaves.shape[0]):
+        rank = following(queue, partition, 0)
+        while rank >= 0:
+            jobs[count] = queue.job[rank]
+            count += 1
+            rank = following(queue, partition, rank + 1)
+    jobs.sort()
+    return jobs
+
+
+@compiled
+def rank_by(state: State, jobs: Any, ranks: Any) -> None:
+    """Give waiting jobs new ranks."""
+    for job in jobs:
+        remove(state.queue, state.jobs.partition[job], state.queue.rank[job])
+    for index in range(jobs.size):
+        job, rank = jobs[index], ranks[index]
+        state.queue.rank[job], state.queue.job[rank] = rank, job
+        insert(state.queue, state.jobs.partition[job], rank)
+
+
+@compiled
+def keys_of(state: State, key: Any, jobs: Any) -> Any:
+    """Return the present keys of jobs."""
+    keys = np.empty(jobs.size, np.float64)
+    for index in range(jobs.size):
+        keys[index] = key(state, jobs[index])
+    return keys
+
+
+@compiled
+def walk_sorted(state: State, key: Any, place: Any, walk: Any) -> None:
+    """Walk through the queue by present keys; between decisions ranks are rows, so that none is used twice."""
+    jobs = waiting_jobs(state)
+    order = np.argsort(keys_of(state, key, jobs), kind="mergesort")
+    rank_by(state, jobs[order], np.arange(jobs.size))
+    walk(state, key, place)
+    jobs = waiting_jobs(state)
+    rank_by(state, jobs, jobs)
+
+
+@compiled
+def decide(state: State, key: Any, place: Any, walk: Any, wake: Any, moving: bool, one_at_a_time: bool) -> None:
+    """Take one decision; ``state.log`` then holds what was done."""
+    state.count[STARTED], state.count[MAX_STARTS] = 0, np.iinfo(np.int64).max
+    before = np.int64(-1)
+    while state.count[WAITING_JOBS] > 0 and state.count[STARTED] > before:
+        before = state.count[STARTED]
+        if one_at_a_time:
+            state.count[MAX_STARTS] = before + 1
+        if moving:
+            walk_sorted(state, key, place, walk)
+        else:
+            walk(state, key, place)
+        if not one_at_a_time:
+            break
+    state.clock[WAKE] = wake(state)
+
+
+@compiled
+def loop(state: State, agenda: Agenda, key: Any, place: Any, walk: Any, wake: Any, moving: bool, one_at_a_time: bool,
+         until: float) -> None:
+    """Run to the end."""
+    while advance(state, agenda, until):
+        decide(state, key, place, walk, wake, moving, one_at_a_time)
+
+
+@compiled
+def keep_estimates(state: State) -> None:
+    """Begin to keep running jobs sorted by estimated end."""
+    state.count[KEEP_ESTIMATES] = 1
+    for index in range(state.count[RUNNING_JOBS]):
+        insert_sorted(state.running.estimates, index, state.progress.estimate, state.running.heap[index])
+
+
+def prepare(state: ClusterState, rules: Rules) -> None:
+    """Rank all jobs and keep the books that these rules need."""
+    arrays = state.arrays
+    if not (rules.moving or rules.own_order) and len(state.workload):
+        every = np.arange(len(state.workload))
+        ranked = np.argsort(keys_of(arrays, rules.key, every), kind="stable").astype(np.int32)
+        waiting = state.waiting.astype(np.int64)
+        ranks = np.empty(len(every), np.int64)
+        ranks[ranked] = every
+        rank_by(arrays, waiting, ranks[waiting])
+        arrays.queue.job[:], arrays.queue.rank[:] = ranked, ranks
+    if rules.estimates and not arrays.count[KEEP_ESTIMATES]:
+        keep_estimates(arrays)
+
+
+def act(state: ClusterState, rules: Rules) -> Actions:
+    """Take one decision of compiled rules on a state, changing it, and return what was done."""
+    prepare(state, rules)
+    decide(state.arrays, *rules[:6])
+    return logged(state)
+
+
+def logged(state: ClusterState) -> list[Start | Preempt]:
+    """Return the actions of the last decision."""
+    done: list[Start | Preempt] = []
+    for entry in state.arrays.log[:state.arrays.count[STARTED]].tolist():
+        if entry < 0:
+            done.append(Preempt(-entry - 1))
+        else:
+            done.append(Start(entry - 1, tuple(state.nodes_of(entry - 1).tolist()), tuple(state.shares_of(entry - 1).tolist())))
+    return done
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a replay; row ``j`` of every array is job ``workload.ids[j]``."""
+
+    policy: str
+    seed: int
+    cluster: Cluster
+    workload: Workload
+    state: ClusterState
+    """As it was at the end."""
+
+    @property
+    def start(self) -> Floats:
+        """Return first starts; NaN for a job that never started."""
+        return self.state.arrays.progress.start
+
+    @property
+    def end(self) -> Floats:
+        """Return ends; NaN for a job that did not end."""
+        progress = self.state.arrays.progress
+        return np.where(progress.status == a.ENDED, progress.end, np.nan)
+
+    @property
+    def rejected(self) -> list[Rejection]:
+        """Return the jobs that can never run, each with its reason."""
+        return self.state.rejected
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of the event log: equal digests mean equal runs."""
+        return f"{int(self.state.arrays.digest[0]):016x}"
+
+
+def agenda_of(cluster: Cluster) -> Agenda:
+    """Return what will happen to a cluster, before the first of it has."""
+    events = cluster.events
+    return Agenda(np.zeros(2, np.int64), np.array([event.time for event in events], np.float64),
+                  np.array([cluster.index(event.node) for event in events], np.int64),
+                  np.array([_KINDS[event.kind] for event in events], np.int64))
+
+
+def run(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
+        preemption_s: float = 0.0, speed: a.Speed | None = None) -> Run:
+    """Replay a workload under a policy until it is through, or until the time ``until``.
+
+    ``preemption_s`` is what a preempted or resized job pays in extra work. Same arguments, same digest.
+    """
+    state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s, speed=speed)
+    rules = getattr(policy, "rules", None)
+    if rules is None:
+        for _ in stepwise(state, agenda_of(cluster), policy, until):
+            pass
+    else:
+        prepare(state, rules)
+        loop(state.arrays, agenda_of(cluster), *rules[:6], until)
+    return Run(policy.name, seed, cluster, workload, state)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision point: the moment, the state after it was carried out, and what was decided."""
+
+    time: float
+    state: ClusterState
+    actions: Actions
+
+
+def decisions(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
+              preemption_s: float = 0.0, speed: a.Speed | None = None) -> Iterator[Decision]:
+    """Replay as :func:`run` does, and show every decision; the state is the live one, to look at and not to keep."""
+    state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s, speed=speed)
+    return stepwise(state, agenda_of(cluster), policy, until)
+
+
+def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float = np.inf) -> Iterator[Decision]:
+    """Go on from any state, one decision at a time."""
+    rules = getattr(policy, "rules", None)
+    if rules is not None:
+        prepare(state, rules)
+    while advance(state.arrays, agenda, until):
+        if rules is None:
+            state.arrays.count[STARTED] = 0
+            actions = policy.decide(state)
+            state.apply(actions)
+        else:
+            decide(state.arrays, *rules[:6])
+            actions = logged(state)
+        yield Decision(state.now, state, actions)
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """When and where a waiting job starts if the policy is followed and every job uses its whole limit."""
+
+    start: float
+    placement: Placement
+
+
+def forecast(state: ClusterState, policy: Policy, horizon_s: float = 30 * 86400.0) -> dict[int, Expectation]:
+    """Return what to expect for each waiting job; jobs that do not start within the horizon are missing.
+
+    Running jobs end at their limits, waiting ones run for theirs; nobody new arrives.
+    """
+    ahead = state.copy()
+    waiting = ahead.waiting
+    agenda = Agenda(np.array([len(state.workload), 0]), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    rules = getattr(policy, "rules", None)
+    if rules is None:
+        for _ in stepwise(ahead, agenda, policy, state.now + horizon_s):
+            pass
+    else:
+        prepare(ahead, rules)
+        decide(ahead.arrays, *rules[:6])
+        loop(ahead.arrays, agenda, *rules[:6], state.now + horizon_s)
+    start = ahead.arrays.progress.start
+    return {int(job): Expectation(float(start[job]), ahead.placement(job)) for job in waiting
+            if not np.isnan(start[job])}

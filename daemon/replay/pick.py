@@ -1,0 +1,53 @@
+"""Choose nodes for a job by a score, compiled: what most placements come down to."""
+
+from __future__ import annotations
+
+from .arrays import Ask, Longs, Nodes
+from .compiled import compiled
+from .moves import fits
+
+
+@compiled
+def lowest(nodes: Nodes, ask: Ask, gpus: int, score: Longs, taken: Longs, count: int) -> int:
+    """Return the fitting node of lowest (score, index) that is not among the ``count`` first of ``taken``; -1 if none."""
+    best = -1
+    for node in range(nodes.gpus.size):
+        if nodes.free_gpus[node] < gpus or (best >= 0 and score[node] >= score[best]):
+            continue
+        if fits(nodes, node, ask, gpus) and not among(taken, count, node):
+            best = node
+    return best
+
+
+@compiled
+def among(taken: Longs, count: int, node: int) -> bool:
+    """Tell whether a node is one of the ``count`` first of ``taken``."""
+    for index in range(count):
+        if taken[index] == node:
+            return True
+    return False
+
+
+@compiled
+def pick(nodes: Nodes, ask: Ask, chosen: Longs, score: Longs) -> int:
+    """Choose different nodes of lowest (score, index): one per chunk, then one for the rest; 0 when they do not fit."""
+    if ask.chunks > 1 and not enough(nodes, ask):
+        return 0
+    for count in range(ask.chunks):
+        chosen[count] = lowest(nodes, ask, ask.gpus, score, chosen, count)
+        if chosen[count] < 0:
+            return 0
+    if ask.rest == 0:
+        return ask.chunks
+    chosen[ask.chunks] = lowest(nodes, ask, ask.rest, score, chosen, ask.chunks)
+    return ask.chunks + 1 if chosen[ask.chunks] >= 0 else 0
+
+
+@compiled
+def enough(nodes: Nodes, ask: Ask) -> bool:
+    """Tell whether as many nodes fit a chunk as the job has chunks."""
+    count = 0
+    for node in range(nodes.gpus.size):
+        if fits(nodes, node, ask, ask.gpus):
+            count += 1
+    return count >= ask.chunks

@@ -1,0 +1,76 @@
+"""What a compiled rule looks like from the engine: three function pointers that it calls, and knows nothing else of.
+
+*key* gives a job its place in the order (lowest first), *place* finds nodes for one job, *walk* goes through the queue
+and starts jobs. The engine is compiled once for all rules; a rule is compiled when a policy that uses it is first built.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numba
+from numba import types
+
+from .arrays import Ask, State
+from .cluster import Cluster
+from .compiled import pointer
+from .state import ClusterState
+from .workload import Workload
+
+Key = Callable[[State, int], float]
+"""(state, job) -> sort key; ties go by (submit, id)."""
+
+Place = Callable[[Any, Ask, Any], int]
+"""(nodes, ask, chosen) -> how many entries of ``chosen`` were filled with different nodes that fit; 0 when none do."""
+
+Walk = Callable[[State, Any, Any], None]
+"""(state, key, place): start, and preempt, whatever should be now."""
+
+Wake = Callable[[State], float]
+"""(state) -> when the order may change by itself; infinite when it cannot."""
+
+
+class Rules(NamedTuple):
+    """A composed policy as the engine sees it."""
+
+    key: Any
+    place: Any
+    walk: Any
+    wake: Any
+    moving: bool
+    """The keys change with time or use, so the queue is sorted anew at every decision."""
+    one_at_a_time: bool
+    """Every start changes the keys of the others."""
+    estimates: bool
+    """The walk needs running jobs by their estimated end."""
+    own_order: bool
+    """The walk sorts for itself."""
+
+
+class Signatures(NamedTuple):
+    """The numba types of the three kinds of rules."""
+
+    key: Any
+    place: Any
+    walk: Any
+    wake: Any
+
+
+@functools.cache
+def signatures() -> Signatures:
+    """Return the types of rules, taken from a small real state so that they cannot drift from it."""
+    state = ClusterState.of(Cluster.from_spec("1x1"), Workload.of([0.0], [1.0], [1])).arrays
+    whole, nodes, chosen = (numba.typeof(part) for part in (state, state.nodes, state.chosen))
+    ask = types.NamedUniTuple(types.int64, 6, Ask)
+    key = types.float64(whole, types.int64)
+    place = types.int64(nodes, ask, chosen)
+    walk = types.void(whole, types.FunctionType(key), types.FunctionType(place))
+    return Signatures(key, place, walk, types.float64(whole))
+
+
+@functools.cache
+def pointer_to(kind: str, function: Callable[..., Any]) -> Any:
+    """Return the pointer to a rule of this kind, compiled once per process and cached on disk."""
+    return pointer(function, getattr(signatures(), kind))

@@ -1,0 +1,182 @@
+"""The jobs that are replayed, as columns: what each asked for, when, and how long it really ran."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...storage.records import Job
+
+UNLIMITED_S = 30 * 86400.0
+"""What a missing time limit counts as where an order needs a number."""
+
+_PARENT = re.compile(r"after\w*:(\w+)")
+
+
+class WorkloadError(ValueError):
+    """Columns that make no workload; the message names the column."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Jobs as a structure of arrays, sorted by (submit, id). Build it with :meth:`of` or :meth:`from_records`."""
+
+    ids: tuple[str, ...] | range
+    submit: NDArray[np.float64]
+    """Seconds."""
+    run: NDArray[np.float64]
+    """Seconds of work on the GPUs asked for; never shown to a policy that is not an oracle."""
+    limit: NDArray[np.float64]
+    """Requested time limit in seconds; infinite when unlimited or unknown."""
+    gpus: NDArray[np.int32]
+    """Over all nodes."""
+    nodes: NDArray[np.int32]
+    """Nodes asked for; 0 lets the scheduler choose."""
+    cpus: NDArray[np.int64]
+    """Over all nodes."""
+    memory: NDArray[np.int64]
+    """Bytes over all nodes."""
+    partition: NDArray[np.int32]
+    """Index into ``partition_names``."""
+    model: NDArray[np.int32]
+    """GPU model asked for, index into ``model_names``; -1 for any."""
+    application: NDArray[np.int32]
+    """Which row of the speed tables the job follows."""
+    user: NDArray[np.int32]
+    priority: NDArray[np.float64]
+    prediction: NDArray[np.float64]
+    """Predicted run time in seconds, known at submission; NaN where none was made."""
+    minimum: NDArray[np.int32]
+    """Fewest and most GPUs an elastic job can use; equal to ``gpus`` for a rigid one."""
+    maximum: NDArray[np.int32]
+    dependency: NDArray[np.int32]
+    """Row of the job that must end first; -1 for none."""
+    preemptible: NDArray[np.int8]
+    eligible: NDArray[np.int32]
+    """Row of ``allowed``: an own set of nodes (named nodes, features); -1 for the whole partition."""
+    partition_names: tuple[str, ...] = ("default",)
+    model_names: tuple[str, ...] = ()
+    user_names: tuple[str, ...] = ("",)
+    allowed: tuple[frozenset[str], ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of jobs."""
+        return int(self.submit.size)
+
+    @classmethod
+    def of(cls, submit: Any, run: Any, gpus: Any, *, ids: Sequence[str] | None = None, **columns: Any) -> Workload:
+        """Return a workload of numpy columns; missing ones get their harmless default.
+
+        ``partition``, ``model`` and ``user`` may be texts or codes (with ``…_names``). Rows are sorted by
+        (submit, position); ``dependency`` counts rows before sorting.
+        """
+        submit = np.asarray(submit, np.float64)
+        order = np.argsort(submit, kind="stable")
+        names = {key: columns.pop(key) for key in ("partition_names", "model_names", "user_names", "allowed")
+                 if key in columns}
+        for text, many in (("partition", "partition_names"), ("model", "model_names"), ("user", "user_names")):
+            if text in columns and np.asarray(columns[text]).dtype.kind in "USO":
+                columns[text], names[many] = _coded(columns[text])
+        made = _defaults(submit, run, gpus)
+        unknown = set(columns) - set(made)
+        if unknown:
+            raise WorkloadError(f"unknown columns {sorted(unknown)}; known are {sorted(made)}")
+        for name, values in columns.items():
+            made[name] = np.broadcast_to(np.asarray(values).astype(made[name].dtype), submit.shape)
+        if "dependency" in columns:
+            made["dependency"] = _moved(made["dependency"], order)
+        sorted_ids = range(submit.size) if ids is None else tuple(str(ids[row]) for row in order)
+        if any(column.shape != submit.shape for column in made.values()):
+            raise WorkloadError("columns differ in length")
+        return cls(ids=sorted_ids, **{name: column[order] for name, column in made.items()}, **names)
+
+    @classmethod
+    def from_records(cls, jobs: Sequence[Job], *, run: Mapping[tuple[str, float], float] | None = None) -> Workload:
+        """Return the workload of recorded jobs; one that has not ended runs for its limit unless ``run`` knows better.
+
+        Jobs are sorted by (submit, id); ``run`` maps ``Job.key`` to seconds.
+        """
+        jobs = sorted(jobs, key=lambda job: (job.submit_s, _natural(job.job_id)))
+        row = {job.job_id: index for index, job in enumerate(jobs)}
+        known = run or {}
+        allowed: dict[frozenset[str], int] = {}
+        return cls.of(
+            [job.submit_s if job.eligible_s is None else max(job.submit_s, job.eligible_s) for job in jobs],
+            [known.get(job.key, _ran(job)) for job in jobs],
+            [job.request.gpus for job in jobs],
+            ids=[job.job_id for job in jobs],
+            limit=[np.inf if job.limit_s is None else job.limit_s for job in jobs],
+            nodes=[_nodes(job) for job in jobs],
+            cpus=[job.request.cpus for job in jobs],
+            memory=[job.request.memory_bytes for job in jobs],
+            partition=[job.partition for job in jobs],
+            user=[job.user for job in jobs],
+            priority=[job.priority or 0.0 for job in jobs],
+            dependency=[_parent(job, row) for job in jobs],
+            model=[job.request.gpu_model for job in jobs],
+            eligible=[allowed.setdefault(frozenset(job.request.required_nodes), len(allowed))
+                      if job.request.required_nodes else -1 for job in jobs],
+            allowed=tuple(allowed),
+        ) if jobs else cls.of([], [], [])
+
+
+def _defaults(submit: NDArray[np.float64], run: Any, gpus: Any) -> dict[str, NDArray[Any]]:
+    size = submit.size
+    run, gpus = np.asarray(run, np.float64), np.asarray(gpus, np.int32)
+    zeros = np.zeros(size, np.int32)
+    return {
+        "submit": submit, "run": run, "limit": np.full(size, np.inf), "gpus": gpus, "nodes": zeros,
+        "cpus": np.zeros(size, np.int64), "memory": np.zeros(size, np.int64), "partition": zeros,
+        "model": zeros - 1, "application": zeros, "user": zeros, "priority": np.zeros(size),
+        "prediction": np.full(size, np.nan), "minimum": gpus, "maximum": gpus, "dependency": zeros - 1,
+        "preemptible": np.ones(size, np.int8), "eligible": zeros - 1,
+    }
+
+
+def _coded(texts: Any) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Number texts in order of appearance; '' is -1 and has no name."""
+    numbers: dict[str, int] = {}
+    codes = [numbers.setdefault(text, len(numbers)) if text else -1 for text in map(str, texts)]
+    return np.array(codes, np.int32), tuple(numbers) or ("",)
+
+
+def _moved(rows: NDArray[Any], order: NDArray[np.intp]) -> NDArray[np.int32]:
+    """Return row numbers as they are after sorting by ``order``, still in the old order of rows."""
+    place = np.empty(order.size, np.int32)
+    place[order] = np.arange(order.size, dtype=np.int32)
+    return np.where(rows >= 0, place[np.clip(rows, 0, None)], -1).astype(np.int32)
+
+
+def _natural(job_id: str) -> tuple[int, str]:
+    digits = re.match(r"\d+", job_id)
+    return (int(digits[0]) if digits else 0, job_id)
+
+
+def _ran(job: Job) -> float:
+    """Return how long a job ran, else its limit, else what unlimited counts as."""
+    if job.start_s is not None and job.end_s is not None:
+        return job.end_s - job.start_s
+    return UNLIMITED_S if job.limit_s is None else job.limit_s
+
+
+def _nodes(job: Job) -> int:
+    """Return the nodes a job insists on; 0 where the scheduler may choose."""
+    request = job.request
+    if request.gpus_per_node:
+        return max(1, -(-request.gpus // request.gpus_per_node))
+    return request.nodes if request.nodes > 1 or request.gpus == 0 else 0
+
+
+def _parent(job: Job, row: Mapping[str, int]) -> int:
+    match = _PARENT.search(job.dependency)
+    return row.get(match[1], -1) if match else -1
+
+
+COLUMNS = tuple(column.name for column in fields(Workload) if column.name not in
+                ("ids", "partition_names", "model_names", "user_names", "allowed"))
+"""Names of the columns with one value per job."""
