@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .cluster import SimulatedCluster
 
 SMALL, MEDIUM, LARGE, FULL = range(4)
-ELAPSED_S = 1200.0
-"""Long enough for the grace that a young job is given to be over."""
+ELAPSED_S = (960.0, 2700.0, 0.0, 0.0)
+"""How long jobs of each size have run: just past the fifteen minutes of grace that a young job is given."""
 _USER = {user.name: user for user in USERS}
 
 _RUNNING = {
@@ -55,14 +55,14 @@ def _short(name: str) -> str:
 def _make(cluster: SimulatedCluster, user: str, partition: str, size: int, behaviour: Behaviour,
           cpu_factor: int) -> SimulatedJob:
     return cluster.submissions.make(_USER[user], partition, size, behaviour, 0.95,
-                                    cluster.now_s - ELAPSED_S, cpu_factor=cpu_factor)
+                                    cluster.now_s - ELAPSED_S[size], cpu_factor=cpu_factor)
 
 
 def _fill(cluster: SimulatedCluster, number: int) -> None:
     """Start drawn jobs on a server until one no longer fits."""
     server = cluster.servers[number]
     for _ in range(server.model.gpus):
-        job = cluster.submissions.draw(server.model.partition, cluster.now_s - ELAPSED_S)
+        job = cluster.submissions.draw(server.model.partition, cluster.now_s - ELAPSED_S[MEDIUM])
         job.required_nodes = (server.name,)
         placed = cluster.capacity.place(job)
         job.required_nodes = ()

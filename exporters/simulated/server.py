@@ -103,6 +103,8 @@ def _since(query: str) -> float:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # One packet per answer: head and body apart would meet delayed acknowledgements, 40 ms each.
+    wbufsize = -1
     server: SimulationServer
 
     def do_GET(self) -> None:

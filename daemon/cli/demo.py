@@ -1,0 +1,168 @@
+"""``idlewatt demo``: a simulated DGX cluster, the daemon watching it, and the view of both; nothing is installed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+READY_WITHIN_S = 90.0
+STOP_WITHIN_S = 20.0
+TARGETS = ("dcgm", "node", "ipmi")
+
+
+class DemoError(click.ClickException):
+    """A part of the demo did not come up; the message says which and what it last said."""
+
+
+@click.command("demo")
+@click.option("--speed", type=click.FloatRange(1, 3600), default=60.0, show_default=True,
+              help="Simulated seconds per second.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Same seed, same cluster.")
+@click.option("--nodes", type=click.IntRange(1, 1000), default=4, show_default=True,
+              help="Half DGX A100, half DGX-1V.")
+@click.option("--port", type=click.IntRange(1, 65535), default=9723, show_default=True,
+              help="Where the daemon listens.")
+@click.option("--dir", "folder", type=click.Path(file_okay=False, path_type=Path),
+              help="Keep configuration, database and log here.  [a temporary folder]")
+@click.option("--once", is_flag=True, help="Show one summary when the daemon is ready, and end.")
+def command(speed: float, seed: int, nodes: int, port: int, folder: Path | None, once: bool) -> None:
+    """Watch a simulated GIST AI-X cluster: two DGX A100 and two DGX-1V with idle, hung and underused jobs.
+
+    The daemon runs as it would on a real cluster; only the far end of the wire is simulated. Ctrl-C ends everything.
+
+    \b
+    Examples:
+      idlewatt demo
+      idlewatt demo --speed 120 --seed 7
+      idlewatt demo --nodes 100 --dir /tmp/demo
+    """
+    from .live import watch
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with ExitStack() as stack:
+            folder = _folder(folder, stack)
+            start_s = float(int(time.time()))
+            simulation = stack.enter_context(_simulation(nodes, seed, speed, start_s, folder))
+            config = _write_config(folder, simulation, speed)
+            url = stack.enter_context(_daemon(config, port, speed, start_s, folder))
+            notes = _notes(url, simulation, speed, folder)
+            click.echo("\n".join(notes))
+            watch(url, once=once, footer=notes)
+    except KeyboardInterrupt:
+        click.echo("\nthe demo has ended")
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    """End as Ctrl-C does, so that the children are stopped."""
+    raise KeyboardInterrupt
+
+
+def _folder(wanted: Path | None, stack: ExitStack) -> Path:
+    if wanted is None:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="idlewatt-demo-")))
+    wanted.mkdir(parents=True, exist_ok=True)
+    return wanted
+
+
+def _notes(url: str, simulation: str, speed: float, folder: Path) -> list[str]:
+    return [f"page {url}/   metrics {url}/metrics   API {url}/api/v1/waste",
+            f"cluster {simulation}/dgx-a100-01/dcgm (simulated, {speed:g} times as fast as real)   files {folder}"]
+
+
+def configuration(simulation: str, folder: Path, speed: float) -> dict[str, Any]:
+    """Return the daemon's configuration for a simulation at that URL: what an operator would write for real nodes."""
+    # A second of ours is minutes of theirs: what a real site looks at every 15 s is looked at as often as we can.
+    beat = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "2s", "record": "5s", "retention": "1h"}
+    pages = [{"kind": kind, "http_sd_configs": [{"url": f"{simulation}/targets/{kind}"}]} for kind in TARGETS]
+    return {"cluster": "GIST AI-X (simulated)",
+            "storage": {"url": f"sqlite:///{folder / 'idlewatt.db'}"},
+            "cycles": beat,
+            "sources": [*pages, {"kind": "slurm_rest", "url": simulation}]}
+
+
+def _write_config(folder: Path, simulation: str, speed: float) -> Path:
+    import yaml
+
+    path = folder / "idlewatt.yml"
+    path.write_text(yaml.safe_dump(configuration(simulation, folder, speed), sort_keys=False), encoding="utf-8")
+    return path
+
+
+@contextmanager
+def _simulation(nodes: int, seed: int, speed: float, start_s: float, folder: Path) -> Iterator[str]:
+    """Run the simulated cluster and yield its URL."""
+    arguments = ("-m", "idlewatt.exporters.simulated", f"--nodes={nodes}", f"--seed={seed}", f"--speed={speed}",
+                 f"--start={start_s}")
+    with _child("the simulated cluster", arguments, folder / "simulation.log") as child:
+        announced = folder / "simulation.log"
+        yield _await("the simulated cluster", child, announced, lambda: _first_line(announced))
+
+
+@contextmanager
+def _daemon(config: Path, port: int, speed: float, start_s: float, folder: Path) -> Iterator[str]:
+    """Run the daemon and yield its URL once it is ready."""
+    url = f"http://127.0.0.1:{port}"
+    arguments = ("-m", "idlewatt.daemon.cli", "serve", f"--config.file={config}",
+                 f"--web.listen-address=127.0.0.1:{port}", f"--clock.speed={speed}", f"--clock.start={start_s}")
+    with _child("the daemon", arguments, folder / "daemon.log") as child:
+        yield _await("the daemon", child, folder / "daemon.log", lambda: url if _ready(url) else "")
+
+
+@contextmanager
+def _child(name: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a Python child and stop it at the end, gently first.
+
+    It gets a session of its own: Ctrl-C is ours, and they are stopped in order. It also gets a pipe as standard
+    input that closes when we are gone.
+    """
+    with log.open("wb") as output, subprocess.Popen(  # noqa: S603 - our own interpreter and modules
+            (sys.executable, *arguments), stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+            start_new_session=True) as child:
+        try:
+            yield child
+        finally:
+            child.terminate()
+            try:
+                child.wait(STOP_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                click.echo(f"{name} does not end, so it is killed", err=True)
+                child.kill()
+
+
+def _await(name: str, child: subprocess.Popen[bytes], log: Path, answer: Callable[[], str]) -> str:
+    """Return the first answer that is not empty; raise ``DemoError`` when the child ends or takes too long."""
+    deadline = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline and child.poll() is None:
+        if found := answer():
+            return found
+        time.sleep(0.1)
+    state = "takes too long to come up" if child.poll() is None else f"ended with status {child.returncode}"
+    raise DemoError(f"{name} {state}. It last said:\n{_tail(log)}")
+
+
+def _first_line(log: Path) -> str:
+    line, end, _ = log.read_text(encoding="utf-8", errors="replace").partition("\n")
+    return line if end and line.startswith("http://") else ""
+
+
+def _ready(url: str) -> bool:
+    import requests
+
+    try:
+        return requests.get(f"{url}/-/ready", timeout=2).status_code == requests.codes.ok
+    except requests.RequestException:
+        return False
+
+
+def _tail(log: Path, lines: int = 12) -> str:
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]) or "nothing"
