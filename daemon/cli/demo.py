@@ -53,7 +53,7 @@ def command(speed: float, seed: int, nodes: int, port: int, folder: Path | None,
             folder = _folder(folder, stack)
             start_s = float(int(time.time()))
             simulation = stack.enter_context(_simulation(nodes, seed, speed, start_s, folder))
-            config = _write_config(folder, simulation, speed)
+            config = _write_config(folder, simulation)
             url = stack.enter_context(_daemon(config, port, speed, start_s, folder))
             notes = _notes(url, simulation, speed, folder)
             click.echo("\n".join(notes))
@@ -79,7 +79,7 @@ def _notes(url: str, simulation: str, speed: float, folder: Path) -> list[str]:
             f"cluster {simulation}/dgx-a100-01/dcgm (simulated, {speed:g} times as fast as real)   files {folder}"]
 
 
-def configuration(simulation: str, folder: Path, speed: float) -> dict[str, Any]:
+def configuration(simulation: str, folder: Path) -> dict[str, Any]:
     """Return the daemon's configuration for a simulation at that URL: what an operator would write for real nodes."""
     # A second of ours is minutes of theirs: what a real site looks at every 15 s is looked at as often as we can.
     beat = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "2s", "record": "5s", "retention": "1h"}
@@ -90,11 +90,11 @@ def configuration(simulation: str, folder: Path, speed: float) -> dict[str, Any]
             "sources": [*pages, {"kind": "slurm_rest", "url": simulation}]}
 
 
-def _write_config(folder: Path, simulation: str, speed: float) -> Path:
+def _write_config(folder: Path, simulation: str) -> Path:
     import yaml
 
     path = folder / "idlewatt.yml"
-    path.write_text(yaml.safe_dump(configuration(simulation, folder, speed), sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(configuration(simulation, folder), sort_keys=False), encoding="utf-8")
     return path
 
 
@@ -159,7 +159,7 @@ def _ready(url: str) -> bool:
     import requests
 
     try:
-        return requests.get(f"{url}/-/ready", timeout=2).status_code == requests.codes.ok
+        return requests.get(f"{url}/-/ready", timeout=2).ok
     except requests.RequestException:
         return False
 

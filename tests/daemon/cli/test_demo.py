@@ -1,0 +1,74 @@
+"""The demo starts its parts in order, says what is wrong, and leaves nobody behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import requests
+import yaml
+
+from idlewatt.daemon.cli import demo
+from idlewatt.exporters.source import kinds
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_the_configuration_names_sources_that_exist(tmp_path):
+    for source in demo.configuration("http://127.0.0.1:22002", tmp_path)["sources"]:
+        kinds()[source["kind"]].model_validate(source)
+
+
+def test_the_written_configuration_is_the_one_described(tmp_path):
+    path = demo._write_config(tmp_path, "http://127.0.0.1:22002")
+    assert yaml.safe_load(path.read_text()) == demo.configuration("http://127.0.0.1:22002", tmp_path)
+
+
+def test_the_simulation_serves_while_it_is_wanted_and_no_longer(tmp_path):
+    with demo._simulation(4, 1, 60.0, time.time(), tmp_path) as url:
+        assert requests.get(f"{url}/slurm/v0.0.38/ping", timeout=5).status_code == 200
+    with pytest.raises(requests.ConnectionError):
+        requests.get(f"{url}/slurm/v0.0.38/ping", timeout=5)
+
+
+def test_the_simulation_ends_with_its_parent(tmp_path):
+    child = subprocess.Popen((sys.executable, "-m", "idlewatt.exporters.simulated"), stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    assert child.stdout.readline().startswith(b"http://127.0.0.1:")
+    child.stdin.close()
+    assert child.wait(10) == 0
+    child.stdout.close()
+
+
+def test_a_part_that_ends_at_once_is_reported_with_its_last_words(tmp_path):
+    log = tmp_path / "part.log"
+    with (demo._child("the part", ("-c", "import sys; sys.exit('port 22003 is taken')"), log) as child,
+          pytest.raises(demo.DemoError, match=r"(?s)the part ended with status 1.*port 22003 is taken")):
+        demo._await("the part", child, log, lambda: "")
+
+
+def test_a_part_that_never_comes_up_is_not_waited_for_forever(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "READY_WITHIN_S", 0.3)
+    log = tmp_path / "part.log"
+    with (demo._child("the part", ("-c", "import time; time.sleep(60)"), log) as child,
+          pytest.raises(demo.DemoError, match="takes too long")):
+        demo._await("the part", child, log, lambda: "")
+    assert not alive(child.pid)
+
+
+def test_a_part_that_will_not_end_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "STOP_WITHIN_S", 0.3)
+    log = tmp_path / "part.log"
+    stubborn = ("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+                "print('up', flush=True); time.sleep(60)")
+    with demo._child("the part", ("-c", stubborn), log) as child:
+        demo._await("the part", child, log, log.read_text)
+    assert child.returncode == -signal.SIGKILL
