@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-THREADS = 8
+THREADS = 16
 BACKLOG = 128
+MOST_WAITING = 400
+"""Open connections that are saying nothing; more are closed at once, before file descriptors run out."""
 QUEUED = 256
 SILENCE_S = 10
 """A client that sends or takes nothing for so long is let go."""
@@ -204,6 +206,7 @@ class _Server(wsgi.Server):
     ConnectionClass = _Connection
     max_request_header_size = LARGEST_HEADER
     max_request_body_size = LARGEST_BODY
+    keep_alive_conn_limit = MOST_WAITING
 
     def __init__(self, given: socket.socket, app: WSGIApplication, gate: WebConfigFile) -> None:
         name = given.getsockname()
@@ -213,6 +216,15 @@ class _Server(wsgi.Server):
         self.given, self.gate = given, gate
         self.software = "idlewatt"
         self.ssl_adapter = _Tls(gate) if gate.secure else None
+
+    def process_conn(self, conn: Any) -> None:
+        """Hand a connection to a worker once it has something to say: silence must not occupy one."""
+        if conn.last_used is not None:
+            super().process_conn(conn)
+        elif self.can_add_keepalive_connection:
+            self.put_conn(conn)
+        else:
+            conn.close()
 
     def bind(self, family: int, type: int, proto: int = 0) -> socket.socket:  # noqa: A002 - cheroot's name
         """Return the socket that was given."""

@@ -86,8 +86,8 @@ class Tls(_Strict):
     @model_validator(mode="after")
     def _consistent(self) -> Tls:
         verifies = CLIENT_AUTH[self.client_auth_type] != ssl.CERT_NONE
-        if verifies != (self.client_ca_file is not None):
-            raise ValueError("client_ca_file and a client_auth_type that verifies need each other")
+        if self.client_ca_file and not verifies:
+            raise ValueError("client_ca_file needs a client_auth_type that verifies")
         if self.client_allowed_sans and not verifies:
             raise ValueError("client_allowed_sans needs a client_auth_type that verifies")
         if self.min_version > self.max_version:
@@ -106,6 +106,8 @@ class Tls(_Strict):
         context.verify_mode = CLIENT_AUTH[self.client_auth_type]
         if self.client_ca_file:
             context.load_verify_locations(self.client_ca_file)
+        elif context.verify_mode != ssl.CERT_NONE:
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
         if chosen := [CIPHERS[name] for name in self.cipher_suites if CIPHERS.get(name)]:
             context.set_ciphers(":".join(chosen))
         if self.prefer_server_cipher_suites:

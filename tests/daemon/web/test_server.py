@@ -1,0 +1,336 @@
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import bcrypt
+import pytest
+import requests
+import trustme
+
+from idlewatt.daemon.web import server as server_module
+from idlewatt.daemon.web.app import WebApp
+from idlewatt.daemon.web.gate import WebConfigFile
+from idlewatt.daemon.web.server import ListenError, WebServer, activated, listen
+
+TIMEOUT = 10
+
+
+def port_of(server: WebServer) -> int:
+    return int(server.urls[0].rstrip("/").rsplit(":", 1)[1])
+
+
+def exchange(port: int, sent: bytes) -> bytes:
+    """Send bytes as they are and return everything that comes back."""
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as client:
+        client.sendall(sent)
+        client.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+class Tls:
+    """A folder with a certificate authority, a server's certificate and a web configuration."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.authority = folder, trustme.CA()
+        self.authority.cert_pem.write_to_path(folder / "ca.pem")
+        self.rotate()
+
+    def rotate(self) -> None:
+        certificate = self.authority.issue_cert("localhost", "127.0.0.1")
+        certificate.private_key_pem.write_to_path(self.folder / "server.key")
+        certificate.cert_chain_pems[0].write_to_path(self.folder / "server.pem")
+
+    def client(self, name: str, authority: trustme.CA | None = None) -> tuple[str, str]:
+        certificate = (authority or self.authority).issue_cert(name)
+        paths = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        certificate.cert_chain_pems[0].write_to_path(paths[0])
+        certificate.private_key_pem.write_to_path(paths[1])
+        return str(paths[0]), str(paths[1])
+
+    def gate(self, more: str = "", rest: str = "") -> WebConfigFile:
+        text = f"tls_server_config: {{cert_file: server.pem, key_file: server.key{more}}}\n{rest}"
+        (self.folder / "web.yml").write_text(text)
+        return WebConfigFile(self.folder / "web.yml")
+
+    def get(self, server: WebServer, **more) -> requests.Response:
+        return requests.get(f"{server.urls[0]}-/healthy", verify=str(self.folder / "ca.pem"), timeout=TIMEOUT, **more)
+
+    def serial(self, port: int) -> int:
+        context = ssl.create_default_context(cafile=str(self.folder / "ca.pem"))
+        with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as plain, \
+                context.wrap_socket(plain, server_hostname="localhost") as secure:
+            return int(secure.getpeercert()["serialNumber"], 16)
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> Tls:
+    return Tls(tmp_path)
+
+
+def test_page_is_served_over_a_real_socket(serve, view):
+    server = serve(WebApp(view))
+    answer = requests.get(server.urls[0], timeout=TIMEOUT)
+    assert answer.status_code == 200
+    assert "Where the watts go" in answer.text
+    assert answer.headers["Server"] == "idlewatt"
+
+
+def test_megabytes_arrive_whole(serve, view):
+    view.job_rows = view.job_rows * 2000
+    answer = requests.get(f"{serve(WebApp(view)).urls[0]}api/v1/jobs", timeout=TIMEOUT)
+    assert len(answer.json()["data"]) == 10_000
+
+
+def test_password_is_asked_for_t13(serve, view, tmp_path):
+    path = tmp_path / "web.yml"
+
+    def allow(*names: str) -> None:
+        hashes = {name: bcrypt.hashpw(name.encode(), bcrypt.gensalt(4)).decode() for name in names}
+        path.write_text(json.dumps({"basic_auth_users": hashes}))
+
+    allow("alice")
+    gate = WebConfigFile(path)
+    server = serve(WebApp(view, gate), gate)
+
+    def status(*auth: str) -> int:
+        return requests.get(f"{server.urls[0]}metrics", auth=auth or None, timeout=TIMEOUT).status_code
+
+    assert status() == 401
+    assert status("alice", "wrong") == 401
+    assert status("alice", "alice") == 200
+    assert status("bob", "bob") == 401
+    allow("alice", "bob")
+    assert status("bob", "bob") == 200, "a new user needs no restart"
+    refused = requests.get(f"{server.urls[0]}api/v1/jobs", timeout=TIMEOUT)
+    assert refused.headers["WWW-Authenticate"] == 'Basic realm="idlewatt", charset="UTF-8"'
+    assert refused.json()["errorType"] == "unauthorized"
+
+
+def test_rate_limit_answers_429(serve, view, tmp_path):
+    (tmp_path / "web.yml").write_text("rate_limit: {interval: 1h, burst: 2}")
+    gate = WebConfigFile(tmp_path / "web.yml")
+    server = serve(WebApp(view, gate), gate)
+    codes = [requests.get(f"{server.urls[0]}-/healthy", timeout=TIMEOUT).status_code for _ in range(3)]
+    assert codes == [200, 200, 429]
+
+
+def test_configured_headers_are_sent(serve, view, tls):
+    gate = tls.gate(rest="http_server_config: {headers: {Strict-Transport-Security: max-age=31536000}}")
+    answer = tls.get(serve(WebApp(view, gate), gate))
+    assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_tls_below_12_is_refused_t13(serve, view, tls):
+    gate = tls.gate()
+    port = port_of(serve(WebApp(view, gate), gate))
+
+    def version(wanted: ssl.TLSVersion) -> str | None:
+        context = ssl.create_default_context(cafile=str(tls.folder / "ca.pem"))
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        context.minimum_version = context.maximum_version = wanted
+        with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as plain, \
+                context.wrap_socket(plain, server_hostname="localhost") as secure:
+            return secure.version()
+
+    assert version(ssl.TLSVersion.TLSv1_2) == "TLSv1.2"
+    assert version(ssl.TLSVersion.TLSv1_3) == "TLSv1.3"
+    with pytest.warns(DeprecationWarning, match="TLS"), pytest.raises((ssl.SSLError, ConnectionError)):
+        version(ssl.TLSVersion.TLSv1_1)
+
+
+def test_client_certificate_is_required_when_asked_t13(serve, view, tls):
+    gate = tls.gate(", client_ca_file: ca.pem, client_auth_type: RequireAndVerifyClientCert")
+    server = serve(WebApp(view, gate), gate)
+    with pytest.raises(requests.ConnectionError):
+        tls.get(server)
+    with pytest.raises(requests.ConnectionError):
+        tls.get(server, cert=tls.client("mallory", trustme.CA()))
+    assert tls.get(server, cert=tls.client("prometheus")).status_code == 200
+
+
+def test_client_certificate_must_bear_an_allowed_name(serve, view, tls):
+    gate = tls.gate(", client_ca_file: ca.pem, client_auth_type: RequireAndVerifyClientCert, "
+                    "client_allowed_sans: [prometheus]")
+    server = serve(WebApp(view, gate), gate)
+    assert tls.get(server, cert=tls.client("prometheus")).status_code == 200
+    with pytest.raises(requests.ConnectionError):
+        tls.get(server, cert=tls.client("grafana"))
+
+
+def test_rotated_certificate_needs_no_restart(serve, view, tls):
+    gate = tls.gate()
+    port = port_of(serve(WebApp(view, gate), gate))
+    before = tls.serial(port)
+    tls.rotate()
+    assert tls.serial(port) != before
+    (tls.folder / "server.pem").write_text("not a certificate")
+    tls.serial(port)
+
+
+def silent_clients(port: int, count: int) -> list[socket.socket]:
+    return [socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) for _ in range(count)]
+
+
+def test_silent_clients_keep_nobody_out(serve, view, tls):
+    gate = tls.gate()
+    for server in (serve(WebApp(view, gate), gate), serve(WebApp(view))):
+        silent = silent_clients(port_of(server), 50)
+        began = time.monotonic()
+        assert tls.get(server).status_code == 200
+        assert time.monotonic() - began < 5
+        for client in silent:
+            client.close()
+
+
+def test_more_silent_clients_than_may_wait_are_closed(serve, view, monkeypatch):
+    monkeypatch.setattr(server_module._Server, "keep_alive_conn_limit", 5)
+    server = serve(WebApp(view))
+    silent = silent_clients(port_of(server), 6)
+    assert silent[-1].recv(1) == b""
+    for client in silent:
+        client.close()
+
+
+def test_client_that_drips_bytes_is_let_go(serve, view, monkeypatch):
+    monkeypatch.setattr(server_module, "REQUEST_S", 0.5)
+    port = port_of(serve(WebApp(view)))
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+        stop, gone = threading.Event(), b"?"
+
+        def drip() -> None:
+            while not stop.wait(0.05):
+                try:
+                    slow.sendall(b"a")
+                except OSError:
+                    return
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            gone = slow.recv(1024)
+        except ConnectionError:
+            gone = b""
+        stop.set()
+        dripping.join()
+    assert b"200" not in gone
+
+
+@pytest.mark.parametrize(("sent", "status"), [
+    (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b"414"),
+    (b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 20_000 + b"\r\n\r\n", b"413"),
+    (b"POST /-/reload HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n", b"413"),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
+    (b"BREW / HTTP/1.1\r\nHost: x\r\n\r\n", b"405"),
+    (b"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
+    (b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Basic \xff\xfe\r\n\r\n", b"200"),
+    (b"GET / HTTP/1.1\r\nHost: a b<script>\r\n\r\n", b"200"),
+    (b"GET / HTTP/9.9\r\nHost: x\r\n\r\n", b"505")])
+def test_hostile_requests_get_a_short_no_and_the_server_lives(serve, view, sent, status):
+    port = port_of(serve(WebApp(view)))
+    answer = exchange(port, sent)
+    assert answer.split(b" ")[1] == status, answer[:200]
+    assert b"<script>" not in answer
+    assert b" 200 " in exchange(port, b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+
+def test_port_taken_is_said_clearly():
+    with listen("127.0.0.1:0") as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenError, match=f"127.0.0.1:{port}: Address already in use; is another"):
+            listen(f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("address", ["9876", "localhost", "localhost:http", "127.0.0.1:70000", "[::1", "", "::1:a",
+                                     "no.such.host.invalid:9876", "256.0.0.1:80"])
+def test_address_that_is_none_is_said_clearly(address):
+    with pytest.raises(ListenError, match="is no address|cannot listen on"):
+        listen(address)
+
+
+def test_several_addresses_and_ipv6(view):
+    sockets = [listen("127.0.0.1:0"), listen("[::1]:0"), listen(":0")]
+    server = WebServer(WebApp(view), sockets, WebConfigFile(None))
+    server.start()
+    try:
+        assert [url.rsplit(":", 1)[0] for url in server.urls] == ["http://127.0.0.1", "http://[::1]", "http://localhost"]
+        for url in (*server.urls, server.urls[-1].replace("localhost", "[::1]")):
+            assert requests.get(f"{url}-/healthy", timeout=TIMEOUT).status_code == 200
+    finally:
+        server.stop()
+
+
+def test_stop_frees_the_port(view):
+    server = WebServer(WebApp(view), [listen("127.0.0.1:0")], WebConfigFile(None))
+    server.start()
+    port = port_of(server)
+    server.stop()
+    listen(f"127.0.0.1:{port}").close()
+
+
+def test_systemd_hands_over_its_sockets():
+    given = listen("127.0.0.1:0")
+    copy = os.dup(given.fileno())
+    environ = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"}
+    with given, activated(environ, first=copy)[0] as taken:
+        assert taken.family == socket.AF_INET
+        assert taken.getsockname() == given.getsockname()
+
+
+@pytest.mark.parametrize("environ", [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "1"},
+                                     {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "0"},
+                                     {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "x"}])
+def test_no_socket_from_systemd_is_said_clearly(environ):
+    with pytest.raises(ListenError, match="systemd handed over no socket"):
+        activated(environ)
+
+
+ACTIVATED = """
+import os, sys
+from idlewatt.daemon.web.gate import WebConfigFile
+from idlewatt.daemon.web.server import WebServer, activated
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Length", "2")])
+    return [b"ok"]
+os.environ["LISTEN_PID"] = str(os.getpid())
+server = WebServer(app, activated(), WebConfigFile(None))
+server.start()
+sys.stdin.read()
+server.stop()
+"""
+
+
+def test_activated_daemon_answers_on_systemds_socket():
+    with listen("127.0.0.1:0") as given:
+        # A shell puts the socket where systemd would: file descriptor 3.
+        command = ["bash", "-c", f'exec "$0" -c "$1" 3<&{given.fileno()}', sys.executable, ACTIVATED]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[given.fileno()],
+                              env=os.environ | {"LISTEN_FDS": "1"}) as daemon:
+            try:
+                port = given.getsockname()[1]
+                assert requests.get(f"http://127.0.0.1:{port}/", timeout=TIMEOUT).text == "ok"
+            finally:
+                daemon.stdin.close()
+                daemon.wait(TIMEOUT)
+
+
+def test_concurrent_readers_are_all_answered(serve: Callable[..., WebServer], view):
+    server, codes = serve(WebApp(view)), []
+
+    def read() -> None:
+        codes.extend(requests.get(f"{server.urls[0]}metrics", timeout=TIMEOUT).status_code for _ in range(5))
+
+    readers = [threading.Thread(target=read) for _ in range(12)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert codes == [200] * 60
