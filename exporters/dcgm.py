@@ -50,6 +50,7 @@ METRICS: dict[str, Reader] = {
 _OWN = frozenset((USED, FREE, RESERVED, TOTAL, "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"))
 """What a MIG instance has for itself; everything else on its rows is the board's, repeated."""
 _SLICES = 7
+_INDEX = re.compile(r"[0-9]{1,4}")
 _PROFILE = re.compile(r"(\d+)[gc]\.")
 
 
@@ -65,6 +66,20 @@ class _Board:
     instances: dict[str, dict[str, float]] = field(default_factory=dict)
     """What each MIG instance has for itself, by metric, then instance."""
     jobs: set[str] = field(default_factory=set)
+
+    def add(self, labels: Mapping[str, str], values: dict[str, float]) -> None:
+        """Take in one row: repeats keep the largest value, an instance's own values are kept apart."""
+        self.jobs.update(_jobs(labels))
+        if self.uuid.startswith("MIG-") and labels.get("UUID", "").startswith("GPU-"):
+            self.uuid = labels["UUID"]
+        instance = labels.get("GPU_I_ID", "")
+        for name, value in values.items():
+            if instance and name in _OWN:
+                share = _share(labels.get("GPU_I_PROFILE", "")) if name in ACTIVITY else 1.0
+                parts = self.instances.setdefault(name, {})
+                parts[instance] = max(value * share, parts.get(instance, 0.0))
+            elif value >= self.values.get(name, 0.0):
+                self.values[name] = value
 
     def first(self, names: Iterable[str]) -> float | None:
         """Return the first of these values that was measured."""
@@ -87,40 +102,33 @@ def boards(samples: Samples, node_of: Callable[[Mapping[str, str]], str],
     """Return one reading per physical board; rows of boards without a time are left out."""
     found: dict[tuple[str, str], _Board] = {}
     times: dict[tuple[str, str], float] = {}
-    for (name, labels), number in samples:
+    for labels, values in _rows(samples):
         index = labels.get("gpu", "")
-        if not index.isdecimal():
+        if not _INDEX.fullmatch(index):
             continue  # NVSwitches, CPUs and exporter statistics are no boards
         key = (node_of(labels), index)
-        board = found.get(key)
-        if board is None:
+        if key not in found:
             time_s = time_of(labels)
             if time_s is None:
                 continue
             times[key] = time_s
-            board = found[key] = _Board(_uuid(labels, key), key[0], int(index), labels.get("modelName", ""))
-        _add(board, name, labels, METRICS[name](number))
+            uuid = labels.get("UUID") or f"{key[0]}/{index}"
+            found[key] = _Board(uuid, key[0], int(index), labels.get("modelName", ""))
+        found[key].add(labels, values)
     return tuple(_reading(board, times[key]) for key, board in found.items())
 
 
-def _uuid(labels: Mapping[str, str], key: tuple[str, str]) -> str:
-    return labels.get("UUID") or f"{key[0]}/{key[1]}"
-
-
-def _add(board: _Board, name: str, labels: Mapping[str, str], value: float | None) -> None:
-    board.jobs.update(_jobs(labels))
-    if board.uuid.startswith("MIG-") and labels.get("UUID", "").startswith("GPU-"):
-        board.uuid = labels["UUID"]
-    if value is None:
-        return
-    instance = labels.get("GPU_I_ID", "")
-    if instance and name in _OWN:
-        if name in ACTIVITY:
-            value *= _share(labels.get("GPU_I_PROFILE", ""))
-        parts = board.instances.setdefault(name, {})
-        parts[instance] = max(value, parts.get(instance, 0.0))
-    else:
-        board.values[name] = max(value, board.values.get(name, 0.0))
+def _rows(samples: Samples) -> Iterable[tuple[Mapping[str, str], dict[str, float]]]:
+    """Return the measured values by metric for each label set; the largest where a series stands twice."""
+    rows: dict[int, tuple[Mapping[str, str], dict[str, float]]] = {}
+    for (name, labels), number in samples:
+        value = METRICS[name](number)
+        row = rows.get(id(labels))
+        if row is None:
+            row = rows[id(labels)] = (labels, {})
+        if value is not None and value >= row[1].get(name, 0.0):
+            row[1][name] = value
+    return rows.values()
 
 
 def _share(profile: str) -> float:

@@ -15,7 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 class Series(NamedTuple):
-    """The identity of a series: its metric name and its labels."""
+    """The identity of a series: its metric name and its labels.
+
+    Series of one page with equally written labels share one dict, and ``id`` finds those that belong together.
+    """
 
     name: str
     labels: dict[str, str]
@@ -50,13 +53,14 @@ class Exposition:
         self._lines = re.compile(rb"\n((?:[ \t{]|" + names + rb")[^\n]*)")
         self._known: dict[bytes, Series] = {}
         self._before: dict[bytes, Series] = {}
+        self._labels: dict[bytes, dict[str, str]] = {}
         self._rounds = 0
 
     def next_round(self) -> None:
         """Note that all targets were read once more; age what is remembered."""
         self._rounds += 1
         if self._rounds % _ROUNDS_KEPT == 0:
-            self._before, self._known = self._known, {}
+            self._before, self._known, self._labels = self._known, {}, {}
 
     def samples(self, page: bytes) -> Samples:
         """Return the wanted samples of a page in their order; raise ``PageError`` where it is malformed."""
@@ -83,7 +87,7 @@ class Exposition:
         """Read a line whose series is not known yet; remember the series where the line is plain."""
         try:
             number = float(value) if b"_" not in value else None
-            series = self._before.get(text) or _plain_series(text)
+            series = self._before.get(text) or self._plain_series(text)
         except ValueError:
             number = series = None
         if series is None or number is None:
@@ -92,17 +96,20 @@ class Exposition:
             self._known[text] = series
         return series, number
 
-
-def _plain_series(text: bytes) -> Series | None:
-    """Return the series written in ``text``, None where it needs the stock parser."""
-    match = _PLAIN.fullmatch(text, 0, _LONGEST_LINE)
-    if match is None or len(text) > _LONGEST_LINE:
-        return None
-    pairs = _PAIRS.findall((match[2] or b"").decode())
-    labels = dict(pairs)
-    if len(labels) < len(pairs) or any(label.startswith("__") for label in labels):
-        return None
-    return Series(match[1].decode(), labels)
+    def _plain_series(self, text: bytes) -> Series | None:
+        """Return the series written in ``text``, None where it needs the stock parser."""
+        match = _PLAIN.fullmatch(text)
+        if match is None or len(text) > _LONGEST_LINE:
+            return None
+        written = match[2] or b""
+        labels = self._labels.get(written)
+        if labels is None:
+            pairs = _PAIRS.findall(written.decode())
+            labels = dict(pairs)
+            if len(labels) < len(pairs) or any(label.startswith("__") for label in labels):
+                return None
+            self._labels[written] = labels
+        return Series(match[1].decode(), labels)
 
 
 def _stock_sample(line: bytes) -> tuple[Series, float]:

@@ -11,10 +11,12 @@ import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import requests
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool
 from urllib3.exceptions import HTTPError
 from urllib3.response import HTTPResponse
 
@@ -22,6 +24,8 @@ from ..storage.durations import Duration
 from .source import SourceError
 
 _CHUNK = 262144
+_MOST_HOSTS = 65536
+_CONNECTIONS_PER_HOST = 16
 _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 
 
@@ -101,6 +105,29 @@ class HttpOptions(Strict):
         return self
 
 
+class _Adapter(HTTPAdapter):
+    """An adapter for few URLs asked again and again: it finds the connection of each once, and takes no cookies."""
+
+    def __init__(self) -> None:
+        super().__init__(pool_connections=_MOST_HOSTS, pool_maxsize=_CONNECTIONS_PER_HOST)
+        self._pools: dict[str | None, HTTPConnectionPool] = {}
+
+    def get_connection_with_tls_context(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> Any:
+        """Return the connection pool of the request's host."""
+        pool = self._pools.get(request.url)
+        if pool is None:
+            if len(self._pools) >= _MOST_HOSTS:
+                self._pools.clear()
+            pool = self._pools[request.url] = super().get_connection_with_tls_context(request, *args, **kwargs)
+        return pool
+
+    def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
+        """Return what is needed of a response: status, headers, body."""
+        response = requests.Response()
+        response.status_code, response.headers, response.raw, response.request = resp.status, resp.headers, resp, req
+        return response
+
+
 class SecretFile:
     """The content of a file with one secret, read again when the file changes."""
 
@@ -148,10 +175,10 @@ class Client:
     Redirects are not followed: credentials must not travel to where a target points.
     """
 
-    def __init__(self, options: HttpOptions, *, accept: str = _ACCEPT, hosts: int = 4096,
+    def __init__(self, options: HttpOptions, *, accept: str = _ACCEPT,
                  timer: Callable[[], float] = time.monotonic, adapter: HTTPAdapter | None = None) -> None:
         self._options, self._accept, self._timer = options, accept, timer
-        self._adapter = adapter or HTTPAdapter(pool_connections=hosts, pool_maxsize=16)
+        self._adapter = adapter or _Adapter()
         self._authorization = _credentials(options)
         self._prepared: dict[tuple[str, str], requests.PreparedRequest] = {}
         tls = options.tls_config
@@ -189,7 +216,7 @@ class Client:
             return self._request(url, params, self._authorization())
         key = url, self._authorization()
         if key not in self._prepared:
-            if len(self._prepared) > 100_000:  # discovery with ever new targets
+            if len(self._prepared) >= _MOST_HOSTS:  # discovery with ever new targets
                 self._prepared.clear()
             self._prepared[key] = self._request(url, None, key[1])
         return self._prepared[key]
