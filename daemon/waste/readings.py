@@ -74,18 +74,19 @@ class Fleet:
         self.boards: dict[str, Board] = {}
         self.walls: dict[tuple[str, str], NodeReading] = {}
         self.rejected: Counter[str] = Counter()
-        self._forgot_s = -math.inf
+        self._forgot_s = self._absorbed_s = -math.inf
 
     def absorb(self, telemetry: Telemetry, now_s: float, longest_s: float) -> None:
         """Take in what a cycle read; what is late, early or implausible is counted and left out."""
+        if now_s < self._absorbed_s or now_s - self._forgot_s > FORGET_AFTER_S / 6:
+            self._forget(now_s, longest_s)
+        self._absorbed_s = now_s
         for reading in _one_per_board(telemetry.gpus):
             if self._in_time(reading.time_s, now_s, longest_s):
                 self._take_board(reading, longest_s)
         for node in telemetry.nodes:
             if self._in_time(node.time_s, now_s, longest_s):
                 self._take_wall(node)
-        if not 0.0 <= now_s - self._forgot_s < FORGET_AFTER_S / 6:
-            self._forget(now_s)
 
     def _in_time(self, time_s: float, now_s: float, longest_s: float) -> bool:
         if time_s <= now_s + longest_s:
@@ -115,12 +116,13 @@ class Fleet:
         elif reading.time_s < known.time_s:
             self.rejected["late"] += 1
 
-    def _forget(self, now_s: float) -> None:
-        """Drop what was last heard of an hour ago, or after ``now``: a clock that was set back must not blind us."""
+    def _forget(self, now_s: float, longest_s: float) -> None:
+        """Drop what was last heard of an hour ago, or in the future: a clock that was set back must not blind us."""
         self._forgot_s = now_s
         self.boards = {uuid: board for uuid, board in self.boards.items()
-                       if abs(now_s - board.reading.time_s) <= FORGET_AFTER_S}
-        self.walls = {key: wall for key, wall in self.walls.items() if abs(now_s - wall.time_s) <= FORGET_AFTER_S}
+                       if -longest_s <= now_s - board.reading.time_s <= FORGET_AFTER_S}
+        self.walls = {key: wall for key, wall in self.walls.items()
+                      if -longest_s <= now_s - wall.time_s <= FORGET_AFTER_S}
 
     def limit(self, reading: GpuReading) -> float | None:
         """Return the power limit of a board in watts: as read, configured, or usual for its model."""

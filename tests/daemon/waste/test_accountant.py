@@ -1,0 +1,201 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idlewatt.daemon.waste import NO_PARTITION
+from idlewatt.storage.records import WASTED, NodeState, PowerClass, StrandedCause
+
+activities = st.one_of(st.just(0.0), st.floats(0, 1), st.just(1.0), st.none())
+
+
+@st.composite
+def clusters(draw, site):
+    """1 to 6 nodes of 8 boards; boards without power, activity of every kind, walls below and above the boards."""
+    nodes, jobs, boards, walls, expected = [], [], [], [], 0.0
+    for number in range(draw(st.integers(1, 6))):
+        name = f"dgx-{number}"
+        state = draw(st.sampled_from([NodeState.UP] * 5 + [NodeState.PLANNED, NodeState.DOWN, NodeState.DRAINING,
+                                                           NodeState.POWERED_DOWN]))
+        held = draw(st.lists(st.integers(0, 7), unique=True))
+        nodes.append(site.node(name, state=state, gpus_allocated=len(held), partitions=draw(st.sampled_from(
+            [("gpu",), ("gpu", "debug"), ()]))))
+        if held:
+            partition = draw(st.sampled_from(["gpu", "debug"]))
+            jobs.append(site.running(str(number), name, held, partition=partition))
+        total = 0.0
+        for index in range(8):
+            watts = draw(st.one_of(st.none(), *[st.floats(0, 500)] * 3))
+            total += watts or 0.0
+            boards.append(site.board(index, name, watts=watts, u=draw(activities)))
+        metered = total + draw(st.floats(-300, 2500))
+        walls.append(site.wall(metered, name))
+        expected += max(metered, total)
+    jobs += [site.pending(str(100 + number), draw(st.sampled_from([1, 4, 8]))) for number in range(draw(
+        st.integers(0, 2)))]
+    return {"nodes": nodes, "jobs": jobs, "boards": boards, "walls": walls}, expected
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_t42_the_classes_add_up_to_the_wall(site, data):
+    cluster, expected = data.draw(clusters(site))
+    found = site.judge(**cluster)
+    total = sum(sum(watts.values()) for watts in found.totals.values())
+    assert total == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    assert found.unaccounted_watts == pytest.approx(0.0, abs=1e-6)
+    assert all(watts >= 0.0 for classes in found.totals.values() for watts in classes.values())
+    assert found.wasted_watts <= expected + 1e-6
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_each_board_has_one_state_and_its_shares_are_its_watts(site, data):
+    cluster, _ = data.draw(clusters(site))
+    found = site.judge(**cluster)
+    assert sum(sum(states.values()) for states in found.gpus.values()) == len(found.boards) == len(cluster["boards"])
+    assert sum(sum(states.values()) for states in found.node_gpus.values()) == len(found.boards)
+    for verdict in found.boards:
+        shares = dict(verdict.shares())
+        assert sum(shares.values()) == pytest.approx(verdict.watts or 0.0)
+        assert sum(watts for reason, watts in shares.items() if reason in WASTED) == pytest.approx(
+            verdict.wasted_watts)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_t45_what_is_unmeasured_is_never_wasted(site, data):
+    cluster, _ = data.draw(clusters(site))
+    for verdict in site.judge(**cluster).boards:
+        if verdict.watts is None or (verdict.allocated and verdict.activity is None):
+            assert verdict.wasted_watts == 0.0
+            assert verdict.state in (PowerClass.UNMEASURED, PowerClass.UNAVAILABLE)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_copies_of_a_series_change_nothing(site, data):
+    cluster, _ = data.draw(clusters(site))
+    doubled = cluster | {"boards": [copy for board in cluster["boards"] for copy in (board, replace(board))]}
+    assert site.judge(**doubled) == site.judge(**cluster)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_t43_raising_the_activity_of_a_board_never_raises_the_waste_of_the_cluster(site, data):
+    cluster, _ = data.draw(clusters(site))
+    position = data.draw(st.integers(0, len(cluster["boards"]) - 1))
+    before = cluster["boards"][position]
+    if before.activity is None:
+        return
+    higher = data.draw(st.floats(before.activity, 1))
+    boards = list(cluster["boards"])
+    boards[position] = replace(before, activity=higher, resident=higher)
+    found = site.judge(**cluster | {"boards": boards})
+    hung = any(verdict.uuid == before.uuid and verdict.state is PowerClass.ALLOCATED_HUNG for verdict in found.boards)
+    assert hung or found.wasted_watts <= site.judge(**cluster).wasted_watts + 1e-6
+
+
+def test_t45_a_free_board_needs_no_activity(site):
+    found = site.judge([site.node()], boards=[site.board(u=None)])
+    assert found.boards[0].state is PowerClass.IDLE_UNALLOCATED
+
+
+@pytest.mark.parametrize("state", [NodeState.POWERED_DOWN, NodeState.DOWN, NodeState.DRAINED, NodeState.MAINTENANCE,
+                                   NodeState.DRAINING])
+def test_t46_a_node_out_of_scheduling_wastes_nothing(site, state):
+    found = site.judge([site.node(state=state)], boards=[site.board()], walls=[site.wall(30.0)])
+    assert found.wasted_watts == 0.0
+    assert found.totals["gpu"][PowerClass.UNAVAILABLE] == 51.0
+    assert found.node_gpus["dgx-0"]["unavailable"] == 8
+
+
+def test_a_draining_node_is_judged_while_jobs_run_on_it(site):
+    found = site.judge([site.node(state=NodeState.DRAINING, gpus=2, gpus_allocated=1)], [site.running()],
+                       [site.board(0), site.board(1)])
+    assert [verdict.state for verdict in found.boards] == [PowerClass.ALLOCATED_IDLE, PowerClass.UNAVAILABLE]
+
+
+def test_the_host_of_an_empty_node_is_waste_and_one_allocated_board_makes_it_active(site):
+    empty = site.judge([site.node()], boards=[site.board()], walls=[site.wall(551.0)])
+    assert empty.totals["gpu"][PowerClass.NODE_OVERHEAD_EMPTY] == 500.0
+    taken = site.judge([site.node()], [site.running()], [site.board()], [site.wall(551.0)])
+    assert taken.totals["gpu"][PowerClass.NODE_OVERHEAD_EMPTY] == 0.0
+    assert taken.totals["gpu"][PowerClass.HOST_ACTIVE] == 500.0
+
+
+def test_a_server_without_gpus_is_empty_only_when_its_cpus_are(site):
+    nodes = [site.node("cpu-0", gpus=0, cpus_allocated=4), site.node("cpu-1", gpus=0)]
+    found = site.judge(nodes, walls=[site.wall(300.0, "cpu-0"), site.wall(200.0, "cpu-1")])
+    assert found.totals["gpu"][PowerClass.HOST_ACTIVE] == 300.0
+    assert found.totals["gpu"][PowerClass.NODE_OVERHEAD_EMPTY] == 200.0
+
+
+def test_an_allocation_counts_without_any_process_on_the_board(site):
+    found = site.judge([site.node(gpus_allocated=1)], [site.running()], [site.board(memory_used_bytes=0.0)])
+    assert found.boards[0].state is PowerClass.ALLOCATED_IDLE
+    assert (found.boards[0].user, found.boards[0].account, found.boards[0].job_id) == ("ada", "lab", "1")
+
+
+def test_boards_known_to_the_scheduler_only_are_unmeasured_one_by_one(site):
+    found = site.judge([site.node()], boards=[site.board(3)])
+    assert found.unmeasured_gpus == {"gpu": 7}
+    assert [verdict.index for verdict in found.boards] == list(range(8))
+
+
+def test_a_node_the_scheduler_does_not_know_is_nobodys_waste(site):
+    found = site.judge([], boards=[site.board()], walls=[site.wall(600.0)])
+    assert found.totals[NO_PARTITION][PowerClass.UNMEASURED] == 600.0
+    assert found.wasted_watts == 0.0
+
+
+def test_an_answer_of_the_scheduler_that_is_too_old_accuses_nobody(site):
+    accountant = site.accountant()
+    old = site.snapshot([site.node()], time_s=0.0)
+    found = accountant.assess(old, site.telemetry((site.board(),), ()), 1000.0)
+    assert found.wasted_watts == 0.0
+    assert sum(found.unmeasured_gpus.values()) == 1
+
+
+def test_all_states_of_every_partition_are_there_even_when_empty(site):
+    found = site.judge([site.node(gpus=0)])
+    assert set(found.gpus["gpu"].values()) == {0}
+    assert set(found.gpus["gpu"]) == set(PowerClass) - {PowerClass.HOST_ACTIVE, PowerClass.NODE_OVERHEAD_EMPTY}
+    assert set(found.stranded["gpu"]) == set(StrandedCause)
+
+
+def test_boards_of_a_shared_node_are_booked_to_the_partition_that_holds_them(site):
+    shared = site.node(partitions=("gpu", "short"), gpus=2, gpus_allocated=1)
+    found = site.judge([shared], [site.running(partition="short")], [site.board(0), site.board(1)],
+                       [site.wall(500.0)])
+    assert found.totals["short"][PowerClass.ALLOCATED_IDLE] == 51.0
+    assert found.totals["gpu"][PowerClass.IDLE_UNALLOCATED] == 51.0
+    assert found.totals["short"][PowerClass.HOST_ACTIVE] == 398.0
+
+
+def test_t53_pue_multiplies_nothing(site):
+    cluster = ([site.node()], [], [site.board()], [site.wall(600.0)])
+    assert site.judge(*cluster, pue=1.58) == site.judge(*cluster)
+
+
+def test_a_job_in_its_grace_period_is_not_idle_yet(site):
+    accountant = site.accountant(grace_batch=900, grace_interactive=3600, interactive_partitions=("debug",), window=0)
+    node, states = site.node(gpus=2, gpus_allocated=2), []
+    jobs = [site.running("1", indexes=[0]), site.running("2", indexes=[1], partition="debug")]
+    for now in (890.0, 910.0, 3590.0, 3610.0):
+        boards = tuple(site.board(index, time_s=now) for index in (0, 1))
+        found = accountant.assess(site.snapshot([node], jobs, time_s=now), site.telemetry(boards, ()), now)
+        states.append([verdict.state is PowerClass.ALLOCATED_IDLE for verdict in found.boards])
+    assert states == [[False, False], [True, False], [True, False], [True, True]]
+
+
+def test_idle_needs_the_whole_window_and_a_new_job_gets_its_own(site):
+    accountant = site.accountant(window=60)
+    node, idle = site.node(gpus=1, gpus_allocated=1), []
+    for now in range(1000, 1300, 15):
+        job = site.running("1" if now < 1150 else "2")
+        snapshot = site.snapshot([node], [job], time_s=now)
+        found = accountant.assess(snapshot, site.telemetry((site.board(time_s=float(now)),), ()), float(now))
+        idle.append(found.boards[0].state is PowerClass.ALLOCATED_IDLE)
+    assert idle == [False] * 4 + [True] * 6 + [False] * 4 + [True] * 6

@@ -1,0 +1,87 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idlewatt.daemon.waste.holders import allocations_by_node, holders, slots
+from idlewatt.daemon.waste.readings import Board
+from idlewatt.storage.records import JobState
+
+
+def held(site, node, jobs, boards):
+    places = slots([Board(board) for board in boards], node)
+    return places, holders(places, allocations_by_node(jobs).get(node.name, []), node)
+
+
+def who(taken):
+    return {position: holder.job.job_id if holder.job else None for position, holder in sorted(taken.items())}
+
+
+def test_boards_named_by_the_scheduler_are_held_and_not_guessed(site):
+    _, taken = held(site, site.node(), [site.running("7", indexes=[2, 5])], [site.board(index) for index in range(8)])
+    assert who(taken) == {2: "7", 5: "7"}
+    assert not any(holder.guessed for holder in taken.values())
+
+
+def test_the_schedulers_index_is_a_position_where_nvml_has_a_hole(site):
+    """DGX Station: the display card is NVML 3, the fourth compute board NVML 4 and the scheduler's 3."""
+    places, taken = held(site, site.node(gpus=4), [site.running(indexes=[3])],
+                         [site.board(index) for index in (0, 1, 2, 4)])
+    assert [places[position].index for position in taken] == [4]
+
+
+def test_a_board_that_fell_off_the_bus_keeps_its_place(site):
+    places, taken = held(site, site.node(gpus=4), [site.running(indexes=[3])],
+                         [site.board(index) for index in (0, 1, 3)])
+    assert [places[position].index for position in taken] == [3]
+    assert places[2].board is None
+
+
+def test_unnamed_boards_are_chosen_by_the_exporters_hint_then_by_memory(site):
+    boards = [site.board(0), site.board(1, memory_used_bytes=9e9), site.board(2, jobs=("7",)), site.board(3)]
+    _, taken = held(site, site.node(gpus=4), [site.running("7", indexes=None, gpus=2)], boards)
+    assert who(taken) == {1: "7", 2: "7"}
+    assert all(holder.guessed for holder in taken.values())
+
+
+def test_a_guess_does_not_wander_from_cycle_to_cycle(site):
+    boards = [Board(site.board(index, memory_used_bytes=float(index))) for index in range(4)]
+    job, node = site.running("7", indexes=None, gpus=1), site.node(gpus=4)
+    places = slots(boards, node)
+    first = holders(places, allocations_by_node([job])[node.name], node)
+    boards[0].take(site.board(0, time_s=1015.0, memory_used_bytes=9e9), None, 37.5)
+    again = holders(places, allocations_by_node([job])[node.name], node)
+    assert who(first) == who(again) == {3: "7"}
+
+
+def test_named_boards_are_never_given_to_a_job_without_names(site):
+    jobs = [site.running("1", indexes=None, gpus=1), site.running("2", indexes=[0], start_s=50.0)]
+    _, taken = held(site, site.node(gpus=2), jobs, [site.board(0, memory_used_bytes=9e9), site.board(1)])
+    assert who(taken) == {0: "2", 1: "1"}
+
+
+def test_boards_the_scheduler_calls_allocated_are_held_even_by_nobody_we_know(site):
+    node = site.node(gpus=4, gpus_allocated=2, gpu_indexes_allocated=(1,))
+    _, taken = held(site, node, [], [site.board(index) for index in range(4)])
+    assert who(taken) == {0: None, 1: None}
+    assert taken[0].guessed
+    assert not taken[1].guessed
+
+
+@pytest.mark.parametrize("indexes", [[8], [-1], [0, 99]])
+def test_indexes_beyond_the_node_are_ignored(site, indexes):
+    _, taken = held(site, site.node(), [site.running(indexes=indexes)], [site.board(index) for index in range(8)])
+    assert set(taken) <= {0}
+
+
+def test_a_finished_job_holds_nothing(site):
+    assert not allocations_by_node([site.running(state=JobState.COMPLETED)])
+
+
+@given(st.data())
+def test_a_job_never_gets_more_boards_than_it_has_nor_one_of_anothers(site, data):
+    counts = data.draw(st.lists(st.integers(1, 4), max_size=4))
+    jobs = [site.running(str(number), indexes=None, gpus=count) for number, count in enumerate(counts)]
+    _, taken = held(site, site.node(), jobs, [site.board(index) for index in range(8)])
+    assert len(taken) == min(8, sum(counts))
+    for number, count in enumerate(counts):
+        assert sum(holder.job.job_id == str(number) for holder in taken.values()) <= count
