@@ -1,6 +1,7 @@
 """What every test shares: benchmarks run only when asked for, and in CI a skipped test is a failed one."""
 
 import os
+from pathlib import Path
 
 import pytest
 from chain import chain  # noqa: F401  (the real parts, tests/stack/chain.py)
@@ -19,6 +20,15 @@ def pytest_ignore_collect(collection_path, config: pytest.Config) -> bool | None
 def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("CI") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(NothingSkipped(), "nothing-skipped")
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """Return the folder of the published traces, which are too large to keep here."""
+    folder = Path(os.environ.get("IDLEWATT_TRACES", Path(__file__).parents[2] / "shared/traces"))
+    if not (folder / "philly").is_dir():
+        pytest.skip(f"the published traces are not in {folder}; IDLEWATT_TRACES names their folder")
+    return folder
 
 
 class NothingSkipped:
