@@ -2,6 +2,7 @@ import shutil
 import subprocess
 
 import pytest
+
 from idlewatt.daemon.web.app import WebApp
 
 pytestmark = [pytest.mark.browser,

@@ -1,0 +1,186 @@
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import promql_parser as promql
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+BOARDS = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
+RECORDED = ROOT / "tests" / "recorded"
+UNITS = {"watt", "kwatt", "megwatt", "watth", "kwatth", "joule", "percentunit", "celsius", "s", "bytes", "short"}
+LEGACY = {"graph", "singlestat", "table-old"}
+THIRD_PARTY: set[str] = set()
+"""Metrics of others that a board may name."""
+VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$__interval": "30s", "$job": ".+", "$cluster": ".*",
+             "$partition": ".*", "$node": ".*"}
+
+
+@pytest.fixture(params=BOARDS, ids=lambda path: path.stem)
+def board(request) -> dict[str, Any]:
+    return json.loads(request.param.read_text())
+
+
+def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
+    nested = [inner for panel in board["panels"] for inner in panel.get("panels", [])]
+    return [panel for panel in board["panels"] + nested if panel["type"] != "row"]
+
+
+def expressions(board: dict[str, Any]) -> list[str]:
+    return [target["expr"] for panel in panels(board) for target in panel["targets"]]
+
+
+def parsed(expression: str) -> Any:
+    for name, value in VARIABLES.items():
+        expression = re.sub(re.escape(name) + r"\b", value, expression)
+    assert "$" not in expression, f"unknown variable in {expression}"
+    return promql.parse(expression)
+
+
+def walk(node: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Yield every vector selector with the functions that it is in."""
+    if isinstance(node, promql.VectorSelector):
+        yield node, above
+        return
+    if isinstance(node, promql.Call):
+        above = (*above, node.func.name)
+    inner = [getattr(node, name) for name in ("expr", "lhs", "rhs", "vector_selector") if hasattr(node, name)]
+    for child in inner + list(getattr(node, "args", [])):
+        yield from walk(child, above)
+
+
+def selectors(board: dict[str, Any]) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    for expression in expressions(board):
+        yield from walk(parsed(expression))
+
+
+def exposed() -> set[str]:
+    return set(re.findall(r"^(idlewatt_\w+)[{ ]", (RECORDED / "golden.prom").read_text(), re.M))
+
+
+def test_there_is_a_board_to_look_at():
+    assert "cluster-waste" in [path.stem for path in BOARDS]
+
+
+def test_board_is_what_grafanas_own_schema_says(board):
+    schema = json.loads((RECORDED / "grafana" / "dashboard.schema.json").read_text())
+    faults = [f"{'/'.join(map(str, fault.absolute_path))}: {fault.message[:200]}"
+              for fault in jsonschema.validators.validator_for(schema)(schema).iter_errors(board)]
+    assert faults == []
+
+
+def test_board_is_one_of_ours_t20(board):
+    names = {variable["name"]: variable for variable in board["templating"]["list"]}
+    assert names["datasource"]["type"] == "datasource"
+    assert names["datasource"]["label"] == "Data Source"
+    assert {"cluster", "job"} <= set(names)
+    assert names["job"]["multi"]
+    assert names["job"]["allValue"] == ".+"
+    assert all(variable["refresh"] == 2 for variable in names.values() if variable["type"] == "query")
+    assert re.fullmatch(r"idlewatt-[a-z-]{1,31}", board["uid"])
+    assert "idlewatt" in board["tags"]
+    assert board["editable"] is False
+
+
+def test_uids_are_unique_t20():
+    uids = [json.loads(path.read_text())["uid"] for path in BOARDS]
+    assert len(uids) == len(set(uids))
+
+
+def test_no_data_source_is_hard_coded_t21(board):
+    def sources(value: Any) -> Iterator[Any]:
+        if isinstance(value, dict):
+            yield from ([value["datasource"]] if "datasource" in value else [])
+            for inner in value.values():
+                yield from sources(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from sources(inner)
+
+    found = [source for source in sources(board) if source != "datasource"]
+    assert found
+    assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in found)
+
+
+def test_every_panel_explains_itself_t22(board):
+    for panel in panels(board):
+        assert panel["title"]
+        assert len(panel["description"]) > 30, panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"] in UNITS, panel["title"]
+        assert panel["targets"], panel["title"]
+        assert [target["refId"] for target in panel["targets"]] == list("ABCDEF")[:len(panel["targets"])]
+
+
+def test_no_legacy_panels_t23(board):
+    assert not {panel["type"] for panel in panels(board)} & LEGACY
+
+
+def test_panels_do_not_overlap_and_fill_whole_rows(board):
+    cells = [(grid["x"] + x, grid["y"] + y) for grid in (panel["gridPos"] for panel in panels(board))
+             for x in range(grid["w"]) for y in range(grid["h"])]
+    assert len(cells) == len(set(cells))
+    assert len(cells) == 24 * (1 + max(y for _, y in cells)), "holes"
+    assert len({panel["id"] for panel in panels(board)}) == len(panels(board))
+
+
+def test_ranges_follow_the_dashboard_t24(board):
+    for expression in expressions(board):
+        assert "irate" not in expression
+        assert set(re.findall(r"\[(.*?)\]", expression)) <= {"$__rate_interval", "$__range", "$__range:$__interval"}
+
+
+def test_counters_are_read_as_rates_t24(board):
+    for selector, above in selectors(board):
+        assert selector.name.endswith("_total") == bool({"rate", "increase"} & set(above)), selector.name
+
+
+def test_every_expression_parses_t25(board):
+    for expression in expressions(board):
+        assert list(walk(parsed(expression))), "an expression without a metric shows nothing"
+
+
+def test_every_metric_is_really_exposed_t17(board):
+    assert {selector.name for selector, _ in selectors(board)} - exposed() - THIRD_PARTY == set()
+    queries = [variable["query"]["query"] for variable in board["templating"]["list"] if variable["type"] == "query"]
+    assert {re.search(r"label_values\((\w+)", query)[1] for query in queries} - exposed() - THIRD_PARTY == set()
+
+
+def test_every_selector_is_of_the_chosen_daemon_and_cluster(board):
+    for expression in expressions(board):
+        for inside in re.findall(r"\{(.*?)\}", expression):
+            assert inside.startswith('job=~"$job", cluster=~"$cluster"')
+
+
+def test_labels_of_selectors_exist_on_their_metric(board):
+    golden = (RECORDED / "golden.prom").read_text()
+    for selector, _ in selectors(board):
+        carried = set(re.findall(r"(\w+)=", re.search(rf"^{selector.name}(\{{.*?\}})? ", golden, re.M)[1] or ""))
+        asked = {matcher.name for matcher in selector.matchers.matchers} - {"job", "cluster"}
+        assert asked <= carried, selector.name
+
+
+def test_power_and_energy_are_shown_to_scale_t26(board):
+    for panel in panels(board):
+        unit = panel["fieldConfig"]["defaults"]["unit"]
+        for expression in (target["expr"] for target in panel["targets"]):
+            if "_joules_" in expression:
+                assert (unit == "kwatth") == expression.rstrip().endswith("/ 3.6e6"), expression
+                assert unit in ("kwatth", "joule")
+            elif "_watts" in expression and "/" not in expression:
+                assert unit == "watt", expression
+
+
+def test_provisioning_is_grafanas_own_format_and_holds_no_secret():
+    folder = ROOT / "grafana" / "provisioning"
+    source = yaml.safe_load((folder / "datasources" / "idlewatt.yaml").read_text())
+    assert source["apiVersion"] == 1
+    assert source["datasources"][0]["uid"] == "idlewatt-prometheus"
+    assert all(re.fullmatch(r"\$\{\w+\}", secret) for secret in source["datasources"][0]["secureJsonData"].values())
+    provider = yaml.safe_load((folder / "dashboards" / "idlewatt.yaml").read_text())["providers"][0]
+    assert provider["type"] == "file"
+    assert provider["options"]["foldersFromFilesStructure"] is True
+    assert provider["allowUiUpdates"] is False
