@@ -1,0 +1,55 @@
+"""``idlewatt serve``: the daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("serve")
+@click.option("--config.file", "config_file", type=click.Path(path_type=Path), default="/etc/idlewatt/config.yml",
+              show_default=True, help="The configuration; `idlewatt check-config --sample` prints a documented one.")
+@click.option("--web.listen-address", "addresses", multiple=True, default=["127.0.0.1:9723"], show_default=True,
+              help="host:port to listen on; give it again for more. Beyond loopback use --web.config.file too.")
+@click.option("--web.config.file", "web_config", type=click.Path(path_type=Path),
+              help="TLS, client certificates and users, in the format of Prometheus' exporter toolkit.")
+@click.option("--web.telemetry-path", "telemetry_path", default="/metrics", show_default=True,
+              help="Where the metrics are.")
+@click.option("--web.enable-lifecycle", "lifecycle", is_flag=True, help="Allow reloads by POST /-/reload.")
+@click.option("--web.systemd-socket", "systemd_socket", is_flag=True,
+              help="Take the sockets that systemd hands over instead of listening.")
+@click.option("--log.level", "level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+              show_default=True, help="Least severe lines that are logged.")
+@click.option("--log.format", "style", type=click.Choice(["logfmt", "json"]), default="logfmt", show_default=True,
+              help="Form of a log line.")
+@click.option("--clock.speed", "speed", type=click.FloatRange(min=0, min_open=True), default=1.0, hidden=True,
+              help="Watch a simulated cluster whose time runs so many times as fast.")
+@click.option("--clock.start", "start_s", type=float, hidden=True, help="Wall time at which both clocks were equal.")
+def command(config_file: Path, addresses: tuple[str, ...], web_config: Path | None, telemetry_path: str,
+            lifecycle: bool, systemd_socket: bool, level: str, style: str, speed: float,
+            start_s: float | None) -> None:
+    """Watch the cluster, record its jobs, publish wasted watts and advice.
+
+    \b
+    SIGHUP or POST /-/reload reads the configuration again. Exit codes: 0 stopped as asked, 1 the database or an
+    address cannot be used, 2 the configuration is wrong.
+
+    \b
+    Examples:
+      idlewatt serve --config.file=/etc/idlewatt/config.yml
+      idlewatt serve --config.file=site.yml --web.listen-address=[::]:9723 --web.config.file=web.yml
+    """
+    from .. import main
+    from ..config import ConfigError
+    from ..logs import configure
+
+    configure(level, "json" if style == "json" else "logfmt")
+    options = main.Options(config_file, addresses, web_config, telemetry_path, lifecycle, systemd_socket, speed, start_s)
+    try:
+        main.serve(options)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        raise click.exceptions.Exit(2) from error
+    except main.CannotServe as error:
+        raise click.ClickException(str(error)) from error

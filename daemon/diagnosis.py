@@ -1,0 +1,91 @@
+"""Why a job has to wait, or why it goes here: what binds, in one sentence with its figures."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..storage.records import Job, Placement, SchedulerSnapshot
+from .waste.demand import Need, eligible, need
+from .waste.stranded import FreeNodes
+
+Counts = NDArray[np.int64]
+
+
+class Diagnosis:
+    """The free nodes of a snapshot, asked job by job; jobs of the same shape are looked at once."""
+
+    def __init__(self, snapshot: SchedulerSnapshot, now_s: float) -> None:
+        self._free = FreeNodes(snapshot.nodes)
+        self._now_s = now_s
+        self._sizes = {node.name: node.gpus for node in snapshot.nodes}
+        self._rooms: dict[Need, str] = {}
+
+    def why_wait(self, job: Job) -> str:
+        """Return what keeps a pending job from starting now."""
+        if not eligible(job, self._now_s):
+            return f"not eligible yet: the scheduler says {job.reason or 'its begin time has not come'}"
+        wanted = need(job)
+        if wanted is None:
+            return "asks for no GPU; its CPUs or memory are not free, or others come first"
+        if wanted not in self._rooms:
+            self._rooms[wanted] = self._binding(wanted)
+        return self._rooms[wanted] or "there is room, but starting it now would delay a job that comes first"
+
+    def why_here(self, job: Job, placement: Placement) -> str:
+        """Return what speaks for a placement, by what it leaves."""
+        if len(placement.nodes) > 1:
+            return f"fits now on {len(placement.nodes)} nodes"
+        (name,), (gpus,) = placement.nodes, placement.gpus
+        position = self._free.index.get(name)
+        free = int(self._free.gpus[position]) if position is not None else gpus
+        if free <= gpus:
+            return "fits exactly: no GPU of the node stays free"
+        if free == self._sizes.get(name):
+            return f"opens an empty node and leaves {free - gpus} of its GPUs free"
+        return f"leaves {free - gpus} GPUs free beside running jobs"
+
+    def nodes_with_room(self, job: Job, gpus: int) -> list[str]:
+        """Return nodes that have room for the job's GPUs on one node now, the one with least left first."""
+        wanted = need(job)
+        if wanted is None:
+            return []
+        by_gpus, by_cpus, by_memory = self._free.room(wanted)
+        sets = -(-gpus // wanted.gpus)
+        fits = self._free.allowed(wanted) & (by_gpus >= sets) & (by_cpus >= sets) & (by_memory >= sets)
+        positions = np.flatnonzero(fits)
+        best_first = positions[np.argsort(self._free.gpus[positions], kind="stable")]
+        return [self._free.nodes[position].name for position in best_first]
+
+    def _binding(self, wanted: Need) -> str:
+        """Return the first constraint that binds, '' when the job has room now."""
+        partition = "/".join(wanted.partitions)
+        here, allowed = self._free.addressed(wanted), self._free.allowed(wanted)
+        if not here.any():
+            return f"no GPU is free in {partition}"
+        if not allowed.any():
+            return (f"{int(self._free.gpus[here].sum())} GPUs are free in {partition}, but on no node that meets its "
+                    "constraints (type, features, reservation, node lists)")
+        by_gpus, by_cpus, by_memory = (np.where(allowed, room, 0) for room in self._free.room(wanted))
+        most = np.minimum(np.minimum(by_gpus, by_cpus), by_memory)
+        if _sets(most, wanted) >= wanted.sets:
+            return ""
+        if _sets(by_gpus, wanted) >= wanted.sets:
+            return self._host_bound(wanted, by_gpus, by_cpus, partition)
+        free = int(self._free.gpus[allowed].sum())
+        if free < wanted.total_gpus:
+            return f"needs {wanted.total_gpus} GPUs, {free} are free in {partition}"
+        return (f"{free} GPUs are free in {partition} but scattered: at most {int(self._free.gpus[allowed].max())} on "
+                f"one node, it needs {wanted.gpus} on each of {wanted.sets}")
+
+    def _host_bound(self, wanted: Need, by_gpus: Counts, by_cpus: Counts, partition: str) -> str:
+        """Say which of CPUs and memory keeps free GPUs from being used."""
+        if _sets(np.minimum(by_gpus, by_cpus), wanted) < wanted.sets:
+            return f"GPUs are free in {partition}, but not the {wanted.cpus} CPUs beside them that it asks for"
+        return (f"GPUs are free in {partition}, but not the {wanted.memory_bytes / 2**30:.0f} GiB of memory beside "
+                "them that it asks for")
+
+
+def _sets(room: Counts, wanted: Need) -> int:
+    """Return how many of the job's task sets find room: one a node unless they may share."""
+    return int(room.sum()) if wanted.splits else int((room > 0).sum())

@@ -1,0 +1,128 @@
+"""From what the daemon knows to what it publishes: pure functions, no state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ..exporters.publish import ADVICE, Published
+from ..exporters.source import SourceStatus
+from ..storage.records import WASTED, PowerClass, Recommendation, SchedulerSnapshot, Telemetry
+from .advice import Advice
+from .cycles import CycleHealth
+from .waste import Assessment
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Everything the daemon knows at one moment; a cycle replaces its part, a reader takes the whole."""
+
+    telemetry: Telemetry = Telemetry()
+    snapshot: SchedulerSnapshot | None = None
+    assessment: Assessment | None = None
+    energy_joules: Mapping[tuple[str, PowerClass], float] = field(default_factory=dict)
+    unmeasured_seconds: Mapping[str, float] = field(default_factory=dict)
+    advice: Advice | None = None
+    issued: Mapping[str, int] = field(default_factory=dict)
+    """Jobs given a place, by policy, since the database began."""
+    followed: Mapping[str, int] = field(default_factory=dict)
+    database_bytes: float | None = None
+    backlog: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """How the daemon itself fares."""
+
+    sources: tuple[SourceStatus, ...] = ()
+    cycles: Mapping[str, CycleHealth] = field(default_factory=dict)
+    advice_interval_s: float | None = None
+    pue: float | None = None
+    reloaded: bool = True
+    """Whether the last reload of the configuration succeeded."""
+    loaded_s: float | None = None
+
+
+def published(known: Known, process: Process) -> Published:
+    """Return the facts of the metrics page."""
+    facts = _daemon(known, process) | _advice(known)
+    if known.assessment is not None:
+        facts |= _watts(known, known.assessment) | _gpus(known.assessment)
+    return Published(**facts)
+
+
+def _watts(known: Known, found: Assessment) -> dict[str, object]:
+    power = {(partition, power_class.value): watts for partition, classes in found.totals.items()
+             for power_class, watts in classes.items()}
+    wasted = {reason.value for reason in WASTED}
+    energy = {(partition, power_class.value): joules
+              for (partition, power_class), joules in known.energy_joules.items()}
+    return {
+        "partitions": found.partitions,
+        "power_watts": power,
+        "wasted_power_watts": {key: watts for key, watts in power.items() if key[1] in wasted},
+        "energy_joules_total": energy,
+        "wasted_energy_joules_total": {key: joules for key, joules in energy.items() if key[1] in wasted},
+        "node_power_watts": {(node.node, node.source): node.wall_watts for node in found.nodes},
+        "unaccounted_power_watts": found.unaccounted_watts,
+        "power_source_disagreement_watts": found.disagreement_watts,
+        "gpu_idle_floor_watts": {(model, floor.source): floor.watts for model, floor in found.floors.items()},
+        "unmeasured_seconds_total": dict(known.unmeasured_seconds),
+    }
+
+
+def _gpus(found: Assessment) -> dict[str, object]:
+    bases = ("limit", "actual")
+    return {
+        "gpus": _flat(found.gpus),
+        "node_gpus": _flat(found.node_gpus),
+        "stranded_gpus": _flat(found.stranded),
+        "fragmentation_ratio": dict(found.fragmentation),
+        "utilization_ratio": {(partition, basis): getattr(used, basis)
+                              for partition, used in found.utilization.items() for basis in bases},
+        "paper_inefficient_power_watts": {(partition, basis): used.inefficient_watts(basis)
+                                          for partition, used in found.utilization.items() for basis in bases},
+        "unmeasured_gpus": {partition: float(count) for partition, count in found.unmeasured_gpus.items()},
+    }
+
+
+def _flat(counts: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, ...], float]:
+    return {(place, str(state)): float(count) for place, states in counts.items() for state, count in states.items()}
+
+
+def _advice(known: Known) -> dict[str, object]:
+    advice = known.advice
+    if advice is None:
+        return {}
+    issued_s: dict[str, float | None] = {row.policy: row.issued_s for row in advice.recommendations}
+    return {
+        "advice_info": dict.fromkeys(_placements(advice.recommendations), 1.0),
+        "advice_timestamp_seconds": issued_s,
+        "advice_issued_total": {policy: float(count) for policy, count in known.issued.items()},
+        "advice_followed_total": {policy: float(count) for policy, count in known.followed.items()},
+    }
+
+
+def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:
+    """Return the labels of placements to start now, a series per node, of the policy in charge only."""
+    labels = [(row.policy, row.objective, row.job_id, node, str(gpus))
+              for row in rows if row.placement and row.action == "start" and not row.shadow
+              for node, gpus in zip(row.placement.nodes, row.placement.gpus, strict=True)]
+    return labels[:ADVICE]
+
+
+def _daemon(known: Known, process: Process) -> dict[str, object]:
+    return {
+        "up": {source.name: float(source.success) for source in process.sources},
+        "collector_duration_seconds": {source.name: source.duration_s for source in process.sources},
+        "last_success_timestamp_seconds": {source.name: source.last_success_s for source in process.sources},
+        "cycle_duration_seconds": {name: cycle.last_duration_s for name, cycle in process.cycles.items()},
+        "cycle_overruns_total": {name: float(cycle.overruns) for name, cycle in process.cycles.items()},
+        "cycle_failures_total": {name: float(cycle.failures) for name, cycle in process.cycles.items()},
+        "advice_interval_seconds": process.advice_interval_s,
+        "pue_ratio": process.pue,
+        "recorder_backlog_records": float(known.backlog),
+        "database_size_bytes": known.database_bytes,
+        "config_last_reload_successful": float(process.reloaded),
+        "config_last_reload_success_timestamp_seconds": process.loaded_s,
+    }

@@ -1,0 +1,142 @@
+"""The life of the daemon process: start, say ready, listen to signals, stop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from ..exporters.source import Clock
+from ..storage.errors import StoreError
+from ..storage.history import History
+from .config import load
+from .notify import notify, reloading, watchdog_period_s
+from .service import Service
+from .view import DaemonView
+from .web.app import WebApp
+from .web.gate import WebConfigFile
+from .web.server import ListenError, WebServer, activated, listen
+from .web.view import ReloadError
+from .web.webconfig import WebConfigError
+
+log = logging.getLogger(__name__)
+
+GLANCE_S = 1.0
+"""How often the main thread looks after the cycles."""
+
+
+class CannotServe(Exception):
+    """The daemon cannot start; the message says what is in its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says."""
+
+    config_file: Path
+    addresses: tuple[str, ...]
+    web_config: Path | None = None
+    telemetry_path: str = "/metrics"
+    lifecycle: bool = False
+    systemd_socket: bool = False
+    speed: float = 1.0
+    start_s: float | None = None
+
+
+@dataclass(slots=True)
+class Signals:
+    """What the process has been told since it was last asked; handlers only set flags."""
+
+    stop: threading.Event
+    reload: bool = False
+
+    def on_stop(self, number: int, frame: FrameType | None) -> None:
+        """Note that the process shall end."""
+        self.stop.set()
+
+    def on_reload(self, number: int, frame: FrameType | None) -> None:
+        """Note that the configuration shall be read again."""
+        self.reload = True
+
+
+def serve(options: Options) -> None:
+    """Run the daemon until SIGTERM or SIGINT; ConfigError or CannotServe when it cannot start."""
+    signals = Signals(threading.Event())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signals.on_stop)
+    signal.signal(signal.SIGHUP, signals.on_reload)
+    settings = load(options.config_file)
+    try:
+        gate = WebConfigFile(options.web_config)
+        sockets = activated() if options.systemd_socket else [listen(address) for address in options.addresses]
+        history = History.open(settings.storage.url)
+    except (WebConfigError, ListenError, StoreError) as error:
+        raise CannotServe(str(error)) from error
+    service = Service(settings, history, _clock(options), speed=options.speed)
+    view = DaemonView(service, lambda: load(options.config_file))
+    app = WebApp(view, gate, telemetry_path=options.telemetry_path, lifecycle=options.lifecycle)
+    with _served(WebServer(app, sockets, gate)), _running(service):
+        _watch(service, view, signals)
+
+
+def _clock(options: Options) -> Clock:
+    if options.speed == 1.0:
+        return time.time
+    from ..exporters.simulated.clock import SimulatedClock
+
+    return SimulatedClock(options.speed, options.start_s if options.start_s is not None else time.time())
+
+
+@contextmanager
+def _served(server: WebServer) -> Iterator[None]:
+    server.start()
+    log.info("listening", extra={"urls": " ".join(server.urls)})
+    try:
+        yield
+    finally:
+        server.stop()
+
+
+@contextmanager
+def _running(service: Service) -> Iterator[None]:
+    service.start()
+    notify("READY=1", f"STATUS=watching with {len(service.sources)} sources")
+    log.info("ready", extra={"sources": len(service.sources)})
+    try:
+        yield
+    finally:
+        notify("STOPPING=1")
+        service.stop()
+        log.info("stopped")
+
+
+def _watch(service: Service, view: DaemonView, signals: Signals) -> None:
+    """Serve signals, and ping the watchdog as long as every cycle comes round."""
+    period = watchdog_period_s()
+    due = time.monotonic()
+    while not signals.stop.wait(GLANCE_S if period is None else min(GLANCE_S, period)):
+        if signals.reload:
+            signals.reload = False
+            _reload(view)
+        hanging = service.beat.hanging()
+        if hanging:
+            log.error("cycles hang", extra={"target": " ".join(hanging)})
+        elif period is not None and time.monotonic() >= due:
+            notify("WATCHDOG=1")
+            due = time.monotonic() + period
+
+
+def _reload(view: DaemonView) -> None:
+    reloading()
+    try:
+        view.reload()
+    except ReloadError:
+        pass  # Said and shown as a gauge where it failed; the old configuration goes on.
+    finally:
+        notify("READY=1")

@@ -1,0 +1,246 @@
+"""The daemon: sources, history, waste and advice, wired into cycles.
+
+    scrape -> telemetry -+
+                         +-> assess -> watts by class --+
+    jobs -> snapshot ----+                              +-> what is published
+              |          +-> advise -> recommendations -+
+              +-> history <- record (windows, floors, accounting) <- retention
+
+Each cycle reads what others have brought, does one thing, and replaces its part of ``known`` whole; whoever reads
+never waits and never sees half of anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from ..exporters.source import Clock, Source, SourceError, Watched
+from ..storage.errors import StoreError
+from ..storage.history import History
+from ..storage.records import Job, SchedulerSnapshot, Telemetry
+from .advice import Advisor
+from .config import ConfigError, Settings
+from .cycles import Beat, Cycle
+from .facts import Known, Process
+from .waste import WasteAccountant
+
+log = logging.getLogger(__name__)
+
+ACCOUNTING_OVERLAP_S = 3600.0
+"""How far back accounting is read again: it may learn of an end late."""
+ACCOUNTING_FIRST_S = 7 * 86400.0
+"""How far back a new database asks accounting."""
+
+
+class Service:
+    """Everything between the sources and the page."""
+
+    def __init__(self, settings: Settings, history: History, clock: Clock, *, speed: float = 1.0) -> None:
+        self._history, self._clock, self._speed = history, clock, speed
+        self._change = threading.Lock()
+        self._known_lock = threading.Lock()
+        self.known = Known()
+        self.settings = settings
+        self._reloaded, self._loaded_s = True, clock()
+        self._accounted_s: float | None = None
+        self._sources = _build(settings, clock)
+        self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
+        self.accountant.floors.restore(history.load_floors())
+        self._booking = threading.Lock()
+        self.advisor = Advisor(settings.advice)
+        self.beat = Beat(self._cycles(settings))
+
+    # What cycles do.
+
+    def scrape(self) -> None:
+        """Read every telemetry source; of one that fails its last good readings stay, with their own age."""
+        read = [watched.read().data for watched in self._of("telemetry")]
+        found = [data for data in read if isinstance(data, Telemetry)]
+        self._learn(telemetry=Telemetry(tuple(gpu for data in found for gpu in data.gpus),
+                                        tuple(node for data in found for node in data.nodes)))
+
+    def jobs(self) -> None:
+        """Read the schedulers and record what changed."""
+        read = [watched.read() for watched in self._of("scheduler")]
+        found = [snapshot.data for snapshot in read if isinstance(snapshot.data, SchedulerSnapshot)]
+        if not found:
+            return
+        merged = _merged(found)
+        self._learn(snapshot=merged)
+        if any(snapshot.fresh for snapshot in read):
+            self._keep(lambda: self._history.record_snapshot(merged))
+
+    def assess(self) -> None:
+        """Put every watt into its class and book the energy since the last time."""
+        known = self.known
+        snapshot = known.snapshot or SchedulerSnapshot(self._clock())
+        with self._booking:
+            found = self.accountant.assess(snapshot, known.telemetry, self._clock())
+            counters = self.accountant.counters
+            self._learn(assessment=found, energy_joules=dict(counters.energy_joules),
+                        unmeasured_seconds=dict(counters.unmeasured_seconds))
+
+    def advise(self) -> None:
+        """Ask the policy in charge, and those in its shadow, about every pending job."""
+        snapshot = self.known.snapshot
+        if snapshot is None:
+            return
+        advice = self.advisor.advise(snapshot, self._clock())
+        self._learn(advice=advice)
+        self._keep(lambda: self._history.record_recommendations(advice.recommendations))
+
+    def record(self) -> None:
+        """Write closed windows and learned floors, and complete what only accounting knows."""
+        with self._booking:
+            rollups, readings = self.accountant.drain_closed()
+            floors = self.accountant.floors.learned()
+        self._keep(lambda: self._history.record_rollups(rollups))
+        self._keep(lambda: self._history.record_waste(readings))
+        self._keep(lambda: self._history.save_floors(floors))
+        self._complete()
+        totals = self._history.followed_totals()
+        self._learn(issued=totals.issued, followed=totals.followed, backlog=self._history.backlog,
+                    database_bytes=self._history.size_bytes())
+
+    def retention(self) -> None:
+        """Thin out what is old."""
+        self._keep(lambda: self._history.compact(self._clock(), self.settings.storage.retention))
+
+    # Life.
+
+    def start(self) -> None:
+        """Collect once in order, so that the first page is whole, then beat."""
+        for cycle in (self.jobs, self.scrape, self.assess, self.advise):
+            cycle()
+        self.beat.start()
+
+    def stop(self) -> None:
+        """Let running cycles end, write what is closed, release everything."""
+        self.beat.stop()
+        self.record()
+        for watched in self._sources:
+            watched.close()
+        self._history.close()
+
+    def reload(self, load: Callable[[], Settings]) -> None:
+        """Put a new configuration in force at once, or raise ``ConfigError`` and keep the old one entire."""
+        with self._change:
+            try:
+                settings = load()
+                if settings.storage.url != self.settings.storage.url:
+                    raise ConfigError("storage.url: another database needs a restart, not a reload")
+                sources, advisor = _build(settings, self._clock), Advisor(settings.advice)
+            except ConfigError as error:
+                self._reloaded = False
+                log.error("configuration not reloaded, the old one goes on", extra={"error": str(error)})
+                raise
+            self._swap(settings, sources, advisor)
+            self._reloaded, self._loaded_s = True, self._clock()
+            log.info("configuration reloaded", extra={"sources": len(sources)})
+
+    def _swap(self, settings: Settings, sources: list[Watched], advisor: Advisor) -> None:
+        self.beat.stop()
+        old, self._sources = self._sources, sources
+        if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
+            fresh = WasteAccountant(settings.waste, settings.cycles.scrape * self._speed)
+            fresh.floors.restore(self.accountant.floors.learned())
+            # Exported counters go on: a reload is no reset.
+            fresh.counters = self.accountant.counters
+            self.accountant = fresh
+        self.settings, self.advisor = settings, advisor
+        self.beat = Beat(self._cycles(settings))
+        self.beat.start()
+        for watched in old:
+            watched.close()
+
+    # What others ask.
+
+    @property
+    def sources(self) -> list[Watched]:
+        """Return the sources in force."""
+        return self._sources
+
+    def now(self) -> float:
+        """Return the daemon's time."""
+        return self._clock()
+
+    def process(self) -> Process:
+        """Return how the daemon itself fares."""
+        return Process(tuple(watched.status for watched in self._sources), self.beat.health(),
+                       self.settings.cycles.advise, self.settings.waste.pue, self._reloaded, self._loaded_s)
+
+    def _cycles(self, settings: Settings) -> Iterable[Cycle]:
+        periods = settings.cycles
+        # assess and advise come half a beat after what they read; the first record waits a beat.
+        return (Cycle("scrape", periods.scrape, self.scrape),
+                Cycle("jobs", periods.jobs, self.jobs),
+                Cycle("assess", periods.assess, self.assess, periods.assess / 2),
+                Cycle("advise", periods.advise, self.advise, periods.jobs / 2),
+                Cycle("record", periods.record, self.record, periods.record),
+                Cycle("retention", periods.retention, self.retention, periods.retention))
+
+    def _of(self, role: str) -> list[Watched]:
+        return [watched for watched in self._sources if watched.role == role]
+
+    def _learn(self, **parts: object) -> None:
+        with self._known_lock:
+            self.known = replace(self.known, **parts)  # type: ignore[arg-type]
+
+    def _keep(self, write: Callable[[], object]) -> None:
+        """Write to the history; when it cannot be written the recorder keeps the facts and the daemon goes on."""
+        try:
+            write()
+        except StoreError as error:
+            log.error("history cannot be written; it is kept and tried again", extra={"error": str(error)})
+
+    def _complete(self) -> None:
+        """Ask accounting for jobs that ended unseen or were shorter than a cycle."""
+        for watched in self._of("scheduler"):
+            finished = getattr(watched.source, "finished", None)
+            if finished is None:
+                continue
+            now = self._clock()
+            since = (self._accounted_s or now - ACCOUNTING_FIRST_S) - ACCOUNTING_OVERLAP_S
+            try:
+                jobs: tuple[Job, ...] = finished(since)
+            except SourceError as error:
+                log.warning("accounting cannot be read", extra={"target": watched.name, "error": str(error)})
+                continue
+            self._keep(lambda jobs=jobs: self._history.record_finished(jobs))  # type: ignore[misc]
+            self._accounted_s = now
+
+
+def _build(settings: Settings, clock: Clock) -> list[Watched]:
+    """Return the configured sources; ConfigError names the one that cannot be set up."""
+    built: list[Watched] = []
+    for config in settings.sources:
+        try:
+            source: Source = config.build(clock)
+        except (OSError, ValueError, SourceError) as error:
+            for watched in built:
+                watched.close()
+            raise ConfigError(f"source {config.name or config.kind}: {error}") from error
+        built.append(Watched(source, clock))
+    return built
+
+
+def _merged(snapshots: list[SchedulerSnapshot]) -> SchedulerSnapshot:
+    """Return one snapshot of several schedulers, as old as the oldest."""
+    if len(snapshots) == 1:
+        return snapshots[0]
+    return SchedulerSnapshot(
+        min(snapshot.time_s for snapshot in snapshots),
+        tuple(node for snapshot in snapshots for node in snapshot.nodes),
+        tuple(partition for snapshot in snapshots for partition in snapshot.partitions),
+        tuple(job for snapshot in snapshots for job in snapshot.jobs))
+
+
+def loader(path: Path) -> Callable[[], Settings]:
+    """Return what reads the configuration file again."""
+    from .config import load
+
+    return lambda: load(path)

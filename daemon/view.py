@@ -1,0 +1,108 @@
+"""The daemon as its web side sees it: what is known, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..exporters.publish import Published
+from ..storage.records import WASTED, Job, PowerClass, Recommendation
+from .config import ConfigError, Settings
+from .facts import published
+from .service import Service
+from .waste import Assessment, BoardVerdict, NodeVerdict
+from .web.view import NodeRow, ReloadError, SourceRow, TargetGroup, WasteRow
+
+
+class DaemonView:
+    """Answers from the service's memory, at once, from any thread."""
+
+    def __init__(self, service: Service, load: Callable[[], Settings]) -> None:
+        self._service, self._load = service, load
+
+    def published(self) -> Published:
+        """Return the facts of the metrics page."""
+        return published(self._service.known, self._service.process())
+
+    def recommendations(self) -> Sequence[Recommendation]:
+        """Return present advice, the policy in charge first, the most urgent job first."""
+        advice = self._service.known.advice
+        return advice.recommendations if advice else ()
+
+    def waste(self) -> Sequence[WasteRow]:
+        """Return where every watt goes."""
+        found = self._service.known.assessment
+        if found is None:
+            return ()
+        boards = [row for board in found.boards for row in _board_rows(board)]
+        hosts = [_host_row(node) for node in found.nodes if node.wall_watts is not None]
+        return boards + hosts
+
+    def nodes(self) -> Sequence[NodeRow]:
+        """Return every node of the scheduler."""
+        known = self._service.known
+        if known.snapshot is None:
+            return ()
+        found = known.assessment or Assessment(self.now())
+        verdicts = {verdict.node: verdict for verdict in found.nodes}
+        wasted = _wasted_by_node(found)
+        power_down = known.advice.power_down if known.advice else {}
+        return [NodeRow(node, verdict.wall_watts, verdict.source, wasted.get(node.name), verdict.gpus,
+                        power_down.get(node.name, "")) if (verdict := verdicts.get(node.name)) else NodeRow(node)
+                for node in known.snapshot.nodes]
+
+    def jobs(self) -> Sequence[Job]:
+        """Return pending, running and lately finished jobs."""
+        snapshot = self._service.known.snapshot
+        return snapshot.jobs if snapshot else ()
+
+    def sources(self) -> Sequence[SourceRow]:
+        """Return how each source fares."""
+        return [SourceRow(watched.name, watched.source.name, watched.role, watched.status.success,
+                          watched.status.last_success_s, watched.status.error, watched.health())
+                for watched in self._service.sources]
+
+    def targets(self) -> Sequence[TargetGroup]:
+        """Return the exporters of the GPU nodes, in a stable order."""
+        return [TargetGroup((health.target,), {"__meta_idlewatt_kind": watched.name})
+                for watched in self._service.sources if watched.role == "telemetry"
+                for health in sorted(watched.health(), key=lambda health: health.target)]
+
+    def now(self) -> float:
+        """Return the daemon's time: its clock may be accelerated."""
+        return self._service.now()
+
+    def missing(self) -> Sequence[str]:
+        """Return what is still missing before the daemon is ready; nothing when it is."""
+        if self._service.known.assessment is None:
+            return ("the first collection has not ended",)
+        return ()
+
+    def reload(self) -> None:
+        """Read the configuration again and put it in force; raise ReloadError and keep the old one if it is bad."""
+        try:
+            self._service.reload(self._load)
+        except ConfigError as error:
+            raise ReloadError(str(error)) from error
+
+
+def _board_rows(board: BoardVerdict) -> list[WasteRow]:
+    floor = board.floor
+    return [WasteRow(board.partition, board.node, power_class, watts, power_class in WASTED, board.index, board.uuid,
+                     board.user, board.account, board.job_id, board.activity, floor.watts if floor else None,
+                     floor.source if floor else "")
+            for power_class, watts in board.shares()]
+
+
+def _host_row(node: NodeVerdict) -> WasteRow:
+    return WasteRow(node.partition, node.node, node.host_class, node.host_watts, node.host_class in WASTED)
+
+
+def _wasted_by_node(found: Assessment) -> dict[str, float]:
+    """Return the wasted watts of each node, its host's included."""
+    wasted: dict[str, float] = {}
+    for board in found.boards:
+        wasted[board.node] = wasted.get(board.node, 0.0) + board.wasted_watts
+    for node in found.nodes:
+        if node.host_class is PowerClass.NODE_OVERHEAD_EMPTY:
+            wasted[node.node] = wasted.get(node.node, 0.0) + node.host_watts
+    return wasted
