@@ -6,7 +6,6 @@ at thousands of targets they cost more than the parsing.
 
 from __future__ import annotations
 
-import time
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.response import HTTPResponse
 
 from ..storage.durations import Duration
+from .deadline import DEADLINES, POOLS
 from .source import SourceError
 
 _CHUNK = 262144
@@ -36,9 +36,9 @@ class Unreachable(SourceError):
 class Refused(SourceError):
     """The server answered, but not with 200."""
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int, body: bytes = b"") -> None:
         super().__init__(message, permanent=status in (401, 403, 404))
-        self.status = status
+        self.status, self.body = status, body
 
 
 class Strict(BaseModel):
@@ -110,6 +110,7 @@ class _Adapter(HTTPAdapter):
 
     def __init__(self) -> None:
         super().__init__(pool_connections=_MOST_HOSTS, pool_maxsize=_CONNECTIONS_PER_HOST)
+        self.poolmanager.pool_classes_by_scheme = POOLS
         self._pools: dict[str | None, HTTPConnectionPool] = {}
 
     def get_connection_with_tls_context(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> Any:
@@ -175,9 +176,8 @@ class Client:
     Redirects are not followed: credentials must not travel to where a target points.
     """
 
-    def __init__(self, options: HttpOptions, *, accept: str = _ACCEPT,
-                 timer: Callable[[], float] = time.monotonic, adapter: HTTPAdapter | None = None) -> None:
-        self._options, self._accept, self._timer = options, accept, timer
+    def __init__(self, options: HttpOptions, *, accept: str = _ACCEPT, adapter: HTTPAdapter | None = None) -> None:
+        self._options, self._accept = options, accept
         self._adapter = adapter or _Adapter()
         self._authorization = _credentials(options)
         self._prepared: dict[tuple[str, str], requests.PreparedRequest] = {}
@@ -189,27 +189,35 @@ class Client:
 
     def get(self, url: str, params: Mapping[str, str] | None = None) -> bytes:
         """Return the unpacked body of a 200 answer; raise ``SourceError`` with the reason otherwise."""
-        deadline = self._timer() + self._options.timeout
         request = self._prepare(url, params)
-        try:
-            response = self._adapter.send(
-                request, stream=True, timeout=(self._options.connect_timeout, self._options.timeout),
-                verify=self._verify, cert=self._cert)
+        with DEADLINES.limit(self._options.timeout) as exchange:
             try:
-                self._refuse_faults(response, deadline)
-                return self._body(response.raw, deadline)
-            except BaseException:
-                # What is left of the answer would be read as the next one.
-                response.raw.close()
-                raise
-        except requests.exceptions.ConnectTimeout as error:
-            raise Unreachable(f"does not answer: no connection within {self._options.connect_timeout:g} s") from error
-        except (requests.RequestException, HTTPError, OSError, zlib.error) as error:
-            raise SourceError(_reason(error), permanent=isinstance(error, requests.exceptions.SSLError)) from error
+                body = self._exchange(request)
+            except requests.exceptions.ConnectTimeout as error:
+                limit = self._options.connect_timeout
+                raise Unreachable(f"does not answer: no connection within {limit:g} s") from error
+            except (requests.RequestException, HTTPError, OSError, zlib.error, SourceError) as error:
+                if not exchange.overdue:
+                    raise _told(error) from error
+        if exchange.overdue:
+            raise SourceError(f"did not end within {self._options.timeout:g} s (timeout)")
+        return body
 
     def close(self) -> None:
         """Close every kept connection."""
         self._adapter.close()
+
+    def _exchange(self, request: requests.PreparedRequest) -> bytes:
+        response = self._adapter.send(
+            request, stream=True, timeout=(self._options.connect_timeout, self._options.timeout),
+            verify=self._verify, cert=self._cert)
+        try:
+            self._refuse_faults(response)
+            return self._body(response.raw)
+        except BaseException:
+            # What is left of the answer would be read as the next one.
+            response.raw.close()
+            raise
 
     def _prepare(self, url: str, params: Mapping[str, str] | None) -> requests.PreparedRequest:
         if params:
@@ -230,18 +238,18 @@ class Client:
         except (requests.RequestException, ValueError) as error:
             raise SourceError(f"{url!r} is no URL that can be asked: {error}", permanent=True) from error
 
-    def _refuse_faults(self, response: requests.Response, deadline: float) -> None:
+    def _refuse_faults(self, response: requests.Response) -> None:
         status = response.status_code
         if status == 200:
             return
         if 300 <= status < 400:
             where = response.headers.get("Location", "nowhere")[:200]
             raise SourceError(f"redirects to {ascii(where)}: configure the final address", permanent=True)
-        detail = self._body(response.raw, deadline)[:200].decode(errors="replace")
-        raise Refused(f"HTTP {status} {_HINTS.get(status, '')}: {ascii(detail)}", status)
+        detail = self._body(response.raw)[:200].decode(errors="replace")
+        raise Refused(f"HTTP {status} {_HINTS.get(status, '')}: {ascii(detail)}", status, body)
 
-    def _body(self, raw: HTTPResponse, deadline: float) -> bytes:
-        """Read to the end, within the deadline; never unpack more than the cap (gzip bombs)."""
+    def _body(self, raw: HTTPResponse) -> bytes:
+        """Read to the end; never unpack more than the cap (gzip bombs)."""
         limit = self._options.max_body_bytes
         unpack = _unpacker(raw.headers.get("Content-Encoding", ""), limit)
         parts: list[bytes] = []
@@ -251,8 +259,6 @@ class Client:
             size += len(part)
             if size > limit:
                 raise SourceError(f"answers with more than {limit} bytes (max_body_bytes)")
-            if self._timer() > deadline:
-                raise SourceError(f"did not end within {self._options.timeout:g} s")
             parts.append(part)
         unpack(b"")
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -275,6 +281,13 @@ def _unpacker(encoding: str, limit: int) -> Callable[[bytes], bytes]:
         return inflate.decompress(part, limit + 1)
 
     return unpack
+
+
+def _told(error: Exception) -> SourceError:
+    """Return the error that a person is told."""
+    if isinstance(error, SourceError):
+        return error
+    return SourceError(_reason(error), permanent=isinstance(error, requests.exceptions.SSLError))
 
 
 def _reason(error: Exception) -> str:

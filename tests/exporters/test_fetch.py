@@ -1,0 +1,269 @@
+"""One page over HTTP: hostile servers cost one clear error, bounded time and bounded memory."""
+
+import gzip
+import os
+import ssl
+import subprocess
+import threading
+import time
+
+import pytest
+import responses
+from pydantic import ValidationError
+
+from idlewatt.exporters.fetch import Client, HttpOptions, Unreachable
+from idlewatt.exporters.source import SourceError
+
+PAGE = b"up 1\n"
+
+
+def client(**options):
+    return Client(HttpOptions(**{"timeout": 5} | options))
+
+
+def fault(loopback, behaviour, **options):
+    loopback.pages["/metrics"] = behaviour
+    with pytest.raises(SourceError) as caught:
+        client(**options).get(loopback.url())
+    return caught.value
+
+
+def test_a_page_is_fetched_and_the_connection_is_kept(loopback):
+    ports = []
+    loopback.pages["/metrics"] = lambda handler: (ports.append(handler.client_address), _send(handler, PAGE))
+    keeper = client()
+    assert [keeper.get(loopback.url()) for _ in range(3)] == [PAGE] * 3
+    assert len(set(ports)) == 1
+
+
+def _send(handler, body, **headers):
+    handler.send_response(200)
+    for name, value in ({"Content-Length": str(len(body))} | headers).items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def test_gzip_is_asked_for_and_unpacked(loopback):
+    loopback.pages["/metrics"] = lambda handler: _send(handler, gzip.compress(PAGE), **{"Content-Encoding": "gzip"})
+    assert client().get(loopback.url()) == PAGE
+    assert loopback.requests[0][1]["Accept-Encoding"] == "gzip"
+
+
+def test_a_chunked_page_is_read_whole(loopback):
+    def chunks(handler):
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        for _ in range(3):
+            handler.wfile.write(b"5\r\nup 1\n\r\n")
+        handler.wfile.write(b"0\r\n\r\n")
+
+    loopback.pages["/metrics"] = chunks
+    assert client().get(loopback.url()) == PAGE * 3
+
+
+def test_a_gzip_bomb_is_refused_before_it_unfolds(loopback):
+    bomb = gzip.compress(bytes(50_000_000))
+    error = fault(loopback, lambda handler: _send(handler, bomb, **{"Content-Encoding": "gzip"}),
+                  max_body_bytes=1_000_000)
+    assert "more than 1000000 bytes" in str(error)
+
+
+def test_a_page_over_the_cap_is_refused(loopback):
+    assert "max_body_bytes" in str(fault(loopback, lambda handler: _send(handler, b"x" * 2000), max_body_bytes=1000))
+
+
+def test_a_cut_off_gzip_is_refused(loopback):
+    cut = gzip.compress(os.urandom(1000))[:-20]
+    assert "gzip is cut off" in str(
+        fault(loopback, lambda handler: _send(handler, cut, **{"Content-Encoding": "gzip"})))
+
+
+def test_garbage_that_claims_to_be_gzip_is_refused(loopback):
+    assert "gzip is broken" in str(
+        fault(loopback, lambda handler: _send(handler, b"garbage", **{"Content-Encoding": "gzip"})))
+
+
+def test_a_body_shorter_than_announced_is_refused(loopback):
+    def short(handler):
+        _send(handler, PAGE, **{"Content-Length": "1000"})
+        handler.close_connection = True
+
+    assert "IncompleteRead" in str(fault(loopback, short))
+
+
+def test_an_endless_page_ends_at_the_timeout(loopback):
+    def endless(handler):
+        handler.send_response(200)
+        handler.end_headers()
+        while True:
+            handler.wfile.write(b"up 1\n")
+            time.sleep(0.01)
+
+    started = time.monotonic()
+    assert "did not end within 0.3 s" in str(fault(loopback, endless, timeout=0.3))
+    assert time.monotonic() - started < 3
+
+
+def test_headers_that_drip_for_ever_end_at_the_timeout(loopback):
+    def dripping(handler):
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while True:
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+            time.sleep(0.02)
+
+    started = time.monotonic()
+    fault(loopback, dripping, timeout=0.3)
+    assert time.monotonic() - started < 3
+
+
+def test_a_silent_server_ends_at_the_timeout(loopback):
+    silence = threading.Event()
+    assert "took too long" in str(fault(loopback, lambda _handler: silence.wait(10), timeout=0.2))
+    silence.set()
+
+
+def test_a_refused_connection_is_no_unreachable_host():
+    with pytest.raises(SourceError) as caught:
+        client().get("http://127.0.0.1:9/metrics")
+    assert "Connection refused" in str(caught.value)
+    assert not isinstance(caught.value, Unreachable)
+
+
+@responses.activate
+def test_a_host_that_does_not_answer_is_unreachable():
+    import requests
+    responses.get("http://node:9400/metrics", body=requests.exceptions.ConnectTimeout("x"))
+    with pytest.raises(Unreachable):
+        client().get("http://node:9400/metrics")
+
+
+def test_an_unknown_host_is_told_by_name():
+    with pytest.raises(SourceError, match="no-such-host"):
+        client().get("http://no-such-host.invalid/metrics")
+
+
+@pytest.mark.parametrize("url", ["http://", "http://a b/", "http://[::1/", "gopher://x/"])
+def test_what_is_no_url_is_told_apart(url):
+    with pytest.raises(SourceError):
+        client().get(url)
+
+
+def test_a_redirect_is_not_followed(loopback):
+    error = fault(loopback, lambda handler: (
+        handler.send_response(302), handler.send_header("Location", "http://evil/"),
+        handler.send_header("Content-Length", "0"), handler.end_headers()))
+    assert "redirects to 'http://evil/'" in str(error)
+    assert error.permanent
+
+
+@pytest.mark.parametrize(("status", "word", "permanent"),
+                         [(401, "password", True), (404, "path", True), (503, "503", False)])
+def test_a_fault_of_the_server_is_told_with_its_words(loopback, answer, status, word, permanent):
+    error = fault(loopback, lambda handler: answer(handler, b"bad\x1b[31m day", status=status))
+    assert word in str(error)
+    assert "\x1b" not in str(error)
+    assert error.permanent == permanent
+
+
+def test_a_fault_leaves_the_next_answer_intact(loopback, answer):
+    keeper = client(max_body_bytes=100)
+    for body in (b"x" * 5000, PAGE, b"y" * 5000, PAGE):
+        loopback.pages["/metrics"] = body
+        if body == PAGE:
+            assert keeper.get(loopback.url()) == PAGE
+        else:
+            with pytest.raises(SourceError):
+                keeper.get(loopback.url())
+
+
+def test_a_password_file_is_read_again_when_it_changes(loopback, tmp_path):
+    secret = tmp_path / "password"
+    secret.write_text("first\n")
+    loopback.pages["/metrics"] = PAGE
+    keeper = client(basic_auth={"username": "u", "password_file": secret})
+    keeper.get(loopback.url())
+    secret.write_text("second!\n")
+    os.utime(secret, ns=(1, 1))
+    keeper.get(loopback.url())
+    sent = [headers["Authorization"] for _, headers in loopback.requests]
+    assert sent == ["Basic dTpmaXJzdA==", "Basic dTpzZWNvbmQh"]
+
+
+def test_a_bearer_token_is_sent(loopback):
+    loopback.pages["/metrics"] = PAGE
+    client(authorization={"credentials": "token"}, headers={"X-Scope-OrgID": "gpu"}).get(loopback.url())
+    headers = loopback.requests[0][1]
+    assert headers["Authorization"] == "Bearer token"
+    assert headers["X-Scope-OrgID"] == "gpu"
+
+
+def test_a_missing_token_file_is_told(loopback, tmp_path):
+    with pytest.raises(SourceError, match="cannot read the secret"):
+        client(authorization={"credentials_file": tmp_path / "none"}).get(loopback.url())
+
+
+def test_a_password_never_shows_in_the_configuration():
+    assert "hush" not in repr(HttpOptions(basic_auth={"username": "u", "password": "hush"}))
+
+
+@pytest.mark.parametrize("options", [
+    {"basic_auth": {"username": "u"}},
+    {"authorization": {}},
+    {"basic_auth": {"username": "u", "password": "p"}, "authorization": {"credentials": "t"}},
+    {"tls_confg": {}}])
+def test_contradictory_options_are_refused(options):
+    with pytest.raises(ValidationError):
+        HttpOptions(**options)
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    made = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
+                    "-out", made[0], "-keyout", made[1]], check=True, capture_output=True)
+    return made
+
+
+@pytest.fixture
+def secure(loopback, certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    context.load_verify_locations(certificate[0])
+    context.verify_mode = ssl.CERT_OPTIONAL
+    loopback.server.socket = context.wrap_socket(loopback.server.socket, server_side=True)
+    loopback.pages["/metrics"] = PAGE
+    return f"https://{loopback.address}/metrics"
+
+
+def test_a_page_over_tls_needs_a_trusted_certificate(secure):
+    with pytest.raises(SourceError, match="TLS fails") as caught:
+        client().get(secure)
+    assert caught.value.permanent
+
+
+def test_a_page_over_tls_is_read_with_its_authority_and_our_certificate(secure, certificate):
+    tls = {"ca_file": certificate[0], "cert_file": certificate[0], "key_file": certificate[1]}
+    assert client(tls_config=tls).get(secure) == PAGE
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_a_page_over_tls_is_read_unverified_when_asked(secure):
+    assert client(tls_config={"insecure_skip_verify": True}).get(secure) == PAGE
+
+
+def test_a_missing_authority_file_is_told(secure, tmp_path):
+    with pytest.raises(SourceError, match="CA"):
+        client(tls_config={"ca_file": tmp_path / "none.pem"}).get(secure)
+
+
+@responses.activate
+def test_recorded_pages_can_stand_in_for_a_server(recorded):
+    page = recorded("ipmi_exporter_1.6.1.prom")
+    responses.get("http://node:9290/metrics", body=page)
+    assert client().get("http://node:9290/metrics") == page
+
+
