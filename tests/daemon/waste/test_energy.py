@@ -1,0 +1,120 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idlewatt.daemon.waste.energy import MOST_CLOSED, WINDOW_S
+from idlewatt.storage.records import WASTED, PowerClass
+
+BOARDS = range(4)
+
+
+def run(site, times, accountant=None, *, watts=300.0, u=0.5, wall=2000.0):
+    """Assess a node with four boards, two of them held, at each moment; return the accountant and the last answer."""
+    accountant = accountant or site.accountant()
+    node, found = site.node(gpus=4, gpus_allocated=2), None
+    for now in times:
+        boards = tuple(site.board(index, time_s=now, watts=watts, u=u) for index in BOARDS)
+        snapshot = site.snapshot([node], [site.running(indexes=[0, 1])], time_s=now)
+        found = accountant.assess(snapshot, site.telemetry(boards, (site.wall(wall, time_s=now),)), now)
+    return accountant, found
+
+
+def total(counters):
+    return sum(counters.energy_joules.values())
+
+
+@given(st.lists(st.one_of(st.floats(0, 60), st.floats(60, 5000), st.floats(-500, 0)), min_size=1, max_size=20))
+@settings(max_examples=60, deadline=None)
+def test_t40_over_any_pattern_of_cycles_the_classes_add_up_to_the_wall_energy(site, steps):
+    times = [100_000.0]
+    for step in steps:
+        times.append(times[-1] + step)
+    accountant, _ = run(site, times)
+    observed = sum(min(max(step, 0.0), 37.5) for step in steps)
+    gaps = sum(max(step - 37.5, 0.0) for step in steps)
+    assert total(accountant.counters) == pytest.approx(2000.0 * observed)
+    assert accountant.counters.unmeasured_seconds.get("gpu", 0.0) == pytest.approx(4 * gaps)
+
+
+@given(st.lists(st.tuples(st.floats(-100, 400), st.floats(0, 400), st.floats(0, 1), st.floats(0, 3000)), min_size=1,
+                max_size=15))
+@settings(max_examples=40, deadline=None)
+def test_counters_never_go_down(site, cycles):
+    accountant, now, before = site.accountant(), 1000.0, {}
+    for step, watts, u, wall in cycles:
+        now = max(0.0, now + step)
+        run(site, [now], accountant, watts=watts, u=u, wall=wall)
+        after = dict(accountant.counters.energy_joules)
+        assert all(after[key] >= joules for key, joules in before.items())
+        before = after
+
+
+@given(st.lists(st.floats(1, 200), min_size=5, max_size=60), st.integers(2, 5))
+@settings(max_examples=30, deadline=None)
+def test_closed_windows_hold_the_energy_of_the_counters_by_partition_and_by_node(site, steps, drains):
+    accountant, now, readings, rollups = site.accountant(), 1000.0, [], []
+    run(site, [now], accountant)
+    for position, step in enumerate([*steps, 1e6]):
+        now += step
+        # The last cycle only closes the window: nothing is booked across so long a gap but its end.
+        run(site, [now], accountant)
+        if position % drains == 0 or step == 1e6:
+            boards, classes = accountant.drain_closed()
+            rollups, readings = rollups + boards, readings + classes
+    still_open = 2000.0 * min(37.5, now % WINDOW_S)
+    by_partition = sum(reading.energy_joules for reading in readings if not reading.node)
+    assert by_partition == pytest.approx(total(accountant.counters) - still_open)
+    assert sum(reading.energy_joules for reading in readings if reading.node) == pytest.approx(by_partition)
+    assert len({(rollup.start_s, rollup.uuid) for rollup in rollups}) == len(rollups)
+    assert all(rollup.measured_seconds <= WINDOW_S + 1e-6 for rollup in rollups)
+    assert all(rollup.start_s % WINDOW_S == 0 for rollup in rollups)
+
+
+def test_a_rollup_tells_mean_and_most_and_what_was_really_observed(site):
+    accountant, _ = run(site, [float(now) for now in range(1200, 1350, 15)], watts=100.0, u=0.2)
+    run(site, [float(now) for now in range(1350, 1515, 15)], accountant, watts=300.0, u=0.6)
+    rollups, _ = accountant.drain_closed()
+    first = rollups[0]
+    assert (first.start_s, first.uuid, first.seconds) == (1200.0, "GPU-dgx-0-0", 300.0)
+    assert first.measured_seconds == first.allocated_seconds == pytest.approx(300.0)
+    assert first.energy_joules == pytest.approx(100.0 * 135 + 300.0 * 165)
+    assert (first.power_max_watts, first.activity_max) == (300.0, 0.6)
+    assert first.power_mean_watts == pytest.approx(first.energy_joules / 300.0)
+    assert first.activity_mean == pytest.approx((0.2 * 135 + 0.6 * 165) / 300)
+    assert rollups[3].allocated_seconds == 0.0
+
+
+def test_an_unmeasured_board_rolls_up_to_nothing_known(site):
+    accountant = site.accountant()
+    for now in range(1200, 1515, 15):
+        board = replace(site.board(time_s=float(now), watts=None), activity=None)
+        accountant.assess(site.snapshot([site.node(gpus=1)], time_s=now), site.telemetry((board,), ()), float(now))
+    (rollup,), readings = accountant.drain_closed()
+    assert rollup.energy_joules is rollup.activity_mean is rollup.power_max_watts is None
+    assert rollup.measured_seconds == 0.0
+    assert readings == []
+
+
+def test_readings_that_stop_are_unmeasured_not_repeated(site):
+    accountant, _ = run(site, [1000.0, 1015.0])
+    snapshot = site.snapshot([site.node(gpus=4)], time_s=1060.0)
+    found = accountant.assess(snapshot, site.telemetry(), 1060.0)
+    assert found.unmeasured_gpus["gpu"] == 4
+    assert found.totals["gpu"][PowerClass.NODE_OVERHEAD_EMPTY] == 2000.0
+
+
+def test_the_wasted_counters_are_those_of_the_wasted_classes(site):
+    accountant, _ = run(site, [1000.0, 1015.0])
+    wasted = accountant.counters.wasted_joules
+    assert {reason for _, reason in wasted} == set(WASTED)
+    assert wasted["gpu", PowerClass.IDLE_UNALLOCATED] == 2 * 300.0 * 15
+    assert wasted["gpu", PowerClass.ALLOCATED_UNDERUSED] == 0.0 + 2 * 45.0 * 15
+    assert accountant.counters.wasted_gpu_seconds["gpu"] == 2 * 0.5 * 15
+
+
+def test_windows_that_nobody_fetches_are_bounded(site):
+    accountant, _ = run(site, [1000.0 + 30 * cycle for cycle in range(20 * MOST_CLOSED)])
+    rollups, _ = accountant.drain_closed()
+    assert len({rollup.start_s for rollup in rollups}) == MOST_CLOSED

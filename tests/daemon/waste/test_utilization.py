@@ -1,0 +1,104 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idlewatt.daemon.waste import Utilization, WasteSettings
+from idlewatt.daemon.waste.utilization import Run, UtilizationWindow, inefficient_energy, run_time
+from idlewatt.storage.records import JobState, NodeState
+
+HOUR = 3600.0
+MWH = 3.6e9
+
+
+@pytest.mark.parametrize(("rated_watts", "energy_mwh"), [(13_000, 3.557), (7_000, 1.915)])
+def test_t49_the_papers_inefficient_energy_comes_out(rated_watts, energy_mwh):
+    assert inefficient_energy(0.62, rated_watts, 720 * HOUR) / MWH == pytest.approx(energy_mwh, abs=5e-4)
+
+
+def test_t49_the_headline_utilization_reduces_it_by_34_percent():
+    before, after = (inefficient_energy(u, 13_000, 720 * HOUR) for u in (0.62, 0.75))
+    assert 1 - after / before == pytest.approx(0.342, abs=5e-4)
+
+
+def test_a_completed_job_counts_with_its_limit_or_with_what_it_ran():
+    """Eq. (2): tau is the limit of a completed job; here it is cut at now."""
+    run = Run("gpu", 4, 0.0, 72 * HOUR, 10 * HOUR, 0.0)
+    assert run_time(run, 100 * HOUR, 0.0, basis="limit") == 72 * HOUR
+    assert run_time(run, 40 * HOUR, 0.0, basis="limit") == 40 * HOUR
+    assert run_time(run, 100 * HOUR, 0.0, basis="actual") == 10 * HOUR
+    assert run_time(run, 100 * HOUR, 5 * HOUR, basis="actual") == 5 * HOUR
+
+
+def observe(site, window, now, jobs, **changes):
+    return window.observe(site.snapshot([site.node(**changes)], jobs, time_s=now), now)["gpu"]
+
+
+def test_the_first_moment_is_what_is_held_now(site):
+    found = observe(site, UtilizationWindow(WasteSettings()), 1000.0, [site.running(indexes=range(2))])
+    assert (found.limit, found.actual) == (0.25, 0.25)
+
+
+def test_utilization_is_held_gpu_time_over_usable_gpu_time(site):
+    window = UtilizationWindow(WasteSettings())
+    observe(site, window, 0.0, [])
+    job = site.running(indexes=range(4), start_s=0.0, limit_s=4 * HOUR)
+    observe(site, window, HOUR, [job])
+    done = site.running(indexes=range(4), start_s=0.0, limit_s=4 * HOUR, state=JobState.COMPLETED, end_s=HOUR)
+    found = observe(site, window, 2 * HOUR, [done])
+    assert found.actual == pytest.approx(4 * 1 / (8 * 2))
+    assert found.limit == pytest.approx(4 * 2 / (8 * 2))
+
+
+def test_drained_nodes_shrink_what_could_be_used(site):
+    window, job = UtilizationWindow(WasteSettings()), site.running("1", "dgx-0", range(8))
+    for now in (0.0, HOUR, 2 * HOUR):
+        nodes = [site.node(), site.node("dgx-1", state=NodeState.DRAINED)]
+        found = window.observe(site.snapshot(nodes, [job], time_s=now), now)["gpu"]
+    assert found.actual == pytest.approx(1.0)
+    assert found.rated_watts == 6500.0
+
+
+def test_the_window_slides_and_forgets(site):
+    window = UtilizationWindow(WasteSettings(utilization_window="1d"))
+    job = site.running(indexes=range(8))
+    for hour in range(24):
+        observe(site, window, hour * HOUR, [job])
+    assert observe(site, window, 24 * HOUR, []).actual == pytest.approx(23 / 24)
+    for hour in range(25, 60):
+        found = observe(site, window, hour * HOUR, [])
+    assert found.actual == 0.0
+    assert not window._runs
+
+
+def test_a_job_that_vanishes_ended_when_it_was_last_seen(site):
+    window = UtilizationWindow(WasteSettings())
+    observe(site, window, 0.0, [site.running(indexes=range(8))])
+    observe(site, window, HOUR, [site.running(indexes=range(8))])
+    assert observe(site, window, 4 * HOUR, []).actual == pytest.approx(0.25)
+
+
+def test_the_rated_power_is_configured_or_that_of_a_dgx_or_unknown(site):
+    def rated(model="a100", **known):
+        return observe(site, UtilizationWindow(WasteSettings(**known)), 0.0, [], gpu_model=model).rated_watts
+
+    assert (rated(), rated("v100"), rated("mi300")) == (6500.0, 3500.0, None)
+    assert rated("mi300", rated_node_watts={"dgx-*": 9000}) == 9000.0
+
+
+def test_inefficient_power_is_rated_power_times_the_share_nobody_holds():
+    found = Utilization(limit=0.62, actual=0.5, rated_watts=13_000.0)
+    assert (found.inefficient_watts("limit"), found.inefficient_watts("actual")) == (pytest.approx(4940), 6500)
+    assert Utilization(0.5, 0.5, None).inefficient_watts("limit") is None
+
+
+@given(st.lists(st.tuples(st.floats(0, 5 * HOUR), st.integers(0, 8), st.sampled_from(list(NodeState))), min_size=1,
+                max_size=15))
+@settings(max_examples=40, deadline=None)
+def test_utilization_is_a_ratio_whatever_happens(site, steps):
+    window, now = UtilizationWindow(WasteSettings()), 0.0
+    for number, (step, gpus, state) in enumerate(steps):
+        now += step
+        jobs = [site.running(str(number), indexes=range(gpus), start_s=now - step)] if gpus else []
+        found = observe(site, window, now, jobs, state=state)
+        assert 0.0 <= found.actual <= 1.0
+        assert 0.0 <= found.limit <= 1.0
