@@ -1,0 +1,147 @@
+"""The fast reader says what prometheus_client's parser says, or refuses."""
+
+import math
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from idlewatt.exporters.exposition import Exposition, PageError
+
+WANTED = ("power", "power_limit", "util")
+
+
+def stock(page: str):
+    """Return the wanted samples by the stock parser; TYPE lines are left out, since they rename counters."""
+    page = "".join(line for line in page.splitlines(keepends=True) if not line.strip().startswith("#"))
+    return [(sample.name, sample.labels, float(sample.value)) for family in text_string_to_metric_families(page)
+            for sample in family.samples if sample.name in WANTED]
+
+
+def fast(page: str, reader=None):
+    samples = (reader or Exposition(WANTED)).samples(page.encode())
+    return [(series.name, series.labels, value) for series, value in samples]
+
+
+def same(left, right) -> bool:
+    return len(left) == len(right) and all(
+        a[:2] == b[:2] and (a[2] == b[2] or (math.isnan(a[2]) and math.isnan(b[2])))
+        for a, b in zip(left, right, strict=True))
+
+
+names = st.sampled_from([*WANTED, "power_usage", "other", "utility", "a:b"])
+label_values = st.text(st.sampled_from('abc "\\\n{},=#é1'), max_size=6)
+labels = st.dictionaries(st.sampled_from(["gpu", "UUID", "Hostname", "le"]), label_values, max_size=3)
+values = st.sampled_from(["1", "0.5", "-3", "1e9", "NaN", "+Inf", "-Inf", "Inf", "9223372036854775794", "1_000", "0x1p3"])
+spaces = st.sampled_from([" ", "  ", "\t", " \t "])
+stamps = st.sampled_from(["", "", "", " 1712345678000", "\t5"])
+indents = st.sampled_from(["", "", "", " ", "\t"])
+commas = st.sampled_from(["", "", ","])
+comments = st.sampled_from(["# HELP power Watts {a=\"b\"} 1", "# TYPE power gauge", "", "#", "# power 3", "  # x", "\t"])
+
+
+def escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+@st.composite
+def sample_lines(draw):
+    pairs = ",".join(f'{name}="{escaped(value)}"' for name, value in draw(labels).items())
+    braces = "{" + pairs + draw(commas) + "}" if pairs else draw(st.sampled_from(["", "{}"]))
+    return draw(indents) + draw(names) + braces + draw(spaces) + draw(values) + draw(stamps)
+
+
+pages = st.lists(sample_lines() | comments, max_size=8).map(lambda lines: "".join(line + "\n" for line in lines))
+
+
+@settings(max_examples=300, deadline=None)
+@given(pages)
+@example('power{gpu="0"} 1\npower{gpu="0"} 2\n')
+@example("power 1 2\npower\t1\n")
+def test_what_the_stock_parser_accepts_is_read_the_same(page):
+    try:
+        expected = stock(page)
+    except ValueError:
+        return
+    assert same(fast(page), expected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(pages, st.integers(0, 200), st.sampled_from(['"', "{", "}", "\\", " ", "\n", "=", ",", "_", "\x00", "#"]))
+def test_a_damaged_page_is_refused_or_read_as_the_stock_parser_reads_it(page, place, damage):
+    page = page[:place] + damage + page[place:] + "\n"
+    try:
+        got = fast(page)
+    except PageError:
+        return
+    try:
+        expected = stock(page)
+    except ValueError:
+        return  # the fault lies in a line that is none of ours
+    assert same(got, expected)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(pages, min_size=2, max_size=4))
+def test_what_was_remembered_changes_nothing(several):
+    reader = Exposition(WANTED)
+    for page in several:
+        try:
+            expected = fast(page)
+        except PageError:
+            continue
+        assert same(fast(page, reader), expected)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(garbage):
+    try:
+        Exposition(WANTED).samples(garbage)
+    except PageError as error:
+        assert str(error).isprintable()
+
+
+@pytest.mark.parametrize("name", ["node_exporter.prom", "dcgm_h100_8gpu_k8s.prom", "ipmi_exporter_1.6.1.prom",
+                                  "dcgm_v100_simulated_with_hpc_job.prom"])
+def test_recorded_pages_are_read_as_the_stock_parser_reads_them(recorded, name):
+    page = recorded(name)
+    bare = b"".join(line for line in page.splitlines(keepends=True) if not line.startswith(b"#"))
+    expected = [(sample.name, sample.labels, sample.value) for family in text_string_to_metric_families(bare.decode())
+                for sample in family.samples]
+    reader = Exposition({name for name, _, _ in expected})
+    for _ in range(2):
+        assert same([(*series, value) for series, value in reader.samples(page)], expected)
+
+
+def test_rows_with_the_same_labels_share_them():
+    (first, _), (second, _) = Exposition(WANTED).samples(b'power{gpu="0"} 1\nutil{gpu="0"} 2\n')
+    assert first.labels is second.labels
+
+
+@pytest.mark.parametrize(("page", "word"), [
+    (b'power{gpu="0"} 26', "cut off"),
+    (b'power{gpu="0\n', "not a sample"),
+    (b'power{gpu="0"} watt\n', "not a sample"),
+    (b"power{gpu=\"\xff\"} 1\n", "not a sample"),
+    (b"\x00\x01\x02 \xff\n", "not Prometheus"),
+    (b"Welcome to this exporter!\n", "not Prometheus"),
+    (b'power{gpu="' + b'\\"' * 100_000 + b'"} 1\n', "a line of"),
+])
+def test_a_malformed_page_is_refused_with_its_place(page, word):
+    with pytest.raises(PageError, match=word):
+        Exposition(WANTED).samples(page)
+
+
+@pytest.mark.parametrize("page", [b"", b"\n", b"# HELP other x\nother 1\n"])
+def test_a_page_without_our_metrics_is_no_fault(page):
+    assert Exposition(WANTED).samples(page) == []
+
+
+def test_series_that_no_page_shows_any_more_are_forgotten():
+    reader = Exposition(WANTED)
+    for job in range(2000):
+        reader.samples(b'power{hpc_job="%d"} 1\n' % job)
+        reader.next_round()
+    assert len(reader._known) + len(reader._before) + len(reader._labels) < 1300
