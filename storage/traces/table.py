@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -87,39 +88,49 @@ class Table:
         if header is None or not self._required() <= set(header.names):
             raise TraceError(f"is no {self.name} table: its header needs {', '.join(sorted(self._required()))}")
         stream.seek(0)
-        broken: list[Rejected] = []
+        odd = _OddLines(header, self.quoted)
         line = header.line + 1
         try:
-            for batch in self._open(stream, header, broken):
-                lines = _lines(line, batch.num_rows, broken)
+            for batch in self._open(stream, header, odd):
+                lines = _lines(line, batch.num_rows, odd.lines)
                 line = int(lines[-1]) + 1 if len(lines) else line
-                yield self._chunk(batch, lines, [row for row in broken if row.line < line])
-                broken[:] = [row for row in broken if row.line >= line]
+                yield self._chunk(dict(zip(batch.schema.names, batch.columns, strict=True)), lines)
+                yield from self._odd_chunks(odd)
+                odd.lines = {number for number in odd.lines if number >= line}
         except pa.ArrowInvalid as error:
             raise TraceError(f"cannot be read near line {line}: {_plain(error)}") from error
-        yield Chunk(np.empty(0, np.int64), {"id": []}, broken)
+        yield from self._odd_chunks(odd)
 
     def _required(self) -> set[str]:
         return {column.header for column in self.columns.values() if column.required}
 
-    def _open(self, stream: IO[bytes], header: _Header, broken: list[Rejected]) -> Any:
-        def skip(row: Any) -> str:
-            broken.append(Rejected(row.number, f"does not have {row.expected_columns} columns", row.text[:80]))
-            return "skip"
-
+    def _open(self, stream: IO[bytes], header: _Header, odd: _OddLines) -> Any:
         wanted = {column.header for column in self.columns.values()} & set(header.names)
         return arrow_csv.open_csv(
             pa.PythonFile(stream, "r"),
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, skip_rows=header.line,
                                                column_names=header.names),
-            parse_options=arrow_csv.ParseOptions(delimiter=header.delimiter, quote_char='"' if self.quoted else False,
-                                                 ignore_empty_lines=False, invalid_row_handler=skip),
+            # A quote that is never closed would swallow all lines behind it, so quotes are read line by line below.
+            parse_options=arrow_csv.ParseOptions(delimiter=header.delimiter, quote_char=False, ignore_empty_lines=False,
+                                                 invalid_row_handler=odd.keep),
             convert_options=arrow_csv.ConvertOptions(check_utf8=False, include_columns=sorted(wanted),
                                                      column_types=dict.fromkeys(wanted, pa.string())))
 
-    def _chunk(self, batch: Any, lines: npt.NDArray[np.int64], rejected: list[Rejected]) -> Chunk:
-        cells = {name: _trimmed(batch.column(name)) for name in batch.schema.names}
+    def _odd_chunks(self, odd: _OddLines) -> Iterator[Chunk]:
+        """Yield the lines that only Python's own reader understands, and those that nobody does."""
+        if odd.rescued:
+            names = odd.header.names
+            columns = {name: pa.array([cells[index] for _, cells in odd.rescued], pa.string())
+                       for index, name in enumerate(names)}
+            yield self._chunk(columns, np.array([number for number, _ in odd.rescued], np.int64))
+        if odd.rejected:
+            yield Chunk(np.empty(0, np.int64), {"id": []}, odd.rejected)
+        odd.rescued, odd.rejected = [], []
+
+    def _chunk(self, batch: Mapping[str, Any], lines: npt.NDArray[np.int64]) -> Chunk:
+        cells = {name: _trimmed(column, unquote=self.quoted) for name, column in batch.items()}
         kept = ~np.logical_and.reduce([_empty(column) for column in cells.values()])
+        rejected: list[Rejected] = []
         values: Values = {}
         for target, column in self.columns.items():
             if column.header not in cells:
@@ -165,23 +176,54 @@ class _Header:
         return None
 
 
-def _lines(first: int, rows: int, broken: list[Rejected]) -> npt.NDArray[np.int64]:
-    """Return the line of each row when broken lines stand between them."""
-    gaps = {row.line for row in broken}
-    if not any(line >= first for line in gaps):
+@dataclass(slots=True)
+class _OddLines:
+    """Lines with another number of delimiters than the header has: a quote may explain it."""
+
+    header: _Header
+    quoted: bool
+    lines: set[int] = field(default_factory=set)
+    rescued: list[tuple[int, list[str]]] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+
+    def keep(self, row: Any) -> str:
+        """Note a line and tell the reader to go on."""
+        self.lines.add(row.number)
+        cells = self._cells(row.text) if self.quoted and '"' in row.text else []
+        if len(cells) == len(self.header.names):
+            self.rescued.append((row.number, cells))
+        else:
+            reason = f"does not have {row.expected_columns} columns"
+            self.rejected.append(Rejected(row.number, reason, row.text[:80]))
+        return "skip"
+
+    def _cells(self, line: str) -> list[str]:
+        try:
+            return next(csv.reader([line], delimiter=self.header.delimiter, strict=True))
+        except csv.Error:
+            return []
+
+
+def _lines(first: int, rows: int, gaps: set[int]) -> npt.NDArray[np.int64]:
+    """Return the line of each row when odd lines stand between them."""
+    if not gaps:
         return np.arange(first, first + rows)
     lines = np.arange(first, first + rows + len(gaps))
     return lines[~np.isin(lines, list(gaps))][:rows]
 
 
-def _trimmed(column: Any) -> Any:
-    """Return the cells without white space around them; bytes that are no UTF-8 become a replacement mark."""
+def _trimmed(column: Any, *, unquote: bool) -> Any:
+    """Return the cells without white space and quotes around them; what is no UTF-8 becomes a replacement mark."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
         column = pa.array([cell and cell.decode("utf-8", "replace") for cell in column.cast(pa.binary()).to_pylist()],
                           pa.string())
-    return compute.utf8_trim_whitespace(column)
+    column = compute.utf8_trim_whitespace(column)
+    if unquote and compute.any(compute.starts_with(column, '"')).as_py():
+        inner = compute.replace_substring_regex(column, '^"(.*)"$', r"\1")
+        column = compute.replace_substring(inner, '""', '"')
+    return column
 
 
 def _empty(column: Any) -> npt.NDArray[np.bool_]:
@@ -209,6 +251,8 @@ def _number(cell: str, column: Column) -> float:
     assert column.parse is not None
     if cell in UNKNOWN:
         return np.nan
+    if "_" in cell:  # Python's digit groups are no number elsewhere
+        return np.inf
     try:
         return column.parse(cell) * column.scale
     except (ValueError, OverflowError):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as compute
 import pyarrow.csv as arrow_csv
 
 Floats = npt.NDArray[np.float64]
@@ -122,7 +123,7 @@ _CHECKS: tuple[Check, ...] = (
     ("limit_s", "is not positive", lambda values: values <= 0),
     ("mem_bytes", "is negative", lambda values: values < 0),
 )
-ID_LENGTH = 64
+ID_LENGTH, WORD_LENGTH = 64, 256
 
 
 class Builder:
@@ -152,6 +153,10 @@ class Builder:
         if ids.dtype.kind == "U":
             self._sieve(kept, ids == "", chunk.lines, "id is missing", ids)
             self._sieve(kept, np.char.str_len(ids) > ID_LENGTH, chunk.lines, f"id is longer than {ID_LENGTH}", ids)
+        for column in chunk.columns.keys() & set(WORDS):
+            lengths = compute.utf8_length(pa.array(chunk.columns[column], pa.string())).fill_null(0)
+            self._sieve(kept, lengths.to_numpy() > WORD_LENGTH, chunk.lines, f"{column} is longer than {WORD_LENGTH}",
+                        chunk.columns[column])
         self._keep(chunk, ids, kept)
 
     def build(self) -> Trace:
