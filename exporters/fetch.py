@@ -245,7 +245,8 @@ class Client:
         if 300 <= status < 400:
             where = response.headers.get("Location", "nowhere")[:200]
             raise SourceError(f"redirects to {ascii(where)}: configure the final address", permanent=True)
-        detail = self._body(response.raw)[:200].decode(errors="replace")
+        body = self._body(response.raw)
+        detail = body[:200].decode(errors="replace")
         raise Refused(f"HTTP {status} {_HINTS.get(status, '')}: {ascii(detail)}", status, body)
 
     def _body(self, raw: HTTPResponse) -> bytes:
