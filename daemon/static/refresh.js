@@ -9,10 +9,19 @@ function swap(fresh) {
     main.replaceChildren(...fresh.childNodes);
     return;
   }
+  const selection = getSelection();
   for (const part of [...fresh.children]) {
     const old = document.getElementById(part.id);
-    if (old.innerHTML !== part.innerHTML && !old.contains(document.activeElement)) old.replaceWith(part);
+    const selected = !selection.isCollapsed && old.contains(selection.anchorNode);
+    if (old.innerHTML === part.innerHTML || selected) continue;
+    const focused = focusable(old).indexOf(document.activeElement);
+    old.replaceWith(part);
+    if (focused >= 0) focusable(part)[focused]?.focus({ preventScroll: true });
   }
+}
+
+function focusable(part) {
+  return [...part.querySelectorAll("a, [tabindex]")];
 }
 
 async function refresh() {

@@ -105,16 +105,16 @@ class WebConfigFile:
 
 
 class Passwords:
-    """Checks basic authentication against bcrypt hashes, one at a time, and remembers the last answers.
+    """Checks basic authentication against bcrypt hashes, one at a time, and remembers the right answers.
 
-    One at a time so that guesses cannot take every core; remembered so that a scrape costs no bcrypt. What is kept
-    is a digest, never a password. Bounded.
+    One at a time so that guesses cannot take every core; remembered so that a scrape costs no bcrypt and waits for
+    no guess. What is kept is a digest, never a password; guesses cannot push it out. Bounded.
     """
 
     def __init__(self, remembered: int = 100) -> None:
         self._remembered = remembered
-        self._answers: OrderedDict[bytes, bool] = OrderedDict()
-        self._lock = threading.Lock()
+        self._right: OrderedDict[bytes, None] = OrderedDict()
+        self._lock, self._hashing = threading.Lock(), threading.Lock()
         self._key = os.urandom(32)
 
     def right(self, users: Mapping[str, str], user: str, password: str) -> bool:
@@ -123,13 +123,18 @@ class Passwords:
         asked = b"\0".join((user.encode(errors="replace"), hashed.encode(), secret))
         digest = hashlib.blake2b(asked, key=self._key).digest()
         with self._lock:
-            if digest not in self._answers:
-                matches = _matches(secret, hashed)
-                self._answers[digest] = matches and user in users and len(secret) <= LONGEST_PASSWORD
-                if len(self._answers) > self._remembered:
-                    self._answers.popitem(last=False)
-            self._answers.move_to_end(digest)
-            return self._answers[digest]
+            if digest in self._right:
+                self._right.move_to_end(digest)
+                return True
+        with self._hashing:
+            matches = _matches(secret, hashed)
+        if not (matches and user in users and len(secret) <= LONGEST_PASSWORD):
+            return False
+        with self._lock:
+            self._right[digest] = None
+            if len(self._right) > self._remembered:
+                self._right.popitem(last=False)
+        return True
 
 
 def _matches(secret: bytes, hashed: str) -> bool:

@@ -13,6 +13,7 @@ from ...storage.records import WASTED, Job, JobState, PowerClass, Recommendation
 from .view import NodeRow, View, WasteRow
 
 MOST_JOBS = 50
+MOST_PARTITIONS = 20
 MOST_NODES = 20
 REFRESH_S = 10
 
@@ -145,9 +146,11 @@ _TEMPLATES.filters |= {"watts": watts, "percent": percent, "span": span}
 def render(view: View, telemetry_path: str) -> str:
     """Return the landing page as HTML."""
     rows, waiting, nodes = view.waste(), pending(view), view.nodes()
+    partitions = bars(rows)
     return _TEMPLATES.get_template("index.html").render(
         version=version("idlewatt"), telemetry_path=telemetry_path.lstrip("/"), refresh_s=REFRESH_S, now=view.now(),
-        total=bar("", rows), bars=bars(rows), missing=view.missing(), unmeasured=_unmeasured(view),
+        total=bar("", rows), missing=view.missing(), unmeasured=_unmeasured(view),
+        bars=partitions[:MOST_PARTITIONS], more_partitions=max(0, len(partitions) - MOST_PARTITIONS),
         pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),
         spare=_spare(nodes)[:MOST_NODES], nodes=nodes, sources=view.sources())
 

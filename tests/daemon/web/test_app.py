@@ -150,6 +150,20 @@ def test_ten_thousand_pending_jobs_leave_a_page_for_a_person(client, view):
     assert "9950 more in" in page
 
 
+def test_hundred_partitions_leave_a_page_for_a_person(client, view):
+    view.waste_rows = tuple(WasteRow(f"p{n}", "n", PowerClass.STRANDED, 1.0 + n, True) for n in range(100))
+    page = client.get("/").text
+    assert page.count('class="name"') == 20
+    assert "p99<" in page
+    assert "80 less wasteful ones" in page
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/jobs"])
+def test_head_is_answered_without_a_body(client, path):
+    answer = client.head(path)
+    assert (answer.status_code, answer.data) == (200, b"")
+
+
 def test_metrics_path_is_the_operators_choice(view):
     client = Client(WebApp(view, telemetry_path="/probe/metrics"))
     assert client.get("/probe/metrics").status_code == 200

@@ -1,5 +1,14 @@
+"""The page in a real browser, driven over Chromium's own protocol on two pipes."""
+
+import itertools
+import json
+import os
 import shutil
 import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,38 +17,152 @@ from idlewatt.daemon.web.app import WebApp
 pytestmark = [pytest.mark.browser,
               pytest.mark.skipif(not shutil.which("chromium"), reason="Chromium is not installed")]
 
-
-def browse(url: str, folder, *arguments: str) -> tuple[str, str]:
-    """Return the page as Chromium has it after its scripts ran, and what it complained of."""
-    seen = subprocess.run(
-        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
-         f"--user-data-dir={folder}", *arguments, url], capture_output=True, text=True, timeout=90)
-    return seen.stdout, "\n".join(line for line in seen.stderr.splitlines() if "CONSOLE" in line)
+PATIENCE_S = 30
 
 
-def test_page_refreshes_itself_under_its_policy_without_a_complaint(serve, view, tmp_path, monkeypatch):
+class Browser:
+    """One tab of a headless Chromium; ``complaints`` gathers what it logs."""
+
+    def __init__(self, folder: Path) -> None:
+        to_browser, self._ours_out = os.pipe()
+        self._ours_in, from_browser = os.pipe()
+        chromium = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+                    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+                    "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"]
+        # Chromium reads commands from file descriptor 3 and answers on 4.
+        self._process = subprocess.Popen(["bash", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "-", *chromium],
+                                         pass_fds=[to_browser, from_browser], stderr=subprocess.DEVNULL)
+        os.close(to_browser)
+        os.close(from_browser)
+        self._reader, self._ids, self._session, self.complaints = b"", itertools.count(1), "", []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+
+    def close(self) -> None:
+        os.close(self._ours_out)
+        os.close(self._ours_in)
+        self._process.wait(PATIENCE_S)
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        number = next(self._ids)
+        message = {"id": number, "method": method, "params": parameters}
+        os.write(self._ours_out, json.dumps(message | ({"sessionId": self._session} if self._session else {})).encode()
+                 + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == number:
+                assert "error" not in answer, answer
+                return answer["result"]
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._reader:
+            read = os.read(self._ours_in, 1 << 16)
+            assert read, "Chromium is gone"
+            self._reader += read
+        raw, _, self._reader = self._reader.partition(b"\0")
+        message = json.loads(raw)
+        if message.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"):
+            self.complaints.append(message["params"])
+        return message
+
+    def script(self, expression: str) -> Any:
+        return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    def wait_for(self, expression: str) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not self.script(expression):
+            assert time.monotonic() < end, expression
+
+    def open(self, url: str, width: int, height: int = 900) -> None:
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.call("Page.navigate", url=url)
+        self.wait_for(f"location.href === {json.dumps(url)} && document.readyState === 'complete'")
+
+    def press(self, key: str) -> None:
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key,
+                      windowsVirtualKeyCode={"Tab": 9, "Enter": 13}[key], **({"text": "\r"} if key == "Enter" else {}))
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    browser = Browser(tmp_path)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def hurried(monkeypatch) -> None:
+    """Refresh four times a second instead of every ten seconds."""
+    monkeypatch.setattr("idlewatt.daemon.web.page.REFRESH_S", 0.25)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_page_fits_its_window_and_has_nothing_to_complain_of(serve, view, browser, width):
+    browser.open(serve(WebApp(view)).urls[0], width)
+    assert browser.script("document.documentElement.scrollWidth") <= width
+    assert browser.script("document.querySelectorAll('.bar rect').length") > 10
+    assert browser.script("Math.min(...[...document.querySelectorAll('.bar')].map(bar => bar.clientHeight))") >= 10
+    assert browser.complaints == []
+
+
+def test_page_refreshes_without_losing_the_place(serve, view, browser, hurried, monkeypatch):
     asked = []
     monkeypatch.setattr(type(view), "missing", lambda self: asked.append(1) or (f"answer {len(asked)}",))
-    server = serve(WebApp(view))
-    page, complaints = browse(server.urls[0], tmp_path, "--virtual-time-budget=25000", "--dump-dom")
-    assert complaints == ""
-    assert len(asked) >= 2, "the script fetched the page again"
-    assert "Not ready yet: answer 1." not in page
-    assert "Not ready yet: answer" in page
-    assert 'class="stale"' not in page
+    browser.open(serve(WebApp(view)).urls[0], 390)
+    browser.script("window.sources = document.getElementById('sources'); scrollTo(0, 500)")
+    first = browser.script("document.getElementById('missing').textContent")
+    browser.wait_for(f"document.getElementById('missing').textContent !== {json.dumps(first)}")
+    assert browser.script("scrollY") == 500
+    assert browser.script("window.sources.isConnected"), "what has not changed is not drawn again"
+    assert browser.complaints == []
 
 
-def test_page_says_when_the_daemon_no_longer_answers(serve, view, tmp_path, monkeypatch):
-    app, asked = WebApp(view), []
+def test_focus_stays_where_it_was_when_its_section_changes(serve, view, browser, hurried):
+    browser.open(serve(WebApp(view)).urls[0], 1280)
+    browser.script("document.querySelector('#power .scroll').focus()")
+    view.waste_rows = view.waste_rows[:20]
+    before = browser.script("document.querySelector('#power strong').textContent")
+    browser.wait_for(f"document.querySelector('#power strong').textContent !== {json.dumps(before)}")
+    assert browser.script("document.activeElement === document.querySelector('#power .scroll')")
 
-    def once(environ, start_response):
-        if environ["PATH_INFO"] == "/" and asked.append(1) is None and len(asked) > 1:
+
+def test_new_section_appears_and_an_old_one_goes(serve, view, browser, hurried):
+    spare, view.node_rows = view.node_rows, ()
+    browser.open(serve(WebApp(view)).urls[0], 1280)
+    assert not browser.script("document.getElementById('spare')")
+    view.node_rows = spare
+    browser.wait_for("document.getElementById('spare') !== null")
+
+
+def test_page_says_when_the_daemon_no_longer_answers_and_when_it_does_again(serve, view, browser, hurried):
+    app, down = WebApp(view), []
+
+    def sometimes(environ, start_response):
+        if down:
             start_response("503 Service Unavailable", [("Content-Length", "0")])
             return []
         return app(environ, start_response)
 
-    page, _ = browse(serve(once).urls[0], tmp_path, "--virtual-time-budget=25000", "--dump-dom")
-    assert len(asked) >= 2
-    assert '<body class="stale">' in page
-    assert "Where the watts go" in page
+    browser.open(serve(sometimes).urls[0], 1280)
+    down.append(True)
+    browser.wait_for("document.body.classList.contains('stale')")
+    assert browser.script("document.getElementById('power') !== null"), "what was known stays"
+    down.clear()
+    browser.wait_for("!document.body.classList.contains('stale')")
+
+
+def test_keyboard_reaches_every_link_and_skips_to_the_content(serve, view, browser):
+    browser.open(serve(WebApp(view)).urls[0], 1280)
+    links, reached = browser.script("document.querySelectorAll('a').length"), set()
+    for _ in range(links + 5):
+        browser.press("Tab")
+        reached.add(browser.script("document.activeElement.matches('a') ? document.activeElement.textContent : ''"))
+        outline = browser.script("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none" or browser.script("document.activeElement === document.body"), "focus is seen"
+        if len(reached - {""}) == 1:
+            assert reached == {"Skip to content"}
+    texts = browser.script("[...document.querySelectorAll('a')].map(link => link.textContent)")
+    assert reached - {""} == set(texts)

@@ -1,3 +1,4 @@
+import threading
 import time
 
 import bcrypt
@@ -24,17 +25,35 @@ def test_right_password_passes_and_wrong_does_not(users):
     assert not passwords.right(users, "", "")
 
 
-def test_answers_are_remembered_and_bounded(users, monkeypatch):
+def test_right_answers_are_remembered_and_guesses_do_not_push_them_out(users, monkeypatch):
     asked = []
     real = bcrypt.checkpw
     monkeypatch.setattr(bcrypt, "checkpw", lambda *pair: asked.append(1) or real(*pair))
     passwords = Passwords(remembered=3)
-    for _ in range(5):
-        assert passwords.right(users, "alice", "wonderland")
-    assert len(asked) == 1
     for guess in range(10):
-        passwords.right(users, "alice", str(guess))
-    assert len(passwords._answers) == 3
+        assert passwords.right(users, "alice", "wonderland")
+        assert not passwords.right(users, "alice", str(guess))
+    assert len(asked) == 11
+
+
+def test_memory_of_right_answers_is_bounded():
+    users = {str(number): hashed(str(number)) for number in range(5)}
+    passwords = Passwords(remembered=3)
+    assert all(passwords.right(users, user, user) for user in users)
+    assert len(passwords._right) == 3
+
+
+def test_scrape_does_not_wait_for_a_guess(users, monkeypatch):
+    passwords, guessing, go_on = Passwords(), threading.Event(), threading.Event()
+    assert passwords.right(users, "alice", "wonderland")
+    monkeypatch.setattr(bcrypt, "checkpw", lambda *pair: guessing.set() or go_on.wait(10) or False)
+    guess = threading.Thread(target=passwords.right, args=(users, "alice", "guess"))
+    guess.start()
+    assert guessing.wait(10)
+    assert passwords.right(users, "alice", "wonderland"), "while the guess is still being hashed"
+    assert guess.is_alive()
+    go_on.set()
+    guess.join()
 
 
 def test_changed_password_is_not_answered_from_memory(users):
