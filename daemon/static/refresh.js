@@ -2,22 +2,31 @@
 "use strict";
 const seconds = Number(document.currentScript.dataset.seconds) || 10;
 
+// Parts have ids and always come in the same order; some are only there when they have something to say.
 function swap(fresh) {
   const main = document.querySelector("main");
-  const parts = (root) => [...root.children].map((part) => part.id).join();
-  if (parts(main) !== parts(fresh)) {
-    main.replaceChildren(...fresh.childNodes);
-    return;
+  for (const old of [...main.children]) {
+    if (!fresh.querySelector(`#${old.id}`)) old.remove();
   }
-  const selection = getSelection();
+  let next = main.firstElementChild;
   for (const part of [...fresh.children]) {
     const old = document.getElementById(part.id);
-    const selected = !selection.isCollapsed && old.contains(selection.anchorNode);
-    if (old.innerHTML === part.innerHTML || selected) continue;
-    const focused = focusable(old).indexOf(document.activeElement);
-    old.replaceWith(part);
-    if (focused >= 0) focusable(part)[focused]?.focus({ preventScroll: true });
+    if (old) {
+      next = old.nextElementSibling;
+      renew(old, part);
+    } else {
+      main.insertBefore(part, next);
+    }
   }
+}
+
+function renew(old, part) {
+  const selection = getSelection();
+  const selected = !selection.isCollapsed && old.contains(selection.anchorNode);
+  if (old.innerHTML === part.innerHTML || selected) return;
+  const focused = focusable(old).indexOf(document.activeElement);
+  old.replaceWith(part);
+  if (focused >= 0) focusable(part)[focused]?.focus({ preventScroll: true });
 }
 
 function focusable(part) {
