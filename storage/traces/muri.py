@@ -8,7 +8,8 @@ from .table import Table, number, text
 # Milliseconds. The stage times are read by the replay of Muri's own results alone.
 register(Table("muri", {
     "id": text("job_id"), "gpus": number("num_gpu"), "submit_s": number("submit_time", 1e-3),
-    "run_s": number("duration", 1e-3), "name": text("model_name"), "_stages": number("resource_time_0"),
+    "run_s": number("duration", 1e-3), "name": text("model_name"), "_iteration": number("iteration_time"),
+    "_stages": number("resource_time_0"),
 }))
 
 # Seconds.

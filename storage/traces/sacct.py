@@ -64,7 +64,8 @@ def _finish(values: Values) -> dict[str, npt.NDArray[np.bool_]]:
         raise TraceError("tells no GPUs or no run time; ask sacct for ElapsedRaw, AllocTRES and ReqTRES as well")
     steps = compute.match_substring(values["id"], ".").fill_null(False).to_numpy(zero_copy_only=False)
     values["state"] = respelt(values["state"], lambda state: state.partition(" ")[0])
-    values["gpu_model"] = respelt(values["_tres"], _model) if "_tres" in values else values["id"].filter([])
+    if "_tres" in values:
+        values["gpu_model"] = respelt(values["_tres"], _model)
     pending = np.isin(values["state"].to_pylist(), ["PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING"])
     return {"job step": steps, "not finished": pending, "ended within its first second": values["run_s"] == 0}
 

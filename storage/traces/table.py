@@ -261,5 +261,5 @@ def _number(cell: str, column: Column) -> float:
 
 def _plain(error: pa.ArrowInvalid) -> str:
     if "straddling" in str(error):
-        return f"a line is longer than {BLOCK_BYTES >> 20} MiB (or a quote is never closed)"
+        return f"a line is longer than {BLOCK_BYTES >> 20} MiB"
     return str(error).partition("\n")[0]

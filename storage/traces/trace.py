@@ -163,7 +163,8 @@ class Builder:
         """Return the trace; a repeated submission is rejected, its first row stays."""
         lines = self._join("lines", np.int64)
         ids = self._join("id", None)
-        submit_s = self._join("submit_s", np.float64)
+        times = {column: self._join(column, np.float64) for column in TIMES}
+        submit_s = times["submit_s"]
         rank = ids if ids.dtype.kind == "i" else _natural_rank(ids)
         kept = np.ones(len(lines), bool)
         kept[_repeats(rank, submit_s if self._ids_recur else np.zeros(len(rank)))] = False
@@ -171,11 +172,10 @@ class Builder:
             self._reject(Rejected(int(lines[index]), "the job appears twice", str(ids[index])))
         order = np.flatnonzero(kept)
         order = order[np.lexsort((rank[order], submit_s[order]))]
-        numbers = {column: self._join(column, np.float64)[order] for column in TIMES}
         counts = {column: self._join(column, np.int64)[order] for column in COUNTS}
         words = {column: self._join(column, np.int32)[order] for column in WORDS}
         self._rejected.sort(key=lambda rejected: rejected.line)
-        return Trace(id=ids[order], **numbers, **counts, **words,
+        return Trace(id=ids[order], **{column: times[column][order] for column in TIMES}, **counts, **words,
                      vocabularies={column: tuple(known) for column, known in self._vocabularies.items()},
                      rejected=tuple(self._rejected), rejections=dict(self._rejections),
                      set_aside=dict(self._set_aside))
