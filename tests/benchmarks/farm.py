@@ -9,10 +9,10 @@ import random
 import sys
 from pathlib import Path
 
-GAUGES = ("SM_CLOCK MEM_CLOCK MEMORY_TEMP GPU_TEMP POWER_USAGE TOTAL_ENERGY_CONSUMPTION PCIE_REPLAY_COUNTER GPU_UTIL "
-          "MEM_COPY_UTIL ENC_UTIL DEC_UTIL XID_ERRORS FB_FREE FB_USED FB_RESERVED NVLINK_BANDWIDTH_TOTAL "
-          "VGPU_LICENSE_STATUS UNCORRECTABLE_REMAPPED_ROWS CORRECTABLE_REMAPPED_ROWS ROW_REMAP_FAILURE").split()
-PROFILED = "GR_ENGINE_ACTIVE PIPE_TENSOR_ACTIVE DRAM_ACTIVE PCIE_TX_BYTES PCIE_RX_BYTES".split()
+GAUGES = """SM_CLOCK MEM_CLOCK MEMORY_TEMP GPU_TEMP POWER_USAGE TOTAL_ENERGY_CONSUMPTION PCIE_REPLAY_COUNTER GPU_UTIL
+    MEM_COPY_UTIL ENC_UTIL DEC_UTIL XID_ERRORS FB_FREE FB_USED FB_RESERVED NVLINK_BANDWIDTH_TOTAL
+    VGPU_LICENSE_STATUS UNCORRECTABLE_REMAPPED_ROWS CORRECTABLE_REMAPPED_ROWS ROW_REMAP_FAILURE""".split()  # noqa: SIM905
+PROFILED = "GR_ENGINE_ACTIVE PIPE_TENSOR_ACTIVE DRAM_ACTIVE PCIE_TX_BYTES PCIE_RX_BYTES".split()  # noqa: SIM905
 METRICS = [f"DCGM_FI_DEV_{name}" for name in GAUGES] + [f"DCGM_FI_PROF_{name}" for name in PROFILED]
 NODE_LINES = 1500
 VARIANTS = 4
@@ -48,7 +48,8 @@ def node_page(recorded: str, seed: int) -> bytes:
 
 def ipmi_page(node: int, seed: int) -> bytes:
     supplies = "".join(f'ipmi_power_watts{{id="{id}",name="PS{id} Input Power"}} {300 + seed}\n' for id in range(6))
-    return f"ipmi_up{{collector=\"dcmi\"}} 1\nipmi_dcmi_power_consumption_watts {2000 + node % 100 + seed}\n{supplies}".encode()
+    wall = f"ipmi_dcmi_power_consumption_watts {2000 + node % 100 + seed}\n"
+    return f'ipmi_up{{collector="dcmi"}} 1\n{wall}{supplies}'.encode()
 
 
 def answer(page: bytes) -> bytes:

@@ -43,7 +43,8 @@ def prometheus(farm, tmp_path):
     jobs = [{"job_name": name, "static_configs": [{"targets": addresses(kind)}]} for kind, name in enumerate(SOURCES)]
     config = {"global": {"scrape_interval": f"{INTERVAL}s"}, "scrape_configs": jobs}
     (tmp_path / "prometheus.yml").write_text(json.dumps(config))
-    command = [shutil.which("prometheus"), f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}",
+    command = [shutil.which("prometheus"), f"--config.file={tmp_path}/prometheus.yml",
+               f"--storage.tsdb.path={tmp_path}",
                f"--web.listen-address=127.0.0.1:{PROMETHEUS_PORT}", "--log.level=error"]
     process = subprocess.Popen(command)
     yield process
@@ -90,7 +91,7 @@ def cpu_of_round(sources) -> float:
 
 
 def labelled(kind: int) -> list[dict[str, object]]:
-    return [{"targets": [address], "labels": {"node": f"dgx-{node:04d}"}} for node, address in enumerate(addresses(kind))]
+    return [{"targets": [target], "labels": {"node": f"dgx-{node:04d}"}} for node, target in enumerate(addresses(kind))]
 
 
 def test_a_round_over_a_thousand_servers_costs_less_than_prometheus_spends(prometheus, capsys):

@@ -1,0 +1,61 @@
+"""Wall power by management controllers: which metric wins, and when 0 W is true."""
+
+import pytest
+
+from idlewatt.exporters.exposition import Exposition
+from idlewatt.exporters.ipmi import METRICS, IpmiConfig, parse
+from idlewatt.exporters.targets import Target
+
+TARGET = Target("http://dgx-01:9290/metrics", "dgx-01:9290")
+SUPPLIES = ('ipmi_power_watts{id="1",name="PSU1 Input Power"} 400\nipmi_power_watts{id="2",name="PS2 Power In"} 300\n'
+            'ipmi_power_watts{id="3",name="PS2 Power Out"} 280\n')
+
+
+def watts(page: str | bytes):
+    raw = page if isinstance(page, bytes) else page.encode()
+    readings = parse(Exposition(METRICS).samples(raw), TARGET, 100.0).nodes
+    assert len(readings) == 1
+    return readings[0].power_watts, readings[0].power_source
+
+
+def test_a_recorded_page_gives_the_dcmi_reading(recorded):
+    assert watts(recorded("ipmi_exporter_1.6.1.prom")) == (2431, "ipmi")
+
+
+@pytest.mark.parametrize(("page", "expected"), [
+    ("ipmi_dcmi_power_consumption_current_watts 900\n", (900, "ipmi")),
+    ("redfish_chassis_power_average_consumed_watts 910\n", (910, "redfish")),
+    ('ceems_redfish_current_watts{chassis="a"} 500\nceems_redfish_current_watts{chassis="b"} 300\n', (800, "redfish")),
+    ("ceems_ipmi_dcmi_current_watts 700\n", (700, "ceems")),
+    ("ceems_ipmi_dcmi_current_watts 700\nipmi_dcmi_power_consumption_watts 710\n", (710, "ipmi")),
+    (SUPPLIES, (700, "ipmi")),
+    ("ipmi_dcmi_power_consumption_watts 0\n" + SUPPLIES, (700, "ipmi"))])
+def test_the_best_metric_wins(page, expected):
+    assert watts(page) == expected
+
+
+@pytest.mark.parametrize("value", ["0", "NaN", "-5", "9.2e18", "1e7", "+Inf"])
+def test_a_bmc_that_reports_nothing_measures_nothing(value):
+    assert watts(f"ipmi_dcmi_power_consumption_watts {value}\nipmi_chassis_power_state 1\n") == (None, "")
+
+
+def test_zero_watts_are_true_while_the_chassis_is_off():
+    assert watts("ipmi_dcmi_power_consumption_watts 0\nipmi_chassis_power_state 0\n") == (0, "ipmi")
+
+
+def test_standby_watts_of_a_chassis_that_is_off_are_kept():
+    assert watts("ipmi_dcmi_power_consumption_watts 9\nipmi_chassis_power_state 0\n") == (9, "ipmi")
+
+
+def test_a_supply_that_stands_twice_counts_once():
+    assert watts(SUPPLIES + SUPPLIES) == (700, "ipmi")
+
+
+def test_many_controllers_are_asked_through_one_exporter(loopback, recorded, clock):
+    loopback.pages["/ipmi"] = recorded("ipmi_exporter_1.6.1.prom")
+    config = IpmiConfig(exporter=loopback.address, module="dcmi", static_configs=[
+        {"targets": ["10.1.0.1"], "labels": {"node": "dgx-01"}}, {"targets": ["10.1.0.2"]}])
+    nodes = config.build(clock).read().nodes
+    assert [(node.node, node.power_watts) for node in nodes] == [("dgx-01", 2431), ("10.1.0.2", 2431)]
+    assert sorted(path for path, _ in loopback.requests) == [
+        "/ipmi?target=10.1.0.1&module=dcmi", "/ipmi?target=10.1.0.2&module=dcmi"]

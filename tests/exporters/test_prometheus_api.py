@@ -1,0 +1,212 @@
+"""The fleet's facts from a Prometheus: one query per fact, true ages, and the envelope's faults told."""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import requests
+import responses
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idlewatt.exporters.prometheus_api import PrometheusConfig, decode, queries
+from idlewatt.exporters.source import SourceError
+
+SERVER = "http://prometheus:9090"
+NOW = 1_000_000.0
+
+
+class Fleet:
+    """Answers instant queries from series that the test wrote down, by the metric that a query names."""
+
+    def __init__(self, **series):
+        self.series = {"up": [({"job": "dcgm", "instance": "h1:9400"}, NOW - 5),
+                              ({"job": "dcgm", "instance": "h2:9400"}, NOW - 5),
+                              ({"job": "node", "instance": "h1:9100"}, NOW - 7)]} | series
+        self.queries, self.headers = [], []
+
+    def answer(self, request):
+        query = parse_qs(urlsplit(request.url).query)["query"][0]
+        self.queries.append(query)
+        self.headers.append(request.headers)
+        name = "busy" if query.startswith("1 - ") else re.search(r"(\w+)\{", query)[1]
+        result = [{"metric": labels, "value": [NOW, str(value)]} for labels, value in self.series.get(name, [])]
+        return 200, {}, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
+
+    def read(self, clock, **options):
+        clock.now = NOW
+        with responses.RequestsMock() as mock:
+            mock.add_callback(responses.GET, f"{SERVER}/api/v1/query", self.answer)
+            return PrometheusConfig(url=SERVER, **options).build(clock).read()
+
+
+def board(instance="h1:9400", gpu="0", **labels):
+    return {"job": "dcgm", "instance": instance, "gpu": gpu, "UUID": f"GPU-{instance}-{gpu}"} | labels
+
+
+def test_one_query_per_fact_whatever_the_number_of_nodes(clock):
+    few, many = Fleet(), Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(f"h{n}:9400"), 60) for n in range(500)],
+                               up=[({"job": "dcgm", "instance": f"h{n}:9400"}, NOW) for n in range(500)])
+    few.read(clock)
+    assert len(many.read(clock).gpus) == 500
+    assert len(few.queries) == len(many.queries) == len(queries(PrometheusConfig(url=SERVER)))
+
+
+def test_a_reading_bears_the_time_of_its_scrape(clock):
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(), 61.5)], DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=[(board(), 5000)])
+    gpu, = fleet.read(clock).gpus
+    assert (gpu.node, gpu.power_watts, gpu.energy_joules, gpu.time_s) == ("h1", 61.5, 5, NOW - 5)
+
+
+def test_samples_older_than_max_age_are_no_reading(clock):
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(), 60), (board("h2:9400"), 60)],
+                  up=[({"job": "dcgm", "instance": "h1:9400"}, NOW - 200),
+                      ({"job": "dcgm", "instance": "h2:9400"}, NOW - 20)])
+    assert [gpu.node for gpu in fleet.read(clock, max_age="2m").gpus] == ["h2"]
+
+
+def test_a_target_that_up_does_not_know_is_no_reading_unless_up_is_unknown(clock):
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board("h9:9400"), 60)])
+    assert fleet.read(clock).gpus == ()
+    fleet.series["up"] = []
+    assert [gpu.time_s for gpu in fleet.read(clock).gpus] == [NOW]
+
+
+def test_servers_get_cpu_memory_and_power(clock):
+    host = {"job": "node", "instance": "h1:9100"}
+    fleet = Fleet(busy=[(host, 0.25)], node_memory_MemTotal_bytes=[(host, 100)],
+                  node_memory_MemAvailable_bytes=[(host, 30)],
+                  node_hwmon_power_average_watt=[(host | {"chip": "a"}, 700)],
+                  node_uname_info=[(host | {"nodename": "dgx-01"}, 1)])
+    node, = fleet.read(clock).nodes
+    assert (node.node, node.cpu_busy_ratio) == ("dgx-01", 0.25)
+    assert (node.memory_used_bytes, node.memory_total_bytes) == (70, 100)
+    assert (node.power_watts, node.power_source, node.time_s) == (700, "hwmon", NOW - 7)
+
+
+def test_the_wall_meter_and_the_host_are_told_apart_by_their_source(clock):
+    fleet = Fleet(up=[], node_memory_MemTotal_bytes=[({"node": "n1"}, 100)],
+                  ipmi_dcmi_power_consumption_watts=[({"node": "n1"}, 2400)])
+    assert [(node.node, node.power_watts, node.power_source) for node in fleet.read(clock).nodes] == [
+        ("n1", 2400, "ipmi"), ("n1", None, "")]
+
+
+def test_matchers_and_tenant_travel_with_every_query(clock):
+    fleet = Fleet()
+    fleet.read(clock, matchers='cluster="dgx"', headers={"X-Scope-OrgID": "gpu"})
+    assert all('{cluster="dgx"' in query for query in fleet.queries)
+    assert all(headers["X-Scope-OrgID"] == "gpu" for headers in fleet.headers)
+
+
+def test_recorded_answers_are_decoded(recorded):
+    rows = decode(recorded("prometheus_query_vector_power.json"))
+    assert len(rows) == 32
+    assert all(value > 0 and labels["UUID"].startswith("GPU-") for labels, value in rows)
+
+
+def test_a_recorded_answer_with_nan_and_inf_measures_nothing(recorded, clock):
+    rows = decode(recorded("prometheus_query_vector_nan_inf.json"))
+    gpus = Fleet(up=[], DCGM_FI_DEV_POWER_USAGE=rows).read(clock).gpus
+    assert len(gpus) == len(rows)
+    assert {gpu.power_watts for gpu in gpus} == {None}
+
+
+def test_a_recorded_kubernetes_answer_names_no_exporter_as_workload(recorded, clock):
+    rows = decode(recorded("prometheus_query_power_h100_k8s.json"))
+    gpus = Fleet(up=[], DCGM_FI_DEV_POWER_USAGE=rows).read(clock).gpus
+    assert {gpu.node for gpu in gpus} >= {"gpu-node-1"}
+    assert not any("dcgm-exporter" in job for gpu in gpus for job in gpu.jobs)
+
+
+@pytest.mark.parametrize(("body", "word"), [
+    (b"<html>", "not JSON"), (b'{"status":"succ', "not JSON"), (b"[]", "the server says"), (b"null", "the server says"),
+    (b'{"status":"success"}', "a vector was expected"),
+    (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "a vector was expected"),
+    (b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{}}]}}', "without labels or value"),
+    (b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":1},"value":[1,"1"]}]}}', "no text"),
+    (b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"x"]}]}}', "without")])
+def test_what_is_no_answer_is_told(body, word):
+    with pytest.raises(ValueError, match=word):
+        decode(body)
+
+
+def test_recorded_faults_of_the_server_are_told_in_its_words(recorded):
+    with pytest.raises(ValueError, match="bad_data: invalid parameter"):
+        decode(recorded("prometheus_query_error_bad_data.json"))
+    with pytest.raises(ValueError, match="a vector was expected, not 'scalar'"):
+        decode(recorded("prometheus_query_scalar.json"))
+
+
+def test_warnings_of_the_envelope_are_logged(caplog):
+    decode(b'{"status":"success","warnings":["partial response"],"data":{"resultType":"vector","result":[]}}')
+    assert "partial response" in caplog.text
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+                        st.sampled_from(["status", "data", "result", "resultType", "metric", "value"]), inner),
+                    max_leaves=12))
+def test_any_json_is_decoded_or_a_value_error(document):
+    for body in (document, {"status": "success", "data": {"resultType": "vector", "result": document}}):
+        try:
+            decode(json.dumps(body).encode())
+        except ValueError:
+            continue
+
+
+def test_a_server_that_is_gone_is_a_fault_with_its_health(clock):
+    source = PrometheusConfig(url="http://127.0.0.1:9").build(clock)
+    with pytest.raises(SourceError, match="Connection refused"):
+        source.read()
+    assert [health.up for health in source.health()] == [False]
+
+
+@pytest.fixture
+def server(loopback, tmp_path):
+    """A real Prometheus that scrapes the loopback server, on a port of its own."""
+    port = 21031
+    job = {"job_name": "all", "metrics_path": "/metrics", "static_configs": [{"targets": [loopback.address]}]}
+    config = {"global": {"scrape_interval": "200ms", "scrape_timeout": "200ms"}, "scrape_configs": [job]}
+    (tmp_path / "prometheus.yml").write_text(json.dumps(config))
+    process = subprocess.Popen([shutil.which("prometheus"), f"--config.file={tmp_path}/prometheus.yml",
+                                f"--storage.tsdb.path={tmp_path}", f"--web.listen-address=127.0.0.1:{port}",
+                                "--log.level=error"])
+    yield f"http://127.0.0.1:{port}"
+    process.terminate()
+    process.wait()
+
+
+def until(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.1)
+    return result
+
+
+@pytest.mark.stack
+def test_a_real_prometheus_tells_the_same_as_its_pages(loopback, server, recorded):
+    loopback.pages["/metrics"] = (recorded("dcgm_h100_8gpu_k8s.prom") + recorded("node_exporter.prom")
+                                  + recorded("ipmi_exporter_1.6.1.prom"))
+    source = PrometheusConfig(url=server).build(time.time)
+
+    def read():
+        try:
+            telemetry = source.read()
+        except (SourceError, requests.RequestException):
+            return None
+        return telemetry if telemetry.gpus else None
+
+    telemetry = until(read)
+    assert {gpu.node for gpu in telemetry.gpus} == {"gpu-node-1"}
+    assert len(telemetry.gpus) == 8
+    assert max(gpu.power_watts for gpu in telemetry.gpus) == 113.611
+    assert all(abs(time.time() - gpu.time_s) < 10 for gpu in telemetry.gpus)
+    assert (2431, "ipmi") in [(node.power_watts, node.power_source) for node in telemetry.nodes]
+    assert any(node.memory_total_bytes for node in telemetry.nodes)
+    source.close()
