@@ -1,0 +1,223 @@
+"""Connections: SQLite tuned for one writer and many readers, PostgreSQL by URL, one daemon per database."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Engine, Table, UniqueConstraint, create_engine, event, func, make_url, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from .errors import SchemaTooNew, SchemaTooOld, StoreError, StoreLocked, StoreUnavailable, explain, place
+
+_ADVISORY_LOCK = 0x1D1E_0A77
+BUSY_TIMEOUT_S = 5.0
+
+
+def parse(url: str) -> URL:
+    """Return the URL with our drivers filled in; a bare path means SQLite."""
+    if "://" not in url:
+        url = f"sqlite:///{url}"
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise StoreError(f"{url!r} is no database URL; write sqlite:////path or postgresql://user@host/name") from error
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise StoreError(f"idlewatt knows sqlite and postgresql, not {parsed.get_backend_name()!r}")
+    if parsed.get_backend_name() == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.database in (None, "", ":memory:"):
+        raise StoreError(f"{url!r} names no file, and a history in memory would not outlive the daemon")
+    return parsed
+
+
+def connect(url: URL, *, read_only: bool = False) -> Engine:
+    """Return an engine; nothing is opened yet."""
+    if url.get_backend_name() == "postgresql":
+        options = {"options": "-c default_transaction_read_only=on"} if read_only else {}
+        return create_engine(url, pool_pre_ping=True, connect_args=options)
+    return _sqlite_engine(url, read_only)
+
+
+def _sqlite_engine(url: URL, read_only: bool) -> Engine:
+    options: dict[str, Any] = {"timeout": float(str(url.query.get("timeout", BUSY_TIMEOUT_S)))}
+    if read_only:
+        url = url.set(database=f"file:{Path(url.database or '').absolute()}",
+                      query={**url.query, "mode": "ro", "uri": "true"})
+    engine = create_engine(url, connect_args=options)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: object) -> None:
+        # The driver would begin transactions late and lazily; we say BEGIN ourselves.
+        connection.isolation_level = None
+        connection.execute("PRAGMA foreign_keys = ON")
+        if not read_only:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A writer that starts as a reader could fail half-way with SQLITE_BUSY; it takes its turn at once.
+        writing = connection.get_execution_options().get("writing", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    return engine
+
+
+@contextmanager
+def translated(url: URL) -> Iterator[None]:
+    """Turn a driver's complaint about the database itself into ``StoreUnavailable``."""
+    try:
+        yield
+    except DBAPIError as error:
+        unavailable = explain(error, url)
+        if unavailable is None:
+            raise
+        raise unavailable from error
+
+
+class Lock(Protocol):
+    """Keeps a second daemon away from the database as long as this process lives."""
+
+    def check(self) -> None:
+        """Raise ``StoreLocked`` when the lock was lost to another daemon meanwhile."""
+
+    def release(self) -> None:
+        """Let another daemon in."""
+
+
+class FileLock:
+    """An ``flock`` beside the SQLite file: the kernel drops it when the process dies, however it dies."""
+
+    def __init__(self, url: URL) -> None:
+        self._path = f"{url.database}.lock"
+        try:
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        except OSError as error:
+            raise StoreUnavailable(f"cannot create {self._path}: {error.strerror}; check that the folder exists and "
+                                   "that this user may write to it") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
+            os.close(self._file)
+            raise _locked(url, f"process {holder or 'unknown'}") from error
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, str(os.getpid()).encode(), 0)
+
+    def check(self) -> None:
+        """Do nothing: an ``flock`` is never lost."""
+
+    def release(self) -> None:
+        """Let another daemon in."""
+        os.close(self._file)
+
+
+class AdvisoryLock:
+    """A PostgreSQL advisory lock on a connection of its own; the server drops it with the connection."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._connection = self._take()
+
+    def _take(self) -> Connection:
+        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": _ADVISORY_LOCK}).scalar_one():
+            connection.close()
+            raise _locked(self._engine.url, "a session that holds its advisory lock")
+        return connection
+
+    def check(self) -> None:
+        """Take the lock again when the server went away and came back."""
+        try:
+            self._connection.execute(text("SELECT 1"))
+        except DBAPIError:
+            self._connection.invalidate()
+            self._connection.close()
+            self._connection = self._take()
+
+    def release(self) -> None:
+        """Let another daemon in."""
+        # Really closed: returned to the pool, the session would keep the lock.
+        self._connection.invalidate()
+        self._connection.close()
+
+
+def lock(engine: Engine) -> Lock:
+    """Take the one daemon's lock; raises ``StoreLocked`` when another one holds it."""
+    if engine.dialect.name == "postgresql":
+        return AdvisoryLock(engine)
+    return FileLock(engine.url)
+
+
+def _locked(url: URL, holder: str) -> StoreLocked:
+    return StoreLocked(f"another idlewatt daemon records into {place(url)} ({holder}); stop it first, or give this one "
+                       "a database of its own")
+
+
+def upgrade(engine: Engine) -> None:
+    """Bring the schema to this version, all of it or nothing; raises ``SchemaTooNew``."""
+    from alembic import command
+
+    with engine.connect().execution_options(writing=True) as connection:
+        if engine.dialect.name == "sqlite":
+            # Alembic copies tables that it alters; their rows must not cascade away meanwhile.
+            connection.connection.driver_connection.execute("PRAGMA foreign_keys = OFF")  # type: ignore[union-attr]
+        if not _at_head(connection):
+            command.upgrade(_alembic(connection), "head")
+        connection.commit()
+        # Gone with its pragma; the next connection is prepared afresh.
+        connection.invalidate()
+
+
+def check_schema(engine: Engine) -> None:
+    """Raise ``SchemaTooNew`` or ``SchemaTooOld`` unless the schema is of this version."""
+    with engine.connect() as connection:
+        if not _at_head(connection):
+            raise SchemaTooOld(f"the schema of {place(engine.url)} is older than this idlewatt, or missing; start the "
+                               "daemon once or run 'idlewatt db upgrade'")
+
+
+def _alembic(connection: Connection) -> Any:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _at_head(connection: Connection) -> bool:
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(_alembic(connection))
+    current = MigrationContext.configure(connection).get_current_revision()
+    if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
+        raise SchemaTooNew(f"{place(connection.engine.url)} has schema {current}, which is newer than this idlewatt "
+                           f"(it knows up to {scripts.get_current_head()}); install the newer version")
+    return current == scripts.get_current_head()
+
+
+def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *,
+           update: Sequence[str] = (), keep_known: Sequence[str] = ()) -> None:
+    """Insert rows; where the key exists, set ``update`` and, unless the new value is NULL, ``keep_known``.
+
+    The key is the table's one unique constraint, or its primary key. All rows must have the same columns.
+    """
+    if not rows:
+        return
+    insert = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[connection.dialect.name](table)
+    unique = next((item for item in table.constraints if isinstance(item, UniqueConstraint)), table.primary_key)
+    new = {name: insert.excluded[name] for name in update}
+    new |= {name: func.coalesce(insert.excluded[name], table.c[name]) for name in keep_known}
+    key = [column.name for column in unique.columns]  # type: ignore[attr-defined]
+    statement = insert.on_conflict_do_update(index_elements=key, set_=new) if new else insert.on_conflict_do_nothing()
+    connection.execute(statement, rows)
+

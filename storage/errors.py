@@ -1,0 +1,74 @@
+"""What can go wrong with the store, in words that say what, where and what to do."""
+
+from __future__ import annotations
+
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+
+
+class StoreError(Exception):
+    """The store cannot be used as asked."""
+
+
+class StoreLocked(StoreError):
+    """Another daemon records into this database."""
+
+
+class SchemaTooNew(StoreError):
+    """The database was written by a newer idlewatt."""
+
+
+class SchemaTooOld(StoreError):
+    """The database waits for a migration that a reader may not make."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be read or written now; what was to be written is kept by the recorder."""
+
+
+_SQLITE = {
+    "SQLITE_BUSY": "is locked by another program; end the one that writes to it",
+    "SQLITE_LOCKED": "is locked by another program; end the one that writes to it",
+    "SQLITE_FULL": "cannot grow: the disk or the quota is full; free some space",
+    "SQLITE_READONLY": "is read-only; check its owner, its mode and the mount",
+    "SQLITE_CANTOPEN": "cannot be opened; check that its folder exists and may be entered and written",
+    "SQLITE_IOERR": "cannot be read or written (input/output error); check the disk and the kernel log",
+    "SQLITE_CORRUPT": "is damaged; restore a backup, or move it away to start afresh",
+    "SQLITE_NOTADB": "is not an SQLite database; check the path",
+}
+_POSTGRES = {
+    "53100": "has a full disk; free some space on the server",
+    "53300": "takes no more connections; raise max_connections",
+    "25006": "is read-only; connect to the primary",
+    "42501": "refuses this user; grant it the rights to create and write tables",
+    "28": "refuses the login; check user and password",
+    "3D": "does not exist; create it",
+    "57": "is shutting down or cancelled the statement; it is tried again",
+    "08": "cannot be reached; check that the server runs",
+}
+
+
+def place(url: URL) -> str:
+    """Name a database for a person, without its password."""
+    return url.database or "memory" if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+
+
+def explain(error: DBAPIError, url: URL) -> StoreUnavailable | None:
+    """Return the availability problem behind a driver's error; None when the statement itself was wrong."""
+    advice = _advice(error)
+    return None if advice is None else StoreUnavailable(f"database {place(url)} {advice} ({_first_line(error)})")
+
+
+def _advice(error: DBAPIError) -> str | None:
+    name = getattr(error.orig, "sqlite_errorname", None)
+    if name is not None:
+        return next((advice for code, advice in _SQLITE.items() if name.startswith(code)), None)
+    state = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        return next((advice for code, advice in _POSTGRES.items() if state.startswith(code)), None)
+    # psycopg knows no state for what happens before or without a server.
+    return _POSTGRES["08"] if type(error.orig).__name__ in ("OperationalError", "InterfaceError") else None
+
+
+def _first_line(error: DBAPIError) -> str:
+    return str(error.orig).strip().partition("\n")[0]

@@ -1,0 +1,256 @@
+"""Reads the history: windows of jobs, waste, advice, the inventory, and how much of it there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import Connection, Engine, Row, Select, Table, func, or_, select, text
+
+from . import advice, columns, database, energy, nodes, schema
+from .advice import Following, IssuedAdvice
+from .records import Allocation, IdleFloor, Job, JobState, Node, PowerClass, Request, WasteReading
+from .values import chunks
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """A job was in this state from this moment on."""
+
+    time_s: float
+    state: JobState
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """One start of a job, and what it held."""
+
+    start_s: float
+    end_s: float | None
+    """None while it runs, or when nobody knows."""
+    state: JobState
+    """How it ended; UNKNOWN when that was not seen, and the end is then the latest it can have been."""
+    allocations: tuple[Allocation, ...]
+    verdicts: dict[str, str]
+    """``followed``, ``not_followed`` or ``no_advice`` by policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetail:
+    """A job with all that happened to it."""
+
+    job: Job
+    changes: tuple[JobChange, ...]
+    runs: tuple[JobRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """A node was like this from this moment on; ``present`` is false once the scheduler no longer lists it."""
+
+    time_s: float
+    present: bool
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class TableStats:
+    """How much a table holds; bytes with its indexes, None where the database does not tell."""
+
+    table: str
+    rows: int
+    bytes: int | None
+    oldest_s: float | None
+    newest_s: float | None
+
+
+class HistoryReader:
+    """The reading half of the history. Every method raises ``StoreUnavailable`` when the database cannot be read."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with database.translated(self._engine.url), self._engine.connect() as connection:
+            yield connection
+
+    def jobs(self, since_s: float, until_s: float, *, overlap: bool = False, limit: int | None = None) \
+            -> tuple[Job, ...]:
+        """Return jobs submitted in [since, until), or with ``overlap`` those that ran within it, newest first."""
+        table = schema.jobs.c
+        window = ((table.start_s < until_s) & or_(table.end_s > since_s, table.end_s.is_(None) & table.open)
+                  if overlap else (table.submit_s >= since_s) & (table.submit_s < until_s))
+        query = select(schema.jobs).where(window).order_by(table.submit_s.desc(), table.id.desc()).limit(limit)
+        return self._jobs(query)
+
+    def unfinished_jobs(self) -> tuple[Job, ...]:
+        """Return jobs of which no end is known."""
+        return self._jobs(select(schema.jobs).where(schema.jobs.c.open).order_by(schema.jobs.c.id))
+
+    def job(self, job_id: str, submit_s: float | None = None) -> JobDetail | None:
+        """Return a job with its changes and runs; the last submission of that id unless one is named."""
+        table = schema.jobs
+        query = select(table).where(table.c.job_id == job_id).order_by(table.c.submit_s.desc()).limit(1)
+        if submit_s is not None:
+            query = query.where(table.c.submit_s == submit_s)
+        with self._reading() as connection:
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                return None
+            runs = _runs(connection, row.id)
+            changes = connection.execute(select(schema.job_changes).where(
+                schema.job_changes.c.job == row.id).order_by(schema.job_changes.c.time_s)).all()
+        held = next((run.allocations for run in runs if run.start_s == row.start_s), ())
+        return JobDetail(_job(row, held), tuple(JobChange(change.time_s, JobState(change.state), change.reason)
+                                                for change in changes), runs)
+
+    def recommendations(self, since_s: float, until_s: float, *, job_id: str | None = None) -> tuple[IssuedAdvice, ...]:
+        """Return advice that stood at some moment of [since, until), oldest first."""
+        table = schema.recommendations
+        query = select(table).where(table.c.last_issued_s >= since_s, table.c.issued_s < until_s)
+        if job_id is not None:
+            query = query.where(table.c.job_id == job_id)
+        return tuple(map(advice.issued_of, self._all(query.order_by(table.c.issued_s, table.c.id))))
+
+    def following(self) -> tuple[Following, ...]:
+        """Return how many runs followed each policy's advice, since recording began."""
+        with self._reading() as connection:
+            return advice.totals(connection)
+
+    def waste(self, since_s: float, until_s: float) -> tuple[WasteReading, ...]:
+        """Return the energy by class of windows that start in [since, until)."""
+        table = schema.waste
+        query = select(table).where(table.c.start_s >= since_s, table.c.start_s < until_s).order_by(table.c.start_s)
+        return tuple(map(energy.waste_of, self._all(query)))
+
+    def waste_joules(self, since_s: float, until_s: float) -> dict[tuple[str, PowerClass], float]:
+        """Return joules by (partition, class), summed over windows that start in [since, until)."""
+        table = schema.waste.c
+        query = select(table.partition, table.power_class, func.sum(table.energy_mj)).where(
+            table.start_s >= since_s, table.start_s < until_s).group_by(table.partition, table.power_class)
+        return {(partition, PowerClass(name)): float(total) / 1000 for partition, name, total in self._all(query)}
+
+    def rollups(self, since_s: float, until_s: float, *, node: str | None = None) -> tuple[energy.GpuRollup, ...]:
+        """Return rollups of windows that start in [since, until)."""
+        table = schema.rollups.c
+        query = energy.rollup_query().where(table.start_s >= since_s, table.start_s < until_s)
+        if node is not None:
+            query = query.where(schema.boards.c.node == node)
+        return tuple(map(energy.rollup_of, self._all(query.order_by(table.start_s, table.board))))
+
+    def load_floors(self) -> dict[tuple[str, str], IdleFloor]:
+        """Return idle floors by (UUID or model, ``bare`` or ``context``)."""
+        with self._reading() as connection:
+            return energy.load_floors(connection)
+
+    def nodes(self, at_s: float | None = None) -> tuple[Node, ...]:
+        """Return the inventory as of a moment, now by default."""
+        with self._reading() as connection:
+            return tuple(nodes.node_of(row) for row in nodes.latest(connection, at_s) if row.present)
+
+    def node_changes(self, since_s: float, until_s: float) -> tuple[NodeChange, ...]:
+        """Return what changed of the inventory in [since, until)."""
+        table = schema.node_changes
+        query = select(table).where(table.c.time_s >= since_s, table.c.time_s < until_s).order_by(table.c.time_s)
+        return tuple(NodeChange(row.time_s, row.present, nodes.node_of(row)) for row in self._all(query))
+
+    def load_columns(self, since_s: float | None = None, until_s: float | None = None) -> columns.JobColumns:
+        """Return the jobs submitted in [since, until) as arrays."""
+        with database.translated(self._engine.url):
+            return columns.load(self._engine, since_s, until_s)
+
+    def stats(self) -> tuple[TableStats, ...]:
+        """Return rows, bytes and age of every table."""
+        with self._reading() as connection:
+            return tuple(_stats(connection, schema.metadata.tables[name], clock)
+                         for name, clock in schema.CLOCKS.items())
+
+    def size_bytes(self) -> int:
+        """Return the size of the whole database."""
+        if self._engine.dialect.name == "sqlite":
+            path = str(self._engine.url.database).removeprefix("file:")
+            return sum(file.stat().st_size for file in (Path(path), Path(f"{path}-wal")) if file.exists())
+        with self._reading() as connection:
+            return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+
+    def _all(self, query: Select[Any]) -> Sequence[Row[Any]]:
+        with self._reading() as connection:
+            return connection.execute(query).all()
+
+    def _jobs(self, query: Select[Any]) -> tuple[Job, ...]:
+        with self._reading() as connection:
+            rows = connection.execute(query).all()
+            held = _held(connection, [row.id for row in rows])
+        return tuple(_job(row, tuple(held.get((row.id, row.start_s), ()))) for row in rows)
+
+
+def _job(row: Row[Any], allocations: tuple[Allocation, ...]) -> Job:
+    wishes = {name: tuple(wish) if isinstance(wish, list) else wish for name, wish in row.request.items()}
+    request = Request(gpus=row.gpus, nodes=row.nodes, cpus=row.cpus, memory_bytes=row.memory_bytes, **wishes)
+    return Job(job_id=row.job_id, submit_s=row.submit_s, state=JobState(row.state), partition=row.partition,
+               request=request, user=row.user, account=row.account, name=row.name, qos=row.qos, reason=row.reason,
+               eligible_s=row.eligible_s, start_s=row.start_s, end_s=row.end_s, limit_s=row.limit_s,
+               priority=row.priority, dependency=row.dependency, restarts=row.restarts, exit_code=row.exit_code,
+               tasks=row.tasks, raw_id=row.raw_id, allocations=allocations)
+
+
+def _allocation(row: Row[Any]) -> Allocation:
+    indexes = None if row.gpu_indexes is None else tuple(row.gpu_indexes)
+    return Allocation(row.node, row.gpus, indexes, row.cpus, row.memory_bytes)
+
+
+def _held(connection: Connection, jobs: Sequence[int]) -> dict[tuple[int, float], list[Allocation]]:
+    runs, parts = schema.runs, schema.allocations
+    held: dict[tuple[int, float], list[Allocation]] = {}
+    for some in chunks(jobs):
+        query = select(runs.c.job, runs.c.start_s, parts).join(parts, parts.c.run == runs.c.id).where(
+            runs.c.job.in_(some)).order_by(parts.c.node)
+        for row in connection.execute(query):
+            held.setdefault((row.job, row.start_s), []).append(_allocation(row))
+    return held
+
+
+def _runs(connection: Connection, job: int) -> tuple[JobRun, ...]:
+    held = _held(connection, [job])
+    table, verdicts = schema.runs, schema.verdicts
+    said: dict[int, dict[str, str]] = {}
+    for run, policy, verdict in connection.execute(
+            select(verdicts.c.run, verdicts.c.policy, verdicts.c.verdict).join(table, table.c.id == verdicts.c.run)
+            .where(table.c.job == job)):
+        said.setdefault(run, {})[policy] = verdict
+    rows = connection.execute(select(table).where(table.c.job == job).order_by(table.c.start_s))
+    return tuple(JobRun(row.start_s, row.end_s, JobState(row.state), tuple(held.get((job, row.start_s), ())),
+                        said.get(row.id, {})) for row in rows)
+
+
+def _stats(connection: Connection, table: Table, clock: str) -> TableStats:
+    age = table.c[clock]
+    rows, oldest, newest = connection.execute(select(func.count(), func.min(age), func.max(age))
+                                              .select_from(table)).one()
+    return TableStats(table.name, rows, _bytes(connection, table), oldest, newest)
+
+
+def _bytes(connection: Connection, table: Table) -> int | None:
+    if connection.dialect.name == "postgresql":
+        return int(connection.execute(text("SELECT pg_total_relation_size(:name)"), {"name": table.name}).scalar_one())
+    # An optional part of SQLite.
+    if not connection.execute(text("SELECT sqlite_compileoption_used('ENABLE_DBSTAT_VTAB')")).scalar_one():
+        return None
+    return int(connection.execute(text(
+        "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE AND name IN "
+        "(SELECT name FROM sqlite_schema WHERE tbl_name = :name)"), {"name": table.name}).scalar_one())

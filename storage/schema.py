@@ -1,0 +1,207 @@
+"""The tables of the history. A change here needs a migration beside ``migrations/versions``; a test compares them.
+
+Energy is kept in whole millijoules and measured time in whole milliseconds, so that sums stay exact however the
+windows are merged. NULL is unmeasured.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(naming_convention={
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "pk": "pk_%(table_name)s",
+})
+
+# SQLite numbers rows by itself only in a column of exactly the type INTEGER.
+_Id = BigInteger().with_variant(Integer, "sqlite")
+_List = JSON(none_as_null=True)
+
+
+def _of(table: str) -> ForeignKey:
+    return ForeignKey(f"{table}.id", ondelete="CASCADE")
+
+
+jobs = Table(
+    "jobs", metadata,
+    Column("id", _Id, primary_key=True),
+    Column("job_id", Text, nullable=False),
+    Column("submit_s", Double, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("qos", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("eligible_s", Double),
+    Column("start_s", Double),
+    Column("end_s", Double),
+    Column("limit_s", Double),
+    Column("priority", Double),
+    Column("dependency", Text, nullable=False),
+    Column("restarts", BigInteger, nullable=False),
+    Column("exit_code", BigInteger),
+    Column("tasks", BigInteger, nullable=False),
+    Column("raw_id", BigInteger),
+    Column("gpus", BigInteger, nullable=False),
+    Column("nodes", BigInteger, nullable=False),
+    Column("cpus", BigInteger, nullable=False),
+    Column("memory_bytes", BigInteger, nullable=False),
+    Column("request", JSON, nullable=False),  # the rarer wishes: features, required nodes, ...
+    Column("changed_s", Double, nullable=False),  # when the newest fact about it was seen
+    Column("open", Boolean, nullable=False),  # not seen finished
+    UniqueConstraint("job_id", "submit_s"),
+)
+Index("ix_jobs_submit_s", jobs.c.submit_s)
+Index("ix_jobs_end_s", jobs.c.end_s)
+Index("ix_jobs_open", jobs.c.id, sqlite_where=jobs.c.open, postgresql_where=jobs.c.open)
+
+job_changes = Table(
+    "job_changes", metadata,
+    Column("job", _Id, _of("jobs"), primary_key=True),
+    Column("time_s", Double, primary_key=True),
+    Column("state", Text, primary_key=True),
+    Column("reason", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+runs = Table(
+    "runs", metadata,
+    Column("id", _Id, primary_key=True),
+    Column("job", _Id, _of("jobs"), nullable=False),
+    Column("start_s", Double, nullable=False),
+    Column("end_s", Double),
+    Column("state", Text, nullable=False),
+    UniqueConstraint("job", "start_s"),
+)
+
+allocations = Table(
+    "allocations", metadata,
+    Column("run", _Id, _of("runs"), primary_key=True),
+    Column("node", Text, primary_key=True),
+    Column("gpus", BigInteger, nullable=False),
+    Column("gpu_indexes", _List),
+    Column("cpus", BigInteger, nullable=False),
+    Column("memory_bytes", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+node_changes = Table(
+    "node_changes", metadata,
+    Column("id", _Id, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("time_s", Double, nullable=False),
+    Column("present", Boolean, nullable=False),  # false: the scheduler no longer lists it
+    Column("state", Text, nullable=False),
+    Column("partitions", _List, nullable=False),
+    Column("gpus", BigInteger, nullable=False),
+    Column("gpu_model", Text, nullable=False),
+    Column("cpus", BigInteger, nullable=False),
+    Column("memory_bytes", BigInteger, nullable=False),
+    Column("features", _List, nullable=False),
+    Column("reservation", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("leaf", Text, nullable=False),
+    Column("spine", Text, nullable=False),
+    UniqueConstraint("name", "time_s"),
+)
+Index("ix_node_changes_time_s", node_changes.c.time_s)
+
+boards = Table(
+    "boards", metadata,
+    Column("id", _Id, primary_key=True),
+    Column("uuid", Text, nullable=False),
+    Column("node", Text, nullable=False),
+    Column("index", BigInteger, nullable=False),
+    UniqueConstraint("uuid", "node", "index"),
+)
+
+rollups = Table(
+    "rollups", metadata,
+    Column("start_s", Double, primary_key=True),
+    Column("seconds", Double, primary_key=True),
+    Column("board", _Id, ForeignKey("boards.id"), primary_key=True),
+    Column("measured_ms", BigInteger, nullable=False),
+    Column("allocated_ms", BigInteger, nullable=False),
+    Column("energy_mj", BigInteger),
+    Column("activity_mean", Double),
+    Column("activity_max", Double),
+    Column("power_mean_watts", Double),
+    Column("power_max_watts", Double),
+    sqlite_with_rowid=False,
+)
+
+waste = Table(
+    "waste", metadata,
+    Column("start_s", Double, primary_key=True),
+    Column("seconds", Double, primary_key=True),
+    Column("partition", Text, primary_key=True),
+    Column("node", Text, primary_key=True),
+    Column("power_class", Text, primary_key=True),
+    Column("energy_mj", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+floors = Table(
+    "floors", metadata,
+    Column("board", Text, primary_key=True),  # a UUID, or a model
+    Column("kind", Text, primary_key=True),  # bare or context
+    Column("watts", Double, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("samples", BigInteger, nullable=False),
+    Column("updated_s", Double),
+)
+
+recommendations = Table(
+    "recommendations", metadata,
+    Column("id", _Id, primary_key=True),
+    Column("job_id", Text, nullable=False),
+    Column("submit_s", Double, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("shadow", Boolean, nullable=False),
+    Column("objective", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("nodes", _List),
+    Column("gpus", _List),
+    Column("expected_start_s", Double),
+    Column("alternatives", _List, nullable=False),
+    Column("interval_s", _List),
+    Column("issued_s", Double, nullable=False),
+    Column("last_issued_s", Double, nullable=False),
+    UniqueConstraint("job_id", "submit_s", "policy", "issued_s"),
+)
+Index("ix_recommendations_last_issued_s", recommendations.c.last_issued_s)
+
+verdicts = Table(
+    "verdicts", metadata,
+    Column("run", _Id, _of("runs"), primary_key=True),
+    Column("policy", Text, primary_key=True),  # '' when nobody advised
+    Column("shadow", Boolean, nullable=False),
+    Column("verdict", Text, nullable=False),  # followed, not_followed or no_advice
+    Column("start_s", Double, nullable=False),
+    Column("recommendation", _Id, ForeignKey("recommendations.id", ondelete="SET NULL"), index=True),
+)
+
+CLOCKS = {
+    "jobs": "submit_s", "job_changes": "time_s", "runs": "start_s", "node_changes": "time_s", "rollups": "start_s",
+    "waste": "start_s", "floors": "updated_s", "recommendations": "issued_s", "verdicts": "start_s",
+}
+"""The column that tells a row's age, by table."""
