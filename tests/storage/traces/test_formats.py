@@ -18,9 +18,9 @@ HELIOS = """job_id,user,vc,jobname,gpu_num,cpu_num,node_num,state,submit_time,st
 7,u1,vc0,train,8,64,1,COMPLETED,2020-04-01 00:07:27,2020-04-01 00:07:30,2020-04-01 00:08:30,60,3
 8,u2,vc0,eval,0,4,1,FAILED,2020-04-01 00:07:28,2020-04-01 00:07:28,2020-04-01 00:07:28,0,0
 """
-ACME = """job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time
-dlc1,u1,2,16.0,240,Pretrain,COMPLETED,2023-05-17 11:00:00+08:00,2023-05-17 11:00:05+08:00,2023-05-17 11:01:05+08:00,60.0,5.0,960.0
-dlc2,u1,1,1.0,16,Evaluation,CANCELLED,2023-05-17 11:00:00+08:00,,,,0.0,0.0
+ACME = """job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,duration,queue,gpu_time
+dlc1,u1,2,16.0,240,Pretrain,COMPLETED,2023-05-17 11:00:00+08:00,2023-05-17 11:00:05+08:00,60.0,5.0,960.0
+dlc2,u1,1,1.0,16,Evaluation,CANCELLED,2023-05-17 11:00:00+08:00,,,0.0,0.0
 """
 SWF = """; Version: 2.2
 ; MaxProcs: 512
@@ -38,7 +38,7 @@ PHILLY = [
          {"start_time": "2017-10-09 07:20:00 PDT", "end_time": "2017-10-09 07:22:00 PDT", "detail": []}]},
     {"status": "Killed", "vc": "7f04ca", "jobid": "application_2", "user": "u2", "attempts": [],
      "submitted_time": "2017-10-09 07:01:39"},
-    {"status": "Failed", "vc": "7f04ca", "jobid": "application_3", "user": "u2", "submitted_time": "2017-10-09 07:01:40",
+    {"status": "Failed", "vc": "7f04ca", "jobid": "application_3", "submitted_time": "2017-10-09 07:01:40",
      "attempts": [{"start_time": "2017-10-09 07:02:00", "end_time": None, "detail": [{"ip": "m1", "gpus": []}]}]},
     {"jobid": "application_4", "attempts": "gone", "submitted_time": "soon"},
     {"jobid": "application_5", "submitted_time": "never", "attempts": [
@@ -47,8 +47,8 @@ PHILLY = [
 WRITTEN = {"helios": HELIOS, "acme": ACME, "swf": SWF, "philly": json.dumps(PHILLY, indent=1)}
 SAMPLES = {"sacct_every_field.txt": "sacct", "sacct_steps.txt": "sacct", "helios_venus_first_jobs.csv": "helios-slice",
            "muri_first_jobs.csv": "muri", "openb_pods.csv": "openb", "crux_jobs.csv": "crux",
-           "shockwave.trace": "shockwave", "tiresias_first_jobs.csv": "tiresias", "philly_compact.csv": "philly-compact",
-           "pollux_workload.csv": "pollux"}
+           "shockwave.trace": "shockwave", "tiresias_first_jobs.csv": "tiresias",
+           "philly_compact.csv": "philly-compact", "pollux_workload.csv": "pollux"}
 
 
 @pytest.fixture

@@ -50,7 +50,8 @@ def test_the_delimiter_is_seen_from_the_header(read, delimiter):
 
 
 def test_marks_of_spreadsheets_do_no_harm(read):
-    trace = read(b"\xef\xbb\xbf# exported\r\njob,submit_s,run_s,gpus,user\r\n1, 0 ,5,1,\"ann, b\"\r\n\r\n2,0,5,1,\xff\r\n")
+    trace = read(b"\xef\xbb\xbf# exported\r\njob,submit_s,run_s,gpus,user\r\n1, 0 ,5,1,\"ann, b\"\r\n\r\n"
+                 b"2,0,5,1,\xff\r\n")
     assert trace.words("user") == ["ann, b", "\N{REPLACEMENT CHARACTER}"]
     assert trace.rejections == {}
 
@@ -214,7 +215,8 @@ def test_what_is_written_is_read_again(tmp_path_factory, jobs):
     first, second = folder / "first.csv", folder / "second.csv"
     quoted = [[f'"{cell}"'.replace('"', '""')[1:-1] if isinstance(cell, str) and "," in cell else cell for cell in job]
               for job in jobs]
-    lines = [",".join("" if cell is None else str(cell) for cell in (number, *job)) for number, job in enumerate(quoted)]
+    lines = [",".join("" if cell is None else str(cell) for cell in (number, *job))
+             for number, job in enumerate(quoted)]
     first.write_text(HEADER + "\n".join(lines), encoding="utf-8")
     trace = read_trace(first)
     write_csv(trace, second)
