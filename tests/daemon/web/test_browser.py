@@ -7,12 +7,15 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from idlewatt.daemon.web.app import WebApp
+from idlewatt.daemon.web.view import WasteRow
+from idlewatt.storage.records import PowerClass
 
 pytestmark = [pytest.mark.browser,
               pytest.mark.skipif(not shutil.which("chromium"), reason="Chromium is not installed")]
@@ -106,6 +109,19 @@ def test_page_fits_its_window_and_has_nothing_to_complain_of(serve, view, browse
     assert browser.script("document.querySelectorAll('.bar rect').length") > 10
     assert browser.script("Math.min(...[...document.querySelectorAll('.bar')].map(bar => bar.clientHeight))") >= 10
     assert browser.complaints == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_names_without_an_end_do_not_widen_the_page(serve, view, browser, width):
+    long = "x" * 250
+    view.job_rows = tuple(replace(job, name=long, user=long, partition=long) for job in view.job_rows)
+    view.advice = tuple(replace(one, reason=long, policy=long) for one in view.advice)
+    view.waste_rows += (WasteRow(long, long, PowerClass.STRANDED, 900.0, True, 0),)
+    view.source_rows = tuple(replace(source, name=long, error=long) for source in view.source_rows)
+    view.node_rows = tuple(replace(row, node=replace(row.node, name=long), power_down=long) for row in view.node_rows)
+    view.lacking = (long,)
+    browser.open(serve(WebApp(view)).urls[0], width)
+    assert browser.script("document.documentElement.scrollWidth") <= width
 
 
 def test_page_refreshes_without_losing_the_place(serve, view, browser, hurried, monkeypatch):
