@@ -17,6 +17,8 @@ NOT_ELIGIBLE = re.compile(r"Dependency|JobHeld|Licenses|Assoc|QOS|BeginTime|JobA
 DAY_S = 86400.0
 DAYS = 7
 MOST_SHAPES_A_DAY = 1000
+PLENTY = 2**62
+"""More of anything than a node has, and what fits an array: "unlimited" may come as 2**64."""
 MOST_CLASSES = 50
 """Task classes that the index weighs; the rest are rare by construction."""
 
@@ -48,18 +50,19 @@ class Need:
 def need(job: Job) -> Need | None:
     """Return what a job needs of each node; None for a job without GPUs."""
     request = job.request
-    if request.gpus <= 0 and not request.gpus_per_node:
+    if request.gpus <= 0 and (request.gpus_per_node or 0) <= 0:
         return None
     gpus, sets, splits = _sets(request)
-    return Need(tuple(job.partition.split(",")), gpus, math.ceil(request.cpus / sets), request.memory_bytes // sets,
-                sets, splits, request.gpu_model.lower(), request.features, request.required_nodes,
-                request.excluded_nodes, request.reservation, request.exclusive)
+    cpus, memory = (min(amount, PLENTY) // sets for amount in (request.cpus + sets - 1, request.memory_bytes))
+    return Need(tuple(job.partition.split(",")), min(gpus, PLENTY), cpus, memory, sets, splits,
+                request.gpu_model.lower(), request.features, request.required_nodes, request.excluded_nodes,
+                request.reservation, request.exclusive)
 
 
 def _sets(request: Request) -> tuple[int, int, bool]:
     """Return GPUs per set, the number of sets and whether they may share a node."""
     nodes = max(1, request.nodes)
-    if request.gpus_per_node:
+    if request.gpus_per_node is not None and request.gpus_per_node > 0:
         return request.gpus_per_node, max(nodes, math.ceil(request.gpus / request.gpus_per_node)), False
     if nodes == 1:
         return 1, request.gpus, True

@@ -5,6 +5,7 @@ Learned first (per board, then per model), else configured, else from the catalo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -69,9 +70,10 @@ class FloorBook:
     def learn(self, reading: GpuReading, watts: float, *, allocated: bool) -> None:
         """Take a sample if the board surely did nothing; for the bare floor nothing may be on it."""
         self._models.add(reading.model)
-        if reading.activity != 0.0 or reading.resident or reading.memory_used_bytes is None:
+        memory = reading.memory_used_bytes
+        if reading.activity != 0.0 or reading.resident or memory is None or math.isnan(memory):
             return
-        resident = reading.memory_used_bytes > self._settings.driver_reserve_bytes
+        resident = memory > self._settings.driver_reserve_bytes
         if resident or not allocated:
             kind: Kind = "context" if resident else "bare"
             self._add((reading.uuid, kind), watts, reading.time_s)

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from ...storage.records import Allocation, Job, Node
 from .readings import Board
 
+MOST_BOARDS = 256
+"""Boards of one node that are believed to be missing: no server has more, whatever a scheduler says."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -48,7 +51,7 @@ def allocations_by_node(jobs: Iterable[Job]) -> dict[str, list[Held]]:
 def slots(boards: list[Board], node: Node | None) -> list[Slot]:
     """Return the boards of a node with a hole for each one that the scheduler has and telemetry does not."""
     found = [Slot(board.reading.index, board) for board in boards]
-    missing = (node.gpus if node is not None else 0) - len(found)
+    missing = min(node.gpus if node is not None else 0, MOST_BOARDS) - len(found)
     if missing > 0:
         seen = {slot.index for slot in found}
         holes = [index for index in range(len(found) + missing) if index not in seen][:missing]

@@ -9,14 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...storage.records import Job, Node, NodeState, StrandedCause
-from .demand import Need, eligible, need
+from .demand import PLENTY, Need, eligible, need
+from .holders import MOST_BOARDS
 
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
-
-PLENTY = 2**62
-"""Free CPUs or bytes of a node whose size the scheduler does not tell."""
-
 
 class FreeNodes:
     """The nodes with free GPUs that may start jobs, as arrays."""
@@ -26,7 +23,7 @@ class FreeNodes:
                       if node.gpus > node.gpus_allocated
                       and (node.state.schedulable or node.state is NodeState.RESERVED)]
         self.index = {node.name: position for position, node in enumerate(self.nodes)}
-        self.gpus = self._counts([node.gpus - node.gpus_allocated for node in self.nodes])
+        self.gpus = self._counts([min(node.gpus - node.gpus_allocated, MOST_BOARDS) for node in self.nodes])
         self._cpus = self._counts([_left(node.cpus, node.cpus_allocated) for node in self.nodes])
         self._memory = self._counts([_left(node.memory_bytes, node.memory_allocated_bytes) for node in self.nodes])
         self._partitions: dict[str, Mask] = {}
@@ -68,7 +65,8 @@ class FreeNodes:
 
 
 def _left(total: int, allocated: int) -> int:
-    return max(0, total - allocated) if total > 0 else PLENTY
+    """Return what is left; of an amount that the scheduler does not tell there is plenty."""
+    return min(max(0, total - allocated), PLENTY) if total > 0 else PLENTY
 
 
 def satisfies(node: Node, wanted: Need) -> bool:

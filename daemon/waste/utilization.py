@@ -99,16 +99,18 @@ class UtilizationWindow:
 
     def _reckon(self, partitions: list[str], nodes: Mapping[str, list[Node]],
                 now_s: float) -> dict[str, Utilization]:
-        held = dict.fromkeys(partitions, (0.0, 0.0))
+        since = {partition: self._capacity[partition].since_s for partition in partitions}
+        limit, actual = dict.fromkeys(partitions, 0.0), dict.fromkeys(partitions, 0.0)
         for run in self._runs.values():
-            if run.partition in held:
-                since = self._capacity[run.partition].since_s
-                limit, actual = held[run.partition]
-                # At the first moment T is 0: what is held now, over what is there now.
-                seconds = [max(run_time(run, now_s, since, basis=basis), float(now_s == since and run.end_s is None))
-                           for basis in ("limit", "actual")]
-                held[run.partition] = (limit + run.gpus * seconds[0], actual + run.gpus * seconds[1])
-        return {partition: self._ratio(partition, *held[partition], nodes.get(partition, []))
+            since_s = since.get(run.partition)
+            if since_s == now_s and run.end_s is None:
+                # The first moment, T = 0: what is held now over what is there now.
+                limit[run.partition] += run.gpus
+                actual[run.partition] += run.gpus
+            elif since_s is not None:
+                limit[run.partition] += run.gpus * run_time(run, now_s, since_s, basis="limit")
+                actual[run.partition] += run.gpus * run_time(run, now_s, since_s, basis="actual")
+        return {partition: self._ratio(partition, limit[partition], actual[partition], nodes.get(partition, []))
                 for partition in partitions}
 
     def _ratio(self, partition: str, limit: float, actual: float, nodes: list[Node]) -> Utilization:

@@ -33,8 +33,8 @@ def site(nodes, running, pending, seed=1):
         gpus = min(chance.choice([8, 4, 2, 1]), 8 - taken[name])
         if gpus > 0:
             indexes = tuple(range(taken[name], taken[name] + gpus)) if number % 4 else None
-            jobs.append(Job(f"{number}", 0.0, JobState.RUNNING, "gpu", Request(gpus), start_s=0.0, user=f"u{number % 50}",
-                            limit_s=86400.0, allocations=(Allocation(name, gpus, indexes),)))
+            jobs.append(Job(f"{number}", 0.0, JobState.RUNNING, "gpu", Request(gpus), start_s=0.0,
+                            user=f"u{number % 50}", limit_s=86400.0, allocations=(Allocation(name, gpus, indexes),)))
             taken[name] += gpus
     for number in range(pending):
         count = chance.choice([1, 1, 1, 2, 4])
@@ -48,8 +48,9 @@ def site(nodes, running, pending, seed=1):
 
 
 def telemetry(names, now, chance):
-    gpus = tuple(GpuReading(f"GPU-{name}-{index}", name, index, now, "NVIDIA A100-SXM4-40GB", 50.0 + chance.random() * 300,
-                            now * 100.0, round(chance.random(), 1), "sm_active", 0.5, 3e6, 4e10, 40.0, 400.0)
+    gpus = tuple(GpuReading(f"GPU-{name}-{index}", name, index, now, "NVIDIA A100-SXM4-40GB",
+                            50.0 + chance.random() * 300, now * 100.0, round(chance.random(), 1), "sm_active",
+                            0.5, 3e6, 4e10, 40.0, 400.0)
                  for name in names for index in range(8))
     return Telemetry(gpus, tuple(NodeReading(name, now, 3000.0, "ipmi") for name in names))
 
@@ -73,15 +74,14 @@ def test_a_cycle_over_1000_nodes_takes_less_than_0_35_cpu_seconds():
 
 
 def test_a_simulated_week_at_64_nodes_leaves_less_than_60_megabytes():
-    """One cycle in five minutes of every kind that a week has: 2,016 cycles, jobs coming and going."""
+    """A cycle every five minutes for a week, every job giving way to another each hour."""
     chance, accountant = random.Random(3), WasteAccountant(WasteSettings(), 300.0)
     snapshot = site(64, 60, 200)
     names = [node.name for node in snapshot.nodes]
     began = None
     for cycle in range(2016):
         now = 1000.0 + 300.0 * cycle
-        jobs = tuple(replace(job, job_id=f"{job.job_id}-{(cycle + number) // 12}", submit_s=now - 300,
-                             start_s=job.start_s and now - 300) for number, job in enumerate(snapshot.jobs))
+        jobs = tuple(renewed(job, (cycle + number) // 12) for number, job in enumerate(snapshot.jobs))
         accountant.assess(replace(snapshot, time_s=now, jobs=jobs), telemetry(names, now, chance), now)
         accountant.drain_closed()
         if cycle == 100:
@@ -90,6 +90,12 @@ def test_a_simulated_week_at_64_nodes_leaves_less_than_60_megabytes():
     print(f"\na simulated week at 64 nodes: {grown:+.1f} MB resident, "
           f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
     assert grown < 60
+
+
+def renewed(job, hour):
+    """Return the job that took this one's place in a later hour."""
+    return replace(job, job_id=f"{job.job_id}-{hour}", submit_s=3600.0 * hour,
+                   start_s=None if job.start_s is None else 3600.0 * hour)
 
 
 def resident():

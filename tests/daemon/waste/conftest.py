@@ -38,7 +38,7 @@ def running(job_id="1", node="dgx-0", indexes=(0,), start_s=0.0, **changes):
 
 def pending(job_id="9", gpus=1, *, partition="gpu", reason="Resources", state=JobState.PENDING, submit_s=0.0,
             eligible_s=None, tasks=1, **request):
-    request = {"gpus_per_node": gpus // request.get("nodes", 1)} | request
+    request = {"gpus_per_node": gpus // max(1, request.get("nodes", 1))} | request
     return Job(job_id, submit_s, state, partition, Request(gpus, **request), reason=reason, eligible_s=eligible_s,
                tasks=tasks)
 
