@@ -20,7 +20,7 @@ from .slurm_text import SACCT_FIELDS, parse_partitions, parse_reservations, pars
 from .source import Clock, Role, SourceConfig, SourceError, register
 
 # Nodes: sinfo's JSON lists them up to 22.05 and groups them after; scontrol's lists them from 23.02 on.
-_NODE_COMMANDS = (("scontrol", "--all", "--json", "show", "nodes"), ("sinfo", "--all", "--json"))
+_NODE_COMMANDS = (("sinfo", "--all", "--json"), ("scontrol", "--all", "--json", "show", "nodes"))
 
 
 @register("slurm_cli")

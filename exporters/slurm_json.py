@@ -19,6 +19,8 @@ from .slurm_fields import BadRecord, Fields
 from .slurm_states import job_state, node_state
 
 MIB = 2**20
+NOTHING_FOUND = 9003
+"""ESLURM_REST_EMPTY_RESULT: slurmdbd calls an empty list an error."""
 _JOB_ID = re.compile(r"[A-Za-z0-9_+.-]{1,64}")
 _ARRAY_SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
@@ -58,8 +60,8 @@ def load(text: str | bytes) -> Fields:
 
 def errors(answer: Fields) -> str:
     """Return the errors that Slurm itself reports beside an answer."""
-    told = [part.text("description") or part.text("error") or str(part.number("error_number"))
-            for part in answer.parts("errors")]
+    told = [": ".join(filter(None, (part.text("description"), part.text("error")))) or "unspecified"
+            for part in answer.parts("errors") if part.number("error_number") != NOTHING_FOUND]
     return "; ".join(told)[:300]
 
 
@@ -305,7 +307,9 @@ def parse_accounted(raw: Fields) -> Job:
         user=raw.text("user"), account=raw.text("account"), name=raw.text("name"), qos=raw.text("qos"),
         eligible_s=times.time("eligible"), start_s=times.time("start"), end_s=times.time("end"),
         limit_s=_minutes(times.number("limit")), priority=raw.number("priority"),
-        restarts=raw.integer("restart_cnt") or 0, exit_code=_exit_code(raw),
+        restarts=raw.integer("restart_cnt") or 0,
+        # 22.05 tells 0 of every job here, even of one that failed with 3.
+        exit_code=None if state is JobState.FAILED and _exit_code(raw) == 0 else _exit_code(raw),
         allocations=tuple(Allocation(node, gpus, None, cpus, memory) for node, gpus, cpus, memory in shares))
 
 

@@ -15,11 +15,12 @@ from requests_unixsocket.adapters import UnixAdapter
 from ..storage.records import Job, Node, Partition
 from .fetch import Client, HttpOptions, Refused, SecretFile
 from .slurm import SlurmSource
-from .slurm_fields import Fields
+from .slurm_fields import BadRecord, Fields
 from .slurm_json import (
     Parsed,
     Record,
     Reservation,
+    errors,
     load,
     parse_accounted,
     parse_job,
@@ -91,9 +92,12 @@ class SlurmRest:
 
     def finished(self, since_s: float) -> Parsed[Job]:
         """Return the runs that slurmdbd knows since a time."""
-        # A bare number would be refused by 22.05; without skip_steps the answer is many times as long.
-        window = {"start_time": f"uts{since_s:.0f}", "skip_steps": "true", "show_duplicates": "true"}
-        return parse_list(self._get(f"slurmdb/{self._speak()}/jobs", window), "jobs", parse_accounted)
+        version = self._speak()
+        # 22.05 refuses a bare number; without skip_steps the answer is many times as long.
+        window = {"start_time": f"uts{since_s:.0f}", "skip_steps": "true"}
+        if version >= "v0.0.40":  # the older ones know no such key, and always tell every run
+            window["show_duplicates"] = "true"
+        return parse_list(self._get(f"slurmdb/{version}/jobs", window), "jobs", parse_accounted)
 
     def close(self) -> None:
         """Close the connections."""
@@ -128,7 +132,7 @@ class SlurmRest:
         except Refused as refusal:
             if refusal.status == 404:
                 self._version = self._config.api_version
-            raise
+            raise Refused(_told(refusal), refusal.status) from refusal
 
     def _connect(self) -> Client:
         """Return a client that sends the present token."""
@@ -137,12 +141,20 @@ class SlurmRest:
             self.close()
             options = self._config.http.model_copy(update={"headers": self._config.http.headers | self._headers(token)})
             adapter: HTTPAdapter | None = UnixAdapter() if self._unix else None  # type: ignore[no-untyped-call]
-            self._client = token, Client(options, accept="application/json", hosts=1, adapter=adapter)
+            self._client = token, Client(options, accept="application/json", adapter=adapter)
         return self._client[1]
 
     def _headers(self, token: str) -> dict[str, str]:
         named = {"X-SLURM-USER-NAME": self._config.user, "X-SLURM-USER-TOKEN": token}
         return {name: value for name, value in named.items() if value}
+
+
+def _told(refusal: Refused) -> str:
+    """Return Slurm's own words for a refusal, which stand at the end of a long answer."""
+    try:
+        return f"HTTP {refusal.status}: {errors(load(refusal.body))}"
+    except BadRecord:
+        return str(refusal)
 
 
 def _environment_token() -> str:

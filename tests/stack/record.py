@@ -19,7 +19,6 @@ COMMANDS = {
     "scontrol_show_job_d.txt": ("scontrol", "show", "job", "-d"),
     "scontrol_show_partition_o.txt": ("scontrol", "show", "partition", "-o"),
     "scontrol_show_reservation_o.txt": ("scontrol", "show", "reservation", "-o"),
-    "scontrol_show_nodes.json": ("scontrol", "--json", "show", "nodes"),
     "sinfo_N.txt": ("sinfo", "-N", "-o", "%N|%T|%G|%R"),
 }
 SACCT = ("sacct", "-a", "-D", "-P", "-X", "-S", "now-1hour", f"--format={','.join(SACCT_FIELDS)}")
@@ -35,6 +34,7 @@ REST = {
 def submit_scenario(chain: Chain) -> None:
     """Fill the cluster so that every kind of job and of waiting is there at once."""
     first = chain.sbatch("-p", "A100", "-J", "bert-ft", "--gres=gpu:a100:2", "-c16", "-t10")
+    run_again(chain, first)
     chain.sbatch("-p", "A100", "-J", "gpt-pretrain", "-N2", "--gres=gpu:a100:4", "-c32", "-t20")
     chain.sbatch("-p", "V100", "-J", "sweep", "--gres=gpu:v100:4", "-c8", "--array=0-7%2", "-t30")
     chain.wait_for(lambda: chain.run("squeue", "-h", "-t", "RUNNING").count("\n") == 4)
@@ -49,7 +49,7 @@ def submit_scenario(chain: Chain) -> None:
     ends = [chain.sbatch("-p", "A100", "-J", "short", "--gres=gpu:a100:1", "-t5", script="sleep 1"),
             chain.sbatch("-p", "A100", "-J", "broken", "--gres=gpu:a100:1", "-t5", script="exit 3")]
     for job in ends:
-        chain.wait_for(lambda job=job: "Unknown" not in chain.run("sacct", "-n", "-X", "-o", "End", "-j", job))
+        chain.wait_for(lambda job=job: re.search(r"\d", chain.run("sacct", "-n", "-X", "-o", "End", "-j", job)))
     chain.wait_for(lambda: {"Resources", "Priority"} <= set(chain.run("squeue", "-h", "-o", "%r").split()))
 
 
@@ -75,15 +75,20 @@ def keep(name: str, read: Callable[[], str], chain: Chain) -> None:
     (RECORDED / name).write_text(neutral(read(), chain))
 
 
+def run_again(chain: Chain, job: str) -> None:
+    """Have a job run twice."""
+    def running() -> bool:
+        return chain.run("squeue", "-h", "-j", job, "-o", "%t").strip() == "R"
+
+    chain.wait_for(running)
+    chain.requeue(job)
+    chain.wait_for(running)
+
+
 def end_all(chain: Chain) -> None:
-    """Requeue one job, then end everything, so that the accounts hold two runs of it."""
-    requeued = chain.run("squeue", "-h", "-n", "bert-ft", "-o", "%A").strip()
-    chain.run("scontrol", "delete", "reservationname=maint")
-    chain.run("scontrol", "requeue", requeued)
-    chain.wait_for(lambda: chain.run("squeue", "-h", "-j", requeued, "-o", "%t").strip() == "PD")
-    chain.run("scontrol", "update", f"jobid={requeued}", "starttime=now")
-    chain.wait_for(lambda: chain.run("squeue", "-h", "-j", requeued, "-o", "%t").strip() == "R", seconds=200)
     chain.cancel_all()
+    runs = ("sacct", "-n", "-D", "-X", "-P", "-S", "now-1hour", "-o", "JobName,End")
+    chain.wait_for(lambda: len(re.findall(r"bert-ft\|\d", chain.run(*runs))) == 2)
 
 
 def main() -> None:
@@ -99,7 +104,6 @@ def main() -> None:
         end_all(chain)
         keep("sacct.txt", lambda: chain.run("env", "TZ=UTC", *SACCT), chain)
         keep("rest_slurmdb_jobs.json", lambda: get(chain, "slurmdb/v0.0.38/jobs?skip_steps=true"), chain)
-        keep("rest_slurmdb_jobs_duplicates.json", lambda: get(chain, "slurmdb/v0.0.38/jobs?skip_steps=true&show_duplicates=true"), chain)
 
 
 if __name__ == "__main__":
