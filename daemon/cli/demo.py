@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
+COMPILED_WITHIN_S = 300.0
 READY_WITHIN_S = 90.0
 STOP_WITHIN_S = 20.0
 TARGETS = ("dcgm", "node", "ipmi")
@@ -51,6 +52,7 @@ def command(speed: float, seed: int, nodes: int, port: int, folder: Path | None,
     try:
         with ExitStack() as stack:
             folder = _folder(folder, stack)
+            _rehearse(folder)
             start_s = float(int(time.time()))
             simulation = stack.enter_context(_simulation(nodes, seed, speed, start_s, folder))
             config = _write_config(folder, simulation)
@@ -72,6 +74,14 @@ def _folder(wanted: Path | None, stack: ExitStack) -> Path:
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="idlewatt-demo-")))
     wanted.mkdir(parents=True, exist_ok=True)
     return wanted
+
+
+def _rehearse(folder: Path) -> None:
+    """Wait until the policies are compiled; the clock starts afterwards."""
+    click.echo("Getting the policies ready: half a minute the first time, a moment later on.")
+    with _child("the rehearsal", ("-m", "idlewatt.daemon.cli._rehearsal"), folder / "rehearsal.log") as child:
+        if child.wait(COMPILED_WITHIN_S):
+            raise DemoError(f"the policies cannot be compiled:\n{_tail(folder / 'rehearsal.log')}")
 
 
 def _notes(url: str, simulation: str, speed: float, folder: Path) -> list[str]:
@@ -156,11 +166,13 @@ def _first_line(log: Path) -> str:
 
 
 def _ready(url: str) -> bool:
+    """Tell whether the daemon is ready and has advised on the opening scene, where jobs always wait."""
     import requests
 
     try:
-        return requests.get(f"{url}/-/ready", timeout=2).ok
-    except requests.RequestException:
+        return (requests.get(f"{url}/-/ready", timeout=5).ok
+                and bool(requests.get(f"{url}/api/v1/recommendations", timeout=5).json()["data"]))
+    except (requests.RequestException, KeyError):
         return False
 
 
