@@ -27,12 +27,30 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class RetentionSettings(Strict):
+    """How long what is recorded is kept; energy sums stay exact when windows are merged."""
+
+    rollups: Duration = 14 * 86400.0
+    """Five-minute windows of each GPU, before they become hourly."""
+    hourly_rollups: Duration = 400 * 86400.0
+    waste: Duration = 35 * 86400.0
+    """Five-minute energy by class, before it becomes hourly."""
+    hourly_waste: Duration = 5 * 365 * 86400.0
+    jobs: Duration = 5 * 365 * 86400.0
+    recommendations: Duration = 400 * 86400.0
+
+    def keep(self) -> Retention:
+        """Return what the history is told."""
+        return Retention(self.rollups, self.hourly_rollups, self.waste, self.hourly_waste, self.jobs,
+                         self.recommendations)
+
+
 class StorageSettings(Strict):
     """Where jobs, rollups and recommendations are kept, and for how long."""
 
     url: str = "sqlite:////var/lib/idlewatt/idlewatt.db"
     """SQLAlchemy URL: SQLite or PostgreSQL."""
-    retention: Retention = Retention()
+    retention: RetentionSettings = RetentionSettings()
 
 
 class Cycles(Strict):

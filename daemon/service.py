@@ -102,13 +102,22 @@ class Service:
         self._keep(lambda: self._history.record_waste(readings))
         self._keep(lambda: self._history.save_floors(floors))
         self._complete()
-        totals = self._history.followed_totals()
-        self._learn(issued=totals.issued, followed=totals.followed, backlog=self._history.backlog,
-                    database_bytes=self._history.size_bytes())
+        self._keep(self._count)
+
+    def _count(self) -> None:
+        """Take note of how advice fared and how large the history is."""
+        issued: dict[str, int] = {}
+        followed: dict[str, int] = {}
+        for count in self._history.following():
+            if count.verdict != "no_advice":
+                issued[count.policy] = issued.get(count.policy, 0) + count.runs
+                followed[count.policy] = followed.get(count.policy, 0) + count.runs * (count.verdict == "followed")
+        self._learn(issued=issued, followed=followed, backlog=self._history.backlog,
+                    database_bytes=float(self._history.size_bytes()))
 
     def retention(self) -> None:
         """Thin out what is old."""
-        self._keep(lambda: self._history.compact(self._clock(), self.settings.storage.retention))
+        self._keep(lambda: self._history.compact(self._clock(), self.settings.storage.retention.keep()))
 
     # Life.
 

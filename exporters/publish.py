@@ -147,9 +147,9 @@ class Published:
         "When the policy last advised, in seconds since the epoch.", "policy", cap=POLICIES)
     advice_interval_seconds: Scalar = _gauge("Configured time between two rounds of advice, in seconds.")
     advice_issued_total: Series = _counter(
-        "Jobs that the policy has given a place.", "policy", cap=POLICIES)
+        "Runs that started while the policy advised on their job, seen in the scheduler.", "policy", cap=POLICIES)
     advice_followed_total: Series = _counter(
-        "Jobs that started where the policy had placed them, seen in the scheduler.", "policy", cap=POLICIES)
+        "Runs that started as the policy had advised last: there, and not when it said hold.", "policy", cap=POLICIES)
     simulated_energy_joules_total: Series = _counter(
         "Energy in joules that the closed windows would have taken under the policy, by replay of the same jobs; "
         "subtract two policies to compare them.", "policy", cap=POLICIES)

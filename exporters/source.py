@@ -161,6 +161,11 @@ class Watched:
         return self._source.role
 
     @property
+    def source(self) -> Source:
+        """Return the source itself, for what only its kind can do."""
+        return self._source
+
+    @property
     def status(self) -> SourceStatus:
         """Return how the last read went."""
         return self._status

@@ -45,7 +45,8 @@ def command(config_file: Path, addresses: tuple[str, ...], web_config: Path | No
     from ..logs import configure
 
     configure(level, "json" if style == "json" else "logfmt")
-    options = main.Options(config_file, addresses, web_config, telemetry_path, lifecycle, systemd_socket, speed, start_s)
+    options = main.Options(config_file, addresses, web_config, telemetry_path, lifecycle, systemd_socket, speed,
+                           start_s)
     try:
         main.serve(options)
     except ConfigError as error:

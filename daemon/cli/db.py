@@ -1,0 +1,115 @@
+"""``idlewatt db``: the database of the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ._client import Unreachable
+from ._output import show
+
+if TYPE_CHECKING:
+    from ...storage.history import HistoryReader
+
+DEFAULT_CONFIG = "/etc/idlewatt/config.yml"
+
+
+def _which_database(command: Callable[..., None]) -> Callable[..., None]:
+    command = click.option("--url", envvar="IDLEWATT_DATABASE_URL", show_envvar=True,
+                           help="The database itself instead, e.g. sqlite:////var/lib/idlewatt/idlewatt.db.")(command)
+    return click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
+                        show_default=True, help="Configuration that names the database.")(command)
+
+
+def _url(config_file: Path, url: str | None) -> str:
+    from .. import config
+
+    if url:
+        return url
+    try:
+        return config.load(config_file).storage.url
+    except config.ConfigError as error:
+        click.echo(str(error), err=True)
+        raise click.exceptions.Exit(2) from error
+
+
+@contextmanager
+def _opened(open_it: Callable[[str], HistoryReader], url: str) -> Iterator[HistoryReader]:
+    from ...storage.errors import StoreError
+
+    try:
+        with open_it(url) as history:
+            yield history
+    except StoreError as error:
+        raise Unreachable(str(error)) from error
+
+
+@click.group("db")
+def command() -> None:
+    """Look after the database: its schema, its size, its free space."""
+
+
+@command.command("upgrade")
+@_which_database
+def upgrade(config_file: Path, url: str | None) -> None:
+    """Bring the schema to this version; the daemon does so itself when it starts.
+
+    \b
+    Example:
+      idlewatt db upgrade --url sqlite:////var/lib/idlewatt/idlewatt.db
+    """
+    from ...storage.history import History
+
+    with _opened(History.open, _url(config_file, url)):
+        click.echo("the schema is up to date")
+
+
+@command.command("vacuum")
+@_which_database
+def vacuum(config_file: Path, url: str | None) -> None:
+    """Give the space of deleted rows back to the file system; stop the daemon first.
+
+    \b
+    Example:
+      systemctl stop idlewatt && idlewatt db vacuum && systemctl start idlewatt
+    """
+    from ...storage.history import History
+
+    with _opened(History.open, _url(config_file, url)) as history:
+        before = history.size_bytes()
+        history.vacuum()  # type: ignore[attr-defined]
+        click.echo(f"{before:,} bytes before, {history.size_bytes():,} now")
+
+
+@command.command("stats")
+@_which_database
+@click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
+              help="For people, or for programs.")
+def stats(config_file: Path, url: str | None, style: str) -> None:
+    """Show what the database holds; works beside a running daemon.
+
+    \b
+    Example:
+      idlewatt db stats --format json
+    """
+    from ...storage.history import History
+
+    with _opened(History.read_only, _url(config_file, url)) as history:
+        rows = [_row(table) for table in history.stats()]
+    columns = {"table": "table", "rows": "rows", "bytes": "bytes", "oldest": "oldest", "newest": "newest"}
+    show(rows, columns, style)
+
+
+def _row(table: Any) -> dict[str, Any]:
+    return {"table": table.table, "rows": table.rows, "bytes": table.bytes, "oldest": _day(table.oldest_s),
+            "newest": _day(table.newest_s)}
+
+
+def _day(time_s: float | None) -> str | None:
+    from datetime import UTC, datetime
+
+    return None if time_s is None else datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M")
