@@ -1,7 +1,7 @@
 """Policies: who goes first, where, and what may pass a job that has to wait.
 
-    policy = named("limit-aged+best-fit+easy")
-    actions = policy.decide(state)          # live or replayed, it cannot tell
+policy = named("limit-aged+best-fit+easy")
+actions = policy.decide(state)          # live or replayed, it cannot tell
 """
 
 from .heuristic import Heuristic, named, names

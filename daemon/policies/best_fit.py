@@ -1,11 +1,13 @@
 """Best fit: the fullest nodes that still hold the job, so that big holes survive."""
 
+from ..replay.arrays import Ask, Longs, Site
 from ..replay.pick import pick
-from ..replay.arrays import Ask, Longs, Nodes
 from .registry import placement
 
 
 @placement("best-fit")
-def best_fit(nodes: Nodes, ask: Ask, chosen: Longs) -> int:
+def best_fit(site: Site, ask: Ask, chosen: Longs) -> int:
     """Choose the nodes with the fewest free GPUs that fit; ties go to the lowest index."""
-    return pick(nodes, ask, chosen, nodes.free_gpus)
+    for node in range(site.nodes.size):
+        site.nodes[node].score = site.nodes[node].free_gpus
+    return pick(site, ask, chosen)

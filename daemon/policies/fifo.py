@@ -7,4 +7,4 @@ from .registry import order
 @order("fifo")
 def fifo(state: State, job: int) -> float:
     """Order by submission."""
-    return state.jobs.submit[job]
+    return state.jobs[job].submit

@@ -1,13 +1,13 @@
 """First fit: the first nodes that hold the job."""
 
-import numpy as np
-
+from ..replay.arrays import Ask, Longs, Site
 from ..replay.pick import pick
-from ..replay.arrays import Ask, Longs, Nodes
 from .registry import placement
 
 
 @placement("first-fit")
-def first_fit(nodes: Nodes, ask: Ask, chosen: Longs) -> int:
+def first_fit(site: Site, ask: Ask, chosen: Longs) -> int:
     """Choose the fitting nodes of lowest index."""
-    return pick(nodes, ask, chosen, np.zeros_like(nodes.gpus))
+    for node in range(site.nodes.size):
+        site.nodes[node].score = 0
+    return pick(site, ask, chosen)

@@ -14,4 +14,4 @@ def limit_aged(state: State, job: int) -> float:
 
     ``limit - AGEING (now - submit)`` differs from the key below by a term that all waiting jobs share.
     """
-    return min(state.jobs.limit[job], UNLIMITED_S) + AGEING * state.jobs.submit[job]
+    return min(state.jobs[job].limit, UNLIMITED_S) + AGEING * state.jobs[job].submit

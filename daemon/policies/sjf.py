@@ -9,24 +9,24 @@ from .registry import order
 @order("sjf-limit")
 def sjf_limit(state: State, job: int) -> float:
     """Order by requested time limit, shortest first."""
-    return state.jobs.limit[job]
+    return state.jobs[job].limit
 
 
 @order("sjf-prediction")
 def sjf_prediction(state: State, job: int) -> float:
     """Order by predicted run time, shortest first; by limit where nothing was predicted."""
-    if math.isnan(state.jobs.prediction[job]):
-        return state.jobs.limit[job]
-    return state.jobs.prediction[job]
+    if math.isnan(state.jobs[job].prediction):
+        return state.jobs[job].limit
+    return state.jobs[job].prediction
 
 
 @order("sjf-oracle", oracle=True)
 def sjf_oracle(state: State, job: int) -> float:
     """Order by true run time, shortest first."""
-    return state.jobs.run[job]
+    return state.jobs[job].run
 
 
 @order("ljf")
 def ljf(state: State, job: int) -> float:
     """Order by requested time limit, longest first (GIST AI-X paper, section 5)."""
-    return -state.jobs.limit[job]
+    return -state.jobs[job].limit

@@ -1,8 +1,11 @@
-"""The arrays that compiled code works on: the cluster, its jobs, its queue, all as structures of arrays.
+"""The arrays that compiled code works on: the cluster, its jobs, its queue.
 
 Indexes: ``node`` and ``job`` number the rows of a :class:`~.cluster.Cluster` and a :class:`~.workload.Workload`;
 ``pool`` numbers sets of nodes that a job may use (partition, GPU model, features, named nodes folded into one row).
-Tuples of arrays because numba passes them by reference to their contents and caches their compiled users on disk.
+
+Nodes and jobs are record arrays: ``state.jobs.submit`` is a column, ``state.jobs[job].submit`` a value, in Python as in
+compiled code. A job is touched as a whole far more often than a column is, and every array that is not there need not
+be handed from function to function.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ Longs = NDArray[np.int64]
 Ints = NDArray[np.int32]
 Bytes = NDArray[np.int8]
 Words = NDArray[np.uint64]
+Records = Any
+"""A numpy record array; its columns are listed beside its dtype below."""
 
 WAITING, RUNNING, ENDED, FUTURE, HELD, REJECTED = 0, 1, 2, 3, 4, 5
 """States of a job: not yet submitted is FUTURE, waiting for a dependency HELD, unable ever to run REJECTED."""
@@ -27,26 +32,53 @@ NOW, WAKE = 0, 1
 RUNNING_JOBS, STARTED, MAX_STARTS, KEEP_ESTIMATES, DEPTH, WAITING_JOBS, PREEMPTIONS, ENDED_JOBS = range(8)
 """Places in ``State.count``."""
 
+RANDOM, DIGEST = 0, 1
+"""Places in ``State.words``: the one random generator; the digest of the event log so far."""
 
-class Nodes(NamedTuple):
-    """Nodes: what they have, what is free, who may use them."""
+NODE = np.dtype([
+    ("gpus", "i8"), ("free_gpus", "i8"), ("free_cpus", "i8"), ("free_memory", "i8"),
+    ("open", "i8"),  # 1 where jobs may start now, 0 on a drained or failed node
+    ("busy", "i8"),  # jobs that run here
+    ("leaf", "i8"), ("spine", "i8"),
+    ("score", "i8"),  # scratch: what a placement ranks nodes by
+])
 
-    gpus: Longs
-    free_gpus: Longs
-    free_cpus: Longs
-    free_memory: Longs
-    open: Bytes
-    """1 where jobs may start now, 0 on a drained or failed node."""
-    busy: Longs
-    """Jobs running on the node."""
-    leaf: Longs
-    spine: Longs
+JOB = np.dtype([
+    # What was asked for; never changes during a run.
+    ("submit", "f8"), ("run", "f8"), ("limit", "f8"), ("prediction", "f8"), ("priority", "f8"),
+    ("memory", "i8"), ("cpus", "i4"),  # on each full chunk
+    ("gpus", "i4"), ("chunk", "i4"), ("chunks", "i4"), ("rest", "i4"),  # ``chunks`` nodes with ``chunk``, one with ``rest``
+    ("pool", "i4"), ("queue", "i4"), ("user", "i4"), ("model", "i4"),
+    ("dependency", "i4"), ("first_child", "i4"), ("next_child", "i4"),  # rows, -1 for none
+    # How far it has come.
+    ("start", "f8"), ("end", "f8"), ("since", "f8"),  # first start; end; last start or resize
+    ("remaining", "f8"),  # seconds of work at speed 1, as of ``since``
+    ("estimate", "f8"),  # when it ends at the latest, by its limit
+    ("rate", "f8"), ("attained", "f8"),  # speed; GPU-seconds received before ``since``
+    ("held", "i8"),  # where its nodes begin in ``State.held``
+    ("nodes_held", "i4"), ("gpus_held", "i4"),  # nodes and GPUs held now, or last
+    ("rank", "i4"), ("place", "i4"),  # in the order; in the heap of running jobs
+    ("preempted", "i4"), ("room", "i4"),  # how often; most nodes it can ever hold
+    ("preemptible", "i4"), ("status", "i4"),
+])
+
+SHARE = np.dtype([("node", "i4"), ("gpus", "i4")])
+"""A part of a node that a job holds."""
+
+LINE = np.dtype([("head", "i8"), ("blocked", "i8")])
+"""Scratch of a partition: rank under consideration, rank of the first job that did not fit."""
+
+
+class Site(NamedTuple):
+    """What a placement may look at."""
+
+    nodes: Records
+    """[node] of NODE"""
     eligible: NDArray[np.int8]
     """[pool, node] 1 where jobs of the pool may run."""
     demand: Floats
-    """[gpus] share of the workload's jobs that want this many GPUs on a node (for the fragmentation gradient)."""
-    random: Words
-    """State of the one random generator."""
+    """[GPUs] share of the workload's jobs that want this many GPUs on a node."""
+    words: Words
 
 
 class Ask(NamedTuple):
@@ -60,118 +92,51 @@ class Ask(NamedTuple):
     rest: int
 
 
-class Jobs(NamedTuple):
-    """What was asked for; never changes during a run. One row per job, in order of (submit, id)."""
-
-    submit: Floats
-    run: Floats
-    limit: Floats
-    prediction: Floats
-    priority: Floats
-    gpus: Ints
-    chunk: Ints
-    chunks: Ints
-    rest: Ints
-    cpus: Longs
-    memory: Longs
-    pool: Ints
-    partition: Ints
-    user: Ints
-    model: Ints
-    dependency: Ints
-    """Job that must end first; -1 for none."""
-    first_child: Ints
-    """First job that depends on this one; empty when nothing depends on anything."""
-    next_child: Ints
-    preemptible: Bytes
-
-
-class Progress(NamedTuple):
-    """How far each job has come."""
-
-    status: Bytes
-    remaining: Floats
-    """Seconds of work left at speed 1, as of ``since``."""
-    since: Floats
-    """Time of the last start or resize."""
-    start: Floats
-    """First start; NaN until then."""
-    end: Floats
-    estimate: Floats
-    """When the job ends at the latest by its limit."""
-    rate: Floats
-    attained: Floats
-    """GPU-seconds received before ``since``."""
-    width: Ints
-    """Nodes held now."""
-    size: Ints
-    """GPUs held now, or last."""
-    offset: Longs
-    """Where the job's nodes start in ``node`` and ``share``."""
-    node: Ints
-    share: Ints
-    """GPUs held on that node."""
-    preempted: Ints
-
-
-class Queue(NamedTuple):
-    """Waiting jobs of each partition by rank: a 64-ary tree of bits, so the next job in order is a few words away."""
-
-    rank: Ints
-    job: Ints
-    """Job of a rank."""
-    leaves: Words
-    branches: Words
-    roots: Words
-    head: Longs
-    """[partition] scratch: rank under consideration."""
-    blocked: Longs
-    """[partition] scratch: rank of the first job that did not fit."""
-
-
-class Running(NamedTuple):
-    """Jobs that hold resources: a heap by end, a sorted list by estimated end, and GPU by GPU."""
-
-    heap: Ints
-    place: Ints
-    """[job] position in the heap; -1 outside."""
-    estimates: Ints
-    """Jobs by (estimate, job); kept only where a rule asks for it."""
-    occupant: NDArray[np.int32]
-    """[node, slot] job on this GPU; -1 when free."""
-
-
-class Speed(NamedTuple):
-    """Relative speed of a job model by number of GPUs and by how far they are apart."""
-
-    size: Floats
-    """[model, GPUs]"""
-    spread: Floats
-    """[model, level]: one node, one leaf, one spine, further."""
-
-
 class State(NamedTuple):
     """Everything, at one moment."""
 
-    nodes: Nodes
-    jobs: Jobs
-    progress: Progress
-    queue: Queue
-    running: Running
-    speed: Speed
+    nodes: Records
+    """[node] of NODE"""
+    eligible: NDArray[np.int8]
+    demand: Floats
+    jobs: Records
+    """[job] of JOB, in order of (submit, id)"""
+    held: Records
+    """of SHARE; a job's begin at its ``held``"""
+    order: Ints
+    """[rank] job"""
+    leaves: Words
+    """[partition, word] waiting jobs by rank: a 64-ary tree of bits, so the next in order is a few words away."""
+    branches: Words
+    roots: Words
+    lines: Records
+    """[partition] of LINE"""
+    heap: Ints
+    """Running jobs by (end, job)."""
+    estimates: Ints
+    """Running jobs by (estimate, job), sorted; kept only where a rule asks for it."""
+    occupant: NDArray[np.int32]
+    """[node, slot] job on this GPU; -1 when free, -2 where there is none."""
+    speed: Floats
+    """[model, GPUs] speed relative to other sizes."""
+    spread: Floats
+    """[model, level] speed on one node, one leaf, one spine, further."""
     clock: Floats
     count: Longs
+    words: Words
     overhead: Floats
     """[1] seconds that a preemption costs a job."""
     usage: Floats
-    """[user, resource] share of the cluster's GPUs, CPUs and memory in use."""
-    digest: Words
+    """[user, resource] GPUs, CPUs and bytes in use."""
     log: Ints
     """Starts (job + 1) and preemptions (-job - 1) of the present decision, in order."""
     chosen: Longs
-    """[node] scratch of placements."""
-
-
-def contiguous(values: Any, kind: Any) -> Any:
-    """Return ``values`` as a fresh writable array of exactly the type that compiled code expects."""
-    return np.array(values, dtype=kind, order="C", copy=True)
+    """Scratch: nodes that a placement chose, full chunks first."""
+    shares: Longs
+    """Scratch: GPUs on each chosen node."""
+    imagined: Records
+    """Scratch: [2, node] of NODE, clusters that rules try things out on; compiled rules make no arrays of their own."""
+    listed: Ints
+    """Scratch: [job] jobs being sorted."""
+    keys: Floats
+    """Scratch: [job] what they are sorted by."""

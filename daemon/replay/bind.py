@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import arrays as a
-from .cluster import PLENTY, Cluster
+from .cluster import Cluster
+from .speed import SpeedTable
 from .workload import Workload
 
 Masks = NDArray[np.bool_]
@@ -123,54 +124,60 @@ def _reject_dependents(dependency: NDArray[np.int32], found: dict[int, str]) -> 
 
 
 def state_arrays(cluster: Cluster, workload: Workload, seed: int, preemption_s: float,
-                 speed: a.Speed) -> tuple[a.State, dict[int, str]]:
+                 speed: SpeedTable) -> tuple[a.State, dict[int, str]]:
     """Return fresh arrays for a run, and why some jobs are rejected."""
     pool, matrix = pools(cluster, workload)
     shapes = shape(cluster, workload, pool, matrix)
     refused = rejections(cluster, workload, pool, matrix, shapes)
-    jobs = _jobs(workload, pool, shapes)
-    progress = _progress(workload, shapes, len(cluster))
-    progress.status[list(refused)] = a.REJECTED
-    partitions = max(1, int(jobs.partition.max(initial=0)) + 1)
-    state = a.State(
-        _nodes(cluster, matrix, jobs, seed), jobs, progress, _queue(len(workload), partitions),
-        _running(len(workload), cluster), a.Speed(*(a.contiguous(table, np.float64) for table in speed)),
-        clock=np.array([-np.inf, np.inf]), count=np.array([0, 0, np.iinfo(np.int64).max, 0, 100, 0, 0, 0], np.int64),
-        overhead=np.array([preemption_s]), usage=np.zeros((int(jobs.user.max(initial=0)) + 1, 3)),
-        digest=np.zeros(1, np.uint64), log=np.zeros(2 * len(workload) + 2, np.int32),
-        chosen=np.zeros(len(cluster), np.int64))
-    return state, refused
+    nodes, jobs = _nodes(cluster), _jobs(cluster, workload, pool, shapes)
+    jobs.status[list(refused)] = a.REJECTED
+    size, partitions = len(workload), max(1, int(jobs.queue.max(initial=0)) + 1)
+    leaves, branches, roots = (np.zeros((partitions, (size >> 6 * level) + 1), np.uint64) for level in (1, 2, 3))
+    demand = np.bincount(np.maximum(jobs.chunk, 0), minlength=int(cluster.gpus.max()) + 1).astype(np.float64)
+    return a.State(
+        nodes, np.array(matrix, np.int8), demand / max(1.0, demand.sum()),
+        jobs, _records(int(jobs.room.sum()), a.SHARE), np.arange(size, dtype=np.int32), leaves, branches, roots,
+        _records(partitions, a.LINE), np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32), _occupant(cluster),
+        np.array(speed.size, np.float64), np.array(speed.spread, np.float64), clock=np.array([-np.inf, np.inf]),
+        count=np.array([0, 0, np.iinfo(np.int64).max, 0, 100, 0, 0, 0], np.int64),
+        words=np.array([seed & (2**64 - 1), 0], np.uint64), overhead=np.array([preemption_s]),
+        usage=np.zeros((int(jobs.user.max(initial=0)) + 1, 3)), log=np.zeros(2 * size + 2, np.int32),
+        chosen=np.zeros(len(cluster) + 1, np.int64), shares=np.zeros(len(cluster) + 1, np.int64),
+        imagined=_records((2, len(cluster)), a.NODE),
+        listed=np.zeros(size + 1, np.int32), keys=np.zeros(size)), refused
 
 
-def _nodes(cluster: Cluster, matrix: NDArray[np.int8], jobs: a.Jobs, seed: int) -> a.Nodes:
-    demand = np.bincount(jobs.chunk, minlength=int(cluster.gpus.max()) + 1).astype(np.float64)
-    return a.Nodes(
-        gpus=a.contiguous(cluster.gpus, np.int64), free_gpus=a.contiguous(cluster.gpus, np.int64),
-        free_cpus=a.contiguous(cluster.cpus, np.int64), free_memory=a.contiguous(cluster.memory, np.int64),
-        open=a.contiguous(cluster.up, np.int8), busy=np.zeros(len(cluster), np.int64),
-        leaf=a.contiguous(cluster.leaf, np.int64), spine=a.contiguous(cluster.spine, np.int64),
-        eligible=a.contiguous(matrix, np.int8), demand=demand / max(1.0, demand.sum()),
-        random=np.array([seed & (2**64 - 1)], np.uint64))
+def _records(shape: int | tuple[int, ...], kind: np.dtype[Any]) -> Any:
+    return np.zeros(shape, kind).view(np.recarray)
 
 
-def _jobs(workload: Workload, pool: NDArray[np.int32], shapes: dict[str, Any]) -> a.Jobs:
-    ints = {name: a.contiguous(shapes[name], np.int32) for name in ("chunk", "chunks", "rest")}
-    first, following = _children(workload.dependency)
-    return a.Jobs(
-        submit=a.contiguous(workload.submit, np.float64), run=a.contiguous(workload.run, np.float64),
-        limit=a.contiguous(workload.limit, np.float64), prediction=a.contiguous(workload.prediction, np.float64),
-        priority=a.contiguous(workload.priority, np.float64), gpus=a.contiguous(workload.gpus, np.int32),
-        cpus=a.contiguous(np.minimum(shapes["cpus"], PLENTY), np.int64), memory=a.contiguous(shapes["memory"], np.int64),
-        pool=a.contiguous(pool, np.int32), partition=a.contiguous(np.maximum(workload.partition, 0), np.int32),
-        user=a.contiguous(workload.user + 1, np.int32), model=a.contiguous(workload.application, np.int32),
-        dependency=a.contiguous(workload.dependency, np.int32), first_child=first, next_child=following,
-        preemptible=a.contiguous(workload.preemptible, np.int8), **ints)
+def _nodes(cluster: Cluster) -> Any:
+    nodes = _records(len(cluster), a.NODE)
+    nodes.gpus = nodes.free_gpus = cluster.gpus
+    nodes.free_cpus, nodes.free_memory, nodes.open = cluster.cpus, cluster.memory, cluster.up
+    nodes.leaf, nodes.spine = cluster.leaf, cluster.spine
+    return nodes
+
+
+def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes: dict[str, Any]) -> Any:
+    jobs = _records(len(workload), a.JOB)
+    for name in ("submit", "run", "limit", "prediction", "priority", "gpus", "dependency", "preemptible"):
+        jobs[name] = getattr(workload, name)
+    for name, column in shapes.items():
+        jobs[name] = np.clip(column, 0, np.iinfo(a.JOB[name]).max)
+    jobs.pool, jobs.queue, jobs.user, jobs.model = (
+        pool, np.maximum(workload.partition, 0), workload.user + 1, workload.application)
+    jobs.first_child, jobs.next_child = _children(workload.dependency)
+    jobs.status, jobs.place, jobs.rank = a.FUTURE, -1, np.arange(len(workload))
+    jobs.start = jobs.end = np.nan
+    jobs.remaining, jobs.rate = workload.run, 1.0
+    jobs.room = _room(cluster, workload, shapes)
+    jobs.held = np.cumsum(jobs.room) - jobs.room
+    return jobs
 
 
 def _children(dependency: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the dependents of each job as linked lists in order of rows; empty when there are none."""
-    if not (dependency >= 0).any():
-        return np.zeros(0, np.int32), np.zeros(0, np.int32)
+    """Return the dependents of each job as linked lists in order of rows."""
     first = np.full(dependency.size, -1, np.int32)
     following = np.full(dependency.size, -1, np.int32)
     for job in np.flatnonzero(dependency >= 0)[::-1]:
@@ -178,31 +185,15 @@ def _children(dependency: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray
     return first, following
 
 
-def _progress(workload: Workload, shapes: dict[str, Any], nodes: int) -> a.Progress:
-    size = len(workload)
-    widest = np.maximum(shapes["chunks"] + (shapes["rest"] > 0), workload.maximum > workload.gpus)
-    elastic = np.minimum(np.maximum(workload.maximum, widest), nodes)
-    room = np.where(workload.maximum > workload.gpus, elastic, np.clip(widest, 1, nodes))
-    offset = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
-    zeros = np.zeros(size)
-    return a.Progress(
-        status=np.full(size, a.FUTURE, np.int8), remaining=a.contiguous(workload.run, np.float64), since=zeros.copy(),
-        start=np.full(size, np.nan), end=np.full(size, np.nan), estimate=zeros.copy(), rate=np.ones(size),
-        attained=zeros.copy(), width=np.zeros(size, np.int32), size=np.zeros(size, np.int32), offset=offset,
-        node=np.zeros(offset[-1], np.int32), share=np.zeros(offset[-1], np.int32), preempted=np.zeros(size, np.int32))
+def _room(cluster: Cluster, workload: Workload, shapes: dict[str, Any]) -> NDArray[np.int64]:
+    """Return the most nodes each job can ever hold."""
+    rigid = shapes["chunks"] + (shapes["rest"] > 0)
+    widest = np.where(workload.maximum > workload.gpus, np.maximum(rigid, workload.maximum), rigid)
+    return np.clip(widest, 1, len(cluster)).astype(np.int64)
 
 
-def _queue(jobs: int, partitions: int) -> a.Queue:
-    def words(level: int) -> NDArray[np.uint64]:
-        return np.zeros((partitions, (jobs >> 6 * level) + 1), np.uint64)
-
-    order = np.arange(jobs, dtype=np.int32)
-    return a.Queue(order, order.copy(), words(1), words(2), words(3), np.zeros(partitions, np.int64),
-                   np.zeros(partitions, np.int64))
-
-
-def _running(jobs: int, cluster: Cluster) -> a.Running:
+def _occupant(cluster: Cluster) -> NDArray[np.int32]:
     occupant = np.full((len(cluster), max(1, int(cluster.gpus.max(initial=0)))), -1, np.int32)
     for node, gpus in enumerate(cluster.gpus):
         occupant[node, gpus:] = -2
-    return a.Running(np.zeros(jobs + 1, np.int32), np.full(jobs, -1, np.int32), np.zeros(jobs + 1, np.int32), occupant)
+    return occupant

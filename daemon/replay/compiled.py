@@ -46,21 +46,30 @@ def _cached() -> Iterator[None]:
 
 
 def compiled(function: Function) -> Function:
-    """Compile ``function`` at its first call, cached on disk where that is possible."""
+    """Compile ``function`` at its first call, cached on disk where that is possible. It cannot make arrays.
+
+    Arrays are never counted in and out, only borrowed (``_nrt=False``): their owner is the Python caller. Counting them
+    costs a hundred times the work, because a state has some seventy.
+    """
+    return cast(Function, _njit(function, _nrt=False))
+
+
+def _njit(function: Function, **options: Any) -> Any:
     try:
         with _cached():
-            return cast(Function, numba.njit(cache=True)(function))
+            return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no folder it may write to
-        return cast(Function, numba.njit(function))
+        return numba.njit(**options)(function)
 
 
 def pointer(function: Callable[..., Any], signature: Any) -> Any:
     """Compile ``function`` to a function pointer that other compiled code can be handed at run time.
 
     Code that takes a pointer is compiled once, whatever it is handed: a new rule costs its own compilation only.
+    Like :func:`compiled` it cannot make arrays.
     """
     try:
         with _cached():
-            return numba.cfunc(signature, cache=True)(function)
+            return numba.cfunc(signature, cache=True, _nrt=False)(function)
     except RuntimeError:
-        return numba.cfunc(signature)(function)
+        return numba.cfunc(signature, _nrt=False)(function)

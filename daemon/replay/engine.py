@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...storage.records import Placement
 from . import arrays as a
@@ -32,8 +31,9 @@ from .arrays import (
 from .cluster import Cluster
 from .compiled import compiled
 from .moves import finish, join, note, preempt
-from .queue import following, insert, insert_sorted, remove
+from .queue import following, insert, insert_sorted, remove, sort_jobs
 from .rules import Rules
+from .speed import FLAT, SpeedTable
 from .state import Actions, ClusterState, Preempt, Rejection, Start
 from .workload import Workload
 
@@ -66,11 +66,11 @@ def next_time(state: State, agenda: Agenda) -> float:
     time = state.clock[WAKE]
     arrival, event = agenda.next
     if arrival < state.jobs.submit.size:
-        time = min(time, state.jobs.submit[arrival])
+        time = min(time, state.jobs[arrival].submit)
     if event < agenda.time.size:
         time = min(time, agenda.time[event])
     if state.count[RUNNING_JOBS] > 0:
-        time = min(time, state.progress.end[state.running.heap[0]])
+        time = min(time, state.jobs[state.heap[0]].end)
     return time
 
 
@@ -81,13 +81,13 @@ def advance(state: State, agenda: Agenda, until: float) -> bool:
     if now > until or now == np.inf:
         return False
     state.clock[NOW], state.clock[WAKE] = now, np.inf
-    while state.count[RUNNING_JOBS] > 0 and state.progress.end[state.running.heap[0]] <= now:
-        finish(state, state.running.heap[0])
+    while state.count[RUNNING_JOBS] > 0 and state.jobs[state.heap[0]].end <= now:
+        finish(state, state.heap[0])
     while agenda.next[1] < agenda.time.size and agenda.time[agenda.next[1]] <= now:
         node_event(state, agenda.node[agenda.next[1]], agenda.kind[agenda.next[1]])
         agenda.next[1] += 1
-    while agenda.next[0] < state.jobs.submit.size and not state.jobs.submit[agenda.next[0]] > now:
-        if state.progress.status[agenda.next[0]] == FUTURE:
+    while agenda.next[0] < state.jobs.submit.size and not state.jobs[agenda.next[0]].submit > now:
+        if state.jobs[agenda.next[0]].status == FUTURE:
             join(state, agenda.next[0])
         agenda.next[0] += 1
     return True
@@ -96,27 +96,33 @@ def advance(state: State, agenda: Agenda, until: float) -> bool:
 @compiled
 def node_event(state: State, node: int, kind: int) -> None:
     """Close or open a node; a failure sends its jobs back to the queue, to start again from nothing."""
-    state.nodes.open[node] = 1 if kind == UP else 0
-    note(state.digest, 4, node, state.clock[NOW], kind)
-    if kind != DOWN:
-        return
-    lost = np.empty(state.nodes.busy[node], np.int64)
-    count = 0
+    state.nodes[node].open = 1 if kind == UP else 0
+    note(state.words, 4, node, state.clock[NOW], kind)
+    if kind == DOWN:
+        fail_all(state, node)
+
+
+@compiled
+def fail_all(state: State, node: int) -> None:
+    """Requeue the jobs of a node, by row."""
+    jobs, count = state.listed, 0
     for index in range(state.count[RUNNING_JOBS]):
-        if holds(state, state.running.heap[index], node):
-            lost[count] = state.running.heap[index]
+        if holds(state, state.heap[index], node):
+            jobs[count] = state.heap[index]
             count += 1
-    lost.sort()
-    for job in lost:
-        fail(state, job)
+    for index in range(count):
+        state.keys[jobs[index]] = jobs[index]
+    sort_jobs(jobs, count, state.keys)
+    for index in range(count):
+        fail(state, jobs[index])
 
 
 @compiled
 def holds(state: State, job: int, node: int) -> bool:
     """Tell whether a running job holds a part of the node."""
-    first = state.progress.offset[job]
-    for index in range(first, first + state.progress.width[job]):
-        if state.progress.node[index] == node:
+    first = state.jobs[job].held
+    for index in range(first, first + state.jobs[job].nodes_held):
+        if state.held[index].node == node:
             return True
     return False
 
@@ -125,53 +131,54 @@ def holds(state: State, job: int, node: int) -> bool:
 def fail(state: State, job: int) -> None:
     """Requeue a job whose node failed; what it did is lost."""
     preempt(state, job)
-    state.progress.remaining[job] = state.jobs.run[job]
-    state.progress.attained[job] = 0.0
+    state.jobs[job].remaining = state.jobs[job].run
+    state.jobs[job].attained = 0.0
 
 
 @compiled
-def waiting_jobs(state: State) -> Any:
-    """Return the waiting jobs of all partitions by row."""
-    jobs, count, queue = np.empty(state.count[WAITING_JOBS], np.int64), 0, state.queue
-    for partition in range(queue.leaves.shape[0]):
-        rank = following(queue, partition, 0)
+def list_waiting(state: State) -> int:
+    """Fill ``listed`` with the waiting jobs of all partitions and return how many there are."""
+    count = 0
+    for partition in range(state.lines.size):
+        rank = following(state, partition, 0)
         while rank >= 0:
-            jobs[count] = queue.job[rank]
+            state.listed[count] = state.order[rank]
             count += 1
-            rank = following(queue, partition, rank + 1)
-    jobs.sort()
-    return jobs
+            rank = following(state, partition, rank + 1)
+    return count
 
 
 @compiled
-def rank_by(state: State, jobs: Any, ranks: Any) -> None:
-    """Give waiting jobs new ranks."""
-    for job in jobs:
-        remove(state.queue, state.jobs.partition[job], state.queue.rank[job])
-    for index in range(jobs.size):
-        job, rank = jobs[index], ranks[index]
-        state.queue.rank[job], state.queue.job[rank] = rank, job
-        insert(state.queue, state.jobs.partition[job], rank)
-
-
-@compiled
-def keys_of(state: State, key: Any, jobs: Any) -> Any:
-    """Return the present keys of jobs."""
-    keys = np.empty(jobs.size, np.float64)
-    for index in range(jobs.size):
-        keys[index] = key(state, jobs[index])
-    return keys
+def rank_listed(state: State, count: int, by_row: bool) -> None:
+    """Rank the waiting jobs listed in ``listed``: by their row, or as they are listed."""
+    jobs = state.listed
+    for index in range(count):
+        remove(state, state.jobs[jobs[index]].queue, state.jobs[jobs[index]].rank)
+    for index in range(count):
+        job = jobs[index]
+        rank = job if by_row else index
+        state.jobs[job].rank, state.order[rank] = rank, job
+        insert(state, state.jobs[job].queue, rank)
 
 
 @compiled
 def walk_sorted(state: State, key: Any, place: Any, walk: Any) -> None:
     """Walk through the queue by present keys; between decisions ranks are rows, so that none is used twice."""
-    jobs = waiting_jobs(state)
-    order = np.argsort(keys_of(state, key, jobs), kind="mergesort")
-    rank_by(state, jobs[order], np.arange(jobs.size))
+    jobs, keys = state.listed, state.keys
+    count = list_waiting(state)
+    for index in range(count):
+        keys[jobs[index]] = key(state, jobs[index])
+    sort_jobs(jobs, count, keys)
+    rank_listed(state, count, False)
     walk(state, key, place)
-    jobs = waiting_jobs(state)
-    rank_by(state, jobs, jobs)
+    rank_listed(state, list_waiting(state), True)
+
+
+@compiled
+def fill_keys(state: State, key: Any) -> None:
+    """Fill ``keys`` with the present keys of all jobs."""
+    for job in range(state.jobs.submit.size):
+        state.keys[job] = key(state, job)
 
 
 @compiled
@@ -205,22 +212,29 @@ def keep_estimates(state: State) -> None:
     """Begin to keep running jobs sorted by estimated end."""
     state.count[KEEP_ESTIMATES] = 1
     for index in range(state.count[RUNNING_JOBS]):
-        insert_sorted(state.running.estimates, index, state.progress.estimate, state.running.heap[index])
+        insert_sorted(state.estimates, index, state.jobs, state.heap[index])
 
 
 def prepare(state: ClusterState, rules: Rules) -> None:
     """Rank all jobs and keep the books that these rules need."""
     arrays = state.arrays
-    if not (rules.moving or rules.own_order) and len(state.workload):
-        every = np.arange(len(state.workload))
-        ranked = np.argsort(keys_of(arrays, rules.key, every), kind="stable").astype(np.int32)
-        waiting = state.waiting.astype(np.int64)
-        ranks = np.empty(len(every), np.int64)
-        ranks[ranked] = every
-        rank_by(arrays, waiting, ranks[waiting])
-        arrays.queue.job[:], arrays.queue.rank[:] = ranked, ranks
+    if not (rules.moving or rules.own_order):
+        rank_all(arrays, rules.key)
     if rules.estimates and not arrays.count[KEEP_ESTIMATES]:
         keep_estimates(arrays)
+
+
+def rank_all(arrays: State, key: Any) -> None:
+    """Rank all jobs, waiting or yet to come, by keys that do not change."""
+    fill_keys(arrays, key)
+    count = list_waiting(arrays)
+    waiting = arrays.listed[:count].copy()
+    for job in waiting:
+        remove(arrays, arrays.jobs[job].queue, arrays.jobs[job].rank)
+    arrays.order[:] = np.argsort(arrays.keys, kind="stable")
+    arrays.jobs.rank[arrays.order] = np.arange(arrays.order.size)
+    for job in waiting:
+        insert(arrays, arrays.jobs[job].queue, arrays.jobs[job].rank)
 
 
 def act(state: ClusterState, rules: Rules) -> Actions:
@@ -237,7 +251,8 @@ def logged(state: ClusterState) -> list[Start | Preempt]:
         if entry < 0:
             done.append(Preempt(-entry - 1))
         else:
-            done.append(Start(entry - 1, tuple(state.nodes_of(entry - 1).tolist()), tuple(state.shares_of(entry - 1).tolist())))
+            held = state.held(entry - 1)
+            done.append(Start(entry - 1, tuple(held.node.tolist()), tuple(held.gpus.tolist())))
     return done
 
 
@@ -255,13 +270,13 @@ class Run:
     @property
     def start(self) -> Floats:
         """Return first starts; NaN for a job that never started."""
-        return self.state.arrays.progress.start
+        return self.state.arrays.jobs.start
 
     @property
     def end(self) -> Floats:
         """Return ends; NaN for a job that did not end."""
-        progress = self.state.arrays.progress
-        return np.where(progress.status == a.ENDED, progress.end, np.nan)
+        jobs = self.state.arrays.jobs
+        return np.where(jobs.status == a.ENDED, jobs.end, np.nan)
 
     @property
     def rejected(self) -> list[Rejection]:
@@ -271,7 +286,7 @@ class Run:
     @property
     def digest(self) -> str:
         """Return the digest of the event log: equal digests mean equal runs."""
-        return f"{int(self.state.arrays.digest[0]):016x}"
+        return f"{int(self.state.arrays.words[a.DIGEST]):016x}"
 
 
 def agenda_of(cluster: Cluster) -> Agenda:
@@ -283,7 +298,7 @@ def agenda_of(cluster: Cluster) -> Agenda:
 
 
 def run(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
-        preemption_s: float = 0.0, speed: a.Speed | None = None) -> Run:
+        preemption_s: float = 0.0, speed: SpeedTable = FLAT) -> Run:
     """Replay a workload under a policy until it is through, or until the time ``until``.
 
     ``preemption_s`` is what a preempted or resized job pays in extra work. Same arguments, same digest.
@@ -309,7 +324,7 @@ class Decision:
 
 
 def decisions(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
-              preemption_s: float = 0.0, speed: a.Speed | None = None) -> Iterator[Decision]:
+              preemption_s: float = 0.0, speed: SpeedTable = FLAT) -> Iterator[Decision]:
     """Replay as :func:`run` does, and show every decision; the state is the live one, to look at and not to keep."""
     state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s, speed=speed)
     return stepwise(state, agenda_of(cluster), policy, until)
@@ -355,6 +370,6 @@ def forecast(state: ClusterState, policy: Policy, horizon_s: float = 30 * 86400.
         prepare(ahead, rules)
         decide(ahead.arrays, *rules[:6])
         loop(ahead.arrays, agenda, *rules[:6], state.now + horizon_s)
-    start = ahead.arrays.progress.start
+    start = ahead.arrays.jobs.start
     return {int(job): Expectation(float(start[job]), ahead.placement(job)) for job in waiting
             if not np.isnan(start[job])}

@@ -5,21 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from .arrays import (
+    DIGEST,
     ENDED,
     ENDED_JOBS,
     HELD,
     KEEP_ESTIMATES,
     NOW,
     PREEMPTIONS,
+    RANDOM,
     RUNNING,
     RUNNING_JOBS,
     STARTED,
     WAITING,
     WAITING_JOBS,
     Ask,
-    Jobs,
-    Nodes,
-    Running,
+    Ints,
+    Longs,
+    Records,
+    Site,
     State,
     Words,
 )
@@ -40,71 +43,78 @@ def scramble(word: np.uint64) -> np.uint64:
 
 
 @compiled
-def draw(random: Words, below: int) -> int:
+def draw(words: Words, below: int) -> int:
     """Return the next random number of 0..below-1 (splitmix64, so that any language can follow)."""
-    random[0] = random[0] + _GOLDEN
-    return np.int64((scramble(random[0]) >> np.uint64(11)) % np.uint64(below))
+    words[RANDOM] = words[RANDOM] + _GOLDEN
+    return np.int64((scramble(words[RANDOM]) >> np.uint64(11)) % np.uint64(below))
 
 
 @compiled
-def note(digest: Words, kind: int, job: int, time: float, value: int) -> None:
+def note(words: Words, kind: int, row: int, time: float, value: int) -> None:
     """Fold one event into the digest of the event log; ``time`` counts to the microsecond."""
-    word = digest[0] ^ np.uint64(np.int64(np.round(time * 1e6)))
-    word = scramble(word) ^ (np.uint64(np.int64(job)) * _GOLDEN)
-    digest[0] = scramble(word ^ (np.uint64(kind) << np.uint64(60)) ^ np.uint64(np.int64(value)))
+    word = scramble(words[DIGEST] ^ np.uint64(np.int64(np.round(time * 1e6))))
+    word = scramble(word ^ np.uint64((np.int64(row) << np.int64(24)) + (np.int64(kind) << np.int64(60)) + np.int64(value)))
+    words[DIGEST] = word
 
 
 @compiled
-def ask_of(jobs: Jobs, job: int) -> Ask:
+def site_of(state: State) -> Site:
+    """Return what a placement may look at: the cluster as it is."""
+    return Site(state.nodes, state.eligible, state.demand, state.words)
+
+
+@compiled
+def ask_of(state: State, job: int) -> Ask:
     """Return what a job asks for."""
-    return Ask(np.int64(jobs.pool[job]), np.int64(jobs.chunk[job]), np.int64(jobs.cpus[job]), np.int64(jobs.memory[job]),
-               np.int64(jobs.chunks[job]), np.int64(jobs.rest[job]))
+    row = state.jobs[job]
+    return Ask(np.int64(row.pool), np.int64(row.chunk), np.int64(row.cpus), np.int64(row.memory),
+               np.int64(row.chunks), np.int64(row.rest))
 
 
 @compiled
 def part(amount: int, ask: Ask, gpus: int) -> int:
     """Return the CPUs or bytes that go with ``gpus`` of a chunk: its share, rounded up."""
-    if gpus == ask.gpus:
+    if gpus == ask.gpus or amount == 0:
         return amount
     return -((-amount * gpus) // ask.gpus)
 
 
 @compiled
-def fits(nodes: Nodes, node: int, ask: Ask, gpus: int) -> bool:
+def fits(site: Site, node: int, ask: Ask, gpus: int) -> bool:
     """Tell whether ``gpus`` of the job, and the CPUs and memory that go with them, fit on the node now."""
-    return (nodes.free_gpus[node] >= gpus and nodes.open[node] == 1 and nodes.eligible[ask.pool, node] == 1
-            and nodes.free_cpus[node] >= part(ask.cpus, ask, gpus)
-            and nodes.free_memory[node] >= part(ask.memory, ask, gpus))
+    row = site.nodes[node]
+    return (row.free_gpus >= gpus and row.open == 1 and site.eligible[ask.pool, node] == 1
+            and row.free_cpus >= part(ask.cpus, ask, gpus) and row.free_memory >= part(ask.memory, ask, gpus))
 
 
 @compiled
-def take(nodes: Nodes, node: int, ask: Ask, gpus: int, sign: int) -> None:
+def take(nodes: Records, node: int, ask: Ask, gpus: int, sign: int) -> None:
     """Take (sign 1) or give back (-1) what ``gpus`` of the job need on the node."""
-    nodes.free_gpus[node] -= sign * gpus
-    nodes.free_cpus[node] -= sign * part(ask.cpus, ask, gpus)
-    nodes.free_memory[node] -= sign * part(ask.memory, ask, gpus)
+    row = nodes[node]
+    row.free_gpus -= sign * gpus
+    row.free_cpus -= sign * part(ask.cpus, ask, gpus)
+    row.free_memory -= sign * part(ask.memory, ask, gpus)
 
 
 @compiled
-def _occupy(running: Running, node: int, gpus: int, before: int, after: int) -> None:
+def _occupy(occupant: Ints, node: int, gpus: int, before: int, after: int) -> None:
     """Hand ``gpus`` slots of the node from one occupant to another, lowest index first."""
-    slots = running.occupant[node]
-    for slot in range(slots.size):
+    for slot in range(occupant.shape[1]):
         if gpus == 0:
             return
-        if slots[slot] == before:
-            slots[slot] = after
+        if occupant[node, slot] == before:
+            occupant[node, slot] = after
             gpus -= 1
 
 
 @compiled
-def span(nodes: Nodes, chosen: np.ndarray, count: int) -> int:
+def span(nodes: Records, chosen: Longs, count: int) -> int:
     """Return how far apart nodes are: 0 one node, 1 one leaf switch, 2 one spine, 3 further."""
     level = 0 if count == 1 else 1
     for index in range(1, count):
-        if nodes.spine[chosen[index]] != nodes.spine[chosen[0]]:
+        if nodes[chosen[index]].spine != nodes[chosen[0]].spine:
             return 3
-        if nodes.leaf[chosen[index]] != nodes.leaf[chosen[0]]:
+        if nodes[chosen[index]].leaf != nodes[chosen[0]].leaf:
             level = 2
     return level
 
@@ -112,133 +122,140 @@ def span(nodes: Nodes, chosen: np.ndarray, count: int) -> int:
 @compiled
 def speed_of(state: State, job: int, gpus: int, level: int) -> float:
     """Return the speed of a job on ``gpus`` GPUs at a topology level, relative to what it asked for on one node."""
-    model, speed = state.jobs.model[job], state.speed
-    last = speed.size.shape[1] - 1
-    wanted = speed.size[model, min(state.jobs.gpus[job], last)]
+    row, last = state.jobs[job], state.speed.shape[1] - 1
+    wanted = state.speed[row.model, min(row.gpus, last)]
     if wanted <= 0.0:
         return 1.0
-    return speed.size[model, min(gpus, last)] / wanted * speed.spread[model, level]
+    return state.speed[row.model, min(gpus, last)] / wanted * state.spread[row.model, level]
 
 
 @compiled
 def join(state: State, job: int) -> None:
     """Let a job wait: in its partition's queue, or held while the job it depends on has not ended."""
-    parent = state.jobs.dependency[job]
-    status = state.progress.status
-    if parent >= 0 and status[parent] != ENDED:
-        status[job] = HELD
+    row = state.jobs[job]
+    if row.dependency >= 0 and state.jobs[row.dependency].status != ENDED:
+        row.status = HELD
         return
-    status[job] = WAITING
+    row.status = WAITING
     state.count[WAITING_JOBS] += 1
-    insert(state.queue, state.jobs.partition[job], state.queue.rank[job])
+    insert(state, row.queue, row.rank)
 
 
 @compiled
 def _charge(state: State, job: int, sign: float) -> None:
-    """Book what the job holds on its user's shares."""
-    gpus = np.float64(state.progress.size[job])
-    chunks = gpus / max(1.0, np.float64(state.jobs.chunk[job]))
-    user, usage = state.jobs.user[job], state.usage
-    usage[user, 0] += sign * gpus
-    usage[user, 1] += sign * chunks * state.jobs.cpus[job]
-    usage[user, 2] += sign * chunks * state.jobs.memory[job]
+    """Book what the job holds on its user's account."""
+    row = state.jobs[job]
+    chunks = sign * row.gpus_held / max(1.0, np.float64(row.chunk))
+    state.usage[row.user, 0] += sign * row.gpus_held
+    state.usage[row.user, 1] += chunks * row.cpus
+    state.usage[row.user, 2] += chunks * row.memory
 
 
 @compiled
-def occupy(state: State, job: int, chosen: np.ndarray, count: int) -> None:
-    """Give a job its nodes: full chunks first, the rest on the last of them."""
-    progress, ask = state.progress, ask_of(state.jobs, job)
-    first, size = progress.offset[job], 0
+def share_out(state: State, job: int, count: int) -> None:
+    """Write down how a job splits over ``count`` chosen nodes: full chunks first, the rest on the last of them."""
+    row = state.jobs[job]
     for index in range(count):
-        node = chosen[index]
-        gpus = ask.gpus if index < ask.chunks else ask.rest
+        state.shares[index] = row.chunk if index < row.chunks else row.rest
+
+
+@compiled
+def _hold(state: State, job: int, count: int) -> None:
+    """Give a job its shares of the ``count`` chosen nodes."""
+    row, ask, size = state.jobs[job], ask_of(state, job), 0
+    for index in range(count):
+        node, gpus = state.chosen[index], state.shares[index]
         take(state.nodes, node, ask, gpus, 1)
-        state.nodes.busy[node] += 1
-        _occupy(state.running, node, gpus, -1, job)
-        progress.node[first + index] = node
-        progress.share[first + index] = gpus
+        state.nodes[node].busy += 1
+        _occupy(state.occupant, node, gpus, -1, job)
+        state.held[row.held + index].node = node
+        state.held[row.held + index].gpus = gpus
         size += gpus
-    progress.width[job], progress.size[job] = count, size
+    row.nodes_held, row.gpus_held = count, size
     _charge(state, job, 1.0)
 
 
 @compiled
-def run_on(state: State, job: int, chosen: np.ndarray, count: int) -> None:
-    """Set a job running at its speed on these nodes."""
-    progress, now, size = state.progress, state.clock[NOW], state.count[RUNNING_JOBS]
-    occupy(state, job, chosen, count)
-    progress.status[job] = RUNNING
-    progress.since[job] = now
-    progress.rate[job] = speed_of(state, job, progress.size[job], span(state.nodes, chosen, count))
-    progress.end[job] = now + progress.remaining[job] / progress.rate[job]
-    spent = progress.attained[job] / max(1, progress.size[job])
-    progress.estimate[job] = now + max(0.0, state.jobs.limit[job] - spent)
-    push(state.running, progress.end, job, size)
+def run_on(state: State, job: int, count: int) -> None:
+    """Set a job running at its speed on its shares of the ``count`` chosen nodes."""
+    row, now, size = state.jobs[job], state.clock[NOW], state.count[RUNNING_JOBS]
+    _hold(state, job, count)
+    row.status = RUNNING
+    row.since = now
+    row.rate = speed_of(state, job, row.gpus_held, span(state.nodes, state.chosen, count))
+    row.end = now + row.remaining / row.rate
+    row.estimate = now + max(0.0, row.limit - row.attained / max(1, row.gpus_held))
+    push(state.heap, state.jobs, job, size)
     if state.count[KEEP_ESTIMATES] == 1:
-        insert_sorted(state.running.estimates, size, progress.estimate, job)
+        insert_sorted(state.estimates, size, state.jobs, job)
     state.count[RUNNING_JOBS] = size + 1
 
 
 @compiled
-def start(state: State, job: int, chosen: np.ndarray, count: int) -> None:
-    """Start or resume a waiting job on the chosen nodes, now."""
-    progress, now = state.progress, state.clock[NOW]
-    remove(state.queue, state.jobs.partition[job], state.queue.rank[job])
+def start(state: State, job: int, count: int) -> None:
+    """Start or resume a waiting job in its own shape on the ``count`` chosen nodes, now."""
+    share_out(state, job, count)
+    start_shares(state, job, count)
+
+
+@compiled
+def start_shares(state: State, job: int, count: int) -> None:
+    """Start or resume a waiting job with the shares written down, now."""
+    row, now = state.jobs[job], state.clock[NOW]
+    remove(state, row.queue, row.rank)
     state.count[WAITING_JOBS] -= 1
-    if np.isnan(progress.start[job]):
-        progress.start[job] = now
-    run_on(state, job, chosen, count)
+    if np.isnan(row.start):
+        row.start = now
+    run_on(state, job, count)
     state.log[state.count[STARTED]] = job + 1
     state.count[STARTED] += 1
-    note(state.digest, 1, job, now, chosen[0] + 65536 * count)
+    note(state.words, 1, job, now, state.chosen[0] + 4096 * count)
 
 
 @compiled
 def release(state: State, job: int) -> None:
     """Take a running job off its nodes and book the work it did there."""
-    progress, ask, now = state.progress, ask_of(state.jobs, job), state.clock[NOW]
-    size = state.count[RUNNING_JOBS]
-    for index in range(progress.offset[job], progress.offset[job] + progress.width[job]):
-        node, gpus = progress.node[index], progress.share[index]
+    row, now, size, ask = state.jobs[job], state.clock[NOW], state.count[RUNNING_JOBS], ask_of(state, job)
+    for index in range(row.held, row.held + row.nodes_held):
+        node, gpus = state.held[index].node, state.held[index].gpus
         take(state.nodes, node, ask, gpus, -1)
-        state.nodes.busy[node] -= 1
-        _occupy(state.running, node, gpus, job, -1)
+        state.nodes[node].busy -= 1
+        _occupy(state.occupant, node, gpus, job, -1)
     _charge(state, job, -1.0)
-    drop(state.running, progress.end, job, size)
+    drop(state.heap, state.jobs, job, size)
     if state.count[KEEP_ESTIMATES] == 1:
-        remove_sorted(state.running.estimates, size, progress.estimate, job)
+        remove_sorted(state.estimates, size, state.jobs, job)
     state.count[RUNNING_JOBS] = size - 1
-    progress.attained[job] += (now - progress.since[job]) * progress.size[job]
-    progress.remaining[job] = max(0.0, progress.remaining[job] - (now - progress.since[job]) * progress.rate[job])
+    row.attained += (now - row.since) * row.gpus_held
+    row.remaining = max(0.0, row.remaining - (now - row.since) * row.rate)
 
 
 @compiled
 def finish(state: State, job: int) -> None:
     """End a job and let those that waited for it join the queue."""
     release(state, job)
-    state.progress.status[job] = ENDED
-    state.progress.remaining[job] = 0.0
+    row = state.jobs[job]
+    row.status, row.remaining = ENDED, 0.0
     state.count[ENDED_JOBS] += 1
-    note(state.digest, 2, job, state.clock[NOW], 0)
-    if state.jobs.first_child.size == 0:
-        return
-    child = state.jobs.first_child[job]
+    note(state.words, 2, job, state.clock[NOW], 0)
+    child = row.first_child
     while child >= 0:
-        if state.progress.status[child] == HELD:
+        if state.jobs[child].status == HELD:
             join(state, child)
-        child = state.jobs.next_child[child]
+        child = state.jobs[child].next_child
 
 
 @compiled
 def preempt(state: State, job: int) -> None:
     """Send a running job back to the queue; it keeps its progress and pays the overhead as extra work."""
     release(state, job)
-    state.progress.remaining[job] += state.overhead[0] * state.progress.rate[job]
-    state.progress.preempted[job] += 1
-    state.progress.status[job] = WAITING
+    row = state.jobs[job]
+    row.remaining += state.overhead[0] * row.rate
+    row.preempted += 1
+    row.status = WAITING
     state.count[WAITING_JOBS] += 1
     state.count[PREEMPTIONS] += 1
-    insert(state.queue, state.jobs.partition[job], state.queue.rank[job])
+    insert(state, row.queue, row.rank)
     state.log[state.count[STARTED]] = -job - 1
     state.count[STARTED] += 1
-    note(state.digest, 3, job, state.clock[NOW], 0)
+    note(state.words, 3, job, state.clock[NOW], 0)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from .arrays import Ask, Longs, Nodes
+from .arrays import Ask, Longs, Site
 from .compiled import compiled
 from .moves import fits
 
 
 @compiled
-def lowest(nodes: Nodes, ask: Ask, gpus: int, score: Longs, taken: Longs, count: int) -> int:
+def lowest(site: Site, ask: Ask, gpus: int, taken: Longs, count: int) -> int:
     """Return the fitting node of lowest (score, index) that is not among the ``count`` first of ``taken``; -1 if none."""
     best = -1
-    for node in range(nodes.gpus.size):
-        if nodes.free_gpus[node] < gpus or (best >= 0 and score[node] >= score[best]):
+    for node in range(site.nodes.size):
+        if site.nodes[node].free_gpus < gpus or (best >= 0 and site.nodes[node].score >= site.nodes[best].score):
             continue
-        if fits(nodes, node, ask, gpus) and not among(taken, count, node):
+        if fits(site, node, ask, gpus) and not among(taken, count, node):
             best = node
     return best
 
@@ -29,25 +29,25 @@ def among(taken: Longs, count: int, node: int) -> bool:
 
 
 @compiled
-def pick(nodes: Nodes, ask: Ask, chosen: Longs, score: Longs) -> int:
+def pick(site: Site, ask: Ask, chosen: Longs) -> int:
     """Choose different nodes of lowest (score, index): one per chunk, then one for the rest; 0 when they do not fit."""
-    if ask.chunks > 1 and not enough(nodes, ask):
+    if ask.chunks > 1 and not enough(site, ask):
         return 0
     for count in range(ask.chunks):
-        chosen[count] = lowest(nodes, ask, ask.gpus, score, chosen, count)
+        chosen[count] = lowest(site, ask, ask.gpus, chosen, count)
         if chosen[count] < 0:
             return 0
     if ask.rest == 0:
         return ask.chunks
-    chosen[ask.chunks] = lowest(nodes, ask, ask.rest, score, chosen, ask.chunks)
+    chosen[ask.chunks] = lowest(site, ask, ask.rest, chosen, ask.chunks)
     return ask.chunks + 1 if chosen[ask.chunks] >= 0 else 0
 
 
 @compiled
-def enough(nodes: Nodes, ask: Ask) -> bool:
+def enough(site: Site, ask: Ask) -> bool:
     """Tell whether as many nodes fit a chunk as the job has chunks."""
     count = 0
-    for node in range(nodes.gpus.size):
-        if fits(nodes, node, ask, ask.gpus):
+    for node in range(site.nodes.size):
+        if fits(site, node, ask, ask.gpus):
             count += 1
     return count >= ask.chunks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Floats, Ints, Queue, Running, Words
+from .arrays import Floats, Ints, Records, State, Words
 from .compiled import compiled
 
 NONE = -1
@@ -34,27 +34,31 @@ def _from(words: Words, index: int) -> int:
 
 
 @compiled
-def insert(queue: Queue, partition: int, rank: int) -> None:
+def insert(state: State, partition: int, rank: int) -> None:
     """Put a rank into a partition's set."""
-    queue.leaves[partition, rank >> 6] |= _ONE << (np.uint64(rank) & _BITS)
-    queue.branches[partition, rank >> 12] |= _ONE << (np.uint64(rank >> 6) & _BITS)
-    queue.roots[partition, rank >> 18] |= _ONE << (np.uint64(rank >> 12) & _BITS)
+    state.leaves[partition, rank >> 6] |= _ONE << (np.uint64(rank) & _BITS)
+    state.branches[partition, rank >> 12] |= _ONE << (np.uint64(rank >> 6) & _BITS)
+    state.roots[partition, rank >> 18] |= _ONE << (np.uint64(rank >> 12) & _BITS)
 
 
 @compiled
-def remove(queue: Queue, partition: int, rank: int) -> None:
+def remove(state: State, partition: int, rank: int) -> None:
     """Take a rank out of a partition's set."""
-    queue.leaves[partition, rank >> 6] &= ~(_ONE << (np.uint64(rank) & _BITS))
-    if queue.leaves[partition, rank >> 6] == np.uint64(0):
-        queue.branches[partition, rank >> 12] &= ~(_ONE << (np.uint64(rank >> 6) & _BITS))
-        if queue.branches[partition, rank >> 12] == np.uint64(0):
-            queue.roots[partition, rank >> 18] &= ~(_ONE << (np.uint64(rank >> 12) & _BITS))
+    state.leaves[partition, rank >> 6] &= ~(_ONE << (np.uint64(rank) & _BITS))
+    if state.leaves[partition, rank >> 6] == np.uint64(0):
+        state.branches[partition, rank >> 12] &= ~(_ONE << (np.uint64(rank >> 6) & _BITS))
+        if state.branches[partition, rank >> 12] == np.uint64(0):
+            state.roots[partition, rank >> 18] &= ~(_ONE << (np.uint64(rank >> 12) & _BITS))
 
 
 @compiled
-def following(queue: Queue, partition: int, rank: int) -> int:
+def following(state: State, partition: int, rank: int) -> int:
     """Return the lowest rank of the partition that is at least ``rank``, else NONE."""
-    leaves, branches, roots = queue.leaves[partition], queue.branches[partition], queue.roots[partition]
+    return _search(state.leaves[partition], state.branches[partition], state.roots[partition], rank)
+
+
+@compiled
+def _search(leaves: Words, branches: Words, roots: Words, rank: int) -> int:
     if rank >> 6 >= leaves.size:
         return NONE
     found = _from(leaves, rank)
@@ -83,70 +87,69 @@ def _next_branch(roots: Words, branch: int) -> int:
 
 
 @compiled
-def _before(end: Floats, one: int, other: int) -> bool:
-    return end[one] < end[other] or (end[one] == end[other] and one < other)
+def _ends_before(jobs: Records, one: int, other: int) -> bool:
+    return jobs[one].end < jobs[other].end or (jobs[one].end == jobs[other].end and one < other)
 
 
 @compiled
-def _settle(heap: Ints, place: Ints, job: int, hole: int) -> None:
+def _settle(heap: Ints, jobs: Records, job: int, hole: int) -> None:
     heap[hole] = job
-    place[job] = hole
+    jobs[job].place = hole
 
 
 @compiled
-def _rise(running: Running, end: Floats, job: int, hole: int) -> None:
-    heap, place = running.heap, running.place
+def _rise(heap: Ints, jobs: Records, job: int, hole: int) -> None:
     while hole > 0:
         parent = (hole - 1) >> 1
-        if not _before(end, job, heap[parent]):
+        if not _ends_before(jobs, job, heap[parent]):
             break
-        _settle(heap, place, heap[parent], hole)
+        _settle(heap, jobs, heap[parent], hole)
         hole = parent
-    _settle(heap, place, job, hole)
+    _settle(heap, jobs, job, hole)
 
 
 @compiled
-def _sink(running: Running, end: Floats, job: int, hole: int, size: int) -> None:
-    heap, place = running.heap, running.place
+def _sink(heap: Ints, jobs: Records, job: int, hole: int, size: int) -> None:
     while True:
         child = 2 * hole + 1
         if child >= size:
             break
-        if child + 1 < size and _before(end, heap[child + 1], heap[child]):
+        if child + 1 < size and _ends_before(jobs, heap[child + 1], heap[child]):
             child += 1
-        if not _before(end, heap[child], job):
+        if not _ends_before(jobs, heap[child], job):
             break
-        _settle(heap, place, heap[child], hole)
+        _settle(heap, jobs, heap[child], hole)
         hole = child
-    _settle(heap, place, job, hole)
+    _settle(heap, jobs, job, hole)
 
 
 @compiled
-def push(running: Running, end: Floats, job: int, size: int) -> None:
+def push(heap: Ints, jobs: Records, job: int, size: int) -> None:
     """Add a job to a heap of ``size`` jobs, ordered by (end, job)."""
-    _rise(running, end, job, size)
+    _rise(heap, jobs, job, size)
 
 
 @compiled
-def drop(running: Running, end: Floats, job: int, size: int) -> None:
+def drop(heap: Ints, jobs: Records, job: int, size: int) -> None:
     """Take a job from anywhere in a heap of ``size`` jobs."""
-    hole, last = running.place[job], running.heap[size - 1]
-    running.place[job] = NONE
+    hole, last = jobs[job].place, heap[size - 1]
+    jobs[job].place = NONE
     if last == job:
         return
-    if hole > 0 and _before(end, last, running.heap[(hole - 1) >> 1]):
-        _rise(running, end, last, hole)
+    if hole > 0 and _ends_before(jobs, last, heap[(hole - 1) >> 1]):
+        _rise(heap, jobs, last, hole)
     else:
-        _sink(running, end, last, hole, size - 1)
+        _sink(heap, jobs, last, hole, size - 1)
 
 
 @compiled
-def position(order: Ints, size: int, key: Floats, job: int) -> int:
-    """Return where ``job`` stands, or would stand, in ``order``, sorted by (key, job)."""
-    low, high = 0, size
+def _position(order: Ints, size: int, jobs: Records, job: int) -> int:
+    """Return where ``job`` stands, or would stand, in ``order``, sorted by (estimate, job)."""
+    low, high, key = 0, size, jobs[job].estimate
     while low < high:
         middle = (low + high) >> 1
-        if _before(key, order[middle], job):
+        other = order[middle]
+        if jobs[other].estimate < key or (jobs[other].estimate == key and other < job):
             low = middle + 1
         else:
             high = middle
@@ -154,16 +157,47 @@ def position(order: Ints, size: int, key: Floats, job: int) -> int:
 
 
 @compiled
-def insert_sorted(order: Ints, size: int, key: Floats, job: int) -> None:
-    """Insert ``job`` into ``order`` of ``size`` jobs."""
-    place = position(order, size, key, job)
+def insert_sorted(order: Ints, size: int, jobs: Records, job: int) -> None:
+    """Insert ``job`` into ``order`` of ``size`` jobs, sorted by (estimate, job)."""
+    place = _position(order, size, jobs, job)
     for index in range(size, place, -1):
         order[index] = order[index - 1]
     order[place] = job
 
 
 @compiled
-def remove_sorted(order: Ints, size: int, key: Floats, job: int) -> None:
+def remove_sorted(order: Ints, size: int, jobs: Records, job: int) -> None:
     """Remove ``job`` from ``order`` of ``size`` jobs."""
-    for index in range(position(order, size, key, job), size - 1):
+    for index in range(_position(order, size, jobs, job), size - 1):
         order[index] = order[index + 1]
+
+
+@compiled
+def _before(key: Floats, one: int, other: int) -> bool:
+    return key[one] < key[other] or (key[one] == key[other] and one < other)
+
+
+@compiled
+def sort_jobs(jobs: Ints, size: int, key: Floats) -> None:
+    """Sort the first ``size`` jobs by (key, job), in place; a heap sort, since compiled code makes no arrays."""
+    for root in range(size // 2 - 1, -1, -1):
+        _sift(jobs, root, size, key)
+    for last in range(size - 1, 0, -1):
+        jobs[0], jobs[last] = jobs[last], jobs[0]
+        _sift(jobs, 0, last, key)
+
+
+@compiled
+def _sift(jobs: Ints, root: int, size: int, key: Floats) -> None:
+    job = jobs[root]
+    while True:
+        child = 2 * root + 1
+        if child >= size:
+            break
+        if child + 1 < size and _before(key, jobs[child], jobs[child + 1]):
+            child += 1
+        if not _before(key, job, jobs[child]):
+            break
+        jobs[root] = jobs[child]
+        root = child
+    jobs[root] = job

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numba
 from numba import types
 
-from .arrays import Ask, State
+from .arrays import Ask, Site, State
 from .cluster import Cluster
 from .compiled import pointer
 from .state import ClusterState
@@ -23,7 +23,7 @@ Key = Callable[[State, int], float]
 """(state, job) -> sort key; ties go by (submit, id)."""
 
 Place = Callable[[Any, Ask, Any], int]
-"""(nodes, ask, chosen) -> how many entries of ``chosen`` were filled with different nodes that fit; 0 when none do."""
+"""(site, ask, chosen) -> how many entries of ``chosen`` were filled with different nodes that fit; 0 when none do."""
 
 Walk = Callable[[State, Any, Any], None]
 """(state, key, place): start, and preempt, whatever should be now."""
@@ -62,10 +62,11 @@ class Signatures(NamedTuple):
 def signatures() -> Signatures:
     """Return the types of rules, taken from a small real state so that they cannot drift from it."""
     state = ClusterState.of(Cluster.from_spec("1x1"), Workload.of([0.0], [1.0], [1])).arrays
-    whole, nodes, chosen = (numba.typeof(part) for part in (state, state.nodes, state.chosen))
+    site = Site(state.nodes, state.eligible, state.demand, state.words)
+    whole, where, chosen = (numba.typeof(part) for part in (state, site, state.chosen))
     ask = types.NamedUniTuple(types.int64, 6, Ask)
     key = types.float64(whole, types.int64)
-    place = types.int64(nodes, ask, chosen)
+    place = types.int64(where, ask, chosen)
     walk = types.void(whole, types.FunctionType(key), types.FunctionType(place))
     return Signatures(key, place, walk, types.float64(whole))
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...storage.records import Job, JobState, Node, NodeState, Placement, SchedulerSnapshot
+from ...storage.records import Job, JobState, Node, Placement, SchedulerSnapshot
 from . import arrays as a
 from .bind import state_arrays
 from .cluster import Cluster
-from .moves import join, preempt, run_on, start
+from .moves import join, preempt, run_on, start_shares
+from .speed import FLAT, SpeedTable
 from .workload import UNLIMITED_S, Workload
 
 OVERRUN_S = 60.0
@@ -71,9 +72,9 @@ class ClusterState:
 
     @classmethod
     def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, preemption_s: float = 0.0,
-           speed: a.Speed | None = None) -> ClusterState:
+           speed: SpeedTable = FLAT) -> ClusterState:
         """Return the state before the first event: everything free, no job submitted."""
-        arrays, refused = state_arrays(cluster, workload, seed, preemption_s, speed or NO_SPEED)
+        arrays, refused = state_arrays(cluster, workload, seed, preemption_s, speed)
         return cls(cluster, workload, arrays, [Rejection(job, reason) for job, reason in sorted(refused.items())])
 
     @classmethod
@@ -99,68 +100,61 @@ class ClusterState:
     @property
     def waiting(self) -> NDArray[np.intp]:
         """Return the jobs that could start if there were room, by (submit, id)."""
-        return np.flatnonzero(self.arrays.progress.status == a.WAITING)
+        return np.flatnonzero(self.arrays.jobs.status == a.WAITING)
 
     @property
     def running(self) -> NDArray[np.int32]:
         """Return the jobs that hold resources, in no particular order."""
-        return self.arrays.running.heap[:self.arrays.count[a.RUNNING_JOBS]]
+        return self.arrays.heap[:self.arrays.count[a.RUNNING_JOBS]]
 
-    def nodes_of(self, job: int) -> NDArray[np.int32]:
-        """Return the nodes a job holds, or held last."""
-        first = self.arrays.progress.offset[job]
-        return self.arrays.progress.node[first:first + self.arrays.progress.width[job]]
+    @property
+    def occupant(self) -> NDArray[np.int32]:
+        """Return the job on each GPU, [node, slot]; -1 where free, -2 where there is no GPU."""
+        return self.arrays.occupant
 
-    def shares_of(self, job: int) -> NDArray[np.int32]:
-        """Return the GPUs a job holds on each of its nodes."""
-        first = self.arrays.progress.offset[job]
-        return self.arrays.progress.share[first:first + self.arrays.progress.width[job]]
+    def held(self, job: int) -> a.Records:
+        """Return the nodes a job holds, or held last, and the GPUs on each: columns ``node`` and ``gpus``."""
+        row = self.arrays.jobs[job]
+        return self.arrays.held[row.held:row.held + row.nodes_held]
 
     def placement(self, job: int) -> Placement:
         """Return where a job runs, or ran last, by names."""
-        return Placement(tuple(self.cluster.names[node] for node in self.nodes_of(job)), tuple(map(int, self.shares_of(job))))
+        held = self.held(job)
+        return Placement(tuple(self.cluster.names[node] for node in held.node), tuple(held.gpus.tolist()))
 
     def copy(self) -> ClusterState:
-        """Return a state that can be changed without changing this one; what never changes is shared."""
-        old = self.arrays
-        nodes = old.nodes._replace(free_gpus=old.nodes.free_gpus.copy(), free_cpus=old.nodes.free_cpus.copy(),
-                                   free_memory=old.nodes.free_memory.copy(), open=old.nodes.open.copy(),
-                                   busy=old.nodes.busy.copy(), random=old.nodes.random.copy())
-        fresh = {name: type(part)(*(array.copy() for array in part)) for name, part in
-                 (("progress", old.progress), ("queue", old.queue), ("running", old.running))}
-        loose = {name: getattr(old, name).copy() for name in ("clock", "count", "usage", "digest", "log", "chosen")}
-        return ClusterState(self.cluster, self.workload, old._replace(nodes=nodes, **fresh, **loose), self.rejected)
+        """Return a state that can be changed without changing this one."""
+        fixed = {"eligible", "demand", "speed", "spread", "overhead"}
+        fresh = {name: getattr(self.arrays, name).copy() for name in a.State._fields if name not in fixed}
+        return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected))
 
     def apply(self, actions: Actions) -> None:
-        """Carry out actions; ValueError when one does not fit, naming the job."""
+        """Carry out actions; ValueError, naming the job, when one does not fit."""
         for action in actions:
-            status = self.arrays.progress.status[action.job]
-            if isinstance(action, Start):
-                self._expect(action, status, a.WAITING)
-                start(self.arrays, action.job, self._room(action), len(action.nodes))
-            else:
-                self._expect(action, status, a.RUNNING)
+            expected = a.WAITING if isinstance(action, Start) else a.RUNNING
+            if self.arrays.jobs[action.job].status != expected:
+                raise ValueError(f"{action}: job {self.workload.ids[action.job]} is not "
+                                 f"{'waiting' if isinstance(action, Start) else 'running'}")
+            if not isinstance(action, Start):
                 preempt(self.arrays, action.job)
-                if isinstance(action, Resize):
-                    start(self.arrays, action.job, self._room(action), len(action.nodes))
+            if not isinstance(action, Preempt):
+                self._place(action)
+                start_shares(self.arrays, action.job, len(action.nodes))
 
-    def _expect(self, action: Action, status: int, expected: int) -> None:
-        if status != expected:
-            raise ValueError(f"{action}: job {self.workload.ids[action.job]} is not "
-                             f"{'waiting' if expected == a.WAITING else 'running'}")
-
-    def _room(self, action: Start | Resize) -> NDArray[np.int64]:
-        """Return the nodes of a placement after checking that the job fits there."""
-        chosen, nodes = np.array(action.nodes, np.int64), self.arrays.nodes
-        if len(set(action.nodes)) < len(action.nodes) or not len(chosen):
-            raise ValueError(f"{action}: a placement names each of its nodes once, and at least one")
-        if (nodes.free_gpus[chosen] < np.array(action.gpus)).any() or not nodes.open[chosen].all():
-            raise ValueError(f"{action}: not enough free GPUs there")
-        return chosen
-
-
-NO_SPEED = a.Speed(np.ones((1, 1)), np.ones((1, 4)))
-"""Speed does not depend on where a job runs."""
+    def _place(self, action: Start | Resize) -> None:
+        """Write a placement down after checking that the job fits there."""
+        chosen, shares = np.array(action.nodes, np.int64), np.array(action.gpus, np.int64)
+        row, nodes = self.arrays.jobs[action.job], self.arrays.nodes
+        if not 0 < len(set(action.nodes)) == len(chosen) == len(shares) <= row.room:
+            raise ValueError(f"{action}: a placement names each node once, with its GPUs, and at most {row.room} of them")
+        if not (nodes.open[chosen] & self.arrays.eligible[row.pool, chosen]).all():
+            raise ValueError(f"{action}: closed, or not a node for this job")
+        scale = np.maximum(row.chunk, 1)
+        cpus, memory = (np.where(row.chunk > 0, -(-amount * shares // scale), amount) for amount in (row.cpus, row.memory))
+        if ((nodes.free_gpus[chosen] < shares) | (nodes.free_cpus[chosen] < cpus)
+                | (nodes.free_memory[chosen] < memory)).any():
+            raise ValueError(f"{action}: not enough room there")
+        self.arrays.chosen[:len(chosen)], self.arrays.shares[:len(chosen)] = chosen, shares
 
 
 def sorted_like(workload: Workload, jobs: Sequence[Job]) -> list[Job]:
@@ -182,52 +176,42 @@ def _settle(state: ClusterState, jobs: Sequence[Job], nodes: Sequence[Node], now
     arrays = state.arrays
     row = {name: index for index, name in enumerate(state.cluster.names)}
     for job, record in enumerate(jobs):
-        if arrays.progress.status[job] == a.REJECTED and not record.state.active:
-            continue
         if record.state.active:
             _hold(state, job, record, row, now)
         elif record.reason in NOT_ELIGIBLE:
-            arrays.progress.status[job] = a.HELD
-        else:
+            arrays.jobs[job].status = a.HELD
+        elif arrays.jobs[job].status != a.REJECTED:
             join(arrays, job)
     for index, node in enumerate(nodes):
-        _correct(arrays.nodes, index, node)
+        _correct(arrays.nodes[index], node)
 
 
 def _hold(state: ClusterState, job: int, record: Job, row: dict[str, int], now: float) -> None:
     """Let a running job hold the nodes it holds in reality, whatever it asked for."""
-    arrays = state.arrays
+    arrays, live = state.arrays, state.arrays.jobs[job]
     held = [part for part in record.allocations if part.node in row]
-    progress, jobs = arrays.progress, arrays.jobs
-    room = int(progress.offset[job + 1] - progress.offset[job])
-    if not held or len(held) > room:
-        progress.status[job] = a.REJECTED
-        state.rejected.append(Rejection(job, "runs on nodes the scheduler does not list"))
+    if not held or len(held) > live.room:
+        live.status = a.REJECTED
+        state.rejected.append(Rejection(job, "runs where the scheduler lists no node for it"))
         return
-    # What it holds is the truth; the request is rewritten so that all books agree.
-    widest = max(part.gpus for part in held)
-    equal = [part for part in held if part.gpus == widest]
-    ordered = equal + [part for part in held if part.gpus != widest]
-    jobs.chunk[job], jobs.chunks[job] = widest, len(equal)
-    jobs.rest[job] = ordered[-1].gpus if len(ordered) > len(equal) else 0
-    jobs.cpus[job] = max(part.cpus for part in held)
-    jobs.memory[job] = max(part.memory_bytes for part in held)
-    chosen = np.array([row[part.node] for part in ordered], np.int64)
     started = now if record.start_s is None else min(record.start_s, now)
-    progress.start[job] = started
-    progress.remaining[job] = max(0.0, progress.remaining[job] - (now - started))
-    jobs.limit[job] = max(jobs.limit[job], now + OVERRUN_S - started)
-    progress.attained[job] = (now - started) * sum(part.gpus for part in held)
-    run_on(arrays, job, chosen, len(chosen))
+    live.chunk = max(part.gpus for part in held)
+    live.cpus = max(part.cpus for part in held)
+    live.memory = max(part.memory_bytes for part in held)
+    live.start, live.attained = started, (now - started) * sum(part.gpus for part in held)
+    live.limit = max(live.limit, now + OVERRUN_S - started)
+    live.remaining = max(OVERRUN_S, live.remaining - (now - started))
+    for index, part in enumerate(held):
+        arrays.chosen[index], arrays.shares[index] = row[part.node], part.gpus
+    run_on(arrays, job, len(held))
 
 
-def _correct(nodes: a.Nodes, index: int, node: Node) -> None:
-    """Take away what the scheduler says is taken beyond the jobs we know."""
-    nodes.free_gpus[index] = max(0, min(nodes.free_gpus[index], node.gpus - node.gpus_allocated))
+def _correct(live: a.Records, node: Node) -> None:
+    """Take away what the scheduler says is taken beyond the jobs we know, and close what is set aside."""
+    live.free_gpus = max(0, min(live.free_gpus, node.gpus - node.gpus_allocated))
     if node.cpus:
-        nodes.free_cpus[index] = max(0, min(nodes.free_cpus[index], node.cpus - node.cpus_allocated))
+        live.free_cpus = max(0, min(live.free_cpus, node.cpus - node.cpus_allocated))
     if node.memory_bytes:
-        free = node.memory_bytes - node.memory_allocated_bytes
-        nodes.free_memory[index] = max(0, min(nodes.free_memory[index], free))
-    if node.state is NodeState.UNKNOWN or node.reservation:
-        nodes.open[index] = 0
+        live.free_memory = max(0, min(live.free_memory, node.memory_bytes - node.memory_allocated_bytes))
+    if node.reservation:
+        live.open = 0
