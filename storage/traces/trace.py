@@ -123,6 +123,7 @@ _CHECKS: tuple[Check, ...] = (
     ("limit_s", "is not positive", lambda values: values <= 0),
     ("mem_bytes", "is negative", lambda values: values < 0),
 )
+_NATURAL = r"(?s)^(?P<head>\D*)(?P<first>\d{0,18})(?P<middle>\D*)(?P<second>\d{0,18})(?P<tail>.*)$"
 ID_LENGTH, WORD_LENGTH = 64, 256
 
 
@@ -218,6 +219,9 @@ class Builder:
             return np.broadcast_to(np.array(missing if column != "id" else 0, dtype or np.int64), sum(self._lengths))
         parts = [chunk.pop(column) if column in chunk else np.full(length, missing)
                  for chunk, length in zip(self._chunks, self._lengths, strict=True)]
+        if column == "id" and any(part.dtype.kind == "U" for part in parts):
+            parts = [np.array([str(number) for number in part], str) if part.dtype.kind == "i" else part
+                     for part in parts]  # numpy would make 21 characters of every number
         return np.concatenate(parts) if dtype is None else np.concatenate(parts).astype(dtype, copy=False)
 
 
@@ -257,18 +261,17 @@ def _identifiers(values: Any) -> npt.NDArray[Any]:
 
 
 def _natural_rank(ids: npt.NDArray[Any]) -> Ints:
-    """Return ranks in which ``9_2`` stands before ``9_10`` and ``10``."""
-    unique, inverse = np.unique(ids, return_inverse=True)
-    keys = [[(not part.isdigit(), int(part) if part.isdecimal() else 0, part) for part in _parts(text)]
-            for text in unique.tolist()]
-    rank = np.empty(len(unique), np.int64)
-    rank[sorted(range(len(unique)), key=keys.__getitem__)] = np.arange(len(unique))
-    return np.asarray(rank[inverse], np.int64)
-
-
-def _parts(text: str) -> list[str]:
-    spaced = "".join(f" {char} " if not char.isalnum() else char for char in text)
-    return spaced.split()
+    """Return ranks in which ``9_2`` stands before ``9_10`` and ``10``; equal ids have equal ranks."""
+    parts = compute.extract_regex(pa.array(ids, pa.string()), _NATURAL)
+    columns = {name: compute.struct_field(parts, name) for name in ("head", "middle", "tail")}
+    columns |= {name: compute.replace_substring_regex(compute.struct_field(parts, name), "^$", "-1").cast(pa.int64())
+                for name in ("first", "second")}
+    keys = ("head", "first", "middle", "second", "tail", "id")
+    table = pa.table({**columns, "id": pa.array(ids, pa.string())})
+    order = compute.sort_indices(table, [(key, "ascending") for key in keys]).to_numpy()
+    rank = np.empty(len(ids), np.int64)
+    rank[order] = np.cumsum(np.concatenate(([False], ids[order][1:] != ids[order][:-1])))[:len(ids)]
+    return rank
 
 
 def _repeats(rank: npt.NDArray[Any], submit_s: Floats) -> Ints:
