@@ -15,7 +15,7 @@ from typing import Any
 import requests
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool
+from urllib3.connectionpool import ConnectionPool
 from urllib3.exceptions import HTTPError
 from urllib3.response import HTTPResponse
 
@@ -111,7 +111,8 @@ class _Adapter(HTTPAdapter):
     def __init__(self) -> None:
         super().__init__(pool_connections=_MOST_HOSTS, pool_maxsize=_CONNECTIONS_PER_HOST)
         self.poolmanager.pool_classes_by_scheme = POOLS
-        self._pools: dict[str | None, HTTPConnectionPool] = {}
+        self._pools: dict[str | None, ConnectionPool] = {}
+        self._paths: dict[str | None, str] = {}
 
     def get_connection_with_tls_context(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> Any:
         """Return the connection pool of the request's host."""
@@ -119,8 +120,14 @@ class _Adapter(HTTPAdapter):
         if pool is None:
             if len(self._pools) >= _MOST_HOSTS:
                 self._pools.clear()
+                self._paths.clear()
             pool = self._pools[request.url] = super().get_connection_with_tls_context(request, *args, **kwargs)
+            self._paths[request.url] = request.path_url
         return pool
+
+    def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
+        """Return the path that is asked for; proxies are not used."""
+        return self._paths.get(request.url) or request.path_url
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
         """Return what is needed of a response: status, headers, body."""
