@@ -76,9 +76,7 @@ def _rows(engine: Engine, query: Select[Any]) -> Iterator[Sequence[Sequence[Any]
     statement = str(query.compile(dialect=engine.dialect, compile_kwargs={"literal_binds": True}))
     # Streaming: PostgreSQL would otherwise send a million rows before the first.
     with engine.connect().execution_options(stream_results=True) as connection:
-        cursor: Any = connection.exec_driver_sql(statement).cursor
-        while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-            yield rows
+        yield from connection.exec_driver_sql(statement).partitions(_ROWS_AT_ONCE)
 
 
 def _codes(column: Sequence[str], known: dict[str, int]) -> NDArray[np.int32]:

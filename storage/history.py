@@ -86,9 +86,10 @@ class History(HistoryReader):
         """Record what changed: jobs, their states, runs and allocations, and the nodes."""
         with self._turn:
             changed = self._changed_jobs(snapshot)
-            inventory = tuple(map(nodes.facts, snapshot.nodes))
-            changed_nodes = snapshot.nodes if inventory != self._seen_nodes else ()
+            changed_nodes: tuple[Node, ...] = ()
             if snapshot.time_s >= self._seen_s:
+                inventory = tuple(map(nodes.facts, snapshot.nodes))
+                changed_nodes = snapshot.nodes if inventory != self._seen_nodes else ()
                 self._seen = {job.key: jobs.steady(job) for job in snapshot.jobs}
                 self._seen_nodes, self._seen_s = inventory, snapshot.time_s
             self._record(lambda connection: _store_seen(connection, changed, changed_nodes, snapshot.time_s),
@@ -172,9 +173,12 @@ class History(HistoryReader):
         with self._turn:
             if items:
                 self._backlog.append(_Work(write, items))
-            while self.backlog > BACKLOG_ITEMS and len(self._backlog) > 1:
-                self._drop(self._backlog.popleft(), "the backlog is full")
-            self._flush()
+            try:
+                self._flush()
+            except StoreError:
+                while self.backlog > BACKLOG_ITEMS and len(self._backlog) > 1:
+                    self._drop(self._backlog.popleft(), "the backlog is full")
+                raise
 
     def _flush(self) -> None:
         while self._backlog:

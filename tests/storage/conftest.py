@@ -1,0 +1,91 @@
+"""Every test of the history runs on both databases: SQLite in a file, PostgreSQL of its own on a socket."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from idlewatt.storage.history import History
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Placement, Recommendation, Request
+
+_BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """Return the URL of a private PostgreSQL server."""
+    if not _BINARIES:
+        pytest.skip("no PostgreSQL server binary in /usr/lib/postgresql")
+    # Not pytest's own folder: the server's user must be able to walk there.
+    root = Path(tempfile.mkdtemp(prefix="idlewatt-pg-"))
+    shutil.chown(root, "postgres")
+    root.chmod(0o755)
+    control = [str(_BINARIES[-1].parent / "pg_ctl"), "--pgdata", str(root / "data"), "--silent"]
+    _as_postgres([*control, "initdb", "--options", "--auth=trust --encoding=UTF8 --no-sync"])
+    settings = f"-c listen_addresses='' -c unix_socket_directories={root}"
+    _as_postgres([*control, "start", "--wait", "--log", str(root / "log"), "--options", settings])
+    try:
+        yield f"postgresql://postgres@/postgres?host={root}"
+    finally:
+        _as_postgres([*control, "stop", "--mode", "immediate"])
+        shutil.rmtree(root)
+
+
+def _as_postgres(command: list[str]) -> None:
+    subprocess.run(["runuser", "-u", "postgres", "--", *command], check=True, cwd="/", stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/history.db?timeout=0.1"
+    server = request.getfixturevalue("postgres")
+    engine = create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text("DROP DATABASE IF EXISTS history WITH (FORCE)"))
+        connection.execute(text("CREATE DATABASE history"))
+    engine.dispose()
+    return server.replace("/postgres?", "/history?")
+
+
+@pytest.fixture
+def history(url: str) -> Iterator[History]:
+    with History.open(url) as opened:
+        yield opened
+
+
+class Make:
+    """Short spellings of records."""
+
+    @staticmethod
+    def job(job_id: str = "1", submit_s: float = 100.0, state: JobState = JobState.PENDING, **more) -> Job:
+        return Job(job_id, submit_s, state, "gpu", Request(gpus=2), **more)
+
+    @classmethod
+    def running(cls, start_s: float, *parts: Allocation, **more) -> Job:
+        return cls.job(state=JobState.RUNNING, start_s=start_s, allocations=parts, **more)
+
+    @classmethod
+    def ended(cls, start_s: float | None, end_s: float, state: JobState = JobState.COMPLETED, **more) -> Job:
+        return cls.job(state=state, start_s=start_s, end_s=end_s, **more)
+
+    @staticmethod
+    def node(name: str = "a", **more) -> Node:
+        return Node(name, ("gpu",), 8, **more)
+
+    @staticmethod
+    def advice(issued_s: float, *nodes: str, action: str = "start", policy: str = "easy", **more) -> Recommendation:
+        placement = Placement(nodes, (2,) * len(nodes)) if nodes else None
+        return Recommendation(**{"job_id": "1", "submit_s": 100.0, "partition": "gpu", "issued_s": issued_s,
+                                 "policy": policy, "objective": "jct", "action": action, "reason": "best fit",
+                                 "placement": placement} | more)
+
+
+@pytest.fixture(scope="session")
+def make() -> type[Make]:
+    return Make

@@ -1,0 +1,113 @@
+"""Energy and its ageing: sums stay exact, old rows go, writers are not kept waiting."""
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from idlewatt.storage.history import History
+from idlewatt.storage.records import GpuRollup, IdleFloor, PowerClass, SchedulerSnapshot, WasteReading
+from idlewatt.storage.retention import Retention
+
+DAY = 86400.0
+SOON = Retention(rollups_s=DAY, hourly_rollups_s=10 * DAY, waste_s=DAY, hourly_waste_s=10 * DAY, jobs_s=10 * DAY,
+                 recommendations_s=10 * DAY)
+
+
+def rollup(start_s: float, **more) -> GpuRollup:
+    return GpuRollup(**{"start_s": start_s, "seconds": 300.0, "node": "a", "uuid": "GPU-1", "index": 0,
+                        "measured_seconds": 300.0, "energy_joules": 30_000.0} | more)
+
+
+def test_rollups_come_back_as_they_were_given_and_again_replaces(history):
+    given_ = rollup(300.0, activity_mean=0.5, activity_max=1.0, power_mean_watts=100.0, power_max_watts=400.0,
+                    allocated_seconds=12.5)
+    history.record_rollups([rollup(300.0), rollup(300.0, index=1, uuid="GPU-2", energy_joules=None)])
+    history.record_rollups([given_])
+    assert history.rollups(0, 1000) == (given_, rollup(300.0, index=1, uuid="GPU-2", energy_joules=None))
+    assert history.rollups(0, 1000, node="b") == ()
+
+
+def test_numbers_that_are_none_are_unmeasured(history):
+    history.record_rollups([rollup(300.0, energy_joules=float("nan"), power_max_watts=float("inf"))])
+    history.record_waste([WasteReading(0.0, 300.0, "gpu", PowerClass.STRANDED, float("nan"))])
+    assert history.rollups(0, 1000) == (rollup(300.0, energy_joules=None),)
+    assert history.waste(0, 1000) == ()
+
+
+def test_floors_survive_a_restart_with_their_provenance(url):
+    floors = {("GPU-1", "bare"): IdleFloor(52.5, "learned", 900, 1e6), ("a100", "context"): IdleFloor(60.0, "catalogue")}
+    with History.open(url) as history:
+        history.save_floors({("GPU-1", "bare"): IdleFloor(1.0, "configured")})
+        history.save_floors(floors)
+    with History.open(url) as history:
+        assert history.load_floors() == floors
+
+
+def test_old_rollups_become_hourly_with_means_weighted_by_measured_time(history):
+    history.record_rollups([
+        rollup(0.0, activity_mean=1.0, measured_seconds=300.0, allocated_seconds=300.0, power_max_watts=400.0),
+        rollup(300.0, activity_mean=0.0, measured_seconds=100.0, power_max_watts=500.0),
+        rollup(600.0, measured_seconds=0.0, energy_joules=None), rollup(3600.0), rollup(5 * DAY)])
+    history.compact(5 * DAY, SOON)
+    first, second, recent = history.rollups(0, 10 * DAY)
+    assert (first.seconds, first.measured_seconds, first.allocated_seconds) == (3600.0, 400.0, 300.0)
+    assert (first.energy_joules, first.activity_mean, first.power_max_watts) == (60_000.0, 0.75, 500.0)
+    assert (first.activity_max, first.power_mean_watts) == (None, None)
+    assert (second.start_s, second.seconds, recent.seconds) == (3600.0, 3600.0, 300.0)
+
+
+def test_a_late_window_joins_its_hour_that_was_merged_before(history):
+    history.record_rollups([rollup(0.0)])
+    history.compact(5 * DAY, SOON)
+    history.record_rollups([rollup(300.0)])
+    history.compact(5 * DAY, SOON)
+    assert [(row.start_s, row.energy_joules) for row in history.rollups(0, DAY)] == [(0.0, 60_000.0)]
+
+
+@pytest.fixture(scope="module")
+def one_history(tmp_path_factory):
+    with History.open(f"sqlite:///{tmp_path_factory.mktemp('waste')}/history.db") as opened:
+        yield opened
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.sampled_from(["gpu", "big"]), st.sampled_from(list(PowerClass)),
+                          st.floats(0, 1e9)), max_size=30))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_merging_windows_keeps_every_sum_exactly(one_history, readings):
+    with one_history._writing() as connection:
+        connection.execute(text("DELETE FROM waste"))
+    one_history.record_waste([WasteReading(300.0 * window, 300.0, *rest) for window, *rest in readings])
+    exact = defaultdict(int)
+    for reading in one_history.waste(0, DAY):
+        exact[reading.partition, reading.power_class] += round(reading.energy_joules * 1000)
+    before = one_history.waste_joules(0, DAY)
+    one_history.compact(5 * DAY, SOON)
+    assert one_history.waste_joules(0, DAY) == before == {key: total / 1000 for key, total in exact.items()}
+    assert all(reading.seconds == 3600.0 for reading in one_history.waste(0, DAY))
+
+
+def test_what_is_too_old_goes_with_all_that_hangs_on_it(history, make):
+    history.record_recommendations([make.advice(110.0, "a")])
+    history.record_finished([make.ended(125.0, 160.0), make.ended(9 * DAY, 9 * DAY + 5, job_id="2")])
+    history.record_snapshot(SchedulerSnapshot(110.0, nodes=(make.node(),)))
+    history.record_snapshot(SchedulerSnapshot(120.0, nodes=(make.node(cpus=8),), jobs=(make.job("3"),)))
+    history.record_snapshot(SchedulerSnapshot(15 * DAY, nodes=(make.node(cpus=16),), jobs=(make.job("4"),)))
+    history.record_rollups([rollup(0.0)])
+    history.compact(15 * DAY, SOON)
+    assert sorted(job.job_id for job in history.jobs(0, 1e9)) == ["2", "4"]
+    assert [change.node.cpus for change in history.node_changes(0, 1e9)] == [8, 16]
+    assert (history.recommendations(0, 1e9), history.rollups(0, 1e9)) == ((), ())
+
+
+def test_vacuum_gives_space_back(history):
+    history.record_rollups([rollup(300.0 * window, uuid=f"GPU-{board}") for window in range(300) for board in range(20)])
+    history.vacuum()
+    before = history.size_bytes()
+    history.compact(100 * DAY, SOON)
+    history.vacuum()
+    assert history.size_bytes() < before
+    history.record_rollups([rollup(0.0)])
+    assert history.rollups(0, 1) == (rollup(0.0),)
