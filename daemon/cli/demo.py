@@ -85,8 +85,9 @@ def _rehearse(folder: Path) -> None:
 
 
 def _notes(url: str, simulation: str, speed: float, folder: Path) -> list[str]:
-    return [f"page {url}/   metrics {url}/metrics   API {url}/api/v1/waste",
-            f"cluster {simulation}/dgx-a100-01/dcgm (simulated, {speed:g} times as fast as real)   files {folder}"]
+    return [f"page     {url}/   metrics {url}/metrics",
+            f"cluster  {simulation}/dgx-a100-01/dcgm  (simulated, {speed:g} times as fast as real)",
+            f"files    {folder}   Ctrl-C ends the demo"]
 
 
 def configuration(simulation: str, folder: Path) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def watch(url: str, ca_file: str | None = None, every_s: float = 1.0, *, once: b
 
     console, pause = Console(), pause or threading.Event().wait
     if console.is_terminal and not once:
-        _draw(console, look, every_s, (*footer, url), pause)
+        _draw(console, look, every_s, footer or (url,), pause)
     else:
         _tell(console, look, max(every_s, PLAIN_EVERY_S), once, pause)
 

@@ -1,10 +1,13 @@
 """The demo starts its parts in order, says what is wrong, and leaves nobody behind."""
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 import requests
@@ -72,3 +75,43 @@ def test_a_part_that_will_not_end_is_killed(tmp_path, monkeypatch):
     with demo._child("the part", ("-c", stubborn), log) as child:
         demo._await("the part", child, log, log.read_text)
     assert child.returncode == -signal.SIGKILL
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@pytest.fixture
+def show(tmp_path) -> Iterator[subprocess.Popen]:
+    """The whole demo, its output in a pipe."""
+    command = (sys.executable, "-m", "idlewatt.daemon.cli", "demo", f"--port={free_port()}", f"--dir={tmp_path}")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as show:
+        yield show
+        show.kill()
+
+
+def read_until(show: subprocess.Popen, text: str) -> str:
+    """Return what the demo prints up to and with a line that holds ``text``."""
+    seen = ""
+    for line in show.stdout:
+        seen += line
+        if text in line:
+            return seen
+    raise AssertionError(f"{text!r} never came, only:\n{seen}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_whole_demo_shows_the_waste_and_ends_without_leaving_anyone(show, number):
+    text = read_until(show, "source slurm_rest")
+    assert "at the wall" in text
+    assert "start on dgx-v100-02:2" in text
+    urls = re.findall(r"http://127.0.0.1:\d+", text)
+    assert len(set(urls)) == 2
+    show.send_signal(number)
+    assert "the demo has ended" in show.stdout.read()
+    assert show.wait(30) == 0
+    for url in set(urls):
+        with pytest.raises(requests.ConnectionError):
+            requests.get(url, timeout=5)
