@@ -62,10 +62,15 @@ class Chain:
                         *options, f"--wrap={script}").strip()
 
     def requeue(self, job: str) -> None:
-        """Requeue a running job to start again at once; Slurm itself holds it for two minutes."""
+        """Requeue a running job and wait until it runs again; Slurm itself would hold it for two minutes."""
+        def runs_again() -> bool:
+            state = self.run("squeue", "-h", "-j", job, "-o", "%t %r").strip()
+            if state == "PD BeginTime":  # set anew when the node reports the end of the first run
+                self.run("scontrol", "update", f"jobid={job}", "starttime=now")
+            return state.startswith("R ")
+
         self.run("scontrol", "requeue", job)
-        self.wait_for(lambda: self.run("squeue", "-h", "-j", job, "-o", "%t %r").strip() == "PD BeginTime")
-        self.run("scontrol", "update", f"jobid={job}", "starttime=now")
+        self.wait_for(runs_again)
 
     def cancel_all(self) -> None:
         """Cancel every job and wait until none is left."""

@@ -34,7 +34,8 @@ REST = {
 def submit_scenario(chain: Chain) -> None:
     """Fill the cluster so that every kind of job and of waiting is there at once."""
     first = chain.sbatch("-p", "A100", "-J", "bert-ft", "--gres=gpu:a100:2", "-c16", "-t10")
-    run_again(chain, first)
+    chain.wait_for(lambda: chain.run("squeue", "-h", "-j", first, "-o", "%t").strip() == "R")
+    chain.requeue(first)
     chain.sbatch("-p", "A100", "-J", "gpt-pretrain", "-N2", "--gres=gpu:a100:4", "-c32", "-t20")
     chain.sbatch("-p", "V100", "-J", "sweep", "--gres=gpu:v100:4", "-c8", "--array=0-7%2", "-t30")
     chain.wait_for(lambda: chain.run("squeue", "-h", "-t", "RUNNING").count("\n") == 4)
@@ -73,16 +74,6 @@ def get(chain: Chain, path: str) -> str:
 
 def keep(name: str, read: Callable[[], str], chain: Chain) -> None:
     (RECORDED / name).write_text(neutral(read(), chain))
-
-
-def run_again(chain: Chain, job: str) -> None:
-    """Have a job run twice."""
-    def running() -> bool:
-        return chain.run("squeue", "-h", "-j", job, "-o", "%t").strip() == "R"
-
-    chain.wait_for(running)
-    chain.requeue(job)
-    chain.wait_for(running)
 
 
 def end_all(chain: Chain) -> None:

@@ -1,0 +1,141 @@
+"""The source above its transports: what one failing part means for the rest."""
+
+import pytest
+
+from idlewatt.exporters.slurm import SlurmSource
+from idlewatt.exporters.slurm_fields import BadRecord
+from idlewatt.exporters.slurm_json import Parsed, Reservation
+from idlewatt.exporters.source import SourceError
+from idlewatt.storage.records import Job, JobState, Node, Partition, Request
+
+
+def job(job_id: str, state: JobState = JobState.RUNNING, end_s: float | None = None) -> Job:
+    return Job(job_id, 1.0, state, "A100", Request(gpus=1), end_s=end_s)
+
+
+class Scripted:
+    """A transport whose answers a test lays out; an exception is raised."""
+
+    def __init__(self) -> None:
+        self.answers = {
+            "nodes": Parsed((Node("a1", ("A100",), 8), Node("a2", ("A100", "debug"), 8))),
+            "jobs": Parsed((job("1"),)),
+            "partitions": Parsed((Partition("A100", ("a1", "a2"), 3600.0),)),
+            "reservations": Parsed(),
+            "finished": Parsed(),
+        }
+        self.closed = False
+
+    def __getattr__(self, name: str):
+        def ask(*_arguments: object):
+            answer = self.answers[name]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return ask
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def transport():
+    return Scripted()
+
+
+@pytest.fixture
+def source(transport, clock):
+    return SlurmSource("slurm", transport, clock)
+
+
+def health(source: SlurmSource) -> dict[str, tuple[bool, str]]:
+    return {target.target: (target.up, target.error) for target in source.health()}
+
+
+def test_a_snapshot_holds_nodes_jobs_and_partitions_at_the_clocks_time(source, clock):
+    snapshot = source.read()
+
+    assert snapshot.time_s == clock.now
+    assert [node.name for node in snapshot.nodes] == ["a1", "a2"]
+    assert [job.job_id for job in snapshot.jobs] == ["1"]
+    assert snapshot.partitions[0].max_time_s == 3600
+    assert health(source) == dict.fromkeys(("nodes", "jobs", "partitions", "reservations"), (True, ""))
+
+
+@pytest.mark.parametrize("part", ["nodes", "jobs"])
+def test_without_nodes_or_jobs_there_is_no_snapshot(source, transport, part):
+    transport.answers[part] = SourceError("gone", permanent=True)
+
+    with pytest.raises(SourceError, match=f"Slurm's {part} cannot be read: gone") as failed:
+        source.read()
+
+    assert failed.value.permanent
+    assert health(source)[part] == (False, "gone")
+
+
+def test_an_answer_that_cannot_be_understood_is_a_failure_of_the_source(source, transport):
+    transport.answers["jobs"] = BadRecord("no JSON: cut off")
+
+    with pytest.raises(SourceError, match="no JSON: cut off"):
+        source.read()
+
+
+def test_partitions_that_cannot_be_read_stay_as_they_were(source, transport):
+    before = source.read().partitions
+    transport.answers["partitions"] = SourceError("gone")
+
+    assert source.read().partitions == before
+    assert health(source)["partitions"] == (False, "gone")
+
+
+def test_partitions_never_read_are_those_that_the_nodes_name(source, transport):
+    transport.answers["partitions"] = SourceError("gone")
+
+    assert source.read().partitions == (Partition("A100", ("a1", "a2")), Partition("debug", ("a2",)))
+
+
+@pytest.mark.parametrize(("start", "end", "covers"), [(-10, 10, True), (-10, 0, False), (1, 10, False),
+                                                      (-10, float("inf"), True)])
+def test_only_an_active_reservation_covers_its_nodes(source, transport, clock, start, end, covers):
+    transport.answers["reservations"] = Parsed((Reservation("exam", ("a2", "other"), clock.now + start,
+                                                            clock.now + end),))
+
+    assert [node.reservation for node in source.read().nodes] == ["", "exam" if covers else ""]
+
+
+def test_skipped_jobs_are_counted_in_the_health_of_a_target_that_is_up(source, transport):
+    transport.answers["jobs"] = Parsed((job("1"),), ("7: it has no submit time", "8: it has no job_id"))
+
+    assert [job.job_id for job in source.read().jobs] == ["1"]
+    assert health(source)["jobs"] == (True, "2 skipped, first 7: it has no submit time")
+
+
+def test_finished_jobs_are_those_that_ended_since(source, transport):
+    transport.answers["finished"] = Parsed((
+        job("1", JobState.COMPLETED, 99.0), job("2", JobState.COMPLETED, 100.0), job("3", JobState.FAILED, 101.0),
+        job("4", JobState.RUNNING), job("5", JobState.CANCELLED)))
+
+    assert [job.job_id for job in source.finished(100.0)] == ["2", "3"]
+
+
+def test_a_site_without_accounts_is_told_so(source, transport):
+    transport.answers["finished"] = SourceError("Slurm accounting storage is disabled")
+
+    with pytest.raises(SourceError, match="accounting cannot be read: Slurm accounting storage is disabled"):
+        source.finished(0.0)
+
+
+def test_the_last_success_of_a_target_outlives_its_failure(source, transport, clock):
+    source.read()
+    read_at, clock.now = clock.now, clock.now + 60
+    transport.answers["partitions"] = SourceError("gone")
+    source.read()
+
+    assert {target.target: target.last_success_s for target in source.health()}["partitions"] == read_at
+
+
+def test_closing_closes_the_transport(source, transport):
+    source.close()
+
+    assert transport.closed

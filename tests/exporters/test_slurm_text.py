@@ -1,0 +1,100 @@
+import pytest
+
+from idlewatt.exporters.slurm_fields import BadRecord
+from idlewatt.exporters.slurm_text import (
+    SACCT_FIELDS,
+    parse_duration,
+    parse_partitions,
+    parse_reservations,
+    parse_sacct,
+    parse_time,
+    print_time,
+)
+from idlewatt.storage.records import JobState
+
+HEADING = "|".join(SACCT_FIELDS)
+ROW = ("7|7|train|alice|nlp|A100|normal|COMPLETED|0:0|2026-11-20T10:00:00|2026-11-20T10:00:00|2026-11-20T10:01:00|"
+       "2026-11-20T11:01:00|90|1|cpu=8,mem=8G,node=1,gres/gpu=2|cpu=8,mem=8G,node=1,gres/gpu:a100=2,gres/gpu=2|a1|5|")
+
+
+def test_real_sacct_rows_become_runs(recorded):
+    parsed = parse_sacct(recorded("slurm/sacct.txt").decode())
+    runs = {(run.name, run.job_id, run.state): run for run in parsed.records}
+
+    assert not parsed.skipped
+    assert runs["broken", "15", JobState.FAILED].exit_code == 3
+    assert runs["short", "14", JobState.COMPLETED].limit_s == 300
+    never_ran = runs["llama-big", "6", JobState.CANCELLED]
+    assert (never_ran.start_s, never_ran.allocations, never_ran.request.gpus) == (None, (), 16)
+    wide = runs["gpt-pretrain", "2", JobState.CANCELLED]
+    assert [(held.node, held.gpus, held.gpu_indexes) for held in wide.allocations] == [
+        ("dgx-a100-01", 4, None), ("dgx-a100-02", 4, None)]
+
+
+def test_t41_a_requeued_job_has_a_row_per_run(recorded):
+    runs = [run for run in parse_sacct(recorded("slurm/sacct.txt").decode()).records if run.name == "bert-ft"]
+
+    assert [(run.job_id, run.state) for run in runs] == [("1", JobState.PREEMPTED), ("1", JobState.CANCELLED)]
+    assert runs[0].end_s <= runs[1].start_s
+
+
+def test_t41_array_tasks_and_het_components_keep_the_names_users_know(recorded):
+    ids = {(run.job_id, run.raw_id) for run in parse_sacct(recorded("slurm/sacct.txt").decode()).records}
+
+    assert {("3_0", 4), ("3_1", 5), ("12+0", 12), ("12+1", 13)} <= ids
+
+
+def test_a_delimiter_in_a_job_name_does_not_shift_the_fields():
+    (run,) = parse_sacct(f"{HEADING}\n{ROW.replace('train', 'a|b|c')}\n").records
+
+    assert (run.name, run.user, run.request.gpus) == ("a|b|c", "alice", 2)
+
+
+@pytest.mark.parametrize("row", ["", "7|7", ROW.replace("2026-11-20T10:00:00", "soon"), ROW.replace("a1", "a[1"),
+                                 ROW.replace("cpu=8", "cpu=x"), ROW.replace("2026-11-20T10:00:00", "Unknown")])
+def test_a_bad_row_is_told_of_with_its_line_and_the_rest_stays(row):
+    parsed = parse_sacct(f"{HEADING}\n{row}\n{ROW}\n")
+
+    assert len(parsed.records) == 1
+    assert [line.partition(":")[0] for line in parsed.skipped] == ["line 2"]
+
+
+@pytest.mark.parametrize("text", ["", "sacct: error", "JobID|State\n1|COMPLETED\n"])
+def test_another_heading_is_refused(text):
+    with pytest.raises(BadRecord, match="heading"):
+        parse_sacct(text)
+
+
+def test_times_are_utc_whatever_the_zone_of_the_machine(monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+
+    assert parse_time("2026-11-01T01:30:00") == 1793496600.0  # an hour that New York has twice
+    assert print_time(1793496600.0) == "2026-11-01T01:30:00"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("2-00:00:00", 172800), ("1-12", 129600), ("30", 1800), ("30:15", 1815),
+                                               ("01:02:03", 3723), ("UNLIMITED", None)])
+def test_durations_are_read_as_slurm_prints_them(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+def test_real_partitions_and_reservations_are_read(recorded):
+    partitions = parse_partitions(recorded("slurm/scontrol_show_partition_o.txt").decode()).records
+    (maint,) = parse_reservations(recorded("slurm/scontrol_show_reservation_o.txt").decode()).records
+
+    assert [(part.name, part.nodes, part.max_time_s, part.default, part.up) for part in partitions] == [
+        ("A100", ("dgx-a100-01", "dgx-a100-02"), 172800, True, True),
+        ("V100", ("dgx-v100-01", "dgx-v100-02"), 172800, False, True)]
+    assert (maint.name, maint.nodes, maint.maintenance) == ("maint", ("dgx-a100-02",), True)
+    assert maint.end_s - maint.start_s == 3600
+
+
+def test_a_comment_cannot_overwrite_a_field():
+    line = "ReservationName=r StartTime=2026-11-20T10:00:00 EndTime=Unknown Nodes=a1 Comment=Nodes=a[1-9] Flags="
+    (reservation,) = parse_reservations(line).records
+
+    assert (reservation.nodes, reservation.end_s) == (("a1",), float("inf"))
+
+
+def test_no_reservations_in_the_system_is_none():
+    assert parse_reservations("No reservations in the system\n").records == ()
