@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from ..exporters.source import SourceConfig, kinds
 from ..storage.durations import Duration
-from ..storage.history import Retention
+from ..storage.retention import Retention
 from .advice import AdviceSettings
 from .waste import WasteSettings
 
@@ -71,8 +71,12 @@ def _source(value: object) -> object:
     return value
 
 
-_AnySource = Annotated[Union[tuple(kinds().values())], Field(discriminator="kind")]  # type: ignore[valid-type] # noqa: UP007
-AnySource = Annotated[_AnySource, BeforeValidator(_source)]
+if TYPE_CHECKING:
+    AnySource = SourceConfig
+else:
+    # Which kinds there are is known when the folder has been read, not when this file is.
+    AnySource = Annotated[Annotated[Union[tuple(kinds().values())], Field(discriminator="kind")],  # noqa: UP007
+                          BeforeValidator(_source)]
 
 
 class Settings(Strict):

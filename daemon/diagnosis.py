@@ -30,7 +30,7 @@ class Diagnosis:
             return "asks for no GPU; its CPUs or memory are not free, or others come first"
         if wanted not in self._rooms:
             self._rooms[wanted] = self._binding(wanted)
-        return self._rooms[wanted] or "there is room, but starting it now would delay a job that comes first"
+        return self._rooms[wanted] or "there is room now, but jobs that come first take it or would be delayed"
 
     def why_here(self, job: Job, placement: Placement) -> str:
         """Return what speaks for a placement, by what it leaves."""
@@ -75,8 +75,9 @@ class Diagnosis:
         free = int(self._free.gpus[allowed].sum())
         if free < wanted.total_gpus:
             return f"needs {wanted.total_gpus} GPUs, {free} are free in {partition}"
+        each = f"{wanted.gpus} on one" if wanted.sets == 1 else f"{wanted.gpus} on each of {wanted.sets}"
         return (f"{free} GPUs are free in {partition} but scattered: at most {int(self._free.gpus[allowed].max())} on "
-                f"one node, it needs {wanted.gpus} on each of {wanted.sets}")
+                f"one node, it needs {each}")
 
     def _host_bound(self, wanted: Need, by_gpus: Counts, by_cpus: Counts, partition: str) -> str:
         """Say which of CPUs and memory keeps free GPUs from being used."""

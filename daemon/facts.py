@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..exporters.publish import ADVICE, Published
 from ..exporters.source import SourceStatus
@@ -51,7 +52,7 @@ def published(known: Known, process: Process) -> Published:
     return Published(**facts)
 
 
-def _watts(known: Known, found: Assessment) -> dict[str, object]:
+def _watts(known: Known, found: Assessment) -> dict[str, Any]:
     power = {(partition, power_class.value): watts for partition, classes in found.totals.items()
              for power_class, watts in classes.items()}
     wasted = {reason.value for reason in WASTED}
@@ -71,7 +72,7 @@ def _watts(known: Known, found: Assessment) -> dict[str, object]:
     }
 
 
-def _gpus(found: Assessment) -> dict[str, object]:
+def _gpus(found: Assessment) -> dict[str, Any]:
     bases = ("limit", "actual")
     return {
         "gpus": _flat(found.gpus),
@@ -86,11 +87,11 @@ def _gpus(found: Assessment) -> dict[str, object]:
     }
 
 
-def _flat(counts: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, ...], float]:
+def _flat(counts: Mapping[str, Mapping[Any, int]]) -> dict[tuple[str, ...], float]:
     return {(place, str(state)): float(count) for place, states in counts.items() for state, count in states.items()}
 
 
-def _advice(known: Known) -> dict[str, object]:
+def _advice(known: Known) -> dict[str, Any]:
     advice = known.advice
     if advice is None:
         return {}
@@ -105,13 +106,14 @@ def _advice(known: Known) -> dict[str, object]:
 
 def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:
     """Return the labels of placements to start now, a series per node, of the policy in charge only."""
-    labels = [(row.policy, row.objective, row.job_id, node, str(gpus))
-              for row in rows if row.placement and row.action == "start" and not row.shadow
-              for node, gpus in zip(row.placement.nodes, row.placement.gpus, strict=True)]
+    labels: list[tuple[str, ...]] = [
+        (row.policy, row.objective, row.job_id, node, str(gpus))
+        for row in rows if row.placement and row.action == "start" and not row.shadow
+        for node, gpus in zip(row.placement.nodes, row.placement.gpus, strict=True)]
     return labels[:ADVICE]
 
 
-def _daemon(known: Known, process: Process) -> dict[str, object]:
+def _daemon(known: Known, process: Process) -> dict[str, Any]:
     return {
         "up": {source.name: float(source.success) for source in process.sources},
         "collector_duration_seconds": {source.name: source.duration_s for source in process.sources},

@@ -23,11 +23,11 @@ def asks_daemon(command: Callable[..., None]) -> Callable[..., None]:
     return functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
-def ask(url: str, path: str, ca_file: str | None = None, **filters: object) -> list[dict[str, Any]]:
+def ask(url: str, path: str, ca_file: str | None = None, **filters: str | int | None) -> list[dict[str, Any]]:
     """Return the rows of an API path; a daemon that does not answer ends the command with exit code 3."""
     import requests
 
-    parameters = {name: value for name, value in filters.items() if value not in (None, "", ())}
+    parameters = {name: value for name, value in filters.items() if value not in (None, "")}
     try:
         answer = requests.get(f"{url.rstrip('/')}/api/v1/{path}", params=parameters, timeout=30, verify=ca_file or True)
         document = answer.json()

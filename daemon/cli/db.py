@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,9 +13,11 @@ from ._client import Unreachable
 from ._output import show
 
 if TYPE_CHECKING:
-    from ...storage.history import HistoryReader
+    from ...storage.reading import HistoryReader
 
 DEFAULT_CONFIG = "/etc/idlewatt/config.yml"
+
+Opened = TypeVar("Opened", bound="HistoryReader")
 
 
 def _which_database(command: Callable[..., None]) -> Callable[..., None]:
@@ -38,7 +40,7 @@ def _url(config_file: Path, url: str | None) -> str:
 
 
 @contextmanager
-def _opened(open_it: Callable[[str], HistoryReader], url: str) -> Iterator[HistoryReader]:
+def _opened(open_it: Callable[[str], Opened], url: str) -> Iterator[Opened]:
     from ...storage.errors import StoreError
 
     try:
@@ -81,7 +83,7 @@ def vacuum(config_file: Path, url: str | None) -> None:
 
     with _opened(History.open, _url(config_file, url)) as history:
         before = history.size_bytes()
-        history.vacuum()  # type: ignore[attr-defined]
+        history.vacuum()
         click.echo(f"{before:,} bytes before, {history.size_bytes():,} now")
 
 

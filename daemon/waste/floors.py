@@ -14,7 +14,7 @@ from . import catalogue
 from .settings import ModelSettings, WasteSettings
 
 Kind = Literal["bare", "context"]
-Key = tuple[str, Kind]
+Key = tuple[str, str]
 """A board's uuid or a model's name, and the kind of floor."""
 
 FULL = 20_000
