@@ -36,12 +36,12 @@ RANDOM, DIGEST = 0, 1
 """Places in ``State.words``: the one random generator; the digest of the event log so far."""
 
 NODE = np.dtype([
-    ("gpus", "i8"), ("free_gpus", "i8"), ("free_cpus", "i8"), ("free_memory", "i8"),
+    ("gpus", "i8"), ("cpus", "i8"), ("memory", "i8"), ("free_gpus", "i8"), ("free_cpus", "i8"), ("free_memory", "i8"),
     ("open", "i8"),  # 1 where jobs may start now, 0 on a drained or failed node
     ("busy", "i8"),  # jobs that run here
     ("leaf", "i8"), ("spine", "i8"),
     ("score", "i8"),  # scratch: what a placement ranks nodes by
-])
+], align=True)
 
 JOB = np.dtype([
     # What was asked for; never changes during a run.
@@ -60,12 +60,12 @@ JOB = np.dtype([
     ("rank", "i4"), ("place", "i4"),  # in the order; in the heap of running jobs
     ("preempted", "i4"), ("room", "i4"),  # how often; most nodes it can ever hold
     ("preemptible", "i4"), ("status", "i4"),
-])
+], align=True)
 
-SHARE = np.dtype([("node", "i4"), ("gpus", "i4")])
+SHARE = np.dtype([("node", "i4"), ("gpus", "i4")], align=True)
 """A part of a node that a job holds."""
 
-LINE = np.dtype([("head", "i8"), ("blocked", "i8")])
+LINE = np.dtype([("head", "i8"), ("blocked", "i8")], align=True)
 """Scratch of a partition: rank under consideration, rank of the first job that did not fit."""
 
 

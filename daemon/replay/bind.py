@@ -140,7 +140,7 @@ def state_arrays(cluster: Cluster, workload: Workload, seed: int, preemption_s: 
         _records(partitions, a.LINE), np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32), _occupant(cluster),
         np.array(speed.size, np.float64), np.array(speed.spread, np.float64), clock=np.array([-np.inf, np.inf]),
         count=np.array([0, 0, np.iinfo(np.int64).max, 0, 100, 0, 0, 0], np.int64),
-        words=np.array([seed & (2**64 - 1), 0], np.uint64), overhead=np.array([preemption_s]),
+        words=np.array([seed & (2**64 - 1), 0], np.uint64), overhead=np.array([preemption_s], np.float64),
         usage=np.zeros((int(jobs.user.max(initial=0)) + 1, 3)), log=np.zeros(2 * size + 2, np.int32),
         chosen=np.zeros(len(cluster) + 1, np.int64), shares=np.zeros(len(cluster) + 1, np.int64),
         imagined=_records((2, len(cluster)), a.NODE),
@@ -154,7 +154,9 @@ def _records(shape: int | tuple[int, ...], kind: np.dtype[Any]) -> Any:
 def _nodes(cluster: Cluster) -> Any:
     nodes = _records(len(cluster), a.NODE)
     nodes.gpus = nodes.free_gpus = cluster.gpus
-    nodes.free_cpus, nodes.free_memory, nodes.open = cluster.cpus, cluster.memory, cluster.up
+    nodes.cpus = nodes.free_cpus = cluster.cpus
+    nodes.memory = nodes.free_memory = cluster.memory
+    nodes.open = cluster.up
     nodes.leaf, nodes.spine = cluster.leaf, cluster.spine
     return nodes
 

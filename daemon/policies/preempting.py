@@ -1,0 +1,98 @@
+"""Preemption: a waiting job may take the place of running ones that come after it in the order."""
+
+from typing import Any
+
+from ..replay.arrays import DEPTH, NOW, RUNNING_JOBS, WAITING, Ask, State
+from ..replay.compiled import compiled
+from ..replay.moves import ask_of, preempt, start, take
+from ..replay.queue import following, sort_jobs
+from .easy import imagined
+from .registry import backfill
+from .strict import try_start
+
+
+@compiled
+def rank_everybody(state: State, key: Any) -> int:
+    """List waiting and running jobs by present key, ties by row; return how many there are."""
+    count = 0
+    for partition in range(state.lines.size):
+        rank = following(state, partition, 0)
+        while rank >= 0:
+            state.listed[count] = state.order[rank]
+            count += 1
+            rank = following(state, partition, rank + 1)
+    for index in range(state.count[RUNNING_JOBS]):
+        state.listed[count] = state.heap[index]
+        count += 1
+    for index in range(count):
+        state.keys[state.listed[index]] = key(state, state.listed[index])
+    sort_jobs(state.listed, count, state.keys)
+    return count
+
+
+@compiled
+def displace(state: State, place: Any, job: int, count: int) -> bool:
+    """Start a job in place of running ones of higher key, last in the order first; False if even that is not enough."""
+    ask, site = ask_of(state, job), imagined(state, 0)
+    for index in range(count - 1, -1, -1):
+        victim = state.listed[index]
+        if not state.keys[victim] > state.keys[job]:
+            return False
+        if not takes_turns(state, victim, ask):
+            continue
+        row, held = state.jobs[victim], ask_of(state, victim)
+        for part in range(row.held, row.held + row.nodes_held):
+            take(site.nodes, state.held[part].node, held, state.held[part].gpus, -1)
+        nodes = place(site, ask, state.chosen)
+        if nodes > 0:
+            evict(state, index, count, nodes, ask)
+            start(state, job, nodes)
+            return True
+    return False
+
+
+@compiled
+def takes_turns(state: State, victim: int, ask: Ask) -> bool:
+    """Tell whether a job runs, may be preempted, did not start this instant, and holds a node that the other may use."""
+    row = state.jobs[victim]
+    if state.jobs[victim].place < 0 or row.preemptible == 0 or row.since >= state.clock[NOW]:
+        return False
+    for part in range(row.held, row.held + row.nodes_held):
+        if state.eligible[ask.pool, state.held[part].node] == 1:
+            return True
+    return False
+
+
+@compiled
+def evict(state: State, first: int, count: int, nodes: int, ask: Ask) -> None:
+    """Preempt those that were given up, from ``first`` in the order on, as far as they hold one of the chosen nodes."""
+    for index in range(count - 1, first - 1, -1):
+        victim = state.listed[index]
+        if takes_turns(state, victim, ask) and holds_chosen(state, victim, nodes):
+            preempt(state, victim)
+
+
+@compiled
+def holds_chosen(state: State, job: int, nodes: int) -> bool:
+    """Tell whether a job holds one of the chosen nodes."""
+    row = state.jobs[job]
+    for part in range(row.held, row.held + row.nodes_held):
+        for index in range(nodes):
+            if state.held[part].node == state.chosen[index]:
+                return True
+    return False
+
+
+@backfill("preempt", preemptive=True)
+def preempting(state: State, key: Any, place: Any) -> None:
+    """Go through all jobs in order; let each that waits start, if need be in place of later ones."""
+    count = rank_everybody(state, key)
+    failed = 0
+    for index in range(count):
+        job = state.listed[index]
+        if state.jobs[job].status != WAITING:
+            continue
+        if not try_start(state, place, job) and not displace(state, place, job, count):
+            failed += 1
+            if failed > state.count[DEPTH]:
+                return
