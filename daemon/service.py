@@ -21,7 +21,7 @@ from pathlib import Path
 from ..exporters.source import Clock, Source, SourceError, Watched
 from ..storage.errors import StoreError
 from ..storage.history import History
-from ..storage.records import Job, SchedulerSnapshot, Telemetry
+from ..storage.records import GpuRollup, Job, SchedulerSnapshot, Telemetry, WasteReading
 from .advice import Advisor
 from .config import ConfigError, Settings
 from .cycles import Beat, Cycle
@@ -96,13 +96,15 @@ class Service:
     def record(self) -> None:
         """Write closed windows and learned floors, and complete what only accounting knows."""
         with self._booking:
-            rollups, readings = self.accountant.drain_closed()
-            floors = self.accountant.floors.learned()
-        self._keep(lambda: self._history.record_rollups(rollups))
-        self._keep(lambda: self._history.record_waste(readings))
-        self._keep(lambda: self._history.save_floors(floors))
+            windows = self.accountant.drain_closed()
+        self._write(*windows)
         self._complete()
         self._keep(self._count)
+
+    def _write(self, rollups: list[GpuRollup], readings: list[WasteReading]) -> None:
+        self._keep(lambda: self._history.record_rollups(rollups))
+        self._keep(lambda: self._history.record_waste(readings))
+        self._keep(lambda: self._history.save_floors(self.accountant.floors.learned()))
 
     def _count(self) -> None:
         """Take note of how advice fared and how large the history is."""
@@ -128,9 +130,9 @@ class Service:
         self.beat.start()
 
     def stop(self) -> None:
-        """Let running cycles end, write what is closed, release everything."""
+        """Let running cycles end, write what is open, release everything."""
         self.beat.stop()
-        self.record()
+        self._write(*self.accountant.drain_all())
         for watched in self._sources:
             watched.close()
         self._history.close()

@@ -74,3 +74,8 @@ class WasteAccountant:
     def drain_closed(self) -> tuple[list[GpuRollup], list[WasteReading]]:
         """Return the five-minute windows closed since the last call, by board and by class."""
         return self._windows.drain()
+
+    def drain_all(self) -> tuple[list[GpuRollup], list[WasteReading]]:
+        """Return what is left, the open window cut short: the last thing before a stop."""
+        self._windows.close(self._last_s or 0.0)
+        return self._windows.drain()

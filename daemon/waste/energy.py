@@ -67,7 +67,7 @@ class _Window:
     """One window that is being filled: a row per board and per place."""
 
     def __init__(self, start_s: float) -> None:
-        self.start_s = start_s
+        self.start_s, self.seconds = start_s, WINDOW_S
         self._boards: dict[str, int] = {}
         self._known: list[tuple[str, str, int]] = []
         self._sums: Floats = np.zeros((0, 5))
@@ -110,7 +110,7 @@ class _Window:
         measured, energy, active, activity_measured, held = sums
         watts, activity = most
         return GpuRollup(
-            self.start_s, WINDOW_S, node, uuid, index, measured, allocated_seconds=held,
+            self.start_s, self.seconds, node, uuid, index, measured, allocated_seconds=held,
             energy_joules=energy if measured else None,
             activity_mean=active / activity_measured if activity_measured else None,
             activity_max=None if math.isnan(activity) else activity,
@@ -130,7 +130,7 @@ class _Window:
         return totals + found
 
     def _by_class(self, partition: str, joules: Floats, node: str) -> list[WasteReading]:
-        return [WasteReading(self.start_s, WINDOW_S, partition, power_class, energy, node)
+        return [WasteReading(self.start_s, self.seconds, partition, power_class, energy, node)
                 for power_class, energy in zip(CLASSES, joules.tolist(), strict=True) if energy > 0.0]
 
 
@@ -168,6 +168,13 @@ class Windows:
                 self._closed.append(self._open)
             self._open = _Window(start_s)
         return self._open
+
+    def close(self, now_s: float) -> None:
+        """Close the open window before its time, under its own length: the rest of it will be another window's."""
+        if self._open is not None and now_s > self._open.start_s:
+            self._open.seconds = min(WINDOW_S, now_s - self._open.start_s)
+            self._closed.append(self._open)
+            self._open = None
 
     def drain(self) -> tuple[list[GpuRollup], list[WasteReading]]:
         """Return the windows closed since the last call; each is returned once."""

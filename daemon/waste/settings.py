@@ -66,8 +66,6 @@ class WasteSettings(BaseModel):
     """Draw of a node beside its boards, by node name pattern (``dgx-*``), for nodes without a wall meter."""
     rated_node_watts: dict[str, Watts] = {}
     """Rated draw by node name pattern, for the paper's inefficient power; else from the DGX catalogue."""
-    spare_nodes: Annotated[int, Field(ge=0)] = 0
-    """Empty nodes that are wanted as reserve when powering down is advised."""
     pue: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
     """Power usage effectiveness of the site: exported as it is, multiplied into nothing."""
     utilization_window: Duration = 86400.0

@@ -1,0 +1,109 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from idlewatt.daemon import config
+from idlewatt.daemon.config import ConfigError, Settings
+from idlewatt.exporters.source import kinds
+
+MINIMAL = "sources: [{kind: dcgm, targets: ['dgx:9400']}]\n"
+
+
+def test_the_sample_says_every_default():
+    settings = config.parse(config.sample(), "sample")
+    assert settings.model_copy(update={"sources": ()}) == Settings()
+
+
+def keys(model):
+    """Return every key that a model knows, its parts' keys too."""
+    found = set()
+    for name, field in model.model_fields.items():
+        found.add(name)
+        if hasattr(field.annotation, "model_fields"):
+            found |= keys(field.annotation)
+    return found
+
+
+def test_the_sample_names_every_key():
+    sample = config.sample()
+    known = keys(Settings) | {key for kind in kinds().values() for key in keys(kind)}
+    # Keys of parts that the sample shows in their place, or that only some sites need.
+    elsewhere = {"http", "password", "credentials"}
+    missing = {key for key in known - elsewhere if not re.search(rf"\b{key}\b", sample)}
+    assert missing == set()
+
+
+def test_the_sample_names_every_kind_of_source():
+    assert {kind for kind in kinds() if f"kind: {kind}" not in config.sample()} == set()
+
+
+def test_an_empty_file_is_all_defaults():
+    assert config.parse("") == Settings()
+
+
+def test_every_fault_is_told_at_once_with_its_path_and_line():
+    text = ("clutser: typo\n"
+            "cycles:\n"
+            "  scrape: fast\n"
+            "  jobs: -1s\n"
+            "sources:\n"
+            "  - kind: dcgm\n"
+            "    timeout: {}\n"
+            "    targest: []\n"
+            "  - kind: dgcm\n")
+    with pytest.raises(ConfigError) as failure:
+        config.parse(text, "site.yml")
+    lines = str(failure.value).splitlines()
+    assert len(lines) == 6
+    assert "site.yml:1: clutser: unknown key" in lines
+    assert any(line.startswith("site.yml:3: cycles.scrape: 'fast' is not a duration") for line in lines)
+    assert any(line.startswith("site.yml:4: cycles.jobs:") for line in lines)
+    assert any(line.startswith("site.yml:7: sources[0].timeout:") for line in lines)
+    assert "site.yml:8: sources[0].targest: unknown key" in lines
+    assert any(line.startswith("site.yml:9: sources[1]: kind 'dgcm' is none of dcgm, ") for line in lines)
+
+
+def test_a_key_that_stands_twice_is_an_error():
+    with pytest.raises(ConfigError, match="'cluster' stands here twice"):
+        config.parse("cluster: a\ncluster: b\n")
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("[1, 2]", "a mapping is expected at the top, not list"),
+    ("cluster: [", "not YAML"),
+    ("!!python/object/apply:os.system [id]", "not YAML"),
+    ("advice: {policy: sjf-orakel}", "'sjf-orakel' is no rule"),
+    ("advice: {policy: sjf-oracle}", "looks at true run times"),
+    ("sources: [{kind: dcgm}, {kind: dcgm}]", "two sources are called 'dcgm'"),
+    ("storage: {retention: {jobs: 0s}}", "storage.retention.jobs: Input should be greater than 0"),
+])
+def test_what_cannot_be_meant_is_said_clearly(text, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        config.parse(text)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="nowhere.yml: cannot be read"):
+        config.load(tmp_path / "nowhere.yml")
+    (tmp_path / "binary.yml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"binary.yml: cannot be read"):
+        config.load(tmp_path / "binary.yml")
+
+
+def test_sources_become_typed_settings():
+    (source,) = config.parse(MINIMAL).sources
+    assert source.targets == ("dgx:9400",)
+    assert isinstance(source, kinds()["dcgm"])
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("250ms", 0.25), ("1h30m", 5400.0), ("2w", 1209600.0), ("15", None)])
+def test_durations_are_read_as_people_write_them(text, seconds):
+    if seconds is None:
+        assert config.parse("cycles: {scrape: 15}").cycles.scrape == 15.0
+    else:
+        assert config.parse(f"cycles: {{scrape: {text}}}").cycles.scrape == seconds
+
+
+def test_the_sample_is_what_check_config_prints():
+    assert (Path(config.__file__).parent / "config.sample.yml").read_text() == config.sample()
