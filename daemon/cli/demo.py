@@ -167,14 +167,17 @@ def _first_line(log: Path) -> str:
 
 
 def _ready(url: str) -> bool:
-    """Tell whether the daemon is ready and has advised on the opening scene, where jobs always wait."""
+    """Tell whether the daemon is ready and has advised on the jobs that wait."""
     import requests
 
     try:
-        return (requests.get(f"{url}/-/ready", timeout=5).ok
-                and bool(requests.get(f"{url}/api/v1/recommendations", timeout=5).json()["data"]))
+        if not requests.get(f"{url}/-/ready", timeout=5).ok:
+            return False
+        waiting, advice = (requests.get(f"{url}/api/v1/{path}", timeout=5).json()["data"]
+                           for path in ("jobs?state=PENDING", "recommendations"))
     except (requests.RequestException, KeyError):
         return False
+    return bool(advice) or not waiting
 
 
 def _tail(log: Path, lines: int = 12) -> str:

@@ -27,7 +27,9 @@ _RUNNING = {
     "dgx-v100-01": (("alice", MEDIUM, Behaviour.PRODUCTIVE, 1), ("dave", SMALL, Behaviour.UNDERUSED, 2)),
     "dgx-v100-02": (),
 }
-_PENDING = {"A100": (("alice", LARGE), ("bob", MEDIUM)), "V100": (("alice", FULL), ("bob", SMALL))}
+# Bob's large jobs end long before their limits: the show must not be one job's for hours.
+_PENDING = {"A100": (("bob", LARGE, 0.25), ("alice", MEDIUM, 0.6)),
+            "V100": (("bob", FULL, 0.12), ("alice", SMALL, 0.8))}
 
 
 def open_scene(cluster: SimulatedCluster) -> None:
@@ -38,11 +40,11 @@ def open_scene(cluster: SimulatedCluster) -> None:
             _fill(cluster, number)
             continue
         for user, size, behaviour, cpu_factor in script:
-            job = _make(cluster, user, server.model.partition, size, behaviour, cpu_factor)
+            job = _make(cluster, user, server.model.partition, size, behaviour, cpu_factor=cpu_factor)
             cluster.start(job, [number], job.submit_s)
     for partition in cluster.partitions:
-        for user, size in _PENDING[partition]:
-            cluster.submit(_make(cluster, user, partition, size, Behaviour.PRODUCTIVE, 1))
+        for user, size, run_share in _PENDING[partition]:
+            cluster.submit(_make(cluster, user, partition, size, Behaviour.PRODUCTIVE, run_share=run_share))
     cluster.schedule()
 
 
@@ -52,9 +54,9 @@ def _short(name: str) -> str:
     return f"{prefix}-{int(number):02}"
 
 
-def _make(cluster: SimulatedCluster, user: str, partition: str, size: int, behaviour: Behaviour,
-          cpu_factor: int) -> SimulatedJob:
-    return cluster.submissions.make(_USER[user], partition, size, behaviour, 0.95,
+def _make(cluster: SimulatedCluster, user: str, partition: str, size: int, behaviour: Behaviour, *,
+          run_share: float = 0.95, cpu_factor: int = 1) -> SimulatedJob:
+    return cluster.submissions.make(_USER[user], partition, size, behaviour, run_share,
                                     cluster.now_s - ELAPSED_S[size], cpu_factor=cpu_factor)
 
 
