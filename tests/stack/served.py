@@ -1,0 +1,91 @@
+"""The daemon under test: a child process, met as an operator meets it, by its API, page, database and signals."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from idlewatt.storage.history import History
+from idlewatt.storage.reading import HistoryReader
+
+UP_WITHIN_S = 120
+"""The first start compiles the policies, on a machine that may be busy."""
+
+
+class Daemon:
+    """One configuration and the process that runs it, which may be started again and again."""
+
+    def __init__(self, folder: Path, config: dict[str, Any], address: str) -> None:
+        self.url, self._address = f"http://{address}", address
+        self._config, self._log = folder / "idlewatt.yml", folder / "daemon.log"
+        self._config.write_text(yaml.safe_dump(config))
+        self._storage = config["storage"]["url"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start and wait until it says that it is ready."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                (sys.executable, "-m", "idlewatt.daemon.cli", "serve", f"--config.file={self._config}",
+                 f"--web.listen-address={self._address}"), stdout=log, stderr=log)
+        began = self._log.stat().st_size
+        deadline = time.monotonic() + UP_WITHIN_S
+        while b"event=ready" not in self._log.read_bytes()[began:]:
+            assert self._process.poll() is None and time.monotonic() < deadline, self.log()
+            time.sleep(0.1)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal that ends it; return the exit status."""
+        self._process.send_signal(number)
+        return self._process.wait(20)
+
+    @contextmanager
+    def looking_away(self) -> Iterator[None]:
+        """Stop the process for a while, so that something happens between two of its glances."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(20)
+
+    def rows(self, endpoint: str, **filters: str) -> list[dict[str, Any]]:
+        """Return the rows of an endpoint of the API."""
+        answer = requests.get(f"{self.url}/api/v1/{endpoint}", params=filters, timeout=10)
+        assert answer.ok, answer.text
+        return answer.json()["data"]
+
+    def page(self) -> str:
+        """Return the metrics page."""
+        return requests.get(f"{self.url}/metrics", timeout=10).text
+
+    def samples(self, name: str) -> list[tuple[dict[str, str], float]]:
+        """Return labels and value of every sample of that name."""
+        return [(sample.labels, sample.value) for family in text_string_to_metric_families(self.page())
+                for sample in family.samples if sample.name == name]
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Return the one sample of that name whose labels include these."""
+        found = [value for own, value in self.samples(name) if labels.items() <= own.items()]
+        return found[0] if len(found) == 1 else None
+
+    def history(self) -> HistoryReader:
+        """Return the database, opened beside the daemon."""
+        return History.read_only(self._storage)
+
+    def log(self) -> str:
+        """Return what it logged."""
+        return self._log.read_text(errors="replace")
