@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..exporters.publish import ADVICE, Published
 from ..exporters.source import SourceStatus
-from ..storage.records import WASTED, PowerClass, Recommendation, SchedulerSnapshot, Telemetry
+from ..storage.records import WASTED, JobState, PowerClass, Recommendation, SchedulerSnapshot, Telemetry
 from .advice import Advice
 from .cycles import CycleHealth
 from .waste import Assessment
@@ -48,7 +49,9 @@ def published(known: Known, process: Process) -> Published:
     """Return the facts of the metrics page."""
     facts = _daemon(known, process) | _advice(known)
     if known.assessment is not None:
-        facts |= _watts(known, known.assessment) | _gpus(known.assessment)
+        facts |= _watts(known, known.assessment) | _wasters(known.assessment) | _gpus(known.assessment)
+    if known.snapshot is not None:
+        facts["pending_jobs"] = _pending(known.snapshot)
     return Published(**facts)
 
 
@@ -70,6 +73,27 @@ def _watts(known: Known, found: Assessment) -> dict[str, Any]:
         "gpu_idle_floor_watts": {(model, floor.source): floor.watts for model, floor in found.floors.items()},
         "unmeasured_seconds_total": dict(known.unmeasured_seconds),
     }
+
+
+def _wasters(found: Assessment) -> dict[str, Any]:
+    """Return wasted watts by node and, of what jobs hold, by user."""
+    nodes = {node.node: node.host_watts * (node.host_class in WASTED) for node in found.nodes}
+    users: dict[str, float] = {}
+    for board in found.boards:
+        nodes[board.node] = nodes.get(board.node, 0.0) + board.wasted_watts
+        if board.user:
+            users[board.user] = users.get(board.user, 0.0) + board.wasted_watts
+    largest = sorted(users.items(), key=lambda row: (-row[1], row[0]))
+    return {"node_wasted_power_watts": nodes, "user_wasted_power_watts": dict(largest)}
+
+
+def _pending(snapshot: SchedulerSnapshot) -> dict[tuple[str, str], float]:
+    """Return waiting jobs by partition and reason."""
+    waiting: Counter[tuple[str, str]] = Counter()
+    for job in snapshot.jobs:
+        if job.state is JobState.PENDING:
+            waiting[job.partition, job.reason or "None"] += job.tasks
+    return {key: float(count) for key, count in waiting.items()}
 
 
 def _gpus(found: Assessment) -> dict[str, Any]:

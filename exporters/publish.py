@@ -74,6 +74,8 @@ def _counter(text: str, *labels: str, cap: int = 1, known: Iterable[str] = ()) -
 # Caps: a site of 100 partitions and 10,000 nodes fits; beyond that something upstream is lying.
 PARTITIONS, NODES, POLICIES, COLLECTORS = 100, 10_000, 50, 500
 ADVICE = 50
+USERS = 200
+REASONS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,11 @@ class Published:
     node_power_watts: Series = _gauge(
         "Wall power of a node in watts; source says where it was read: ipmi, redfish, hwmon, ceems or estimated.",
         "node", "source", cap=NODES)
+    node_wasted_power_watts: Series = _gauge(
+        "Part of a node's power that does no work, in watts: its boards' and, while it is empty, its host's.",
+        "node", cap=NODES)
+    user_wasted_power_watts: Series = _gauge(
+        "Power that does no work on boards that a user's jobs hold, in watts; the largest first.", "user", cap=USERS)
     unaccounted_power_watts: Scalar = _gauge(
         "Wall power less the sum of all classes, in watts: 0 unless the accounting is broken.")
     power_source_disagreement_watts: Scalar = _gauge(
@@ -122,6 +129,8 @@ class Published:
     stranded_gpus: Series = _gauge(
         "Free GPUs that no eligible pending job can use, by the constraint that binds first. From the scheduler.",
         "partition", "cause", cap=PARTITIONS * len(StrandedCause), known=StrandedCause)
+    pending_jobs: Series = _gauge(
+        "Jobs that wait, by the scheduler's reason; each task of an array counts.", "partition", "reason", cap=REASONS)
     fragmentation_ratio: Series = _gauge(
         "Share of free GPUs that the usual demand of the last seven days cannot use (FGD, ATC'23).",
         "partition", cap=PARTITIONS)

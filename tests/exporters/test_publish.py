@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
 # Labels that belong to targets or to other sites' relabelling (conventions of the field).
 FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env", "service", "owner"}
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
-COUNTED = {"gpus", "records", "series", "up", "successful", "issued", "followed", "overruns", "failures"}
+COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "overruns", "failures"}
 
 
 def facts(**more) -> Published:
@@ -43,6 +43,8 @@ def facts(**more) -> Published:
         "energy_joules_total": {key: 3600 * value for key, value in watts.items()},
         "wasted_energy_joules_total": {key: 3600 * value for key, value in wasted.items()},
         "node_power_watts": {("dgx01", "ipmi"): 3734.5, ("dgx03", "estimated"): 1238.0},
+        "node_wasted_power_watts": {"dgx01": 104.0, "dgx03": 1238.0},
+        "user_wasted_power_watts": {"carol": 161.5},
         "unaccounted_power_watts": 0.0,
         "power_source_disagreement_watts": 12.5,
         "gpu_idle_floor_watts": {("NVIDIA A100-SXM4-40GB", "learned"): 51.2},
@@ -50,6 +52,7 @@ def facts(**more) -> Published:
         "gpus": {(a100, "productive"): 14, (a100, "stranded"): 2, (v100, "idle_unallocated"): 8},
         "node_gpus": {("dgx01", "allocated"): 14, ("dgx01", "stranded"): 2, ("dgx03", "idle"): 8},
         "stranded_gpus": {(a100, "cpu"): 2},
+        "pending_jobs": {(a100, "Resources"): 1, (a100, "Priority"): 12},
         "fragmentation_ratio": {a100: 0.25},
         "utilization_ratio": {(a100, "limit"): 0.74, (a100, "actual"): 0.62},
         "paper_inefficient_power_watts": {(a100, "limit"): 3380.0, (a100, "actual"): 4940.0},

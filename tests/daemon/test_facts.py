@@ -1,0 +1,49 @@
+from idlewatt.daemon.facts import Known, Process, published
+from idlewatt.daemon.waste import WasteAccountant, WasteSettings
+from idlewatt.storage.records import (
+    Allocation,
+    GpuReading,
+    Job,
+    JobState,
+    Node,
+    NodeReading,
+    Partition,
+    Request,
+    SchedulerSnapshot,
+    Telemetry,
+)
+
+
+def known(*pending: Job) -> Known:
+    """Return one DGX with a job of carol's that does nothing on two of its boards, and an empty one."""
+    idle = Job("1", 0.0, JobState.RUNNING, "a100", Request(2), user="carol", start_s=0.0,
+               allocations=(Allocation("dgx01", 2, (0, 1)),))
+    nodes = tuple(Node(name, ("a100",), 4, cpus=64) for name in ("dgx01", "dgx02"))
+    snapshot = SchedulerSnapshot(1000.0, nodes, (Partition("a100", ("dgx01", "dgx02")),), (idle, *pending))
+    boards = tuple(GpuReading(f"{name}-{index}", name, index, 1000.0, "A100", power_watts=50.0, activity=0.0,
+                              activity_source="sm_active", resident=0.0, memory_used_bytes=0.0)
+                   for name in ("dgx01", "dgx02") for index in range(4))
+    walls = tuple(NodeReading(name, 1000.0, power_watts=1000.0, power_source="ipmi") for name in ("dgx01", "dgx02"))
+    accountant = WasteAccountant(WasteSettings(window=0, grace_batch=0))
+    return Known(snapshot=snapshot, assessment=accountant.assess(snapshot, Telemetry(boards, walls), 1000.0))
+
+
+def test_wasted_watts_by_node_add_up_to_all_that_is_wasted():
+    page, assessment = published(known(), Process()), known().assessment
+    assert sum(page.node_wasted_power_watts.values()) == assessment.wasted_watts > 0
+    assert page.node_wasted_power_watts["dgx02"] == 1000.0
+
+
+def test_a_user_is_named_with_what_the_own_jobs_waste_and_nothing_else():
+    assert published(known(), Process()).user_wasted_power_watts == {"carol": 100.0}
+
+
+def test_jobs_wait_by_partition_and_reason_and_each_task_of_an_array_counts():
+    jobs = [Job("2", 1.0, JobState.PENDING, "a100", Request(1), reason="Priority", tasks=40),
+            Job("3", 1.0, JobState.PENDING, "a100", Request(1), reason="Priority"),
+            Job("4", 1.0, JobState.PENDING, 'a"b\\c', Request(1))]
+    assert published(known(*jobs), Process()).pending_jobs == {("a100", "Priority"): 41.0, ('a"b\\c', "None"): 1.0}
+
+
+def test_before_the_first_snapshot_nothing_is_said_of_jobs():
+    assert published(Known(), Process()).pending_jobs == {}
