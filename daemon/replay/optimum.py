@@ -1,0 +1,302 @@
+"""How good a schedule can be at all: the best one of a few jobs, and a bound for many.
+
+Jobs are rigid and are never interrupted in the best schedule; the bounds hold for preemptive policies, too, as long as
+nothing makes a job faster than its recorded run time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .bind import pools, shape
+from .cluster import Cluster
+from .workload import Workload
+
+Floats = npt.NDArray[np.float64]
+Objective = Literal["jct_mean_s", "makespan_s"]
+
+MOST_JOBS = 12
+STATES = 300_000
+"""Looked at before the search gives up and says how far it came; about ten seconds."""
+
+Amount = tuple[int, int, int]
+"""GPUs, CPUs, memory bytes on one node."""
+Placement = tuple[int, ...]
+"""Node of each share of a job."""
+
+
+class OptimumError(ValueError):
+    """No optimum can be had; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A job as the search sees it."""
+
+    submit_s: float
+    run_s: float
+    shares: tuple[Amount, ...]
+    """What it holds on each of as many different nodes; equal shares stand together."""
+    allowed: tuple[bool, ...]
+    """Whether it may use each node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """The best schedule that was found."""
+
+    value: float
+    """Mean job completion time, or the end of the last job after the first submission, s."""
+    start_s: tuple[float, ...]
+    placements: tuple[Placement, ...]
+    proven: bool
+    """False when the search gave up; the true optimum then lies between ``bound`` and ``value``."""
+    bound: float
+    states: int
+
+
+@dataclass(slots=True)
+class _Search:
+    """Depth-first branch and bound over what starts at each submission and each end.
+
+    No more moments are needed: a job that starts in between could start earlier without hurting anybody.
+    """
+
+    tasks: list[Task]
+    capacity: list[Amount]
+    mean: bool
+    budget: int
+    best: float = math.inf
+    best_starts: dict[int, tuple[float, Placement]] = field(default_factory=dict)
+    starts: dict[int, tuple[float, Placement]] = field(default_factory=dict)
+    running: list[tuple[float, int]] = field(default_factory=list)
+    """(end, task)."""
+    free: list[Amount] = field(default_factory=list)
+    seen: dict[Any, float] = field(default_factory=dict)
+    states: int = 0
+
+    def run(self) -> None:
+        """Search everything, or as much as the budget allows."""
+        self.free = list(self.capacity)
+        self._visit(min(task.submit_s for task in self.tasks), 0.0, -1)
+
+    def _visit(self, now: float, cost: float, last: int) -> None:
+        """Try every continuation; ``last`` started at this moment, and those before it are not tried again."""
+        waiting = [index for index in range(len(self.tasks)) if index not in self.starts]
+        if not waiting:
+            if cost < self.best:
+                self.best, self.best_starts = cost, dict(self.starts)
+            return
+        if self.states >= self.budget or self._cannot_win(now, cost, waiting, last):
+            return
+        self.states += 1
+        for index in sorted(waiting, key=lambda index: self.tasks[index].run_s):
+            if index > last and self.tasks[index].submit_s <= now and not self._twin_waits(index, waiting):
+                for placement in self._placements(index, waiting):
+                    self._start(index, placement, now, cost)
+        self._wait(now, cost, waiting)
+
+    def _start(self, index: int, placement: Placement, now: float, cost: float) -> None:
+        task = self.tasks[index]
+        end = now + task.run_s
+        self._shift(index, placement, -1)
+        self.starts[index] = now, placement
+        self.running.append((end, index))
+        self._visit(now, cost + end if self.mean else max(cost, end), index)
+        self.running.remove((end, index))
+        del self.starts[index]
+        self._shift(index, placement, 1)
+
+    def _wait(self, now: float, cost: float, waiting: list[int]) -> None:
+        """Let time pass until something ends or arrives."""
+        moments = [end for end, _ in self.running]
+        moments += [submit for index in waiting if (submit := self.tasks[index].submit_s) > now]
+        if not moments:
+            return
+        then = min(moments)
+        ended = [run for run in self.running if run[0] <= then]
+        self.running = [run for run in self.running if run[0] > then]
+        for _, index in ended:
+            self._shift(index, self.starts[index][1], 1)
+        self._visit(then, cost, -1)
+        for _, index in ended:
+            self._shift(index, self.starts[index][1], -1)
+        self.running += ended
+
+    def _shift(self, index: int, placement: Placement, sign: int) -> None:
+        for node, share in zip(placement, self.tasks[index].shares, strict=True):
+            gpus, cpus, memory = self.free[node]
+            self.free[node] = gpus + sign * share[0], cpus + sign * share[1], memory + sign * share[2]
+
+    def _twin_waits(self, index: int, waiting: list[int]) -> bool:
+        """Tell whether an equal job with a lower index waits: only the first of equals is tried."""
+        return any(self.tasks[other] == self.tasks[index] for other in waiting if other < index)
+
+    def _placements(self, index: int, waiting: list[int]) -> Iterator[Placement]:
+        """Yield the placements that differ in more than the names of equal nodes."""
+        marks = self._marks(waiting)
+        yield from self._extend(self.tasks[index], (), marks)
+
+    def _extend(self, task: Task, chosen: Placement, marks: list[Any]) -> Iterator[Placement]:
+        if len(chosen) == len(task.shares):
+            yield chosen
+            return
+        share, tried = task.shares[len(chosen)], set()
+        for node, free in enumerate(self.free):
+            fits = task.allowed[node] and all(left >= asked for left, asked in zip(free, share, strict=True))
+            if fits and node not in chosen and marks[node] not in tried:
+                tried.add(marks[node])
+                yield from self._extend(task, (*chosen, node), marks)
+
+    def _marks(self, waiting: list[int]) -> list[Any]:
+        """Return for each node what tells it from others: its size, who may use it, and what runs on it until when."""
+        held: list[list[tuple[float, Amount]]] = [[] for _ in self.free]
+        for end, index in self.running:
+            for node, share in zip(self.starts[index][1], self.tasks[index].shares, strict=True):
+                held[node].append((end, share))
+        allowed = [tuple(self.tasks[index].allowed[node] for index in waiting) for node in range(len(self.free))]
+        return [(self.capacity[node], allowed[node], tuple(sorted(held[node]))) for node in range(len(self.free))]
+
+    def _cannot_win(self, now: float, cost: float, waiting: list[int], last: int) -> bool:
+        release = np.array([max(now, self.tasks[index].submit_s) for index in waiting])
+        run = np.array([self.tasks[index].run_s for index in waiting])
+        if self.mean:
+            gpus = np.array([sum(share[0] for share in self.tasks[index].shares) for index in waiting])
+            least = cost + _completions_bound(release, run, gpus, sum(amount[0] for amount in self.capacity))
+        else:
+            least = max(cost, float((release + run).max()))
+        if least >= self.best * (1 - 1e-12):
+            return True
+        key = now, tuple(waiting), last, tuple(sorted(map(repr, self._marks(waiting))))
+        if self.seen.get(key, math.inf) <= cost:
+            return True
+        self.seen[key] = cost
+        return False
+
+
+def best_schedule(cluster: Cluster, workload: Workload, objective: Objective = "jct_mean_s",
+                  states: int = STATES) -> Optimum:
+    """Return the best schedule of a few rigid jobs, placed as the engine places them.
+
+    Raises ``OptimumError`` for more than a dozen jobs, or one that can never run.
+    """
+    if not 0 < len(workload) <= MOST_JOBS:
+        raise OptimumError(f"the best schedule is searched for 1 to {MOST_JOBS} jobs, not {len(workload)};"
+                           " use a bound for more")
+    capacity = list(zip(cluster.gpus.tolist(), cluster.cpus.tolist(), cluster.memory.tolist(), strict=True))
+    search = _Search(_tasks(cluster, workload), capacity, objective == "jct_mean_s", states)
+    search.run()
+    if not search.best_starts:
+        raise OptimumError("a job can never run on this cluster, or the search was cut short before any schedule")
+    value = _value(search.best, workload, objective)
+    proven = search.states < states
+    bound = jct_mean_bound if objective == "jct_mean_s" else makespan_bound
+    found = [search.best_starts[index] for index in range(len(workload))]
+    return Optimum(value, tuple(start for start, _ in found), tuple(placement for _, placement in found), proven,
+                   value if proven else bound(workload, int(cluster.gpus.sum())), search.states)
+
+
+def _value(cost: float, workload: Workload, objective: Objective) -> float:
+    if objective == "jct_mean_s":
+        return (cost - float(workload.submit.sum())) / len(workload)
+    return cost - float(workload.submit.min())
+
+
+def _tasks(cluster: Cluster, workload: Workload) -> list[Task]:
+    pool, matrix = pools(cluster, workload)
+    shapes = shape(cluster, workload, pool, matrix)
+    tasks = []
+    for job in range(len(workload)):
+        chunk, chunks, rest, cpus, memory = (int(shapes[name][job])
+                                             for name in ("chunk", "chunks", "rest", "cpus", "memory"))
+        scale = max(chunk, 1)
+        last = ((rest, -(-cpus * rest // scale), -(-memory * rest // scale)),) if rest > 0 else ()
+        shares = ((chunk, cpus, memory),) * chunks + last
+        tasks.append(Task(float(workload.submit[job]), float(workload.run[job]), shares,
+                          tuple(bool(member) for member in matrix[pool[job]])))
+    return tasks
+
+
+def jct_mean_bound(workload: Workload, gpus: int) -> float:
+    """Return a mean job completion time, s, that no schedule on so many GPUs can beat."""
+    if not len(workload):
+        return 0.0
+    completions = _completions_bound(workload.submit, workload.run, workload.gpus, gpus)
+    return float((completions - workload.submit.sum()) / len(workload))
+
+
+def makespan_bound(workload: Workload, gpus: int) -> float:
+    """Return a time from the first submission to the last end, s, that no schedule on so many GPUs can beat.
+
+    What is submitted from some moment on cannot be done before its GPU-seconds have passed through all GPUs.
+    """
+    if not len(workload):
+        return 0.0
+    order = np.argsort(workload.submit, kind="stable")
+    submit = workload.submit[order]
+    work = (workload.run * workload.gpus)[order]
+    after = np.cumsum(work[::-1])[::-1] / gpus
+    longest = (workload.submit + workload.run).max()
+    return float(max((submit + after).max(), longest) - submit[0])
+
+
+def _completions_bound(submit: Any, run: Any, gpus: Any, total: int) -> float:
+    """Return a sum of completion times that cannot be beaten: the best of three relaxations."""
+    submit, run = np.asarray(submit, np.float64), np.asarray(run, np.float64)
+    work = run * np.asarray(gpus, np.float64) / total
+    alone = float((submit + run).sum())
+    busy = float(_mean_busy(submit, work, shrink=False).sum() + run.sum() / 2)
+    return max(alone, busy, float(_shortest_remaining(submit, work)))
+
+
+def _mean_busy(submit: Floats, work: Floats, *, shrink: bool) -> Floats:
+    """Return each job's mean busy time when one machine of all GPUs serves the least work first.
+
+    This preemptive schedule has the least sum of mean busy times (Goemans, Queyranne, Schulz, Skutella and Wang,
+    SIAM J. Discrete Math. 2002); a real job of constant width ends at least half its run time after its own.
+    """
+    busy = np.where(work > 0, 0.0, submit)
+    for job, begin, end in _one_machine(submit, work, shrink=shrink):
+        busy[job] += (end * end - begin * begin) / 2 / work[job]
+    return busy
+
+
+def _shortest_remaining(submit: Floats, work: Floats) -> float:
+    """Return the sum of completion times on one machine of all GPUs that serves the shortest remaining work first."""
+    ends = submit.copy()
+    for job, _, end in _one_machine(submit, work, shrink=True):
+        ends[job] = end
+    return float(ends.sum())
+
+
+def _one_machine(submit: Floats, work: Floats, *, shrink: bool) -> Iterator[tuple[int, float, float]]:
+    """Yield (job, from, to) as one preemptive machine serves the least work, or the least remaining with ``shrink``."""
+    arrivals = np.argsort(submit, kind="stable").tolist()
+    times, left = submit.tolist(), work.tolist()
+    queue: list[tuple[float, int]] = []
+    now, arrived = 0.0, 0
+    while queue or arrived < len(arrivals):
+        if not queue:
+            now = max(now, times[arrivals[arrived]])
+        while arrived < len(arrivals) and times[arrivals[arrived]] <= now:
+            job = arrivals[arrived]
+            arrived += 1
+            if left[job] > 0:
+                heapq.heappush(queue, (left[job], job))
+        if not queue:
+            continue
+        until = times[arrivals[arrived]] if arrived < len(arrivals) else math.inf
+        rank, job = heapq.heappop(queue)
+        end = min(now + left[job], until)
+        yield job, now, end
+        left[job] = left[job] - (end - now) if end < now + left[job] else 0.0
+        now = end
+        if left[job] > 0:
+            heapq.heappush(queue, (left[job] if shrink else rank, job))
