@@ -143,16 +143,16 @@ class _Run:
 def _unjudged(connection: Connection, jobs: Sequence[Job]) -> list[_Run]:
     table, runs, parts, verdicts = schema.jobs, schema.runs, schema.allocations, schema.verdicts
     keys = {job.key for job in jobs if job.start_s is not None}
-    held: dict[tuple[Any, ...], set[str]] = {}
+    held: dict[tuple[int, int, str, float, float], set[str]] = {}
     for ids in chunks({job_id for job_id, _ in keys}):
         rows = connection.execute(
             select(runs.c.id, runs.c.job, table.c.job_id, table.c.submit_s, runs.c.start_s, parts.c.node)
             .join(table, table.c.id == runs.c.job).join(parts, parts.c.run == runs.c.id)
             .outerjoin(verdicts, verdicts.c.run == runs.c.id)
             .where(table.c.job_id.in_(ids), verdicts.c.run.is_(None)))
-        for *run, node in rows:
-            held.setdefault(tuple(run), set()).add(node)
-    return [_Run(*run, frozenset(nodes)) for run, nodes in held.items() if (run[2], run[3]) in keys]
+        for run, job, job_id, submit_s, start_s, node in rows:
+            held.setdefault((run, job, job_id, submit_s, start_s), set()).add(node)
+    return [_Run(*run, nodes=frozenset(nodes)) for run, nodes in held.items() if run[2:4] in keys]
 
 
 def _advice_before(connection: Connection, run: _Run) -> list[Row[Any]]:

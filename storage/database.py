@@ -213,11 +213,10 @@ def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any
     """
     if not rows:
         return
-    insert = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[connection.dialect.name](table)
+    insert = (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(table)
     unique = next((item for item in table.constraints if isinstance(item, UniqueConstraint)), table.primary_key)
-    new = {name: insert.excluded[name] for name in update}
+    new: dict[str, Any] = {name: insert.excluded[name] for name in update}
     new |= {name: func.coalesce(insert.excluded[name], table.c[name]) for name in keep_known}
-    key = [column.name for column in unique.columns]  # type: ignore[attr-defined]
+    key = [column.name for column in unique.columns]
     statement = insert.on_conflict_do_update(index_elements=key, set_=new) if new else insert.on_conflict_do_nothing()
     connection.execute(statement, rows)
-

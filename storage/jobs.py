@@ -53,7 +53,7 @@ def _seen_is_stale(known: Row[Any], job: Job, time_s: float) -> bool:
     if time_s < known.changed_s:
         return True
     # What accounting saw end does not run on, however late the scheduler's page comes.
-    return not known.open and job.state.active and job.start_s == known.start_s
+    return bool(not known.open and job.state.active and job.start_s == known.start_s)
 
 
 def _finished_is_stale(known: Row[Any], job: Job, time_s: float) -> bool:
@@ -63,7 +63,7 @@ def _finished_is_stale(known: Row[Any], job: Job, time_s: float) -> bool:
         return JobState(known.state).active
     # The end of a run after which the job was put back into the queue.
     requeued = known.state == JobState.PENDING and time_s <= known.changed_s
-    return job.start_s < known.start_s or requeued
+    return bool(job.start_s < known.start_s or requeued)
 
 
 def _store(connection: Connection, jobs: Iterable[Job], when: Callable[[Job], float],
@@ -195,7 +195,7 @@ def _run(job: Job, rows: dict[Key, Row[Any]]) -> dict[str, Any]:
                      job.state.value if job.state.finished else JobState.UNKNOWN.value}
 
 
-def _run_ids(connection: Connection, jobs: Sequence[int]) -> dict[tuple[int, float], int]:
+def _run_ids(connection: Connection, jobs: Sequence[int]) -> dict[tuple[int, float | None], int]:
     runs = schema.runs
     return {(row.job, row.start_s): row.id for some in chunks(jobs)
             for row in connection.execute(select(runs.c.job, runs.c.start_s, runs.c.id).where(runs.c.job.in_(some)))}
@@ -214,7 +214,7 @@ def _close_runs(connection: Connection, jobs: Sequence[int]) -> None:
                                .values(end_s=bindparam("end"), state=JobState.UNKNOWN.value), ends)
 
 
-def _bound(run: Row[Any]) -> float | None:
+def _bound(run: Any) -> float | None:
     if run.last is not None and run.start_s < run.last:
         return float(run.last)
     return float(run.changed_s) if run.state == JobState.PENDING else None

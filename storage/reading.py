@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, Row, Select, Table, func, or_, select
 
 from . import advice, columns, database, energy, nodes, schema
 from .advice import Following, IssuedAdvice
-from .records import Allocation, IdleFloor, Job, JobState, Node, PowerClass, Request, WasteReading
+from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, PowerClass, Request, WasteReading
 from .values import chunks
 
 
@@ -141,11 +141,13 @@ class HistoryReader:
     def waste_joules(self, since_s: float, until_s: float) -> dict[tuple[str, PowerClass], float]:
         """Return joules by (partition, class), summed over windows that start in [since, until)."""
         table = schema.waste.c
-        query = select(table.partition, table.power_class, func.sum(table.energy_mj)).where(
-            table.start_s >= since_s, table.start_s < until_s).group_by(table.partition, table.power_class)
-        return {(partition, PowerClass(name)): float(total) / 1000 for partition, name, total in self._all(query)}
+        query = select(table.partition, table.power_class, func.sum(table.energy_mj).label("energy_mj")).where(
+            # Rows with a node are parts of the partition's own row.
+            table.node == "", table.start_s >= since_s, table.start_s < until_s
+        ).group_by(table.partition, table.power_class)
+        return {(row.partition, PowerClass(row.power_class)): float(row.energy_mj) / 1000 for row in self._all(query)}
 
-    def rollups(self, since_s: float, until_s: float, *, node: str | None = None) -> tuple[energy.GpuRollup, ...]:
+    def rollups(self, since_s: float, until_s: float, *, node: str | None = None) -> tuple[GpuRollup, ...]:
         """Return rollups of windows that start in [since, until)."""
         table = schema.rollups.c
         query = energy.rollup_query().where(table.start_s >= since_s, table.start_s < until_s)
@@ -200,7 +202,8 @@ class HistoryReader:
 
 
 def _job(row: Row[Any], allocations: tuple[Allocation, ...]) -> Job:
-    wishes = {name: tuple(wish) if isinstance(wish, list) else wish for name, wish in row.request.items()}
+    wishes: dict[str, Any] = {name: tuple(wish) if isinstance(wish, list) else wish
+                              for name, wish in row.request.items()}
     request = Request(gpus=row.gpus, nodes=row.nodes, cpus=row.cpus, memory_bytes=row.memory_bytes, **wishes)
     return Job(job_id=row.job_id, submit_s=row.submit_s, state=JobState(row.state), partition=row.partition,
                request=request, user=row.user, account=row.account, name=row.name, qos=row.qos, reason=row.reason,

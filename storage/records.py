@@ -336,7 +336,7 @@ class GpuRollup:
 
 @dataclass(frozen=True, slots=True)
 class WasteReading:
-    """Energy of one class in one partition over one window; ``node`` is filled where it is kept per node."""
+    """Energy of one class over one window: of a whole partition, or of one node's part in it when ``node`` is filled."""
 
     start_s: float
     seconds: float

@@ -99,12 +99,14 @@ def _drops(connection: Connection, table: Table, before_s: float) -> Iterator[St
     hours = connection.execute(select(func.floor(table.c.start_s / _HOUR_S) * _HOUR_S).where(
         table.c.start_s < before_s).distinct()).scalars().all()
     for hour in hours:
-        old = and_(table.c.start_s >= hour, table.c.start_s < min(float(hour) + _HOUR_S, before_s))
-        yield lambda connection, old=old: connection.execute(delete(table).where(old)).rowcount
+        yield _remove(table, and_(table.c.start_s >= hour, table.c.start_s < min(float(hour) + _HOUR_S, before_s)))
 
 
 def _prunes(connection: Connection, table: Table, old: ColumnElement[bool]) -> Iterator[Step]:
     ids = connection.execute(select(table.c.id).where(old)).scalars().all()
     for first in range(0, len(ids), _ROWS_AT_ONCE):
-        some = ids[first:first + _ROWS_AT_ONCE]
-        yield lambda connection, some=some: connection.execute(delete(table).where(table.c.id.in_(some))).rowcount
+        yield _remove(table, table.c.id.in_(ids[first:first + _ROWS_AT_ONCE]))
+
+
+def _remove(table: Table, old: ColumnElement[bool]) -> Step:
+    return lambda connection: connection.execute(delete(table).where(old)).rowcount

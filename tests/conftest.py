@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from chain import chain  # noqa: F401  (the real parts, tests/stack/chain.py)
+from postgres import postgres  # noqa: F401  (likewise)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,8 +1,5 @@
 """Every test of the history runs on both databases: SQLite in a file, PostgreSQL of its own on a socket."""
 
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,32 +8,6 @@ from sqlalchemy import create_engine, text
 
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Placement, Recommendation, Request
-
-_BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """Return the URL of a private PostgreSQL server."""
-    if not _BINARIES:
-        pytest.skip("no PostgreSQL server binary in /usr/lib/postgresql")
-    # Not pytest's own folder: the server's user must be able to walk there.
-    root = Path(tempfile.mkdtemp(prefix="idlewatt-pg-"))
-    shutil.chown(root, "postgres")
-    root.chmod(0o755)
-    control = [str(_BINARIES[-1].parent / "pg_ctl"), "--pgdata", str(root / "data"), "--silent"]
-    _as_postgres([*control, "initdb", "--options", "--auth=trust --encoding=UTF8 --no-sync"])
-    settings = f"-c listen_addresses='' -c unix_socket_directories={root}"
-    _as_postgres([*control, "start", "--wait", "--log", str(root / "log"), "--options", settings])
-    try:
-        yield f"postgresql://postgres@/postgres?host={root}"
-    finally:
-        _as_postgres([*control, "stop", "--mode", "immediate"])
-        shutil.rmtree(root)
-
-
-def _as_postgres(command: list[str]) -> None:
-    subprocess.run(["runuser", "-u", "postgres", "--", *command], check=True, cwd="/", stdout=subprocess.DEVNULL)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

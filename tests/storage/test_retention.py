@@ -38,7 +38,8 @@ def test_numbers_that_are_none_are_unmeasured(history):
 
 
 def test_floors_survive_a_restart_with_their_provenance(url):
-    floors = {("GPU-1", "bare"): IdleFloor(52.5, "learned", 900, 1e6), ("a100", "context"): IdleFloor(60.0, "catalogue")}
+    floors = {("GPU-1", "bare"): IdleFloor(52.5, "learned", 900, 1e6),
+              ("a100", "context"): IdleFloor(60.0, "catalogue")}
     with History.open(url) as history:
         history.save_floors({("GPU-1", "bare"): IdleFloor(1.0, "configured")})
         history.save_floors(floors)
@@ -103,7 +104,8 @@ def test_what_is_too_old_goes_with_all_that_hangs_on_it(history, make):
 
 
 def test_vacuum_gives_space_back(history):
-    history.record_rollups([rollup(300.0 * window, uuid=f"GPU-{board}") for window in range(300) for board in range(20)])
+    history.record_rollups([rollup(300.0 * window, uuid=f"GPU-{board}")
+                            for window in range(300) for board in range(20)])
     history.vacuum()
     before = history.size_bytes()
     history.compact(100 * DAY, SOON)
