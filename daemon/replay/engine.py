@@ -64,11 +64,12 @@ class Agenda(NamedTuple):
 def next_time(state: State, agenda: Agenda) -> float:
     """Return when something happens next; infinite when nothing ever will."""
     time = state.clock[WAKE]
-    arrival, event = agenda.next
-    if arrival < state.jobs.submit.size:
-        time = min(time, state.jobs[arrival].submit)
-    if event < agenda.time.size:
-        time = min(time, agenda.time[event])
+    while agenda.next[0] < state.jobs.size and state.jobs[agenda.next[0]].status != FUTURE:
+        agenda.next[0] += 1  # rejected: its arrival is no event
+    if agenda.next[0] < state.jobs.size:
+        time = min(time, state.jobs[agenda.next[0]].submit)
+    if agenda.next[1] < agenda.time.size:
+        time = min(time, agenda.time[agenda.next[1]])
     if state.count[RUNNING_JOBS] > 0:
         time = min(time, state.jobs[state.heap[0]].end)
     return time
@@ -86,7 +87,7 @@ def advance(state: State, agenda: Agenda, until: float) -> bool:
     while agenda.next[1] < agenda.time.size and agenda.time[agenda.next[1]] <= now:
         node_event(state, agenda.node[agenda.next[1]], agenda.kind[agenda.next[1]])
         agenda.next[1] += 1
-    while agenda.next[0] < state.jobs.submit.size and not state.jobs[agenda.next[0]].submit > now:
+    while agenda.next[0] < state.jobs.size and state.jobs[agenda.next[0]].submit <= now:
         if state.jobs[agenda.next[0]].status == FUTURE:
             join(state, agenda.next[0])
         agenda.next[0] += 1
@@ -177,7 +178,7 @@ def walk_sorted(state: State, key: Any, place: Any, walk: Any) -> None:
 @compiled
 def fill_keys(state: State, key: Any) -> None:
     """Fill ``keys`` with the present keys of all jobs."""
-    for job in range(state.jobs.submit.size):
+    for job in range(state.jobs.size):
         state.keys[job] = key(state, job)
 
 

@@ -1,0 +1,264 @@
+"""A slow, plain twin of the compiled engine: lists, dictionaries and sorting, written from the rules' descriptions.
+
+It is the oracle of the engine's tests: starts, ends and nodes must agree to the last digit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+INF = math.inf
+MASK = 2**64 - 1
+
+
+@dataclass
+class TwinJob:
+    row: int
+    submit: float
+    run: float
+    limit: float
+    prediction: float
+    chunk: int
+    chunks: int
+    rest: int
+    cpus: int
+    memory: int
+    eligible: list[bool]
+    partition: int
+    user: int
+    parent: int
+    preemptible: bool
+    rejected: bool
+    remaining: float = 0.0
+    start: float | None = None
+    end: float | None = None
+    since: float = 0.0
+    attained: float = 0.0
+    held: list[tuple[int, int]] = field(default_factory=list)
+    last: list[tuple[int, int]] = field(default_factory=list)
+    state: str = "future"
+
+    @property
+    def gpus(self) -> int:
+        return self.chunk * self.chunks + self.rest
+
+    def needs(self, gpus: int) -> tuple[int, int, int]:
+        if gpus == self.chunk:
+            return gpus, self.cpus, self.memory
+        return gpus, math.ceil(self.cpus * gpus / self.chunk), math.ceil(self.memory * gpus / self.chunk)
+
+    def estimate(self) -> float:
+        return self.since + max(0.0, self.limit - self.attained / max(1, sum(g for _, g in self.held)))
+
+
+class Twin:
+    def __init__(self, nodes, jobs, order, placement, backfill, overhead=0.0, events=(), seed=0):
+        self.free = [list(node) for node in nodes]
+        self.open = [True] * len(nodes)
+        self.jobs, self.order, self.placement, self.backfill = jobs, order, placement, backfill
+        self.overhead, self.events, self.now, self.random = overhead, list(events), -INF, seed
+        for job in jobs:
+            job.remaining = job.run
+
+    # placement -----------------------------------------------------------------------------------------------------
+    def fits(self, free, node, job, gpus):
+        return (self.open[node] and job.eligible[node]
+                and all(have >= need for have, need in zip(free[node], job.needs(gpus), strict=True)))
+
+    def draw(self, below):
+        self.random = (self.random + 0x9E3779B97F4A7C15) & MASK
+        word = self.random
+        word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & MASK
+        return ((word ^ (word >> 31)) >> 11) % below
+
+    def place(self, free, job):
+        parts = [job.chunk] * job.chunks + ([job.rest] if job.rest else [])
+        if self.placement == "naive-random":
+            return self.place_blindly(free, job, parts)
+        scores = {"best-fit": lambda node: free[node][0], "first-fit": lambda node: 0}
+        if self.placement == "random-fit":
+            drawn = [self.draw(1 << 40) for _ in free]
+            scores["random-fit"] = lambda node: drawn[node]
+        chosen = []
+        for gpus in parts:
+            able = [n for n in range(len(free)) if n not in chosen and self.fits(free, n, job, gpus)]
+            if not able:
+                return []
+            chosen.append(min(able, key=lambda n: (scores[self.placement](n), n)))
+        return list(zip(chosen, parts, strict=True))
+
+    def place_blindly(self, free, job, parts):
+        left = [n for n in range(len(free)) if self.open[n] and job.eligible[n]]
+        chosen = []
+        for gpus in parts:
+            if not left:
+                return []
+            chosen.append((left.pop(self.draw(len(left))), gpus))
+            if not self.fits(free, chosen[-1][0], job, gpus):
+                return []
+        return chosen
+
+    def take(self, free, job, held, sign=1):
+        for node, gpus in held:
+            for kind, need in enumerate(job.needs(gpus)):
+                free[node][kind] -= sign * need
+
+    # what happens to jobs ------------------------------------------------------------------------------------------
+    def start(self, job, held):
+        self.take(self.free, job, held)
+        job.held = job.last = held
+        job.state, job.since = "running", self.now
+        job.start = self.now if job.start is None else job.start
+        job.end = self.now + job.remaining
+        job.until = job.estimate()
+
+    def release(self, job):
+        self.take(self.free, job, job.held, -1)
+        job.attained += (self.now - job.since) * sum(g for _, g in job.held)
+        job.remaining = max(0.0, job.remaining - (self.now - job.since))
+        job.held = []
+
+    def preempt(self, job):
+        self.release(job)
+        job.remaining += self.overhead
+        job.state = "waiting"
+
+    def join(self, job):
+        parent = self.jobs[job.parent] if job.parent >= 0 else None
+        job.state = "waiting" if parent is None or parent.state == "ended" else "held"
+
+    def key(self, job):
+        left = job.remaining - (self.now - job.since if job.state == "running" else 0.0)
+        wait = (self.now - job.submit) / max(1.0, min(job.limit, 30 * 86400.0))
+        length = job.limit if math.isnan(job.prediction) else job.prediction
+        keys = {"fifo": job.submit, "sjf-limit": job.limit, "sjf-oracle": job.run, "ljf": -job.limit,
+                "sjf-prediction": length, "qssf": length * max(1, job.gpus),
+                "limit-aged": min(job.limit, 30 * 86400.0) + job.submit,
+                "wfp3": -(wait * wait * wait) * max(1, job.gpus), "srtf": left, "srsf": left * max(1, job.gpus)}
+        return (keys[self.order], job.row)
+
+    def waiting(self):
+        return sorted((job for job in self.jobs if job.state == "waiting"), key=self.key)
+
+    def running(self):
+        return [job for job in self.jobs if job.state == "running"]
+
+    # decisions -----------------------------------------------------------------------------------------------------
+    def decide(self):
+        if self.backfill == "preempt":
+            return self.decide_preempting()
+        blocked = {}
+        queue = self.waiting()
+        for job in queue:
+            if job.partition in blocked:
+                continue
+            held = self.place(self.free, job)
+            if held:
+                self.start(job, held)
+            elif self.backfill != "greedy":
+                blocked[job.partition] = job
+        if self.backfill == "easy":
+            for partition in sorted(blocked):
+                self.pass_head(blocked[partition], [j for j in queue if j.partition == partition])
+        return None
+
+    def pass_head(self, head, queue):
+        behind = queue[queue.index(head) + 1:][:100]
+        if not behind:
+            return
+        shadow, spare = self.reserve(head)
+        for job in behind:
+            short = self.now + job.limit <= shadow
+            both = [[min(a, b) for a, b in zip(now, later, strict=True)]
+                    for now, later in zip(self.free, spare, strict=True)]
+            if job.chunk > max([f[0] for n, f in enumerate(self.free) if self.open[n]], default=0):
+                continue
+            held = self.place(self.free if short else both, job)
+            if held:
+                if not short:
+                    self.take(spare, job, held)
+                self.start(job, held)
+
+    def reserve(self, head):
+        spare = [list(amounts) for amounts in self.free]
+
+        def able():
+            return {n for n in range(len(spare)) if self.fits(spare, n, head, head.chunk)}
+
+        before = able()
+        for job in sorted(self.running(), key=lambda j: (j.until, j.row)):
+            self.take(spare, job, job.held, -1)
+            after = able()
+            opened, before = after - before, after
+            if len(after) < head.chunks or (not opened and not head.rest):
+                continue
+            held = self.place(spare, head)
+            if held:
+                self.take(spare, head, held)
+                return max(self.now, job.until), spare
+        return INF, spare
+
+    def decide_preempting(self):
+        everybody = sorted(self.running() + self.waiting(), key=self.key)
+        keys = {job.row: self.key(job) for job in everybody}
+        for job in everybody:
+            if job.state != "waiting":
+                continue
+            held = self.place(self.free, job)
+            if held:
+                self.start(job, held)
+            else:
+                self.displace(job, everybody, keys)
+
+    def displace(self, job, everybody, keys):
+        free, given_up = [list(amounts) for amounts in self.free], []
+        for victim in reversed(everybody):
+            if not keys[victim.row][0] > keys[job.row][0]:
+                return
+            if (victim.state != "running" or not victim.preemptible or victim.since >= self.now
+                    or not any(job.eligible[node] for node, _ in victim.held)):
+                continue
+            self.take(free, victim, victim.held, -1)
+            given_up.append(victim)
+            held = self.place(free, job)
+            if held:
+                for other in given_up:
+                    if {node for node, _ in other.held} & {node for node, _ in held}:
+                        self.preempt(other)
+                self.start(job, held)
+                return
+
+    # time ----------------------------------------------------------------------------------------------------------
+    def happen(self, time):
+        self.now = time
+        while True:
+            ended = [job for job in self.running() if job.end <= time]
+            if not ended:
+                break
+            job = min(ended, key=lambda j: (j.end, j.row))
+            self.release(job)
+            job.state = "ended"
+            for child in self.jobs:
+                if child.parent == job.row and child.state == "held":
+                    self.join(child)
+        while self.events and self.events[0][0] <= time:
+            _, node, kind = self.events.pop(0)
+            self.open[node] = kind == "up"
+            for job in self.running() if kind == "down" else []:
+                if node in [n for n, _ in job.held]:
+                    self.preempt(job)
+                    job.remaining, job.attained = job.run, 0.0
+        for job in self.jobs:
+            if job.state == "future" and job.submit <= time and not job.rejected:
+                self.join(job)
+
+    def run(self):
+        while True:
+            times = [job.submit for job in self.jobs if job.state == "future" and not job.rejected]
+            times += [job.end for job in self.running()] + [event[0] for event in self.events]
+            if not times:
+                return self
+            self.happen(min(times))
+            self.decide()
