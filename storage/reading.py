@@ -132,10 +132,11 @@ class HistoryReader:
         with self._reading() as connection:
             return advice.totals(connection)
 
-    def waste(self, since_s: float, until_s: float) -> tuple[WasteReading, ...]:
-        """Return the energy by class of windows that start in [since, until)."""
+    def waste(self, since_s: float, until_s: float, *, per_node: bool = False) -> tuple[WasteReading, ...]:
+        """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""
         table = schema.waste
-        query = select(table).where(table.c.start_s >= since_s, table.c.start_s < until_s).order_by(table.c.start_s)
+        query = select(table).where(table.c.start_s >= since_s, table.c.start_s < until_s,
+                                    (table.c.node != "") == per_node).order_by(table.c.start_s)
         return tuple(map(energy.waste_of, self._all(query)))
 
     def waste_joules(self, since_s: float, until_s: float) -> dict[tuple[str, PowerClass], float]:

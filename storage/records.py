@@ -336,7 +336,7 @@ class GpuRollup:
 
 @dataclass(frozen=True, slots=True)
 class WasteReading:
-    """Energy of one class over one window: of a whole partition, or of one node's part in it when ``node`` is filled."""
+    """Energy of one class over one window: of a whole partition, or of one node's part in it where ``node`` is set."""
 
     start_s: float
     seconds: float

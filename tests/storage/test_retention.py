@@ -47,6 +47,15 @@ def test_floors_survive_a_restart_with_their_provenance(url):
         assert history.load_floors() == floors
 
 
+def test_the_part_of_a_node_is_not_added_to_its_partition(history):
+    whole = WasteReading(0.0, 300.0, "gpu", PowerClass.STRANDED, 5.0)
+    part = WasteReading(0.0, 300.0, "gpu", PowerClass.STRANDED, 2.0, node="a")
+    history.record_waste([whole, part])
+    assert history.waste(0, 1000) == (whole,)
+    assert history.waste(0, 1000, per_node=True) == (part,)
+    assert history.waste_joules(0, 1000) == {("gpu", PowerClass.STRANDED): 5.0}
+
+
 def test_old_rollups_become_hourly_with_means_weighted_by_measured_time(history):
     history.record_rollups([
         rollup(0.0, activity_mean=1.0, measured_seconds=300.0, allocated_seconds=300.0, power_max_watts=400.0),
