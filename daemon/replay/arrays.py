@@ -32,6 +32,9 @@ NOW, WAKE = 0, 1
 RUNNING_JOBS, STARTED, MAX_STARTS, KEEP_ESTIMATES, DEPTH, WAITING_JOBS, PREEMPTIONS, ENDED_JOBS = range(8)
 """Places in ``State.count``."""
 
+OVERHEAD, POWER_DOWN = 0, 1
+"""Places in ``State.costs``."""
+
 RANDOM, DIGEST = 0, 1
 """Places in ``State.words``: the one random generator; the digest of the event log so far."""
 
@@ -61,6 +64,13 @@ JOB = np.dtype([
     ("preempted", "i4"), ("room", "i4"),  # how often; most nodes it can ever hold
     ("preemptible", "i4"), ("status", "i4"),
 ], align=True)
+
+METER = np.dtype([
+    ("changed", "f8"),  # when the node last became busy or empty
+    ("busy", "f8"), ("empty", "f8"), ("down", "f8"),  # seconds with a job; on without one; powered down
+    ("gpu", "f8"),  # GPU-seconds held
+], align=True)
+"""How a node spent its time up to ``changed``; jobs that still run are not in ``gpu`` yet."""
 
 SHARE = np.dtype([("node", "i4"), ("gpus", "i4")], align=True)
 """A part of a node that a job holds."""
@@ -124,8 +134,10 @@ class State(NamedTuple):
     clock: Floats
     count: Longs
     words: Words
-    overhead: Floats
-    """[1] seconds that a preemption costs a job."""
+    costs: Floats
+    """Seconds that a preemption costs a job; seconds after which an empty node is powered down."""
+    meters: Records
+    """[node] of METER"""
     usage: Floats
     """[user, resource] GPUs, CPUs and bytes in use."""
     log: Ints

@@ -18,10 +18,20 @@ Masks = NDArray[np.bool_]
 def pools(cluster: Cluster, workload: Workload) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
     """Return each job's pool and the [pool, node] matrix of who may run where."""
     keys = np.stack([workload.partition, workload.model, workload.eligible], axis=1)
-    unique, pool = np.unique(keys, axis=0, return_inverse=True) if len(keys) else (keys, np.zeros(0, int))
+    unique, pool = _distinct(keys)
     rows = [_eligible(cluster, workload, *map(int, key)) for key in unique]
     matrix = np.array(rows, np.int8) if rows else np.zeros((1, len(cluster)), np.int8)
-    return pool.reshape(-1).astype(np.int32), np.ascontiguousarray(matrix)
+    return pool.astype(np.int32), np.ascontiguousarray(matrix)
+
+
+def _distinct(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the distinct rows, and which of them each row is; column by column, ten times as fast as ``unique(axis=0)``."""
+    kind = np.zeros(len(rows), np.int64)
+    first = np.zeros(min(1, len(rows)), np.int64)
+    for column in rows.T:
+        _, code = np.unique(column, return_inverse=True)
+        _, first, kind = np.unique(kind * (int(code.max(initial=0)) + 1) + code, return_index=True, return_inverse=True)
+    return rows[first], kind
 
 
 def _eligible(cluster: Cluster, workload: Workload, partition: int, model: int, allowed: int) -> Masks:
@@ -83,11 +93,9 @@ def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], ma
 def _too_large(cluster: Cluster, pool: NDArray[np.int32], matrix: NDArray[np.int8], shapes: dict[str, Any]) -> Masks:
     """Tell which jobs would not fit even on an empty cluster; asks each different shape once."""
     columns = np.stack([pool, shapes["chunk"], shapes["chunks"], shapes["rest"], shapes["cpus"], shapes["memory"]], axis=1)
-    if not len(columns):
-        return np.zeros(0, bool)
-    unique, kind = np.unique(columns, axis=0, return_inverse=True)
+    unique, kind = _distinct(columns)
     large = [not _holds(cluster, matrix[p] == 1, *sizes) for p, *sizes in unique.tolist()]
-    return np.array(large, bool)[kind.reshape(-1)]
+    return np.array(large, bool)[kind]
 
 
 def _holds(cluster: Cluster, members: Masks, chunk: int, chunks: int, rest: int, cpus: int, memory: int) -> bool:
@@ -123,7 +131,7 @@ def _reject_dependents(dependency: NDArray[np.int32], found: dict[int, str]) -> 
             found.setdefault(int(job), "depends on a job that can never run")
 
 
-def state_arrays(cluster: Cluster, workload: Workload, seed: int, preemption_s: float,
+def state_arrays(cluster: Cluster, workload: Workload, seed: int, preemption_s: float, power_down_s: float,
                  speed: SpeedTable) -> tuple[a.State, dict[int, str]]:
     """Return fresh arrays for a run, and why some jobs are rejected."""
     pool, matrix = pools(cluster, workload)
@@ -140,7 +148,8 @@ def state_arrays(cluster: Cluster, workload: Workload, seed: int, preemption_s: 
         _records(partitions, a.LINE), np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32), _occupant(cluster),
         np.array(speed.size, np.float64), np.array(speed.spread, np.float64), clock=np.array([-np.inf, np.inf]),
         count=np.array([0, 0, np.iinfo(np.int64).max, 0, 100, 0, 0, 0], np.int64),
-        words=np.array([seed & (2**64 - 1), 0], np.uint64), overhead=np.array([preemption_s], np.float64),
+        words=np.array([seed & (2**64 - 1), 0], np.uint64), costs=np.array([preemption_s, power_down_s], np.float64),
+        meters=_meters(cluster, workload),
         usage=np.zeros((int(jobs.user.max(initial=0)) + 1, 3)), log=np.zeros(2 * size + 2, np.int32),
         chosen=np.zeros(len(cluster) + 1, np.int64), shares=np.zeros(len(cluster) + 1, np.int64),
         imagined=_records((2, len(cluster)), a.NODE),
@@ -176,6 +185,12 @@ def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes:
     jobs.room = _room(cluster, workload, shapes)
     jobs.held = np.cumsum(jobs.room) - jobs.room
     return jobs
+
+
+def _meters(cluster: Cluster, workload: Workload) -> Any:
+    meters = _records(len(cluster), a.METER)
+    meters.changed = workload.submit[np.isfinite(workload.submit)].min(initial=np.inf)
+    return meters
 
 
 def _children(dependency: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -299,12 +299,14 @@ def agenda_of(cluster: Cluster) -> Agenda:
 
 
 def run(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
-        preemption_s: float = 0.0, speed: SpeedTable = FLAT) -> Run:
+        preemption_s: float = 0.0, power_down_s: float = np.inf, speed: SpeedTable = FLAT) -> Run:
     """Replay a workload under a policy until it is through, or until the time ``until``.
 
-    ``preemption_s`` is what a preempted or resized job pays in extra work. Same arguments, same digest.
+    ``preemption_s`` is what a preempted or resized job pays in extra work; a node that is empty for ``power_down_s`` is
+    metered as powered down until it is needed. Same arguments, same digest.
     """
-    state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s, speed=speed)
+    state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s,
+                            power_down_s=power_down_s, speed=speed)
     rules = getattr(policy, "rules", None)
     if rules is None:
         for _ in stepwise(state, agenda_of(cluster), policy, until):
@@ -325,9 +327,11 @@ class Decision:
 
 
 def decisions(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
-              preemption_s: float = 0.0, speed: SpeedTable = FLAT) -> Iterator[Decision]:
+              preemption_s: float = 0.0, power_down_s: float = np.inf,
+              speed: SpeedTable = FLAT) -> Iterator[Decision]:
     """Replay as :func:`run` does, and show every decision; the state is the live one, to look at and not to keep."""
-    state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s, speed=speed)
+    state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s,
+                            power_down_s=power_down_s, speed=speed)
     return stepwise(state, agenda_of(cluster), policy, until)
 
 

@@ -11,6 +11,8 @@ from .arrays import (
     HELD,
     KEEP_ESTIMATES,
     NOW,
+    OVERHEAD,
+    POWER_DOWN,
     PREEMPTIONS,
     RANDOM,
     RUNNING,
@@ -160,12 +162,27 @@ def share_out(state: State, job: int, count: int) -> None:
 
 
 @compiled
+def _read_meter(state: State, node: int) -> None:
+    """Book the time since the node last became busy or empty; to be called when that changes."""
+    meter, now = state.meters[node], state.clock[NOW]
+    gap = now - meter.changed
+    if state.nodes[node].busy > 0:
+        meter.busy += gap
+    else:
+        meter.empty += min(gap, state.costs[POWER_DOWN])
+        meter.down += max(0.0, gap - state.costs[POWER_DOWN])
+    meter.changed = now
+
+
+@compiled
 def _hold(state: State, job: int, count: int) -> None:
     """Give a job its shares of the ``count`` chosen nodes."""
     row, ask, size = state.jobs[job], ask_of(state, job), 0
     for index in range(count):
         node, gpus = state.chosen[index], state.shares[index]
         take(state.nodes, node, ask, gpus, 1)
+        if state.nodes[node].busy == 0:
+            _read_meter(state, node)
         state.nodes[node].busy += 1
         _occupy(state.occupant, node, gpus, -1, job)
         state.held[row.held + index].node = node
@@ -219,6 +236,9 @@ def release(state: State, job: int) -> None:
     for index in range(row.held, row.held + row.nodes_held):
         node, gpus = state.held[index].node, state.held[index].gpus
         take(state.nodes, node, ask, gpus, -1)
+        state.meters[node].gpu += (now - row.since) * gpus
+        if state.nodes[node].busy == 1:
+            _read_meter(state, node)
         state.nodes[node].busy -= 1
         _occupy(state.occupant, node, gpus, job, -1)
     _charge(state, job, -1.0)
@@ -250,7 +270,7 @@ def preempt(state: State, job: int) -> None:
     """Send a running job back to the queue; it keeps its progress and pays the overhead as extra work."""
     release(state, job)
     row = state.jobs[job]
-    row.remaining += state.overhead[0] * row.rate
+    row.remaining += state.costs[OVERHEAD] * row.rate
     row.preempted += 1
     row.status = WAITING
     state.count[WAITING_JOBS] += 1

@@ -1,22 +1,122 @@
-"""How fast a job runs, by its number of GPUs and by how far apart they are."""
+"""How fast a job runs, by its number of GPUs and by how far apart they are: measured tables, or a fitted curve.
+
+The curve is that of Optimus (EuroSys'18) for synchronous training with ``w`` workers and, where there are any, ``p``
+parameter servers: ``speed = 1 / (a/w + b + c w/p + d w + e p)``; its coefficients are not negative.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+LEVELS = ("node", "leaf", "spine", "further")
+"""How far apart the GPUs of a job are, the columns of ``SpeedTable.spread``."""
+
+
+class SpeedError(ValueError):
+    """Measurements that make no curve."""
 
 
 @dataclass(frozen=True)
 class SpeedTable:
     """Relative speeds by application; row ``m`` serves jobs with ``application == m``."""
 
-    size: NDArray[np.float64]
+    size: Floats
     """[application, GPUs] throughput; the last column serves all larger sizes."""
-    spread: NDArray[np.float64]
+    spread: Floats
     """[application, level] factor on one node, one leaf switch, one spine switch, further."""
 
 
 FLAT = SpeedTable(np.ones((1, 1)), np.ones((1, 4)))
 """Speed depends on nothing."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A fitted Optimus curve; its error is the root mean square of relative residuals at the measured points."""
+
+    coefficients: Floats
+    """a, b, c, d, e; c and e are 0 where there are no parameter servers."""
+    error: float
+
+    def __call__(self, workers: float, servers: float = 0.0) -> float:
+        """Return the throughput, in the unit of the measurements."""
+        return 1.0 / float(_terms(np.array([workers]), np.array([servers]))[0] @ self.coefficients)
+
+    def gain(self, workers: int, more: int = 1) -> float:
+        """Return by how much the speed changes, relatively, with ``more`` workers."""
+        return self(workers + more) / self(workers) - 1.0
+
+
+def _terms(workers: Floats, servers: Floats) -> Floats:
+    some = servers > 0
+    per_server = np.divide(workers, servers, out=np.zeros_like(workers), where=some)
+    return np.stack([1.0 / workers, np.ones_like(workers), per_server, workers, np.where(some, servers, 0.0)], axis=1)
+
+
+def fit(workers: Sequence[float], throughput: Sequence[float], servers: Sequence[float] | None = None) -> Curve:
+    """Return the curve nearest to measured throughputs by non-negative least squares on relative errors.
+
+    At least three different sizes are needed (five are better); SpeedError otherwise, or where a value is not positive.
+    """
+    from scipy.optimize import nnls  # heavy, and only wanted when curves are fitted
+
+    w, y = np.asarray(workers, np.float64), np.asarray(throughput, np.float64)
+    p = np.zeros_like(w) if servers is None else np.asarray(servers, np.float64)
+    if w.shape != y.shape or w.shape != p.shape or not (np.isfinite(w) & np.isfinite(y) & (w > 0) & (y > 0)).all():
+        raise SpeedError("sizes and throughputs must be positive numbers, one of each per measurement")
+    if len(set(zip(w.tolist(), p.tolist(), strict=True))) < 3:
+        raise SpeedError("a speed curve needs measurements at three different sizes")
+    terms = _terms(w, p)
+    # Scaled by y the target is 1 everywhere, so a slow point weighs no more than a fast one.
+    coefficients, _ = nnls(terms * y[:, None], np.ones_like(y))
+    fitted = 1.0 / (terms @ coefficients)
+    return Curve(coefficients, float(np.sqrt(np.mean((fitted / y - 1.0) ** 2))))
+
+
+def falls_at(speeds: Sequence[float]) -> int | None:
+    """Return the first index at which more GPUs make a job slower, None for a curve that never falls."""
+    drops = np.flatnonzero(np.diff(np.asarray(speeds, np.float64)) < 0)
+    return int(drops[0]) + 1 if len(drops) else None
+
+
+def never_falling(speeds: Sequence[float]) -> Floats:
+    """Return the speeds with each at least that of fewer GPUs: nobody must use all it was given."""
+    return np.maximum.accumulate(np.asarray(speeds, np.float64))
+
+
+def measured(tables: Sequence[Mapping[int, float]], most: int,
+             spread: Sequence[Mapping[str, float]] | None = None) -> SpeedTable:
+    """Return the table of measured throughputs by GPUs, one mapping per application, up to ``most`` GPUs.
+
+    Between measured sizes the speed is interpolated, beyond the largest it stays (no extrapolation). ``spread`` gives
+    factors by level where they were measured; a missing level is as fast as the one before it.
+    """
+    size = np.stack([_interpolated(table, most) for table in tables])
+    rows = [_filled(levels) for levels in (spread or [{}] * len(tables))]
+    if len(rows) != len(size):
+        raise SpeedError("spread needs one mapping per application")
+    return SpeedTable(size, np.stack(rows))
+
+
+def _interpolated(table: Mapping[int, float], most: int) -> Floats:
+    if not table or min(table) < 1 or min(table.values()) <= 0:
+        raise SpeedError("a speed table needs at least one size, and positive sizes and speeds")
+    sizes = sorted(table)
+    speeds = np.interp(np.arange(most + 1), [0, *sizes], [0.0, *(table[size] for size in sizes)])
+    return np.asarray(never_falling(speeds.tolist()))
+
+
+def _filled(levels: Mapping[str, float]) -> Floats:
+    unknown = set(levels) - set(LEVELS)
+    if unknown:
+        raise SpeedError(f"unknown levels {sorted(unknown)}; known are {', '.join(LEVELS)}")
+    row = np.ones(len(LEVELS))
+    for index, level in enumerate(LEVELS):
+        row[index] = levels.get(level, row[index - 1] if index else 1.0)
+    return row

@@ -72,9 +72,9 @@ class ClusterState:
 
     @classmethod
     def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, preemption_s: float = 0.0,
-           speed: SpeedTable = FLAT) -> ClusterState:
+           power_down_s: float = np.inf, speed: SpeedTable = FLAT) -> ClusterState:
         """Return the state before the first event: everything free, no job submitted."""
-        arrays, refused = state_arrays(cluster, workload, seed, preemption_s, speed)
+        arrays, refused = state_arrays(cluster, workload, seed, preemption_s, power_down_s, speed)
         return cls(cluster, workload, arrays, [Rejection(job, reason) for job, reason in sorted(refused.items())])
 
     @classmethod
@@ -124,7 +124,7 @@ class ClusterState:
 
     def copy(self) -> ClusterState:
         """Return a state that can be changed without changing this one."""
-        fixed = {"eligible", "demand", "speed", "spread", "overhead"}
+        fixed = {"eligible", "demand", "speed", "spread", "costs"}
         fresh = {name: getattr(self.arrays, name).copy() for name in a.State._fields if name not in fixed}
         return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected))
 

@@ -1,0 +1,183 @@
+"""What a run was worth: times, use, fairness, energy, and how sure one can be that it beats another."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import arrays as a
+from .engine import Run
+from .power import PowerModel, energy, occupation
+
+Floats = NDArray[np.float64]
+
+SHORT_S = 10.0
+"""Bound of the bounded slowdown: shorter jobs count as this long (Feitelson & Rudolph 1998)."""
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+@dataclass(frozen=True)
+class Times:
+    """One value per job that ended, in seconds; rows are those of ``jobs``."""
+
+    jobs: NDArray[np.intp]
+    jct: Floats
+    """Job completion time: end less submission."""
+    wait: Floats
+    """Time not spent running: completion time less the time on GPUs."""
+    slowdown: Floats
+    """Bounded slowdown: ``max(1, jct / max(run, 10 s))``."""
+
+
+def times(run: Run) -> Times:
+    """Return the times of the jobs that ended."""
+    ended = np.flatnonzero(~np.isnan(run.end))
+    jobs = run.state.arrays.jobs[ended]
+    jct = jobs.end - jobs.submit
+    ran = np.where(jobs.preempted == 0, jobs.end - jobs.start, jobs.attained / np.maximum(1, jobs.gpus_held))
+    return Times(ended, jct, np.maximum(0.0, jct - ran), np.maximum(1.0, jct / np.maximum(ran, SHORT_S)))
+
+
+def utilization(run: Run, until: float | None = None) -> float:
+    """Return ``U = sum(GPUs x time) / (all GPUs x T)`` from the first submission on (GIST AI-X paper, Eq. 4).
+
+    Time is what jobs really held their GPUs for, also those that were preempted or still run.
+    """
+    spent = occupation(run, until)
+    capacity = float((run.cluster.gpus * (spent.busy + spent.empty + spent.down)).sum())
+    return float(spent.gpu.sum()) / capacity if capacity > 0 else 0.0
+
+
+def jain(values: Floats) -> float:
+    """Return Jain's index ``(sum x)^2 / (n sum x^2)``: 1 when all are equal, 1/n when one has everything."""
+    squares = float((values ** 2).sum())
+    return float(values.sum()) ** 2 / (len(values) * squares) if squares > 0 else 1.0
+
+
+def fairness(run: Run, column: str) -> float:
+    """Return Jain's index of the mean bounded slowdown per ``user`` or per ``queue`` (partition)."""
+    measured = times(run)
+    if not len(measured.jobs):
+        return 1.0
+    groups = run.state.arrays.jobs[column][measured.jobs]
+    counts = np.bincount(groups)
+    means = np.bincount(groups, weights=measured.slowdown)[counts > 0] / counts[counts > 0]
+    return jain(means)
+
+
+def row(run: Run, model: PowerModel | None = None, *, until: float | None = None) -> dict[str, float | int | str]:
+    """Return the figures of a run, flat, units in the names: a row of a table or of JSON output.
+
+    ``until`` sets a common end of the window in which use and energy are counted, so that runs can be compared.
+    """
+    measured, power = times(run), energy(run, model or PowerModel(), until=until)
+    ends = run.end[~np.isnan(run.end)]
+    figures: dict[str, float | int | str] = {
+        "policy": run.policy, "jobs": len(measured.jobs), "jobs_rejected": len(run.rejected),
+        "jobs_unfinished": len(run.workload) - len(measured.jobs) - len(run.rejected)}
+    for name, values in (("jct", measured.jct), ("wait", measured.wait)):
+        figures |= {f"{name}_{key}_s": value for key, value in _summary(values).items()}
+    figures |= {f"bounded_slowdown_{key}": value for key, value in _summary(measured.slowdown).items()}
+    first = float(run.workload.submit.min(initial=0.0))
+    return figures | {
+        "makespan_s": float(ends.max(initial=first)) - first, "utilization_ratio": utilization(run, until),
+        "gpu_hours": float(occupation(run).gpu.sum()) / 3600,
+        "preemptions": int(run.state.arrays.jobs.preempted.sum()),
+        "fairness_user_jain": fairness(run, "user"), "fairness_partition_jain": fairness(run, "queue"),
+        "energy_joules": power.total, "energy_wasted_joules": power.wasted,
+        "energy_idle_joules": power.idle_unallocated, "energy_empty_host_joules": power.node_overhead_empty,
+        "energy_underused_joules": power.allocated_underused, "seed": run.seed, "digest": run.digest}
+
+
+def _summary(values: Floats) -> dict[str, float]:
+    if not len(values):
+        return {"mean": float("nan"), **{key: float("nan") for key in QUANTILES}}
+    return {"mean": float(values.mean()), **{key: float(np.quantile(values, q)) for key, q in QUANTILES.items()}}
+
+
+def fragmentation(state: a.State) -> float:
+    """Return the share of free GPUs that the typical job cannot use (FGD, ATC'23: ``F / free``); 0 when none is free."""
+    nodes = state.nodes
+    cannot = np.append(np.cumsum(state.demand[::-1])[::-1], 0.0)  # share of jobs that want at least k GPUs
+    free = nodes.free_gpus * (nodes.open == 1)
+    stuck = free * cannot[np.minimum(nodes.free_gpus + 1, len(cannot) - 1)]
+    return float(stuck.sum() / free.sum()) if free.sum() else 0.0
+
+
+def paired(run: Run, baseline: Run) -> tuple[Floats, Floats]:
+    """Return the completion times, in seconds, of the jobs that ended in both runs; rows match."""
+    both = ~np.isnan(run.end) & ~np.isnan(baseline.end)
+    return run.end[both] - run.workload.submit[both], baseline.end[both] - baseline.workload.submit[both]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def bootstrap_ratio(run: Run, baseline: Run, *, block_s: float = 86400.0, resamples: int = 2000, level: float = 0.95,
+                    seed: int = 0) -> Interval:
+    """Return mean JCT of ``run`` over that of ``baseline`` with a paired bootstrap interval over blocks of submission.
+
+    Jobs of one day share a queue and so are no independent samples: whole days are drawn, the same for both runs.
+    """
+    both = ~np.isnan(run.end) & ~np.isnan(baseline.end)
+    ours, theirs = paired(run, baseline)
+    if not len(ours):
+        return Interval(float("nan"), float("nan"), float("nan"))
+    submit = run.workload.submit[both]
+    _, block = np.unique(((submit - submit.min()) // block_s).astype(np.int64), return_inverse=True)
+    sums = np.stack([np.bincount(block, weights=ours), np.bincount(block, weights=theirs)])
+    drawn = np.random.default_rng(seed).integers(0, sums.shape[1], (resamples, sums.shape[1]))
+    totals = sums[:, drawn].sum(axis=2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = totals[0] / totals[1]
+    low, high = np.nanquantile(ratios, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(ours.sum() / theirs.sum()) if theirs.sum() else float("nan"), float(low), float(high))
+
+
+TABLE = ("job", "submit_s", "start_s", "end_s", "gpus", "wait_s", "jct_s", "preemptions", "status", "nodes")
+_STATUS = {a.WAITING: "waiting", a.RUNNING: "running", a.ENDED: "ended", a.FUTURE: "not submitted", a.HELD: "held",
+           a.REJECTED: "rejected"}
+
+
+def table(run: Run) -> Iterator[tuple[object, ...]]:
+    """Yield one row per job, columns as in ``TABLE``; None where a time is not known."""
+    for job, facts in enumerate(run.state.arrays.jobs):
+        ended = facts.status == a.ENDED
+        started = None if np.isnan(facts.start) else float(facts.start)
+        yield (str(run.workload.ids[job]), float(facts.submit), started, float(facts.end) if ended else None,
+               int(facts.gpus), None if started is None else started - float(facts.submit),
+               float(facts.end - facts.submit) if ended else None, int(facts.preempted), _STATUS[int(facts.status)],
+               str(run.state.placement(job)))
+
+
+def write_table(run: Run, path: Path) -> None:
+    """Write the per-job table as Parquet or CSV, by the file's suffix; ValueError for another one."""
+    if path.suffix == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(TABLE)
+            writer.writerows(table(run))
+    elif path.suffix == ".parquet":
+        _write_parquet(run, path)
+    else:
+        raise ValueError(f"{path}: a per-job table is written as .csv or .parquet")
+
+
+def _write_parquet(run: Run, path: Path) -> None:
+    import pyarrow  # heavy, and only wanted here
+    import pyarrow.parquet
+
+    columns = list(zip(*table(run), strict=True)) or [() for _ in TABLE]
+    pyarrow.parquet.write_table(pyarrow.table(dict(zip(TABLE, map(list, columns), strict=True))), path)

@@ -1,0 +1,114 @@
+"""What a replayed cluster draws: idle floor, context, load curve, host overhead, and nodes that power down.
+
+Node watts = hosts that are on + boards. A free board draws its idle floor ``b``; an allocated one its context floor ``c``
+plus ``(L - c) x load``; a node that has been empty for longer than the run's ``power_down_s`` draws its standby watts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import arrays as a
+from .engine import Run
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerModel:
+    """Watts of one kind of node; measure them, the defaults only have the right order of magnitude for an A100 node."""
+
+    idle: float = 55.0
+    """Board without a context."""
+    context: float = 95.0
+    """Board with a job's context and nothing to do."""
+    limit: float = 400.0
+    """Board at full load."""
+    host: float = 800.0
+    """CPUs, fans, switches of a node that is on."""
+    standby: float = 20.0
+    """Node that is powered down, all in."""
+
+    def board(self, load: float) -> float:
+        """Return the watts of an allocated board at a load of 0..1."""
+        return self.context + (self.limit - self.context) * min(1.0, max(0.0, load))
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """Joules over a window, by what they were for; ``total`` is their sum."""
+
+    productive: float
+    """Boards at work, less the floor of their idle part."""
+    allocated_underused: float
+    """The floor that bought no work: ``c x (1 - load)`` of allocated boards."""
+    idle_unallocated: float
+    """Free boards of nodes that are on."""
+    node_overhead_empty: float
+    """Hosts of empty nodes that are on."""
+    host_active: float
+    """Hosts of nodes with a job."""
+    unavailable: float
+    """Nodes that are powered down."""
+
+    @property
+    def total(self) -> float:
+        """Return all joules."""
+        return (self.productive + self.allocated_underused + self.idle_unallocated + self.node_overhead_empty
+                + self.host_active + self.unavailable)
+
+    @property
+    def wasted(self) -> float:
+        """Return the joules of the classes that are called wasted."""
+        return self.allocated_underused + self.idle_unallocated + self.node_overhead_empty
+
+
+@dataclass(frozen=True, slots=True)
+class Occupation:
+    """How the nodes spent their time from the first submission to ``until``, in seconds; arrays are [node]."""
+
+    until: float
+    busy: Floats
+    """With at least one job."""
+    empty: Floats
+    """On, with none."""
+    down: Floats
+    """Powered down."""
+    gpu: Floats
+    """GPU-seconds held."""
+
+
+def occupation(run: Run, until: float | None = None) -> Occupation:
+    """Return how nodes spent their time up to ``until``, which must not lie before the last event of the run."""
+    state = run.state.arrays
+    meters, busy = state.meters, state.nodes.busy > 0
+    last = run.state.now if until is None else until
+    if np.isfinite(run.state.now) and last < run.state.now:
+        raise ValueError(f"time is metered up to {run.state.now}, not up to {last}")
+    left = np.where(np.isfinite(meters.changed), last - meters.changed, 0.0)
+    delay = state.costs[a.POWER_DOWN]
+    gpu = meters.gpu.copy()
+    for job in run.state.running:
+        held = run.state.held(job)
+        np.add.at(gpu, held.node, held.gpus * (last - state.jobs[job].since))
+    return Occupation(
+        last, meters.busy + np.where(busy, left, 0.0),
+        meters.empty + np.where(busy, 0.0, np.minimum(left, delay)),
+        meters.down + np.where(busy, 0.0, np.maximum(0.0, left - delay)), gpu)
+
+
+def energy(run: Run, model: PowerModel, *, until: float | None = None, load: float = 0.9) -> Energy:
+    """Return the joules of a run from its first submission to ``until``, by default to its last event.
+
+    To compare runs give them the same ``until``: the shorter run then pays for the idle cluster at its end.
+    """
+    spent = occupation(run, until)
+    held, floor = float(spent.gpu.sum()), model.context * (1.0 - load)
+    free = float((run.cluster.gpus * (spent.busy + spent.empty)).sum()) - held
+    return Energy(
+        productive=held * (model.board(load) - floor), allocated_underused=held * floor,
+        idle_unallocated=free * model.idle, node_overhead_empty=float(spent.empty.sum()) * model.host,
+        host_active=float(spent.busy.sum()) * model.host, unavailable=float(spent.down.sum()) * model.standby)
