@@ -1,0 +1,39 @@
+"""What the tests of boards and of rules both need: the golden page, and the selectors of an expression."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser as promql
+import pytest
+
+GOLDEN = Path(__file__).parents[1] / "recorded" / "golden.prom"
+
+
+@pytest.fixture(scope="session")
+def golden() -> str:
+    return GOLDEN.read_text()
+
+
+@pytest.fixture(scope="session")
+def exposed(golden) -> set[str]:
+    """The metrics that the daemon really exposes."""
+    return set(re.findall(r"^(idlewatt_\w+)[{ ]", golden, re.M))
+
+
+@pytest.fixture(scope="session")
+def selectors() -> Callable[[Any], Iterator[tuple[Any, tuple[str, ...]]]]:
+    return _walk
+
+
+def _walk(node: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Yield every vector selector of a parsed expression with the functions that it is in."""
+    if isinstance(node, promql.VectorSelector):
+        yield node, above
+        return
+    if isinstance(node, promql.Call):
+        above = (*above, node.func.name)
+    inner = [getattr(node, name) for name in ("expr", "lhs", "rhs", "vector_selector") if hasattr(node, name)]
+    for child in inner + list(getattr(node, "args", [])):
+        yield from _walk(child, above)
