@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from .bind import pools, shape
 from .cluster import Cluster
 from .workload import Workload
 
-Floats = npt.NDArray[np.float64]
 Objective = Literal["jct_mean_s", "makespan_s"]
 
 MOST_JOBS = 12
@@ -165,20 +163,34 @@ class _Search:
         return [(self.capacity[node], allowed[node], tuple(sorted(held[node]))) for node in range(len(self.free))]
 
     def _cannot_win(self, now: float, cost: float, waiting: list[int], last: int) -> bool:
-        release = np.array([max(now, self.tasks[index].submit_s) for index in waiting])
-        run = np.array([self.tasks[index].run_s for index in waiting])
-        if self.mean:
-            gpus = np.array([sum(share[0] for share in self.tasks[index].shares) for index in waiting])
-            least = cost + _completions_bound(release, run, gpus, sum(amount[0] for amount in self.capacity))
-        else:
-            least = max(cost, float((release + run).max()))
-        if least >= self.best * (1 - 1e-12):
+        """Tell whether no continuation beats the best, or the same state was reached at no higher cost."""
+        if self._least(now, cost, waiting, last) >= self.best * (1 - 1e-12):
             return True
         key = now, tuple(waiting), last, tuple(sorted(map(repr, self._marks(waiting))))
         if self.seen.get(key, math.inf) <= cost:
             return True
         self.seen[key] = cost
         return False
+
+    def _least(self, now: float, cost: float, waiting: list[int], last: int) -> float:
+        """Return a cost that no continuation undercuts: GPUs become free only as the running jobs end."""
+        tasks = [self.tasks[index] for index in waiting]
+        speed = [(now, sum(free[0] for free in self.free))]
+        for end, index in sorted(self.running):
+            speed.append((end, speed[-1][1] + _gpus(self.tasks[index])))
+        # What was passed over at this moment starts at the next one at the earliest.
+        next_s = min([end for end, _ in self.running] + [task.submit_s for task in tasks if task.submit_s > now],
+                     default=now)
+        release = [max(now if index > last else next_s, task.submit_s)
+                   for index, task in zip(waiting, tasks, strict=True)]
+        if not self.mean:
+            return max(cost, *(begin + task.run_s for begin, task in zip(release, tasks, strict=True)))
+        run, gpus = [task.run_s for task in tasks], [_gpus(task) for task in tasks]
+        return cost + _completions_bound(release, run, gpus, speed)
+
+
+def _gpus(task: Task) -> int:
+    return sum(share[0] for share in task.shares)
 
 
 def best_schedule(cluster: Cluster, workload: Workload, objective: Objective = "jct_mean_s",
@@ -228,7 +240,8 @@ def jct_mean_bound(workload: Workload, gpus: int) -> float:
     """Return a mean job completion time, s, that no schedule on so many GPUs can beat."""
     if not len(workload):
         return 0.0
-    completions = _completions_bound(workload.submit, workload.run, workload.gpus, gpus)
+    submit, run, wanted = (column.tolist() for column in (workload.submit, workload.run, workload.gpus))
+    completions = _completions_bound(submit, run, wanted, [(-math.inf, gpus)])
     return float((completions - workload.submit.sum()) / len(workload))
 
 
@@ -247,56 +260,66 @@ def makespan_bound(workload: Workload, gpus: int) -> float:
     return float(max((submit + after).max(), longest) - submit[0])
 
 
-def _completions_bound(submit: Any, run: Any, gpus: Any, total: int) -> float:
+Speed = list[tuple[float, int]]
+"""(from when, GPUs) of one machine that stands for all free GPUs; the last holds for ever."""
+
+
+def _completions_bound(submit: list[float], run: list[float], gpus: list[int], speed: Speed) -> float:
     """Return a sum of completion times that cannot be beaten: the best of three relaxations."""
-    submit, run = np.asarray(submit, np.float64), np.asarray(run, np.float64)
-    work = run * np.asarray(gpus, np.float64) / total
-    alone = float((submit + run).sum())
-    busy = float(_mean_busy(submit, work, shrink=False).sum() + run.sum() / 2)
-    return max(alone, busy, float(_shortest_remaining(submit, work)))
+    work = [seconds * count for seconds, count in zip(run, gpus, strict=True)]
+    alone = sum(submit) + sum(run)
+    busy = _mean_busy(submit, work, speed) + sum(run) / 2
+    return max(alone, busy, _shortest_remaining(submit, work, speed))
 
 
-def _mean_busy(submit: Floats, work: Floats, *, shrink: bool) -> Floats:
-    """Return each job's mean busy time when one machine of all GPUs serves the least work first.
+def _mean_busy(submit: list[float], work: list[float], speed: Speed) -> float:
+    """Return the sum of mean busy times when one machine of all free GPUs serves the least work first.
 
-    This preemptive schedule has the least sum of mean busy times (Goemans, Queyranne, Schulz, Skutella and Wang,
-    SIAM J. Discrete Math. 2002); a real job of constant width ends at least half its run time after its own.
+    This preemptive schedule has the least such sum (Goemans, Queyranne, Schulz, Skutella and Wang, SIAM J. Discrete
+    Math. 2002); a real job of constant width ends at least half its run time after its mean busy time.
     """
-    busy = np.where(work > 0, 0.0, submit)
-    for job, begin, end in _one_machine(submit, work, shrink=shrink):
-        busy[job] += (end * end - begin * begin) / 2 / work[job]
-    return busy
+    busy = [0.0 if gpu_s > 0 else begin for begin, gpu_s in zip(submit, work, strict=True)]
+    for job, begin, end, rate in _one_machine(submit, work, speed, shrink=False):
+        busy[job] += (begin + end) / 2 * (end - begin) * rate / work[job]
+    return sum(busy)
 
 
-def _shortest_remaining(submit: Floats, work: Floats) -> float:
-    """Return the sum of completion times on one machine of all GPUs that serves the shortest remaining work first."""
-    ends = submit.copy()
-    for job, _, end in _one_machine(submit, work, shrink=True):
+def _shortest_remaining(submit: list[float], work: list[float], speed: Speed) -> float:
+    """Return the sum of completion times on that machine when it serves the shortest remaining work first."""
+    ends = list(submit)
+    for job, _, end, _ in _one_machine(submit, work, speed, shrink=True):
         ends[job] = end
-    return float(ends.sum())
+    return sum(ends)
 
 
-def _one_machine(submit: Floats, work: Floats, *, shrink: bool) -> Iterator[tuple[int, float, float]]:
-    """Yield (job, from, to) as one preemptive machine serves the least work, or the least remaining with ``shrink``."""
-    arrivals = np.argsort(submit, kind="stable").tolist()
-    times, left = submit.tolist(), work.tolist()
-    queue: list[tuple[float, int]] = []
-    now, arrived = 0.0, 0
+def _one_machine(submit: list[float], work: list[float], speed: Speed, *,
+                 shrink: bool) -> Iterator[tuple[int, float, float, int]]:
+    """Yield (job, from, to, GPUs) as one preemptive machine serves the least work, or with ``shrink`` what is left."""
+    arrivals = sorted(range(len(submit)), key=submit.__getitem__)
+    left, queue = list(work), list[tuple[float, int]]()
+    now, arrived, step = speed[0][0], 0, 0
     while queue or arrived < len(arrivals):
         if not queue:
-            now = max(now, times[arrivals[arrived]])
-        while arrived < len(arrivals) and times[arrivals[arrived]] <= now:
+            now = max(now, submit[arrivals[arrived]])
+        while arrived < len(arrivals) and submit[arrivals[arrived]] <= now:
             job = arrivals[arrived]
             arrived += 1
             if left[job] > 0:
                 heapq.heappush(queue, (left[job], job))
+        while step + 1 < len(speed) and speed[step + 1][0] <= now:
+            step += 1
         if not queue:
             continue
-        until = times[arrivals[arrived]] if arrived < len(arrivals) else math.inf
-        rank, job = heapq.heappop(queue)
-        end = min(now + left[job], until)
-        yield job, now, end
-        left[job] = left[job] - (end - now) if end < now + left[job] else 0.0
-        now = end
-        if left[job] > 0:
-            heapq.heappush(queue, (left[job] if shrink else rank, job))
+        until = min(submit[arrivals[arrived]] if arrived < len(arrivals) else math.inf,
+                    speed[step + 1][0] if step + 1 < len(speed) else math.inf)
+        rate = speed[step][1]
+        rank, job = queue[0]
+        done = now + left[job] / rate if rate else math.inf
+        if done <= until:
+            yield job, now, done, rate
+            heapq.heappop(queue)
+        else:
+            yield job, now, until, rate
+            left[job] -= (until - now) * rate
+            heapq.heapreplace(queue, (left[job] if shrink else rank, job))
+        now = min(done, until)
