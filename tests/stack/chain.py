@@ -20,6 +20,8 @@ import pytest
 
 HERE = Path(__file__).parent
 LOCK = Path(tempfile.gettempdir()) / "idlewatt-stack.lock"
+BATCH_STEP = 0xFFFFFFFB
+"""Slurm's number for the step that runs the batch script."""
 Found = TypeVar("Found")
 
 
@@ -69,6 +71,8 @@ class Chain:
                 self.run("scontrol", "update", f"jobid={job}", "starttime=now")
             return state.startswith("R ")
 
+        # Slurm takes the end of a batch script that had not begun for the end of the next run: wait for its socket.
+        self.wait_for(lambda: list(self.root.glob(f"slurm/spool/*/*_{job}.{BATCH_STEP}")))
         self.run("scontrol", "requeue", job)
         self.wait_for(runs_again)
 
