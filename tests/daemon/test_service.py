@@ -1,0 +1,246 @@
+import os
+import sqlite3
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from idlewatt.daemon import config
+from idlewatt.daemon.config import ConfigError
+from idlewatt.daemon.view import DaemonView
+from idlewatt.storage.errors import StoreLocked, StoreUnavailable
+from idlewatt.storage.history import History
+from idlewatt.storage.records import JobState, PowerClass
+
+
+def wait_until(condition, timeout_s=20.0):
+    event, deadline = threading.Event(), time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came true"
+        event.wait(0.01)
+
+
+def published(service):
+    return DaemonView(service, lambda: service.settings).published()
+
+
+def collect(service):
+    for cycle in (service.jobs, service.scrape, service.assess, service.advise):
+        cycle()
+
+
+def test_one_round_knows_every_watt_and_every_pending_job(rig):
+    service = rig.service()
+    collect(service)
+    facts = published(service)
+    wall = sum(facts.node_power_watts.values())
+    assert sum(facts.power_watts.values()) == pytest.approx(wall)
+    assert facts.unaccounted_power_watts == pytest.approx(0.0, abs=1e-6)
+    assert set(facts.up.values()) == {1.0}
+    pending = {job.job_id for job in service.known.snapshot.jobs if job.state is JobState.PENDING}
+    advised = {row.job_id for row in service.known.advice.recommendations if not row.shadow}
+    assert pending == advised != set()
+
+
+def test_wall_power_is_what_the_meters_say(rig):
+    service = rig.service()
+    collect(service)
+    meters = {reading.node: reading.power_watts for reading in service.known.telemetry.nodes if reading.power_watts}
+    for row in DaemonView(service, lambda: service.settings).nodes():
+        assert row.power_watts >= meters[row.node.name] - 1e-6
+
+
+def test_the_shadow_policies_are_marked_as_such_and_never_published_as_advice(rig):
+    service = rig.service()
+    collect(service)
+    shadows = [row for row in service.known.advice.recommendations if row.shadow]
+    assert {row.policy for row in shadows} == {"fifo+first-fit"}
+    assert {labels[0] for labels in published(service).advice_info} <= {"limit-aged+best-fit+easy"}
+
+
+def test_a_source_that_fails_keeps_its_last_good_data_and_its_age_and_the_rest_works(rig):
+    service = rig.service()
+    collect(service)
+    before = service.known.snapshot
+    answers = rig.server.site._slurm.copy()
+    rig.server.site._slurm.clear()
+    rig.watch(service, 15)
+    facts = published(service)
+    assert facts.up == {"dcgm": 1.0, "node": 1.0, "ipmi": 1.0, "slurm_rest": 0.0}
+    assert facts.last_success_timestamp_seconds["slurm_rest"] == rig.now_s - 15
+    assert service.known.snapshot == before
+    assert service.known.assessment.time_s == rig.now_s
+    rig.server.site._slurm.update(answers)
+    rig.watch(service, 15)
+    assert published(service).up["slurm_rest"] == 1.0
+
+
+def test_without_telemetry_everything_becomes_unmeasured_and_nothing_wasted(rig):
+    service = rig.service()
+    collect(service)
+    rig.server.site._pages = {}
+    rig.watch(service, 300)
+    facts = published(service)
+    assert sum(facts.unmeasured_gpus.values()) == 32
+    assert sum(facts.wasted_power_watts.values()) == pytest.approx(0.0)
+    assert sum(facts.unmeasured_seconds_total.values()) > 0
+
+
+def test_energy_is_the_integral_of_power_over_the_watched_time(rig):
+    service = rig.service()
+    collect(service)
+    rig.watch(service, 15)
+    before = sum(published(service).energy_joules_total.values())
+    power = sum(published(service).power_watts.values())
+    rig.watch(service, 15)
+    after = sum(published(service).energy_joules_total.values())
+    assert after - before == pytest.approx(15 * sum(published(service).power_watts.values()))
+    assert after - before == pytest.approx(15 * power, rel=0.2)
+
+
+def test_the_idle_and_the_hung_job_of_the_scene_are_found_within_half_an_hour(rig):
+    service = rig.service()
+    collect(service)
+    rig.watch(service, 1800)
+    states = {board.job_id: board.state for board in service.known.assessment.boards if board.job_id}
+    assert PowerClass.ALLOCATED_IDLE in states.values()
+    assert PowerClass.ALLOCATED_HUNG in states.values()
+
+
+def test_a_followed_recommendation_is_recorded_and_counted(rig):
+    service = rig.service()
+    collect(service)
+    chosen = next(row for row in service.known.advice.recommendations if row.action == "start" and not row.shadow)
+    rig.cluster.steer(int(chosen.job_id), chosen.placement.nodes)
+    for _ in range(2000):
+        rig.watch(service, 15)
+        started = next(job for job in service.known.snapshot.jobs if job.job_id == chosen.job_id)
+        if started.state is not JobState.PENDING:
+            break
+        service.advise()
+    service.record()
+    facts = published(service)
+    assert tuple(part.node for part in started.allocations) == chosen.placement.nodes
+    assert facts.advice_followed_total[chosen.policy] >= 1
+
+
+def test_windows_learned_floors_and_jobs_survive_a_restart(rig):
+    service = rig.service()
+    collect(service)
+    rig.watch(service, 700)
+    jobs = len(service.known.snapshot.jobs)
+    counted = sum(service.accountant.counters.energy_joules.values())
+    floors = service.accountant.floors.learned()
+    rig.services.remove(service)
+    service.stop()
+    again = rig.service()
+    collect(again)
+    with History.read_only(again.settings.storage.url) as history:
+        kept = history.waste_joules(rig.now_s - 86400, rig.now_s + 86400)
+        recorded = history.jobs(0, rig.now_s + 86400)
+    assert sum(kept.values()) == pytest.approx(counted, rel=1e-6)
+    assert len({job.key for job in recorded}) == len(recorded) == jobs
+    assert again.accountant.floors.learned().keys() == floors.keys() != set()
+
+
+def test_a_history_that_cannot_be_written_stops_nothing_and_loses_nothing(rig, monkeypatch, caplog):
+    service = rig.service()
+    write = History._write
+
+    def full(self, work):
+        raise StoreUnavailable("database idlewatt.db cannot grow: the disk or the quota is full; free some space")
+
+    monkeypatch.setattr(History, "_write", full)
+    collect(service)
+    rig.watch(service, 15)
+    service.record()
+    assert published(service).recorder_backlog_records > 0
+    assert "the disk or the quota is full" in str(caplog.records[0].error)
+    assert sum(published(service).power_watts.values()) > 0
+    monkeypatch.setattr(History, "_write", write)
+    rig.watch(service, 15)
+    service.record()
+    assert published(service).recorder_backlog_records == 0
+    with closing(sqlite3.connect(rig.folder / "idlewatt.db")) as database:
+        assert database.execute("SELECT count(*) FROM jobs").fetchone()[0] == len(service.known.snapshot.jobs)
+
+
+def test_a_second_daemon_on_the_same_database_is_refused(rig):
+    service = rig.service()
+    with pytest.raises(StoreLocked, match=f"another idlewatt daemon records into .*process {os.getpid()}"):
+        History.open(service.settings.storage.url)
+
+
+def test_a_good_reload_is_in_force_at_once_and_shown(rig):
+    service = rig.service()
+    collect(service)
+    rig.now_s += 60
+    service.reload(lambda: config.parse(rig.text(advice="{policy: fifo+first-fit}")))
+    facts = published(service)
+    assert (facts.config_last_reload_successful, facts.config_last_reload_success_timestamp_seconds) == (1, rig.now_s)
+    service.advise()
+    assert {row.policy for row in service.known.advice.recommendations if not row.shadow} == {"fifo+first-fit"}
+
+
+def test_a_bad_reload_changes_nothing_and_is_shown(rig):
+    service = rig.service()
+    collect(service)
+    sources, settings = service.sources, service.settings
+    with pytest.raises(ConfigError, match="unknown key"):
+        service.reload(lambda: config.parse(rig.text(colour="blue")))
+    assert service.sources is sources
+    assert service.settings is settings
+    assert published(service).config_last_reload_successful == 0
+
+
+def test_another_database_needs_a_restart(rig):
+    service = rig.service()
+    with pytest.raises(ConfigError, match="needs a restart"):
+        service.reload(lambda: config.parse(rig.text(storage="{url: 'sqlite:////tmp/other.db'}")))
+
+
+def test_a_reload_of_waste_settings_keeps_exported_counters_and_floors(rig):
+    service = rig.service()
+    collect(service)
+    rig.watch(service, 600)
+    energy, floors = published(service).energy_joules_total, service.accountant.floors.learned()
+    service.reload(lambda: config.parse(rig.text(waste="{epsilon: 0.05}")))
+    service.assess()
+    after = published(service).energy_joules_total
+    assert all(after[key] >= joules for key, joules in energy.items())
+    assert service.accountant.floors.learned().keys() == floors.keys()
+
+
+def test_a_clock_that_jumps_back_adds_no_energy(rig):
+    service = rig.service()
+    collect(service)
+    rig.watch(service, 30)
+    before = published(service).energy_joules_total
+    rig.now_s -= 3600
+    service.scrape()
+    service.assess()
+    after = published(service).energy_joules_total
+    assert sum(after.values()) == pytest.approx(sum(before.values()))
+
+
+def test_the_beat_runs_every_cycle(rig):
+    service = rig.service(cycles="{scrape: 50ms, jobs: 50ms, assess: 50ms, advise: 50ms, record: 50ms}")
+    service.start()
+    from_start, names = service.known, ("scrape", "jobs", "assess", "advise", "record")
+    wait_until(lambda: all(service.beat.health()[name].runs for name in names))
+    assert service.known is not from_start
+    assert all(health.failures == 0 for health in service.beat.health().values())
+
+
+def test_a_daemon_without_sources_is_ready_and_says_nothing(rig):
+    service = rig.service(sources="[]")
+    collect(service)
+    facts = published(service)
+    assert facts.power_watts == {}
+    assert DaemonView(service, lambda: service.settings).missing() == ()
+
+
+def test_what_is_missing_before_the_first_collection_is_told(rig):
+    service = rig.service()
+    assert DaemonView(service, lambda: service.settings).missing() == ("the first collection has not ended",)
