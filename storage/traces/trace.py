@@ -154,7 +154,7 @@ class Builder:
         if ids.dtype.kind == "U":
             self._sieve(kept, ids == "", chunk.lines, "id is missing", ids)
             self._sieve(kept, np.char.str_len(ids) > ID_LENGTH, chunk.lines, f"id is longer than {ID_LENGTH}", ids)
-        for column in chunk.columns.keys() & set(WORDS):
+        for column in _among(WORDS, chunk):
             lengths = compute.utf8_length(pa.array(chunk.columns[column], pa.string())).fill_null(0)
             self._sieve(kept, lengths.to_numpy() > WORD_LENGTH, chunk.lines, f"{column} is longer than {WORD_LENGTH}",
                         chunk.columns[column])
@@ -173,10 +173,10 @@ class Builder:
             self._reject(Rejected(int(lines[index]), "the job appears twice", str(ids[index])))
         order = np.flatnonzero(kept)
         order = order[np.lexsort((rank[order], submit_s[order]))]
-        counts = {column: self._join(column, np.int64)[order] for column in COUNTS}
-        words = {column: self._join(column, np.int32)[order] for column in WORDS}
+        counts = {column: _ordered(self._join(column, np.int64), order) for column in COUNTS}
+        words = {column: _ordered(self._join(column, np.int32), order) for column in WORDS}
         self._rejected.sort(key=lambda rejected: rejected.line)
-        return Trace(id=ids[order], **{column: times[column][order] for column in TIMES}, **counts, **words,
+        return Trace(id=ids[order], **{column: _ordered(times[column], order) for column in TIMES}, **counts, **words,
                      vocabularies={column: tuple(known) for column, known in self._vocabularies.items()},
                      rejected=tuple(self._rejected), rejections=dict(self._rejections),
                      set_aside=dict(self._set_aside))
@@ -196,10 +196,10 @@ class Builder:
 
     def _keep(self, chunk: Chunk, ids: npt.NDArray[Any], kept: npt.NDArray[np.bool_]) -> None:
         columns: dict[str, Any] = {"lines": chunk.lines[kept], "id": ids[kept]}
-        for column in chunk.columns.keys() & {*TIMES, *COUNTS}:
+        for column in _among((*TIMES, *COUNTS), chunk):
             values = np.asarray(chunk.columns[column], np.float64)[kept]
             columns[column] = np.where(np.isnan(values), -1, values).astype(np.int64) if column in COUNTS else values
-        for column in chunk.columns.keys() & set(WORDS):
+        for column in _among(WORDS, chunk):
             columns[column] = self._encode(column, chunk.columns[column])[kept]
         self._chunks.append(columns)
         self._lengths.append(len(columns["lines"]))
@@ -223,6 +223,15 @@ class Builder:
             parts = [np.array([str(number) for number in part], str) if part.dtype.kind == "i" else part
                      for part in parts]  # numpy would make 21 characters of every number
         return np.concatenate(parts) if dtype is None else np.concatenate(parts).astype(dtype, copy=False)
+
+
+def _among(names: tuple[str, ...], chunk: Chunk) -> list[str]:
+    return [name for name in names if name in chunk.columns]
+
+
+def _ordered(values: npt.NDArray[Any], order: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    """Return values in an order; one unknown value that stands for all keeps doing so."""
+    return np.broadcast_to(values[0], len(order)) if values.size and values.strides == (0,) else values[order]
 
 
 def write_csv(trace: Trace, path: str | Path) -> None:
