@@ -16,7 +16,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from ..exporters.source import Clock, Source, SourceError, Watched
 from ..storage.errors import StoreError
@@ -26,6 +25,7 @@ from .advice import Advisor
 from .config import ConfigError, Settings
 from .cycles import Beat, Cycle
 from .facts import Known, Process
+from .rehearsal import Rehearsal
 from .waste import WasteAccountant
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Service:
         self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
-        self.advisor = Advisor(settings.advice)
+        self._rehearsal = Rehearsal(settings.advice)
         self.beat = Beat(self._cycles(settings))
 
     # What cycles do.
@@ -87,9 +87,9 @@ class Service:
     def advise(self) -> None:
         """Ask the policy in charge, and those in its shadow, about every pending job."""
         snapshot = self.known.snapshot
-        if snapshot is None:
+        if snapshot is None or not self._rehearsal.over():
             return
-        advice = self.advisor.advise(snapshot, self._clock())
+        advice = Advisor(self.settings.advice).advise(snapshot, self._clock())
         self._learn(advice=advice)
         self._keep(lambda: self._history.record_recommendations(advice.recommendations))
 
@@ -124,13 +124,14 @@ class Service:
     # Life.
 
     def start(self) -> None:
-        """Collect once in order, so that the first page is whole, then beat."""
-        for cycle in (self.jobs, self.scrape, self.assess, self.advise):
+        """Collect once in order, so that the first page is whole, then beat; advice comes once it is rehearsed."""
+        for cycle in (self.jobs, self.scrape, self.assess):
             cycle()
         self.beat.start()
 
     def stop(self) -> None:
         """Let running cycles end, write what is open, release everything."""
+        self._rehearsal.end()
         self.beat.stop()
         self._write(*self.accountant.drain_all())
         for watched in self._sources:
@@ -144,17 +145,20 @@ class Service:
                 settings = load()
                 if settings.storage.url != self.settings.storage.url:
                     raise ConfigError("storage.url: another database needs a restart, not a reload")
-                sources, advisor = _build(settings, self._clock), Advisor(settings.advice)
+                sources = _build(settings, self._clock)
             except ConfigError as error:
                 self._reloaded = False
                 log.error("configuration not reloaded, the old one goes on", extra={"error": str(error)})
                 raise
-            self._swap(settings, sources, advisor)
+            self._swap(settings, sources)
             self._reloaded, self._loaded_s = True, self._clock()
             log.info("configuration reloaded", extra={"sources": len(sources)})
 
-    def _swap(self, settings: Settings, sources: list[Watched], advisor: Advisor) -> None:
+    def _swap(self, settings: Settings, sources: list[Watched]) -> None:
         self.beat.stop()
+        if settings.advice != self.settings.advice:
+            self._rehearsal.end()
+            self._rehearsal = Rehearsal(settings.advice)
         old, self._sources = self._sources, sources
         if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
             fresh = WasteAccountant(settings.waste, settings.cycles.scrape * self._speed)
@@ -162,7 +166,7 @@ class Service:
             # Exported counters go on: a reload is no reset.
             fresh.counters = self.accountant.counters
             self.accountant = fresh
-        self.settings, self.advisor = settings, advisor
+        self.settings = settings
         self.beat = Beat(self._cycles(settings))
         self.beat.start()
         for watched in old:
@@ -248,10 +252,3 @@ def _merged(snapshots: list[SchedulerSnapshot]) -> SchedulerSnapshot:
         tuple(node for snapshot in snapshots for node in snapshot.nodes),
         tuple(partition for snapshot in snapshots for partition in snapshot.partitions),
         tuple(job for snapshot in snapshots for job in snapshot.jobs))
-
-
-def loader(path: Path) -> Callable[[], Settings]:
-    """Return what reads the configuration file again."""
-    from .config import load
-
-    return lambda: load(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ COMPILED_WITHIN_S = 300.0
 READY_WITHIN_S = 90.0
 STOP_WITHIN_S = 20.0
 TARGETS = ("dcgm", "node", "ipmi")
+SMALL = {"MALLOC_ARENA_MAX": "2"}
+"""As in the systemd unit: many threads, little memory."""
 
 
 class DemoError(click.ClickException):
@@ -79,7 +82,7 @@ def _folder(wanted: Path | None, stack: ExitStack) -> Path:
 def _rehearse(folder: Path) -> None:
     """Wait until the policies are compiled; the clock starts afterwards."""
     click.echo("Getting the policies ready: half a minute the first time, a moment later on.")
-    with _child("the rehearsal", ("-m", "idlewatt.daemon.cli._rehearsal"), folder / "rehearsal.log") as child:
+    with _child("the rehearsal", ("-m", "idlewatt.daemon.rehearsal"), folder / "rehearsal.log") as child:
         if child.wait(COMPILED_WITHIN_S):
             raise DemoError(f"the policies cannot be compiled:\n{_tail(folder / 'rehearsal.log')}")
 
@@ -138,7 +141,7 @@ def _child(name: str, arguments: Sequence[str], log: Path) -> Iterator[subproces
     """
     with log.open("wb") as output, subprocess.Popen(  # noqa: S603 - our own interpreter and modules
             (sys.executable, *arguments), stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
-            start_new_session=True) as child:
+            start_new_session=True, env=os.environ | SMALL) as child:
         try:
             yield child
         finally:

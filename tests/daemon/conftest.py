@@ -1,8 +1,9 @@
 """A daemon on a simulated cluster, in this process, with a clock that stands until a test moves it."""
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -51,6 +52,14 @@ class Rig:
         made = Service(settings, History.open(settings.storage.url), self.clock)
         self.services.append(made)
         return made
+
+    def advise(self, service: Service) -> None:
+        """Advise as soon as the policies are compiled."""
+        deadline = time.monotonic() + 240
+        while not service._rehearsal.over():
+            assert time.monotonic() < deadline, "the policies are never compiled"
+            Event().wait(0.02)
+        service.advise()
 
     def watch(self, service: Service, seconds: float, step_s: float = 15.0) -> None:
         """Move the clock on and run the cycles as their beat would."""

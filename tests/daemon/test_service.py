@@ -26,13 +26,14 @@ def published(service):
 
 
 def collect(service):
-    for cycle in (service.jobs, service.scrape, service.assess, service.advise):
+    for cycle in (service.jobs, service.scrape, service.assess):
         cycle()
 
 
 def test_one_round_knows_every_watt_and_every_pending_job(rig):
     service = rig.service()
     collect(service)
+    rig.advise(service)
     facts = published(service)
     wall = sum(facts.node_power_watts.values())
     assert sum(facts.power_watts.values()) == pytest.approx(wall)
@@ -54,6 +55,7 @@ def test_wall_power_is_what_the_meters_say(rig):
 def test_the_shadow_policies_are_marked_as_such_and_never_published_as_advice(rig):
     service = rig.service()
     collect(service)
+    rig.advise(service)
     shadows = [row for row in service.known.advice.recommendations if row.shadow]
     assert {row.policy for row in shadows} == {"fifo+first-fit"}
     assert {labels[0] for labels in published(service).advice_info} <= {"limit-aged+best-fit+easy"}
@@ -111,6 +113,7 @@ def test_the_idle_and_the_hung_job_of_the_scene_are_found_within_half_an_hour(ri
 def test_a_followed_recommendation_is_recorded_and_counted(rig):
     service = rig.service()
     collect(service)
+    rig.advise(service)
     chosen = next(row for row in service.known.advice.recommendations if row.action == "start" and not row.shadow)
     rig.cluster.steer(int(chosen.job_id), chosen.placement.nodes)
     for _ in range(2000):
@@ -179,7 +182,7 @@ def test_a_good_reload_is_in_force_at_once_and_shown(rig):
     service.reload(lambda: config.parse(rig.text(advice="{policy: fifo+first-fit}")))
     facts = published(service)
     assert (facts.config_last_reload_successful, facts.config_last_reload_success_timestamp_seconds) == (1, rig.now_s)
-    service.advise()
+    rig.advise(service)
     assert {row.policy for row in service.known.advice.recommendations if not row.shadow} == {"fifo+first-fit"}
 
 
@@ -222,6 +225,19 @@ def test_a_clock_that_jumps_back_adds_no_energy(rig):
     service.assess()
     after = published(service).energy_joules_total
     assert sum(after.values()) == pytest.approx(sum(before.values()))
+
+
+def test_until_the_policies_are_compiled_there_is_no_advice_and_a_stop_does_not_wait_for_them(rig, monkeypatch):
+    service = rig.service()
+    monkeypatch.setattr(service._rehearsal, "over", lambda: False)
+    collect(service)
+    service.advise()
+    assert service.known.advice is None
+    began = time.monotonic()
+    rig.services.remove(service)
+    service.stop()
+    assert service._rehearsal._child.poll() is not None
+    assert time.monotonic() - began < 20
 
 
 def test_the_beat_runs_every_cycle(rig):

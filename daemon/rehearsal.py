@@ -1,0 +1,57 @@
+"""Compile policies in a process of their own, so that the daemon only loads what is on disk.
+
+Compiling takes half a minute on a new machine and twice the memory of running; in a process of its own it can be ended
+at once when the daemon stops, and its memory goes with it. ``python -m idlewatt.daemon.rehearsal POLICY …``
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from ..storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
+from .advice import AdviceSettings, Advisor
+
+log = logging.getLogger(__name__)
+
+
+class Rehearsal:
+    """A child process in which policies take their first decision; ``over`` tells when they may be used here."""
+
+    def __init__(self, settings: AdviceSettings) -> None:
+        names = (settings.policy, *settings.shadow)
+        command = [sys.executable, "-m", __name__, *names]
+        self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 - our own program
+        self._said = False
+
+    def over(self) -> bool:
+        """Tell whether the policies are compiled; also when that failed, as compiling here still works."""
+        status = self._child.poll()
+        if status not in (None, 0) and not self._said:
+            self._said = True
+            log.warning("policies could not be compiled in advance", extra={"status": status})
+        return status is not None
+
+    def end(self) -> None:
+        """End the child, whatever it does."""
+        self._child.kill()
+        self._child.wait()
+
+
+def rehearse(names: Sequence[str]) -> None:
+    """Let each policy advise on a small scene: a running job, one that may start, one that has to wait."""
+    request = Request(4, 1, 4, 8, 1 << 30)
+    held = (Allocation("node", 4, (0, 1, 2, 3), 8, 1 << 30),)
+    jobs = (Job("1", 0.0, JobState.RUNNING, "all", request, start_s=0.0, limit_s=60.0, allocations=held),
+            Job("2", 1.0, JobState.PENDING, "all", Request(8, 1, 8), limit_s=60.0),
+            Job("3", 2.0, JobState.PENDING, "all", request, limit_s=30.0))
+    node = Node("node", ("all",), 8, cpus=64, memory_bytes=1 << 40, gpus_allocated=4, cpus_allocated=8)
+    settings = AdviceSettings(policy=names[0], shadow=tuple(names[1:]))
+    Advisor(settings).advise(SchedulerSnapshot(3.0, (node,), jobs=jobs), 3.0)
+
+
+if __name__ == "__main__":
+    default = AdviceSettings()
+    rehearse(sys.argv[1:] or (default.policy, *default.shadow))
