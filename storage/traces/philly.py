@@ -44,6 +44,8 @@ def _elements(stream: IO[bytes]) -> Iterator[tuple[int, Any]]:
             return
         try:
             element, end = decoder.raw_decode(text)
+        except RecursionError as error:
+            raise TraceError(f"is nested too deeply near line {line}") from error
         except ValueError as error:
             if not more or len(text) > LONGEST_JOB:
                 raise TraceError(f"breaks off or is no JSON near line {line}: {error}") from error
@@ -90,10 +92,11 @@ def _seconds(value: Any) -> float | None:
     """Return the seconds of a date; the log writes an unknown one as null or 'None'."""
     if value in (None, "None", ""):
         return None
-    if not isinstance(value, str):
-        raise ValueError("has a time that is no text")
-    # Some copies keep the zone's name behind the date: '2017-10-09 07:01:38 PDT'.
-    return seconds_of(" ".join(value.split()[:2]))
+    try:
+        # Some copies keep the zone's name behind the date: '2017-10-09 07:01:38 PDT'.
+        return seconds_of(" ".join(value.split()[:2]))
+    except (AttributeError, ValueError) as error:
+        raise ValueError("has a time that is no date") from error
 
 
 def _word(value: Any) -> str | None:

@@ -36,8 +36,11 @@ def _job(numbered: tuple[int, str]) -> Row:
     fields = line.split("\t")
     if len(fields) != FIELDS:
         raise ValueError(f"does not have {FIELDS} fields")
-    return {"id": str(number - 1), "name": fields[0], "gpus": float(fields[6]), "run_s": float(fields[10]),
-            "submit_s": float(fields[11])}
+    try:
+        gpus, run_s, submit_s = (float(fields[column]) for column in (6, 10, 11))
+    except ValueError as error:
+        raise ValueError("has a field that is no number") from error
+    return {"id": str(number - 1), "name": fields[0], "gpus": gpus, "run_s": run_s, "submit_s": submit_s}
 
 
 register(Shockwave())

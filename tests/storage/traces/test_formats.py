@@ -43,6 +43,8 @@ PHILLY = [
     {"jobid": "application_4", "attempts": "gone", "submitted_time": "soon"},
     {"jobid": "application_5", "submitted_time": "never", "attempts": [
         {"start_time": "2017-10-09 07:02:00", "end_time": "2017-10-09 07:12:00", "detail": [{"ip": "m1"}]}]},
+    {"jobid": "application_6", "submitted_time": 5, "attempts": [
+        {"start_time": "yesterday", "end_time": "2017-10-09 07:12:00", "detail": [{"ip": "m1"}]}]},
 ]
 WRITTEN = {"helios": HELIOS, "acme": ACME, "swf": SWF, "philly": json.dumps(PHILLY, indent=1)}
 SAMPLES = {"sacct_every_field.txt": "sacct", "sacct_steps.txt": "sacct", "helios_venus_first_jobs.csv": "helios-slice",
@@ -185,15 +187,27 @@ def test_philly_log(written):
     assert trace.start_s[0] - trace.submit_s[0] == 22
     assert trace.words("partition") == ["7f04ca"]
     assert trace.set_aside == {"never started": 1, "never ended": 1}
-    assert trace.rejections == {"is no job with attempts": 1, "has a placement without GPUs": 1}
+    assert trace.rejections == {"is no job with attempts": 1, "has a placement without GPUs": 1,
+                                "has a time that is no date": 1}
     lines = json.dumps(PHILLY, indent=1).splitlines()
-    assert [lines[rejected.line - 1].strip() for rejected in trace.rejected] == ["{", "{"]
+    assert [lines[rejected.line - 1].strip() for rejected in trace.rejected] == ["{"] * 3
 
 
 def test_a_philly_log_that_breaks_off_is_an_error(written):
     text = json.dumps(PHILLY * 3, indent=1)
     with pytest.raises(TraceError, match="breaks off"):
         written("philly", text[:len(text) // 2])
+
+
+def test_a_philly_log_nested_without_end_is_an_error(written):
+    with pytest.raises(TraceError, match="nested too deeply"):
+        written("philly", '[{"jobid": 1, "attempts": ' + "[" * 200_000)
+
+
+def test_a_shockwave_line_that_is_no_job_is_rejected(written):
+    line = (RECORDED / "shockwave.trace").read_text().splitlines()[0]
+    trace = written("shockwave", f"{line}\n{line.replace('1418', 'long')}\nshort\n")
+    assert trace.rejections == {"has a field that is no number": 1, "does not have 12 fields": 1}
 
 
 def test_a_long_philly_log_is_read_piece_by_piece(written):
