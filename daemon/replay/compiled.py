@@ -54,6 +54,11 @@ def compiled(function: Function) -> Function:
     return cast(Function, _njit(function, _nrt=False))
 
 
+def compiled_with_arrays(function: Function) -> Function:
+    """Compile ``function`` like :func:`compiled`; it may make arrays of its own, at the price of counting them."""
+    return cast(Function, _njit(function))
+
+
 def _njit(function: Function, **options: Any) -> Any:
     try:
         with _cached():
