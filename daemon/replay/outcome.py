@@ -132,10 +132,15 @@ def bootstrap_ratio(run: Run, baseline: Run, *, block_s: float = 86400.0, resamp
     Jobs of one day share a queue and so are no independent samples: whole days are drawn, the same for both runs.
     """
     both = ~np.isnan(run.end) & ~np.isnan(baseline.end)
-    ours, theirs = paired(run, baseline)
+    return ratio_interval(run.workload.submit[both], *paired(run, baseline), block_s=block_s, resamples=resamples,
+                          level=level, seed=seed)
+
+
+def ratio_interval(submit: Floats, ours: Floats, theirs: Floats, *, block_s: float = 86400.0, resamples: int = 2000,
+                   level: float = 0.95, seed: int = 0) -> Interval:
+    """Return the same of completion times as they are, rows matching; NaN throughout when there are none."""
     if not len(ours):
         return Interval(float("nan"), float("nan"), float("nan"))
-    submit = run.workload.submit[both]
     _, block = np.unique(((submit - submit.min()) // block_s).astype(np.int64), return_inverse=True)
     sums = np.stack([np.bincount(block, weights=ours), np.bincount(block, weights=theirs)])
     drawn = np.random.default_rng(seed).integers(0, sums.shape[1], (resamples, sums.shape[1]))

@@ -6,15 +6,17 @@ plus ``(L - c) x load``; a node that has been empty for longer than the run's ``
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import arrays as a
 from .engine import Run
+from .state import ClusterState
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,16 @@ class Occupation:
     """Powered down."""
     gpu: Floats
     """GPU-seconds held."""
+    since: Floats
+    """When nodes last became busy or empty."""
+    delay: float
+    """Seconds after which an empty node is powered down."""
+
+    def later(self, until: float) -> Occupation:
+        """Return the same up to a later moment, if nothing runs any more: nodes stay empty or powered down."""
+        before, after = (np.minimum(end - self.since, self.delay) for end in (self.until, until))
+        return replace(self, until=until, empty=self.empty + after - before,
+                       down=self.down + (until - self.until) - (after - before))
 
 
 def occupation(run: Run, until: float | None = None) -> Occupation:
@@ -90,14 +102,21 @@ def occupation(run: Run, until: float | None = None) -> Occupation:
         raise ValueError(f"time is metered up to {run.state.now}, not up to {last}")
     left = np.where(np.isfinite(meters.changed), last - meters.changed, 0.0)
     delay = state.costs[a.POWER_DOWN]
-    gpu = meters.gpu.copy()
-    for job in run.state.running:
-        held = run.state.held(job)
-        np.add.at(gpu, held.node, held.gpus * (last - state.jobs[job].since))
     return Occupation(
         last, meters.busy + np.where(busy, left, 0.0),
         meters.empty + np.where(busy, 0.0, np.minimum(left, delay)),
-        meters.down + np.where(busy, 0.0, np.maximum(0.0, left - delay)), gpu)
+        meters.down + np.where(busy, 0.0, np.maximum(0.0, left - delay)),
+        meters.gpu + _held_by_running(run.state, last), np.where(np.isfinite(meters.changed), meters.changed, last),
+        float(delay))
+
+
+def _held_by_running(state: ClusterState, until: float) -> Floats:
+    """Return the GPU-seconds that running jobs have held since they were last metered, [node]."""
+    jobs = state.arrays.jobs[state.running]
+    first = np.repeat(jobs.held - (np.cumsum(jobs.nodes_held) - jobs.nodes_held), jobs.nodes_held)
+    parts = state.arrays.held[first + np.arange(len(first))]
+    seconds = np.repeat(until - jobs.since, jobs.nodes_held)
+    return np.bincount(parts.node, weights=parts.gpus * seconds, minlength=len(state.arrays.nodes))
 
 
 def energy(run: Run, model: PowerModel, *, until: float | None = None, load: float = 0.9) -> Energy:
@@ -105,9 +124,13 @@ def energy(run: Run, model: PowerModel, *, until: float | None = None, load: flo
 
     To compare runs give them the same ``until``: the shorter run then pays for the idle cluster at its end.
     """
-    spent = occupation(run, until)
+    return joules(occupation(run, until), run.cluster.gpus, model, load)
+
+
+def joules(spent: Occupation, gpus: Counts, model: PowerModel, load: float = 0.9) -> Energy:
+    """Return the joules of nodes with so many ``gpus`` each that spent their time like this."""
     held, floor = float(spent.gpu.sum()), model.context * (1.0 - load)
-    free = float((run.cluster.gpus * (spent.busy + spent.empty)).sum()) - held
+    free = float((gpus * (spent.busy + spent.empty)).sum()) - held
     return Energy(
         productive=held * (model.board(load) - floor), allocated_underused=held * floor,
         idle_unallocated=free * model.idle, node_overhead_empty=float(spent.empty.sum()) * model.host,
