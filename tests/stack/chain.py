@@ -67,13 +67,16 @@ class Chain:
         """Requeue a running job and wait until it runs again; Slurm itself would hold it for two minutes."""
         def runs_again() -> bool:
             state = self.run("squeue", "-h", "-j", job, "-o", "%t %r").strip()
-            if state == "PD BeginTime":  # set anew when the node reports the end of the first run
+            # Set anew when the node reports the end of the first run, whose second must be over: in it the node
+            # takes every credential of the job for a revoked one.
+            if state == "PD BeginTime" and time.time() > requeued_s + 2:
                 self.run("scontrol", "update", f"jobid={job}", "starttime=now")
             return state.startswith("R ")
 
         # Slurm takes the end of a batch script that had not begun for the end of the next run: wait for its socket.
         self.wait_for(lambda: list(self.root.glob(f"slurm/spool/*/*_{job}.{BATCH_STEP}")))
         self.run("scontrol", "requeue", job)
+        requeued_s = time.time()
         self.wait_for(runs_again)
 
     def cancel_all(self) -> None:
