@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test lint types bench reproduce install system-packages
+.PHONY: run test lint types bench boards reproduce install system-packages
 run: $(VENV)/.installed  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
@@ -12,6 +12,9 @@ test: $(VENV)/.installed  ## everything but the benchmarks
 
 bench: $(VENV)/.installed  ## the figures of the README, measured here
 	$(BIN)/pytest -q -p no:xdist tests/benchmarks --benchmarks
+
+boards: $(VENV)/.installed  ## the dashboards, from their code
+	$(BIN)/python -m idlewatt.grafana.boards
 
 reproduce: $(VENV)/.installed  ## published results beside ours, into the README; IDLEWATT_TRACES names the traces
 	$(BIN)/idlewatt reproduce published --into README.md

@@ -1,0 +1,26 @@
+"""``python -m idlewatt.grafana.boards``: write every board's JSON into ``grafana/dashboards``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from . import advice, cluster_waste, health, partitions
+
+BOARDS: dict[str, Callable[[], str]] = {
+    "cluster-waste": cluster_waste.build,
+    "partitions": partitions.build,
+    "advice": advice.build,
+    "health": health.build,
+}
+FOLDER = Path(__file__).parents[1] / "dashboards"
+
+
+def write() -> None:
+    """Write the boards."""
+    for name, build in BOARDS.items():
+        (FOLDER / f"{name}.json").write_text(build(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,94 @@
+"""Cluster waste: which watts do no work, why, where and whose; in kWh and money."""
+
+from __future__ import annotations
+
+from .board import board, price
+from .panels import APART, CLASSES, DAEMON, NODE, PARTITION, USEFUL, WASTED, Row, bars, lines, number, top
+
+POWER, WASTE = f"idlewatt_power_watts{{{PARTITION}}}", f"idlewatt_wasted_power_watts{{{PARTITION}}}"
+WASTED_KWH = f"sum(increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6"
+WASTED_COST = f"sum(increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6 * $price"
+SHARE = ((None, "green"), (0.15, "orange"), (0.3, "red"))
+
+
+def _power_of(classes: str) -> str:
+    return f'sum by (class) (idlewatt_power_watts{{{PARTITION}, class=~"{classes}"}})'
+
+
+def build() -> str:
+    """Return the board."""
+    return board("cluster-waste", "Cluster waste", "Which watts of the GPU cluster are wasted, why, where and whose.",
+                 ((4, _figures()), (11, _watts()), (9, _where()), (10, _energy()), (9, _honest())),
+                 variables=(price(),))
+
+
+def _figures() -> Row:
+    return (
+        (4, number("Wasted now", "Power that does no work right now, over all reasons. The bars below say why.",
+                   f"sum({WASTE})", "watt")),
+        (3, number("Share wasted", "Wasted power as a share of all power. Orange from 15 %, red from 30 %, the alert's "
+                   "threshold: clusters that are looked after stay under 15 %.",
+                   f"sum({WASTE}) / sum({POWER})", "percentunit", steps=SHARE)),
+        (3, number("Power now", "Wall power of all nodes of the chosen partitions.", f"sum({POWER})", "watt")),
+        (4, number("Wasted, 24 hours", "Energy of the last 24 hours that did no work, whatever time range is chosen.",
+                   WASTED_KWH, "kwatth", past="24h")),
+        (3, number("Cost, 24 hours", "The same in money, at the price per kWh written above. Cooling is not in it.",
+                   WASTED_COST, "short", past="24h", decimals=2)),
+        (4, number("Wasted, 30 days", "Energy of the last 30 days that did no work; less where Prometheus keeps less.",
+                   WASTED_KWH, "kwatth", past="30d")),
+        (3, number("Cost, 30 days", "The same in money, at the price per kWh written above. Cooling is not in it.",
+                   WASTED_COST, "short", past="30d", decimals=2)))
+
+
+def _watts() -> Row:
+    return (
+        (16, lines("Where the watts go", "Every watt of every node in exactly one class. Blue works, warm colours are "
+                   "wasted, grey is apart. The line is the wall meters of the chosen nodes: with all partitions "
+                   "chosen the stack must reach it.",
+                   ((_power_of(USEFUL), "{{class}}"), (_power_of(WASTED), "{{class}}"), (_power_of(APART), "{{class}}"),
+                    (f"sum(idlewatt_node_power_watts{{{NODE}}})", "Wall meters")),
+                   "watt", stacked=True, names=CLASSES, over="Wall meters")),
+        (8, bars("Wasted now, by reason", "Which reason to go after first. Idle, stranded and empty nodes are the "
+                 "scheduler's; the others are the job owners'.", f"sum by (reason) ({WASTE})", "reason", "watt",
+                 names=CLASSES)))
+
+
+def _where() -> Row:
+    return (
+        (8, lines("Wasted power by partition", "Where the waste is: the 15 partitions that wasted most over the time "
+                  "range. A step usually follows a large job's start or end.",
+                  ((top(15, "partition", "idlewatt_wasted_power_watts", PARTITION), "{{partition}}"),), "watt")),
+        (8, bars("Wasted now, by node", "The ten nodes that waste most now, their empty hosts included.",
+                 f"topk(10, sum by (node) (idlewatt_node_wasted_power_watts{{{NODE}}}))", "node", "watt")),
+        (8, bars("Wasted now, by user", "The ten people whose jobs hold boards that do nothing, too little, or spin. "
+                 "A reason to talk, not to blame: the code is often somebody else's.",
+                 f"topk(10, sum by (user) (idlewatt_user_wasted_power_watts{{{DAEMON}}}))", "user", "watt",
+                 empty="no user's job wastes anything")))
+
+
+def _energy() -> Row:
+    return (
+        (12, bars("Energy in the time range, by class", "Every kWh in exactly one class, integrated by the daemon "
+                  "without crossing gaps in the measurements.",
+                  f"sum by (class) (increase(idlewatt_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6",
+                  "class", "kwatth", names=CLASSES)),
+        (12, lines("GPUs by state", "Every board of the chosen partitions by what it does.",
+                   tuple((f'sum by (state) (idlewatt_gpus{{{PARTITION}, state=~"{states}"}})', "{{state}}")
+                         for states in (USEFUL, WASTED, APART)), "short", stacked=True, names=CLASSES)))
+
+
+def _honest() -> Row:
+    return (
+        (8, lines("Measured waste beside the paper's estimate", "The GIST AI-X paper counts rated power x unallocated "
+                  "share: an upper bound, no measurement. What is measured of the same kind is idle + stranded + "
+                  "empty nodes.",
+                  ((f'sum(idlewatt_wasted_power_watts{{{PARTITION}, '
+                    'reason=~"idle_unallocated|stranded|node_overhead_empty"})', "Measured"),
+                   (f"sum by (basis) (idlewatt_paper_inefficient_power_watts{{{PARTITION}}})", "Paper, {{basis}}")),
+                  "watt", empty="needs the rated power of all nodes: waste.rated_node_watts")),
+        (8, lines("Unmeasured GPUs", "Boards without fresh power, or allocated without activity. They are in no wasted "
+                  "figure: while this is above zero, the figures flatter.",
+                  ((f"sum by (partition) (idlewatt_unmeasured_gpus{{{PARTITION}}})", "{{partition}}"),), "short")),
+        (8, lines("Wall power by node", "The 15 chosen nodes that drew most over the time range. A flat line is a "
+                  "meter that hangs; 'estimated' is no meter.",
+                  ((top(15, "node, source", "idlewatt_node_power_watts", NODE), "{{node}} ({{source}})"),), "watt")))

@@ -1,0 +1,94 @@
+"""Daemon health: can what the other boards say be believed?"""
+
+from __future__ import annotations
+
+from .board import board
+from .panels import DAEMON, Row, lines, listing, number, timeline
+
+UP = f"idlewatt_up{{{DAEMON}}}"
+GOOD_BAD = {"0": ("failed", "red"), "1": ("ok", "green")}
+
+
+def build() -> str:
+    """Return the board."""
+    return board("health", "Daemon health", "Whether what the other boards say can be believed.",
+                 ((4, _figures()), (8, _states()), (8, _speed()), (8, _trouble()), (6, _knowledge())), hours=6)
+
+
+def _figures() -> Row:
+    return (
+        (3, number("Daemon", "The version of idlewatt that runs. Nothing here: Prometheus does not scrape it, or it is "
+                   "down.", f"max by (version) (idlewatt_build_info{{{DAEMON}}})", "short", legend="{{version}}",
+                   empty="down, or not scraped")),
+        (3, number("Sources failing", "Sources that could not be read the last time. What is read from them is old.",
+                   f"count({UP} == 0) or (0 * count({UP}))", "short", steps=((None, "green"), (1.0, "red")))),
+        (3, number("Oldest good read", "Age of the last success of the source that has failed longest.",
+                   f"max(time() - idlewatt_last_success_timestamp_seconds{{{DAEMON}}})", "s",
+                   steps=((None, "green"), (120.0, "orange"), (600.0, "red")))),
+        (3, number("Configuration", "Whether the last reload was accepted. Refused: the old one goes on, a restart "
+                   "would fail.", f"min(idlewatt_config_last_reload_successful{{{DAEMON}}})", "short",
+                   text={"0": ("refused", "red"), "1": ("in force", "green")})),
+        (3, number("Database", "Size of the history; retention keeps it from growing for ever.",
+                   f"sum(idlewatt_database_size_bytes{{{DAEMON}}})", "bytes")),
+        (3, number("Waiting to be written", "Facts that are kept in memory because the database did not take them yet.",
+                   f"sum(idlewatt_recorder_backlog_records{{{DAEMON}}})", "short",
+                   steps=((None, "green"), (10_000.0, "orange")))),
+        (3, number("Series left out", "Series over the cap of their metric: somebody upstream sends endless names.",
+                   f"sum(idlewatt_capped_series{{{DAEMON}}}) or (0 * count(idlewatt_build_info{{{DAEMON}}}))", "short",
+                   steps=((None, "green"), (1.0, "orange")))),
+        (3, number("Rules", "Whether this Prometheus evaluates idlewatt's recording rules. Without them the boards "
+                   "work, but no alert can fire.",
+                   'count(partition:idlewatt_wasted_power:ratio{cluster=~"$cluster"}) > bool 0', "short",
+                   text={"1": ("loaded", "green")}, empty="not loaded: idlewatt grafana install")))
+
+
+def _states() -> Row:
+    return (
+        (14, timeline("Sources over time", "Red: the source could not be read. Its last good readings age and then "
+                      "count as unmeasured; the other sources go on.",
+                      f"min by (collector) ({UP})", "collector", GOOD_BAD)),
+        (10, listing("Alerts", "What fires or is about to. The runbook of each is in its annotations.",
+                     ('max by (alertname, alertstate, cluster, partition, severity) '
+                      '(ALERTS{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'
+                      'CollectorDown|ConfigReloadFailed|IdlewattDown", cluster=~"$cluster"})',),
+                     {"alertname": "Alert", "alertstate": "State", "severity": "Severity", "partition": "Partition"},
+                     empty="no alert, or no rules")))
+
+
+def _speed() -> Row:
+    return (
+        (12, lines("Time to read each source", "Duration of the last read. Near the timeout: the source is about to "
+                   "fail.", ((f"max by (collector) (idlewatt_collector_duration_seconds{{{DAEMON}}})",
+                              "{{collector}}"),), "s")),
+        (12, lines("Time of each cycle", "Duration of the last run. Longer than its period: beats are skipped.",
+                   ((f"max by (cycle) (idlewatt_cycle_duration_seconds{{{DAEMON}}})", "{{cycle}}"),), "s")))
+
+
+def _trouble() -> Row:
+    return (
+        (8, lines("Failed and skipped runs", "Runs of a cycle that failed, and beats skipped because the run before "
+                  "had not ended, over the time range. Both should be zero.",
+                  ((f"sum by (cycle) (increase(idlewatt_cycle_failures_total{{{DAEMON}}}[$__range]))",
+                    "{{cycle}}: failed"),
+                   (f"sum by (cycle) (increase(idlewatt_cycle_overruns_total{{{DAEMON}}}[$__range]))",
+                    "{{cycle}}: skipped")), "short")),
+        (8, lines("Watts that do not add up", "Unaccounted: wall power less all classes, 0 unless the accounting is "
+                  "broken. Disagreement: boards that claim more than their node's own wall meter.",
+                  ((f"abs(sum(idlewatt_unaccounted_power_watts{{{DAEMON}}}))", "unaccounted"),
+                   (f"sum(idlewatt_power_source_disagreement_watts{{{DAEMON}}})", "disagreement")), "watt")),
+        (8, lines("Memory of the daemon", "Resident memory of the process. It should be flat after the first hour.",
+                  ((f"max by (instance) (process_resident_memory_bytes{{{DAEMON}}})", "{{instance}}"),), "bytes")))
+
+
+def _knowledge() -> Row:
+    return (
+        (12, listing("Idle floor", "What a board of each model draws doing nothing, and how we know: learned here, "
+                     "configured, or from the catalogue. Everything about waste rests on it.",
+                     (f"max by (model, floor_source) (idlewatt_gpu_idle_floor_watts{{{DAEMON}}})",),
+                     {"model": "Model", "floor_source": "Known from", "Value": "Idle power"},
+                     unit="watt")),
+        (12, listing("Trained agents", "Agents that advise, and their age. None: a heuristic is in charge.",
+                     (f"max by (policy, version) (idlewatt_model_info{{{DAEMON}}}) * on (policy) group_left () "
+                      f"(time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}}))",),
+                     {"policy": "Agent", "version": "Version", "Value": "Age"}, unit="s",
+                     empty="none: a heuristic is in charge")))

@@ -1,0 +1,188 @@
+"""The few kinds of panel that our boards are made of, so that they look alike; a board says only what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from grafana_foundation_sdk.builders import bargauge, common, prometheus, stat, statetimeline, table, timeseries
+from grafana_foundation_sdk.builders.dashboard import FieldColor, ThresholdsConfig
+from grafana_foundation_sdk.models import common as common_model
+from grafana_foundation_sdk.models.dashboard import (
+    DataSourceRef,
+    DataTransformerConfig,
+    DynamicConfigValue,
+    FieldColorModeId,
+    GridPos,
+    Threshold,
+    ThresholdsMode,
+    ValueMap,
+    ValueMappingResult,
+)
+
+DATA_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+Panel = Any
+"""A panel builder of the SDK; its kinds share no base class."""
+
+Row = Sequence[tuple[int, Panel]]
+"""Panels side by side with their widths in twenty-fourths."""
+
+DAEMON = 'job=~"$job", cluster=~"$cluster"'
+PARTITION = f'{DAEMON}, partition=~"$partition"'
+NODE = f'{DAEMON}, node=~"$node"'
+
+WASTED = "idle_unallocated|stranded|allocated_idle|allocated_hung|allocated_underused|node_overhead_empty"
+USEFUL = "productive|host_active"
+APART = "planned|unavailable|unmeasured"
+
+CLASSES = {
+    # Cool is useful, warm is wasted, grey is apart; each pair of neighbours differs in lightness too.
+    "productive": ("Productive", "#1e88a8"),
+    "host_active": ("Hosts of busy nodes", "#7fb8c9"),
+    "allocated_idle": ("Allocated but idle", "#c62828"),
+    "allocated_hung": ("Busy, drawing idle power", "#8e24aa"),
+    "allocated_underused": ("Allocated, underused", "#ef6c00"),
+    "stranded": ("Stranded", "#e09f00"),
+    "idle_unallocated": ("Idle", "#f4c04d"),
+    "node_overhead_empty": ("Empty nodes", "#a1887f"),
+    "planned": ("Planned for a job", "#78909c"),
+    "unavailable": ("Out of service", "#9e9e9e"),
+    "unmeasured": ("Unmeasured", "#bdbdbd"),
+}
+"""The eleven classes of power, also states of boards and reasons of waste: what people read, and its colour."""
+
+WAIT = "no data yet: see Daemon health"
+
+
+def top(count: int, by: str, metric: str, selector: str) -> str:
+    """Return an expression of the ``count`` largest over the time range, the same ones all along it."""
+    return (f"sum by ({by}) ({metric}{{{selector}}}) and "
+            f"topk({count}, sum by ({by}) (avg_over_time({metric}{{{selector}}}[$__range] @ end())))")
+
+
+def number(title: str, description: str, expr: str, unit: str, *, steps: Sequence[tuple[float | None, str]] = (),
+           past: str = "", text: dict[str, tuple[str, str]] | None = None, decimals: int | None = None,
+           empty: str = WAIT, legend: str = "") -> Panel:
+    """Return one large figure; ``past`` fixes its time range, ``text`` shows words and colours for values."""
+    panel = _described(stat.Panel(), title, description, unit).no_value(empty)
+    panel.thresholds(_thresholds(steps or ((None, "text"),))).color_scheme(_color(FieldColorModeId.THRESHOLDS))
+    panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
+    panel.color_mode(common_model.BigValueColorMode.VALUE).graph_mode(common_model.BigValueGraphMode.NONE)
+    panel.text_mode(common_model.BigValueTextMode.NAME if legend else common_model.BigValueTextMode.VALUE)
+    panel.with_target(_query("A", expr, legend, instant=True))
+    if past:
+        panel.time_from(past).hide_time_override(True)
+    if text:
+        panel.mappings([_words(text)])
+    if decimals is not None:
+        panel.decimals(decimals)
+    return panel
+
+
+def lines(title: str, description: str, queries: Iterable[tuple[str, str]], unit: str, *, stacked: bool = False,
+          most: float | None = None, names: dict[str, tuple[str, str]] | None = None, empty: str = WAIT,
+          over: str = "") -> Panel:
+    """Return curves of (expression, legend); ``over`` names the one that is drawn as a line over a stack."""
+    panel = _described(timeseries.Panel(), title, description, unit).min(0.0).no_value(empty)
+    panel.line_width(1).fill_opacity(70 if stacked else 8).show_points(common_model.VisibilityMode.NEVER)
+    panel.stacking(common.StackingConfig().mode("normal" if stacked else "none").group("A"))
+    panel.color_scheme(_color(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
+    panel.legend(common.VizLegendOptions().display_mode("list").placement("bottom").show_legend(True).calcs([]))
+    panel.tooltip(common.VizTooltipOptions().mode("multi").sort("desc"))
+    for letter, (expr, legend) in zip("ABCDEF", queries, strict=False):
+        panel.with_target(_query(letter, expr, legend))
+    if most is not None:
+        panel.max(most)
+    _name(panel, names or {})
+    if over:
+        _override(panel, over, **{"color": {"mode": "fixed", "fixedColor": "text"}, "custom.fillOpacity": 0,
+                                  "custom.stacking": {"mode": "none", "group": "B"}, "custom.lineWidth": 2})
+    return panel
+
+
+def bars(title: str, description: str, expr: str, label: str, unit: str, *, color: str = "#ef6c00",
+         names: dict[str, tuple[str, str]] | None = None, empty: str = WAIT) -> Panel:
+    """Return one bar for each value of a label, now, the largest first."""
+    panel = _described(bargauge.Panel(), title, description, unit).min(0.0).no_value(empty)
+    panel.orientation(common_model.VizOrientation.HORIZONTAL).display_mode(common_model.BarGaugeDisplayMode.BASIC)
+    panel.value_mode(common_model.BarGaugeValueMode.COLOR).name_placement(common_model.BarGaugeNamePlacement.LEFT)
+    panel.show_unfilled(True).min_viz_height(14).max_viz_height(34)
+    panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
+    panel.color_scheme(_color(FieldColorModeId.FIXED, color))
+    _name(panel, names or {})
+    return panel.with_target(_query("A", f"sort_desc({expr})", f"{{{{{label}}}}}", instant=True))
+
+
+def timeline(title: str, description: str, expr: str, label: str, words: dict[str, tuple[str, str]],
+             empty: str = WAIT) -> Panel:
+    """Return a row of coloured states for each value of a label; long lists get pages."""
+    panel = _described(statetimeline.Panel(), title, description, "short").no_value(empty)
+    panel.mappings([_words(words)]).show_value(common_model.VisibilityMode.NEVER).merge_values(True).row_height(0.85)
+    panel.fill_opacity(85).line_width(0).per_page(20.0).color_scheme(_color(FieldColorModeId.THRESHOLDS))
+    panel.legend(common.VizLegendOptions().display_mode("list").placement("bottom").show_legend(True).calcs([]))
+    return panel.with_target(_query("A", expr, f"{{{{{label}}}}}"))
+
+
+def listing(title: str, description: str, queries: Sequence[str], columns: dict[str, str], *,
+            unit: str = "short", units: dict[str, str] | None = None,
+            empty: str = WAIT) -> Panel:
+    """Return a table of the given columns (label or ``Value #A`` -> heading), in that order; ``units`` by heading."""
+    panel = _described(table.Panel(), title, description, unit).no_value(empty).show_header(True)
+    for letter, expr in zip("ABCDEF", queries, strict=False):
+        panel.with_target(_query(letter, expr, "", instant=True).format("table"))
+    if len(queries) > 1:
+        panel.with_transformation(DataTransformerConfig(id_val="merge", options={}))
+    panel.with_transformation(DataTransformerConfig(id_val="filterFieldsByName", options={
+        "include": {"names": list(columns)}}))
+    panel.with_transformation(DataTransformerConfig(id_val="organize", options={
+        "indexByName": {name: place for place, name in enumerate(columns)}, "renameByName": columns}))
+    for heading, own in (units or {}).items():
+        _override(panel, heading, unit=own)
+    return panel
+
+
+def laid_out(rows: Iterable[tuple[int, Row]]) -> list[Panel]:
+    """Number panels and put them in place: rows of a height, panels of a width in twenty-fourths."""
+    panels: list[Panel] = []
+    y = 0
+    for height, row in rows:
+        x = 0
+        for width, panel in row:
+            panels.append(panel.id(len(panels) + 1).grid_pos(GridPos(x=x, y=y, w=width, h=height)))
+            x += width
+        y += height
+    return panels
+
+
+def _described(panel: Panel, title: str, description: str, unit: str) -> Panel:
+    return panel.title(title).description(description).unit(unit).datasource(DATA_SOURCE)
+
+
+def _query(letter: str, expr: str, legend: str, instant: bool = False) -> prometheus.Dataquery:
+    query = prometheus.Dataquery().ref_id(letter).expr(expr).legend_format(legend).datasource(DATA_SOURCE)
+    return query.instant() if instant else query.range()
+
+
+def _color(mode: FieldColorModeId, fixed: str = "") -> FieldColor:
+    color = FieldColor().mode(mode)
+    return color.fixed_color(fixed) if fixed else color
+
+
+def _thresholds(steps: Sequence[tuple[float | None, str]]) -> ThresholdsConfig:
+    return ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(
+        [Threshold(value=value, color=color) for value, color in steps])
+
+
+def _words(words: dict[str, tuple[str, str]]) -> ValueMap:
+    return ValueMap(options={value: ValueMappingResult(text=text, color=color, index=place)
+                             for place, (value, (text, color)) in enumerate(words.items())})
+
+
+def _name(panel: Panel, names: dict[str, tuple[str, str]]) -> None:
+    """Give values of a label the words that people read, and their colour."""
+    for value, (name, color) in names.items():
+        _override(panel, value, displayName=name, color={"mode": "fixed", "fixedColor": color})
+
+
+def _override(panel: Panel, name: str, **properties: Any) -> None:
+    panel.override_by_name(name, [DynamicConfigValue(id_val=key, value=value) for key, value in properties.items()])

@@ -1,0 +1,116 @@
+"""Partitions and fragmentation: what is free, why it cannot be used, and who waits."""
+
+from __future__ import annotations
+
+from .board import board
+from .panels import CLASSES, NODE, PARTITION, Row, lines, listing, number, timeline
+
+GPUS = f"idlewatt_gpus{{{PARTITION}}}"
+HELD = f'idlewatt_gpus{{{PARTITION}, state=~"allocated_.*|productive"}}'
+STRANDED = f"idlewatt_stranded_gpus{{{PARTITION}}}"
+PENDING = f"idlewatt_pending_jobs{{{PARTITION}}}"
+CAUSES = {
+    "cpu": ("CPUs are taken", "#ef6c00"),
+    "memory": ("Memory is taken", "#8e24aa"),
+    "gpu_fragment": ("Scattered over nodes", "#e09f00"),
+    "constraint": ("Features, reservations", "#78909c"),
+    "insufficient": ("Waiting jobs are larger", "#1e88a8"),
+}
+NODE_WORDS = {
+    "0": ("empty", "#f4c04d"),
+    "1": ("partly used", "#7fb8c9"),
+    "2": ("full", "#1e88a8"),
+    "3": ("has stranded GPUs", "#ef6c00"),
+    "4": ("partly unmeasured", "#bdbdbd"),
+    "5": ("out of service", "#616161"),
+}
+
+
+def _boards(state: str = "") -> str:
+    chosen = f', state=~"{state}"' if state else ""
+    return f"sum by (node) (idlewatt_node_gpus{{{NODE}{chosen}}})"
+
+
+# The first line that holds for a node is its state.
+NODE_STATE = " or ".join((
+    f"({_boards('unavailable')} == {_boards()}) * 0 + 5",
+    f"({_boards('unmeasured')} > 0) * 0 + 4",
+    f"({_boards('stranded')} > 0) * 0 + 3",
+    f"({_boards('allocated')} == {_boards()}) * 0 + 2",
+    f"({_boards('allocated')} > 0) * 0 + 1",
+    f"{_boards()} * 0"))
+
+
+def build() -> str:
+    """Return the board."""
+    return board("partitions", "Partitions and fragmentation",
+                 "What is free, why waiting jobs cannot use it, and how full the partitions are.",
+                 ((4, _figures()), (6, _table()), (9, _stranded()), (9, _shares()), (12, _nodes()), (9, _states())))
+
+
+def _figures() -> Row:
+    return (
+        (4, number("GPUs", "Boards of the chosen partitions, in service or not.", f"sum({GPUS})", "short")),
+        (4, number("Held by jobs", "Share of the boards that jobs hold now, whether they use them or not.",
+                   f"sum({HELD}) / sum({GPUS})", "percentunit")),
+        (4, number("Stranded GPUs", "Free GPUs that no waiting job can use. Orange from 1: advice may free some.",
+                   f"sum({STRANDED})", "short", steps=((None, "green"), (1.0, "orange")))),
+        (4, number("Worst fragmentation", "The largest share, over the chosen partitions, of free GPUs that the usual "
+                   "demand of the last seven days cannot use (FGD, ATC'23).",
+                   f"max(idlewatt_fragmentation_ratio{{{PARTITION}}})", "percentunit",
+                   empty="nothing is free, or no demand is known")),
+        (4, number("Waiting jobs", "Jobs in the queues of the chosen partitions; each task of an array counts.",
+                   f"sum({PENDING}) or 0 * sum({GPUS})", "short")),
+        (4, number("Empty nodes", "Chosen nodes without a job on any GPU, powered and in service.",
+                   f"count({_boards('idle|stranded')} == {_boards()} > 0) or 0 * count({_boards()})", "short")))
+
+
+def _table() -> Row:
+    return (
+        (24, listing("Partitions", "One row a partition: how many boards, how many jobs hold, how many no job can use, "
+                     "what share of power is wasted, and how many jobs wait.",
+                     (f"sum by (partition) ({GPUS})", f"sum by (partition) ({HELD})",
+                      f"sum by (partition) ({STRANDED})",
+                      f"sum by (partition) (idlewatt_wasted_power_watts{{{PARTITION}}}) / "
+                      f"sum by (partition) (idlewatt_power_watts{{{PARTITION}}})",
+                      f"sum by (partition) ({PENDING})"),
+                     {"partition": "Partition", "Value #A": "GPUs", "Value #B": "Held", "Value #C": "Stranded",
+                      "Value #D": "Power wasted", "Value #E": "Waiting jobs"},
+                     units={"Power wasted": "percentunit"})),)
+
+
+def _stranded() -> Row:
+    return (
+        (12, lines("Stranded GPUs by cause", "Free GPUs that no eligible waiting job can use, by what binds first. "
+                   "CPUs and memory: jobs took more than their share. Scattered: enough are free, on several nodes.",
+                   ((f"sum by (cause) ({STRANDED})", "{{cause}}"),), "short", stacked=True, names=CAUSES)),
+        (12, lines("Waiting jobs by reason", "Why the scheduler says that jobs wait. Resources: first in line. "
+                   "Priority: behind another. Anything else is worth a look.",
+                   ((f"sum by (reason) ({PENDING})", "{{reason}}"),), "short", stacked=True,
+                   empty="no job waits")))
+
+
+def _shares() -> Row:
+    return (
+        (12, lines("Utilisation of GPU time", "Share of GPU time that jobs held over the sliding window, Eq. (4) of "
+                   "the GIST AI-X paper. 'limit' counts the requested time limit, as the paper does, and overstates "
+                   "use when jobs end early; 'actual' is what was really held.",
+                   ((f"avg by (partition, basis) (idlewatt_utilization_ratio{{{PARTITION}}})",
+                     "{{partition}}, {{basis}}"),), "percentunit", most=1.0)),
+        (12, lines("Fragmentation", "Share of the free GPUs that the usual demand of the last seven days cannot use "
+                   "(FGD, ATC'23). High with many free GPUs: jobs should be placed closer together.",
+                   ((f"avg by (partition) (idlewatt_fragmentation_ratio{{{PARTITION}}})", "{{partition}}"),),
+                   "percentunit", most=1.0, empty="nothing is free, or no demand is known")))
+
+
+def _nodes() -> Row:
+    return (
+        (24, timeline("Nodes over time", "What each chosen node's boards were doing, twenty nodes a page. A node "
+                      "that is empty for hours could be powered down; one with stranded GPUs needs other neighbours.",
+                      NODE_STATE, "node", NODE_WORDS)),)
+
+
+def _states() -> Row:
+    return (
+        (24, lines("GPUs by state", "Every board of the chosen partitions by what it does.",
+                   ((f"sum by (state) ({GPUS})", "{{state}}"),), "short", stacked=True, names=CLASSES)),)
