@@ -33,10 +33,10 @@ class Daemon:
     def start(self) -> None:
         """Start and wait until it says that it is ready."""
         with self._log.open("ab") as log:
+            began = log.tell()
             self._process = subprocess.Popen(
                 (sys.executable, "-m", "idlewatt.daemon.cli", "serve", f"--config.file={self._config}",
                  f"--web.listen-address={self._address}"), stdout=log, stderr=log)
-        began = self._log.stat().st_size
         deadline = time.monotonic() + UP_WITHIN_S
         while b"event=ready" not in self._log.read_bytes()[began:]:
             assert self._process.poll() is None and time.monotonic() < deadline, self.log()
@@ -85,6 +85,11 @@ class Daemon:
     def history(self) -> HistoryReader:
         """Return the database, opened beside the daemon."""
         return History.read_only(self._storage)
+
+    @property
+    def database(self) -> str:
+        """Return the path of its SQLite file."""
+        return self._storage.removeprefix("sqlite:///")
 
     def log(self) -> str:
         """Return what it logged."""

@@ -1,0 +1,328 @@
+"""The daemon on real Slurm, Prometheus and exporters: what an operator sees of the jobs that users submit."""
+
+import re
+import signal
+import sqlite3
+import subprocess
+import time
+
+import pytest
+import requests
+from served import Daemon
+
+from idlewatt.storage.records import JobState
+
+pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack")]
+
+IN_CHARGE = "limit-aged+best-fit+easy"
+NODES = ("dgx-a100-01", "dgx-a100-02", "dgx-v100-01", "dgx-v100-02")
+BEAT = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "1s", "record": "2s"}
+# Nobody waits ten minutes in a test until an idle board is called idle.
+IMPATIENT = {"window": "3s", "grace_batch": "1s"}
+
+
+def targets(port):
+    """The same four servers for each exporter, as an operator lists them."""
+    return [{"targets": [f"127.0.1.{number}:{port}"], "labels": {"node": node}}
+            for number, node in enumerate(NODES, start=1)]
+
+
+@pytest.fixture(scope="module")
+def daemon(chain, tmp_path_factory):
+    """The daemon that the chain's Prometheus scrapes: pages read directly, slurmrestd on its socket, SQLite."""
+    folder = tmp_path_factory.mktemp("daemon")
+    daemon = Daemon(folder, {
+        "cluster": "dgx", "cycles": BEAT, "waste": IMPATIENT,
+        "storage": {"url": f"sqlite:///{folder}/idlewatt.db"},
+        "sources": [
+            {"kind": "dcgm", "static_configs": targets(9400)},
+            {"kind": "ipmi", "exporter": "127.0.0.1:19290", "module": "default", "static_configs": targets(6230)},
+            {"kind": "node", "targets": ["127.0.0.1:19100"]},
+            {"kind": "slurm_rest", "url": f"unix:{chain.rest_socket}"}]}, chain.daemon_address)
+    daemon.start()
+    yield daemon
+    daemon.close()
+
+
+@pytest.fixture(scope="module")
+def distant(chain, postgres, tmp_path_factory):
+    """A second daemon that reads the same cluster the other way: Prometheus, Slurm's commands, PostgreSQL."""
+    return Daemon(tmp_path_factory.mktemp("distant"), {
+        "cycles": BEAT | {"scrape": "2s", "jobs": "10m"}, "waste": IMPATIENT,
+        "storage": {"url": postgres},
+        "sources": [{"kind": "prometheus", "url": chain.prometheus_url},
+                    {"kind": "slurm_cli", "slurm_conf": str(chain.slurm_conf)}]}, "127.0.0.1:19098")
+
+
+@pytest.fixture
+def cluster(chain, daemon):
+    """The chain with an empty queue, before and after."""
+    chain.cancel_all()
+    chain.wait_for(lambda: not daemon.rows("jobs", state="RUNNING") and not daemon.rows("jobs", state="PENDING"))
+    yield chain
+    chain.cancel_all()
+
+
+def held(chain, job):
+    """Node -> GPU indexes, as `scontrol show job -d` tells."""
+    found = {}
+    for nodes, indexes in re.findall(r"Nodes=(\S+) .*GRES=gpu:\w+:\d+\(IDX:([\d,-]+)\)",
+                                     chain.run("scontrol", "show", "job", "-d", job)):
+        spans = [span.partition("-") for span in indexes.split(",")]
+        numbers = tuple(number for first, _, last in spans for number in range(int(first), int(last or first) + 1))
+        found |= dict.fromkeys(chain.run("scontrol", "show", "hostnames", nodes).split(), numbers)
+    return found
+
+
+def recorded(daemon, job):
+    """Node -> GPU indexes of the job's last run, as the database tells."""
+    with daemon.history() as history:
+        detail = history.job(job)
+    return {part.node: part.gpu_indexes for part in detail.runs[-1].allocations} if detail and detail.runs else {}
+
+
+def verdict(daemon, job):
+    """Whether the job's last run followed the policy in charge; None until that is decided."""
+    with daemon.history() as history:
+        detail = history.job(job)
+    return detail.runs[-1].verdicts.get(IN_CHARGE) if detail and detail.runs else None
+
+
+def advice(daemon, job):
+    return next((row for row in daemon.rows("recommendations", policy=IN_CHARGE) if row["job_id"] == job), None)
+
+
+def running(chain, *jobs):
+    """Wait until Slurm runs all of them."""
+    for job in jobs:
+        chain.wait_for(lambda job=job: chain.run("squeue", "-h", "-j", job, "-t", "RUNNING"))
+    return jobs
+
+
+def asked(chain, query):
+    """Return the values that the real Prometheus answers."""
+    answer = requests.get(f"{chain.prometheus_url}/api/v1/query", params={"query": query}, timeout=5).json()
+    return [float(sample["value"][1]) for sample in answer["data"]["result"]]
+
+
+def by_class(daemon, **filters):
+    """Return watts by power class."""
+    watts = {}
+    for row in daemon.rows("waste", **filters):
+        watts[row["power_class"]] = watts.get(row["power_class"], 0.0) + (row["power_watts"] or 0.0)
+    return watts
+
+
+def wall(chain, number):
+    """Return the watts of a node's meter on ipmi_exporter's own page."""
+    page = requests.get(chain.ipmi_url, params={"target": f"127.0.1.{number}:6230", "module": "default"}, timeout=10)
+    return float(re.search(r"^ipmi_dcmi_power_consumption_watts (\S+)", page.text, re.MULTILINE)[1])
+
+
+def test_every_source_answers_and_promtool_finds_no_fault_in_the_page(daemon, cluster):
+    cluster.wait_for(lambda: daemon.samples("idlewatt_advice_timestamp_seconds") or not daemon.rows("recommendations"))
+
+    sources = daemon.rows("sources")
+    checked = subprocess.run(["promtool", "check", "metrics"], input=daemon.page(), text=True, capture_output=True,
+                             timeout=30)
+
+    assert [(source["kind"], source["up"], {target["up"] for target in source["targets"]}) for source in sources] == [
+        ("dcgm", True, {True}), ("ipmi", True, {True}), ("node", True, {True}), ("slurm_rest", True, {True})]
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert cluster.wait_for(lambda: asked(cluster, 'up{job="idlewatt"} == 1'))
+
+
+def test_what_users_submit_is_recorded_with_its_nodes_and_gpu_indexes(daemon, cluster):
+    one = cluster.sbatch("-p", "A100", "--gres=gpu:a100:1", "-w", "dgx-a100-02", "-J", "one")
+    three = cluster.sbatch("-p", "A100", "--gres=gpu:a100:3", "-w", "dgx-a100-02", "-c8", "-J", "three")
+    running(cluster, one, three)
+    wide = cluster.sbatch("-p", "A100", "-N2", "--gres=gpu:a100:4", "-J", "wide")
+    array = cluster.sbatch("-p", "V100", "--gres=gpu:v100:2", "--array=0-3", "-J", "sweep")
+    jobs = running(cluster, one, three, wide, *(f"{array}_{task}" for task in range(4)))
+
+    for job in jobs:
+        expected = held(cluster, job)
+        assert expected
+        cluster.wait_for(lambda job=job, expected=expected: recorded(daemon, job) == expected)
+    assert list(held(cluster, wide)) == ["dgx-a100-01", "dgx-a100-02"]
+
+    cluster.cancel_all()
+    for job in jobs:
+        cluster.wait_for(lambda job=job: ended(daemon, job) is JobState.CANCELLED)
+
+
+def ended(daemon, job):
+    """Return how the job ended, None while no end of its only run is known."""
+    with daemon.history() as history:
+        detail = history.job(job)
+    (run,) = detail.runs
+    return detail.job.state if run.end_s is not None else None
+
+
+def test_the_classes_add_up_to_the_wall_meters(daemon, cluster):
+    running(cluster, cluster.sbatch("-p", "A100", "--gres=gpu:a100:5", "-w", "dgx-a100-01"),
+            cluster.sbatch("-p", "V100", "--gres=gpu:v100:8", "-w", "dgx-v100-02"))
+
+    cluster.wait_for(lambda: [wall(cluster, number) > 2000 for number in (1, 2, 3, 4)] == [True, False, False, True])
+
+    def agree():
+        classes = [sum(by_class(daemon, node=node).values()) for node in NODES]
+        return classes == pytest.approx([wall(cluster, number) for number in (1, 2, 3, 4)], abs=0.01)
+
+    cluster.wait_for(agree)
+    total = sum(wall(cluster, number) for number in (1, 2, 3, 4))
+    assert sum(value for _, value in daemon.samples("idlewatt_power_watts")) == pytest.approx(total, abs=0.01)
+    assert daemon.value("idlewatt_unaccounted_power_watts") == pytest.approx(0, abs=0.01)
+    cluster.wait_for(lambda: asked(cluster, "sum(idlewatt_power_watts)") == pytest.approx([total], abs=0.01))
+    # The energy counter grows by what the meters show.
+    cluster.wait_for(lambda: asked(cluster, "sum(rate(idlewatt_energy_joules_total[20s]))")
+                     == pytest.approx(asked(cluster, "sum(avg_over_time(ipmi_dcmi_power_consumption_watts[20s]))"),
+                                      rel=0.03))
+
+
+def test_boards_are_called_by_what_they_do(daemon, cluster):
+    cluster.set_load("dgx-a100-02", 0.0)
+    try:
+        running(cluster, cluster.sbatch("-p", "A100", "--gres=gpu:a100:8", "-w", "dgx-a100-02", "-J", "asleep"),
+                cluster.sbatch("-p", "A100", "--gres=gpu:a100:3", "-w", "dgx-a100-01", "-J", "awake"))
+        cluster.sbatch("-p", "A100", "--gres=gpu:a100:8", "-J", "too-big")
+
+        def states(node):
+            (row,) = daemon.rows("nodes", node=node)
+            return {state: count for state, count in row["gpus"].items() if count}
+
+        cluster.wait_for(lambda: by_class(daemon, node="dgx-a100-02").keys() == {"allocated_idle", "host_active"})
+        awake = cluster.wait_for(lambda: "productive" in (watts := by_class(daemon, node="dgx-a100-01")) and watts)
+        assert set(awake) - {"allocated_underused"} == {"productive", "stranded", "host_active"}
+        assert states("dgx-a100-01") == {"allocated": 3, "stranded": 5}
+        assert set(by_class(daemon, node="dgx-v100-01")) == {"idle_unallocated", "node_overhead_empty"}
+        assert daemon.value("idlewatt_stranded_gpus", partition="A100", cause="insufficient") == 5
+        assert {row["user"] for row in daemon.rows("waste", node="dgx-a100-02") if row["job_id"]} == {"nobody"}
+    finally:
+        (cluster.root / "slurm/jobmap/dgx-a100-02/load").unlink()
+
+
+def test_a_waiting_job_is_held_then_given_a_node_and_what_becomes_of_it_is_recorded(daemon, cluster):
+    """Both nodes are full; then room appears, but Slurm keeps it for an older job, and the operator decides."""
+    before = followed(daemon)
+    running(cluster, *(cluster.sbatch("-p", "A100", f"--gres=gpu:a100:{gpus}", "-w", node, "-t60", script="sleep 900")
+                       for node, gpus in (("dgx-a100-01", 4), ("dgx-a100-02", 2))))
+    full = running(cluster, *(cluster.sbatch("-p", "A100", f"--gres=gpu:a100:{gpus}", "-w", node, "-t90")
+                              for node, gpus in (("dgx-a100-01", 4), ("dgx-a100-02", 6))))
+    wide = cluster.sbatch("-p", "A100", "-N2", "--gres=gpu:a100:8", "-t", "2-0", "-J", "wide")
+    obedient, astray, hasty = (cluster.sbatch("-p", "A100", "--gres=gpu:a100:2", "-t", limit, "-J", "small")
+                               for limit in ("120", "130", "2-0"))
+
+    hold = cluster.wait_for(lambda: advice(daemon, obedient))
+    assert (hold["action"], hold["reason"]) == ("hold", "no GPU is free in A100")
+    assert hold["expected_start_s"] > time.time() + 1800
+    assert not daemon.samples("idlewatt_advice_info")
+
+    cluster.run("scancel", *full)
+    start = cluster.wait_for(lambda: (row := advice(daemon, obedient))["action"] == "start" and row)
+    assert (start["placement"], start["policy"]) == ({"nodes": ["dgx-a100-01"], "gpus": [2]}, IN_CHARGE)
+    assert start["reason"] == "leaves 2 GPUs free beside running jobs"
+    assert [other["placement"]["nodes"] for other in start["alternatives"]] == [["dgx-a100-02"]]
+    assert cluster.run("squeue", "-h", "-j", obedient, "-o", "%t").strip() == "PD"
+    labels = {"policy": IN_CHARGE, "objective": "wait", "slurm_job_id": obedient, "node": "dgx-a100-01", "gpus": "2"}
+    cluster.wait_for(lambda: daemon.value("idlewatt_advice_info", **labels) == 1)
+    selector = ",".join(f'{name}="{value}"' for name, value in labels.items())
+    cluster.wait_for(lambda: asked(cluster, f"idlewatt_advice_info{{{selector}}}") == [1])
+    cluster.wait_for(lambda: advice(daemon, astray)["placement"]["nodes"] == ["dgx-a100-01"])
+    assert advice(daemon, hasty)["action"] == "hold"
+
+    steer(cluster, obedient, "dgx-a100-01")
+    cluster.wait_for(lambda: verdict(daemon, obedient) == "followed")
+    with daemon.looking_away():
+        steer(cluster, astray, "dgx-a100-02")
+        steer(cluster, hasty, "dgx-a100-01")
+    for job in (astray, hasty):
+        cluster.wait_for(lambda job=job: verdict(daemon, job) == "not_followed")
+    cluster.wait_for(lambda: followed(daemon) == (before[0] + 3, before[1] + 1))
+    assert advice(daemon, wide)["action"] == "hold"
+
+
+def steer(chain, job, node):
+    """Do as an operator does who takes an advice: name the node, and put the job first."""
+    chain.run("scontrol", "update", f"jobid={job}", f"reqnodelist={node}", "priority=4000000000")
+    running(chain, job)
+    assert list(held(chain, job)) == [node]
+
+
+def followed(daemon):
+    """Return how many runs the policy in charge advised on, and how many followed."""
+    return tuple(daemon.value(f"idlewatt_advice_{what}_total", policy=IN_CHARGE) or 0 for what in ("issued", "followed"))
+
+
+def test_read_through_prometheus_and_commands_the_cluster_looks_the_same(daemon, distant, cluster):
+    running(cluster, cluster.sbatch("-p", "A100", "--gres=gpu:a100:4", "-J", "four"),
+            cluster.sbatch("-p", "V100", "-N2", "--gres=gpu:v100:2", "-J", "two-each"))
+    waiting = cluster.sbatch("-p", "V100", "--gres=gpu:v100:8", "-J", "waits")
+    cluster.wait_for(lambda: {job["reason"] for job in daemon.rows("jobs", state="PENDING")} == {"Resources"})
+    distant.start()
+    try:
+        for node in NODES:
+            cluster.wait_for(lambda node=node: node_facts(distant, node) == node_facts(daemon, node))
+            # Watts of boards are differences of counters that are read at different moments.
+            cluster.wait_for(lambda node=node: by_class(distant, node=node)
+                             == pytest.approx(by_class(daemon, node=node), rel=0.1))
+        assert shapes(distant) == shapes(daemon)
+        assert advice(distant, waiting)["reason"] == advice(daemon, waiting)["reason"]
+
+        # It asks for jobs every ten minutes: only the accounts can tell of this one.
+        blink = cluster.sbatch("-p", "A100", "--gres=gpu:a100:1", "-J", "blink", script="exit 3")
+        cluster.wait_for(lambda: recorded(distant, blink))
+        assert ended(distant, blink) is JobState.FAILED
+        assert distant.end() == 0
+    finally:
+        distant.close()
+
+
+def node_facts(daemon, node):
+    (row,) = daemon.rows("nodes", node=node)
+    return row["power_watts"], row["power_source"], row["gpus"]
+
+
+def shapes(daemon):
+    """Return what both ways of asking Slurm tell of the jobs alike."""
+    return {job["job_id"]: (job["submit_s"], job["state"], job["partition"], job["user"], job["name"], job["limit_s"],
+                            job["request"]["gpus"], job["request"]["nodes"],
+                            [(part["node"], part["gpu_indexes"]) for part in job["allocations"]])
+            for job in daemon.rows("jobs") if job["state"] in ("RUNNING", "PENDING")}
+
+
+def test_restarts_lose_nothing_and_double_nothing(daemon, cluster):
+    submit = ("-p", "A100", "--gres=gpu:a100:1")
+    across = cluster.sbatch(*submit, "-J", "across")
+    cluster.wait_for(lambda: recorded(daemon, across))
+    assert daemon.end(signal.SIGTERM) == 0
+    unseen = cluster.sbatch(*submit, "-J", "unseen", script="sleep 1")
+    begun = running(cluster, cluster.sbatch(*submit, "-J", "begun"))[0]
+    cluster.wait_for(lambda: not cluster.run("squeue", "-h", "-t", "all", "-o", "%i %T").count(f"{unseen} "))
+    daemon.start()
+    cluster.wait_for(lambda: recorded(daemon, begun) == held(cluster, begun))
+    cluster.sbatch(*submit, "--array=0-9", "-J", "flock", script="sleep 2")
+
+    assert daemon.end(signal.SIGKILL) == -signal.SIGKILL
+    cluster.run("scancel", across)
+    daemon.start()
+    cluster.requeue(begun)
+    running(cluster, begun)
+    cluster.cancel_all()
+
+    cluster.wait_for(lambda: runs_in_the_database(daemon) == runs_in_the_accounts(cluster))
+    with sqlite3.connect(daemon.database) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def runs_in_the_database(daemon):
+    with sqlite3.connect(daemon.database) as database:
+        return sorted(database.execute("SELECT job_id, runs.start_s, runs.end_s FROM runs JOIN jobs ON jobs.id = job"))
+
+
+def runs_in_the_accounts(chain):
+    """Return job, start and end of every run that sacct knows, each run of a requeued job on its own."""
+    lines = chain.run("env", "SLURM_TIME_FORMAT=%s", "sacct", "-anXDP", "-S", "now-1day", "-o",
+                      "JobID,Start,End").splitlines()
+    rows = [line.split("|") for line in lines]
+    return sorted((job, float(start), float(end)) for job, start, end in rows if start.isdigit() and end.isdigit())
