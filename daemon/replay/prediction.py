@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from .compiled import compiled_with_arrays
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -102,7 +103,7 @@ def _rings(groups: Codes) -> tuple[Codes, Codes, Floats]:
     return starts, lengths, np.empty(int(lengths.sum()))
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _sweep(order: Codes, ends: Codes, submit_s: Floats, run_s: Floats, ended_s: Floats, groups: Codes, starts: Codes,
            lengths: Codes, store: Floats, quantiles: Floats) -> tuple[Floats, Codes, Codes]:
     """Go through submissions in time; what ended before one, or at the same moment, is learnt first."""
@@ -124,7 +125,7 @@ def _sweep(order: Codes, ends: Codes, submit_s: Floats, run_s: Floats, ended_s: 
     return found, chosen, evidence
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _quantiles(ordered: Floats, quantiles: Floats, out: Floats) -> None:
     """Fill in quantiles, linear between neighbours; numpy's own takes ten seconds to compile."""
     for index in range(len(quantiles)):
@@ -134,7 +135,7 @@ def _quantiles(ordered: Floats, quantiles: Floats, out: Floats) -> None:
         out[index] = ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _learn(job: int, run_s: Floats, groups: Codes, starts: Codes, lengths: Codes, store: Floats, seen: Codes) -> None:
     for level in range(len(groups)):
         group = groups[level, job]
@@ -143,7 +144,7 @@ def _learn(job: int, run_s: Floats, groups: Codes, starts: Codes, lengths: Codes
             seen[level, group] += 1
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _level(job: int, groups: Codes, seen: Codes) -> int:
     """Return the most specific level that has enough runs; -1 when nothing has ended yet."""
     last = len(groups) - 1

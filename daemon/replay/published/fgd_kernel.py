@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from ..compiled import compiled_with_arrays
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -53,7 +54,7 @@ class Typical(NamedTuple):
     frequency: Floats
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def schedule(policy: int, pods: Ints, kinds: Kinds, nodes: Nodes, typical: Typical, seed: int) -> Flags:
     """Place pods (indexes of kinds) one by one; return which found a node. None ever leaves."""
     np.random.seed(seed)
@@ -75,13 +76,13 @@ def schedule(policy: int, pods: Ints, kinds: Kinds, nodes: Nodes, typical: Typic
     return placed
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _random_of(scores: Ints) -> Any:
     feasible = np.flatnonzero(scores != INFEASIBLE)
     return feasible[np.random.randint(len(feasible))] if len(feasible) else 0
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _feasible(kinds: Kinds, kind: int, nodes: Nodes, node: int) -> bool:
     if nodes.cpu[node] < kinds.cpu[kind] or nodes.memory[node] < kinds.memory[kind]:
         return False
@@ -93,7 +94,7 @@ def _feasible(kinds: Kinds, kind: int, nodes: Nodes, node: int) -> bool:
     return bool(fitting >= kinds.gpus[kind])
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _score(policy: int, kinds: Kinds, kind: int, nodes: Nodes, node: int, typical: Typical) -> Any:
     """Return the integer score of a node for a pod."""
     if not _feasible(kinds, kind, nodes, node):
@@ -115,12 +116,12 @@ def _score(policy: int, kinds: Kinds, kind: int, nodes: Nodes, node: int, typica
     return 0
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _host_bit(kinds: Kinds, kind: int) -> int:
     return 1 if kinds.milli[kind] < WHOLE else 1 << kinds.gpus[kind]
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _clustering(bit: int, hosts: int, left: int) -> int:
     base = int(25 * (MOST_GPU - left) / MOST_GPU)
     if hosts & bit:
@@ -128,7 +129,7 @@ def _clustering(bit: int, hosts: int, left: int) -> int:
     return base + (25 if hosts == 0 else 0)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _packing(free: Ints, count: int, milli: int) -> Any:
     if np.all(free == WHOLE):
         return max(33 - len(free), len(free))
@@ -139,7 +140,7 @@ def _packing(free: Ints, count: int, milli: int) -> Any:
     return max(100 - np.sum(picked // 10) // 10, 50)
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _fragmentation_score(kinds: Kinds, kind: int, nodes: Nodes, node: int, typical: Typical) -> tuple[int, int]:
     """Return the best score and, for a share, the GPU that has it (lowest index on a tie)."""
     free = nodes.free[node, :nodes.gpus[node]].copy()
@@ -162,12 +163,12 @@ def _fragmentation_score(kinds: Kinds, kind: int, nodes: Nodes, node: int, typic
     return best, best_gpu
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _gradient(gain: float) -> int:
     return int(100 / (1 + np.exp(-gain / 1000)))
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _fragmentation(free: Ints, cpu: int, model: int, typical: Typical) -> float:
     """Return F of a node: the GPU thousandths that typical pods cannot use, on the mean."""
     left = free.sum()
@@ -187,7 +188,7 @@ def _fragmentation(free: Ints, cpu: int, model: int, typical: Typical) -> float:
     return expected
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _take_whole(free: Ints, count: int) -> None:
     """Take fully free GPUs in the order of their index."""
     for gpu in range(len(free)):
@@ -196,7 +197,7 @@ def _take_whole(free: Ints, count: int) -> None:
             count -= 1
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _bind(policy: int, kinds: Kinds, kind: int, nodes: Nodes, node: int, typical: Typical) -> None:
     """Give the pod its resources."""
     count, milli = kinds.gpus[kind], kinds.milli[kind]
@@ -214,7 +215,7 @@ def _bind(policy: int, kinds: Kinds, kind: int, nodes: Nodes, node: int, typical
     nodes.memory[node] -= kinds.memory[kind]
 
 
-@njit(cache=True)
+@compiled_with_arrays
 def _share_gpu(policy: int, free: Ints, milli: int) -> Any:
     """Return the tightest GPU that fits a share; any that fits under Random."""
     fits = np.flatnonzero(free >= milli)
