@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.daemon.replay.published.helios import Job, Pool, means, philly, replay, replay_srtf, venus
+from idlewatt.daemon.replay.published.helios import (
+    Job,
+    Pool,
+    means,
+    philly,
+    replay,
+    replay_srtf,
+    rows,
+    venus,
+)
 
 PHILLY = {  # mean completion time and wait, s; published values are these, truncated, save FIFO on 0e4a51
     ("7f04ca", "fifo"): (133_826.04, 1_412.21), ("7f04ca", "sjf"): (133_271.05, 857.22),
@@ -150,3 +159,10 @@ def every_second(jobs, nodes):
                 queue.remove(job)
                 running.append(job)
         now += 1
+
+
+def test_the_table_is_within_a_hundredth_of_a_percent_where_nothing_is_random(traces):
+    table = [row for row in rows(traces) if "jct_s" in row.name]
+    assert len(table) == 14
+    assert all(abs(row.difference) < 1e-4 for row in table if "QSSF" not in row.name)
+    assert all("random" in row.note for row in table if "QSSF" in row.name)
