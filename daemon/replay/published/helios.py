@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .result import Row, table
@@ -284,6 +284,5 @@ def _philly_means(traces: Path, vc: str, policy: str) -> tuple[float, float]:
     jobs = philly(traces, vc)
     if policy != "qssf":
         return replay(jobs, 32, policy)
-    draws = [replay([Job(job.submit_s, job.number, job.gpus, job.run_s) for job in jobs], 32, policy, seed)
-             for seed in range(QSSF_DRAWS)]
+    draws = [replay([replace(job) for job in jobs], 32, policy, seed) for seed in range(QSSF_DRAWS)]
     return sum(jct for jct, _ in draws) / len(draws), sum(wait for _, wait in draws) / len(draws)
