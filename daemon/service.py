@@ -239,7 +239,7 @@ def _build(settings: Settings, clock: Clock) -> list[Watched]:
             for watched in built:
                 watched.close()
             raise ConfigError(f"source {config.name or config.kind}: {error}") from error
-        built.append(Watched(source, clock))
+        built.append(Watched(source, clock, config.kind))
     return built
 
 

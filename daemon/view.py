@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from urllib.parse import parse_qsl, urlsplit
 
 from ..exporters.publish import Published
+from ..exporters.source import TargetHealth
 from ..storage.records import WASTED, Job, PowerClass, Recommendation
 from .config import ConfigError, Settings
 from .facts import published
@@ -57,15 +59,14 @@ class DaemonView:
 
     def sources(self) -> Sequence[SourceRow]:
         """Return how each source fares."""
-        return [SourceRow(watched.name, watched.source.name, watched.role, watched.status.success,
+        return [SourceRow(watched.name, watched.kind, watched.role, watched.status.success,
                           watched.status.last_success_s, watched.status.error, watched.health())
                 for watched in self._service.sources]
 
     def targets(self) -> Sequence[TargetGroup]:
         """Return the exporters of the GPU nodes, in a stable order."""
-        return [TargetGroup((health.target,), {"__meta_idlewatt_kind": watched.name})
-                for watched in self._service.sources if watched.role == "telemetry"
-                for health in sorted(watched.health(), key=lambda health: health.target)]
+        return [_target_group(watched.kind, health) for watched in self._service.sources
+                for health in sorted(watched.health(), key=lambda health: health.target) if health.url]
 
     def now(self) -> float:
         """Return the daemon's time: its clock may be accelerated."""
@@ -83,6 +84,15 @@ class DaemonView:
             self._service.reload(self._load)
         except ConfigError as error:
             raise ReloadError(str(error)) from error
+
+
+def _target_group(kind: str, health: TargetHealth) -> TargetGroup:
+    """Return a page as Prometheus wants it: host and port as target, the rest as labels for relabelling."""
+    page = urlsplit(health.url)
+    labels = {"__scheme__": page.scheme, "__metrics_path__": page.path,
+              "__meta_idlewatt_kind": kind, "__meta_idlewatt_node": health.node}
+    return TargetGroup((page.netloc.rpartition("@")[2],),
+                       labels | {f"__param_{name}": value for name, value in parse_qsl(page.query)})
 
 
 def _board_rows(board: BoardVerdict) -> list[WasteRow]:

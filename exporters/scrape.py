@@ -102,7 +102,7 @@ class PageSource:
                 record.error = str(error)
                 self._pause(record, error)
         return telemetry, TargetHealth(target.instance, not record.error, self._timer() - started, record.error,
-                                       record.last_success_s)
+                                       record.last_success_s, target.url, target.labels.get("node", ""))
 
     def _samples(self, page: bytes) -> Samples:
         if page[:256].lstrip().startswith(b"<"):

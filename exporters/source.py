@@ -48,6 +48,10 @@ class TargetHealth:
     duration_s: float
     error: str = ""
     last_success_s: float | None = None
+    url: str = ""
+    """The page that was read, where the target is a page."""
+    node: str = ""
+    """The server it speaks for, where the configuration says so."""
 
 
 class Source(Protocol):
@@ -143,8 +147,11 @@ class Watched:
     when all is well again.
     """
 
-    def __init__(self, source: Source, clock: Clock, *, timer: Clock = time.monotonic, remind_s: float = 600.0) -> None:
+    def __init__(self, source: Source, clock: Clock, kind: str = "", *, timer: Clock = time.monotonic,
+                 remind_s: float = 600.0) -> None:
         self._source, self._clock, self._timer, self._remind_s = source, clock, timer, remind_s
+        self.kind = kind
+        """What the configuration calls such a source."""
         self._status = SourceStatus(source.name, source.role, success=False, duration_s=0.0)
         self._snapshot = Snapshot(None, None, fresh=False)
         self._told: tuple[str, ...] = ()

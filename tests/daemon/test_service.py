@@ -260,3 +260,14 @@ def test_a_daemon_without_sources_is_ready_and_says_nothing(rig):
 def test_what_is_missing_before_the_first_collection_is_told(rig):
     service = rig.service()
     assert DaemonView(service, lambda: service.settings).missing() == ("the first collection has not ended",)
+
+
+def test_the_exporters_of_the_nodes_are_offered_to_prometheus(rig):
+    service = rig.service()
+    collect(service)
+    groups = DaemonView(service, lambda: service.settings).targets()
+    assert len(groups) == 3 * 4
+    host = rig.server.url.removeprefix("http://")
+    assert {group.targets for group in groups} == {(host,)}
+    assert {"__scheme__": "http", "__metrics_path__": "/dgx-a100-01/dcgm", "__meta_idlewatt_kind": "dcgm",
+            "__meta_idlewatt_node": "dgx-a100-01"} in [group.labels for group in groups]
