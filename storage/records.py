@@ -202,8 +202,9 @@ class Allocation:
 class Job:
     """One submission to the scheduler, at one moment.
 
-    A submission is identified by ``(job_id, submit_s)``: job ids are reused after a database reset, and a requeue
-    keeps the id. Each run of it is identified by ``start_s`` beside these.
+    A submission is identified by ``(job_id, submit_s)``: job ids are reused after a database reset. Slurm gives a
+    requeued job a new submit time, so that it is a new submission of the same id; other schedulers may keep the time,
+    and each run is then told apart by ``start_s``.
     """
 
     job_id: str
