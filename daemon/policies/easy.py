@@ -21,10 +21,11 @@ from .strict import start_heads
 
 @compiled
 def imagined(state: State, number: int) -> Site:
-    """Return a site whose free amounts can be tried on, as it is now; there are two, 0 and 1."""
+    """Return a site as it is now, to try things out on; there are two, 0 and 1."""
     target = state.imagined[number]
     for node in range(target.size):
-        target[node] = state.nodes[node]
+        row, now = target[node], state.nodes[node]
+        row.open, row.free_gpus, row.free_cpus, row.free_memory = now.open, now.free_gpus, now.free_cpus, now.free_memory
     return Site(target, state.eligible, state.demand, state.words)
 
 

@@ -7,7 +7,7 @@ from ..replay.pick import among, pick
 from .registry import placement
 
 
-@placement("random-fit")
+@placement("random-fit", repeatable=False)
 def random_fit(site: Site, ask: Ask, chosen: Longs) -> int:
     """Choose at random among the nodes that fit."""
     for node in range(site.nodes.size):
@@ -15,7 +15,7 @@ def random_fit(site: Site, ask: Ask, chosen: Longs) -> int:
     return pick(site, ask, chosen)
 
 
-@placement("naive-random")
+@placement("naive-random", repeatable=False)
 def naive_random(site: Site, ask: Ask, chosen: Longs) -> int:
     """Choose a node at random, and wait if just that one has no room."""
     parts = ask.chunks + (1 if ask.rest > 0 else 0)

@@ -36,6 +36,8 @@ class Placing:
 
     name: str
     place: Place
+    repeatable: bool = True
+    """Asked twice about the same cluster it answers the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,10 @@ class Walking:
     name: str
     walk: Walk
     estimates: bool = False
+    """It needs running jobs by their estimated end."""
     preemptive: bool = False
+    patient: bool = False
+    """It does nothing for a partition whose first job is blocked."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,9 @@ def order(name: str, **facts: Any) -> Callable[[Function], Function]:
     return lambda key: _keep(_RULES.orders, Order(name, key, **facts), key)
 
 
-def placement(name: str) -> Callable[[Function], Function]:
+def placement(name: str, **facts: Any) -> Callable[[Function], Function]:
     """Register the decorated function ``(nodes, ask, chosen) -> count`` as a placement."""
-    return lambda place: _keep(_RULES.placements, Placing(name, place), place)
+    return lambda place: _keep(_RULES.placements, Placing(name, place, **facts), place)
 
 
 def backfill(name: str, **facts: Any) -> Callable[[Function], Function]:
@@ -110,8 +115,10 @@ class Recipe:
         return Rules(
             pointer_to("key", self.order.key), pointer_to("place", self.placing.place),
             pointer_to("walk", self.walking.walk), pointer_to("wake", self.order.wake or never),
-            self.order.moving and not self.walking.preemptive, self.order.one_at_a_time, self.walking.estimates,
-            self.walking.preemptive)
+            self.order.moving and not self.walking.preemptive, self.order.one_at_a_time,
+            self.order.wake is not None,
+            self.walking.patient and self.placing.repeatable and not self.order.moving,
+            self.walking.estimates, self.walking.preemptive)
 
 
 def never(state: Any) -> float:

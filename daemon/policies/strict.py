@@ -48,7 +48,7 @@ def first_partition(lines: Records) -> int:
     return best
 
 
-@backfill("none")
+@backfill("none", patient=True)
 def none(state: State, key: Any, place: Any) -> None:
     """Start jobs in order; a partition stops at its first job that does not fit."""
     start_heads(state, place)

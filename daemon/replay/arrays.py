@@ -29,8 +29,8 @@ WAITING, RUNNING, ENDED, FUTURE, HELD, REJECTED = 0, 1, 2, 3, 4, 5
 NOW, WAKE = 0, 1
 """Places in ``State.clock``: the present; when the order may change although nothing happens."""
 
-RUNNING_JOBS, STARTED, MAX_STARTS, KEEP_ESTIMATES, DEPTH, WAITING_JOBS, PREEMPTIONS, ENDED_JOBS = range(8)
-"""Places in ``State.count``."""
+RUNNING_JOBS, STARTED, MAX_STARTS, KEEP_ESTIMATES, DEPTH, WAITING_JOBS, PREEMPTIONS, ENDED_JOBS, CHANGED = range(9)
+"""Places in ``State.count``; CHANGED tells whether anything happened that could let a blocked partition move on."""
 
 OVERHEAD, POWER_DOWN = 0, 1
 """Places in ``State.costs``."""

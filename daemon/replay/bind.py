@@ -145,19 +145,25 @@ def state_arrays(cluster: Cluster, workload: Workload, seed: int, preemption_s: 
     return a.State(
         nodes, np.array(matrix, np.int8), demand / max(1.0, demand.sum()),
         jobs, _records(int(jobs.room.sum()), a.SHARE), np.arange(size, dtype=np.int32), leaves, branches, roots,
-        _records(partitions, a.LINE), np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32), _occupant(cluster),
+        _lines(partitions), np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32), _occupant(cluster),
         np.array(speed.size, np.float64), np.array(speed.spread, np.float64), clock=np.array([-np.inf, np.inf]),
-        count=np.array([0, 0, np.iinfo(np.int64).max, 0, 100, 0, 0, 0], np.int64),
+        count=np.array([0, 0, np.iinfo(np.int64).max, 0, 100, 0, 0, 0, 1], np.int64),
         words=np.array([seed & (2**64 - 1), 0], np.uint64), costs=np.array([preemption_s, power_down_s], np.float64),
         meters=_meters(cluster, workload),
         usage=np.zeros((int(jobs.user.max(initial=0)) + 1, 3)), log=np.zeros(2 * size + 2, np.int32),
         chosen=np.zeros(len(cluster) + 1, np.int64), shares=np.zeros(len(cluster) + 1, np.int64),
-        imagined=_records((2, len(cluster)), a.NODE),
+        imagined=np.stack([nodes, nodes]).view(np.recarray),
         listed=np.zeros(size + 1, np.int32), keys=np.zeros(size)), refused
 
 
 def _records(shape: int | tuple[int, ...], kind: np.dtype[Any]) -> Any:
     return np.zeros(shape, kind).view(np.recarray)
+
+
+def _lines(partitions: int) -> Any:
+    lines = _records(partitions, a.LINE)
+    lines.head = lines.blocked = -1
+    return lines
 
 
 def _nodes(cluster: Cluster) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from ...storage.records import Placement
 from . import arrays as a
 from .arrays import (
+    CHANGED,
     FUTURE,
     KEEP_ESTIMATES,
     MAX_STARTS,
@@ -98,6 +99,7 @@ def advance(state: State, agenda: Agenda, until: float) -> bool:
 def node_event(state: State, node: int, kind: int) -> None:
     """Close or open a node; a failure sends its jobs back to the queue, to start again from nothing."""
     state.nodes[node].open = 1 if kind == UP else 0
+    state.count[CHANGED] = 1
     note(state.words, 4, node, state.clock[NOW], kind)
     if kind == DOWN:
         fail_all(state, node)
@@ -183,9 +185,12 @@ def fill_keys(state: State, key: Any) -> None:
 
 
 @compiled
-def decide(state: State, key: Any, place: Any, walk: Any, wake: Any, moving: bool, one_at_a_time: bool) -> None:
+def decide(state: State, key: Any, place: Any, walk: Any, wake: Any, moving: bool, one_at_a_time: bool, waking: bool,
+           patient: bool) -> None:
     """Take one decision; ``state.log`` then holds what was done."""
     state.count[STARTED], state.count[MAX_STARTS] = 0, np.iinfo(np.int64).max
+    if patient and state.count[CHANGED] == 0:
+        return
     before = np.int64(-1)
     while state.count[WAITING_JOBS] > 0 and state.count[STARTED] > before:
         before = state.count[STARTED]
@@ -197,15 +202,17 @@ def decide(state: State, key: Any, place: Any, walk: Any, wake: Any, moving: boo
             walk(state, key, place)
         if not one_at_a_time:
             break
-    state.clock[WAKE] = wake(state)
+    state.count[CHANGED] = 0
+    if waking:
+        state.clock[WAKE] = wake(state)
 
 
 @compiled
 def loop(state: State, agenda: Agenda, key: Any, place: Any, walk: Any, wake: Any, moving: bool, one_at_a_time: bool,
-         until: float) -> None:
+         waking: bool, patient: bool, until: float) -> None:
     """Run to the end."""
     while advance(state, agenda, until):
-        decide(state, key, place, walk, wake, moving, one_at_a_time)
+        decide(state, key, place, walk, wake, moving, one_at_a_time, waking, patient)
 
 
 @compiled
@@ -241,7 +248,7 @@ def rank_all(arrays: State, key: Any) -> None:
 def act(state: ClusterState, rules: Rules) -> Actions:
     """Take one decision of compiled rules on a state, changing it, and return what was done."""
     prepare(state, rules)
-    decide(state.arrays, *rules[:6])
+    decide(state.arrays, *rules[:8])
     return logged(state)
 
 
@@ -313,7 +320,7 @@ def run(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, 
             pass
     else:
         prepare(state, rules)
-        loop(state.arrays, agenda_of(cluster), *rules[:6], until)
+        loop(state.arrays, agenda_of(cluster), *rules[:8], until)
     return Run(policy.name, seed, cluster, workload, state)
 
 
@@ -346,7 +353,7 @@ def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float =
             actions = policy.decide(state)
             state.apply(actions)
         else:
-            decide(state.arrays, *rules[:6])
+            decide(state.arrays, *rules[:8])
             actions = logged(state)
         yield Decision(state.now, state, actions)
 
@@ -373,8 +380,8 @@ def forecast(state: ClusterState, policy: Policy, horizon_s: float = 30 * 86400.
             pass
     else:
         prepare(ahead, rules)
-        decide(ahead.arrays, *rules[:6])
-        loop(ahead.arrays, agenda, *rules[:6], state.now + horizon_s)
+        decide(ahead.arrays, *rules[:8])
+        loop(ahead.arrays, agenda, *rules[:8], state.now + horizon_s)
     start = ahead.arrays.jobs.start
     return {int(job): Expectation(float(start[job]), ahead.placement(job)) for job in waiting
             if not np.isnan(start[job])}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .arrays import (
+    CHANGED,
     DIGEST,
     ENDED,
     ENDED_JOBS,
@@ -141,6 +142,8 @@ def join(state: State, job: int) -> None:
     row.status = WAITING
     state.count[WAITING_JOBS] += 1
     insert(state, row.queue, row.rank)
+    if state.lines[row.queue].blocked < 0 or row.rank < state.lines[row.queue].blocked:
+        state.count[CHANGED] = 1
 
 
 @compiled
@@ -245,7 +248,7 @@ def release(state: State, job: int) -> None:
     drop(state.heap, state.jobs, job, size)
     if state.count[KEEP_ESTIMATES] == 1:
         remove_sorted(state.estimates, size, state.jobs, job)
-    state.count[RUNNING_JOBS] = size - 1
+    state.count[RUNNING_JOBS], state.count[CHANGED] = size - 1, 1
     row.attained += (now - row.since) * row.gpus_held
     row.remaining = max(0.0, row.remaining - (now - row.since) * row.rate)
 

@@ -43,6 +43,10 @@ class Rules(NamedTuple):
     """The keys change with time or use, so the queue is sorted anew at every decision."""
     one_at_a_time: bool
     """Every start changes the keys of the others."""
+    waking: bool
+    """The order may change although nothing happens; ``wake`` tells when."""
+    patient: bool
+    """A blocked partition stays blocked until something is released: nothing need be tried before."""
     estimates: bool
     """The walk needs running jobs by their estimated end."""
     own_order: bool

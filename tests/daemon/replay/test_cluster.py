@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from idlewatt.daemon.replay.cluster import PLENTY, Cluster, ClusterError, NodeEvent
+from idlewatt.storage.records import Node, NodeState, Partition
+
+
+def test_a_spec_names_nodes_gpus_and_models():
+    cluster = Cluster.from_spec("2x8:a100,1x4")
+    assert cluster.gpus.tolist() == [8, 8, 4]
+    assert cluster.model == ("a100", "a100", "")
+    assert list(cluster.partitions) == ["default"]
+    assert (cluster.cpus == PLENTY).all()
+
+
+@pytest.mark.parametrize("spec", ["", "64", "x8", "0x8", "64x8x2", "two by eight"])
+def test_a_spec_that_makes_no_sense_is_refused_with_an_example(spec):
+    with pytest.raises(ClusterError, match="64x8"):
+        Cluster.from_spec(spec)
+
+
+def test_a_mapping_expands_counts_and_keeps_switches_apart():
+    cluster = Cluster.from_mapping({
+        "nodes": [{"name": "dgx", "count": 2, "gpus": 8, "cpus": 128, "leaf": "l1", "spine": "s1"},
+                  {"name": "solo", "gpus": 4, "leaf": "l2", "spine": "s1", "partitions": ["small"]}],
+        "events": [{"time": 10, "node": "solo", "kind": "down"}]})
+    assert cluster.names == ("dgx0", "dgx1", "solo")
+    assert cluster.leaf.tolist() == [0, 0, 1]
+    assert cluster.spine.tolist() == [0, 0, 0]
+    assert cluster.partitions["small"].tolist() == [False, False, True]
+    assert cluster.events == (NodeEvent(10.0, "solo", "down"),)
+
+
+@pytest.mark.parametrize("described", [{"node": []}, {"nodes": [{"gpu": 8}]}, {"nodes": [{"gpus": -1}]}, {"nodes": []},
+                                       {"nodes": [{"name": "a", "gpus": 1}, {"name": "a", "gpus": 1}]},
+                                       {"nodes": [{"gpus": 1}], "events": [{"time": 0, "node": "ghost", "kind": "up"}]}])
+def test_a_mapping_with_a_mistake_is_refused(described):
+    with pytest.raises(ClusterError):
+        Cluster.from_mapping(described)
+
+
+def test_records_give_partitions_with_the_default_one_first_and_close_drained_nodes():
+    nodes = [Node("a", ("long",), 8, "a100", cpus=64, memory_bytes=1 << 40),
+             Node("b", ("long",), 8, "a100", state=NodeState.DRAINED)]
+    cluster = Cluster.from_records(nodes, [Partition("long", ("a", "b")), Partition("short", ("a",), default=True)])
+    assert list(cluster.partitions) == ["short", "long"]
+    assert cluster.up.tolist() == [True, False]
+    assert cluster.cpus.tolist() == [64, PLENTY]
+    assert np.array_equal(cluster.partitions["short"], [True, False])

@@ -1,0 +1,117 @@
+import csv
+import math
+
+import numpy as np
+import pytest
+
+from idlewatt.daemon.policies import named
+from idlewatt.daemon.replay import engine, outcome
+from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
+from idlewatt.daemon.replay.power import PowerModel, energy, occupation
+from idlewatt.daemon.replay.workload import Workload
+
+MODEL = PowerModel(idle=50, context=90, limit=400, host=800, standby=20)
+
+
+def two_jobs(**options):
+    """Two full-node jobs on one node of 8: the second waits 100 s."""
+    workload = Workload.of([0, 0], [100, 50], [8, 8], user=["ann", "bob"], limit=[100, 50])
+    return engine.run(Cluster.from_spec("1x8"), workload, named("fifo"), **options)
+
+
+def test_times_are_those_one_gets_by_hand():
+    measured = outcome.times(two_jobs())
+    assert measured.jct.tolist() == [100, 150]
+    assert measured.wait.tolist() == [0, 100]
+    assert measured.slowdown.tolist() == [1, 3]
+
+
+def test_short_jobs_do_not_explode_the_bounded_slowdown():
+    workload = Workload.of([0, 0], [100, 1], [8, 8])
+    measured = outcome.times(engine.run(Cluster.from_spec("1x8"), workload, named("fifo")))
+    assert measured.slowdown[1] == pytest.approx(101 / 10)
+
+
+def test_a_row_has_every_figure_with_its_unit():
+    row = outcome.row(two_jobs(), MODEL)
+    assert row["jct_mean_s"] == 125
+    assert row["wait_mean_s"] == 50
+    assert row["makespan_s"] == 150
+    assert row["utilization_ratio"] == 1
+    assert row["gpu_hours"] == pytest.approx(8 * 150 / 3600)
+    assert row["jobs"] == 2
+    assert row["fairness_user_jain"] == pytest.approx(16 / (2 * 10))
+
+
+def test_energy_adds_up_to_hosts_and_boards():
+    spent = energy(two_jobs(), MODEL, until=250, load=1.0)
+    assert spent.productive == 8 * 150 * 400
+    assert spent.idle_unallocated == 8 * 100 * 50
+    assert spent.host_active == 150 * 800
+    assert spent.node_overhead_empty == 100 * 800
+    assert spent.total == spent.productive + spent.idle_unallocated + 250 * 800
+
+
+def test_an_empty_node_powers_down_after_its_delay_and_draws_standby():
+    run = two_jobs(power_down_s=30)
+    spent = energy(run, MODEL, until=250)
+    assert spent.unavailable == 70 * 20
+    assert spent.node_overhead_empty == 30 * 800
+    assert spent.idle_unallocated == 8 * 30 * 50
+
+
+def test_metered_gpu_seconds_survive_preemption_and_failure():
+    workload = Workload.of([0, 10], [100, 20], [8, 8])
+    run = engine.run(Cluster.from_spec("1x8"), workload, named("srtf"), preemption_s=5)
+    assert run.end.tolist() == [125, 30]
+    assert occupation(run).gpu.sum() == 8 * 125
+    failed = engine.run(Cluster.from_spec("1x8").with_events([NodeEvent(40, "node0000", "down"),
+                                                              NodeEvent(50, "node0000", "up")]),
+                        Workload.of([0], [100], [8]), named("fifo"))
+    assert failed.end.tolist() == [150]
+    assert occupation(failed).gpu.sum() == 8 * 140
+
+
+def test_a_policy_against_itself_saves_exactly_nothing():
+    one, other = two_jobs(), two_jobs()
+    assert energy(one, MODEL, until=500).total - energy(other, MODEL, until=500).total == 0
+    interval = outcome.bootstrap_ratio(one, other)
+    assert (interval.estimate, interval.low, interval.high) == (1, 1, 1)
+
+
+def test_the_bootstrap_interval_covers_the_truth_and_excludes_one_when_clear():
+    rng = np.random.default_rng(1)
+    submit = np.sort(rng.uniform(0, 30 * 86400, 4000))
+    workload = Workload.of(submit, rng.lognormal(8, 1.5, 4000), rng.choice([1, 2, 4, 8], 4000))
+    cluster = Cluster.from_spec("2x8")
+    better, worse = (engine.run(cluster, workload, named(name)) for name in ("sjf-oracle", "fifo"))
+    interval = outcome.bootstrap_ratio(better, worse)
+    assert interval.low <= interval.estimate <= interval.high < 1
+
+
+def test_fragmentation_is_the_share_of_free_gpus_that_the_typical_job_cannot_use():
+    workload = Workload.of([0, 0, 0, 1000], [10, 10, 10, 1], [6, 6, 8, 8])
+    states = engine.decisions(Cluster.from_spec("2x8"), workload, named("fifo"))
+    # Two nodes with 2 free GPUs each; no job of this workload wants 2 or fewer.
+    assert outcome.fragmentation(next(states).state.arrays) == 1.0
+
+
+def test_the_table_has_a_row_per_job_in_both_formats(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    run = two_jobs(until=120)
+    outcome.write_table(run, tmp_path / "jobs.csv")
+    outcome.write_table(run, tmp_path / "jobs.parquet")
+    rows = list(csv.DictReader((tmp_path / "jobs.csv").open()))
+    assert [row["status"] for row in rows] == ["ended", "running"]
+    assert rows[0]["nodes"] == "node0000:8"
+    assert rows[1]["end_s"] == ""
+    assert parquet.read_table(tmp_path / "jobs.parquet").column("end_s").to_pylist() == [100.0, None]
+    with pytest.raises(ValueError, match="csv or .parquet"):
+        outcome.write_table(run, tmp_path / "jobs.xlsx")
+
+
+def test_an_empty_run_has_figures_and_does_not_fail():
+    row = outcome.row(engine.run(Cluster.from_spec("1x8"), Workload.of([], [], []), named("fifo")), MODEL)
+    assert row["jobs"] == 0
+    assert math.isnan(row["jct_mean_s"])
+    assert row["energy_joules"] == 0

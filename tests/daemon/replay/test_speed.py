@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from idlewatt.daemon.policies import named
+from idlewatt.daemon.replay import engine
+from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.speed import Curve, SpeedError, falls_at, fit, measured, never_falling
+from idlewatt.daemon.replay.workload import Workload
+from idlewatt.storage.records import Node
+
+
+def test_a_fit_finds_the_curve_that_made_the_points():
+    truth = Curve(np.array([1.0, 0.05, 0.0, 0.01, 0.0]), 0.0)
+    sizes = [1, 2, 4, 8, 16]
+    curve = fit(sizes, [truth(size) for size in sizes])
+    assert curve.error < 1e-6
+    assert curve(12) == pytest.approx(truth(12), rel=1e-6)
+    assert curve.gain(1) > curve.gain(8)
+
+
+def test_a_fit_with_parameter_servers_uses_them():
+    truth = Curve(np.array([1.0, 0.05, 0.2, 0.01, 0.02]), 0.0)
+    points = [(w, p) for w in (1, 2, 4, 8) for p in (1, 2, 4)]
+    curve = fit([w for w, _ in points], [truth(w, p) for w, p in points], [p for _, p in points])
+    assert curve(6, 3) == pytest.approx(truth(6, 3), rel=1e-6)
+
+
+@pytest.mark.parametrize(("sizes", "speeds"), [([1, 2], [1, 2]), ([1, 2, 2], [1, 2, 2]), ([1, 2, 4], [1, 0, 2]),
+                                               ([1, 2, 4], [1, float("nan"), 2]), ([1, 2, 4], [1, 2])])
+def test_measurements_that_make_no_curve_are_refused(sizes, speeds):
+    with pytest.raises(SpeedError):
+        fit(sizes, speeds)
+
+
+def test_a_curve_that_falls_is_found_and_flattened():
+    assert falls_at([1, 2, 1.5, 3]) == 2
+    assert falls_at([1, 2, 2]) is None
+    assert never_falling([1, 2, 1.5, 3]).tolist() == [1, 2, 2, 3]
+
+
+def test_a_table_interpolates_between_sizes_and_stays_flat_beyond():
+    table = measured([{1: 10.0, 4: 34.0}], 8, [{"leaf": 0.5}])
+    assert table.size[0].tolist() == [0, 10, 18, 26, 34, 34, 34, 34, 34]
+    assert table.spread[0].tolist() == [1, 0.5, 0.5, 0.5]
+    with pytest.raises(SpeedError, match="rack"):
+        measured([{1: 1.0}], 2, [{"rack": 0.5}])
+
+
+def test_a_job_spread_over_leaves_runs_at_the_measured_fraction():
+    nodes = [Node(f"n{i}", ("p",), 4, leaf=f"l{i // 2}", spine="s") for i in range(4)]
+    table = measured([{1: 1.0, 8: 8.0}], 8, [{"leaf": 0.8, "spine": 0.5}])
+    workload = Workload.of([0, 0, 0], [1000, 100, 100], [4, 8, 4], nodes=[1, 2, 1])
+    near = engine.run(Cluster.from_records(nodes), workload, named("fifo+nearest"), speed=table)
+    far = engine.run(Cluster.from_records(nodes), workload, named("fifo+first-fit"), speed=table)
+    assert near.end[1] == pytest.approx(100 / 0.8)
+    assert far.end[1] == pytest.approx(100 / 0.5)
