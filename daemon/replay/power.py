@@ -116,7 +116,8 @@ def _held_by_running(state: ClusterState, until: float) -> Floats:
     first = np.repeat(jobs.held - (np.cumsum(jobs.nodes_held) - jobs.nodes_held), jobs.nodes_held)
     parts = state.arrays.held[first + np.arange(len(first))]
     seconds = np.repeat(until - jobs.since, jobs.nodes_held)
-    return np.bincount(parts.node, weights=parts.gpus * seconds, minlength=len(state.arrays.nodes))
+    held = np.bincount(parts.node, weights=parts.gpus * seconds, minlength=len(state.arrays.nodes))
+    return np.asarray(held, np.float64)
 
 
 def energy(run: Run, model: PowerModel, *, until: float | None = None, load: float = 0.9) -> Energy:

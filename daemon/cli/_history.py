@@ -1,0 +1,109 @@
+"""What ``idlewatt replay`` replays: a trace file, the daemon's own history, or a database by its URL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ._client import Unreachable
+
+if TYPE_CHECKING:
+    from ...storage.reading import HistoryReader
+    from ..replay.cluster import Cluster
+    from ..replay.intake import Intake
+
+DEFAULT_CONFIG = Path("/etc/idlewatt/config.yml")
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the jobs come from."""
+
+    name: str
+    config_file: Path = DEFAULT_CONFIG
+    format_name: str | None = None
+    last_s: float | None = None
+    """How far back the history goes that is replayed; all of it when None."""
+
+    @property
+    def recorded(self) -> bool:
+        """Tell whether it is a database of the daemon and no file."""
+        return self.name == "history" or "://" in self.name
+
+    @contextmanager
+    def history(self) -> Iterator[HistoryReader]:
+        """Open the database beside a running daemon."""
+        from ...storage.errors import StoreError
+        from ...storage.history import History
+
+        try:
+            with History.read_only(self._url()) as reader:
+                yield reader
+        except StoreError as error:
+            raise Unreachable(str(error)) from error
+
+    def read(self, cluster_text: str | None, progress: Progress) -> tuple[Cluster, Intake]:
+        """Return the cluster and its jobs; click exceptions say what is wrong with either."""
+        from ...storage.traces import TraceError, read_trace
+        from ..replay.cluster import ClusterError
+        from ..replay.intake import IntakeError, fitted, from_trace
+
+        try:
+            if self.recorded:
+                return self._recorded(cluster_text)
+            if cluster_text is None:
+                raise click.UsageError("a trace does not tell its cluster: give --cluster, e.g. 64x8 or cluster.yaml")
+            cluster = described(cluster_text)
+            return cluster, fitted(from_trace(read_trace(self.name, self.format_name, progress)), cluster)
+        except (TraceError, ClusterError) as error:
+            raise click.ClickException(str(error)) from error
+        except IntakeError as error:
+            raise click.ClickException(f"{self.name}: {error}") from error
+
+    def since(self) -> float | None:
+        """Return the moment from which on the history is replayed."""
+        return None if self.last_s is None else time.time() - self.last_s
+
+    def _recorded(self, cluster_text: str | None) -> tuple[Cluster, Intake]:
+        from ..past import recorded_cluster
+        from ..replay.intake import fitted, from_columns
+
+        with self.history() as reader:
+            cluster = described(cluster_text) if cluster_text else recorded_cluster(reader, self.since())
+            return cluster, fitted(from_columns(reader.load_columns(self.since())), cluster)
+
+    def _url(self) -> str:
+        from .. import config
+
+        if self.name != "history":
+            return self.name
+        try:
+            return config.load(self.config_file).storage.url
+        except config.ConfigError as error:
+            raise click.UsageError(str(error)) from error
+
+
+def described(text: str) -> Cluster:
+    """Return the cluster of ``64x8`` or of a YAML file; ClusterError says what is wrong with it."""
+    import yaml
+
+    from ..replay.cluster import Cluster, ClusterError
+
+    if not text.endswith((".yaml", ".yml")):
+        return Cluster.from_spec(text)
+    try:
+        document = yaml.safe_load(Path(text).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ClusterError(f"{text}: cannot be read: {error}") from error
+    try:
+        return Cluster.from_mapping(document)
+    except (ClusterError, TypeError, KeyError, AttributeError, ValueError) as error:
+        raise ClusterError(f"{text}: {error if isinstance(error, ClusterError) else f'not a cluster ({error!r})'}") \
+            from error

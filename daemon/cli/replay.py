@@ -1,0 +1,188 @@
+"""``idlewatt replay``: a history under any policy, side by side."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ._history import DEFAULT_CONFIG, Progress, Source
+from ._output import plain, show
+
+if TYPE_CHECKING:
+    from ..replay.intake import Intake
+    from ..sweep import Sweep
+
+_COLUMNS = {"policy": "policy", "jobs": "jobs", "jct_mean_s": "JCT s", "compared": "of baseline",
+            "wait_mean_s": "wait s", "jct_p99_s": "p99 s", "utilization_ratio": "use", "energy_kwh": "kWh",
+            "wasted_kwh": "wasted"}
+_JOULES_PER_KWH = 3.6e6
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg]
+    """A duration such as ``30s`` or ``7d``."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds."""
+        from ...storage.durations import seconds
+
+        try:
+            return float(seconds(value))  # type: ignore[arg-type]
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _state_folder() -> Path:
+    base = os.environ.get("STATE_DIRECTORY", "").split(":")[0] or os.environ.get("XDG_STATE_HOME")
+    return Path(base or Path.home() / ".local/state") / "idlewatt" / "replay"
+
+
+@click.command("replay")
+@click.argument("source")
+@click.option("--cluster", "cluster_text", metavar="NODESxGPUS|FILE.yaml",
+              help="What it runs on: 64x8, 2x8:a100,2x8:v100 or a YAML file. The history knows its own.")
+@click.option("--policy", "policies", multiple=True, metavar="ORDER[+PLACEMENT][+BACKFILL]",
+              help="A policy; repeat it to compare. random-feasible and oracle are always there.")
+@click.option("--baseline", help="Policy that the others are compared with; the first one by default.")
+@click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@click.option("--report", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Write a self-contained HTML page with plots.")
+@click.option("--jobs-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Write a table of jobs per policy, .csv or .parquet; the policy goes before the suffix.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of whatever is random.")
+@click.option("--preemption-cost", "preemption_s", type=Seconds(), default=0.0, help="Work lost at a preemption: 30s.")
+@click.option("--power-down-after", "power_down_s", type=Seconds(), help="Power empty nodes down after so long: 30m.")
+@click.option("--trace-format", help="Format of the trace, where it is not recognised.")
+@click.option("--last", "last_s", type=Seconds(), help="Only so much of the history: 30d.")
+@click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
+              show_default=True, help="Configuration that names the database of `history`.")
+@click.option("--engine", type=click.Choice(["processes", "ray"]), default="processes", show_default=True,
+              help="What policies run on side by side.")
+@click.option("--workers", type=click.IntRange(1), default=lambda: os.cpu_count() or 1, show_default="all cores")
+@click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), default=_state_folder,
+              show_default="~/.local/state/idlewatt/replay", help="Where outcomes are kept, so that a sweep goes on.")
+@click.option("--check", is_flag=True, help="Replay what really happened and show how far the simulator is off.")
+def command(source: str, cluster_text: str | None, policies: tuple[str, ...], style: str, check: bool,
+            **options: Any) -> None:
+    """Replay a history under policies: a trace file, `history`, or the URL of a database.
+
+    Outcomes are kept: the same command after Ctrl-C goes on where it was.
+
+    \b
+    Examples:
+      idlewatt replay jobs.csv --cluster 64x8 --policy fifo --policy sjf-limit+best-fit+easy
+      idlewatt replay history --last 30d --policy limit-aged+best-fit+easy --report replay.html
+      idlewatt replay history --last 7d --check
+    """
+    where = Source(source, options["config_file"], options["trace_format"], options["last_s"])
+    if check:
+        from ._check import show_fidelity
+
+        show_fidelity(where, policies[:1], style)
+        return
+    sweep = _prepared(where, cluster_text, policies, options)
+    try:
+        with _progress("policies") as tell:
+            sweep.carry_out(options["engine"], options["workers"], tell)
+    except KeyboardInterrupt:
+        _finish(sweep, options, style)
+        _say(f"interrupted with {len(sweep.done)} of {len(sweep.policies)} policies done; "
+             "the same command goes on from there")
+        raise click.exceptions.Exit(130) from None
+    except sweep_error() as error:
+        raise click.ClickException(str(error)) from error
+    _finish(sweep, options, style)
+
+
+def sweep_error() -> type[Exception]:
+    """Return what a sweep fails with; numpy is loaded when it is needed."""
+    from ..sweep import SweepError
+
+    return SweepError
+
+
+def _prepared(where: Source, cluster_text: str | None, policies: tuple[str, ...], options: dict[str, Any]) -> Sweep:
+    from ..policies.registry import parse
+    from ..sweep import ALWAYS, Plan, Shelf, Sweep
+
+    wanted = list(dict.fromkeys((*(policies or ("fifo",)), *ALWAYS)))
+    for policy in (*wanted, *filter(None, [options["baseline"]])):
+        try:
+            parse(policy)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+    if options["baseline"] and options["baseline"] not in wanted:
+        wanted.insert(0, options["baseline"])
+    jobs_out = options["jobs_out"]
+    if jobs_out and jobs_out.suffix not in (".csv", ".parquet"):
+        raise click.UsageError(f"{jobs_out}: a per-job table is written as .csv or .parquet")
+    with _progress("reading") as tell:
+        cluster, intake = where.read(cluster_text, tell)
+    _tell_left_out(intake)
+    power_down_s = float("inf") if options["power_down_s"] is None else options["power_down_s"]
+    plan = Plan(cluster, intake.workload, options["seed"], options["preemption_s"], power_down_s, jobs_out=jobs_out)
+    return Sweep(plan, wanted, Shelf(options["state_dir"]), left_out=dict(intake.left_out))
+
+
+def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
+    """Show what is done, whole sweep or not."""
+    from ..sweep import rows, told
+
+    outcomes = sweep.outcomes()
+    for outcome in outcomes[:1]:
+        for reason, some in outcome.rejected.items():
+            _say(f"{some['count']} jobs can never run here: {reason} ({', '.join(map(plain, some['jobs'][:5]))}"
+                 f"{', …' if some['count'] > 5 else ''})")
+    found = rows(outcomes, sweep.plan, options["baseline"] or sweep.policies[0])
+    lines = [told(row) | {"jobs_left_out": sum(sweep.left_out.values())} for row in found]
+    if style == "table":
+        show([line | _readable(line) for line in lines], _COLUMNS, style, empty="no policy is done yet")
+    else:
+        show(lines, {key: key for line in lines[:1] for key in line}, style)
+    if options["report"] and outcomes:
+        from ..report import write_report
+
+        write_report(options["report"], outcomes, found, sweep.plan, sweep.left_out)
+        _say(f"report: {options['report']}")
+
+
+def _readable(line: dict[str, Any]) -> dict[str, Any]:
+    low, high = line.get("jct_ratio_low"), line.get("jct_ratio_high")
+    return {"compared": None if low is None or high is None else f"{line['jct_ratio']:.2f} ({low:.2f}-{high:.2f})",
+            "energy_kwh": line["energy_joules"] / _JOULES_PER_KWH,
+            "wasted_kwh": line["energy_wasted_joules"] / _JOULES_PER_KWH}
+
+
+def _tell_left_out(intake: Intake) -> None:
+    for note in intake.notes:
+        _say(f"note: {plain(note)}")
+    if intake.left_out:
+        counted = "; ".join(f"{count} x {plain(reason)}" for reason, count in intake.left_out.items())
+        _say(f"{sum(intake.left_out.values())} rows are not replayed: {counted}")
+    for example in intake.examples:
+        _say(f"  {plain(example)}")
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Progress]:
+    """Show a bar on a terminal's standard error, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

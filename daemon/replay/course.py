@@ -1,0 +1,132 @@
+"""What a run looked like over time: queue, use, watts, and what ran where; gathered while it runs, in bounded space."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import WAITING_JOBS
+from .cluster import Cluster
+from .engine import Agenda, Policy, Run, agenda_of, loop, next_time, prepare, stepwise
+from .power import Energy, PowerModel, energy, occupation
+from .state import ClusterState
+from .workload import Workload
+
+Floats = NDArray[np.float64]
+
+SAMPLES = 512
+"""Most intervals of a course; where more are needed each becomes twice as long."""
+CLASSES = tuple(part.name for part in fields(Energy))
+
+BARS, ROWS = 3000, 48
+"""Most bars and nodes that a Gantt chart shows."""
+BAR = np.dtype([("node", "i4"), ("slot", "i4"), ("gpus", "i4"), ("job", "i8"), ("start", "f8"), ("end", "f8")])
+
+
+@dataclass(frozen=True)
+class Course:
+    """A run over time; row ``k`` is the interval from ``time[k]`` to ``time[k + 1]``."""
+
+    time: Floats
+    """Seconds; one more than there are intervals."""
+    waiting: Floats
+    """Jobs at the end of the interval."""
+    used: Floats
+    """Share of the GPUs' time that jobs held."""
+    watts: Floats
+    """[interval, class] mean watts, classes as in ``CLASSES``; their integral is the run's energy."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    time: float
+    waiting: int
+    gpu_s: float
+    joules: tuple[float, ...]
+
+
+def proceed(state: ClusterState, agenda: Agenda, policy: Policy, until: float) -> None:
+    """Let everything happen up to a moment; the state must have been prepared for the policy's rules."""
+    rules = getattr(policy, "rules", None)
+    if rules is not None:
+        loop(state.arrays, agenda, *rules[:8], until)
+        return
+    for _ in stepwise(state, agenda, policy, until):
+        pass
+
+
+def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: PowerModel, seed: int = 0,
+           preemption_s: float = 0.0, power_down_s: float = np.inf) -> tuple[Run, Course]:
+    """Replay as :func:`.engine.run` does, to the same digest, and return its course beside it."""
+    state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s, power_down_s=power_down_s)
+    run, agenda = Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)
+    rules = getattr(policy, "rules", None)
+    if rules is not None:
+        prepare(state, rules)
+    known = workload.submit[np.isfinite(workload.submit)]
+    first, last = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
+    if not np.isfinite(first):
+        return run, _course([], cluster)
+    step, marks = max(1.0, last - first) / (SAMPLES / 2), [_Mark(first, 0, 0.0, (0.0,) * len(CLASSES))]
+    while np.isfinite(next_time(state.arrays, agenda)):
+        until = marks[-1].time + step
+        proceed(state, agenda, policy, until)
+        over = not np.isfinite(next_time(state.arrays, agenda))
+        marks.append(_mark(run, model, state.now if over else until))
+        if len(marks) > SAMPLES:
+            marks, step = marks[::2], 2 * step
+    return run, _course(marks, cluster)
+
+
+def _mark(run: Run, model: PowerModel, time: float) -> _Mark:
+    return _Mark(time, int(run.state.arrays.count[WAITING_JOBS]), float(occupation(run, time).gpu.sum()),
+                 astuple(energy(run, model, until=time)))
+
+
+def _course(marks: list[_Mark], cluster: Cluster) -> Course:
+    if len(marks) < 2:
+        return Course(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros((0, len(CLASSES))))
+    time = np.array([mark.time for mark in marks])
+    length = np.maximum(np.diff(time), 1e-9)
+    used = np.diff([mark.gpu_s for mark in marks]) / (length * max(1, int(cluster.gpus.sum())))
+    watts = np.diff(np.array([mark.joules for mark in marks]), axis=0) / length[:, None]
+    return Course(time, np.array([mark.waiting for mark in marks[1:]], np.float64), used, watts)
+
+
+def bars(run: Run) -> NDArray[np.void]:
+    """Return what ran where, [bar] of ``BAR``, on the first nodes around the fullest stretch that can be drawn.
+
+    A job that was preempted appears with its last stretch only.
+    """
+    jobs = run.state.arrays.jobs
+    ended = np.flatnonzero(~np.isnan(run.end))
+    rows = np.repeat(ended, jobs.nodes_held[ended])
+    first = jobs.held[rows] + np.arange(len(rows)) - np.repeat(
+        np.cumsum(jobs.nodes_held[ended]) - jobs.nodes_held[ended], jobs.nodes_held[ended])
+    parts = run.state.arrays.held[first]
+    found = np.zeros(len(rows), BAR)
+    found["node"], found["gpus"], found["job"] = parts.node, parts.gpus, rows
+    found["start"], found["end"] = jobs.since[rows], run.end[rows]
+    found = found[(found["node"] < ROWS) & (found["gpus"] > 0) & (found["end"] > found["start"])]
+    found = found[np.argsort(found["start"], kind="stable")]
+    if len(found) > BARS:
+        middle = int(np.argmax(found["gpus"].cumsum() >= found["gpus"].sum() / 2))
+        begin = min(max(0, middle - BARS // 2), len(found) - BARS)
+        found = found[begin:begin + BARS]
+    return _slotted(found, run.cluster)
+
+
+def _slotted(found: NDArray[np.void], cluster: Cluster) -> NDArray[np.void]:
+    """Give each bar GPUs of its node that nobody else holds: the lowest free ones, a bar for each run of neighbours."""
+    free_from = np.full((min(ROWS, len(cluster)), int(cluster.gpus.max(initial=1))), -np.inf)
+    placed = []
+    for bar in found:
+        slots = free_from[bar["node"]]
+        chosen = np.flatnonzero(slots <= bar["start"])[:bar["gpus"]]
+        slots[chosen] = bar["end"]
+        for group in np.split(chosen, np.flatnonzero(np.diff(chosen) > 1) + 1):
+            if len(group):
+                placed.append((bar["node"], group[0], len(group), bar["job"], bar["start"], bar["end"]))
+    return np.array(placed, BAR)

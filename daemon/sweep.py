@@ -1,0 +1,242 @@
+"""Replay one history under many policies side by side; what is done stays done when it is interrupted.
+
+An engine is a function ``(plan, policies, workers) -> outcomes as they come``: processes of this machine, or a Ray
+cluster. Whichever it is, an outcome is kept under the digest of everything it depends on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .replay.cluster import Cluster
+from .replay.compiled import cache_folder
+from .replay.intake import digest
+from .replay.power import Energy, Occupation, PowerModel, joules
+from .replay.workload import Workload
+
+ALWAYS = ("random-feasible", "oracle")
+"""Rows of every table: what chance does, and what knowing the future would."""
+NAMED = 20
+"""So many rejected jobs are named."""
+ENGINES = {"processes": "idlewatt.daemon.sweep", "ray": "idlewatt.daemon.sweep_ray"}
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class SweepError(Exception):
+    """A sweep that cannot be carried out; the message says why."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is the same for all policies of a sweep."""
+
+    cluster: Cluster
+    workload: Workload
+    seed: int = 0
+    preemption_s: float = 0.0
+    power_down_s: float = float("inf")
+    model: PowerModel = PowerModel()
+    jobs_out: Path | None = None
+    """Where per-job tables go; with the policy's name before the suffix."""
+
+    def key(self, policy: str) -> str:
+        """Return the digest of all that the policy's outcome depends on, our own code included."""
+        told = (digest(self.cluster, self.workload), policy, self.seed, self.preemption_s, self.power_down_s,
+                asdict(self.model), cache_folder().name)
+        return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one policy."""
+
+    policy: str
+    figures: dict[str, Any]
+    """As of :func:`.replay.outcome.row`."""
+    rejected: dict[str, dict[str, Any]]
+    """By reason: ``count`` and the first ``jobs``."""
+    arrays: Arrays
+    """``end`` by job, the course, the bars, and how nodes spent their time."""
+
+    @property
+    def occupation(self) -> Occupation:
+        """Return how the nodes spent their time."""
+        names = ("busy", "empty", "down", "gpu", "since")
+        until, delay = self.arrays["span"].tolist()
+        return Occupation(until, **{name: self.arrays[f"node_{name}"] for name in names}, delay=delay)
+
+
+def replay(plan: Plan, policy: str) -> Outcome:
+    """Replay one policy; ``SweepError`` when there is no such policy."""
+    from .policies import named  # compiled code is loaded where it runs, not where the command is typed
+    from .replay import course, outcome
+    from .replay.power import occupation
+
+    try:
+        chosen = named(policy)
+    except ValueError as error:
+        raise SweepError(str(error)) from error
+    run, over_time = course.follow(plan.cluster, plan.workload, chosen, model=plan.model, seed=plan.seed,
+                                   preemption_s=plan.preemption_s, power_down_s=plan.power_down_s)
+    if plan.jobs_out is not None:
+        outcome.write_table(run, table_path(plan.jobs_out, policy))
+    spent = occupation(run)
+    arrays = {f"node_{name}": getattr(spent, name) for name in ("busy", "empty", "down", "gpu", "since")}
+    arrays |= {name: getattr(over_time, name) for name in ("time", "waiting", "used", "watts")}
+    arrays |= {"span": np.array([spent.until, spent.delay]), "end": run.end, "bars": course.bars(run)}
+    return Outcome(policy, outcome.row(run, plan.model) | {"policy": policy}, _rejections(run.rejected, plan), arrays)
+
+
+def table_path(path: Path, policy: str) -> Path:
+    """Return where a policy's per-job table goes: ``jobs.csv`` becomes ``jobs.fifo.csv``."""
+    return path.with_name(f"{path.stem}.{policy}{path.suffix}")
+
+
+def _rejections(rejected: Sequence[Any], plan: Plan) -> dict[str, dict[str, Any]]:
+    counts, named = Counter(rejection.reason for rejection in rejected), dict[str, list[str]]()
+    for rejection in rejected:
+        some = named.setdefault(rejection.reason, [])
+        if len(some) < NAMED:
+            some.append(str(plan.workload.ids[rejection.job]))
+    return {reason: {"count": count, "jobs": named[reason]} for reason, count in counts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Outcomes on disk, each under its key: figures as JSON, arrays beside them."""
+
+    folder: Path
+
+    def get(self, key: str) -> Outcome | None:
+        """Return an outcome; None when there is none, or a damaged one."""
+        try:
+            said = json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8"))
+            with np.load(self.folder / f"{key}.npz", allow_pickle=False) as arrays:
+                return Outcome(said["policy"], said["figures"], said["rejected"], dict(arrays))
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return None
+
+    def put(self, key: str, outcome: Outcome) -> None:
+        """Keep an outcome; the JSON comes last, so that half an outcome is none."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        partial = self.folder / f"{key}.{os.getpid()}.part"
+        with partial.open("wb") as file:
+            np.savez(file, allow_pickle=False, **outcome.arrays)
+        partial.replace(self.folder / f"{key}.npz")
+        said = {"policy": outcome.policy, "figures": outcome.figures, "rejected": outcome.rejected}
+        partial.write_text(json.dumps(said), encoding="utf-8")
+        partial.replace(self.folder / f"{key}.json")
+
+
+@dataclass
+class Sweep:
+    """The policies of a plan, and which of them are done."""
+
+    plan: Plan
+    policies: Sequence[str]
+    shelf: Shelf
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Rows of the source that are not replayed, by reason."""
+    done: dict[str, Outcome] = field(default_factory=dict)
+
+    def carry_out(self, engine: str, workers: int, tell: Callable[[int, int], None]) -> None:
+        """Replay what is not done yet; ``tell`` hears how many are. What is done stays when it is interrupted."""
+        keys = {policy: self.plan.key(policy) for policy in self.policies}
+        if self.plan.jobs_out is None:
+            self.done = {policy: found for policy, key in keys.items() if (found := self.shelf.get(key)) is not None}
+        left = [policy for policy in self.policies if policy not in self.done]
+        tell(len(self.done), len(self.policies))
+        if not left:
+            return
+        side_by_side = importlib.import_module(ENGINES[engine]).side_by_side
+        with contextlib.closing(side_by_side(self.plan, left, workers)) as outcomes:
+            for outcome in outcomes:
+                self.shelf.put(keys[outcome.policy], outcome)
+                self.done[outcome.policy] = outcome
+                tell(len(self.done), len(self.policies))
+
+    def outcomes(self) -> list[Outcome]:
+        """Return what is done, in the order asked for."""
+        return [self.done[policy] for policy in self.policies if policy in self.done]
+
+
+_PLAN: list[Plan] = []
+
+
+def _begin(plan: Plan) -> None:
+    """Keep the plan in a worker: it is sent once, not with every policy."""
+    import signal
+
+    # The command hears of Ctrl-C and says how to go on; a worker just ends, whatever compiled code it is in.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _PLAN[:] = [plan]
+
+
+def _replay(policy: str) -> Outcome:
+    return replay(_PLAN[0], policy)
+
+
+def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[Outcome]:
+    """Replay policies in processes of this machine and yield outcomes as they come."""
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(policies)), fresh, _begin, (plan,)) as pool:
+        try:
+            for future in as_completed([pool.submit(_replay, policy) for policy in policies]):
+                yield future.result()
+        except BrokenProcessPool as error:
+            raise SweepError("a worker was killed, perhaps for want of memory; try fewer --workers") from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+
+
+def rows(outcomes: Sequence[Outcome], plan: Plan, baseline: str) -> list[dict[str, Any]]:
+    """Return one row per policy: energies up to a common end, mean JCT against the baseline with its interval."""
+    if not outcomes:
+        return []
+    until = max(outcome.occupation.until for outcome in outcomes)
+    against = next((outcome for outcome in outcomes if outcome.policy == baseline), None)
+    return [outcome.figures | _energies(outcome, plan, until) | _compared(outcome, against, plan)
+            for outcome in outcomes]
+
+
+def _energies(outcome: Outcome, plan: Plan, until: float) -> dict[str, Any]:
+    spent: Energy = joules(outcome.occupation.later(until), plan.cluster.gpus, plan.model)
+    return {"energy_joules": spent.total, "energy_wasted_joules": spent.wasted,
+            "energy_idle_joules": spent.idle_unallocated, "energy_empty_host_joules": spent.node_overhead_empty,
+            "energy_underused_joules": spent.allocated_underused, "energy_until_s": until}
+
+
+def _compared(outcome: Outcome, baseline: Outcome | None, plan: Plan) -> dict[str, Any]:
+    from .replay.outcome import ratio_interval
+
+    if baseline is None:
+        return {}
+    ours, theirs, submit = outcome.arrays["end"], baseline.arrays["end"], plan.workload.submit
+    both = ~np.isnan(ours) & ~np.isnan(theirs)
+    found = ratio_interval(submit[both], ours[both] - submit[both], theirs[both] - submit[both], seed=plan.seed)
+    return {"baseline": baseline.policy, "jct_ratio": found.estimate, "jct_ratio_low": found.low,
+            "jct_ratio_high": found.high}
+
+
+def told(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as JSON may hold it: None where a figure is no number."""
+    return {key: None if isinstance(value, float) and not np.isfinite(value) else value for key, value in row.items()}
