@@ -141,8 +141,11 @@ def parse_job(raw: Fields) -> Job:
     state = job_state(raw.texts("job_state"))
     job_id, raw_id = _identity(raw)
     start = raw.time("start_time")
+    end = raw.time("end_time") if state.finished else None
     waiting = state in (JobState.PENDING, JobState.UNKNOWN)
     request = parse_request(raw)
+    # A job that never ran, or that waits again after a requeue, holds nothing, whatever `nodes` still says.
+    allocations = () if waiting else parse_allocations(raw, request)
     return Job(
         job_id=job_id,
         raw_id=raw_id,
@@ -156,8 +159,8 @@ def parse_job(raw: Fields) -> Job:
         qos=raw.text("qos"),
         reason=_reason(raw.text("state_reason")) if waiting else "",
         eligible_s=raw.time("eligible_time"),
-        start_s=None if waiting else start,
-        end_s=raw.time("end_time") if state.finished else None,
+        start_s=None if waiting else begun(start, end, allocations),
+        end_s=end,
         limit_s=_minutes(raw.number("time_limit")),
         expected_start_s=start if waiting else None,
         scheduled_nodes=expand(raw.text("scheduled_nodes")) if waiting else (),
@@ -166,8 +169,7 @@ def parse_job(raw: Fields) -> Job:
         restarts=raw.integer("restart_cnt") or 0,
         exit_code=_exit_code(raw) if state.finished else None,
         tasks=count_tasks(raw.text("array_task_string")) if waiting else 1,
-        # A job that never ran, or that waits again after a requeue, holds nothing, whatever `nodes` still says.
-        allocations=() if waiting else parse_allocations(raw, request),
+        allocations=allocations,
     )
 
 
@@ -276,6 +278,11 @@ def parse_allocations(raw: Fields, request: Request) -> tuple[Allocation, ...]:
                  for place, (node, detail) in enumerate(zip(nodes, details, strict=True)))
 
 
+def begun(start_s: float | None, end_s: float | None, allocations: tuple[Allocation, ...]) -> float | None:
+    """Return the start of a run; None where a job ended while it waited, of which Slurm says that it began just then."""
+    return None if start_s == end_s and not allocations else start_s
+
+
 def share_gpus(gpus: int, nodes: int) -> list[Gpus]:
     """Return GPUs of unknown index, spread over the nodes as evenly as they go."""
     return [Gpus(count) for count in share(gpus, nodes)]
@@ -298,6 +305,8 @@ def parse_accounted(raw: Fields) -> Job:
     model = next((name.partition(":")[2] for name in asked if name.startswith("gres/gpu:")), "")
     shares = zip(nodes, share(_gpus(given), len(nodes)), share(given.get("cpu", 0), len(nodes)),
                  share(given.get("mem", 0) * MIB, len(nodes)), strict=True)
+    allocations = tuple(Allocation(node, gpus, None, cpus, memory) for node, gpus, cpus, memory in shares)
+    end = times.time("end")
     return Job(
         job_id=_known_as(number, array.integer("job_id"), array.integer("task_id"), het.integer("job_id"),
                          het.integer("job_offset")),
@@ -305,12 +314,12 @@ def parse_accounted(raw: Fields) -> Job:
         request=Request(_gpus(asked), asked.get("node", 1), cpus=asked.get("cpu", 0),
                         memory_bytes=asked.get("mem", 0) * MIB, gpu_model=model, features=raw.text("constraints")),
         user=raw.text("user"), account=raw.text("account"), name=raw.text("name"), qos=raw.text("qos"),
-        eligible_s=times.time("eligible"), start_s=times.time("start"), end_s=times.time("end"),
+        eligible_s=times.time("eligible"), start_s=begun(times.time("start"), end, allocations), end_s=end,
         limit_s=_minutes(times.number("limit")), priority=raw.number("priority"),
         restarts=raw.integer("restart_cnt") or 0,
         # 22.05 tells 0 of every job here, even of one that failed with 3.
         exit_code=None if state is JobState.FAILED and _exit_code(raw) == 0 else _exit_code(raw),
-        allocations=tuple(Allocation(node, gpus, None, cpus, memory) for node, gpus, cpus, memory in shares))
+        allocations=allocations)
 
 
 def accounted_state(words: tuple[str, ...]) -> JobState:

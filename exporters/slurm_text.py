@@ -12,7 +12,7 @@ from ..storage.records import Allocation, Job, Partition, Request
 from .gres import parse_tres
 from .hostlist import expand
 from .slurm_fields import BadRecord
-from .slurm_json import Parsed, Reservation, accounted_state, share
+from .slurm_json import Parsed, Reservation, accounted_state, begun, share
 
 SACCT_FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit",
                 "Eligible", "Start", "End", "TimelimitRaw", "NNodes", "ReqTRES", "AllocTRES", "NodeList", "Priority",
@@ -54,6 +54,7 @@ def _parse_row(row: dict[str, str]) -> Job:
     submit = parse_time(row["Submit"])
     if submit is None or not row["JobID"]:
         raise BadRecord("no job id or no submit time")
+    end, allocations = parse_time(row["End"]), _allocations(row["NodeList"], row["AllocTRES"])
     asked, given = parse_tres(row["ReqTRES"]), parse_tres(row["AllocTRES"])
     gpus = asked.gpus or given.gpus
     code, _, signal = row["ExitCode"].partition(":")
@@ -66,11 +67,11 @@ def _parse_row(row: dict[str, str]) -> Job:
             cpus=asked.cpus or 0, memory_bytes=asked.memory_bytes or 0, gpu_model=gpus.model if gpus else "",
             features=row["Constraints"]),
         user=row["User"], account=row["Account"], name=row["JobName"], qos=row["QOS"],
-        eligible_s=parse_time(row["Eligible"]), start_s=parse_time(row["Start"]), end_s=parse_time(row["End"]),
+        eligible_s=parse_time(row["Eligible"]), start_s=begun(parse_time(row["Start"]), end, allocations), end_s=end,
         limit_s=float(limit) * 60 if limit.isdecimal() else None,
         priority=float(row["Priority"]) if row["Priority"].isdecimal() else None,
         exit_code=int(code) or -int(signal or 0) if code.isdecimal() else None,
-        allocations=_allocations(row["NodeList"], row["AllocTRES"]))
+        allocations=allocations)
 
 
 def _allocations(hostlist: str, tres: str) -> tuple[Allocation, ...]:

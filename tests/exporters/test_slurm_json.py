@@ -234,6 +234,23 @@ def test_nothing_found_is_an_empty_list():
     assert parse_list(Fields(answer), "jobs", parse_job).records == ()
 
 
+def test_a_job_that_ended_while_it_waited_never_began():
+    """Slurm tells the moment of its end as its start, here and in the accounts."""
+    seen = parse_job(Fields({"job_id": 7, "job_state": "CANCELLED", "submit_time": 10, "start_time": 20, "end_time": 20,
+                             "nodes": ""}))
+    accounted = parse_accounted(Fields({"job_id": 7, "state": {"current": "CANCELLED"}, "nodes": "None assigned",
+                                        "time": {"submission": 10, "start": 20, "end": 20}}))
+
+    assert [(job.start_s, job.end_s) for job in (seen, accounted)] == [(None, 20), (None, 20)]
+
+
+def test_a_run_of_no_second_on_a_node_did_begin():
+    job = parse_job(Fields({"job_id": 7, "job_state": "FAILED", "submit_time": 10, "start_time": 20, "end_time": 20,
+                            "nodes": "a1"}))
+
+    assert job.start_s == 20
+
+
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))
 VALUES = st.one_of(SCALARS, st.lists(SCALARS, max_size=3), st.dictionaries(st.text(max_size=8), SCALARS, max_size=3))
 KEYS = ["job_id", "job_state", "nodes", "gres_detail", "tres_req_str", "tres_alloc_str", "tres_per_node", "submit_time",
