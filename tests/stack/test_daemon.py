@@ -316,13 +316,15 @@ def test_restarts_lose_nothing_and_double_nothing(daemon, cluster):
 
 
 def runs_in_the_database(daemon):
+    """Return job, start and end of every run."""
     with sqlite3.connect(daemon.database) as database:
-        return sorted(database.execute("SELECT job_id, runs.start_s, runs.end_s FROM runs JOIN jobs ON jobs.id = job"))
+        return sorted(database.execute(
+            "SELECT job_id, CAST(CAST(runs.start_s AS INTEGER) AS TEXT), CAST(CAST(runs.end_s AS INTEGER) AS TEXT) "
+            "FROM runs JOIN jobs ON jobs.id = runs.job"))
 
 
 def runs_in_the_accounts(chain):
-    """Return job, start and end of every run that sacct knows, each run of a requeued job on its own."""
+    """Return the same of sacct, each run of a requeued job on its own, without the jobs that ended while they waited."""
     lines = chain.run("env", "SLURM_TIME_FORMAT=%s", "sacct", "-anXDP", "-S", "now-1day", "-o",
-                      "JobID,Start,End").splitlines()
-    rows = [line.split("|") for line in lines]
-    return sorted((job, float(start), float(end)) for job, start, end in rows if start.isdigit() and end.isdigit())
+                      "JobID,Start,End,NodeList").splitlines()
+    return sorted(tuple(line.split("|")[:3]) for line in lines if not line.endswith("|None assigned"))
