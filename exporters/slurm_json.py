@@ -279,7 +279,7 @@ def parse_allocations(raw: Fields, request: Request) -> tuple[Allocation, ...]:
 
 
 def begun(start_s: float | None, end_s: float | None, allocations: tuple[Allocation, ...]) -> float | None:
-    """Return the start of a run; None where a job ended while it waited, of which Slurm says that it began just then."""
+    """Return the start of a run; None of a job that ended while it waited: Slurm gives the end as its start."""
     return None if start_s == end_s and not allocations else start_s
 
 

@@ -39,7 +39,8 @@ class Daemon:
                  f"--web.listen-address={self._address}"), stdout=log, stderr=log)
         deadline = time.monotonic() + UP_WITHIN_S
         while b"event=ready" not in self._log.read_bytes()[began:]:
-            assert self._process.poll() is None and time.monotonic() < deadline, self.log()
+            assert self._process.poll() is None, self.log()
+            assert time.monotonic() < deadline, self.log()
             time.sleep(0.1)
 
     def end(self, number: int = signal.SIGTERM) -> int:

@@ -251,7 +251,8 @@ def steer(chain, job, node):
 
 def followed(daemon):
     """Return how many runs the policy in charge advised on, and how many followed."""
-    return tuple(daemon.value(f"idlewatt_advice_{what}_total", policy=IN_CHARGE) or 0 for what in ("issued", "followed"))
+    counts = (daemon.value(f"idlewatt_advice_{name}_total", policy=IN_CHARGE) for name in ("issued", "followed"))
+    return tuple(count or 0 for count in counts)
 
 
 def test_read_through_prometheus_and_commands_the_cluster_looks_the_same(daemon, distant, cluster):
@@ -324,7 +325,7 @@ def runs_in_the_database(daemon):
 
 
 def runs_in_the_accounts(chain):
-    """Return the same of sacct, each run of a requeued job on its own, without the jobs that ended while they waited."""
+    """Return the same of sacct, each run of a requeued job on its own; jobs that ended while they waited had none."""
     lines = chain.run("env", "SLURM_TIME_FORMAT=%s", "sacct", "-anXDP", "-S", "now-1day", "-o",
                       "JobID,Start,End,NodeList").splitlines()
     return sorted(tuple(line.split("|")[:3]) for line in lines if not line.endswith("|None assigned"))
