@@ -5,7 +5,7 @@ from __future__ import annotations
 from .board import board, price
 from .panels import DAEMON, NODE, Row, lines, listing, number
 
-AGE = f"max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}})"
+AGE = f"clamp_min(max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}}), 0)"
 ISSUED = f"sum(increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))"
 FOLLOWED = f"sum(increase(idlewatt_advice_followed_total{{{DAEMON}}}[$__range]))"
 EMPTY = (f'sum by (node) (idlewatt_node_gpus{{{NODE}, state=~"idle|stranded"}}) == '

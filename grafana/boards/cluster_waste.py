@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from .board import board, price
-from .panels import APART, CLASSES, DAEMON, NODE, PARTITION, USEFUL, WASTED, Row, bars, lines, number, top
+from .panels import CLASSES, DAEMON, NODE, PARTITION, Row, bars, by_kind, lines, number, top
 
 POWER, WASTE = f"idlewatt_power_watts{{{PARTITION}}}", f"idlewatt_wasted_power_watts{{{PARTITION}}}"
 WASTED_KWH = f"sum(increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6"
 WASTED_COST = f"sum(increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6 * $price"
 SHARE = ((None, "green"), (0.15, "orange"), (0.3, "red"))
-
-
-def _power_of(classes: str) -> str:
-    return f'sum by (class) (idlewatt_power_watts{{{PARTITION}, class=~"{classes}"}})'
 
 
 def build() -> str:
@@ -45,7 +41,7 @@ def _watts() -> Row:
         (16, lines("Where the watts go", "Every watt of every node in exactly one class. Blue works, warm colours are "
                    "wasted, grey is apart. The line is the wall meters of the chosen nodes: with all partitions "
                    "chosen the stack must reach it.",
-                   ((_power_of(USEFUL), "{{class}}"), (_power_of(WASTED), "{{class}}"), (_power_of(APART), "{{class}}"),
+                   (*by_kind("class", "idlewatt_power_watts", PARTITION),
                     (f"sum(idlewatt_node_power_watts{{{NODE}}})", "Wall meters")),
                    "watt", stacked=True, names=CLASSES, over="Wall meters")),
         (8, bars("Wasted now, by reason", "Which reason to go after first. Idle, stranded and empty nodes are the "
@@ -73,8 +69,7 @@ def _energy() -> Row:
                   f"sum by (class) (increase(idlewatt_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6",
                   "class", "kwatth", names=CLASSES)),
         (12, lines("GPUs by state", "Every board of the chosen partitions by what it does.",
-                   tuple((f'sum by (state) (idlewatt_gpus{{{PARTITION}, state=~"{states}"}})', "{{state}}")
-                         for states in (USEFUL, WASTED, APART)), "short", stacked=True, names=CLASSES)))
+                   by_kind("state", "idlewatt_gpus", PARTITION), "short", stacked=True, names=CLASSES)))
 
 
 def _honest() -> Row:

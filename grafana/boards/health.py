@@ -22,15 +22,15 @@ def _figures() -> Row:
                    empty="down, or not scraped")),
         (3, number("Sources failing", "Sources that could not be read the last time. What is read from them is old.",
                    f"count({UP} == 0) or (0 * count({UP}))", "short", steps=((None, "green"), (1.0, "red")))),
-        (3, number("Oldest good read", "Age of the last success of the source that has failed longest.",
-                   f"max(time() - idlewatt_last_success_timestamp_seconds{{{DAEMON}}})", "s",
+        (3, number("Oldest read", "Age of the last success of the source that has failed longest.",
+                   f"clamp_min(max(time() - idlewatt_last_success_timestamp_seconds{{{DAEMON}}}), 0)", "s",
                    steps=((None, "green"), (120.0, "orange"), (600.0, "red")))),
         (3, number("Configuration", "Whether the last reload was accepted. Refused: the old one goes on, a restart "
                    "would fail.", f"min(idlewatt_config_last_reload_successful{{{DAEMON}}})", "short",
                    text={"0": ("refused", "red"), "1": ("in force", "green")})),
         (3, number("Database", "Size of the history; retention keeps it from growing for ever.",
                    f"sum(idlewatt_database_size_bytes{{{DAEMON}}})", "bytes")),
-        (3, number("Waiting to be written", "Facts that are kept in memory because the database did not take them yet.",
+        (3, number("Unwritten", "Facts that are kept in memory because the database did not take them yet.",
                    f"sum(idlewatt_recorder_backlog_records{{{DAEMON}}})", "short",
                    steps=((None, "green"), (10_000.0, "orange")))),
         (3, number("Series left out", "Series over the cap of their metric: somebody upstream sends endless names.",
@@ -67,11 +67,9 @@ def _speed() -> Row:
 def _trouble() -> Row:
     return (
         (8, lines("Failed and skipped runs", "Runs of a cycle that failed, and beats skipped because the run before "
-                  "had not ended, over the time range. Both should be zero.",
-                  ((f"sum by (cycle) (increase(idlewatt_cycle_failures_total{{{DAEMON}}}[$__range]))",
-                    "{{cycle}}: failed"),
-                   (f"sum by (cycle) (increase(idlewatt_cycle_overruns_total{{{DAEMON}}}[$__range]))",
-                    "{{cycle}}: skipped")), "short")),
+                  "had not ended, over the time range. Both should be zero; the log names the cycle.",
+                  ((f"sum(increase(idlewatt_cycle_failures_total{{{DAEMON}}}[$__range]))", "failed"),
+                   (f"sum(increase(idlewatt_cycle_overruns_total{{{DAEMON}}}[$__range]))", "skipped")), "short")),
         (8, lines("Watts that do not add up", "Unaccounted: wall power less all classes, 0 unless the accounting is "
                   "broken. Disagreement: boards that claim more than their node's own wall meter.",
                   ((f"abs(sum(idlewatt_unaccounted_power_watts{{{DAEMON}}}))", "unaccounted"),

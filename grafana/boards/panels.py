@@ -54,6 +54,12 @@ CLASSES = {
 WAIT = "no data yet: see Daemon health"
 
 
+def by_kind(label: str, metric: str, selector: str) -> tuple[tuple[str, str], ...]:
+    """Return queries by class or state, in the order in which they are stacked: useful, wasted, apart."""
+    return tuple((f'sum by ({label}) ({metric}{{{selector}, {label}=~"{kind}"}})', f"{{{{{label}}}}}")
+                 for kind in (USEFUL, WASTED, APART))
+
+
 def top(count: int, by: str, metric: str, selector: str) -> str:
     """Return an expression of the ``count`` largest over the time range, the same ones all along it."""
     return (f"sum by ({by}) ({metric}{{{selector}}}) and "
@@ -86,13 +92,15 @@ def lines(title: str, description: str, queries: Iterable[tuple[str, str]], unit
     panel = _described(timeseries.Panel(), title, description, unit).min(0.0).no_value(empty)
     panel.line_width(1).fill_opacity(70 if stacked else 8).show_points(common_model.VisibilityMode.NEVER)
     panel.stacking(common.StackingConfig().mode("normal" if stacked else "none").group("A"))
-    panel.color_scheme(_color(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
+    panel.color_scheme(_color(FieldColorModeId.PALETTE_CLASSIC))
     panel.legend(common.VizLegendOptions().display_mode("list").placement("bottom").show_legend(True).calcs([]))
     panel.tooltip(common.VizTooltipOptions().mode("multi").sort("desc"))
     for letter, (expr, legend) in zip("ABCDEF", queries, strict=False):
         panel.with_target(_query(letter, expr, legend))
     if most is not None:
         panel.max(most)
+    elif unit in ("short", "watt"):
+        panel.axis_soft_max(1.0)  # else all zeros are drawn on a scale to 100
     _name(panel, names or {})
     if over:
         _override(panel, over, **{"color": {"mode": "fixed", "fixedColor": "text"}, "custom.fillOpacity": 0,
@@ -136,8 +144,9 @@ def listing(title: str, description: str, queries: Sequence[str], columns: dict[
         "include": {"names": list(columns)}}))
     panel.with_transformation(DataTransformerConfig(id_val="organize", options={
         "indexByName": {name: place for place, name in enumerate(columns)}, "renameByName": columns}))
-    for heading, own in (units or {}).items():
-        _override(panel, heading, unit=own)
+    for heading in columns.values():
+        # An empty cell would repeat what is said of an empty table.
+        _override(panel, heading, noValue="-", unit=(units or {}).get(heading, unit))
     return panel
 
 

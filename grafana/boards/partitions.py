@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board
-from .panels import CLASSES, NODE, PARTITION, Row, lines, listing, number, timeline
+from .panels import CLASSES, NODE, PARTITION, Row, by_kind, lines, listing, number, timeline
 
 GPUS = f"idlewatt_gpus{{{PARTITION}}}"
 HELD = f'idlewatt_gpus{{{PARTITION}, state=~"allocated_.*|productive"}}'
@@ -45,7 +45,7 @@ def build() -> str:
     """Return the board."""
     return board("partitions", "Partitions and fragmentation",
                  "What is free, why waiting jobs cannot use it, and how full the partitions are.",
-                 ((4, _figures()), (6, _table()), (9, _stranded()), (9, _shares()), (12, _nodes()), (9, _states())))
+                 ((4, _figures()), (6, _table()), (9, _stranded()), (9, _shares()), (10, _nodes()), (9, _states())))
 
 
 def _figures() -> Row:
@@ -73,7 +73,7 @@ def _table() -> Row:
                       f"sum by (partition) ({STRANDED})",
                       f"sum by (partition) (idlewatt_wasted_power_watts{{{PARTITION}}}) / "
                       f"sum by (partition) (idlewatt_power_watts{{{PARTITION}}})",
-                      f"sum by (partition) ({PENDING})"),
+                      f"sum by (partition) ({PENDING}) or 0 * sum by (partition) ({GPUS})"),
                      {"partition": "Partition", "Value #A": "GPUs", "Value #B": "Held", "Value #C": "Stranded",
                       "Value #D": "Power wasted", "Value #E": "Waiting jobs"},
                      units={"Power wasted": "percentunit"})),)
@@ -113,4 +113,4 @@ def _nodes() -> Row:
 def _states() -> Row:
     return (
         (24, lines("GPUs by state", "Every board of the chosen partitions by what it does.",
-                   ((f"sum by (state) ({GPUS})", "{{state}}"),), "short", stacked=True, names=CLASSES)),)
+                   by_kind("state", "idlewatt_gpus", PARTITION), "short", stacked=True, names=CLASSES)),)

@@ -1,0 +1,60 @@
+"""``idlewatt grafana install``: put boards, data source and rules where Grafana and Prometheus look for them."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import click
+
+_PLACES = {
+    "dashboards": "var/lib/grafana/dashboards/idlewatt",
+    "provisioning/dashboards": "etc/grafana/provisioning/dashboards",
+    "provisioning/datasources": "etc/grafana/provisioning/datasources",
+    "rules": "etc/prometheus/rules/idlewatt",
+}
+"""Folders of ours and where their files go."""
+_KEPT = ("etc/grafana/provisioning/datasources/idlewatt.yaml",)
+"""The operator's file: written once, never overwritten."""
+
+
+@click.group("grafana")
+def command() -> None:
+    """Show idlewatt in Grafana: boards, data source, recording rules and alerts."""
+
+
+@command.command("install")
+@click.option("--dir", "root", type=click.Path(path_type=Path), default=Path("/"), show_default=True,
+              help="Write below this folder instead, to look first or for packages.")
+def install(root: Path) -> None:
+    """Write boards, provisioning and rules in the layout of Debian's and Grafana's own packages.
+
+    Nothing is started or reloaded. Grafana finds new boards within a minute; Prometheus needs the rule_files line that
+    is printed, and a reload.
+
+    \b
+    Examples:
+      idlewatt grafana install --dir /tmp/look
+      sudo idlewatt grafana install
+    """
+    for place, text in _texts():
+        target = root / place
+        if place in _KEPT and target.exists():
+            click.echo(f"kept     {target}")
+            continue
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, "utf-8")
+        except OSError as error:
+            raise click.ClickException(f"{target} cannot be written: {error.strerror}. Are you root?") from error
+        click.echo(f"written  {target}")
+    click.echo(f"\nFor prometheus.yml:\n  rule_files: [{Path('/', _PLACES['rules'])}/*.yml]\n"
+               "For /etc/default/grafana-server:\n  IDLEWATT_PROMETHEUS_URL=http://localhost:9090")
+
+
+def _texts() -> list[tuple[str, str]]:
+    """Return the files by place, relative to the root."""
+    ours = resources.files("idlewatt.grafana")
+    return [(f"{place}/{file.name}", file.read_text("utf-8"))
+            for folder, place in _PLACES.items()
+            for file in sorted(ours.joinpath(folder).iterdir(), key=lambda file: file.name) if file.is_file()]
