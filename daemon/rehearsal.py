@@ -7,8 +7,11 @@ at once when the daemon stops, and its memory goes with it. ``python -m idlewatt
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Sequence
 
 from ..storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
@@ -52,6 +55,15 @@ def rehearse(names: Sequence[str]) -> None:
     Advisor(settings).advise(SchedulerSnapshot(3.0, (node,), jobs=jobs), 3.0)
 
 
+def _end_with_parent() -> None:
+    """End this process when the daemon has gone, however it went: nobody waits for what is compiled here."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     default = AdviceSettings()
     rehearse(sys.argv[1:] or (default.policy, *default.shadow))

@@ -1,11 +1,19 @@
-"""A daemon on a simulated cluster, in this process, with a clock that stands until a test moves it."""
+"""A daemon on a simulated cluster: in this process, with a clock that stands until a test moves it, or in its own."""
 
+import os
+import re
+import signal
+import subprocess
+import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+import requests
 
 from idlewatt.daemon import config
 from idlewatt.daemon.service import Service
@@ -78,3 +86,100 @@ def rig(tmp_path):
         service.stop()
     made.server.shutdown()
     made.server.server_close()
+
+
+class Process:
+    """A real daemon in a process of its own; its log is read as it is written."""
+
+    def __init__(self, config: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
+        command = (sys.executable, "-m", "idlewatt.daemon.cli", "serve", f"--config.file={config}", *arguments)
+        if not any(argument.startswith("--web.listen-address") for argument in arguments):
+            command += ("--web.listen-address=127.0.0.1:0",)
+        self.lines: list[str] = []
+        self.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                      env=os.environ | (env or {}), start_new_session=True)
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self.popen.stderr:
+            self.lines.append(line.rstrip("\n"))
+
+    @property
+    def log(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def url(self) -> str:
+        """Return where it listens, once it has said so."""
+        return re.search(r"http://[\d.]+:\d+", self.said("event=listening"))[0]
+
+    def said(self, text: str) -> str:
+        """Return the first log line that holds ``text``, waiting for it."""
+        self.until(lambda: text in self.log)
+        return next(line for line in self.lines if text in line)
+
+    def until(self, condition: Callable[[], object], timeout_s: float = 60.0) -> None:
+        """Wait until the condition is true; fail with the log when the daemon ends or takes too long."""
+        pause, deadline = Event(), time.monotonic() + timeout_s
+        while not condition():
+            assert self.popen.poll() is None, f"the daemon ended with {self.popen.returncode}:\n{self.log}"
+            assert time.monotonic() < deadline, f"it never came to that; its log:\n{self.log}"
+            pause.wait(0.02)
+
+    def status(self, path: str, method: str = "GET") -> int:
+        return requests.request(method, f"{self.url}{path}", timeout=10).status_code
+
+    def page(self, path: str) -> str:
+        return requests.get(f"{self.url}{path}", timeout=10).text
+
+    def ready(self) -> None:
+        self.until(lambda: self.status("/-/ready") == 200)
+
+    def metric(self, series: str) -> float | None:
+        """Return the value of one series of the metrics page."""
+        found = re.search(rf"^{re.escape(series)} (\S+)$", self.page("/metrics"), re.MULTILINE)
+        return float(found[1]) if found else None
+
+    def ended(self, timeout_s: float = 30.0) -> int:
+        """Return the exit status, waiting for the end."""
+        status = self.popen.wait(timeout_s)
+        self._reader.join(10)
+        return status
+
+    def stop(self) -> int:
+        self.popen.terminate()
+        return self.ended()
+
+    def vanish(self) -> None:
+        """End it and whatever it has started, at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.ended()
+        self.popen.stderr.close()
+
+
+@pytest.fixture
+def configured(rig):
+    """Return a function that writes the configuration of a brisk daemon on the simulated cluster."""
+    def write(**changes: str) -> Path:
+        brisk = {"cycles": "{scrape: 200ms, jobs: 200ms, assess: 200ms, advise: 200ms, record: 200ms}"}
+        path = rig.folder / "idlewatt.yml"
+        path.write_text(rig.text(**brisk | changes))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def daemon():
+    """Return a function that starts a daemon; every one is gone at the end of the test."""
+    started: list[Process] = []
+
+    def start(config: Path, *arguments: str, **options) -> Process:
+        started.append(Process(config, *arguments, **options))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.vanish()

@@ -1,0 +1,386 @@
+"""The real process: how it starts, what it refuses, what it survives, how it ends."""
+
+import re
+import resource
+import signal
+import socket
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import requests
+
+from idlewatt.daemon import main
+from idlewatt.daemon.cycles import Beat, Cycle
+from idlewatt.daemon.web.view import ReloadError
+
+
+@pytest.fixture
+def silent_target():
+    """A target that takes connections and says nothing until the test lets it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        held, stop = [], threading.Event()
+
+        def accept() -> None:
+            while not stop.is_set():
+                try:
+                    held.append(listener.accept()[0])
+                except OSError:
+                    return
+
+        threading.Thread(target=accept, daemon=True).start()
+
+        def let_go() -> None:
+            stop.set()
+            listener.shutdown(socket.SHUT_RDWR)
+            for connection in held:
+                connection.close()
+
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/metrics", let_go
+        if not stop.is_set():
+            let_go()
+
+
+def rows(database, query):
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def children(running):
+    """Return the folders in /proc of what a daemon has started."""
+    found = Path(f"/proc/{running.popen.pid}/task/{running.popen.pid}/children").read_text().split()
+    return [Path("/proc", child) for child in found]
+
+
+def alive(process):
+    """Tell whether the process of a folder in /proc still does anything; nobody may be there to bury it."""
+    try:
+        return (process / "stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# Start.
+
+def test_it_is_healthy_from_the_first_second_and_ready_once_it_has_looked_around(daemon, configured, silent_target):
+    target, let_go = silent_target
+    running = daemon(configured(sources=f"[{{kind: dcgm, targets: ['{target}'], timeout: 20s}}]"))
+    assert running.status("/-/healthy") == 200
+    answer = requests.get(f"{running.url}/-/ready", timeout=10)
+    assert answer.status_code == 503
+    assert "the first collection has not ended" in answer.text
+    let_go()
+    running.ready()
+
+
+def test_a_port_that_is_taken_is_named(daemon, configured):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused = daemon(configured(), f"--web.listen-address={address}")
+        assert refused.ended() == 1
+    assert f"cannot listen on {address}: Address already in use; is another daemon running there?" in refused.log
+
+
+def test_every_fault_of_a_bad_configuration_is_told(daemon, configured):
+    refused = daemon(configured(colour="blue", cycles="{scrape: soon}"))
+    assert refused.ended() == 2
+    assert "colour: unknown key" in refused.log
+    assert "cycles.scrape: 'soon' is not a duration" in refused.log
+    assert "Traceback" not in refused.log
+
+
+def test_a_configuration_that_is_not_there_is_named(daemon, tmp_path):
+    refused = daemon(tmp_path / "nowhere.yml")
+    assert refused.ended() == 2
+    assert "nowhere.yml: cannot be read" in refused.log
+
+
+def test_a_second_daemon_on_the_database_is_refused(daemon, configured):
+    config = configured()
+    first = daemon(config)
+    first.ready()
+    second = daemon(config)
+    assert second.ended() == 1
+    assert "another idlewatt daemon records into" in second.log
+    assert f"process {first.popen.pid}" in second.log
+    assert first.status("/-/ready") == 200
+
+
+def test_a_database_of_a_newer_version_is_left_alone(daemon, configured, rig):
+    first = daemon(configured())
+    first.ready()
+    assert first.stop() == 0
+    with closing(sqlite3.connect(rig.folder / "idlewatt.db")) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = 'f00000000000'")
+    refused = daemon(configured())
+    assert refused.ended() == 1
+    assert "has schema f00000000000, which is newer than this idlewatt" in refused.log
+    assert rows(rig.folder / "idlewatt.db", "SELECT version_num FROM alembic_version") == [("f00000000000",)]
+
+
+@pytest.mark.parametrize(("url", "message"), [
+    ("sqlite:////proc/idlewatt/idlewatt.db", "cannot create /proc/idlewatt/idlewatt.db.lock"),
+    ("sqlite://", "names no file"),
+    ("mysql://host/name", "idlewatt knows sqlite and postgresql"),
+])
+def test_a_database_that_cannot_be_made_is_named(daemon, configured, url, message):
+    refused = daemon(configured(storage=f"{{url: '{url}'}}"))
+    assert refused.ended() == 1
+    assert message in refused.log
+    assert "Traceback" not in refused.log
+
+
+def test_a_web_configuration_that_is_wrong_is_named(daemon, configured, tmp_path):
+    (tmp_path / "web.yml").write_text("tls_server_config: {cert_file: nowhere.pem, key_file: nowhere.key}\n")
+    refused = daemon(configured(), f"--web.config.file={tmp_path / 'web.yml'}")
+    assert refused.ended() == 1
+    assert "nowhere.pem" in refused.log
+
+
+# Signals.
+
+def test_a_good_reload_by_signal_is_in_force_and_shown(daemon, configured):
+    running = daemon(configured())
+    running.ready()
+    before = running.metric("idlewatt_config_last_reload_success_timestamp_seconds")
+    configured(advice="{policy: fifo+first-fit}")
+    running.popen.send_signal(signal.SIGHUP)
+    running.said('event="configuration reloaded"')
+    assert running.metric("idlewatt_config_last_reload_successful") == 1
+    assert running.metric("idlewatt_config_last_reload_success_timestamp_seconds") > before
+
+
+def test_a_bad_reload_by_signal_is_said_and_shown_and_changes_nothing(daemon, configured):
+    running = daemon(configured())
+    running.ready()
+    configured(colour="blue")
+    running.popen.send_signal(signal.SIGHUP)
+    assert "colour: unknown key" in running.said("configuration not reloaded")
+    running.until(lambda: running.metric("idlewatt_config_last_reload_successful") == 0)
+    runs = running.metric('idlewatt_cycle_duration_seconds{cycle="scrape"}')
+    assert runs is not None
+    configured()
+    running.popen.send_signal(signal.SIGHUP)
+    running.until(lambda: running.metric("idlewatt_config_last_reload_successful") == 1)
+
+
+def test_reloading_over_the_web_must_be_allowed(daemon, configured):
+    running = daemon(configured())
+    assert running.status("/-/reload", "POST") == 403
+    assert "configuration reloaded" not in running.log
+
+
+def test_a_reload_over_the_web_tells_its_faults(daemon, configured):
+    running = daemon(configured(), "--web.enable-lifecycle")
+    running.ready()
+    assert running.status("/-/reload", "POST") == 200
+    configured(colour="blue")
+    answer = requests.post(f"{running.url}/-/reload", timeout=10)
+    assert answer.status_code == 500
+    assert "colour: unknown key" in answer.text
+    assert running.metric("idlewatt_config_last_reload_successful") == 0
+
+
+def test_a_signal_that_comes_early_is_not_lost_and_kills_nobody(daemon, configured, silent_target):
+    target, let_go = silent_target
+    running = daemon(configured(sources=f"[{{kind: dcgm, targets: ['{target}'], timeout: 20s}}]"))
+    running.said("event=listening")
+    running.popen.send_signal(signal.SIGHUP)
+    let_go()
+    running.said('event="configuration reloaded"')
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_when_told_and_keeps_what_it_knows(daemon, configured, rig, number):
+    running = daemon(configured())
+    running.until(lambda: re.search(r"^idlewatt_energy_joules_total{.*} (?!0.0$)", running.page("/metrics"), re.MULTILINE))
+    running.popen.send_signal(number)
+    assert running.ended(15) == 0
+    assert "event=stopped" in running.log
+    assert rows(rig.folder / "idlewatt.db", "PRAGMA integrity_check") == [("ok",)]
+    assert rows(rig.folder / "idlewatt.db", "SELECT count(*) FROM waste")[0][0] > 0
+
+
+def test_it_stops_at_once_while_policies_are_being_compiled(daemon, configured, tmp_path):
+    running = daemon(configured(), env={"NUMBA_CACHE_DIR": str(tmp_path / "cold")})
+    running.ready()
+    compiling = children(running)
+    assert compiling
+    began = time.monotonic()
+    assert running.stop() == 0
+    assert time.monotonic() - began < 5
+    assert not any(map(alive, compiling))
+
+
+def test_nobody_goes_on_compiling_for_a_daemon_that_was_killed(daemon, configured, tmp_path):
+    running = daemon(configured(), env={"NUMBA_CACHE_DIR": str(tmp_path / "cold")})
+    running.ready()
+    compiling = children(running)
+    assert compiling
+    running.popen.kill()
+    pause, deadline = threading.Event(), time.monotonic() + 20
+    while any(map(alive, compiling)):
+        assert time.monotonic() < deadline
+        pause.wait(0.05)
+
+
+def test_a_daemon_that_is_killed_leaves_a_sound_database_and_the_next_one_goes_on(daemon, configured, rig):
+    config = configured()
+    first = daemon(config)
+    first.ready()
+    first.until(lambda: rows(rig.folder / "idlewatt.db", "SELECT count(*) FROM jobs")[0][0])
+    first.popen.kill()
+    assert first.ended() == -signal.SIGKILL
+    assert rows(rig.folder / "idlewatt.db", "PRAGMA integrity_check") == [("ok",)]
+    again = daemon(config)
+    again.ready()
+    jobs = requests.get(f"{again.url}/api/v1/jobs", timeout=10).json()["data"]
+    again.until(lambda: rows(rig.folder / "idlewatt.db", "SELECT count(*) FROM jobs") == [(len(jobs),)])
+
+
+# The service manager.
+
+@pytest.fixture
+def manager(tmp_path):
+    """A service manager's end of the notification socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        listener.settimeout(60)
+        yield listener
+
+
+def heard(manager, *wanted):
+    """Return the next datagram's first line, leaving out pings of the watchdog unless they are wanted."""
+    while True:
+        first = manager.recv(1000).decode().splitlines()[0]
+        if first != "WATCHDOG=1" or "WATCHDOG=1" in wanted:
+            return first
+
+
+def test_the_service_manager_is_told_every_turn_of_its_life(daemon, configured, manager, tmp_path):
+    running = daemon(configured(), env={"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "400000"})
+    assert heard(manager, "WATCHDOG=1") == "READY=1"
+    assert running.status("/-/ready") == 200
+    assert heard(manager, "WATCHDOG=1") == "WATCHDOG=1"
+    running.popen.send_signal(signal.SIGHUP)
+    assert heard(manager) == "RELOADING=1"
+    assert heard(manager) == "READY=1"
+    assert heard(manager, "WATCHDOG=1") == "WATCHDOG=1"
+    running.popen.terminate()
+    assert heard(manager) == "STOPPING=1"
+    assert running.ended() == 0
+
+
+@pytest.fixture
+def watched(manager, monkeypatch, tmp_path):
+    """The main thread's watch over a beat that never beats, on a clock that the test moves."""
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setenv("WATCHDOG_USEC", "100000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    now = [0.0]
+    service = SimpleNamespace(beat=Beat([Cycle("scrape", 15.0, lambda: None)], clock=lambda: now[0]))
+    signals = main.Signals(threading.Event())
+    view = SimpleNamespace(reload=lambda: None)
+    thread = threading.Thread(target=main._watch, args=(service, view, signals))
+    thread.start()
+    yield SimpleNamespace(now=now, view=view, signals=signals)
+    signals.stop.set()
+    thread.join()
+
+
+def test_the_watchdog_is_pinged_only_while_every_cycle_comes_round(watched, manager, caplog):
+    assert heard(manager, "WATCHDOG=1") == "WATCHDOG=1"
+    watched.now[0] = 100.0
+    deadline = time.monotonic() + 20
+    while "cycles hang" not in caplog.text:
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+    manager.setblocking(False)
+    while True:
+        try:
+            manager.recv(1000)
+        except BlockingIOError:
+            break
+    manager.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        manager.recv(1000)
+
+
+def test_a_reload_that_fails_still_ends_for_the_service_manager(watched, manager):
+    def refuse() -> None:
+        raise ReloadError("colour: unknown key")
+
+    watched.view.reload = refuse
+    watched.signals.reload = True
+    assert heard(manager) == "RELOADING=1"
+    assert heard(manager) == "READY=1"
+
+
+# Log lines.
+
+def test_a_target_that_is_down_is_one_structured_line_not_one_a_scrape(daemon, configured):
+    running = daemon(configured(sources="[{kind: dcgm, targets: ['127.0.0.1:1']}]"))
+    running.ready()
+    running.until(lambda: (running.metric('idlewatt_cycle_duration_seconds{cycle="assess"}') or 0) > 0)
+    before = running.metric("process_cpu_seconds_total")
+    running.until(lambda: (running.metric("process_cpu_seconds_total") or 0) > (before or 0) + 0.3)
+    warnings = [line for line in running.lines if "127.0.0.1:1" in line]
+    assert len(warnings) == 1
+    assert "level=warning" in warnings[0]
+    assert running.metric('idlewatt_up{collector="dcgm"}') == 0
+
+
+# A database in trouble.
+
+def backlog(running):
+    return running.metric("idlewatt_recorder_backlog_records")
+
+
+def recorded_jobs(rig):
+    return {row[0] for row in rows(rig.folder / "idlewatt.db", "SELECT job_id FROM jobs")}
+
+
+def submitted(running):
+    return {job["job_id"] for job in requests.get(f"{running.url}/api/v1/jobs", timeout=10).json()["data"]}
+
+
+def times_change(running, rig):
+    """Let two hours pass at once while nothing can be written; return the jobs that the daemon has seen then."""
+    before = submitted(running)
+    rig.now_s += 7200
+    running.until(lambda: submitted(running) - before)
+    running.until(lambda: (backlog(running) or 0) > 0)
+    return before | submitted(running)
+
+
+def test_a_database_that_another_program_locks_for_a_while_loses_nothing(daemon, configured, rig):
+    database = rig.folder / "idlewatt.db"
+    running = daemon(configured(storage=f"{{url: 'sqlite:///{database}?timeout=0.1'}}"))
+    running.ready()
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        seen = times_change(running, rig)
+        assert "is locked by another program" in running.said("history cannot be written")
+        assert running.status("/-/ready") == 200
+        assert running.metric('idlewatt_up{collector="dcgm"}') == 1
+        other.execute("ROLLBACK")
+    running.until(lambda: backlog(running) == 0)
+    running.until(lambda: recorded_jobs(rig) >= seen)
+
+
+def test_a_disk_that_takes_no_more_stops_nothing_and_loses_nothing(daemon, configured, rig):
+    running = daemon(configured())
+    running.ready()
+    limits = resource.prlimit(running.popen.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(running.popen.pid, resource.RLIMIT_FSIZE, (4096, limits[1]))
+    seen = times_change(running, rig)
+    running.said("history cannot be written")
+    assert running.status("/-/ready") == 200
+    resource.prlimit(running.popen.pid, resource.RLIMIT_FSIZE, limits)
+    running.until(lambda: backlog(running) == 0)
+    running.until(lambda: recorded_jobs(rig) >= seen)
+    assert rows(rig.folder / "idlewatt.db", "PRAGMA integrity_check") == [("ok",)]
