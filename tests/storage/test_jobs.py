@@ -201,6 +201,7 @@ class Recording(RuleBasedStateMachine):
             for table in ("verdicts", "allocations", "runs", "job_changes", "jobs"):
                 connection.execute(text(f"DELETE FROM {table}"))
         self.jobs: dict[tuple[str, float], Job] = {}
+        self.glanced: dict[tuple[str, float], Job] = {}
         self.ended: list[Job] = []
         self.known: set[tuple[str, float]] = set()
         self.known_runs: set[tuple[str, float, float]] = set()
@@ -213,65 +214,73 @@ class Recording(RuleBasedStateMachine):
         self.now += 1.0
         return self.now
 
-    def pick(self, index: int, *states: JobState) -> Job | None:
-        some = [job for job in self.jobs.values() if job.state in states]
-        return some[index % len(some)] if some else None
+    # One rule for all that can befall a job: the next step of every life is then always a real one.
+    @rule(steps=st.lists(st.tuples(st.sampled_from(["1", "3_1", "4+0"]), st.integers(0, 3), st.booleans()),
+                         min_size=3, max_size=8))
+    def live(self, steps: list[tuple[str, int, bool]]) -> None:
+        for step in steps:
+            self.live_on(*step)
 
-    @rule(name=st.sampled_from(["1", "2", "3_1", "4+0"]))
-    def submit(self, name: str) -> None:
-        # An id is used again only after the job that had it has left the scheduler.
-        if all(job.job_id != name for job in self.jobs.values()):
+    def live_on(self, name: str, fate: int, seen: bool) -> None:
+        job = next((job for job in self.jobs.values() if job.job_id == name), None)
+        if job is None:
             job = Job(name, self.tick(), JobState.PENDING, "gpu", Request(gpus=1))
-            self.jobs[job.key] = job
+        elif job.state is JobState.PENDING:
+            job = self.cancel(job) if fate == 0 else self.begin(job)
+        elif job.state is JobState.RUNNING:
+            job = self.end(job, JobState.COMPLETED) if fate == 0 else self.requeue(job, fate)
+        else:
+            del self.jobs[job.key]  # and its id may be used again
+            return
+        self.jobs[job.key] = job
+        if seen:
+            self.glance()
 
-    @rule(index=st.integers(0, 9))
-    def begin(self, index: int) -> None:
-        if job := self.pick(index, JobState.PENDING):
-            held = Allocation("a", 1, (index,))
-            self.jobs[job.key] = replace(job, state=JobState.RUNNING, start_s=self.tick(), end_s=None,
-                                         allocations=(held,))
+    def begin(self, job: Job) -> Job:
+        held = Allocation("a", 1, (len(self.ended) % 8,))
+        return replace(job, state=JobState.RUNNING, start_s=self.tick(), end_s=None, allocations=(held,))
 
-    @rule(index=st.integers(0, 9), cleared=st.booleans())
-    def requeue(self, index: int, cleared: bool) -> None:
-        if job := self.pick(index, JobState.RUNNING):
-            self.ended.append(replace(job, state=JobState.PREEMPTED, end_s=self.tick()))
-            self.jobs[job.key] = replace(job, state=JobState.PENDING, restarts=job.restarts + 1, allocations=(),
-                                         start_s=None if cleared else job.start_s)
+    def cancel(self, job: Job) -> Job:
+        return self.end(replace(job, start_s=None), JobState.CANCELLED)
 
-    @rule(index=st.integers(0, 9), state=st.sampled_from([JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED]))
-    def end(self, index: int, state: JobState) -> None:
-        if job := self.pick(index, JobState.RUNNING, JobState.PENDING):
-            if job.state is JobState.PENDING:
-                job = replace(job, start_s=None)
-            self.jobs[job.key] = replace(job, state=state, end_s=self.tick())
-            self.ended.append(self.jobs[job.key])
+    def end(self, job: Job, state: JobState) -> Job:
+        job = replace(job, state=state, end_s=self.tick())
+        self.ended.append(job)
+        return job
 
-    @rule()
-    def forget_finished(self) -> None:
-        self.jobs = {key: job for key, job in self.jobs.items() if not job.state.finished}
+    def requeue(self, job: Job, fate: int) -> Job:
+        """Put it back, its last start still shown or not, or start it again before anybody looks."""
+        self.end(job, JobState.PREEMPTED)
+        waiting = replace(job, state=JobState.PENDING, restarts=job.restarts + 1, allocations=())
+        return {1: waiting, 2: replace(waiting, start_s=None), 3: self.begin(waiting)}[fate]
 
     @rule()
     def glance(self) -> None:
         self.history.record_snapshot(SchedulerSnapshot(self.tick(), jobs=tuple(self.jobs.values())))
         self._learn(self.jobs.values())
+        self.glanced = dict(self.jobs)
 
     @rule(delay=st.integers(1, 20))
     def late_glance(self, delay: int) -> None:
         """An old page arrives again: nothing that is on it moves back."""
+        page_s = self.history._seen_s - delay
         old = [replace(job, state=JobState.PENDING, start_s=None, end_s=None, allocations=())
-               for job in self.jobs.values() if job.key in self.known and job.submit_s < self.now - delay]
+               for job in self.jobs.values() if job.key in self.known and self._changed(job) > page_s]
         before = self._states()
-        last = self.history._seen_s
-        if last - delay > 0 and all(self._changed(job) > last - delay for job in old):
-            self.history.record_snapshot(SchedulerSnapshot(last - delay, jobs=tuple(old)))
+        if old and page_s > 0:
+            self.history.record_snapshot(SchedulerSnapshot(page_s, jobs=tuple(old)))
             assert self._states() == before
 
     @rule(count=st.integers(1, 20))
     def account(self, count: int) -> None:
         rows = [replace(job, allocations=(Allocation("a", 1),) if job.start_s else (), restarts=0)
                 for job in self.ended[-count:]]
+        # Of a requeue that no glance has shown yet, nobody can know.
+        unfinished = {key for key, job in self.jobs.items() if self.glanced.get(key) == job and not job.state.finished}
         self.history.record_finished(rows)
         self._learn(rows)
+        with_end = {key for key, state in self._states().items() if state.finished}
+        assert not with_end & unfinished, "an old run's end has finished a job that was put back"
 
     @rule()
     def restart(self) -> None:
