@@ -1,8 +1,8 @@
 """EASY backfill: the first job that has to wait gets a reservation, others may pass it if they do not delay it.
 
 Node level: the reservation is a set of nodes at the *shadow time*, when enough running jobs will have reached their
-limits. A later job may start if it ends by then, or if it fits beside the reservation on the nodes it takes (Lifka 1995;
-Mu'alem & Feitelson, TPDS 2001, there by counts). Each partition has its own reservation.
+limits. A later job may start if it ends by then, or if it fits beside the reservation on the nodes it takes
+(Lifka 1995; Mu'alem & Feitelson, TPDS 2001, there by counts). Each partition has its own reservation.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ def imagined(state: State, number: int) -> Site:
     target = state.imagined[number]
     for node in range(target.size):
         row, now = target[node], state.nodes[node]
-        row.open, row.free_gpus, row.free_cpus, row.free_memory = now.open, now.free_gpus, now.free_cpus, now.free_memory
+        row.open, row.free_gpus = now.open, now.free_gpus
+        row.free_cpus, row.free_memory = now.free_cpus, now.free_memory
     return Site(target, state.eligible, state.demand, state.words)
 
 
 @compiled
 def give_back(state: State, site: Site, job: int, ask: Ask) -> int:
-    """Return to ``site`` what a running job holds; tell how many nodes can hold a chunk of ``ask`` that could not before."""
+    """Return to ``site`` what a running job holds; tell how many nodes can newly hold a chunk of ``ask``."""
     row, held, opened = state.jobs[job], ask_of(state, job), 0
     for index in range(row.held, row.held + row.nodes_held):
         node = state.held[index].node

@@ -41,7 +41,7 @@ def prefer_fullest(nodes: Records) -> None:
 
 @compiled
 def tightest(site: Site, ask: Ask, parts: int, room: Longs, by_leaf: bool) -> int:
-    """Return the switch with the fewest fitting nodes that still suffice, -1 if none; ``room`` counts them by switch."""
+    """Return the switch with the fewest fitting nodes that suffice, -1 if none; ``room`` counts them by switch."""
     for switch in range(site.nodes.size):
         room[switch] = 0
     for node in range(site.nodes.size):

@@ -53,7 +53,7 @@ def displace(state: State, place: Any, job: int, count: int) -> bool:
 
 @compiled
 def takes_turns(state: State, victim: int, ask: Ask) -> bool:
-    """Tell whether a job runs, may be preempted, did not start this instant, and holds a node that the other may use."""
+    """Tell whether a job runs, may be preempted, did not start just now, and holds a node that the other may use."""
     row = state.jobs[victim]
     if state.jobs[victim].place < 0 or row.preemptible == 0 or row.since >= state.clock[NOW]:
         return False

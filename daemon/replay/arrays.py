@@ -50,7 +50,7 @@ JOB = np.dtype([
     # What was asked for; never changes during a run.
     ("submit", "f8"), ("run", "f8"), ("limit", "f8"), ("prediction", "f8"), ("priority", "f8"),
     ("memory", "i8"), ("cpus", "i4"),  # on each full chunk
-    ("gpus", "i4"), ("chunk", "i4"), ("chunks", "i4"), ("rest", "i4"),  # ``chunks`` nodes with ``chunk``, one with ``rest``
+    ("gpus", "i4"), ("chunk", "i4"), ("chunks", "i4"), ("rest", "i4"),  # ``chunks`` nodes of ``chunk``, one of ``rest``
     ("pool", "i4"), ("queue", "i4"), ("user", "i4"), ("model", "i4"),
     ("dependency", "i4"), ("first_child", "i4"), ("next_child", "i4"),  # rows, -1 for none
     # How far it has come.

@@ -121,7 +121,7 @@ class Cluster:
 
 
 def _members(nodes: Sequence[Node], partitions: Sequence[Partition]) -> dict[str, NDArray[np.bool_]]:
-    """Return who is in which partition, by the partitions' own lists and the nodes' own words; the default one first."""
+    """Return who is in which partition, by the partitions' lists and the nodes' own words; the default one first."""
     ordered = sorted(partitions, key=lambda partition: not partition.default)
     known = {partition.name: set(partition.nodes) for partition in ordered}
     for node in nodes:

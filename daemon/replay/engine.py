@@ -123,11 +123,10 @@ def fail_all(state: State, node: int) -> None:
 @compiled
 def holds(state: State, job: int, node: int) -> bool:
     """Tell whether a running job holds a part of the node."""
-    first = state.jobs[job].held
+    first, found = state.jobs[job].held, False
     for index in range(first, first + state.jobs[job].nodes_held):
-        if state.held[index].node == node:
-            return True
-    return False
+        found = found or state.held[index].node == node
+    return found
 
 
 @compiled

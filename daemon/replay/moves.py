@@ -1,4 +1,4 @@
-"""What can happen to a job, compiled: join the queue, start on nodes, be preempted, end. Nothing else changes a state."""
+"""What can happen to a job, compiled: join the queue, start, be preempted, end. Nothing else changes a state."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def draw(words: Words, below: int) -> int:
 def note(words: Words, kind: int, row: int, time: float, value: int) -> None:
     """Fold one event into the digest of the event log; ``time`` counts to the microsecond."""
     word = scramble(words[DIGEST] ^ np.uint64(np.int64(np.round(time * 1e6))))
-    word = scramble(word ^ np.uint64((np.int64(row) << np.int64(24)) + (np.int64(kind) << np.int64(60)) + np.int64(value)))
-    words[DIGEST] = word
+    event = (np.int64(kind) << np.int64(60)) + (np.int64(row) << np.int64(24)) + np.int64(value)
+    words[DIGEST] = scramble(word ^ np.uint64(event))
 
 
 @compiled

@@ -9,7 +9,7 @@ from .moves import fits
 
 @compiled
 def lowest(site: Site, ask: Ask, gpus: int, taken: Longs, count: int) -> int:
-    """Return the fitting node of lowest (score, index) that is not among the ``count`` first of ``taken``; -1 if none."""
+    """Return the fitting node of lowest (score, index) not among the ``count`` first of ``taken``; -1 if none."""
     best = -1
     for node in range(site.nodes.size):
         if site.nodes[node].free_gpus < gpus or (best >= 0 and site.nodes[node].score >= site.nodes[best].score):
@@ -22,10 +22,10 @@ def lowest(site: Site, ask: Ask, gpus: int, taken: Longs, count: int) -> int:
 @compiled
 def among(taken: Longs, count: int, node: int) -> bool:
     """Tell whether a node is one of the ``count`` first of ``taken``."""
+    found = False
     for index in range(count):
-        if taken[index] == node:
-            return True
-    return False
+        found = found or taken[index] == node
+    return found
 
 
 @compiled

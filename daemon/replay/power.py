@@ -1,7 +1,7 @@
 """What a replayed cluster draws: idle floor, context, load curve, host overhead, and nodes that power down.
 
-Node watts = hosts that are on + boards. A free board draws its idle floor ``b``; an allocated one its context floor ``c``
-plus ``(L - c) x load``; a node that has been empty for longer than the run's ``power_down_s`` draws its standby watts.
+Node watts = hosts that are on + boards. A free board draws its idle floor ``b``; an allocated one its context floor
+``c`` plus ``(L - c) x load``. A node that has been empty for longer than the run's ``power_down_s`` draws standby.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a compiled rule looks like from the engine: three function pointers that it calls, and knows nothing else of.
 
 *key* gives a job its place in the order (lowest first), *place* finds nodes for one job, *walk* goes through the queue
-and starts jobs. The engine is compiled once for all rules; a rule is compiled when a policy that uses it is first built.
+and starts jobs. The engine is compiled once for all rules; a rule when a policy that uses it is first built.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class Curve:
 
     def __call__(self, workers: float, servers: float = 0.0) -> float:
         """Return the throughput, in the unit of the measurements."""
-        return 1.0 / float(_terms(np.array([workers], np.float64), np.array([servers], np.float64))[0] @ self.coefficients)
+        terms = _terms(np.array([workers], np.float64), np.array([servers], np.float64))
+        return 1.0 / float(terms[0] @ self.coefficients)
 
     def gain(self, workers: int, more: int = 1) -> float:
         """Return by how much the speed changes, relatively, with ``more`` workers."""

@@ -1,4 +1,4 @@
-"""The one state that policies see: filled by the engine in simulated time, or from a live snapshot. They cannot tell."""
+"""The one state that policies see: filled in simulated time, or from a live snapshot. They cannot tell."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class ClusterState:
     def from_snapshot(cls, snapshot: SchedulerSnapshot, now: float, *, seed: int = 0) -> ClusterState:
         """Return the live state: pending jobs wait, running jobs hold their nodes until their limit at the latest.
 
-        Nodes that may not be used now are closed, not absent, so rows stay the same. Jobs on unknown nodes hold nothing;
-        what a node says is allocated beyond its known jobs is taken away from what is free.
+        Nodes that may not be used now are closed, not absent, so rows stay the same. Jobs on unknown nodes hold
+        nothing; what a node says is allocated beyond its known jobs is taken away from what is free.
         """
         jobs = [job for job in snapshot.jobs if job.state.active or job.state is JobState.PENDING]
         cluster = Cluster.from_records(snapshot.nodes, snapshot.partitions)
@@ -146,11 +146,12 @@ class ClusterState:
         chosen, shares = np.array(action.nodes, np.int64), np.array(action.gpus, np.int64)
         row, nodes = self.arrays.jobs[action.job], self.arrays.nodes
         if not 0 < len(set(action.nodes)) == len(chosen) == len(shares) <= row.room:
-            raise ValueError(f"{action}: a placement names each node once, with its GPUs, and at most {row.room} of them")
+            raise ValueError(f"{action}: a placement names each node once with its GPUs, {row.room} at most")
         if not (nodes.open[chosen] & self.arrays.eligible[row.pool, chosen]).all():
             raise ValueError(f"{action}: closed, or not a node for this job")
         scale = np.maximum(row.chunk, 1)
-        cpus, memory = (np.where(row.chunk > 0, -(-amount * shares // scale), amount) for amount in (row.cpus, row.memory))
+        cpus, memory = (np.where(row.chunk > 0, -(-amount * shares // scale), amount)
+                        for amount in (row.cpus, row.memory))
         if ((nodes.free_gpus[chosen] < shares) | (nodes.free_cpus[chosen] < cpus)
                 | (nodes.free_memory[chosen] < memory)).any():
             raise ValueError(f"{action}: not enough room there")

@@ -33,7 +33,7 @@ def test_a_mapping_expands_counts_and_keeps_switches_apart():
 
 @pytest.mark.parametrize("described", [{"node": []}, {"nodes": [{"gpu": 8}]}, {"nodes": [{"gpus": -1}]}, {"nodes": []},
                                        {"nodes": [{"name": "a", "gpus": 1}, {"name": "a", "gpus": 1}]},
-                                       {"nodes": [{"gpus": 1}], "events": [{"time": 0, "node": "ghost", "kind": "up"}]}])
+                                       {"nodes": [{"gpus": 1}], "events": [{"time": 0, "node": "x", "kind": "up"}]}])
 def test_a_mapping_with_a_mistake_is_refused(described):
     with pytest.raises(ClusterError):
         Cluster.from_mapping(described)

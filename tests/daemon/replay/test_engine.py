@@ -1,8 +1,5 @@
-import subprocess
-import sys
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from twin import Twin, TwinJob
@@ -24,12 +21,12 @@ POLICIES = st.one_of(
 
 @st.composite
 def clusters(draw):
-    nodes = draw(st.lists(st.tuples(st.integers(1, 8), st.sampled_from([0, 8, 16]), st.sampled_from([("a",), ("b",), ("a", "b")])),
-                          min_size=1, max_size=5))
+    kinds = st.tuples(st.integers(1, 8), st.sampled_from([0, 8, 16]), st.sampled_from([("a",), ("b",), ("a", "b")]))
+    nodes = draw(st.lists(kinds, min_size=1, max_size=5))
     cluster = Cluster.from_records([Node(f"n{i}", partitions, gpus, cpus=cpus)
                                     for i, (gpus, cpus, partitions) in enumerate(nodes)])
-    events = draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, len(nodes) - 1), st.sampled_from(["down", "drain", "up"])),
-                           max_size=4))
+    happening = st.tuples(st.integers(0, 60), st.integers(0, len(nodes) - 1), st.sampled_from(["down", "drain", "up"]))
+    events = draw(st.lists(happening, max_size=4))
     # At the end every node comes back, so that nothing waits for ever.
     events = sorted(events, key=lambda event: event[0]) + [(1000, node, "up") for node in range(len(nodes))]
     return cluster.with_events([NodeEvent(float(time), f"n{node}", kind) for time, node, kind in events])
@@ -39,11 +36,11 @@ def clusters(draw):
 def workloads(draw):
     number = draw(st.integers(1, 14))
     column = lambda values: [draw(values) for _ in range(number)]  # noqa: E731
-    names = [name for name in ("a", "b")]
     return Workload.of(
         column(st.integers(0, 40)), column(st.integers(0, 30)), column(st.integers(0, 12)),
-        limit=column(st.one_of(st.integers(1, 60).map(float), st.just(np.inf))), nodes=column(st.sampled_from([0, 0, 0, 1, 2, 3])),
-        cpus=column(st.integers(0, 12)), partition=column(st.integers(0, 1)), partition_names=tuple(names),
+        limit=column(st.one_of(st.integers(1, 60).map(float), st.just(np.inf))),
+        nodes=column(st.sampled_from([0, 0, 0, 1, 2, 3])),
+        cpus=column(st.integers(0, 12)), partition=column(st.integers(0, 1)), partition_names=("a", "b"),
         prediction=column(st.one_of(st.just(np.nan), st.integers(0, 30).map(float))), user=column(st.integers(0, 2)),
         dependency=[draw(st.integers(-1, row - 1)) if draw(st.booleans()) else -1 for row in range(number)],
         preemptible=column(st.sampled_from([1, 1, 0])))

@@ -33,7 +33,8 @@ def test_a_missing_limit_is_unlimited_and_never_the_true_run_time():
 
 def test_records_are_sorted_by_submission_and_number():
     jobs = [Job("10", 5.0, JobState.COMPLETED, "p", Request(2), start_s=6.0, end_s=9.0, limit_s=60.0),
-            Job("9", 5.0, JobState.COMPLETED, "p", Request(4, nodes=2), start_s=6.0, end_s=7.0, dependency="afterok:10")]
+            Job("9", 5.0, JobState.COMPLETED, "p", Request(4, nodes=2), start_s=6.0, end_s=7.0,
+                dependency="afterok:10")]
     workload = Workload.from_records(jobs)
     assert workload.ids == ("9", "10")
     assert workload.run.tolist() == [1.0, 3.0]
