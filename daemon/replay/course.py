@@ -81,7 +81,7 @@ def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: Power
 
 
 def _mark(run: Run, model: PowerModel, time: float) -> _Mark:
-    return _Mark(time, int(run.state.arrays.count[WAITING_JOBS]), float(occupation(run, time).gpu.sum()),
+    return _Mark(time, int(run.state.arrays.counts[WAITING_JOBS]), float(occupation(run, time).gpu.sum()),
                  astuple(energy(run, model, until=time)))
 
 
@@ -96,7 +96,7 @@ def _course(marks: list[_Mark], cluster: Cluster) -> Course:
 
 
 def bars(run: Run) -> NDArray[np.void]:
-    """Return what ran where, [bar] of ``BAR``, on the first nodes around the fullest stretch that can be drawn.
+    """Return what ran where, [bar] of ``BAR``, on the first nodes: all the run, or its middle if that is too much.
 
     A job that was preempted appears with its last stretch only.
     """
@@ -111,11 +111,18 @@ def bars(run: Run) -> NDArray[np.void]:
     found["start"], found["end"] = jobs.since[rows], run.end[rows]
     found = found[(found["node"] < ROWS) & (found["gpus"] > 0) & (found["end"] > found["start"])]
     found = found[np.argsort(found["start"], kind="stable")]
-    if len(found) > BARS:
-        middle = int(np.argmax(found["gpus"].cumsum() >= found["gpus"].sum() / 2))
-        begin = min(max(0, middle - BARS // 2), len(found) - BARS)
-        found = found[begin:begin + BARS]
-    return _slotted(found, run.cluster)
+    return _slotted(_middle(found) if len(found) > BARS else found, run.cluster)
+
+
+def _middle(found: NDArray[np.void]) -> NDArray[np.void]:
+    """Return the bars of the stretch in the middle of the run that can be drawn, cut off at its ends."""
+    begin = (len(found) - BARS) // 2
+    first, last = found["start"][begin], found["start"][begin + BARS - 1]
+    reaching = np.flatnonzero(found["end"][:begin] > first)
+    shown = found[np.concatenate([reaching, np.arange(begin, begin + BARS - len(reaching))])]
+    last = min(last, shown["start"].max(initial=first))
+    shown["start"], shown["end"] = np.maximum(shown["start"], first), np.minimum(shown["end"], last)
+    return np.asarray(shown[shown["end"] > shown["start"]])
 
 
 def _slotted(found: NDArray[np.void], cluster: Cluster) -> NDArray[np.void]:
