@@ -1,0 +1,248 @@
+"""The shipped unit in a booted systemd: as root installs it, hardening on, against a simulated cluster on loopback."""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import requests
+import yaml
+
+from idlewatt.daemon.cli.demo import configuration
+
+pytestmark = [pytest.mark.systemd, pytest.mark.xdist_group("systemd")]
+
+REPOSITORY = Path(__file__).parents[2]
+SANDBOX = Path(__file__).parent / "sandbox.sh"
+PYTHON = f"/opt/python/bin/python3.{sys.version_info.minor}"
+# A Python built with a shared library looks for it where it was built, which the unit may not see.
+PROGRAM = f"""#!/bin/sh
+export LD_LIBRARY_PATH=/opt/python/lib
+export PYTHONPATH=/opt/idlewatt/lib:/opt/dependencies
+exec {PYTHON} -m idlewatt.daemon.cli "$@"
+"""
+# What an administrator may change without touching the unit; a test does not wait a minute for a watchdog.
+DROP_IN = """[Service]
+RestartSec=1s
+WatchdogSec=6s
+"""
+
+
+class Machine:
+    """A booted systemd with the unit installed, and a port on which its daemon listens."""
+
+    def __init__(self, folder: Path, simulation: str) -> None:
+        self.folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        config = configuration(simulation, Path("/var/lib/idlewatt"))
+        self.config = yaml.safe_dump(config | {"cycles": dict.fromkeys(config["cycles"], "1s")})
+
+    def boot(self) -> None:
+        """Boot, with Python and the package where the hardened unit can see them: it hides /home and /root."""
+        program = self.folder.with_name(f"{self.folder.name}-program")
+        program.mkdir()
+        (program / "idlewatt").write_text(PROGRAM)
+        (program / "idlewatt").chmod(0o755)
+        program.chmod(0o755)
+        bound = {sys.base_prefix: "/opt/python", sysconfig.get_path("purelib"): "/opt/dependencies",
+                 REPOSITORY: "/opt/idlewatt/lib/idlewatt", program: "/opt/idlewatt/bin"}
+        subprocess.run([SANDBOX, "start", self.folder, *(f"{source}:{place}" for source, place in bound.items())],
+                       check=True, timeout=60)
+
+    def install(self) -> None:
+        """Follow the steps of `idlewatt install-systemd --help`."""
+        program = "/opt/idlewatt/bin/idlewatt"
+        self.run(program, "install-systemd", "--program", program)
+        self.write("/etc/idlewatt/config.yml", self.config)
+        self.write("/etc/default/idlewatt", f'ARGS="--web.listen-address=127.0.0.1:{self.port}"')
+        self.write("/etc/systemd/system/idlewatt.service.d/test.conf", DROP_IN)
+        self.run("systemd-sysusers")
+        self.run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/idlewatt.conf")
+        self.run("systemctl", "daemon-reload")
+
+    def stop(self) -> None:
+        subprocess.run([SANDBOX, "stop", self.folder], check=True, timeout=60)
+        shutil.rmtree(self.folder.with_name(f"{self.folder.name}-program"))
+
+    def run(self, *argv: str, **options) -> str:
+        """Run a command inside as root and return what it prints."""
+        done = subprocess.run([SANDBOX, "exec", self.folder, *argv], capture_output=True, text=True, timeout=60,
+                              **options)
+        assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file as an editor would: it keeps its owner and mode."""
+        self.run("sh", "-c", 'mkdir -p "$(dirname "$1")" && cat > "$1"', "-", path, input=text)
+
+    def show(self, name: str) -> str:
+        """Return a property of the unit."""
+        return self.run("systemctl", "show", "--property", name, "--value", "idlewatt")
+
+    def value(self, name: str) -> float:
+        """Return the value of a metric without labels."""
+        page = requests.get(f"{self.url}/metrics", timeout=10).text
+        return next(float(line.split()[1]) for line in page.splitlines() if line.startswith(f"{name} "))
+
+    def advised(self) -> bool:
+        """Tell whether the daemon advises: its policies are compiled."""
+        try:
+            return bool(self.advice())
+        except requests.ConnectionError:
+            return False
+
+    def advice(self) -> list[dict]:
+        """Return the recommendations."""
+        return requests.get(f"{self.url}/api/v1/recommendations", timeout=10).json()["data"]
+
+    def query(self, sql: str) -> list[list]:
+        """Return what SQLite answers, beside the daemon."""
+        script = ("import json, sqlite3; database = sqlite3.connect('/var/lib/idlewatt/idlewatt.db'); "
+                  f"print(json.dumps(database.execute({sql!r}).fetchall()))")
+        return json.loads(self.run(PYTHON, "-c", script))
+
+    @staticmethod
+    def wait_for(condition, seconds: float = 60):
+        """Return the first truthy answer of the condition."""
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            assert time.monotonic() < deadline, f"not within {seconds:g} s"
+            time.sleep(0.1)
+        return found
+
+
+@pytest.fixture(scope="module")
+def simulation():
+    """The URL of a simulated cluster at the far end of the wire."""
+    with subprocess.Popen((sys.executable, "-m", "idlewatt.exporters.simulated", "--speed=1"), stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as child:
+        yield child.stdout.readline().strip()
+        child.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def machine(simulation):
+    # Not pytest's own folder: the unit's user must be able to walk there.
+    machine = Machine(Path(tempfile.mkdtemp(prefix="idlewatt-systemd-")), simulation)
+    try:
+        machine.boot()
+        machine.install()
+        yield machine
+    finally:
+        machine.stop()
+
+
+@pytest.fixture(scope="module")
+def first_start(machine):
+    """The first start: the states that the unit went through, and the seconds until there was advice."""
+    began, states = time.monotonic(), []
+    machine.run("systemctl", "start", "--no-block", "idlewatt")
+
+    def active():
+        states.append(machine.show("ActiveState"))
+        return states[-1] == "active"
+
+    machine.wait_for(active)
+    assert reachable(machine)
+    machine.wait_for(machine.advised, 180)
+    return set(states), time.monotonic() - began
+
+
+def reachable(machine):
+    try:
+        return requests.get(f"{machine.url}/-/ready", timeout=5).ok
+    except requests.ConnectionError:
+        return False
+
+
+def running(machine):
+    """Return the process of the running unit, None while it does not run."""
+    return int(machine.show("MainPID")) if machine.show("ActiveState") == "active" else None
+
+
+def test_the_unit_is_active_only_once_the_daemon_is_ready(machine, first_start):
+    states, _ = first_start
+
+    assert states == {"activating", "active"}
+    assert machine.value("idlewatt_unaccounted_power_watts") == pytest.approx(0, abs=0.01)
+    assert machine.show("StatusText") == "watching with 4 sources"
+
+
+def test_the_daemon_is_nobody_special(machine, first_start):
+    status = machine.run("cat", f"/proc/{running(machine)}/status")
+
+    assert machine.run("stat", "--format=%U", f"/proc/{running(machine)}") == "idlewatt"
+    assert "CapEff:\t0000000000000000" in status
+    assert "NoNewPrivs:\t1" in status
+    assert "Seccomp:\t2" in status
+
+
+def test_its_own_process_is_measured_in_spite_of_the_hardening(machine, first_start):
+    assert 0 < machine.value("process_resident_memory_bytes") < 250 * 2**20
+    assert machine.value("process_open_fds") > 5
+    assert machine.value("process_start_time_seconds") == pytest.approx(time.time(), abs=300)
+
+
+def test_a_reload_takes_effect_and_a_bad_one_does_not(machine, first_start):
+    before = running(machine)
+    loaded = machine.value("idlewatt_config_last_reload_success_timestamp_seconds")
+    machine.write("/etc/idlewatt/config.yml", machine.config.replace("advise: 1s", "advise: 2s"))
+    machine.run("systemctl", "reload", "idlewatt")
+    machine.wait_for(lambda: machine.value("idlewatt_config_last_reload_success_timestamp_seconds") > loaded)
+
+    machine.write("/etc/idlewatt/config.yml", machine.config + "typo: 1\n")
+    machine.run("systemctl", "reload", "idlewatt")
+    machine.wait_for(lambda: machine.value("idlewatt_config_last_reload_successful") == 0)
+    assert "unknown key" in machine.run("journalctl", "--unit=idlewatt", "--output=cat")
+    assert machine.value("idlewatt_advice_interval_seconds") == 2
+
+    machine.write("/etc/idlewatt/config.yml", machine.config)
+    machine.run("systemctl", "reload", "idlewatt")
+    machine.wait_for(lambda: machine.value("idlewatt_config_last_reload_successful") == 1)
+    assert machine.wait_for(lambda: running(machine)) == before
+
+
+def test_a_killed_daemon_is_started_again_faster_and_with_its_data(machine, first_start):
+    before, jobs = running(machine), machine.query("SELECT job_id, submit_s FROM jobs")
+    began = time.monotonic()
+    machine.run("kill", "-KILL", str(before))
+    machine.wait_for(lambda: running(machine) not in (None, before))
+    machine.wait_for(machine.advised)
+    took = time.monotonic() - began
+
+    assert machine.show("NRestarts") == "1"
+    assert machine.query("PRAGMA integrity_check") == [["ok"]]
+    assert jobs
+    assert [job for job in jobs if job not in machine.query("SELECT job_id, submit_s FROM jobs")] == []
+    assert machine.run("find", "/var/cache/idlewatt", "-name", "*.nbc")
+    assert took < first_start[1] / 2
+
+
+def test_a_hanging_daemon_is_ended_by_the_watchdog_and_started_again(machine, first_start):
+    before = machine.wait_for(lambda: running(machine))
+    machine.run("kill", "-STOP", str(before))
+    machine.wait_for(lambda: running(machine) not in (None, before))
+
+    assert "Watchdog timeout" in machine.run("journalctl", "--unit=idlewatt", "--output=cat")
+    machine.wait_for(lambda: reachable(machine))
+
+
+def test_it_stops_at_once_with_everything_written(machine, first_start):
+    machine.wait_for(lambda: running(machine))
+    began = time.monotonic()
+    machine.run("systemctl", "stop", "idlewatt")
+
+    assert time.monotonic() - began < 20
+    assert (machine.show("ActiveState"), machine.show("Result"), machine.show("ExecMainStatus")) \
+        == ("inactive", "success", "0")
+    assert machine.query("PRAGMA integrity_check") == [["ok"]]
+    written = machine.run("find", "/dev/shm", "/etc", "/run", "/srv", "/tmp", "/var", "-user", "idlewatt").splitlines()
+    assert {path for path in written if not path.startswith(("/var/lib/idlewatt", "/var/cache/idlewatt"))} == set()
