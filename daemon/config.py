@@ -14,6 +14,7 @@ from ..exporters.source import SourceConfig, kinds
 from ..storage.durations import Duration
 from ..storage.retention import Retention
 from .advice import AdviceSettings
+from .policies.registry import parse as parse_policy
 from .waste import WasteSettings
 
 
@@ -62,6 +63,21 @@ class Cycles(Strict):
     advise: Duration = 30.0
     record: Duration = 60.0
     retention: Duration = 3600.0
+    counterfactual: Duration = 3600.0
+    """How often the time since is replayed under the incumbent and the policy in charge."""
+
+
+class CounterfactualSettings(Strict):
+    """What the energy of the policy in charge is compared with."""
+
+    incumbent: str = "fifo+first-fit+easy"
+    """What the scheduler itself does, in our words; its simulated energy is compared with what was measured."""
+
+    @field_validator("incumbent")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        parse_policy(name)
+        return name
 
 
 def _source(value: object) -> object:
@@ -88,6 +104,7 @@ class Settings(Strict):
     cycles: Cycles = Cycles()
     waste: WasteSettings = WasteSettings()
     advice: AdviceSettings = AdviceSettings()
+    counterfactual: CounterfactualSettings = CounterfactualSettings()
     sources: tuple[AnySource, ...] = ()
 
     @field_validator("sources")

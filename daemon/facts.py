@@ -11,6 +11,7 @@ from ..exporters.publish import ADVICE, Published
 from ..exporters.source import SourceStatus
 from ..storage.records import WASTED, JobState, PowerClass, Recommendation, SchedulerSnapshot, Telemetry
 from .advice import Advice
+from .counterfactual import Counterfactual
 from .cycles import CycleHealth
 from .waste import Assessment
 
@@ -30,6 +31,7 @@ class Known:
     followed: Mapping[str, int] = field(default_factory=dict)
     database_bytes: float | None = None
     backlog: int = 0
+    counterfactual: Counterfactual = Counterfactual()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Process:
 
 def published(known: Known, process: Process) -> Published:
     """Return the facts of the metrics page."""
-    facts = _daemon(known, process) | _advice(known)
+    facts = _daemon(known, process) | _advice(known) | _simulated(known.counterfactual)
     if known.assessment is not None:
         facts |= _watts(known, known.assessment) | _wasters(known.assessment) | _gpus(known.assessment)
     if known.snapshot is not None:
@@ -135,6 +137,10 @@ def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:
         for row in rows if row.placement and row.action == "start" and not row.shadow
         for node, gpus in zip(row.placement.nodes, row.placement.gpus, strict=True)]
     return labels[:ADVICE]
+
+
+def _simulated(found: Counterfactual) -> dict[str, Any]:
+    return {"simulated_energy_joules_total": dict(found.joules), "simulation_energy_error_ratio": found.error_ratio}
 
 
 def _daemon(known: Known, process: Process) -> dict[str, Any]:

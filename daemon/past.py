@@ -1,56 +1,172 @@
-"""The daemon's own history as something to replay: the cluster as it was, with its outages, and the jobs it had."""
+"""The daemon's own history as something to replay: the cluster with its outages, the jobs, the energy it took."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from ..storage.reading import HistoryReader, NodeChange
-from ..storage.records import Node, NodeState
+from ..storage.records import Job, Node, NodeState, PowerClass
 from .replay.cluster import Cluster, ClusterError, NodeEvent
+from .replay.power import Occupation
+from .replay.workload import UNLIMITED_S, Workload
 
+Kind = Literal["down", "drain", "up"]
+
+EVER_S = 1e12
+"""Later than any time that is recorded."""
+BEFORE_S = 1.0
+"""So much before the window the jobs start that run into it, so that nobody else takes their nodes."""
 _USABLE = {NodeState.UP, NodeState.PLANNED, NodeState.POWERED_DOWN, NodeState.POWERING_UP}
 """A job may start there, if need be after a boot."""
 _DRAINED = {NodeState.DRAINING, NodeState.DRAINED, NodeState.RESERVED, NodeState.MAINTENANCE}
 
 
-def recorded_cluster(history: HistoryReader, since_s: float | None = None, until_s: float | None = None) -> Cluster:
-    """Return the inventory as of ``since_s`` with what happened to its nodes until ``until_s``.
+def recorded_cluster(history: HistoryReader, since_s: float | None = None, until_s: float = EVER_S) -> Cluster:
+    """Return the inventory as of ``since_s`` with what happened to its nodes until ``until_s``; without it, the latest.
 
-    Nodes that came later are there from the start, closed until they came; ClusterError when none is recorded.
+    Every node is there from the start; what could not be used at ``since_s`` is drained then. ClusterError when no
+    node is recorded.
     """
-    changes = history.node_changes(since_s if since_s is not None else 0.0, until_s if until_s is not None else np.inf)
+    changes = () if since_s is None else history.node_changes(since_s, until_s)
     known = {node.name: node for node in history.nodes(since_s)}
+    events = [] if since_s is None else [NodeEvent(since_s, node.name, _kind(node)) for node in known.values()]
     for change in reversed(changes):
-        known.setdefault(change.node.name, replace(change.node, state=NodeState.DOWN) if since_s else change.node)
+        if change.node.name not in known and since_s is not None:
+            events.append(NodeEvent(since_s, change.node.name, "drain"))
+            known[change.node.name] = change.node
     if not known:
-        raise ClusterError("the history holds no nodes yet; describe the cluster with --cluster")
-    nodes = [known[name] for name in sorted(known)]
-    events = [NodeEvent(change.time_s, change.node.name, _kind(change)) for change in changes]
-    cluster = Cluster.from_records([_open(node) for node in nodes])
-    return cluster.with_events(_changing(events, cluster)) if since_s is not None else cluster
+        raise ClusterError("the history holds no nodes; describe the cluster with --cluster")
+    events += [NodeEvent(change.time_s, change.node.name, _changed(change)) for change in changes]
+    cluster = Cluster.from_records([replace(known[name], state=NodeState.UP) for name in sorted(known)])
+    return cluster.with_events(_changing(events))
 
 
-def _open(node: Node) -> Node:
-    """Return the node in a state that says no more than whether jobs may start there."""
-    return replace(node, state=NodeState.UP if node.state in _USABLE and not node.reservation else NodeState.DOWN)
-
-
-def _kind(change: NodeChange) -> Literal["down", "drain", "up"]:
-    state = change.node.state
-    if change.present and state in _USABLE and not change.node.reservation:
+def _kind(node: Node) -> Kind:
+    if node.state in _USABLE and not node.reservation:
         return "up"
-    return "drain" if change.present and (state in _DRAINED or state in _USABLE) else "down"
+    return "drain" if node.state in _DRAINED or node.state in _USABLE else "down"
 
 
-def _changing(events: list[NodeEvent], cluster: Cluster) -> list[NodeEvent]:
-    """Return the events that change what a node was before."""
-    before = {name: "up" if up else "down" for name, up in zip(cluster.names, cluster.up, strict=True)}
+def _changed(change: NodeChange) -> Kind:
+    return _kind(change.node) if change.present else "down"
+
+
+def _changing(events: Iterable[NodeEvent]) -> list[NodeEvent]:
+    """Return the events that change what a node was before; at first all are up."""
+    before: dict[str, Kind] = {}
     kept = []
-    for event in events:
-        if event.kind != before[event.node]:
+    for event in sorted(events, key=lambda event: event.time):
+        if event.kind != before.get(event.node, "up"):
             kept.append(event)
-            before[event.node] = event.kind
+        before[event.node] = event.kind
     return kept
+
+
+@dataclass(frozen=True)
+class Past:
+    """A window of the history, ready to be replayed from its beginning."""
+
+    since_s: float
+    until_s: float
+    cluster: Cluster
+    jobs: tuple[Job, ...]
+    """Rows are those of the workload. Jobs that ran into the window are cut at its beginning and keep their nodes."""
+    workload: Workload
+
+    def occupation(self, since_s: float, until_s: float) -> Occupation:
+        """Return how the nodes really spent a part of the window: busy while a job held some of them, else empty."""
+        row = {name: index for index, name in enumerate(self.cluster.names)}
+        gpu, held = np.zeros(len(row)), [list[tuple[float, float]]() for _ in row]
+        for job in self.jobs:
+            if job.start_s is None:
+                continue
+            begin, end = max(job.start_s, since_s), until_s if job.end_s is None else min(until_s, job.end_s)
+            for part in job.allocations:
+                if end > begin and part.node in row:
+                    gpu[row[part.node]] += part.gpus * (end - begin)
+                    held[row[part.node]].append((begin, end))
+        busy = np.array([_covered(intervals) for intervals in held])
+        return Occupation(until_s, busy, until_s - since_s - busy, np.zeros(len(row)), gpu,
+                          np.full(len(row), until_s), float("inf"))
+
+
+def _covered(intervals: Iterable[tuple[float, float]]) -> float:
+    """Return the seconds that lie in at least one interval."""
+    total, reached = 0.0, float("-inf")
+    for begin, end in sorted(intervals):
+        total += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
+
+
+def past(history: HistoryReader, since_s: float, until_s: float) -> Past:
+    """Return what is recorded of a window; ClusterError when no node is."""
+    found = {job.key: job for some in (history.jobs(since_s, until_s, overlap=True), history.jobs(since_s, until_s),
+                                       history.unfinished_jobs()) for job in some}
+    jobs = [_cut(job, since_s) for job in found.values() if job.submit_s < until_s and _ran_or_waits(job)]
+    run = {job.key: _run_s(job, until_s) for job in jobs}
+    workload = Workload.from_records(jobs, run=run)
+    return Past(since_s, until_s, recorded_cluster(history, since_s, until_s), _in_order(workload, jobs), workload)
+
+
+def _in_order(workload: Workload, jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """Return the jobs as the workload has them."""
+    of = {(job.job_id, _waits_from(job)): job for job in jobs}
+    return tuple(of[str(job_id), submit] for job_id, submit in zip(workload.ids, workload.submit.tolist(), strict=True))
+
+
+def _waits_from(job: Job) -> float:
+    return job.submit_s if job.eligible_s is None else max(job.submit_s, job.eligible_s)
+
+
+def _ran_or_waits(job: Job) -> bool:
+    return job.start_s is not None or not job.state.finished
+
+
+def _cut(job: Job, since_s: float) -> Job:
+    """Return a job as it looks from the beginning of the window."""
+    if job.start_s is None or job.start_s >= since_s:
+        return replace(job, eligible_s=max(job.submit_s, job.eligible_s or 0.0, since_s), dependency="")
+    parts = job.allocations
+    request = replace(job.request, required_nodes=tuple(part.node for part in parts), nodes=max(1, len(parts)),
+                      gpus_per_node=max((part.gpus for part in parts), default=None))
+    return replace(job, eligible_s=None, submit_s=since_s - BEFORE_S, start_s=since_s - BEFORE_S, request=request,
+                   dependency="")
+
+
+def _run_s(job: Job, until_s: float) -> float:
+    """Return how long a job runs: what it really took, else its whole limit, and in any case to the window's end."""
+    if job.start_s is not None and job.end_s is not None:
+        return job.end_s - job.start_s
+    limit = UNLIMITED_S if job.limit_s is None else job.limit_s
+    return limit if job.start_s is None else max(limit, until_s - job.start_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Energy that was really measured in a window."""
+
+    joules: dict[PowerClass, float]
+    coverage: float
+    """Share of the window that the daemon watched."""
+
+    @property
+    def total(self) -> float:
+        """Return all joules, for the whole window."""
+        return sum(self.joules.values())
+
+
+def measured(history: HistoryReader, since_s: float, until_s: float) -> Measured:
+    """Return the energy of the windows in [since, until), scaled up to what was not watched."""
+    seconds: dict[float, float] = {}
+    joules: dict[PowerClass, float] = {}
+    for reading in history.waste(since_s, until_s):
+        seconds[reading.start_s] = max(seconds.get(reading.start_s, 0.0), reading.seconds)
+        joules[reading.power_class] = joules.get(reading.power_class, 0.0) + reading.energy_joules
+    coverage = min(1.0, sum(seconds.values()) / max(1.0, until_s - since_s))
+    scale = 1.0 / coverage if coverage > 0 else 0.0
+    return Measured({power_class: scale * value for power_class, value in joules.items()}, coverage)

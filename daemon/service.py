@@ -23,6 +23,7 @@ from ..storage.history import History
 from ..storage.records import GpuRollup, Job, SchedulerSnapshot, Telemetry, WasteReading
 from .advice import Advisor
 from .config import ConfigError, Settings
+from .counterfactual import Request, WindowReplayer
 from .cycles import Beat, Cycle
 from .facts import Known, Process
 from .rehearsal import Rehearsal
@@ -34,6 +35,8 @@ ACCOUNTING_OVERLAP_S = 3600.0
 """How far back accounting is read again: it may learn of an end late."""
 ACCOUNTING_FIRST_S = 7 * 86400.0
 """How far back a new database asks accounting."""
+REPLAY_S = 600.0
+"""The least time that the replay of a closed window is given."""
 
 
 class Service:
@@ -52,6 +55,7 @@ class Service:
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
         self._rehearsal = Rehearsal(settings.advice)
+        self._replays = WindowReplayer()
         self.beat = Beat(self._cycles(settings))
 
     # What cycles do.
@@ -121,6 +125,18 @@ class Service:
         """Thin out what is old."""
         self._keep(lambda: self._history.compact(self._clock(), self.settings.storage.retention.keep()))
 
+    def counterfactual(self) -> None:
+        """Replay the time that has closed since the last run, and add up what it would have taken by policy."""
+        period, known = self.settings.cycles.counterfactual, self.known.counterfactual
+        since_s, until_s = known.next(self._clock(), period * self._speed)
+        if since_s >= until_s or not self._rehearsal.over():
+            return
+        policies = tuple(dict.fromkeys((self.settings.counterfactual.incumbent, self.settings.advice.policy)))
+        request = Request(self.settings.storage.url, since_s, until_s, policies)
+        window = self._replays.replay(request, max(period, REPLAY_S))
+        if window is not None:
+            self._learn(counterfactual=known.plus(window))
+
     # Life.
 
     def start(self) -> None:
@@ -132,6 +148,7 @@ class Service:
     def stop(self) -> None:
         """Let running cycles end, write what is open, release everything."""
         self._rehearsal.end()
+        self._replays.end()
         self.beat.stop()
         self._write(*self.accountant.drain_all())
         for watched in self._sources:
@@ -155,7 +172,9 @@ class Service:
             log.info("configuration reloaded", extra={"sources": len(sources)})
 
     def _swap(self, settings: Settings, sources: list[Watched]) -> None:
+        self._replays.end()
         self.beat.stop()
+        self._replays = WindowReplayer()
         if settings.advice != self.settings.advice:
             self._rehearsal.end()
             self._rehearsal = Rehearsal(settings.advice)
@@ -196,7 +215,8 @@ class Service:
                 Cycle("assess", periods.assess, self.assess, periods.assess / 2),
                 Cycle("advise", periods.advise, self.advise, periods.jobs / 2),
                 Cycle("record", periods.record, self.record, periods.record),
-                Cycle("retention", periods.retention, self.retention, periods.retention))
+                Cycle("retention", periods.retention, self.retention, periods.retention),
+                Cycle("counterfactual", periods.counterfactual, self.counterfactual, periods.counterfactual))
 
     def _of(self, role: str) -> list[Watched]:
         return [watched for watched in self._sources if watched.role == role]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 
 import numpy as np
@@ -11,6 +12,7 @@ from .arrays import WAITING_JOBS
 from .cluster import Cluster
 from .engine import Agenda, Policy, Run, agenda_of, loop, next_time, prepare, stepwise
 from .power import Energy, PowerModel, energy, occupation
+from .rules import Rules
 from .state import ClusterState
 from .workload import Workload
 
@@ -49,7 +51,7 @@ class _Mark:
 
 def proceed(state: ClusterState, agenda: Agenda, policy: Policy, until: float) -> None:
     """Let everything happen up to a moment; the state must have been prepared for the policy's rules."""
-    rules = getattr(policy, "rules", None)
+    rules: Rules | None = getattr(policy, "rules", None)
     if rules is not None:
         loop(state.arrays, agenda, *rules[:8], until)
         return
@@ -62,7 +64,7 @@ def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: Power
     """Replay as :func:`.engine.run` does, to the same digest, and return its course beside it."""
     state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s, power_down_s=power_down_s)
     run, agenda = Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)
-    rules = getattr(policy, "rules", None)
+    rules: Rules | None = getattr(policy, "rules", None)
     if rules is not None:
         prepare(state, rules)
     known = workload.submit[np.isfinite(workload.submit)]
@@ -78,6 +80,22 @@ def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: Power
         if len(marks) > SAMPLES:
             marks, step = marks[::2], 2 * step
     return run, _course(marks, cluster)
+
+
+def energies(cluster: Cluster, workload: Workload, policy: Policy, instants: Sequence[float], model: PowerModel,
+             seed: int = 0) -> tuple[Run, Floats]:
+    """Replay up to the last of these ascending moments; return the joules drawn from the first to each of them."""
+    state = ClusterState.of(cluster, workload, seed=seed)
+    # An empty cluster draws power before the first job comes.
+    state.arrays.meters.changed = np.minimum(state.arrays.meters.changed, instants[0])
+    run, agenda = Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)
+    if getattr(policy, "rules", None) is not None:
+        prepare(state, policy.rules)  # type: ignore[attr-defined]
+    drawn = []
+    for until in instants:
+        proceed(state, agenda, policy, until)
+        drawn.append(energy(run, model, until=until).total)
+    return run, np.array(drawn) - drawn[0]
 
 
 def _mark(run: Run, model: PowerModel, time: float) -> _Mark:

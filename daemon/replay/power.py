@@ -6,17 +6,30 @@ Node watts = hosts that are on + boards. A free board draws its idle floor ``b``
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...storage.records import PowerClass
 from . import arrays as a
 from .engine import Run
 from .state import ClusterState
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
+
+
+_FREE = (PowerClass.IDLE_UNALLOCATED, PowerClass.STRANDED, PowerClass.PLANNED)
+_FLOOR = (PowerClass.ALLOCATED_UNDERUSED, PowerClass.ALLOCATED_IDLE, PowerClass.ALLOCATED_HUNG)
+_HOST = (PowerClass.HOST_ACTIVE, PowerClass.NODE_OVERHEAD_EMPTY, PowerClass.UNMEASURED, PowerClass.UNAVAILABLE)
+"""What is measured beside what is modelled; together they are all classes but the productive one."""
+
+
+def _each(measured: Mapping[PowerClass, float], classes: Iterable[PowerClass], seconds: float, usual: float) -> float:
+    joules = sum(measured.get(power_class, 0.0) for power_class in classes)
+    return joules / seconds if seconds > 0 and joules > 0 else usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,21 @@ class PowerModel:
     """CPUs, fans, switches of a node that is on."""
     standby: float = 20.0
     """Node that is powered down, all in."""
+
+    @classmethod
+    def calibrated(cls, measured: Mapping[PowerClass, float], spent: Occupation, gpus: Counts,
+                   load: float = 0.9) -> PowerModel:
+        """Return the model under which nodes that spent their time like this draw what was measured, J by class.
+
+        A kind of time that did not occur keeps its default watts.
+        """
+        usual, held = cls(), float(spent.gpu.sum())
+        on = spent.busy + spent.empty
+        idle = _each(measured, _FREE, float((gpus * on).sum()) - held, usual.idle)
+        at_work = _each(measured, (*_FLOOR, PowerClass.PRODUCTIVE), held, usual.board(load))
+        context = min(at_work, _each(measured, _FLOOR, held * (1 - load), usual.context))
+        host = _each(measured, _HOST, float(on.sum()), usual.host)
+        return cls(idle, context, context + (at_work - context) / load, host)
 
     def board(self, load: float) -> float:
         """Return the watts of an allocated board at a load of 0..1."""

@@ -1,0 +1,148 @@
+"""What closed windows would have cost under other policies, beside how far the replay is from what was measured.
+
+All policies are replayed from the same recorded moment with the same jobs, so that differences are paired: a policy
+against itself saves exactly nothing. The replay is heavy, so it runs in a process of its own at low priority:
+``python -m idlewatt.daemon.counterfactual`` reads a request from its input and writes its findings.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+log = logging.getLogger(__name__)
+
+WARM_UP_S = 86400.0
+"""So long before the window the replays begin, from what really ran then: queues of different policies need time."""
+NICENESS = 10
+CLOSED_S = 900.0
+"""Older windows are written down for good: the recorder has had its turn, accounting too."""
+STEP_S = 300.0
+"""Windows of recorded energy; ours begin and end where they do."""
+MOST_S = 7 * 86400.0
+"""What lies further back is not made up for after a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactual:
+    """What is known of the windows that have closed since the daemon started."""
+
+    until_s: float | None = None
+    """End of the last closed window."""
+    joules: Mapping[str, float] = field(default_factory=dict)
+    """Simulated energy by policy, summed over all windows."""
+    error_ratio: float | None = None
+    """(Simulated - measured) / measured for the incumbent in the last window; None where nothing was measured."""
+
+    def next(self, now_s: float, period_s: float) -> tuple[float, float]:
+        """Return the window that has closed since the last one, a period long at first."""
+        until_s = (now_s - CLOSED_S) // STEP_S * STEP_S
+        since_s = until_s - max(period_s, STEP_S) // STEP_S * STEP_S if self.until_s is None else self.until_s
+        return max(since_s, until_s - MOST_S), until_s
+
+    def plus(self, window: Window) -> Counterfactual:
+        """Return the same with one more window."""
+        total = {policy: self.joules.get(policy, 0.0) + joules for policy, joules in window.joules.items()}
+        return Counterfactual(window.until_s, {**self.joules, **total}, window.error_ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A window to be replayed."""
+
+    url: str
+    since_s: float
+    until_s: float
+    policies: Sequence[str]
+    """The first is the incumbent, which really decided."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What one window took."""
+
+    until_s: float
+    joules: dict[str, float]
+    error_ratio: float | None
+
+
+def replayed(request: Request) -> Window:
+    """Replay a window under each policy; StoreError or ClusterError when it cannot be."""
+    from ..storage.history import History
+    from .fidelity import WATCHED, off
+    from .past import measured, past
+    from .policies import named
+    from .replay.course import energies
+    from .replay.power import PowerModel
+
+    begin = request.since_s - WARM_UP_S
+    with History.read_only(request.url) as history:
+        found = past(history, begin, request.until_s)
+        before, then = (measured(history, begin, request.since_s), measured(history, request.since_s, request.until_s))
+    model = PowerModel.calibrated(before.joules, found.occupation(begin, request.since_s), found.cluster.gpus)
+    joules = {}
+    for policy in request.policies:
+        _, drawn = energies(found.cluster, found.workload, named(policy), (begin, request.since_s, request.until_s),
+                            model, request.seed)
+        joules[policy] = float(drawn[2] - drawn[1])
+    real = then.total if then.coverage >= WATCHED else None
+    return Window(request.until_s, joules, off(joules[request.policies[0]], real))
+
+
+class WindowReplayer:
+    """Replays one window at a time in a child process, which can be ended at any moment."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[str] | None = None
+        self._ended = False
+
+    def replay(self, request: Request, timeout_s: float) -> Window | None:
+        """Return what the window took; None when it could not be replayed, which is logged."""
+        with self._lock:
+            if self._ended:
+                return None
+            self._child = subprocess.Popen(  # noqa: S603 - this very module
+                [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True)
+        try:
+            said, complaint = self._child.communicate(json.dumps(asdict(request)), timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            said, complaint = self._child.communicate()
+            complaint = f"not done after {timeout_s:.0f} s"
+        if self._child.returncode == 0:
+            return Window(**json.loads(said))
+        if not self._ended:
+            log.warning("a closed window could not be replayed", extra={"error": complaint.strip()[-500:]})
+        return None
+
+    def end(self) -> None:
+        """End the child, whatever it does; nothing is replayed any more."""
+        with self._lock:
+            self._ended = True
+            if self._child is not None and self._child.poll() is None:
+                self._child.kill()
+
+
+def main() -> None:
+    """Serve one request: JSON in, JSON out; what is wrong goes to standard error in one line."""
+    from ..storage.errors import StoreError
+
+    os.nice(NICENESS)
+    try:
+        window = replayed(Request(**json.load(sys.stdin)))
+    except (StoreError, ValueError) as error:
+        sys.exit(str(error))
+    json.dump(asdict(window), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
