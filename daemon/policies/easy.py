@@ -50,7 +50,7 @@ def reserve(state: State, place: Any, head: int, spare: Site) -> float:
     for node in range(spare.nodes.size):
         if fits(spare, node, ask, ask.gpus):
             able += 1
-    for index in range(state.count[RUNNING_JOBS]):
+    for index in range(state.counts[RUNNING_JOBS]):
         job = state.estimates[index]
         opened = give_back(state, spare, job, ask)
         able += opened
@@ -83,9 +83,9 @@ def pass_head(state: State, place: Any, partition: int, shadow: float, spare: Si
     both = imagined(state, 1)
     largest = narrow(state, spare, both)
     rank = state.lines[partition].blocked
-    for _ in range(state.count[DEPTH]):
+    for _ in range(state.counts[DEPTH]):
         rank = following(state, partition, rank + 1)
-        if rank == NONE or state.count[STARTED] >= state.count[MAX_STARTS]:
+        if rank == NONE or state.counts[STARTED] >= state.counts[MAX_STARTS]:
             return
         job = state.order[rank]
         if state.jobs[job].chunk > largest:

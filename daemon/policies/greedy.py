@@ -14,7 +14,7 @@ def greedy(state: State, key: Any, place: Any) -> None:
     lines = state.lines
     for partition in range(lines.size):
         lines[partition].head = following(state, partition, 0)
-    while state.count[STARTED] < state.count[MAX_STARTS]:
+    while state.counts[STARTED] < state.counts[MAX_STARTS]:
         first = first_partition(lines)
         if first < 0:
             return

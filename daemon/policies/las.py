@@ -22,7 +22,7 @@ def attained(state: State, job: int) -> float:
 def next_level(state: State) -> float:
     """Return when the next running job drops a level."""
     soonest = np.inf
-    for index in range(state.count[RUNNING_JOBS]):
+    for index in range(state.counts[RUNNING_JOBS]):
         job = state.heap[index]
         for threshold in THRESHOLDS:
             left = threshold - attained(state, job)

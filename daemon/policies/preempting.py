@@ -21,7 +21,7 @@ def rank_everybody(state: State, key: Any) -> int:
             state.listed[count] = state.order[rank]
             count += 1
             rank = following(state, partition, rank + 1)
-    for index in range(state.count[RUNNING_JOBS]):
+    for index in range(state.counts[RUNNING_JOBS]):
         state.listed[count] = state.heap[index]
         count += 1
     for index in range(count):
@@ -94,5 +94,5 @@ def preempting(state: State, key: Any, place: Any) -> None:
             continue
         if not try_start(state, place, job) and not displace(state, place, job, count):
             failed += 1
-            if failed > state.count[DEPTH]:
+            if failed > state.counts[DEPTH]:
                 return

@@ -27,7 +27,7 @@ def start_heads(state: State, place: Any) -> None:
     for partition in range(lines.size):
         lines[partition].head = following(state, partition, 0)
         lines[partition].blocked = NONE
-    while state.count[STARTED] < state.count[MAX_STARTS]:
+    while state.counts[STARTED] < state.counts[MAX_STARTS]:
         first = first_partition(lines)
         if first == NONE:
             return

@@ -30,7 +30,7 @@ NOW, WAKE = 0, 1
 """Places in ``State.clock``: the present; when the order may change although nothing happens."""
 
 RUNNING_JOBS, STARTED, MAX_STARTS, KEEP_ESTIMATES, DEPTH, WAITING_JOBS, PREEMPTIONS, ENDED_JOBS, CHANGED = range(9)
-"""Places in ``State.count``; CHANGED tells whether anything happened that could let a blocked partition move on."""
+"""Places in ``State.counts``; CHANGED tells whether anything happened that could let a blocked partition move on."""
 
 OVERHEAD, POWER_DOWN = 0, 1
 """Places in ``State.costs``."""
@@ -132,7 +132,7 @@ class State(NamedTuple):
     spread: Floats
     """[model, level] speed on one node, one leaf, one spine, further."""
     clock: Floats
-    count: Longs
+    counts: Longs
     words: Words
     costs: Floats
     """Seconds that a preemption costs a job; seconds after which an empty node is powered down."""

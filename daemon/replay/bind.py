@@ -84,7 +84,8 @@ def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], ma
     reject(~(workload.run >= 0), "negative run time")
     reject(~(workload.limit > 0) & ~((workload.limit == 0) & (workload.run == 0)), "time limit is not positive")
     reject(workload.gpus < 0, "negative number of GPUs")
-    reject(~matrix.any(axis=1)[pool], "no node of the partition, model or list of nodes that it asks for")
+    reachable: Masks = np.asarray(matrix.any(axis=1))
+    reject(~reachable[pool], "no node of the partition, model or list of nodes that it asks for")
     reject(_too_large(cluster, pool, matrix, shapes), "larger than the cluster")
     _reject_dependents(workload.dependency, found)
     return found
@@ -148,7 +149,7 @@ def state_arrays(cluster: Cluster, workload: Workload, seed: int, preemption_s: 
         jobs, _records(int(jobs.room.sum()), a.SHARE), np.arange(size, dtype=np.int32), leaves, branches, roots,
         _lines(partitions), np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32), _occupant(cluster),
         np.array(speed.size, np.float64), np.array(speed.spread, np.float64), clock=np.array([-np.inf, np.inf]),
-        count=np.array([0, 0, np.iinfo(np.int64).max, 0, 100, 0, 0, 0, 1], np.int64),
+        counts=np.array([0, 0, np.iinfo(np.int64).max, 0, 100, 0, 0, 0, 1], np.int64),
         words=np.array([seed & (2**64 - 1), 0], np.uint64), costs=np.array([preemption_s, power_down_s], np.float64),
         meters=_meters(cluster, workload),
         usage=np.zeros((int(jobs.user.max(initial=0)) + 1, 3)), log=np.zeros(2 * size + 2, np.int32),

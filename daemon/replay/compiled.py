@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import config
+from numba.core import config as numba_config
+
+config: Any = numba_config
+"""numba fills its settings in at import, where type checkers cannot see them."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -73,8 +76,9 @@ def pointer(function: Callable[..., Any], signature: Any) -> Any:
     Code that takes a pointer is compiled once, whatever it is handed: a new rule costs its own compilation only.
     Like :func:`compiled` it cannot make arrays.
     """
+    options: dict[str, Any] = {"_nrt": False}
     try:
         with _cached():
-            return numba.cfunc(signature, cache=True, _nrt=False)(function)
+            return numba.cfunc(signature, cache=True, **options)(function)
     except RuntimeError:
-        return numba.cfunc(signature, _nrt=False)(function)
+        return numba.cfunc(signature, **options)(function)

@@ -71,7 +71,7 @@ def next_time(state: State, agenda: Agenda) -> float:
         time = min(time, state.jobs[agenda.next[0]].submit)
     if agenda.next[1] < agenda.time.size:
         time = min(time, agenda.time[agenda.next[1]])
-    if state.count[RUNNING_JOBS] > 0:
+    if state.counts[RUNNING_JOBS] > 0:
         time = min(time, state.jobs[state.heap[0]].end)
     return time
 
@@ -83,7 +83,7 @@ def advance(state: State, agenda: Agenda, until: float) -> bool:
     if now > until or now == np.inf:
         return False
     state.clock[NOW], state.clock[WAKE] = now, np.inf
-    while state.count[RUNNING_JOBS] > 0 and state.jobs[state.heap[0]].end <= now:
+    while state.counts[RUNNING_JOBS] > 0 and state.jobs[state.heap[0]].end <= now:
         finish(state, state.heap[0])
     while agenda.next[1] < agenda.time.size and agenda.time[agenda.next[1]] <= now:
         node_event(state, agenda.node[agenda.next[1]], agenda.kind[agenda.next[1]])
@@ -99,7 +99,7 @@ def advance(state: State, agenda: Agenda, until: float) -> bool:
 def node_event(state: State, node: int, kind: int) -> None:
     """Close or open a node; a failure sends its jobs back to the queue, to start again from nothing."""
     state.nodes[node].open = 1 if kind == UP else 0
-    state.count[CHANGED] = 1
+    state.counts[CHANGED] = 1
     note(state.words, 4, node, state.clock[NOW], kind)
     if kind == DOWN:
         fail_all(state, node)
@@ -109,7 +109,7 @@ def node_event(state: State, node: int, kind: int) -> None:
 def fail_all(state: State, node: int) -> None:
     """Requeue the jobs of a node, by row."""
     jobs, count = state.listed, 0
-    for index in range(state.count[RUNNING_JOBS]):
+    for index in range(state.counts[RUNNING_JOBS]):
         if holds(state, state.heap[index], node):
             jobs[count] = state.heap[index]
             count += 1
@@ -151,29 +151,47 @@ def list_waiting(state: State) -> int:
 
 
 @compiled
-def rank_listed(state: State, count: int, by_row: bool) -> None:
-    """Rank the waiting jobs listed in ``listed``: by their row, or as they are listed."""
-    jobs = state.listed
+def withdraw_listed(state: State, count: int) -> None:
+    """Take the waiting jobs listed in ``listed`` out of the queue."""
     for index in range(count):
-        remove(state, state.jobs[jobs[index]].queue, state.jobs[jobs[index]].rank)
-    for index in range(count):
-        job = jobs[index]
-        rank = job if by_row else index
+        row = state.jobs[state.listed[index]]
+        remove(state, row.queue, row.rank)
+
+
+@compiled
+def rank_listed(state: State, count: int) -> None:
+    """Queue the jobs listed in ``listed`` in that order."""
+    for rank in range(count):
+        job = state.listed[rank]
         state.jobs[job].rank, state.order[rank] = rank, job
         insert(state, state.jobs[job].queue, rank)
 
 
 @compiled
+def rank_by_row(state: State, ranked: int) -> None:
+    """Undo the ranking of ``ranked`` jobs, of those that started too, so that no rank is ever used twice."""
+    count = list_waiting(state)
+    withdraw_listed(state, count)
+    for rank in range(ranked):
+        state.jobs[state.order[rank]].rank = state.order[rank]
+    for rank in range(ranked):
+        state.order[rank] = rank
+    for index in range(count):
+        insert(state, state.jobs[state.listed[index]].queue, state.listed[index])
+
+
+@compiled
 def walk_sorted(state: State, key: Any, place: Any, walk: Any) -> None:
-    """Walk through the queue by present keys; between decisions ranks are rows, so that none is used twice."""
+    """Walk through the queue by present keys; between decisions the rank of a job is its row."""
     jobs, keys = state.listed, state.keys
     count = list_waiting(state)
     for index in range(count):
         keys[jobs[index]] = key(state, jobs[index])
     sort_jobs(jobs, count, keys)
-    rank_listed(state, count, False)
+    withdraw_listed(state, count)
+    rank_listed(state, count)
     walk(state, key, place)
-    rank_listed(state, list_waiting(state), True)
+    rank_by_row(state, count)
 
 
 @compiled
@@ -187,21 +205,21 @@ def fill_keys(state: State, key: Any) -> None:
 def decide(state: State, key: Any, place: Any, walk: Any, wake: Any, moving: bool, one_at_a_time: bool, waking: bool,
            patient: bool) -> None:
     """Take one decision; ``state.log`` then holds what was done."""
-    state.count[STARTED], state.count[MAX_STARTS] = 0, np.iinfo(np.int64).max
-    if patient and state.count[CHANGED] == 0:
+    state.counts[STARTED], state.counts[MAX_STARTS] = 0, np.iinfo(np.int64).max
+    if patient and state.counts[CHANGED] == 0:
         return
     before = np.int64(-1)
-    while state.count[WAITING_JOBS] > 0 and state.count[STARTED] > before:
-        before = state.count[STARTED]
+    while state.counts[WAITING_JOBS] > 0 and state.counts[STARTED] > before:
+        before = state.counts[STARTED]
         if one_at_a_time:
-            state.count[MAX_STARTS] = before + 1
+            state.counts[MAX_STARTS] = before + 1
         if moving:
             walk_sorted(state, key, place, walk)
         else:
             walk(state, key, place)
         if not one_at_a_time:
             break
-    state.count[CHANGED] = 0
+    state.counts[CHANGED] = 0
     if waking:
         state.clock[WAKE] = wake(state)
 
@@ -217,8 +235,8 @@ def loop(state: State, agenda: Agenda, key: Any, place: Any, walk: Any, wake: An
 @compiled
 def keep_estimates(state: State) -> None:
     """Begin to keep running jobs sorted by estimated end."""
-    state.count[KEEP_ESTIMATES] = 1
-    for index in range(state.count[RUNNING_JOBS]):
+    state.counts[KEEP_ESTIMATES] = 1
+    for index in range(state.counts[RUNNING_JOBS]):
         insert_sorted(state.estimates, index, state.jobs, state.heap[index])
 
 
@@ -227,7 +245,7 @@ def prepare(state: ClusterState, rules: Rules) -> None:
     arrays = state.arrays
     if not (rules.moving or rules.own_order):
         rank_all(arrays, rules.key)
-    if rules.estimates and not arrays.count[KEEP_ESTIMATES]:
+    if rules.estimates and not arrays.counts[KEEP_ESTIMATES]:
         keep_estimates(arrays)
 
 
@@ -254,7 +272,7 @@ def act(state: ClusterState, rules: Rules) -> Actions:
 def logged(state: ClusterState) -> list[Start | Preempt]:
     """Return the actions of the last decision."""
     done: list[Start | Preempt] = []
-    for entry in state.arrays.log[:state.arrays.count[STARTED]].tolist():
+    for entry in state.arrays.log[:state.arrays.counts[STARTED]].tolist():
         if entry < 0:
             done.append(Preempt(-entry - 1))
         else:
@@ -313,7 +331,7 @@ def run(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, 
     """
     state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s,
                             power_down_s=power_down_s, speed=speed)
-    rules = getattr(policy, "rules", None)
+    rules: Rules | None = getattr(policy, "rules", None)
     if rules is None:
         for _ in stepwise(state, agenda_of(cluster), policy, until):
             pass
@@ -343,12 +361,12 @@ def decisions(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int
 
 def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float = np.inf) -> Iterator[Decision]:
     """Go on from any state, one decision at a time."""
-    rules = getattr(policy, "rules", None)
+    rules: Rules | None = getattr(policy, "rules", None)
     if rules is not None:
         prepare(state, rules)
     while advance(state.arrays, agenda, until):
         if rules is None:
-            state.arrays.count[STARTED] = 0
+            state.arrays.counts[STARTED] = 0
             actions = policy.decide(state)
             state.apply(actions)
         else:
@@ -373,7 +391,7 @@ def forecast(state: ClusterState, policy: Policy, horizon_s: float = 30 * 86400.
     ahead = state.copy()
     waiting = ahead.waiting
     agenda = Agenda(np.array([len(state.workload), 0]), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    rules = getattr(policy, "rules", None)
+    rules: Rules | None = getattr(policy, "rules", None)
     if rules is None:
         for _ in stepwise(ahead, agenda, policy, state.now + horizon_s):
             pass

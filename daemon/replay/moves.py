@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .arrays import (
@@ -32,6 +34,7 @@ from .arrays import (
 from .compiled import compiled
 from .queue import drop, insert, insert_sorted, push, remove, remove_sorted
 
+_long: Any = np.int64
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
@@ -46,7 +49,7 @@ def scramble(word: np.uint64) -> np.uint64:
 
 
 @compiled
-def draw(words: Words, below: int) -> int:
+def draw(words: Words, below: int) -> Any:
     """Return the next random number of 0..below-1 (splitmix64, so that any language can follow)."""
     words[RANDOM] = words[RANDOM] + _GOLDEN
     return np.int64((scramble(words[RANDOM]) >> np.uint64(11)) % np.uint64(below))
@@ -70,8 +73,8 @@ def site_of(state: State) -> Site:
 def ask_of(state: State, job: int) -> Ask:
     """Return what a job asks for."""
     row = state.jobs[job]
-    return Ask(np.int64(row.pool), np.int64(row.chunk), np.int64(row.cpus), np.int64(row.memory),
-               np.int64(row.chunks), np.int64(row.rest))
+    return Ask(_long(row.pool), _long(row.chunk), _long(row.cpus), _long(row.memory),
+               _long(row.chunks), _long(row.rest))
 
 
 @compiled
@@ -140,10 +143,10 @@ def join(state: State, job: int) -> None:
         row.status = HELD
         return
     row.status = WAITING
-    state.count[WAITING_JOBS] += 1
+    state.counts[WAITING_JOBS] += 1
     insert(state, row.queue, row.rank)
     if state.lines[row.queue].blocked < 0 or row.rank < state.lines[row.queue].blocked:
-        state.count[CHANGED] = 1
+        state.counts[CHANGED] = 1
 
 
 @compiled
@@ -198,7 +201,7 @@ def _hold(state: State, job: int, count: int) -> None:
 @compiled
 def run_on(state: State, job: int, count: int) -> None:
     """Set a job running at its speed on its shares of the ``count`` chosen nodes."""
-    row, now, size = state.jobs[job], state.clock[NOW], state.count[RUNNING_JOBS]
+    row, now, size = state.jobs[job], state.clock[NOW], state.counts[RUNNING_JOBS]
     _hold(state, job, count)
     row.status = RUNNING
     row.since = now
@@ -206,9 +209,9 @@ def run_on(state: State, job: int, count: int) -> None:
     row.end = now + row.remaining / row.rate
     row.estimate = now + max(0.0, row.limit - row.attained / max(1, row.gpus_held))
     push(state.heap, state.jobs, job, size)
-    if state.count[KEEP_ESTIMATES] == 1:
+    if state.counts[KEEP_ESTIMATES] == 1:
         insert_sorted(state.estimates, size, state.jobs, job)
-    state.count[RUNNING_JOBS] = size + 1
+    state.counts[RUNNING_JOBS] = size + 1
 
 
 @compiled
@@ -223,19 +226,19 @@ def start_shares(state: State, job: int, count: int) -> None:
     """Start or resume a waiting job with the shares written down, now."""
     row, now = state.jobs[job], state.clock[NOW]
     remove(state, row.queue, row.rank)
-    state.count[WAITING_JOBS] -= 1
+    state.counts[WAITING_JOBS] -= 1
     if np.isnan(row.start):
         row.start = now
     run_on(state, job, count)
-    state.log[state.count[STARTED]] = job + 1
-    state.count[STARTED] += 1
+    state.log[state.counts[STARTED]] = job + 1
+    state.counts[STARTED] += 1
     note(state.words, 1, job, now, state.chosen[0] + 4096 * count)
 
 
 @compiled
 def release(state: State, job: int) -> None:
     """Take a running job off its nodes and book the work it did there."""
-    row, now, size, ask = state.jobs[job], state.clock[NOW], state.count[RUNNING_JOBS], ask_of(state, job)
+    row, now, size, ask = state.jobs[job], state.clock[NOW], state.counts[RUNNING_JOBS], ask_of(state, job)
     for index in range(row.held, row.held + row.nodes_held):
         node, gpus = state.held[index].node, state.held[index].gpus
         take(state.nodes, node, ask, gpus, -1)
@@ -246,9 +249,9 @@ def release(state: State, job: int) -> None:
         _occupy(state.occupant, node, gpus, job, -1)
     _charge(state, job, -1.0)
     drop(state.heap, state.jobs, job, size)
-    if state.count[KEEP_ESTIMATES] == 1:
+    if state.counts[KEEP_ESTIMATES] == 1:
         remove_sorted(state.estimates, size, state.jobs, job)
-    state.count[RUNNING_JOBS], state.count[CHANGED] = size - 1, 1
+    state.counts[RUNNING_JOBS], state.counts[CHANGED] = size - 1, 1
     row.attained += (now - row.since) * row.gpus_held
     row.remaining = max(0.0, row.remaining - (now - row.since) * row.rate)
 
@@ -259,7 +262,7 @@ def finish(state: State, job: int) -> None:
     release(state, job)
     row = state.jobs[job]
     row.status, row.remaining = ENDED, 0.0
-    state.count[ENDED_JOBS] += 1
+    state.counts[ENDED_JOBS] += 1
     note(state.words, 2, job, state.clock[NOW], 0)
     child = row.first_child
     while child >= 0:
@@ -276,9 +279,9 @@ def preempt(state: State, job: int) -> None:
     row.remaining += state.costs[OVERHEAD] * row.rate
     row.preempted += 1
     row.status = WAITING
-    state.count[WAITING_JOBS] += 1
-    state.count[PREEMPTIONS] += 1
+    state.counts[WAITING_JOBS] += 1
+    state.counts[PREEMPTIONS] += 1
     insert(state, row.queue, row.rank)
-    state.log[state.count[STARTED]] = -job - 1
-    state.count[STARTED] += 1
+    state.log[state.counts[STARTED]] = -job - 1
+    state.counts[STARTED] += 1
     note(state.words, 3, job, state.clock[NOW], 0)

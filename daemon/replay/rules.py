@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numba
-from numba import types
+from numba import types as numba_types
 
 from .arrays import Ask, Site, State
 from .cluster import Cluster
@@ -30,6 +30,10 @@ Walk = Callable[[State, Any, Any], None]
 
 Wake = Callable[[State], float]
 """(state) -> when the order may change by itself; infinite when it cannot."""
+
+
+types: Any = numba_types
+typeof: Any = numba.typeof
 
 
 class Rules(NamedTuple):
@@ -67,7 +71,7 @@ def signatures() -> Signatures:
     """Return the types of rules, taken from a small real state so that they cannot drift from it."""
     state = ClusterState.of(Cluster.from_spec("1x1"), Workload.of([0.0], [1.0], [1])).arrays
     site = Site(state.nodes, state.eligible, state.demand, state.words)
-    whole, where, chosen = (numba.typeof(part) for part in (state, site, state.chosen))
+    whole, where, chosen = (typeof(part) for part in (state, site, state.chosen))
     ask = types.NamedUniTuple(types.int64, 6, Ask)
     key = types.float64(whole, types.int64)
     place = types.int64(where, ask, chosen)

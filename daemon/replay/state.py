@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...storage.records import Job, JobState, Node, Placement, SchedulerSnapshot
+from ..waste.demand import eligible
 from . import arrays as a
 from .bind import state_arrays
 from .cluster import Cluster
@@ -18,9 +19,6 @@ from .workload import UNLIMITED_S, Workload
 
 OVERRUN_S = 60.0
 """How much longer a live job is expected to run that is past its limit."""
-
-NOT_ELIGIBLE = frozenset({"Dependency", "DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin", "BeginTime"})
-"""The scheduler's words for a pending job that must not start although there may be room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class ClusterState:
     @property
     def running(self) -> NDArray[np.int32]:
         """Return the jobs that hold resources, in no particular order."""
-        return self.arrays.heap[:self.arrays.count[a.RUNNING_JOBS]]
+        return self.arrays.heap[:self.arrays.counts[a.RUNNING_JOBS]]
 
     @property
     def occupant(self) -> NDArray[np.int32]:
@@ -179,7 +177,7 @@ def _settle(state: ClusterState, jobs: Sequence[Job], nodes: Sequence[Node], now
     for job, record in enumerate(jobs):
         if record.state.active:
             _hold(state, job, record, row, now)
-        elif record.reason in NOT_ELIGIBLE:
+        elif not eligible(record, now):
             arrays.jobs[job].status = a.HELD
         elif arrays.jobs[job].status != a.REJECTED:
             join(arrays, job)

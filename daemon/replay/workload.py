@@ -77,8 +77,9 @@ class Workload:
         """
         submit = np.asarray(submit, np.float64)
         order = np.argsort(submit, kind="stable")
-        names = {key: columns.pop(key) for key in ("partition_names", "model_names", "user_names", "allowed")
-                 if key in columns}
+        names: dict[str, Any] = {
+            key: columns.pop(key) for key in ("partition_names", "model_names", "user_names", "allowed")
+            if key in columns}
         for text, many in (("partition", "partition_names"), ("model", "model_names"), ("user", "user_names")):
             if text in columns and np.asarray(columns[text]).dtype.kind in "USO":
                 columns[text], names[many] = _coded(columns[text])
@@ -93,7 +94,8 @@ class Workload:
         sorted_ids = range(submit.size) if ids is None else tuple(str(ids[row]) for row in order)
         if any(column.shape != submit.shape for column in made.values()):
             raise WorkloadError("columns differ in length")
-        return cls(ids=sorted_ids, **{name: column[order] for name, column in made.items()}, **names)
+        rows: dict[str, Any] = {name: column[order] for name, column in made.items()}
+        return cls(ids=sorted_ids, **rows, **names)
 
     @classmethod
     def from_records(cls, jobs: Sequence[Job], *, run: Mapping[tuple[str, float], float] | None = None) -> Workload:
