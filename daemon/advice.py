@@ -5,7 +5,7 @@ The policy that decides is the very object that was replayed; this file only ask
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ..storage.durations import Duration
 from ..storage.records import Alternative, Job, JobState, Node, NodeState, Placement, Recommendation, SchedulerSnapshot
 from .diagnosis import Diagnosis
+from .plain import plain
 from .policies import Heuristic, named
 from .policies.registry import parse
 from .replay.engine import Expectation, forecast
@@ -78,11 +79,12 @@ class Advisor:
 
     def advise(self, snapshot: SchedulerSnapshot, now_s: float) -> Advice:
         """Return what to do with every pending job, and with nodes that nobody needs."""
-        pending = [job for job in snapshot.jobs if job.state is JobState.PENDING]
         if not snapshot.nodes:
             return Advice(now_s)
+        understood, real = plain(snapshot)
+        pending = {name: job for name, job in real.items() if job.state is JobState.PENDING}
         diagnosis = Diagnosis(snapshot, now_s)
-        state = ClusterState.from_snapshot(snapshot, now_s)
+        state = ClusterState.from_snapshot(understood, now_s)
         first = _Round(state, self._in_charge, diagnosis)
         recommendations = list(first.recommend(pending, now_s, self._settings.objective, shadow=False))
         for policy in self._shadows:
@@ -120,10 +122,10 @@ class _Round:
         self._expected = forecast(state, policy, FORECAST_S)
         self._rejected = {rejection.job: rejection.reason for rejection in state.rejected}
 
-    def recommend(self, pending: Sequence[Job], now_s: float, objective: str, *,
+    def recommend(self, pending: Mapping[str, Job], now_s: float, objective: str, *,
                   shadow: bool) -> Iterator[Recommendation]:
         """Yield a recommendation for each pending job: those to start in the policy's order, then by expected start."""
-        rows = {self._row[job.job_id]: job for job in pending}
+        rows = {self._row[name]: job for name, job in pending.items()}
         for row, action in self._starts.items():
             if row in rows:
                 yield self._start(rows[row], action, now_s, objective, shadow)
