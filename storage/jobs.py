@@ -57,13 +57,14 @@ def _seen_is_stale(known: Row[Any], job: Job, time_s: float) -> bool:
 
 
 def _finished_is_stale(known: Row[Any], job: Job, time_s: float) -> bool:
-    if known.start_s is None:
-        return False
     if job.start_s is None:
         return JobState(known.state).active
-    # The end of a run after which the job was put back into the queue.
-    requeued = known.state == JobState.PENDING and time_s <= known.changed_s
-    return bool(job.start_s < known.start_s or requeued)
+    if known.start_s is not None and job.start_s < known.start_s:
+        return True
+    # The end of a run after which the job was put back into the queue. One that never ran before has no such run,
+    # even if the clocks of scheduler and daemon disagree.
+    ran_before = known.start_s is not None or known.restarts > 0
+    return bool(known.state == JobState.PENDING and ran_before and time_s <= known.changed_s)
 
 
 def _store(connection: Connection, jobs: Iterable[Job], when: Callable[[Job], float],

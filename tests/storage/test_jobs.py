@@ -67,6 +67,19 @@ def test_the_end_of_a_run_does_not_finish_the_job_that_was_requeued_after_it(his
     assert runs(history) == [(125.0, 140.0, "PREEMPTED")]
 
 
+def test_the_end_of_a_run_that_nobody_saw_does_not_finish_the_job_either(history, make):
+    see(history, 150.0, make.job(restarts=1))
+    history.record_finished([make.ended(125.0, 140.0, JobState.PREEMPTED)])
+    assert history.job("1").job.state == JobState.PENDING
+    assert runs(history) == [(125.0, 140.0, "PREEMPTED")]
+
+
+def test_a_daemon_whose_clock_is_ahead_still_learns_how_a_job_ended(history, make):
+    see(history, 900.0, make.job())
+    history.record_finished([make.ended(125.0, 140.0)])
+    assert history.job("1").job.state == JobState.COMPLETED
+
+
 def test_a_requeue_between_two_scrapes_is_two_runs(history, make):
     see(history, 130.0, make.running(125.0, HELD))
     see(history, 150.0, make.running(145.0, HELD, restarts=1))
