@@ -264,9 +264,9 @@ def test_read_through_prometheus_and_commands_the_cluster_looks_the_same(daemon,
     try:
         for node in NODES:
             cluster.wait_for(lambda node=node: node_facts(distant, node) == node_facts(daemon, node))
-            # Watts of boards are differences of counters that are read at different moments.
-            cluster.wait_for(lambda node=node: by_class(distant, node=node)
-                             == pytest.approx(by_class(daemon, node=node), rel=0.1))
+            # Counters that are read at different moments; into which class they go depends on floors yet to be learned.
+            cluster.wait_for(lambda node=node: board_watts(distant, node)
+                             == pytest.approx(board_watts(daemon, node), rel=0.1))
         assert shapes(distant) == shapes(daemon)
         assert advice(distant, waiting)["reason"] == advice(daemon, waiting)["reason"]
 
@@ -282,6 +282,10 @@ def test_read_through_prometheus_and_commands_the_cluster_looks_the_same(daemon,
 def node_facts(daemon, node):
     (row,) = daemon.rows("nodes", node=node)
     return row["power_watts"], row["power_source"], row["gpus"]
+
+
+def board_watts(daemon, node):
+    return sum(row["power_watts"] for row in daemon.rows("waste", node=node) if row["gpu"] is not None)
 
 
 def shapes(daemon):
