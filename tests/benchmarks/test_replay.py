@@ -20,14 +20,16 @@ def seconds(workload, policy, repeats=7):
     """Return the least CPU seconds of the compiled loop, ready to start; the machine may be shared."""
     rules = named(policy).rules
     engine.run(CLUSTER, workload, named(policy), until=0.0)  # compile
-    least = np.inf
-    for _ in range(repeats):
-        state = ClusterState.of(CLUSTER, workload)
-        engine.prepare(state, rules)
-        began = time.process_time()
-        engine.loop(state.arrays, engine.agenda_of(CLUSTER), *rules[:8], np.inf)
-        least = min(least, time.process_time() - began)
-    return least
+    return min(once(workload, rules) for _ in range(repeats))
+
+
+def once(workload, rules):
+    """Return CPU seconds of one compiled loop."""
+    state = ClusterState.of(CLUSTER, workload)
+    engine.prepare(state, rules)
+    began = time.process_time()
+    engine.loop(state.arrays, engine.agenda_of(CLUSTER), *rules[:8], np.inf)
+    return time.process_time() - began
 
 
 def plain_fifo(workload):
