@@ -57,6 +57,11 @@ def compiled(function: Function) -> Function:
     return cast(Function, _njit(function, _nrt=False))
 
 
+def compiled_without_lock(function: Function) -> Function:
+    """Compile ``function`` like :func:`compiled`; other threads of Python go on while it runs."""
+    return cast(Function, _njit(function, _nrt=False, nogil=True))
+
+
 def compiled_with_arrays(function: Function) -> Function:
     """Compile ``function`` like :func:`compiled`; it may make arrays of its own, at the price of counting them."""
     return cast(Function, _njit(function))
