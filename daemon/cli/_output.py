@@ -31,8 +31,11 @@ def _csv(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
 
 
 def _guarded(value: Any) -> Any:
-    """Return the value so that a spreadsheet does not run a job name as a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" else value
+    """Return the value so that a spreadsheet does not run a job name as a formula, nor end a row within it."""
+    if not isinstance(value, str):
+        return value
+    value = value.replace("\r", " ")  # which the csv module would not quote
+    return f"'{value}" if value.lstrip()[:1] in tuple("=+-@") else value
 
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title: str, empty: str) -> None:

@@ -25,7 +25,8 @@ Pause = Callable[[float], object]
 @click.command("live")
 @click.option("--url", default=DEFAULT_URL, envvar="IDLEWATT_URL", show_default=True, show_envvar=True,
               help="Where the daemon listens; user:password@ before the host for basic auth.")
-@click.option("--ca-file", envvar="IDLEWATT_CA_FILE", help="Certificate authority of the daemon's certificate.")
+@click.option("--ca-file", envvar="IDLEWATT_CA_FILE", type=click.Path(exists=True),
+              help="Certificate authority of the daemon's certificate.")
 @click.option("--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between looks.")
 @click.option("--once", is_flag=True, help="Look once and end.")
 def command(url: str, ca_file: str | None, every: float, once: bool) -> None:

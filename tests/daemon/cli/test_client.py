@@ -1,0 +1,89 @@
+"""How commands reach the daemon: passwords, certificates, and what they say when nobody is there."""
+
+import socket
+import threading
+
+import bcrypt
+import pytest
+import trustme
+
+COMMANDS = ("jobs", "waste", "advise")
+
+
+@pytest.fixture
+def tls(tmp_path):
+    """A certificate of an authority that nobody else knows."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    certificate.private_key_pem.write_to_path(tmp_path / "server.key")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "live"])
+def test_a_daemon_that_is_not_there_ends_with_3_and_says_what_to_do(shell, command):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        done = shell.run(command, "--url", f"http://127.0.0.1:{unused.getsockname()[1]}")
+    assert done.exit_code == 3
+    assert "Is `idlewatt serve` running there?" in done.stderr
+    assert "--url or IDLEWATT_URL" in done.stderr
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://127.0.0.1", "http://127.0.0.1:99999", "http://[::1"])
+def test_an_address_that_is_none_ends_with_3(shell, url):
+    done = shell.run("jobs", "--url", url)
+    assert done.exit_code == 3
+    assert url in done.stderr
+
+
+@pytest.mark.parametrize("body", [b"<html>hello</html>", b"[]", b"{}", b'"x"', b'{"status": "success"}', b""])
+def test_something_else_on_the_port_ends_with_3(shell, body):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        def answer() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        done = shell.run("jobs", "--url", f"http://127.0.0.1:{other.getsockname()[1]}")
+        thread.join()
+    assert done.exit_code == 3
+    assert "not as idlewatt does" in done.stderr
+
+
+def test_https_works_with_an_own_authority_and_is_refused_without(serve, tls):
+    (tls / "web.yml").write_text("tls_server_config: {cert_file: server.pem, key_file: server.key}\n")
+    shell = serve(tls / "web.yml")
+    assert shell.url.startswith("https://")
+    assert shell.json("jobs", "--ca-file", str(tls / "ca.pem"))
+    refused = shell.run("jobs")
+    assert refused.exit_code == 3
+    assert "SSLError" in refused.stderr
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "live"])
+def test_an_authority_that_cannot_be_read_is_named(shell, command):
+    done = shell.run(command, "--url", "https://127.0.0.1:1", "--ca-file", "/nowhere/ca.pem")
+    assert done.exit_code == 2
+    assert "/nowhere/ca.pem" in done.stderr
+
+
+def test_a_user_and_password_in_the_address_open_the_door(serve, tmp_path):
+    hashed = bcrypt.hashpw(b"p@ss", bcrypt.gensalt(4)).decode()
+    (tmp_path / "web.yml").write_text(f"basic_auth_users: {{alice: '{hashed}'}}\n")
+    shell = serve(tmp_path / "web.yml")
+    assert shell.json("jobs", "--url", shell.url.replace("//", "//alice:p%40ss@"))
+    refused = shell.run("jobs")
+    assert refused.exit_code == 1
+    assert "a user and password are required" in refused.stderr
+
+
+def test_a_password_is_not_repeated_in_messages(shell):
+    done = shell.run("jobs", "--url", "http://alice:s3cret@127.0.0.1:1")
+    assert done.exit_code == 3
+    assert "s3cret" not in done.output

@@ -1,0 +1,54 @@
+from collections import defaultdict
+
+import pytest
+
+from idlewatt.daemon.view import DaemonView
+
+
+def rows(shell):
+    return DaemonView(shell.service, lambda: shell.service.settings).waste()
+
+
+def test_the_classes_add_up_to_the_wall_and_to_all(shell):
+    found = shell.json("waste")
+    wall = sum(node.wall_watts for node in shell.service.known.assessment.nodes)
+    assert sum(row["power_watts"] for row in found) == pytest.approx(wall)
+    assert sum(row["share_percent"] for row in found) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(("by", "key"), [("class", "power_class"), ("partition", "partition"), ("node", "node"),
+                                         ("user", "user"), ("job", "job_id")])
+def test_the_same_watts_whatever_they_are_added_up_by(shell, by, key):
+    wanted = defaultdict(lambda: [0.0, 0.0])
+    for row in rows(shell):
+        name = str(getattr(row, key)) or "-"
+        wanted[name][0] += row.power_watts or 0.0
+        wanted[name][1] += (row.power_watts or 0.0) * row.wasted
+    found = {row[by]: [row["power_watts"], row["wasted_power_watts"]] for row in shell.json("waste", "--by", by)}
+    assert found.keys() == wanted.keys()
+    for name, pair in found.items():
+        assert pair == pytest.approx(wanted[name])
+
+
+def test_the_worst_comes_first(shell):
+    wasted = [row["wasted_power_watts"] for row in shell.json("waste", "--by", "node")]
+    assert wasted == sorted(wasted, reverse=True)
+    assert wasted[0] > 0
+
+
+def test_the_table_and_the_spreadsheet_say_the_same(shell):
+    assert len(shell.text("waste").splitlines()) == 1 + len(shell.csv("waste"))
+
+
+def test_only_one_partition(shell):
+    assert [row["partition"] for row in shell.json("waste", "--by", "partition", "--partition", "V100")] == ["V100"]
+
+
+def test_boards_that_nobody_could_read_are_no_watts(shell, rig):
+    rig.server.site._pages = {}
+    rig.watch(shell.service, 600)
+    assert {row["class"]: row["power_watts"] for row in shell.json("waste")}.get("unmeasured", 0.0) == 0.0
+
+
+def test_nothing_measured_is_said_so(shell):
+    assert shell.text("waste", "--node", "nowhere") == "no power has been measured yet\n"
