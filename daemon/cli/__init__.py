@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import signal
 from importlib.metadata import version
+from typing import Any
 
 import click
 
@@ -24,6 +26,13 @@ class Commands(click.Group):
         module = importlib.import_module(f"{__name__}.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; Ctrl-C ends with the exit code that shells give to it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise click.exceptions.Exit(128 + signal.SIGINT) from error
 
 
 def _spoken(module: str) -> str:

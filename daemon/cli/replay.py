@@ -51,7 +51,8 @@ def _state_folder() -> Path:
 @click.option("--policy", "policies", multiple=True, metavar="ORDER[+PLACEMENT][+BACKFILL]",
               help="A policy; repeat it to compare. random-feasible and oracle are always there.")
 @click.option("--baseline", help="Policy that the others are compared with; the first one by default.")
-@click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
+              help="For people, or for programs.")
 @click.option("--report", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write a self-contained HTML page with plots.")
 @click.option("--jobs-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -65,7 +66,8 @@ def _state_folder() -> Path:
               show_default=True, help="Configuration that names the database of `history`.")
 @click.option("--engine", type=click.Choice(["processes", "ray"]), default="processes", show_default=True,
               help="What policies run on side by side.")
-@click.option("--workers", type=click.IntRange(1), default=lambda: os.cpu_count() or 1, show_default="all cores")
+@click.option("--workers", type=click.IntRange(1), default=lambda: os.cpu_count() or 1, show_default="all cores",
+              help="Replays at the same time.")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), default=_state_folder,
               show_default="~/.local/state/idlewatt/replay", help="Where outcomes are kept, so that a sweep goes on.")
 @click.option("--check", is_flag=True, help="Replay what really happened and show how far the simulator is off.")

@@ -29,7 +29,7 @@ def command() -> None:
               type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Folder of the packaged traces (or IDLEWATT_TRACES).")
 @click.option("--format", "style", type=click.Choice(["markdown", "table", "json", "csv"]), default="markdown",
-              show_default=True)
+              show_default=True, help="For a README, for people, or for programs.")
 @click.option("--into", type=click.Path(exists=True, dir_okay=False, writable=True, path_type=Path),
               help="Replace the text between <!-- published --> and <!-- /published --> of this file.")
 def published(traces: Path, style: str, into: Path | None) -> None:

@@ -1,0 +1,44 @@
+import pytest
+from click.testing import CliRunner
+
+from idlewatt.daemon import config
+from idlewatt.daemon.cli import main
+
+
+def check(*arguments):
+    return CliRunner().invoke(main, ["check-config", *map(str, arguments)])
+
+
+def test_a_right_file_is_said_to_be_right_and_what_it_asks_for(tmp_path):
+    (tmp_path / "site.yml").write_text("cluster: north\nsources: [{kind: dcgm, targets: ['dgx:9400']}]\n")
+    done = check(tmp_path / "site.yml")
+    assert done.exit_code == 0
+    assert done.stdout == f"{tmp_path / 'site.yml'}: right. Cluster north, 1 sources, database sqlite.\n"
+
+
+def test_every_fault_is_told_and_the_exit_code_is_2(tmp_path):
+    (tmp_path / "site.yml").write_text("colour: blue\ncycles: {scrape: soon}\n")
+    done = check(tmp_path / "site.yml")
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert [line.split(": ")[1] for line in done.stderr.splitlines()] == ["cycles.scrape", "colour"] or \
+        {"cycles.scrape", "colour"} <= {line.split(": ")[1] for line in done.stderr.splitlines()}
+
+
+def test_the_sample_is_printed_and_is_right(tmp_path):
+    done = check("--sample")
+    assert (done.exit_code, done.stdout) == (0, config.sample())
+    (tmp_path / "sample.yml").write_text(done.stdout)
+    assert check(tmp_path / "sample.yml").exit_code == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("a.yml", "b.yml"), ("--colour",)])
+def test_wrong_usage_ends_with_2(arguments):
+    assert check(*arguments).exit_code == 2
+
+
+def test_a_password_in_the_database_address_is_not_shown(tmp_path):
+    (tmp_path / "site.yml").write_text("storage: {url: 'postgresql://idlewatt:s3cret@db/idlewatt'}\n")
+    done = check(tmp_path / "site.yml")
+    assert done.exit_code == 0
+    assert "s3cret" not in done.output
