@@ -324,6 +324,6 @@ def _batch(fresh: ClusterState, episodes: int, length: int) -> Batch:
 def _repeated(array: Any, episodes: int, size: Any) -> Any:
     """Return an array for each episode: a copy, or zeros of another size where it goes by jobs."""
     if size is None:
-        return np.ascontiguousarray(np.broadcast_to(array, (episodes, *array.shape))).view(type(array))
+        return np.array(np.broadcast_to(array, (episodes, *array.shape)), order="C").view(type(array))
     shape = size if isinstance(size, tuple) else (size, *array.shape[1:])
     return np.zeros((episodes, *shape), array.dtype).view(type(array))
