@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 
 .PHONY: run test lint types bench boards reproduce install system-packages
-run: $(VENV)/.installed  ## a simulated DGX cluster and the daemon watching it
+run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
 test: $(VENV)/.installed  ## everything but the benchmarks
@@ -27,8 +27,11 @@ types: $(VENV)/.installed  ## mypy sees the folders under their import names thr
 	MYPYPATH=build/types $(BIN)/mypy
 
 install: $(VENV)/.installed
-$(VENV)/.installed: setup.cfg pyproject.toml
+$(VENV)/.runnable: setup.cfg pyproject.toml  # what the daemon needs, and no more
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -e .
+	touch $@
+$(VENV)/.installed: $(VENV)/.runnable
 	$(BIN)/pip install -q -e .[dev]
 	touch $@
 
