@@ -213,7 +213,7 @@ class Service:
         return (Cycle("scrape", periods.scrape, self.scrape),
                 Cycle("jobs", periods.jobs, self.jobs),
                 Cycle("assess", periods.assess, self.assess, periods.assess / 2),
-                Cycle("advise", periods.advise, self.advise, periods.jobs / 2),
+                Cycle("advise", periods.advise, self.advise, min(periods.jobs, periods.advise) / 2),
                 Cycle("record", periods.record, self.record, periods.record),
                 Cycle("retention", periods.retention, self.retention, periods.retention),
                 Cycle("counterfactual", periods.counterfactual, self.counterfactual, periods.counterfactual))
