@@ -29,9 +29,12 @@ class Daemon:
         self._config.write_text(yaml.safe_dump(config))
         self._storage = config["storage"]["url"]
         self._process: subprocess.Popen[bytes] | None = None
+        self.started_s: float | None = None
+        """When it was started first."""
 
     def start(self) -> None:
         """Start and wait until it says that it is ready."""
+        self.started_s = self.started_s or time.time()
         with self._log.open("ab") as log:
             began = log.tell()
             self._process = subprocess.Popen(

@@ -20,6 +20,9 @@ BEAT = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "1s", "record": 
 # Nobody waits ten minutes in a test until an idle board is called idle.
 IMPATIENT = {"window": "3s", "grace_batch": "1s"}
 
+COMPILED_WITHIN_S = 180
+"""A new machine compiles the policies before there is advice."""
+
 
 def targets(port):
     """The same four servers for each exporter, as an operator lists them."""
@@ -213,7 +216,7 @@ def test_a_waiting_job_is_held_then_given_a_node_and_what_becomes_of_it_is_recor
     obedient, astray, hasty = (cluster.sbatch("-p", "A100", "--gres=gpu:a100:2", "-t", limit, "-J", "small")
                                for limit in ("120", "130", "2-0"))
 
-    hold = cluster.wait_for(lambda: advice(daemon, obedient))
+    hold = cluster.wait_for(lambda: advice(daemon, obedient), COMPILED_WITHIN_S)
     assert (hold["action"], hold["reason"]) == ("hold", "no GPU is free in A100")
     assert hold["expected_start_s"] > time.time() + 1800
     assert not daemon.samples("idlewatt_advice_info")
@@ -268,7 +271,8 @@ def test_read_through_prometheus_and_commands_the_cluster_looks_the_same(daemon,
             cluster.wait_for(lambda node=node: board_watts(distant, node)
                              == pytest.approx(board_watts(daemon, node), rel=0.1))
         assert shapes(distant) == shapes(daemon)
-        assert advice(distant, waiting)["reason"] == advice(daemon, waiting)["reason"]
+        told = cluster.wait_for(lambda: advice(distant, waiting), COMPILED_WITHIN_S)
+        assert told["reason"] == advice(daemon, waiting)["reason"]
 
         # It asks for jobs every ten minutes: only the accounts can tell of this one.
         blink = cluster.sbatch("-p", "A100", "--gres=gpu:a100:1", "-J", "blink", script="exit 3")
@@ -301,6 +305,9 @@ def test_restarts_lose_nothing_and_double_nothing(daemon, cluster):
     across = cluster.sbatch(*submit, "-J", "across")
     cluster.wait_for(lambda: recorded(daemon, across))
     assert daemon.end(signal.SIGTERM) == 0
+    lived = time.time() - daemon.started_s
+    measured = measured_s(daemon)
+    assert lived / 2 - 5 < measured <= lived
     unseen = cluster.sbatch(*submit, "-J", "unseen", script="sleep 1")
     begun = running(cluster, cluster.sbatch(*submit, "-J", "begun"))[0]
     cluster.wait_for(lambda: not cluster.run("squeue", "-h", "-t", "all", "-o", "%i %T").count(f"{unseen} "))
@@ -316,8 +323,17 @@ def test_restarts_lose_nothing_and_double_nothing(daemon, cluster):
     cluster.cancel_all()
 
     cluster.wait_for(lambda: runs_in_the_database(daemon) == runs_in_the_accounts(cluster))
+    assert daemon.end(signal.SIGTERM) == 0
+    assert measured < measured_s(daemon) <= time.time() - daemon.started_s
     with sqlite3.connect(daemon.database) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def measured_s(daemon):
+    """Return for how long the board was measured that was measured longest."""
+    with sqlite3.connect(daemon.database) as database:
+        query = "SELECT MAX(total) FROM (SELECT SUM(measured_ms) / 1000.0 AS total FROM rollups GROUP BY board)"
+        return database.execute(query).fetchone()[0]
 
 
 def runs_in_the_database(daemon):
