@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ..exporters.source import Clock, Source, SourceError, Watched
 from ..storage.errors import StoreError
 from ..storage.history import History
-from ..storage.records import GpuRollup, Job, SchedulerSnapshot, Telemetry, WasteReading
+from ..storage.records import GpuRollup, IdleFloor, Job, SchedulerSnapshot, Telemetry, WasteReading
 from .advice import Advisor
 from .config import ConfigError, Settings
 from .counterfactual import Request, WindowReplayer
@@ -100,15 +100,16 @@ class Service:
     def record(self) -> None:
         """Write closed windows and learned floors, and complete what only accounting knows."""
         with self._booking:
-            windows = self.accountant.drain_closed()
-        self._write(*windows)
+            windows, floors = self.accountant.drain_closed(), self.accountant.floors.learned()
+        self._write(*windows, floors)
         self._complete()
         self._keep(self._count)
 
-    def _write(self, rollups: list[GpuRollup], readings: list[WasteReading]) -> None:
+    def _write(self, rollups: list[GpuRollup], readings: list[WasteReading],
+               floors: Mapping[tuple[str, str], IdleFloor]) -> None:
         self._keep(lambda: self._history.record_rollups(rollups))
         self._keep(lambda: self._history.record_waste(readings))
-        self._keep(lambda: self._history.save_floors(self.accountant.floors.learned()))
+        self._keep(lambda: self._history.save_floors(floors))
 
     def _count(self) -> None:
         """Take note of how advice fared and how large the history is."""
@@ -150,7 +151,7 @@ class Service:
         self._rehearsal.end()
         self._replays.end()
         self.beat.stop()
-        self._write(*self.accountant.drain_all())
+        self._write(*self.accountant.drain_all(), self.accountant.floors.learned())
         for watched in self._sources:
             watched.close()
         self._history.close()
