@@ -181,8 +181,10 @@ class Service:
             self._rehearsal = Rehearsal(settings.advice)
         old, self._sources = self._sources, sources
         if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
+            floors = self.accountant.floors.learned()
+            self._write(*self.accountant.drain_all(), floors)
             fresh = WasteAccountant(settings.waste, settings.cycles.scrape * self._speed)
-            fresh.floors.restore(self.accountant.floors.learned())
+            fresh.floors.restore(floors)
             # Exported counters go on: a reload is no reset.
             fresh.counters = self.accountant.counters
             self.accountant = fresh
