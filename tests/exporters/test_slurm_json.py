@@ -234,14 +234,18 @@ def test_nothing_found_is_an_empty_list():
     assert parse_list(Fields(answer), "jobs", parse_job).records == ()
 
 
-def test_a_job_that_ended_while_it_waited_never_began():
-    """Slurm tells the moment of its end as its start, here and in the accounts."""
-    seen = parse_job(Fields({"job_id": 7, "job_state": "CANCELLED", "submit_time": 10, "start_time": 20, "end_time": 20,
-                             "nodes": ""}))
+def test_a_job_that_ended_while_it_waited_never_began(recorded):
+    """Slurm tells the moment of its end as its start, here and at times in the accounts."""
+    answer = load(recorded("slurm/rest_jobs_cancelled.json"))
+    seen = {job.name: job for job in parse_list(answer, "jobs", parse_job).records}
     accounted = parse_accounted(Fields({"job_id": 7, "state": {"current": "CANCELLED"}, "nodes": "None assigned",
                                         "time": {"submission": 10, "start": 20, "end": 20}}))
 
-    assert [(job.start_s, job.end_s) for job in (seen, accounted)] == [(None, 20), (None, 20)]
+    assert (seen["given-up"].state, seen["given-up"].start_s, seen["given-up"].end_s) == (
+        JobState.CANCELLED, None, seen["wide"].end_s)
+    assert len(seen["wide"].allocations) == 2
+    assert seen["wide"].start_s < seen["wide"].end_s
+    assert (accounted.start_s, accounted.end_s) == (None, 20)
 
 
 def test_a_run_of_no_second_on_a_node_did_begin():

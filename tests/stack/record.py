@@ -82,6 +82,16 @@ def end_all(chain: Chain) -> None:
     chain.wait_for(lambda: len(re.findall(r"bert-ft\|\d", chain.run(*runs))) == 2)
 
 
+def give_up(chain: Chain) -> None:
+    """Cancel a job while it waits, and the one that it waited for."""
+    wide = chain.sbatch("-p", "A100", "-J", "wide", "-N2", "--gres=gpu:a100:8", "-t20")
+    chain.wait_for(lambda: chain.run("squeue", "-h", "-j", wide, "-t", "RUNNING"))
+    waiting = chain.sbatch("-p", "A100", "-J", "given-up", "--gres=gpu:a100:2", "-t5")
+    chain.wait_for(lambda: chain.run("squeue", "-h", "-j", waiting, "-o", "%r").strip() == "Resources")
+    chain.run("scancel", waiting)
+    chain.cancel_all()
+
+
 def main() -> None:
     RECORDED.mkdir(parents=True, exist_ok=True)
     with running_chain() as chain:
@@ -95,6 +105,8 @@ def main() -> None:
         end_all(chain)
         keep("sacct.txt", lambda: chain.run("env", "TZ=UTC", *SACCT), chain)
         keep("rest_slurmdb_jobs.json", lambda: get(chain, "slurmdb/v0.0.38/jobs?skip_steps=true"), chain)
+        give_up(chain)
+        keep("rest_jobs_cancelled.json", lambda: get(chain, REST["rest_jobs.json"]), chain)
 
 
 if __name__ == "__main__":
