@@ -1,0 +1,112 @@
+"""Trained weights on disk: a safetensors file, and beside it a JSON card that says what they are. No pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as parse
+from safetensors.numpy import save as serialize
+
+from ...storage.records import ModelCard
+
+FORMAT = 1
+"""Raised when an older idlewatt could not read what we write."""
+WEIGHTS, CARD = "weights.safetensors", "card.json"
+LARGEST_BYTES = 1 << 30
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class CheckpointError(Exception):
+    """Weights that must not be used; the message says which, why and what to do."""
+
+
+def schema_hash(schema: Mapping[str, object]) -> str:
+    """Return the digest of what an agent's inputs and outputs mean."""
+    return hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()
+
+
+def save(folder: Path, card: ModelCard, weights: Arrays, schema: Mapping[str, object]) -> ModelCard:
+    """Write weights and card, each whole or not at all; return the card with its digests."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = serialize({name: np.ascontiguousarray(array) for name, array in weights.items()})
+    card = replace(card, schema_hash=schema_hash(schema), weights_digest=hashlib.sha256(content).hexdigest())
+    write(folder / WEIGHTS, content)
+    write(folder / CARD, json.dumps({"format": FORMAT, **asdict(card)}, indent=2).encode())
+    return card
+
+
+def load(folder: Path, schema: Mapping[str, object], *,
+         like: Arrays) -> tuple[dict[str, NDArray[np.float32]], ModelCard]:
+    """Return the weights and their card; ``CheckpointError`` unless they are whole and fit ``schema`` and ``like``."""
+    card = read_card(folder / CARD)
+    if card.schema_hash != schema_hash(schema):
+        raise CheckpointError(f"{folder}: trained for other inputs, actions or limits than this agent has; "
+                              "train it anew")
+    path = folder / WEIGHTS
+    content = _content(path)
+    if hashlib.sha256(content).hexdigest() != card.weights_digest:
+        raise CheckpointError(f"{path}: not the weights that {CARD} describes (digest differs): truncated, changed or "
+                              "from another run; restore both files together")
+    return _checked(path, _parsed(path, content), like), card
+
+
+def read_card(path: Path) -> ModelCard:
+    """Return a card; ``CheckpointError`` when it is damaged or from a newer idlewatt."""
+    try:
+        told = json.loads(_content(path))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not JSON ({error}); restore it together with {WEIGHTS}") from error
+    version = told.pop("format", None) if isinstance(told, dict) else None
+    if not isinstance(version, int):
+        raise CheckpointError(f"{path}: not a model card; it has no format number")
+    if version > FORMAT:
+        raise CheckpointError(f"{path}: written by a newer idlewatt (format {version}, this one reads {FORMAT}); "
+                              "upgrade")
+    names = {field.name for field in fields(ModelCard)}
+    try:
+        return ModelCard(**{name: value for name, value in told.items() if name in names})
+    except TypeError as error:
+        raise CheckpointError(f"{path}: not a model card: {error}") from error
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(content)
+    draft.replace(path)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise CheckpointError(f"{path}: larger than {LARGEST_BYTES >> 30} GiB: no model of ours")
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _parsed(path: Path, content: bytes) -> dict[str, NDArray[Any]]:
+    try:
+        return dict(parse(content))
+    except SafetensorError as error:
+        raise CheckpointError(f"{path}: not a safetensors file: {error}") from error
+
+
+def _checked(path: Path, weights: Arrays, like: Arrays) -> dict[str, NDArray[np.float32]]:
+    """Return weights of the expected names, shapes and kind, all finite."""
+    if {name: array.shape for name, array in weights.items()} != {name: array.shape for name, array in like.items()}:
+        raise CheckpointError(f"{path}: other layers than this agent has; train it anew")
+    for name, array in weights.items():
+        if array.dtype != like[name].dtype or not np.isfinite(array).all():
+            raise CheckpointError(f"{path}: {name} is not made of finite {like[name].dtype} numbers; train it anew")
+    return dict(weights)

@@ -1,0 +1,164 @@
+"""The agent of one partition (§5): what it sees, what it may do, and how it chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....storage.records import ModelCard
+from .. import checkpoint
+from ..contract import Agent
+from ..memory import Batch, Floats, ReplayMemory, Transition
+from .environment import Decision, Partition
+from .network import Shape, Weights, initial, q_values
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is changed in the paper's agent; none of it is, unless asked for, and each is measured apart."""
+
+    masked: bool = False
+    """Servers without room are no choice; the paper's agent has to find out by rewards of -1."""
+    double: bool = False
+    """The policy network picks the next action, the target network values it (van Hasselt et al. 2016)."""
+    dueling: bool = False
+    steps: int = 1
+    """n of n-step returns."""
+    remaining: bool = False
+    """[13] The state has the time until each server's last job ends; the paper's does not."""
+    queue: bool = False
+    """[13] The state has the queue, and whether the job comes from it."""
+    learns_on_dequeue: bool = False
+    """[4] A decision about a queued job is a learning step, too; without that Fig. 3's lesson cannot be learned."""
+    paid_at_end: bool = False
+    """Only U at the terminal job's start is rewarded: the paper's aim (Eq. 5) instead of its rewards (§5.2)."""
+
+
+LITERAL = Options()
+IMPROVED = Options(masked=True, double=True, dueling=True, steps=3, remaining=True, queue=True,
+                   learns_on_dequeue=True, paid_at_end=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperparameters:
+    """[15] The paper names none of these."""
+
+    discount: float = 1.0
+    """Episodes end by themselves, and only the sum counts."""
+    learning_rate: tuple[float, float] = (1e-3, 2e-5)
+    learning_episodes: int = 1000
+    """Episodes in which the learning rate falls: utilisations that differ by 0.01 are told apart only in the end."""
+    batch: int = 64
+    memory: int = 20_000
+    warm_up: int = 64
+    """Transitions before the first learning step."""
+    target_period: int = 100
+    """Learning steps between copies of the policy network to the target network."""
+    hidden: tuple[int, ...] = (64, 64)
+    exploration: tuple[float, float] = (1.0, 0.05)
+    exploration_episodes: int = 250
+    """The paper's curve settles after 300 episodes."""
+
+
+UNNAMED = Hyperparameters()
+
+
+class Learner(Protocol):
+    """Improves weights; the one that needs torch is in ``train.py``."""
+
+    @property
+    def weights(self) -> Weights:
+        """Return the policy network."""
+
+    def update(self, batch: Batch) -> float:
+        """Take one step; return the loss."""
+
+
+class Eyes:
+    """What an agent sees of a decision, as numbers of about 0..1."""
+
+    def __init__(self, partition: Partition, options: Options) -> None:
+        self._partition, self._options = partition, options
+        servers = range(partition.servers)
+        self.names = [f"free {what} of server {server}" for server in servers for what in ("gpus", "cpus", "memory")]
+        if options.remaining:
+            self.names += [f"remaining time of server {server}" for server in servers]
+        if options.queue:
+            self.names += [f"queued {flavor.name}" for flavor in partition.flavors] + ["from the queue"]
+        self._scale = np.tile(np.array(partition.server, np.float32), partition.servers)
+
+    def look(self, decision: Decision) -> Floats:
+        """Return the state of a decision, [inputs]. [13] The job itself is not in it: it limits the actions."""
+        seen = [np.array(decision.free, np.float32).ravel() / self._scale]
+        if self._options.remaining:
+            seen.append(np.array(decision.remaining_s, np.float32) / np.float32(self._partition.terminal.limit_s))
+        if self._options.queue:
+            seen.append(np.array((*decision.queued, decision.dequeued), np.float32))
+        return np.concatenate(seen)
+
+    def allowed(self, decision: Decision) -> NDArray[np.bool_]:
+        """Return which actions are this job's (and, masked, feasible), [actions]."""
+        servers, flavors = self._partition.servers, len(self._partition.flavors)
+        allowed = np.zeros(flavors * (servers + 1), np.bool_)
+        first = decision.flavor * servers
+        allowed[first:first + servers] = decision.room if self._options.masked else True
+        # [12] One queue action per flavour: which job waits says something about the state.
+        allowed[flavors * servers + decision.flavor] = True
+        return allowed
+
+
+class GistAgent(Agent[Decision, Transition]):
+    """A deep Q agent of one partition."""
+
+    def __init__(self, partition: Partition, options: Options = LITERAL, values: Hyperparameters = UNNAMED,
+                 *, seed: int = 0) -> None:
+        self.partition, self.options, self.values = partition, options, values
+        self.eyes = Eyes(partition, options)
+        actions = len(partition.flavors) * (partition.servers + 1)
+        self.shape = Shape(len(self.eyes.names), actions, values.hidden, options.dueling)
+        self.random = np.random.default_rng(seed)
+        self.weights = initial(self.shape, self.random)
+        self.memory = ReplayMemory(values.memory, self.shape.inputs, actions)
+        self.learner: Learner | None = None
+        self._loss = float("nan")
+
+    def act(self, situation: Decision, exploration: float = 0.0) -> int:
+        """Return the action with the largest Q among the job's own (§5.2); the first one of equals."""
+        allowed = self.eyes.allowed(situation)
+        if exploration > 0.0 and self.random.random() < exploration:
+            return int(self.random.choice(np.flatnonzero(allowed)))
+        q = q_values(self.weights, self.eyes.look(situation))
+        return int(np.argmax(np.where(allowed, q, -np.inf)))
+
+    def learn(self, experience: Transition) -> None:
+        """Keep a transition, and take one step on a sample of those kept (Algorithm 1, lines 19-20)."""
+        if self.learner is None:
+            raise RuntimeError("this agent serves; training gives it a learner first")
+        self.memory.add(experience)
+        if len(self.memory) >= self.values.warm_up:
+            self._loss = self.learner.update(self.memory.sample(self.values.batch, self.random))
+            self.weights = self.learner.weights
+
+    def schema(self) -> dict[str, object]:
+        """Return what weights must have been trained for to fit here."""
+        return {"agent": "gist_mdrl", "inputs": self.eyes.names, "shape": asdict(self.shape),
+                "limits_s": [flavor.limit_s for flavor in (*self.partition.flavors, self.partition.terminal)]}
+
+    def save(self, folder: Path, card: ModelCard) -> ModelCard:
+        """Write weights and card."""
+        return checkpoint.save(folder, card, self.weights, self.schema())
+
+    def load(self, folder: Path) -> ModelCard:
+        """Take over saved weights."""
+        self.weights, card = checkpoint.load(folder, self.schema(), like=self.weights)
+        return card
+
+    @property
+    def statistics(self) -> Mapping[str, float]:
+        """Return the loss of the latest step, and how much is remembered."""
+        return {"loss": self._loss, "memory": float(len(self.memory))}

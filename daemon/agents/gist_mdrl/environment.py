@@ -1,0 +1,291 @@
+"""The paper's episodes (§4.2, §6): four single-server jobs, then one that takes the whole partition.
+
+Numbers in brackets are the paper's ambiguities, each decided where it is implemented. Time is in seconds from the
+first submission, utilisation 0..1. Servers are counted from 0.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from operator import ge
+
+from ....storage.records import Flavor
+
+HOUR_S = 3600.0
+JOBS = 4
+"""Single-server jobs before the terminal one."""
+Resources = tuple[int, int, int]
+"""GPUs, CPU cores, bytes of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition of equal GPU servers and the flavours it offers (Table 2)."""
+
+    name: str
+    flavors: tuple[Flavor, ...]
+    """Flavours that run on a single server, smallest first."""
+    terminal: Flavor
+    servers: int
+    kilowatts: float
+    """Of one server (§6.2)."""
+
+    @property
+    def server(self) -> Resources:
+        """Return what one server has: its share of the flavour that takes them all."""
+        gpus, cpus, memory = demand(self.terminal)
+        return gpus // self.servers, cpus // self.servers, memory // self.servers
+
+    def with_limits(self, *hours: float) -> Partition:
+        """Return the same partition with other time limits, the terminal flavour's last."""
+        limited = [replace(flavor, limit_s=limit * HOUR_S)
+                   for flavor, limit in zip((*self.flavors, self.terminal), hours, strict=True)]
+        return replace(self, flavors=tuple(limited[:-1]), terminal=limited[-1])
+
+
+def _partition(model: str, cpus: int, memory_gb: int, kilowatts: float) -> Partition:
+    sizes = (("s", 2, 72), ("m", 4, 168), ("l", 8, 336), ("f", 16, 504))
+    # [9] The rate is of GPUs alone; CPU and memory only have to fit.
+    flavors = tuple(Flavor(f"{size}-{model}", gpus, cpus * gpus // 2, memory_gb * gpus // 2 * 10**9, hours * HOUR_S,
+                           gpus / 16) for size, gpus, hours in sizes)
+    return Partition(model, flavors[:-1], flavors[-1], servers=2, kilowatts=kilowatts)
+
+
+# [17] The paper writes P = {p1..pN} and "72" without unit for V100; there are M partitions, and all limits are hours.
+A100 = _partition("A100", 64, 256, 6.5)
+V100 = _partition("V100", 20, 128, 3.5)
+PARTITIONS = {partition.name: partition for partition in (A100, V100)}
+FIGURE_3_HOURS = (72, 168, 240, 336)
+"""Limits under which Fig. 3's day counts come out: 3, 7, 10 and 14 days, not Table 2's 3, 7, 14 and 21."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the paper leaves open about an episode, with the values that come closest to its results."""
+
+    gap_s: float = HOUR_S
+    """[3] Time between submissions; 0 submits all at once."""
+    blocking: bool = False
+    """[4] The first in line holds back all behind it; else whoever fits starts (work-conserving)."""
+    asks_again: bool = True
+    """[4] Whenever a job ends, the agent is asked again about each queued job; else it starts where there is room."""
+
+
+CLOSEST = Reading()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A job to place, and the partition as its agent sees it."""
+
+    flavor: int
+    free: tuple[Resources, ...]
+    """By server."""
+    room: tuple[bool, ...]
+    """By server: whether the job fits there now."""
+    remaining_s: tuple[float, ...]
+    """By server: until its last job ends; 0 when empty."""
+    queued: tuple[int, ...]
+    """Jobs in the queue by flavour."""
+    dequeued: bool = False
+    """The job comes from the queue, not from its user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One job's run, as Fig. 3 draws it; the terminal job is on all servers, ``server`` is -1."""
+
+    flavor: Flavor
+    server: int
+    submit_s: float
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an episode."""
+
+    utilization: float
+    """[6] Eq. 4 when the terminal job starts: only this comes near the paper's 0.62 and 0.75."""
+    utilization_at_end: float
+    terminal_start_s: float
+    makespan_s: float
+    """[18] "Total run time": until the last job has ended; the other reading is ``terminal_start_s``."""
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    flavor: int
+    submit_s: float
+
+
+class Environment:
+    """Plays episodes: ``reset`` with four flavours, then ``step`` with actions until no decision is left.
+
+    Actions count as in §5.2: flavour x server first (n·m of them), then "queue this flavour" (n).
+    """
+
+    def __init__(self, partition: Partition, reading: Reading = CLOSEST) -> None:
+        self.partition, self.reading = partition, reading
+        self._flavors = (*partition.flavors, partition.terminal)
+        self._demands = [demand(flavor) for flavor in self._flavors]
+        self._terminal = len(partition.flavors)
+
+    def reset(self, flavors: Sequence[int]) -> Decision:
+        """Begin an episode with these single-server flavours, at least one; the terminal job follows them."""
+        self._arrivals = [_Job(flavor, index * self.reading.gap_s)
+                          for index, flavor in enumerate((*flavors, self._terminal))][::-1]
+        self._free = [self.partition.server for _ in range(self.partition.servers)]
+        self._running: list[Bar] = []
+        self._started: list[Bar] = []
+        self._queue: list[_Job] = []
+        self._line: list[_Job] = []
+        self._now = 0.0
+        self._outcome: Outcome | None = None
+        return self._ask(self._arrivals.pop())
+
+    def fork(self) -> Environment:
+        """Return an environment at the same moment, which goes its own way from here."""
+        other = copy(self)
+        for name in ("_arrivals", "_free", "_running", "_started", "_queue", "_line"):
+            setattr(other, name, list(getattr(self, name)))
+        return other
+
+    def step(self, action: int) -> tuple[float, Decision | None]:
+        """Carry out an action for the current job; return its reward (§5.2) and the next decision, if any."""
+        server = self._server_of(action)
+        job, room = self._current, self._room(self._current.flavor)
+        if server is not None and room[server]:
+            self._start(job, server)
+            return self._utilization(), self._next()
+        self._queue.append(job)
+        # [14] Insufficient resources: in the chosen server. [12] The terminal job has no queue action, it just waits.
+        return 0.0 if server is None and not any(room) else -1.0, self._next()
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return what came of the episode, once it has ended."""
+        if self._outcome is None:
+            raise RuntimeError("the episode has not ended: step() until there is no decision")
+        return self._outcome
+
+    def _server_of(self, action: int) -> int | None:
+        """Return the server that an action names; None to queue the job."""
+        servers, flavor = self.partition.servers, self._current.flavor
+        if action == self._terminal * servers + flavor:
+            return None
+        if not flavor * servers <= action < (flavor + 1) * servers:
+            raise ValueError(f"action {action} is not one for a {self._flavors[flavor].name} job")
+        return action - flavor * servers
+
+    def _next(self) -> Decision | None:
+        """Let time pass until the agent is asked; None once the terminal job has started."""
+        while True:
+            if self._line:
+                decision = self._look_at(self._line.pop(0))
+                if decision or self._outcome:
+                    return decision
+            elif self._arrivals and (not self._running or self._arrivals[-1].submit_s < self._running[0].end_s):
+                job = self._arrivals.pop()
+                self._now = job.submit_s
+                if job.flavor < self._terminal:
+                    return self._ask(job)
+                self._queue.append(job)
+                self._line = [] if self._running else [job]
+            else:
+                self._end_jobs()
+
+    def _look_at(self, job: _Job) -> Decision | None:
+        """Give a queued job its turn; the agent's decision, if there is one to make."""
+        if job.flavor == self._terminal and not self._running:
+            self._finish(job)
+        elif not any(self._room(job.flavor)):
+            self._line = [] if self.reading.blocking else self._line
+        elif self.reading.asks_again:
+            self._queue.remove(job)
+            return self._ask(job, dequeued=True)
+        else:
+            self._take_from_queue(job)
+        return None
+
+    def _ask(self, job: _Job, *, dequeued: bool = False) -> Decision:
+        self._current = job
+        last = [max((run.end_s for run in self._running if run.server == server), default=self._now) - self._now
+                for server in range(len(self._free))]
+        queued = [sum(other.flavor == flavor for other in self._queue) for flavor in range(self._terminal)]
+        return Decision(job.flavor, tuple(self._free), self._room(job.flavor), tuple(last), tuple(queued), dequeued)
+
+    def _room(self, flavor: int) -> tuple[bool, ...]:
+        """Tell by server whether a job fits now; the terminal job needs a server that is twice as large."""
+        # [10] A job is never split: there is no action for it but the terminal job's, which has no choice.
+        return tuple(all(map(ge, free, self._demands[flavor])) for free in self._free)
+
+    def _start(self, job: _Job, server: int) -> None:
+        flavor = self._flavors[job.flavor]
+        run = Bar(flavor, server, job.submit_s, self._now, self._now + flavor.limit_s)
+        self._started.append(run)
+        insort(self._running, run, key=lambda other: other.end_s)
+        if server >= 0:
+            self._free[server] = _less(self._free[server], self._demands[job.flavor])
+
+    def _take_from_queue(self, job: _Job) -> None:
+        self._queue.remove(job)
+        self._start(job, self._room(job.flavor).index(True))
+
+    def _end_jobs(self) -> None:
+        """Go on to the next end of a job, and end all that end then."""
+        self._now = self._running[0].end_s
+        while self._running and self._running[0].end_s <= self._now:
+            run = self._running.pop(0)
+            if run.server >= 0:
+                self._free[run.server] = _more(self._free[run.server], demand(run.flavor))
+        # [4] The queue is looked at when a job ends, and only then. [5] Largest first: the terminal job outranks all,
+        # but while it waits for an empty partition the others may start.
+        self._line = sorted(self._queue, key=lambda job: (-job.flavor, job.submit_s))
+
+    def _utilization(self) -> float:
+        return utilization(((run.flavor.rate, run.start_s, run.end_s) for run in self._started), self._now)
+
+    def _finish(self, job: _Job) -> None:
+        """Run the terminal job, then what it overtook, so that the whole episode can be judged."""
+        at_start, terminal_start = self._utilization(), self._now
+        self._queue.remove(job)
+        self._start(job, -1)
+        while self._running:
+            self._end_jobs()
+            for left in self._line:
+                if any(self._room(left.flavor)):
+                    self._take_from_queue(left)
+        self._outcome = Outcome(at_start, self._utilization(), terminal_start, self._now, tuple(self._started))
+
+
+def _less(free: Resources, needs: Resources) -> Resources:
+    return free[0] - needs[0], free[1] - needs[1], free[2] - needs[2]
+
+
+def _more(free: Resources, back: Resources) -> Resources:
+    return free[0] + back[0], free[1] + back[1], free[2] + back[2]
+
+
+def demand(flavor: Flavor) -> Resources:
+    """Return what a job of the flavour takes."""
+    return flavor.gpus, flavor.cpus, flavor.memory_bytes
+
+
+def utilization(runs: Iterable[tuple[float, float, float]], now: float) -> float:
+    """Return U of a partition (Eq. 2-4) from (rate, start, end) of every job that has started."""
+    known = list(runs)
+    if not known:
+        return 0.0
+    # [7] The partition's time counts from the episode's first start.
+    total = now - min(start for _, start, _ in known)
+    if total <= 0.0:
+        # [3] Eq. 3 gives 0 / 0 when the first job starts; its limit is the rate that has been placed.
+        return sum(rate for rate, _, _ in known)
+    # [8] A completed job ran its whole limit here; a queued one has run for 0. [11] R = 1: no server is ever drained.
+    return sum(rate * (min(now, end) - start) for rate, start, end in known) / total

@@ -1,0 +1,51 @@
+"""The Q network, written once: the same lines run on numpy arrays (serving) and on torch tensors (training)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Weights = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The size of a Q network."""
+
+    inputs: int
+    actions: int
+    # [15] The paper tells no network; two layers of 64 hold the 63 situations of its partitions with ease.
+    hidden: tuple[int, ...] = (64, 64)
+    dueling: bool = False
+    """A value and an advantage instead of Q itself (Wang et al. 2016)."""
+
+
+def initial(shape: Shape, random: np.random.Generator) -> Weights:
+    """Return weights as He et al. (2015) draw them, the last layer's 0: "initially, Q values are set to 0" (§5.2)."""
+    weights: Weights = {}
+    before = shape.inputs
+    for index, size in enumerate(shape.hidden):
+        bound = np.sqrt(6.0 / before)
+        weights[f"hidden{index}.weight"] = random.uniform(-bound, bound, (before, size)).astype(np.float32)
+        weights[f"hidden{index}.bias"] = np.zeros(size, np.float32)
+        before = size
+    for head, size in {"q": shape.actions, **({"value": 1} if shape.dueling else {})}.items():
+        weights[f"{head}.weight"] = np.zeros((before, size), np.float32)
+        weights[f"{head}.bias"] = np.zeros(size, np.float32)
+    return weights
+
+
+def q_values(weights: Mapping[str, Any], states: Any) -> Any:
+    """Return Q of every action, [..., actions], for states [..., inputs]."""
+    layer, hidden = 0, states
+    while f"hidden{layer}.weight" in weights:
+        hidden = (hidden @ weights[f"hidden{layer}.weight"] + weights[f"hidden{layer}.bias"]).clip(min=0)
+        layer += 1
+    q = hidden @ weights["q.weight"] + weights["q.bias"]
+    if "value.weight" in weights:
+        q = q - q.mean(axis=-1, keepdims=True) + hidden @ weights["value.weight"] + weights["value.bias"]
+    return q

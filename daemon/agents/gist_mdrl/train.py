@@ -1,0 +1,215 @@
+"""Algorithm 1: play episodes, remember, learn. The only file of this agent that imports torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as serialize
+
+from ..checkpoint import CheckpointError, schema_hash, write
+from ..memory import Batch, Returns, Step, Transition
+from ..schedules import Linear
+from .agent import UNNAMED, GistAgent, Hyperparameters, Options
+from .environment import CLOSEST, JOBS, Decision, Environment, Outcome, Partition, Reading
+from .network import Weights, q_values
+
+TRAINING = "training.safetensors"
+
+
+class DeepQ:
+    """Moves a policy network towards Eq. 6, whose next value comes from a target network."""
+
+    def __init__(self, weights: Weights, values: Hyperparameters, *, double: bool, device: str = "cpu") -> None:
+        self._period, self._double, self._device = values.target_period, double, torch.device(device)
+        self.policy = {name: torch.tensor(array, device=self._device, requires_grad=True)
+                       for name, array in weights.items()}
+        self.target = {name: tensor.detach().clone() for name, tensor in self.policy.items()}
+        self.optimizer = torch.optim.Adam(self.policy.values(), lr=values.learning_rate[0])
+        self.updates = 0
+
+    @property
+    def weights(self) -> Weights:
+        """Return the policy network; on a CPU this is the same memory, not a copy."""
+        return {name: tensor.detach().cpu().numpy() for name, tensor in self.policy.items()}
+
+    def pace(self, learning_rate: float) -> None:
+        """Set the learning rate of the steps to come."""
+        self.optimizer.param_groups[0]["lr"] = learning_rate
+
+    def update(self, batch: Batch) -> float:
+        """Take one step on the Huber loss of Eq. 6; FloatingPointError when it is not finite."""
+        tensors: Any = (torch.from_numpy(column).to(self._device) for column in batch)
+        columns: Any = Batch(*tensors)
+        wanted = columns.reward + columns.discount * self._next_value(columns)
+        q = q_values(self.policy, columns.state).gather(1, columns.action[:, None])[:, 0]
+        loss = torch.nn.functional.smooth_l1_loss(q, wanted)
+        if not torch.isfinite(loss):
+            raise FloatingPointError(f"the loss is {loss.item()} after {self.updates} steps: "
+                                     "a lower learning rate may help")
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.updates += 1
+        if self.updates % self._period == 0:
+            self.copy_to_target()
+        return loss.item()
+
+    @torch.no_grad()
+    def _next_value(self, columns: Any) -> Any:
+        """Return the value of the next state: the best of the actions that are open there."""
+        target = q_values(self.target, columns.next_state)
+        chooser = q_values(self.policy, columns.next_state) if self._double else target
+        best = chooser.masked_fill(~columns.next_allowed, -torch.inf).argmax(1, keepdim=True)
+        return target.gather(1, best)[:, 0]
+
+    def state(self) -> Weights:
+        """Return all arrays that the next step depends on."""
+        parts = {"policy": self.policy, "target": self.target}
+        for name, tensor in self.policy.items():
+            for what, value in self.optimizer.state.get(tensor, {}).items():
+                parts.setdefault(f"adam.{what}", {})[name] = value
+        return {f"{part}.{name}": tensor.detach().cpu().numpy() for part, tensors in parts.items()
+                for name, tensor in tensors.items()}
+
+    @torch.no_grad()
+    def restore(self, arrays: Weights, updates: int) -> None:
+        """Take over what :meth:`state` returned."""
+        self.updates = updates
+        for name, tensor in self.policy.items():
+            tensor.copy_(torch.from_numpy(arrays[f"policy.{name}"]))
+            self.target[name].copy_(torch.from_numpy(arrays[f"target.{name}"]))
+            moments = ((key, key.split(".", 2)) for key in arrays if key.startswith("adam."))
+            self.optimizer.state[tensor] = {parts[1]: torch.from_numpy(arrays[key]).to(self._device)
+                                            for key, parts in moments if parts[2] == name}
+
+    @torch.no_grad()
+    def copy_to_target(self) -> None:
+        """Let the target network be what the policy network is now."""
+        for name, tensor in self.target.items():
+            tensor.copy_(self.policy[name])
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One episode of training."""
+
+    number: int
+    """From 0."""
+    flavors: tuple[int, ...]
+    outcome: Outcome
+    reward: float
+    """Sum of §5.2's rewards for all decisions, the terminal job's U included."""
+    exploration: float
+
+
+class Training:
+    """An agent and the episodes it learns from; goes on exactly where a saved one was left."""
+
+    def __init__(self, partition: Partition, options: Options, values: Hyperparameters = UNNAMED, *,
+                 reading: Reading = CLOSEST, seed: int = 0, device: str = "cpu") -> None:
+        # One network is too small to be worth a second thread, and one thread adds in one order.
+        torch.set_num_threads(1)
+        self.agent = GistAgent(partition, options, values, seed=seed)
+        self._learner = DeepQ(self.agent.weights, values, double=options.double, device=device)
+        self.agent.learner = self._learner
+        self._environment = Environment(partition, reading)
+        # The jobs come from a generator of their own: agents that explore differently meet the same jobs.
+        self._jobs = np.random.default_rng([seed, 1])
+        self._exploration = Linear(*values.exploration, values.exploration_episodes)
+        self._learning_rate = Linear(*values.learning_rate, values.learning_episodes)
+        self.episodes = 0
+        self._plan = {"schema": self.agent.schema(), "options": asdict(options), "values": asdict(values),
+                      "reading": asdict(reading), "seed": seed}
+
+    def run(self) -> Iterator[Episode]:
+        """Yield episodes without end, learning in each."""
+        while True:
+            flavors = tuple(self._jobs.integers(0, len(self.agent.partition.flavors), JOBS).tolist())
+            exploration = self._exploration(self.episodes)
+            self._learner.pace(self._learning_rate(self.episodes))
+            number, self.episodes = self.episodes, self.episodes + 1
+            reward = self._play(flavors, exploration)
+            yield Episode(number, flavors, self._environment.outcome, reward, exploration)
+
+    def _play(self, flavors: tuple[int, ...], exploration: float) -> float:
+        """Play one episode (Algorithm 1, lines 11-21); return its rewards."""
+        agent, options, steps = self.agent, self.agent.options, _Pending(self.agent)
+        decision: Decision | None = self._environment.reset(flavors)
+        total = 0.0
+        while decision is not None:
+            shown, action = decision, agent.act(decision, exploration)
+            reward, decision = self._environment.step(action)
+            total += reward
+            if options.learns_on_dequeue or not shown.dequeued:
+                steps.add(shown, action, 0.0 if options.paid_at_end else reward)
+        # [6] The terminal job has one action, to start on all servers; U then is its reward, one step later.
+        paid = self._environment.outcome.utilization
+        steps.end(agent.values.discount * paid)
+        return total + paid
+
+    def save(self, folder: Path) -> None:
+        """Keep all that training needs to go on, in one file."""
+        folder.mkdir(parents=True, exist_ok=True)
+        told = {"plan": schema_hash(self._plan), "episodes": self.episodes, "updates": self._learner.updates,
+                "random": self.agent.random.bit_generator.state, "jobs": self._jobs.bit_generator.state}
+        arrays = self._learner.state() | {f"memory.{name}": array for name, array in self.agent.memory.state().items()}
+        write(folder / TRAINING, serialize(arrays, metadata={"training": json.dumps(told)}))
+
+    def resume(self, folder: Path) -> None:
+        """Go on where :meth:`save` was called; ``CheckpointError`` when that was another training or is damaged."""
+        told, arrays = _read(folder / TRAINING)
+        if told.get("plan") != schema_hash(self._plan):
+            raise CheckpointError(f"{folder / TRAINING}: of a training with other options, seed or partition; "
+                                  "move it away to start anew")
+        self.episodes = told["episodes"]
+        self._learner.restore(arrays, told["updates"])
+        self.agent.memory.restore({name.removeprefix("memory."): array for name, array in arrays.items()
+                                   if name.startswith("memory.")})
+        self.agent.random.bit_generator.state, self._jobs.bit_generator.state = told["random"], told["jobs"]
+        self.agent.weights = self._learner.weights
+
+
+class _Pending:
+    """Holds each step until it is known what followed, for only then it can be learned from."""
+
+    def __init__(self, agent: GistAgent) -> None:
+        self._agent = agent
+        self._returns = Returns(agent.options.steps, agent.values.discount)
+        self._last: Step | None = None
+
+    def add(self, decision: Decision, action: int, reward: float) -> None:
+        """Take the next step of the episode."""
+        eyes, before = self._agent.eyes, self._last
+        self._last = Step(eyes.look(decision), eyes.allowed(decision), action, reward)
+        if before is not None:
+            self._learn(self._returns.add(before))
+
+    def end(self, reward: float) -> None:
+        """End the episode with a reward that the last step earned in the end."""
+        assert self._last is not None
+        self._learn(self._returns.add(replace(self._last, reward=self._last.reward + reward)))
+        self._learn(self._returns.end())
+
+    def _learn(self, transitions: Iterator[Transition]) -> None:
+        for transition in transitions:
+            self._agent.learn(transition)
+
+
+def _names(file: Any) -> list[str]:
+    return list(file.keys())
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Weights]:
+    """Return what is told and kept in the file of an unfinished training."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return json.loads(file.metadata()["training"]), {name: file.get_tensor(name) for name in _names(file)}
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: not an unfinished training ({error}); move it away to start anew") from error

@@ -1,0 +1,43 @@
+"""Where the figures of a training run go: TensorBoard's files, or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+
+class Tracker(Protocol):
+    """Takes figures as training goes on."""
+
+    def write(self, step: int, figures: Mapping[str, float]) -> None:
+        """Note figures of one step."""
+
+
+class NoTracker:
+    """Takes figures, keeps none."""
+
+    def write(self, step: int, figures: Mapping[str, float]) -> None:
+        """Do nothing."""
+
+
+class TensorBoard:
+    """Writes scalars that ``tensorboard --logdir`` shows."""
+
+    def __init__(self, folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # torch: only whoever trains has it
+
+        self._writer: Any = SummaryWriter(str(folder))
+
+    def write(self, step: int, figures: Mapping[str, float]) -> None:
+        """Note figures of one step."""
+        for name, value in figures.items():
+            self._writer.add_scalar(name, value, step)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self._writer.close()
