@@ -6,6 +6,7 @@ trap 'echo "$0: failed at line $LINENO; logs are under $1" >&2' ERR
 here=$(dirname "$(realpath "$0")")
 root=$(realpath -m "${1:?usage: stack-up.sh ROOT [PYTHON]}")
 python=${2:-python3}
+export IDLEWATT_STACK=$root   # stack-down.sh knows our processes by it
 mkdir -p "$root"/{log,run,watts,rules}
 cp "$here/prometheus.yml" "$root/"
 
