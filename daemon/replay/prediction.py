@@ -99,7 +99,7 @@ def _rings(groups: Codes) -> tuple[Codes, Codes, Floats]:
     most = int(groups.max(initial=-1)) + 1
     counts = np.array([np.bincount(row[row >= 0], minlength=most) for row in groups])
     lengths = np.minimum(counts, MEMORY)
-    starts = np.concatenate(([0], np.cumsum(lengths)[:-1])).reshape(lengths.shape)
+    starts = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
     return starts, lengths, np.empty(int(lengths.sum()))
 
 
