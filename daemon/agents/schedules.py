@@ -15,5 +15,6 @@ class Linear:
 
     def __call__(self, step: int) -> float:
         """Return the value at a step, counted from 0."""
-        share = min(1.0, step / self.steps) if self.steps > 0 else 1.0
-        return self.first + share * (self.last - self.first)
+        if step >= self.steps:
+            return self.last
+        return self.first + step / self.steps * (self.last - self.first)

@@ -110,7 +110,10 @@ class Episode:
 
 
 class Training:
-    """An agent and the episodes it learns from; goes on exactly where a saved one was left."""
+    """An agent and the episodes it learns from; goes on exactly where a saved one was left.
+
+    [16] Eq. 5 sums U over partitions that share nothing, so each partition's agent is trained by itself.
+    """
 
     def __init__(self, partition: Partition, options: Options, values: Hyperparameters = UNNAMED, *,
                  reading: Reading = CLOSEST, seed: int = 0, device: str = "cpu") -> None:

@@ -27,9 +27,12 @@ class Node:
         self._children: dict[Choice, Node] = {}
 
     @property
-    def choices(self) -> range:
-        """Return all choices, whether there is room or not."""
-        return range(QUEUE, self._environment.partition.servers)
+    def choices(self) -> list[Choice]:
+        """Return all choices, whether there is room or not; servers that are empty are alike, so only one of them."""
+        assert self.decision is not None
+        empty = [server for server, free in enumerate(self.decision.free)
+                 if free == self._environment.partition.server]
+        return [choice for choice in range(QUEUE, len(self.decision.free)) if choice not in empty[1:]]
 
     def after(self, choice: Choice) -> Node:
         """Return the moment that follows a choice."""
@@ -119,7 +122,7 @@ def stationary(nodes: Sequence[Node], start: Policy) -> tuple[float, Table]:
         improved = False
         for state in list(table):
             kept = table[state]
-            for choice in nodes[0].choices:
+            for choice in range(QUEUE, len(nodes[0].decision.free)) if nodes[0].decision else ():
                 table[state] = choice
                 worth = value(nodes, _followed(table, start)).utilization
                 if worth > best + 1e-12:

@@ -1,0 +1,87 @@
+"""Weights that are not whole, not ours or not for this agent are refused, with the reason."""
+
+import json
+
+import numpy as np
+import pytest
+
+from idlewatt.daemon.agents.checkpoint import CARD, FORMAT, WEIGHTS, CheckpointError, load, read_card, save
+from idlewatt.storage.records import ModelCard
+
+SCHEMA = {"inputs": ["free gpus"], "actions": 2}
+VALUES = {"q.weight": np.array([[1.0, 2.0]], np.float32), "q.bias": np.zeros(2, np.float32)}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    save(tmp_path / "model", ModelCard("a100", "1", 1e9, 7, "0.1.0", "", "", metrics={"u": 0.7}), VALUES, SCHEMA)
+    return tmp_path / "model"
+
+
+def refusal(folder, schema=SCHEMA, like=VALUES):
+    with pytest.raises(CheckpointError) as refused:
+        load(folder, schema, like=like)
+    return str(refused.value)
+
+
+def rewrite(folder, **changes):
+    card = json.loads((folder / CARD).read_text())
+    (folder / CARD).write_text(json.dumps(card | changes))
+
+
+def test_what_was_saved_is_loaded(folder):
+    weights, card = load(folder, SCHEMA, like=VALUES)
+    assert {name: array.tolist() for name, array in weights.items()} == {
+        name: array.tolist() for name, array in VALUES.items()}
+    assert (card.seed, card.metrics) == (7, {"u": 0.7})
+
+
+def test_a_truncated_file_is_refused(folder):
+    path = folder / WEIGHTS
+    path.write_bytes(path.read_bytes()[:-3])
+    assert "digest differs" in refusal(folder)
+
+
+def test_a_tampered_file_is_refused(folder):
+    path = folder / WEIGHTS
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert "digest differs" in refusal(folder)
+
+
+def test_weights_for_other_inputs_are_refused(folder):
+    assert "train it anew" in refusal(folder, schema=SCHEMA | {"actions": 3})
+
+
+def test_a_card_from_a_newer_idlewatt_is_refused(folder):
+    rewrite(folder, format=FORMAT + 1, something="new")
+    assert "newer idlewatt" in refusal(folder)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": 1}', "\x00\xff"])
+def test_a_damaged_card_is_refused(folder, content):
+    (folder / CARD).write_text(content)
+    assert CARD in refusal(folder)
+
+
+def test_missing_files_are_named(folder, tmp_path):
+    (folder / WEIGHTS).unlink()
+    assert f"{WEIGHTS}: cannot be read: No such file" in refusal(folder)
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        read_card(tmp_path / CARD)
+
+
+def test_layers_of_another_size_and_numbers_that_are_none_are_refused(folder):
+    assert "other layers" in refusal(folder, like=VALUES | {"q.bias": np.zeros(3, np.float32)})
+    save(folder, read_card(folder / CARD), VALUES | {"q.bias": np.array([0, np.nan], np.float32)}, SCHEMA)
+    assert "finite" in refusal(folder)
+
+
+def test_a_file_that_is_no_safetensors_is_refused_even_with_its_digest(folder):
+    (folder / WEIGHTS).write_bytes(b"garbage")
+    rewrite(folder, weights_digest="1d3e0d0b9c3fe3bd1ae0a28a2c8a4a1a")
+    assert "digest differs" in refusal(folder)
+    import hashlib
+    rewrite(folder, weights_digest=hashlib.sha256(b"garbage").hexdigest())
+    assert "not a safetensors file" in refusal(folder)
