@@ -16,7 +16,8 @@ def site(nodes: int, pending: int, seed: int = 1) -> SchedulerSnapshot:
     for number in range(nodes):
         name, used = f"dgx-{number:04d}", chance.choice([0, 2, 4, 6, 8, 8, 8])
         known.append(Node(name, ("gpu",), 8, ("a100", "v100")[number % 2], 128, 1024 * GIB,
-                          features=("ib",) * (number % 3), gpus_allocated=used, cpus_allocated=used * 16, memory_allocated_bytes=used * 128 * GIB))
+                          features=("ib",) * (number % 3), gpus_allocated=used, cpus_allocated=used * 16,
+                          memory_allocated_bytes=used * 128 * GIB))
         if used:
             start = NOW - chance.uniform(0, 40_000)
             jobs.append(Job(str(number), start, JobState.RUNNING, "gpu", Request(used), start_s=start,

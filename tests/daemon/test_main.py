@@ -197,7 +197,8 @@ def test_a_signal_that_comes_early_is_not_lost_and_kills_nobody(daemon, configur
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_when_told_and_keeps_what_it_knows(daemon, configured, rig, number):
     running = daemon(configured())
-    running.until(lambda: re.search(r"^idlewatt_energy_joules_total{.*} (?!0.0$)", running.page("/metrics"), re.MULTILINE))
+    counted = re.compile(r"^idlewatt_energy_joules_total{.*} (?!0.0$)", re.MULTILINE)
+    running.until(lambda: counted.search(running.page("/metrics")))
     running.popen.send_signal(number)
     assert running.ended(15) == 0
     assert "event=stopped" in running.log

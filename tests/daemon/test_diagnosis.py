@@ -1,0 +1,81 @@
+"""What binds, in words with their figures."""
+
+import pytest
+
+from idlewatt.daemon.diagnosis import Diagnosis
+from idlewatt.storage.records import Job, JobState, Node, NodeState, Placement, Request, SchedulerSnapshot
+
+NOW = 1_800_000_000.0
+
+
+def node(name: str, free: int, **more) -> Node:
+    return Node(name, **{"partitions": ("gpu",), "gpus": 8, "gpus_allocated": 8 - free, "cpus": 64} | more)
+
+
+def job(request: Request, **more) -> Job:
+    return Job(**{"job_id": "9", "submit_s": NOW - 60, "state": JobState.PENDING, "partition": "gpu",
+                  "request": request} | more)
+
+
+def ask(*nodes: Node) -> Diagnosis:
+    return Diagnosis(SchedulerSnapshot(NOW, nodes), NOW)
+
+
+@pytest.mark.parametrize(("nodes", "request_", "words"), [
+    ((), Request(1), "no GPU is free in gpu"),
+    ((node("a", 0),), Request(1), "no GPU is free in gpu"),
+    ((node("a", 8, state=NodeState.DRAINED),), Request(1), "no GPU is free in gpu"),
+    ((node("a", 2), node("b", 3)), Request(6), "needs 6 GPUs, 5 are free in gpu"),
+    ((node("a", 4), node("b", 4)), Request(8, 1, 8),
+     "8 GPUs are free in gpu but scattered: at most 4 on one node, it needs 8 on one"),
+    ((node("a", 8), node("b", 4), node("c", 4)), Request(16, 2, 8),
+     "16 GPUs are free in gpu but scattered: at most 8 on one node, it needs 8 on each of 2"),
+    ((node("a", 8, cpus_allocated=60),), Request(1, 1, 1, cpus=8),
+     "GPUs are free in gpu, but not the 8 CPUs beside them that it asks for"),
+    ((node("a", 8, memory_bytes=2**30),), Request(1, 1, 1, memory_bytes=2 * 2**30),
+     "GPUs are free in gpu, but not the 2 GiB of memory beside them that it asks for"),
+    ((node("a", 8, gpu_model="a100"),), Request(1, gpu_model="h100"),
+     "8 GPUs are free in gpu, but on no node that meets its constraints (type, features, reservation, node lists)"),
+    ((node("a", 8),), Request(1), "there is room now, but jobs that come first take it or would be delayed"),
+    ((node("a", 8),), Request(0, cpus=4), "asks for no GPU; its CPUs or memory are not free, or others come first"),
+])
+def test_the_first_constraint_that_binds_is_named_with_its_figures(nodes, request_, words):
+    assert ask(*nodes).why_wait(job(request_)) == words
+
+
+def test_free_gpus_of_another_partition_do_not_count():
+    assert ask(node("a", 8, partitions=("other",))).why_wait(job(Request(1))) == "no GPU is free in gpu"
+
+
+def test_several_partitions_are_looked_at_together():
+    found = ask(node("a", 2, partitions=("x",)), node("b", 2, partitions=("y",)))
+    assert found.why_wait(job(Request(6), partition="x,y")) == "needs 6 GPUs, 4 are free in x/y"
+
+
+@pytest.mark.parametrize(("facts", "words"), [
+    ({"reason": "Dependency"}, "not eligible yet: the scheduler says Dependency"),
+    ({"eligible_s": NOW + 60}, "not eligible yet: the scheduler says its begin time has not come")])
+def test_the_schedulers_own_reason_comes_first(facts, words):
+    assert ask().why_wait(job(Request(1), **facts)) == words
+
+
+@pytest.mark.parametrize(("free", "gpus", "words"), [
+    (8, 8, "fits exactly: no GPU of the node stays free"),
+    (8, 2, "opens an empty node and leaves 6 of its GPUs free"),
+    (4, 1, "leaves 3 GPUs free beside running jobs")])
+def test_what_a_placement_leaves_speaks_for_it(free, gpus, words):
+    assert ask(node("a", free)).why_here(job(Request(gpus)), Placement(("a",), (gpus,))) == words
+
+
+def test_a_placement_on_several_nodes_is_counted():
+    assert ask().why_here(job(Request(16)), Placement(("a", "b"), (8, 8))) == "fits now on 2 nodes"
+
+
+def test_a_node_that_has_gone_meanwhile_is_no_error():
+    assert ask().why_here(job(Request(2)), Placement(("gone",), (2,))) == "fits exactly: no GPU of the node stays free"
+
+
+def test_nodes_with_room_come_with_the_least_left_first():
+    found = ask(node("a", 8), node("b", 2), node("c", 4), node("d", 1))
+    assert found.nodes_with_room(job(Request(2)), 2) == ["b", "c", "a"]
+    assert found.nodes_with_room(job(Request(0)), 0) == []
