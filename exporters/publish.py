@@ -96,7 +96,7 @@ class Published:
         "Power that does no work, by reason, in watts; a subset of idlewatt_power_watts.",
         "partition", "reason", cap=PARTITIONS * len(WASTED), known=WASTED)
     energy_joules_total: Series = _counter(
-        "Energy by class in joules since the daemon's first start, integrated from idlewatt_power_watts without "
+        "Energy by class in joules since the daemon's start, integrated from idlewatt_power_watts without "
         "crossing gaps.", "partition", "class", cap=PARTITIONS * len(PowerClass), known=PowerClass)
     wasted_energy_joules_total: Series = _counter(
         "Energy that did no work, by reason, in joules; never revised.",
