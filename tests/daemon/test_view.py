@@ -13,9 +13,9 @@ from idlewatt.storage.records import WASTED, JobState, NodeState
 @pytest.fixture
 def service(rig):
     made = rig.service()
-    made._rehearsal.over = lambda: True
-    for cycle in (made.jobs, made.scrape, made.assess, made.advise):
+    for cycle in (made.jobs, made.scrape, made.assess):
         cycle()
+    rig.advise(made)
     return made
 
 
@@ -67,12 +67,12 @@ def test_before_anything_is_known_every_list_is_empty(rig):
     assert [row.up for row in view.sources()] == [False] * 4
 
 
-def test_what_is_worth_powering_down_says_why(view, service):
+def test_what_is_worth_powering_down_says_why(view, service, rig):
     known = service.known
     nodes = tuple(replace(node, state=NodeState.UP, gpus_allocated=0, cpus_allocated=0, reservation="")
                   for node in known.snapshot.nodes)
     service.known = replace(known, snapshot=replace(known.snapshot, nodes=nodes, jobs=()))
-    service.advise()
+    rig.advise(service)
     advised = {row.node.name: row.power_down for row in view.nodes() if row.power_down}
     assert advised == dict(service.known.advice.power_down) != {}
 

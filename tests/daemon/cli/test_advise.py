@@ -4,9 +4,8 @@ from idlewatt.storage.records import JobState
 
 
 @pytest.fixture
-def shell(shell):
-    shell.service._rehearsal.over = lambda: True
-    shell.service.advise()
+def shell(shell, rig):
+    rig.advise(shell.service)
     return shell
 
 
