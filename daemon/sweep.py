@@ -34,6 +34,8 @@ ALWAYS = ("random-feasible", "oracle")
 """Rows of every table: what chance does, and what knowing the future would."""
 NAMED = 20
 """So many rejected jobs are named."""
+KEPT = 256
+"""So many outcomes are kept; older ones make room."""
 ENGINES = {"processes": "idlewatt.daemon.sweep", "ray": "idlewatt.daemon.sweep_ray"}
 
 Arrays = dict[str, NDArray[Any]]
@@ -143,6 +145,13 @@ class Shelf:
         said = {"policy": outcome.policy, "figures": outcome.figures, "rejected": outcome.rejected}
         partial.write_text(json.dumps(said), encoding="utf-8")
         partial.replace(self.folder / f"{key}.json")
+        self._make_room()
+
+    def _make_room(self) -> None:
+        newest = sorted(self.folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in newest[KEPT:]:
+            path.unlink(missing_ok=True)
+            path.with_suffix(".npz").unlink(missing_ok=True)
 
 
 @dataclass

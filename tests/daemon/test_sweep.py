@@ -1,0 +1,115 @@
+import json
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idlewatt.daemon import sweep, sweep_ray
+from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.workload import Workload
+from idlewatt.daemon.sweep import Plan, Shelf, Sweep, SweepError
+
+
+def plan(**changes):
+    random = np.random.default_rng(1)
+    run = random.integers(10, 900, 80)
+    work = Workload.of(np.cumsum(random.integers(0, 60, 80)), run, random.integers(1, 9, 80), limit=2 * run)
+    return Plan(Cluster.from_spec("2x8"), work, **changes)
+
+
+def carried_out(made, folder, policies=("fifo", "oracle"), engine="processes"):
+    told, found = [], Sweep(made, policies, Shelf(folder))
+    found.carry_out(engine, 2, lambda done, total: told.append((done, total)))
+    return found, told
+
+
+def test_what_is_done_is_not_done_again(tmp_path):
+    first, told = carried_out(plan(), tmp_path)
+    assert told == [(0, 2), (1, 2), (2, 2)]
+    again, told = carried_out(plan(), tmp_path)
+    assert told == [(2, 2)]
+    assert [one.figures for one in again.outcomes()] == [one.figures for one in first.outcomes()]
+    np.testing.assert_array_equal(again.outcomes()[0].arrays["end"], first.outcomes()[0].arrays["end"])
+
+
+def test_everything_that_an_outcome_depends_on_is_in_its_key():
+    made = plan()
+    work = made.workload
+    others = [replace(made, seed=1), replace(made, preemption_s=1.0), replace(made, power_down_s=60.0),
+              replace(made, cluster=Cluster.from_spec("3x8")), replace(made, model=replace(made.model, host=1.0)),
+              replace(made, workload=replace(work, gpus=work.gpus[::-1]))]
+    keys = {made.key("fifo"), made.key("oracle"), *(other.key("fifo") for other in others)}
+    assert len(keys) == 8
+    assert plan().key("fifo") == made.key("fifo")
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.write_bytes(file.read_bytes()[:100]), lambda file: file.unlink(),
+                                    lambda file: file.write_bytes(b"")])
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+def test_half_an_outcome_is_none(tmp_path, damage, suffix):
+    shelf, outcome = Shelf(tmp_path), sweep.replay(plan(), "fifo")
+    shelf.put("key", outcome)
+    assert shelf.get("key").figures == json.loads(json.dumps(outcome.figures))
+    damage(tmp_path / f"key{suffix}")
+    assert shelf.get("key") is None
+
+
+def test_the_oldest_outcomes_make_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "KEPT", 2)
+    shelf, outcome = Shelf(tmp_path), sweep.replay(plan(), "fifo")
+    for age, key in enumerate(("a", "b", "c")):
+        shelf.put(key, outcome)
+        os.utime(tmp_path / f"{key}.json", (1000 + age, 1000 + age))
+    shelf.put("d", outcome)
+    assert {path.name for path in tmp_path.iterdir()} == {"c.json", "c.npz", "d.json", "d.npz"}
+
+
+def test_rows_share_one_end_for_their_energy_and_a_baseline_for_their_times(tmp_path):
+    made = plan()
+    outcomes = [sweep.replay(made, policy) for policy in ("fifo", "sjf-oracle", "random-feasible")]
+    found = sweep.rows(outcomes, made, "fifo")
+    assert len({row["energy_until_s"] for row in found}) == 1
+    assert found[0]["jct_ratio"] == found[0]["jct_ratio_low"] == found[0]["jct_ratio_high"] == 1.0
+    assert found[1]["jct_ratio"] == pytest.approx(found[1]["jct_mean_s"] / found[0]["jct_mean_s"])
+    assert found[1]["jct_ratio_low"] <= found[1]["jct_ratio"] <= found[1]["jct_ratio_high"]
+    assert found[0]["energy_until_s"] >= max(float(np.nanmax(outcome.arrays["end"])) for outcome in outcomes)
+
+
+def test_a_baseline_that_is_not_done_yet_leaves_its_columns_out():
+    made = plan()
+    assert "jct_ratio" not in sweep.rows([sweep.replay(made, "fifo")], made, "oracle")[0]
+    assert sweep.rows([], made, "fifo") == []
+
+
+def test_figures_that_are_no_numbers_become_null():
+    assert sweep.told({"a": float("nan"), "b": float("inf"), "c": 1.5, "d": "x", "e": 3}) == {
+        "a": None, "b": None, "c": 1.5, "d": "x", "e": 3}
+
+
+def test_an_unknown_policy_in_a_worker_is_named(tmp_path):
+    with pytest.raises(SweepError, match="'nonsense' is no rule"):
+        carried_out(plan(), tmp_path, ("nonsense",))
+
+
+def test_a_ray_cluster_of_two_nodes_gives_the_same_figures(tmp_path, monkeypatch):
+    ray = pytest.importorskip("ray")
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        cluster.add_node(num_cpus=1)
+        ray.init(address=cluster.address, log_to_driver=False)
+        assert sum(node["Alive"] for node in ray.nodes()) == 2
+        far, _ = carried_out(plan(), tmp_path / "far", engine="ray")
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    near, _ = carried_out(plan(), tmp_path / "near")
+    assert [one.figures for one in far.outcomes()] == [one.figures for one in near.outcomes()]
+
+
+def test_without_ray_the_command_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(SweepError, match=r"pip install 'idlewatt\[ray\]'"):
+        next(iter(sweep_ray.side_by_side(plan(), ["fifo"], 1)))
