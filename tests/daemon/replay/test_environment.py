@@ -16,7 +16,8 @@ LENGTH = 20
 def workload(seed, jobs=60, gap=30.0):
     random = np.random.default_rng(seed)
     run = random.integers(1, 400, jobs).astype(float)
-    return Workload.of(np.cumsum(random.integers(0, int(2 * gap), jobs)), run, random.integers(1, 13, jobs), limit=2 * run)
+    submit = np.cumsum(random.integers(0, int(2 * gap), jobs))
+    return Workload.of(submit, run, random.integers(1, 13, jobs), limit=2 * run)
 
 
 def environment(work, episodes=3, **options):

@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+
+from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.intake import IntakeError, digest, fitted, from_columns, from_trace
+from idlewatt.daemon.replay.workload import Workload
+from idlewatt.storage.history import History
+from idlewatt.storage.records import Job, JobState, Request
+from idlewatt.storage.traces import read_trace
+
+HEAD = "job,submit_s,run_s,gpus,limit_s,user,partition,cpus,mem_bytes,nodes\n"
+
+
+def trace(tmp_path, text):
+    path = tmp_path / "jobs.csv"
+    path.write_text(HEAD + text)
+    return read_trace(path)
+
+
+def test_what_a_trace_tells_arrives_and_what_it_does_not_tell_binds_nothing(tmp_path):
+    found = from_trace(trace(tmp_path, "a,10,60,2,90,eve,gold,8,1024,2\nb,5,30,1,,,,,,\n")).workload
+    assert found.ids == ("b", "a")
+    assert found.limit.tolist() == [np.inf, 90.0]
+    assert found.cpus.tolist() == [0, 8]
+    assert found.memory.tolist() == [0, 1024]
+    assert found.nodes.tolist() == [0, 2]
+    assert found.partition.tolist() == [-1, 0]
+    assert (found.partition_names, found.user_names) == (("gold",), ("eve",))
+
+
+def test_a_prediction_knows_only_jobs_that_had_ended(tmp_path):
+    lines = "".join(f"{job},{job * 1000},100,1,900,eve,p,,,\n" for job in range(5)) + "late,100000,700,1,900,eve,p,,,\n"
+    found = from_trace(trace(tmp_path, lines)).workload
+    assert found.prediction[0] == 900.0  # nothing had ended: its limit
+    assert found.prediction[-1] == 100.0
+
+
+def test_rows_that_are_left_out_are_counted_and_some_are_shown(tmp_path):
+    found = from_trace(trace(tmp_path, "a,0,1,1,,,,,,\nb,-1,1,1,,,,,,\n"))
+    assert sum(found.left_out.values()) == 1
+    assert found.examples == ("line 3: submit_s is negative (-1.0)",)
+
+
+def test_a_trace_of_nothing_is_refused_with_its_reasons(tmp_path):
+    with pytest.raises(IntakeError, match=r"1 x submit_s is negative; first: line 2"):
+        from_trace(trace(tmp_path, "b,-1,1,1,,,,,,\n"))
+
+
+def test_partitions_and_models_are_not_asked_for_where_the_cluster_has_none(tmp_path):
+    found = from_trace(trace(tmp_path, "a,0,1,1,,,gold,,,\nb,1,1,1,,,silver,,,\n"))
+    plain, named = Cluster.from_spec("1x8"), Cluster.from_mapping({"nodes": [{"gpus": 8, "partitions": ["gold"]}]})
+    assert fitted(found, plain).workload.partition_names == ("default",)
+    assert "gold, silver" in fitted(found, plain).notes[0]
+    assert fitted(found, named).workload is found.workload
+
+
+def test_the_digest_sees_every_difference_and_nothing_else():
+    cluster, other = Cluster.from_spec("2x8"), Cluster.from_spec("2x8:a100")
+    work = Workload.of([0, 1], [5, 5], [1, 2], user=["eve", "bob"])
+    again = Workload.of([0, 1], [5, 5], [1, 2], user=["eve", "bob"])
+    longer = Workload.of([0, 1], [5, 6], [1, 2], user=["eve", "bob"])
+    assert digest(cluster, work) == digest(cluster, again)
+    assert len({digest(cluster, work), digest(other, work), digest(cluster, longer)}) == 3
+
+
+def test_the_daemons_own_history_gives_the_jobs_that_ended(tmp_path):
+    asked = Request(4, 1, cpus=8)
+    jobs = [Job("1", 100.0, JobState.COMPLETED, "all", asked, user="eve", start_s=110.0, end_s=200.0, limit_s=300.0),
+            Job("2", 120.0, JobState.CANCELLED, "all", asked, user="bob", end_s=130.0),
+            Job("3", 90.0, JobState.COMPLETED, "all", asked, eligible_s=150.0, start_s=160.0, end_s=260.0)]
+    with History.open(f"sqlite:///{tmp_path}/history.db") as history:
+        history.record_finished(jobs)
+        found = from_columns(history.load_columns())
+    assert found.workload.ids == ("1", "3")
+    assert found.workload.submit.tolist() == [100.0, 150.0]
+    assert found.workload.run.tolist() == [90.0, 100.0]
+    assert found.started.tolist() == [110.0, 160.0]
+    assert found.left_out == {"never started": 1}
