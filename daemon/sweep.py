@@ -228,6 +228,8 @@ def rows(outcomes: Sequence[Outcome], plan: Plan, baseline: str) -> list[dict[st
 
 
 def _energies(outcome: Outcome, plan: Plan, until: float) -> dict[str, Any]:
+    if not np.isfinite(until):
+        return {}  # nothing ever happened
     spent: Energy = joules(outcome.occupation.later(until), plan.cluster.gpus, plan.model)
     return {"energy_joules": spent.total, "energy_wasted_joules": spent.wasted,
             "energy_idle_joules": spent.idle_unallocated, "energy_empty_host_joules": spent.node_overhead_empty,
