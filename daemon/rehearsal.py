@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 
 from ..storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
@@ -26,7 +25,7 @@ class Rehearsal:
     def __init__(self, settings: AdviceSettings) -> None:
         names = (settings.policy, *settings.shadow)
         command = [sys.executable, "-m", __name__, *names]
-        self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 - our own program
+        self._child = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 - our own program
         self._said = False
 
     def over(self) -> bool:
@@ -40,7 +39,7 @@ class Rehearsal:
     def end(self) -> None:
         """End the child, whatever it does."""
         self._child.kill()
-        self._child.wait()
+        self._child.communicate()
 
 
 def rehearse(names: Sequence[str]) -> None:
@@ -56,10 +55,8 @@ def rehearse(names: Sequence[str]) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when the daemon has gone, however it went: nobody waits for what is compiled here."""
-    parent = os.getppid()
-    while os.getppid() == parent:
-        time.sleep(1)
+    """End this process when the daemon has gone, however it went: its end of our standard input closes."""
+    os.read(0, 1)  # not by sys.stdin, whose lock would be held when this process ends by itself
     os._exit(1)
 
 
