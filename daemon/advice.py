@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ..storage.durations import Duration
 from ..storage.records import Alternative, Job, JobState, Node, NodeState, Placement, Recommendation, SchedulerSnapshot
 from .diagnosis import Diagnosis
-from .plain import plain
 from .policies import Heuristic, named
 from .policies.registry import parse
 from .replay.engine import Expectation, forecast
@@ -81,15 +80,13 @@ class Advisor:
         """Return what to do with every pending job, and with nodes that nobody needs."""
         if not snapshot.nodes:
             return Advice(now_s)
-        understood, real = plain(snapshot)
-        pending = {name: job for name, job in real.items() if job.state is JobState.PENDING}
         diagnosis = Diagnosis(snapshot, now_s)
-        state = ClusterState.from_snapshot(understood, now_s)
+        state = ClusterState.from_snapshot(snapshot, now_s)
         first = _Round(state, self._in_charge, diagnosis)
-        recommendations = list(first.recommend(pending, now_s, self._settings.objective, shadow=False))
+        recommendations = list(first.recommend(now_s, self._settings.objective, shadow=False))
         for policy in self._shadows:
             rest = _Round(state, policy, diagnosis)
-            recommendations += rest.recommend(pending, now_s, self._settings.objective, shadow=True)
+            recommendations += rest.recommend(now_s, self._settings.objective, shadow=True)
         return Advice(now_s, tuple(recommendations), self._power_down(snapshot, first.needed_at(), now_s))
 
     def _power_down(self, snapshot: SchedulerSnapshot, needed: Mapping[str, float], now_s: float) -> dict[str, str]:
@@ -117,21 +114,27 @@ class _Round:
 
     def __init__(self, state: ClusterState, policy: Heuristic, diagnosis: Diagnosis) -> None:
         self._state, self._policy, self._diagnosis = state, policy, diagnosis
-        self._row = {job_id: row for row, job_id in enumerate(state.workload.ids)}
         self._starts = {action.job: action for action in policy.decide(state) if isinstance(action, Start)}
         self._expected = forecast(state, policy, FORECAST_S)
         self._rejected = {rejection.job: rejection.reason for rejection in state.rejected}
 
-    def recommend(self, pending: Mapping[str, Job], now_s: float, objective: str, *,
-                  shadow: bool) -> Iterator[Recommendation]:
-        """Yield a recommendation for each pending job: those to start in the policy's order, then by expected start."""
-        rows = {self._row[name]: job for name, job in pending.items()}
-        for row, action in self._starts.items():
-            if row in rows:
-                yield self._start(rows[row], action, now_s, objective, shadow)
-        held = [row for row in rows if row not in self._starts]
-        for row in sorted(held, key=lambda row: (self._when(row), rows[row].submit_s, rows[row].job_id)):
-            yield self._hold(rows[row], self._expected.get(row), row, now_s, objective, shadow)
+    def recommend(self, now_s: float, objective: str, *, shadow: bool) -> Iterator[Recommendation]:
+        """Yield a recommendation for each pending job: those to start in the policy's order, then by expected start.
+
+        The tasks of an array share one: that of the task which starts first.
+        """
+        jobs, told = self._state.records, set[tuple[str, float]]()
+        waiting = [row for row, job in enumerate(jobs) if job.state is JobState.PENDING and row not in self._starts]
+        waiting.sort(key=lambda row: (self._when(row), jobs[row].submit_s, jobs[row].job_id))
+        for row in (*self._starts, *waiting):
+            job = jobs[row]
+            if job.key in told or job.state is not JobState.PENDING:
+                continue
+            told.add(job.key)
+            if row in self._starts:
+                yield self._start(job, self._starts[row], now_s, objective, shadow)
+            else:
+                yield self._hold(job, self._expected.get(row), row, now_s, objective, shadow)
 
     def needed_at(self) -> dict[str, float]:
         """Return when each node is first expected to be used by a waiting job."""

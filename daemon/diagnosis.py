@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..storage.eligibility import eligible
 from ..storage.records import Job, Placement, SchedulerSnapshot
-from .waste.demand import Need, eligible, need
+from .waste.demand import Need, need
 from .waste.stranded import FreeNodes
 
 Counts = NDArray[np.int64]

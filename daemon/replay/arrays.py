@@ -63,6 +63,7 @@ JOB = np.dtype([
     ("rank", "i4"), ("place", "i4"),  # in the order; in the heap of running jobs
     ("preempted", "i4"), ("room", "i4"),  # how often; most nodes it can ever hold
     ("preemptible", "i4"), ("status", "i4"),
+    ("whole", "i4"),  # 1 for a job that shares no node
 ], align=True)
 
 METER = np.dtype([
@@ -100,6 +101,8 @@ class Ask(NamedTuple):
     memory: int
     chunks: int
     rest: int
+    whole: int
+    """1 for a job that shares no node: it takes all CPUs, of nodes where nothing runs."""
 
 
 class State(NamedTuple):

@@ -34,19 +34,21 @@ def _distinct(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return rows[first], kind
 
 
-def _eligible(cluster: Cluster, workload: Workload, partition: int, model: int, allowed: int) -> Masks:
+def _eligible(cluster: Cluster, workload: Workload, partition: int, model: int, constraint: int) -> Masks:
     members = cluster.partitions
     name = workload.partition_names[partition] if partition >= 0 else ""
-    if name in members:
-        mask = members[name].copy()
+    several = [members[part] for part in (name, *name.split(",")) if part in members]
+    if several:
+        mask = np.logical_or.reduce(several)
     elif partition < 0 or workload.partition_names == ("default",):
         mask = next(iter(members.values()), np.ones(len(cluster), bool)).copy()
     else:
         return np.zeros(len(cluster), bool)
     if model >= 0:
         mask &= np.array([_same_model(workload.model_names[model], node) for node in cluster.model])
-    if allowed >= 0:
-        mask &= np.array([node in workload.allowed[allowed] for node in cluster.names])
+    if constraint >= 0:
+        mask &= np.array([workload.constraints[constraint].admits(node, features)
+                          for node, features in zip(cluster.names, cluster.features, strict=True)])
     return mask
 
 
@@ -85,7 +87,7 @@ def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], ma
     reject(~(workload.limit > 0) & ~((workload.limit == 0) & (workload.run == 0)), "time limit is not positive")
     reject(workload.gpus < 0, "negative number of GPUs")
     reachable: Masks = np.asarray(matrix.any(axis=1))
-    reject(~reachable[pool], "no node of the partition, model or list of nodes that it asks for")
+    reject(~reachable[pool], "no node of the partition meets what it asks for (model, features, list of nodes)")
     reject(_too_large(cluster, pool, matrix, shapes), "larger than the cluster")
     _reject_dependents(workload.dependency, found)
     return found
@@ -186,6 +188,7 @@ def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes:
         jobs[name] = np.clip(column, 0, np.iinfo(a.JOB[name]).max)
     jobs.pool, jobs.queue, jobs.user, jobs.model = (
         pool, np.maximum(workload.partition, 0), workload.user + 1, workload.application)
+    jobs.whole = workload.exclusive
     jobs.first_child, jobs.next_child = _children(workload.dependency)
     jobs.status, jobs.place, jobs.rank = a.FUTURE, -1, np.arange(len(workload))
     jobs.start = jobs.end = np.nan
@@ -214,7 +217,7 @@ def _room(cluster: Cluster, workload: Workload, shapes: dict[str, Any]) -> NDArr
     """Return the most nodes each job can ever hold."""
     rigid = shapes["chunks"] + (shapes["rest"] > 0)
     widest = np.where(workload.maximum > workload.gpus, np.maximum(rigid, workload.maximum), rigid)
-    return np.clip(widest, 1, len(cluster)).astype(np.int64)
+    return np.clip(np.maximum(widest, workload.nodes), 1, len(cluster)).astype(np.int64)
 
 
 def _occupant(cluster: Cluster) -> NDArray[np.int32]:

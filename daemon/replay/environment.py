@@ -292,7 +292,7 @@ def _possible(cluster: Cluster, workload: Workload, length: int) -> Workload:
     kept = ClusterState.of(cluster, workload).arrays.jobs.status != REJECTED
     if kept.sum() < length:
         raise WorkloadError(f"an episode of {length} jobs cannot be cut from {int(kept.sum())}")
-    names = {name: getattr(workload, name) for name in ("partition_names", "model_names", "user_names", "allowed")}
+    names = {name: getattr(workload, name) for name in ("partition_names", "model_names", "user_names", "constraints")}
     columns = {name: getattr(workload, name)[kept] for name in COLUMNS}
     return Workload(ids=range(int(kept.sum())), **columns, **names)
 

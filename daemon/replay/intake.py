@@ -105,7 +105,7 @@ def digest(cluster: Cluster, workload: Workload) -> str:
         found.update(array.tobytes())
     for member in cluster.partitions.values():
         found.update(member.tobytes())
-    found.update(repr((workload.partition_names, workload.model_names, [sorted(some) for some in workload.allowed],
+    found.update(repr((workload.partition_names, workload.model_names, workload.constraints,
                        cluster.names, cluster.model, tuple(cluster.partitions), cluster.events)).encode())
     found.update("\n".join(map(str, workload.ids)).encode(errors="surrogatepass"))
     return found.hexdigest()[:16]

@@ -74,7 +74,7 @@ def ask_of(state: State, job: int) -> Ask:
     """Return what a job asks for."""
     row = state.jobs[job]
     return Ask(_long(row.pool), _long(row.chunk), _long(row.cpus), _long(row.memory),
-               _long(row.chunks), _long(row.rest))
+               _long(row.chunks), _long(row.rest), _long(row.whole))
 
 
 @compiled
@@ -90,7 +90,8 @@ def fits(site: Site, node: int, ask: Ask, gpus: int) -> bool:
     """Tell whether ``gpus`` of the job, and the CPUs and memory that go with them, fit on the node now."""
     row = site.nodes[node]
     return (row.free_gpus >= gpus and row.open == 1 and site.eligible[ask.pool, node] == 1
-            and row.free_cpus >= part(ask.cpus, ask, gpus) and row.free_memory >= part(ask.memory, ask, gpus))
+            and row.free_cpus >= part(ask.cpus, ask, gpus) and row.free_memory >= part(ask.memory, ask, gpus)
+            and (ask.whole == 0 or (row.free_gpus == row.gpus and row.free_cpus == row.cpus)))
 
 
 @compiled
@@ -98,7 +99,7 @@ def take(nodes: Records, node: int, ask: Ask, gpus: int, sign: int) -> None:
     """Take (sign 1) or give back (-1) what ``gpus`` of the job need on the node."""
     row = nodes[node]
     row.free_gpus -= sign * gpus
-    row.free_cpus -= sign * part(ask.cpus, ask, gpus)
+    row.free_cpus -= sign * (row.cpus if ask.whole == 1 else part(ask.cpus, ask, gpus))
     row.free_memory -= sign * part(ask.memory, ask, gpus)
 
 

@@ -72,7 +72,7 @@ def signatures() -> Signatures:
     state = ClusterState.of(Cluster.from_spec("1x1"), Workload.of([0.0], [1.0], [1])).arrays
     site = Site(state.nodes, state.eligible, state.demand, state.words)
     whole, where, chosen = (typeof(part) for part in (state, site, state.chosen))
-    ask = types.NamedUniTuple(types.int64, 6, Ask)
+    ask = types.NamedUniTuple(types.int64, len(Ask._fields), Ask)
     key = types.float64(whole, types.int64)
     place = types.int64(where, ask, chosen)
     walk = types.void(whole, types.FunctionType(key), types.FunctionType(place))

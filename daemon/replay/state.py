@@ -8,17 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...storage.records import Job, JobState, Node, Placement, SchedulerSnapshot
-from ..waste.demand import eligible
+from ...storage.records import Job, Placement, SchedulerSnapshot
 from . import arrays as a
+from . import live
 from .bind import state_arrays
 from .cluster import Cluster
-from .moves import join, preempt, run_on, start_shares
+from .moves import preempt, start_shares
 from .speed import FLAT, SpeedTable
-from .workload import UNLIMITED_S, Workload
-
-OVERRUN_S = 60.0
-"""How much longer a live job is expected to run that is past its limit."""
+from .workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +64,8 @@ class ClusterState:
     workload: Workload
     arrays: a.State
     rejected: list[Rejection] = field(default_factory=list)
+    records: tuple[Job, ...] = ()
+    """Of a live state, the job behind each row; tasks of an array that wait together share one."""
 
     @classmethod
     def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, preemption_s: float = 0.0,
@@ -80,14 +79,17 @@ class ClusterState:
         """Return the live state: pending jobs wait, running jobs hold their nodes until their limit at the latest.
 
         Nodes that may not be used now are closed, not absent, so rows stay the same. Jobs on unknown nodes hold
-        nothing; what a node says is allocated beyond its known jobs is taken away from what is free.
+        nothing; what a node says is allocated beyond its known jobs is taken away from what is free. Waiting jobs that
+        the scheduler itself holds back (dependencies, limits, begin times) are held, not waiting.
         """
-        jobs = [job for job in snapshot.jobs if job.state.active or job.state is JobState.PENDING]
-        cluster = Cluster.from_records(snapshot.nodes, snapshot.partitions)
-        workload = Workload.from_records(jobs, run={job.key: _expected_run(job, now) for job in jobs})
+        jobs = live.jobs_of(snapshot)
+        cluster = Cluster.from_records(live.nodes_of(snapshot), snapshot.partitions)
+        workload = Workload.from_records(jobs, run={job.key: live.expected_run(job, now) for job in jobs})
         state = cls.of(cluster, workload, seed=seed)
+        state.records = tuple(jobs)
         state.arrays.clock[a.NOW] = now
-        _settle(state, sorted_like(workload, jobs), snapshot.nodes, now)
+        live.settle(state.arrays, cluster, workload, jobs, snapshot)
+        state.rejected = [rejection for rejection in state.rejected if not jobs[rejection.job].state.active]
         return state
 
     @property
@@ -124,7 +126,8 @@ class ClusterState:
         """Return a state that can be changed without changing this one."""
         fixed = {"eligible", "demand", "speed", "spread", "costs"}
         fresh = {name: getattr(self.arrays, name).copy() for name in a.State._fields if name not in fixed}
-        return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected))
+        return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected),
+                            self.records)
 
     def apply(self, actions: Actions) -> None:
         """Carry out actions; ValueError, naming the job, when one does not fit."""
@@ -147,6 +150,8 @@ class ClusterState:
             raise ValueError(f"{action}: a placement names each node once with its GPUs, {row.room} at most")
         if not (nodes.open[chosen] & self.arrays.eligible[row.pool, chosen]).all():
             raise ValueError(f"{action}: closed, or not a node for this job")
+        if row.whole and (nodes.busy[chosen] > 0).any():
+            raise ValueError(f"{action}: the job shares no node, and others run there")
         scale = np.maximum(row.chunk, 1)
         cpus, memory = (np.where(row.chunk > 0, -(-amount * shares // scale), amount)
                         for amount in (row.cpus, row.memory))
@@ -154,63 +159,3 @@ class ClusterState:
                 | (nodes.free_memory[chosen] < memory)).any():
             raise ValueError(f"{action}: not enough room there")
         self.arrays.chosen[:len(chosen)], self.arrays.shares[:len(chosen)] = chosen, shares
-
-
-def sorted_like(workload: Workload, jobs: Sequence[Job]) -> list[Job]:
-    """Return records in the order of the workload's rows."""
-    by_id = {job.job_id: job for job in jobs}
-    return [by_id[job_id] for job_id in workload.ids if isinstance(job_id, str)]
-
-
-def _expected_run(job: Job, now: float) -> float:
-    """Return how long a live job takes in all if it uses its whole limit."""
-    limit = UNLIMITED_S * 12 if job.limit_s is None else job.limit_s
-    if job.state.active and job.start_s is not None:
-        return max(limit, now + OVERRUN_S - job.start_s)
-    return limit
-
-
-def _settle(state: ClusterState, jobs: Sequence[Job], nodes: Sequence[Node], now: float) -> None:
-    """Put live jobs where they are, and close what may not be used."""
-    arrays = state.arrays
-    row = {name: index for index, name in enumerate(state.cluster.names)}
-    for job, record in enumerate(jobs):
-        if record.state.active:
-            _hold(state, job, record, row, now)
-        elif not eligible(record, now):
-            arrays.jobs[job].status = a.HELD
-        elif arrays.jobs[job].status != a.REJECTED:
-            join(arrays, job)
-    for index, node in enumerate(nodes):
-        _correct(arrays.nodes[index], node)
-
-
-def _hold(state: ClusterState, job: int, record: Job, row: dict[str, int], now: float) -> None:
-    """Let a running job hold the nodes it holds in reality, whatever it asked for."""
-    arrays, live = state.arrays, state.arrays.jobs[job]
-    held = [part for part in record.allocations if part.node in row]
-    if not held or len(held) > live.room:
-        live.status = a.REJECTED
-        state.rejected.append(Rejection(job, "runs where the scheduler lists no node for it"))
-        return
-    started = now if record.start_s is None else min(record.start_s, now)
-    live.chunk = max(part.gpus for part in held)
-    live.cpus = max(part.cpus for part in held)
-    live.memory = max(part.memory_bytes for part in held)
-    live.start, live.attained = started, (now - started) * sum(part.gpus for part in held)
-    live.limit = max(live.limit, now + OVERRUN_S - started)
-    live.remaining = max(OVERRUN_S, live.remaining - (now - started))
-    for index, part in enumerate(held):
-        arrays.chosen[index], arrays.shares[index] = row[part.node], part.gpus
-    run_on(arrays, job, len(held))
-
-
-def _correct(live: a.Records, node: Node) -> None:
-    """Take away what the scheduler says is taken beyond the jobs we know, and close what is set aside."""
-    live.free_gpus = max(0, min(live.free_gpus, node.gpus - node.gpus_allocated))
-    if node.cpus:
-        live.free_cpus = max(0, min(live.free_cpus, node.cpus - node.cpus_allocated))
-    if node.memory_bytes:
-        live.free_memory = max(0, min(live.free_memory, node.memory_bytes - node.memory_allocated_bytes))
-    if node.reservation:
-        live.open = 0

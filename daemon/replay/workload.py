@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...storage.eligibility import Constraint
 from ...storage.records import Job
 
 UNLIMITED_S = 30 * 86400.0
@@ -57,12 +58,14 @@ class Workload:
     dependency: NDArray[np.int32]
     """Row of the job that must end first; -1 for none."""
     preemptible: NDArray[np.int8]
+    exclusive: NDArray[np.int8]
+    """1 for a job that shares no node with others."""
     eligible: NDArray[np.int32]
-    """Row of ``allowed``: an own set of nodes (named nodes, features); -1 for the whole partition."""
+    """Row of ``constraints``; -1 for the whole partition."""
     partition_names: tuple[str, ...] = ("default",)
     model_names: tuple[str, ...] = ()
     user_names: tuple[str, ...] = ("",)
-    allowed: tuple[frozenset[str], ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
     def __len__(self) -> int:
         """Return the number of jobs."""
@@ -78,7 +81,7 @@ class Workload:
         submit = np.asarray(submit, np.float64)
         order = np.argsort(submit, kind="stable")
         names: dict[str, Any] = {
-            key: columns.pop(key) for key in ("partition_names", "model_names", "user_names", "allowed")
+            key: columns.pop(key) for key in ("partition_names", "model_names", "user_names", "constraints")
             if key in columns}
         for text, many in (("partition", "partition_names"), ("model", "model_names"), ("user", "user_names")):
             if text in columns and np.asarray(columns[text]).dtype.kind in "USO":
@@ -101,29 +104,29 @@ class Workload:
     def from_records(cls, jobs: Sequence[Job], *, run: Mapping[tuple[str, float], float] | None = None) -> Workload:
         """Return the workload of recorded jobs; one that has not ended runs for its limit unless ``run`` knows better.
 
-        Jobs are sorted by (submit, id); ``run`` maps ``Job.key`` to seconds.
+        Rows are those of :func:`in_order`; ``run`` maps ``Job.key`` to seconds.
         """
-        jobs = sorted(jobs, key=lambda job: (job.submit_s, _natural(job.job_id)))
-        row = {job.job_id: index for index, job in enumerate(jobs)}
+        jobs = in_order(jobs)
         known = run or {}
-        allowed: dict[frozenset[str], int] = {}
+        terms = [Constraint.of(job.request) for job in jobs]
+        numbers = {constraint: row for row, constraint in enumerate(dict.fromkeys(filter(None, terms)))}
         return cls.of(
-            [job.submit_s if job.eligible_s is None else max(job.submit_s, job.eligible_s) for job in jobs],
+            [waits_from(job) for job in jobs],
             [known.get(job.key, _ran(job)) for job in jobs],
-            [job.request.gpus for job in jobs],
+            [max(job.request.gpus, _nodes(job) * (job.request.gpus_per_node or 0)) for job in jobs],
             ids=[job.job_id for job in jobs],
             limit=[np.inf if job.limit_s is None else job.limit_s for job in jobs],
             nodes=[_nodes(job) for job in jobs],
-            cpus=[job.request.cpus for job in jobs],
+            cpus=[max(1, job.request.cpus) for job in jobs],  # no job runs without one
             memory=[job.request.memory_bytes for job in jobs],
             partition=[job.partition for job in jobs],
             user=[job.user for job in jobs],
             priority=[job.priority or 0.0 for job in jobs],
-            dependency=[_parent(job, row) for job in jobs],
+            dependency=_parents(jobs),
             model=[job.request.gpu_model for job in jobs],
-            eligible=[allowed.setdefault(frozenset(job.request.required_nodes), len(allowed))
-                      if job.request.required_nodes else -1 for job in jobs],
-            allowed=tuple(allowed),
+            exclusive=[job.request.exclusive for job in jobs],
+            eligible=[-1 if constraint is None else numbers[constraint] for constraint in terms],
+            constraints=tuple(numbers),
         ) if jobs else cls.of([], [], [])
 
 
@@ -136,7 +139,7 @@ def _defaults(submit: NDArray[np.float64], run: Any, gpus: Any) -> dict[str, NDA
         "cpus": np.zeros(size, np.int64), "memory": np.zeros(size, np.int64), "partition": zeros,
         "model": zeros - 1, "application": zeros, "user": zeros, "priority": np.zeros(size),
         "prediction": np.full(size, np.nan), "minimum": gpus, "maximum": gpus, "dependency": zeros - 1,
-        "preemptible": np.ones(size, np.int8), "eligible": zeros - 1,
+        "preemptible": np.ones(size, np.int8), "exclusive": np.zeros(size, np.int8), "eligible": zeros - 1,
     }
 
 
@@ -152,6 +155,17 @@ def _moved(rows: NDArray[Any], order: NDArray[np.intp]) -> NDArray[np.int32]:
     place = np.empty(order.size, np.int32)
     place[order] = np.arange(order.size, dtype=np.int32)
     return np.where(rows >= 0, place[np.clip(rows, 0, None)], -1).astype(np.int32)
+
+
+def waits_from(job: Job) -> float:
+    """Return since when a job waits: its submission, or later the moment from which it might begin."""
+    return job.submit_s if job.eligible_s is None else max(job.submit_s, job.eligible_s)
+
+
+def in_order(jobs: Sequence[Job]) -> list[Job]:
+    """Return jobs in the order of a workload's rows: since when they wait, then by number."""
+    named = sorted(jobs, key=lambda job: _natural(job.job_id))
+    return [named[row] for row in np.argsort([waits_from(job) for job in named], kind="stable")]
 
 
 def _natural(job_id: str) -> tuple[int, str]:
@@ -170,15 +184,20 @@ def _nodes(job: Job) -> int:
     """Return the nodes a job insists on; 0 where the scheduler may choose."""
     request = job.request
     if request.gpus_per_node:
-        return max(1, -(-request.gpus // request.gpus_per_node))
+        return max(1, request.nodes, -(-request.gpus // request.gpus_per_node))
     return request.nodes if request.nodes > 1 or request.gpus == 0 else 0
 
 
-def _parent(job: Job, row: Mapping[str, int]) -> int:
-    match = _PARENT.search(job.dependency)
-    return row.get(match[1], -1) if match else -1
+def _parents(jobs: Sequence[Job]) -> list[int]:
+    """Return the row that each job waits for, -1 for none: the last submission of that id before its own."""
+    parents, any_time, earlier = [], {job.job_id: row for row, job in enumerate(jobs)}, dict[str, int]()
+    for row, job in enumerate(jobs):
+        match = _PARENT.search(job.dependency)
+        parents.append(earlier.get(match[1], any_time.get(match[1], -1)) if match else -1)
+        earlier[job.job_id] = row
+    return parents
 
 
 COLUMNS = tuple(column.name for column in fields(Workload) if column.name not in
-                ("ids", "partition_names", "model_names", "user_names", "allowed"))
+                ("ids", "partition_names", "model_names", "user_names", "constraints"))
 """Names of the columns with one value per job."""

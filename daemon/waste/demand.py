@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ...storage.records import Job, JobState, Request
+from ...storage.records import Job, Request
 
-# Words of the scheduler for jobs that would not start even if everything were free.
-NOT_ELIGIBLE = re.compile(r"Dependency|JobHeld|Licenses|Assoc|QOS|BeginTime|JobArrayTaskLimit|Invalid|Account"
-                          r"|PartitionTimeLimit|PartitionNodeLimit|PartitionDown|PartitionInactive|Reservation$"
-                          r"|DeadLine|Cleaning|Prolog|BadConstraints")
 DAY_S = 86400.0
 DAYS = 7
 MOST_SHAPES_A_DAY = 1000
@@ -67,13 +62,6 @@ def _sets(request: Request) -> tuple[int, int, bool]:
     if nodes == 1:
         return 1, request.gpus, True
     return math.ceil(request.gpus / nodes), nodes, False
-
-
-def eligible(job: Job, now_s: float) -> bool:
-    """Tell whether a pending job could start now if only resources were free."""
-    if job.state is not JobState.PENDING or (job.eligible_s is not None and job.eligible_s > now_s):
-        return False
-    return not NOT_ELIGIBLE.search(job.reason)
 
 
 class DemandMix:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from ...storage.eligibility import eligible, has_features
 from ...storage.records import Job, Node, NodeState, StrandedCause
-from .demand import PLENTY, Need, eligible, need
+from .demand import PLENTY, Need, need
 from .holders import MOST_BOARDS
 
 Mask = npt.NDArray[np.bool_]
@@ -83,19 +83,6 @@ def satisfies(node: Node, wanted: Need) -> bool:
     if wanted.model and node.gpu_model and wanted.model != node.gpu_model.lower():
         return False
     return has_features(node.features, wanted.features)
-
-
-def has_features(features: Sequence[str], expression: str) -> bool:
-    """Tell whether a node meets a constraint such as ``a100&nvswitch``, ``[rack1|rack2]`` or ``a100*2``.
-
-    ``|`` binds weaker than ``&``; brackets and counts concern the whole set of nodes and are left out.
-    """
-    if not expression:
-        return True
-    plain = re.sub(r"[\[\]()\s]|\*\d+", "", expression)
-    return any(all(word.removeprefix("!") in features if not word.startswith("!") else word[1:] not in features
-                   for word in re.split("[&,]", choice) if word)
-               for choice in plain.split("|"))
 
 
 class Queue:

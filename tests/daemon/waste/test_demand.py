@@ -1,6 +1,7 @@
 import pytest
 
-from idlewatt.daemon.waste.demand import DAY_S, MOST_SHAPES_A_DAY, DemandMix, eligible, need
+from idlewatt.daemon.waste.demand import DAY_S, MOST_SHAPES_A_DAY, DemandMix, need
+from idlewatt.storage.eligibility import eligible
 
 
 @pytest.mark.parametrize("reason", ["Dependency", "JobHeldUser", "JobHeldAdmin", "Licenses", "AssocGrpGRES",

@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste.demand import need
-from idlewatt.daemon.waste.stranded import FreeNodes, Queue, fragmentation, has_features
+from idlewatt.daemon.waste.stranded import FreeNodes, Queue, fragmentation
+from idlewatt.storage.eligibility import has_features
 from idlewatt.storage.records import NodeState, StrandedCause
 
 NOW = 1000.0
@@ -64,7 +65,9 @@ def test_unknown_sizes_are_no_constraint(site):
 
 @pytest.mark.parametrize(("expression", "met"), [
     ("", True), ("a100", True), ("a100&nvswitch", True), ("a100&h100", False), ("h100|a100", True),
-    ("[rack1|rack2]", False), ("a100*2", True), ("!h100", True), ("!a100", False), ("(a100|h100)", True)])
+    ("[rack1|rack2]", False), ("a100*2", True), ("!h100", True), ("!a100", False), ("(a100|h100)", True),
+    ("(a100|h100)&ib", False), ("(a100|h100)&nvswitch", True), ("ib|(a100&!h100)", True), ("((", True), ("a100)", True),
+    ("(" * 9999 + "a100", False)])
 def test_feature_expressions_are_read_as_slurm_writes_them(expression, met):
     assert has_features(("a100", "nvswitch"), expression) is met
 

@@ -1,0 +1,122 @@
+"""A live snapshot in the engine's terms: which jobs there are, where they run, and which nodes they may use now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...storage.eligibility import eligible
+from ...storage.records import Job, JobState, Node, NodeState, Request, SchedulerSnapshot
+from . import arrays as a
+from .cluster import Cluster
+from .moves import join, run_on
+from .workload import UNLIMITED_S, Workload, in_order
+
+OVERRUN_S = 60.0
+"""How much longer a live job is expected to run that is past its limit."""
+MOST_TASKS = 10_000
+"""Array tasks that get a row of their own; those beyond would start far in the future."""
+
+
+def jobs_of(snapshot: SchedulerSnapshot) -> list[Job]:
+    """Return running and waiting jobs in the order of rows, each submission once, an array's waiting tasks one by one.
+
+    What runs is there as it runs, not as it was asked for: on so many nodes, whatever they are.
+    """
+    known = {job.key: job for job in snapshot.jobs if job.state.active or job.state is JobState.PENDING}
+    return in_order([_as_it_runs(job) if job.state.active else job for job in _tasks(known.values())])
+
+
+def _tasks(jobs: Iterable[Job]) -> list[Job]:
+    """Repeat a record as often as it stands for a task, as far as there are rows left."""
+    left, repeated = MOST_TASKS, list[Job]()
+    for job in sorted(jobs, key=lambda job: job.submit_s):
+        more = min(left, job.tasks - 1) if job.state is JobState.PENDING else 0
+        left -= max(0, more)
+        repeated += [job] * (1 + max(0, more))
+    return repeated
+
+
+def _as_it_runs(job: Job) -> Job:
+    nodes = len(job.allocations)
+    return replace(job, request=Request(sum(part.gpus for part in job.allocations), max(1, nodes)))
+
+
+def nodes_of(snapshot: SchedulerSnapshot) -> tuple[Node, ...]:
+    """Return the nodes, each name once."""
+    return tuple({node.name: node for node in snapshot.nodes}.values())
+
+
+def expected_run(job: Job, now: float) -> float:
+    """Return how long a live job takes in all if it uses its whole limit."""
+    limit = UNLIMITED_S * 12 if job.limit_s is None else job.limit_s
+    if job.state.active and job.start_s is not None:
+        return max(limit, now + OVERRUN_S - job.start_s)
+    return limit
+
+
+def settle(arrays: a.State, cluster: Cluster, workload: Workload, jobs: Sequence[Job], snapshot: SchedulerSnapshot,
+           ) -> None:
+    """Put live jobs where they are, and close what may not be used now; ``clock`` tells when now is."""
+    row = {name: index for index, name in enumerate(cluster.names)}
+    _open(arrays, cluster, workload, jobs, snapshot)
+    for job, record in enumerate(jobs):
+        if record.state.active:
+            _hold(arrays, job, record, row)
+        elif not eligible(record, arrays.clock[a.NOW]):
+            arrays.jobs[job].status = a.HELD if arrays.jobs[job].status != a.REJECTED else a.REJECTED
+        elif arrays.jobs[job].status != a.REJECTED:
+            join(arrays, job)
+    for index, node in enumerate(nodes_of(snapshot)):
+        _correct(arrays.nodes[index], node)
+
+
+def _open(arrays: a.State, cluster: Cluster, workload: Workload, jobs: Sequence[Job],
+          snapshot: SchedulerSnapshot) -> None:
+    """Open reserved nodes to those who named the reservation, and to nobody else; close partitions that are down.
+
+    A job is not rejected for it: reservations end, and partitions come back.
+    """
+    nodes = nodes_of(snapshot)
+    down = {partition.name for partition in snapshot.partitions if not partition.up}
+    arrays.nodes.open[:] = [node.state.schedulable or (node.state is NodeState.RESERVED and node.reservation != "")
+                            for node in nodes]
+    reservation = np.array([node.reservation for node in nodes])
+    for pool, job in zip(*np.unique(arrays.jobs.pool, return_index=True), strict=True):
+        usable = reservation == jobs[job].request.reservation
+        if down and jobs[job].partition:
+            names = [name for name in jobs[job].partition.split(",") if name in cluster.partitions and name not in down]
+            usable &= np.logical_or.reduce([np.zeros(len(nodes), bool), *(cluster.partitions[name] for name in names)])
+        arrays.eligible[pool] &= usable
+
+
+def _hold(arrays: a.State, job: int, record: Job, row: dict[str, int]) -> None:
+    """Let a running job hold the nodes it holds in reality, and never more than they have."""
+    live, now = arrays.jobs[job], arrays.clock[a.NOW]
+    held = [part for part in {part.node: part for part in record.allocations}.values() if part.node in row]
+    if not held:
+        live.status = a.REJECTED
+        return
+    started = now if record.start_s is None else min(record.start_s, now)
+    for index, part in enumerate(held):
+        arrays.chosen[index] = row[part.node]
+        arrays.shares[index] = max(0, min(part.gpus, arrays.nodes[row[part.node]].free_gpus))
+    live.chunk = int(arrays.shares[:len(held)].max())
+    live.cpus, live.memory = max(part.cpus for part in held), max(part.memory_bytes for part in held)
+    live.limit = max(live.limit, now + OVERRUN_S - started)
+    live.start, live.attained = started, (now - started) * int(arrays.shares[:len(held)].sum())
+    live.remaining = max(OVERRUN_S, live.remaining - (now - started))
+    live.whole = 0  # what it took with it stands in its allocation
+    run_on(arrays, job, len(held))
+    live.estimate = started + live.limit
+
+
+def _correct(live: a.Records, node: Node) -> None:
+    """Take away what the scheduler says is taken beyond the jobs we know."""
+    live.free_gpus = min(live.free_gpus, max(0, node.gpus - node.gpus_allocated))
+    if node.cpus:
+        live.free_cpus = min(live.free_cpus, max(0, node.cpus - node.cpus_allocated))
+    if node.memory_bytes:
+        live.free_memory = min(live.free_memory, max(0, node.memory_bytes - node.memory_allocated_bytes))
