@@ -55,13 +55,15 @@ def sequences(partition: Partition) -> list[tuple[int, ...]]:
     return list(itertools.product(range(len(partition.flavors)), repeat=JOBS))
 
 
+def root(partition: Partition, sequence: Sequence[int], reading: Reading = CLOSEST) -> Node:
+    """Return the beginning of the episode with these flavours."""
+    environment = Environment(partition, reading)
+    return Node(environment, environment.reset(sequence))
+
+
 def roots(partition: Partition, reading: Reading = CLOSEST) -> list[Node]:
     """Return the beginning of every sequence."""
-    nodes = []
-    for sequence in sequences(partition):
-        environment = Environment(partition, reading)
-        nodes.append(Node(environment, environment.reset(sequence)))
-    return nodes
+    return [root(partition, sequence, reading) for sequence in sequences(partition)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,15 @@ class Result:
         return self.mean["utilization"]
 
 
-def test_sequences(count: int) -> list[tuple[int, ...]]:
+def all_trials(seeds: int, apart: int, episodes: int, tests: int) -> list[Trial]:
+    """Return all that the report needs: both agents in both partitions, then the options apart in one."""
+    kinds = [(partition, agent, seed) for seed in range(seeds) for agent in ("literal", "improved")
+             for partition in PARTITIONS]
+    kinds += [("A100", option, seed) for seed in range(apart) for option in OPTIONS]
+    return [Trial(partition, agent, seed, episodes, tests) for partition, agent, seed in kinds]
+
+
+def random_episodes(count: int) -> list[tuple[int, ...]]:
     """Return the random episodes that all agents are tested on."""
     return [tuple(row) for row in np.random.default_rng(2022).integers(0, 3, (count, JOBS)).tolist()]
 
@@ -113,7 +121,7 @@ def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> Resul
                  for episode in islice(training.run(), trial.episodes)]
     seconds, agent = time.perf_counter() - began, training.agent
     mean = figures([play(agent, flavors) for flavors in sequences(agent.partition)])
-    tested = [play(agent, flavors).utilization for flavors in test_sequences(trial.tests)]
+    tested = [play(agent, flavors).utilization for flavors in random_episodes(trial.tests)]
     agent.save(home, ModelCard(f"gist_mdrl {trial.name}", "1", time.time(), trial.seed, version("idlewatt"), "", "",
                                metrics=mean))
     result = Result(trial.key(), tuple(curve), tuple(tested), mean, seconds)
