@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 from chain import chain  # noqa: F401  (the real parts, tests/stack/chain.py)
 from postgres import postgres  # noqa: F401  (likewise)
@@ -19,6 +20,10 @@ def pytest_ignore_collect(collection_path, config: pytest.Config) -> bool | None
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # CI tries the same examples each time: new ones are found at a desk, where somebody looks at them.
+    hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
+    if os.environ.get("CI"):
+        hypothesis.settings.load_profile("ci")
     if os.environ.get("CI") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(NothingSkipped(), "nothing-skipped")
 

@@ -82,7 +82,9 @@ def test_a_free_gpu_is_stranded_exactly_when_no_placeable_job_fits_its_node(site
              for number, (gpus, cpus) in enumerate(taken)]
     jobs = [site.pending(str(number), gpus * count, nodes=count, cpus=cpus * count)
             for number, (gpus, count, cpus) in enumerate(wanted)]
-    feasible = [{node.name for node in nodes if 8 - node.gpus_allocated >= gpus and 256 - node.cpus_allocated >= cpus}
+    # Slurm gives every job at least one CPU.
+    feasible = [{node.name for node in nodes
+                 if 8 - node.gpus_allocated >= gpus and 256 - node.cpus_allocated >= max(1, cpus)}
                 for gpus, _, cpus in wanted]
     usable = set().union(*(names for names, (_, count, _) in zip(feasible, wanted, strict=True)
                            if len(names) >= count))
