@@ -1,0 +1,192 @@
+import csv
+import gzip
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from idlewatt.daemon.cli import main
+
+TRACES = Path(__file__).parents[2] / "recorded" / "traces"
+HEAD = "job,submit_s,run_s,gpus,limit_s,user,partition\n"
+JOBS = HEAD + "".join(f"{job},{10 * job},{100 + 37 * job % 90},{1 + job % 8},600,u{job % 3},all\n" for job in range(40))
+
+
+@pytest.fixture
+def replay(tmp_path):
+    """Run the command with its outcomes kept in a folder of the test's own."""
+    def run(*arguments, source=JOBS, code=0, **environment):
+        path = tmp_path / "jobs.csv"
+        if source is not None:
+            path.write_text(source)
+        words = [str(word) for word in arguments]
+        if not words or words[0].startswith("-"):
+            words = [str(path), *words]
+        runner = CliRunner(env=environment)
+        result = runner.invoke(main, ["replay", *words, "--state-dir", str(tmp_path / "state")])
+        assert result.exit_code == code, result.output
+        return result
+
+    return run
+
+
+def rows(result):
+    return {row["policy"]: row for row in json.loads(result.stdout)}
+
+
+def test_every_table_has_the_rows_of_chance_and_of_the_oracle(replay):
+    policies = ("--policy", "fifo", "--policy", "sjf-oracle+best-fit+easy")
+    found = rows(replay("--cluster", "4x8", *policies, "--format", "json"))
+    assert list(found) == ["fifo", "sjf-oracle+best-fit+easy", "random-feasible", "oracle"]
+    fifo = found["fifo"]
+    expected = {"policy", "jobs", "jct_mean_s", "wait_mean_s", "makespan_s", "utilization_ratio", "energy_joules",
+                "seed", "digest", "jct_ratio", "jct_ratio_low", "jct_ratio_high", "jobs_rejected", "jobs_left_out"}
+    assert expected <= set(fifo)
+    assert fifo["jobs"] == 40
+    assert fifo["jct_ratio"] == 1.0
+    oracle, same = found["oracle"], found["sjf-oracle+best-fit+easy"]
+    assert {**oracle, "policy": ""} == {**same, "policy": ""}
+
+
+def test_the_same_seed_gives_the_same_digest_and_another_one_does_not(replay):
+    runs = [rows(replay("--cluster", "4x8", "--seed", seed, "--format", "json"))["random-feasible"]["digest"]
+            for seed in (1, 1, 2)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_csv_and_table_say_the_same_as_json(replay):
+    found = rows(replay("--cluster", "4x8", "--format", "json"))
+    lines = list(csv.DictReader(replay("--cluster", "4x8", "--format", "csv").stdout.splitlines()))
+    assert [line["policy"] for line in lines] == list(found)
+    assert float(lines[0]["jct_mean_s"]) == found["fifo"]["jct_mean_s"]
+    table = replay("--cluster", "4x8", COLUMNS="200").stdout
+    assert f"{found['fifo']['jct_mean_s']:,.0f}" in table
+
+
+def test_the_published_venus_slice_is_read_from_its_own_format(replay):
+    result = replay(TRACES / "helios_venus_first_jobs.csv", "--cluster", "22x8", "--format", "json", source=None)
+    assert rows(result)["fifo"]["jobs"] > 0
+    assert "the cluster has no partitions" in result.stderr
+
+
+def test_a_cluster_file_with_partitions_sends_jobs_to_theirs_and_names_what_it_does_not_know(replay, tmp_path):
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("nodes:\n- {name: n, count: 2, gpus: 8, partitions: [all]}\n")
+    source = JOBS + "x,5,10,1,60,u,elsewhere\n"
+    result = replay("--cluster", cluster, "--format", "json", source=source)
+    assert rows(result)["fifo"]["jobs_rejected"] == 1
+    assert "1 jobs can never run here: no node of the partition" in result.stderr
+    assert "(x)" in result.stderr
+
+
+def test_a_job_larger_than_the_cluster_is_rejected_by_name_and_the_rest_runs(replay):
+    result = replay("--cluster", "1x8", "--format", "json", source=JOBS + "huge,1,10,9000,60,u,all\n")
+    assert rows(result)["fifo"]["jobs"] == 40
+    assert "1 jobs can never run here: larger than the cluster (huge)" in result.stderr
+
+
+def test_rows_that_cannot_be_read_are_counted_with_their_line(replay):
+    result = replay("--cluster", "1x8", "--format", "json", source=HEAD + "a,0,10,1,,,\nb,-5,10,1,,,\nc,0,no,1,,,\n")
+    assert rows(result)["fifo"]["jobs"] == 1
+    assert rows(result)["fifo"]["jobs_left_out"] == 2
+    assert "2 rows are not replayed" in result.stderr
+    assert "line 3: submit_s is negative" in result.stderr
+    assert "line 4" in result.stderr
+
+
+def test_a_trace_out_of_order_is_replayed_in_order(replay):
+    lines = JOBS.splitlines(keepends=True)
+    backwards = "".join([lines[0], *reversed(lines[1:])])
+    assert (rows(replay("--cluster", "4x8", "--format", "json"))["fifo"]["jct_mean_s"]
+            == rows(replay("--cluster", "4x8", "--format", "json", source=backwards))["fifo"]["jct_mean_s"])
+
+
+@pytest.mark.parametrize(("source", "says"), [
+    (JOBS.replace(",", "~"), "jobs.csv"),
+    ("", "is empty"),
+    (HEAD, "no job can be replayed"),
+    (HEAD + "a,0,-1,1,,,\n", "no job can be replayed (1 x run_s is not positive; first: line 2"),
+])
+def test_a_file_of_which_nothing_can_be_made_says_why(replay, source, says):
+    result = replay("--cluster", "1x8", source=source, code=1)
+    assert says in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_truncated_gzip_is_an_error_and_no_short_history(replay, tmp_path):
+    packed = tmp_path / "jobs.csv.gz"
+    text = HEAD + "".join(f"{job},{job},1,1,,,\n" for job in range(50_000))
+    packed.write_bytes(gzip.compress(text.encode())[:-5000])
+    assert "fetch it again" in replay(packed, "--cluster", "1x8", source=None, code=1).stderr
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    ((), "give --cluster"),
+    (("--cluster", "64by8"), "64x8"),
+    (("--cluster", "0x8"), "is not NODESxGPUS"),
+    (("--cluster", "missing.yaml"), "cannot be read"),
+    (("--cluster", "1x8", "--policy", "sjf"), "'sjf' is no rule"),
+    (("--cluster", "1x8", "--baseline", "nobody"), "'nobody' is no rule"),
+    (("--cluster", "1x8", "--jobs-out", "jobs.xls"), "written as .csv or .parquet"),
+    (("--cluster", "1x8", "--preemption-cost", "soon"), "is not a duration"),
+    (("--cluster", "1x8", "--check"), "--check needs recorded starts"),
+])
+def test_a_wrong_option_is_told_before_anything_runs(replay, arguments, says):
+    result = CliRunner().invoke(main, ["replay", str(TRACES / "philly_compact.csv"), *arguments])
+    assert result.exit_code in (1, 2)
+    assert says in result.output.replace("\n", " ")
+
+
+def test_a_database_that_is_not_there_is_named(replay, tmp_path):
+    result = replay(f"sqlite:///{tmp_path}/none/idlewatt.db", "--cluster", "1x8", source=None, code=3)
+    assert "none/idlewatt.db" in result.stderr
+
+
+def test_tables_of_jobs_are_written_for_each_policy(replay, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    replay("--cluster", "4x8", "--jobs-out", tmp_path / "jobs.parquet")
+    replay("--cluster", "4x8", "--jobs-out", tmp_path / "jobs.csv")
+    written = {path.name for path in tmp_path.glob("jobs.*.*")}
+    assert written == {f"jobs.{policy}.{suffix}" for policy in ("fifo", "random-feasible", "oracle")
+                       for suffix in ("csv", "parquet")}
+    table = pyarrow.read_table(tmp_path / "jobs.fifo.parquet").to_pydict()
+    lines = list(csv.DictReader((tmp_path / "jobs.fifo.csv").open()))
+    assert table["job"] == [line["job"] for line in lines] == [str(job) for job in range(40)]
+    assert all(end > start for start, end in zip(table["start_s"], table["end_s"], strict=True))
+
+
+def test_a_name_from_a_hostile_trace_reaches_no_terminal_unchanged(replay):
+    evil = "\x1b[2Jboo"
+    result = replay("--cluster", "1x8", source=HEAD + f"a,0,10,1,,,p\n{evil},0,10,9000,,,p\n")
+    assert "\x1b" not in result.stderr
+    assert "boo" in result.stderr
+
+
+def test_ctrl_c_leaves_what_is_done_and_the_same_command_goes_on(tmp_path):
+    source, state = tmp_path / "jobs.csv", tmp_path / "state"
+    # The preemptive order walks through everybody at every event: long enough to be interrupted.
+    source.write_text(HEAD + "".join(f"{job},{job},{500 + job * 7919 % 5000},{1 + job % 8},9999,u,p\n"
+                                     for job in range(8_000)))
+    words = [sys.executable, "-m", "idlewatt.daemon.cli", "replay", str(source), "--cluster", "4x8", "--policy", "fifo",
+             "--policy", "srtf", "--format", "json", "--state-dir", str(state), "--workers", "1"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 200
+    while not list(state.glob("*.json")) and process.poll() is None:
+        assert time.monotonic() < deadline, "the first policy is never done"
+        threading.Event().wait(0.05)
+    process.send_signal(signal.SIGINT)
+    said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130, complaint
+    assert "fifo" in {row["policy"] for row in json.loads(said)}
+    assert "the same command goes on from there" in complaint
+    kept = {path.name: path.stat().st_mtime_ns for path in state.glob("*.json")}
+    source_rows = CliRunner().invoke(main, ["replay", str(source), "--cluster", "4x8", "--policy", "fifo", "--format",
+                                            "json", "--state-dir", str(state)])
+    assert source_rows.exit_code == 0
+    assert all((state / name).stat().st_mtime_ns == when for name, when in kept.items())
