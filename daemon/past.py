@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from ..storage.reading import HistoryReader, NodeChange
-from ..storage.records import Job, Node, NodeState, PowerClass
+from ..storage.records import Job, Node, NodeState, PowerClass, Request
 from .replay.cluster import Cluster, ClusterError, NodeEvent
 from .replay.power import Occupation
-from .replay.workload import UNLIMITED_S, Workload
+from .replay.workload import UNLIMITED_S, Workload, in_order
 
 Kind = Literal["down", "drain", "up"]
 
@@ -107,20 +107,9 @@ def past(history: HistoryReader, since_s: float, until_s: float) -> Past:
     """Return what is recorded of a window; ClusterError when no node is."""
     found = {job.key: job for some in (history.jobs(since_s, until_s, overlap=True), history.jobs(since_s, until_s),
                                        history.unfinished_jobs()) for job in some}
-    jobs = [_cut(job, since_s) for job in found.values() if job.submit_s < until_s and _ran_or_waits(job)]
-    run = {job.key: _run_s(job, until_s) for job in jobs}
-    workload = Workload.from_records(jobs, run=run)
-    return Past(since_s, until_s, recorded_cluster(history, since_s, until_s), _in_order(workload, jobs), workload)
-
-
-def _in_order(workload: Workload, jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """Return the jobs as the workload has them."""
-    of = {(job.job_id, _waits_from(job)): job for job in jobs}
-    return tuple(of[str(job_id), submit] for job_id, submit in zip(workload.ids, workload.submit.tolist(), strict=True))
-
-
-def _waits_from(job: Job) -> float:
-    return job.submit_s if job.eligible_s is None else max(job.submit_s, job.eligible_s)
+    jobs = in_order([_cut(job, since_s) for job in found.values() if job.submit_s < until_s and _ran_or_waits(job)])
+    workload = Workload.from_records(jobs, run={job.key: _run_s(job, until_s) for job in jobs})
+    return Past(since_s, until_s, recorded_cluster(history, since_s, until_s), tuple(jobs), workload)
 
 
 def _ran_or_waits(job: Job) -> bool:
@@ -132,8 +121,9 @@ def _cut(job: Job, since_s: float) -> Job:
     if job.start_s is None or job.start_s >= since_s:
         return replace(job, eligible_s=max(job.submit_s, job.eligible_s or 0.0, since_s), dependency="")
     parts = job.allocations
-    request = replace(job.request, required_nodes=tuple(part.node for part in parts), nodes=max(1, len(parts)),
-                      gpus_per_node=max((part.gpus for part in parts), default=None))
+    request = Request(sum(part.gpus for part in parts), max(1, len(parts)), cpus=sum(part.cpus for part in parts),
+                      memory_bytes=sum(part.memory_bytes for part in parts),
+                      required_nodes=tuple(part.node for part in parts))
     return replace(job, eligible_s=None, submit_s=since_s - BEFORE_S, start_s=since_s - BEFORE_S, request=request,
                    dependency="")
 

@@ -173,7 +173,7 @@ def test_a_job_that_ran_into_the_window_keeps_its_node_until_its_end(url):
         window = past(history, begin, begin + 15 * HOUR)
     assert window.workload.submit.tolist() == [begin - 1.0]
     assert window.workload.submit[0] + window.workload.run[0] == long.end_s
-    assert window.workload.allowed == (frozenset({"n1"}),)
+    assert window.jobs[0].request.required_nodes == ("n1",)
     spent = window.occupation(begin, begin + 15 * HOUR)
     assert spent.gpu.tolist() == [0.0, 8 * 10 * HOUR]
     assert spent.busy.tolist() == [0.0, 10 * HOUR]
