@@ -1,0 +1,46 @@
+"""The figures of the GIST AI-X paper: what its agents reach in 1000 episodes, and how long that takes."""
+
+import itertools
+import resource
+import time
+
+import numpy as np
+import pytest
+
+from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL
+from idlewatt.daemon.agents.gist_mdrl.environment import PARTITIONS
+from idlewatt.daemon.agents.gist_mdrl.paper import claims
+from idlewatt.daemon.agents.gist_mdrl.paper.exact import sequences
+from idlewatt.daemon.agents.gist_mdrl.paper.trial import Trial, carry_out_all, figures, play
+from idlewatt.daemon.agents.gist_mdrl.train import Training
+
+
+def cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+@pytest.mark.parametrize("options", [LITERAL, IMPROVED], ids=["literal", "improved"])
+def test_1000_episodes_train_in_10_seconds(options, capsys):
+    wall, cpu = time.perf_counter(), cpu_seconds()
+    training = Training(PARTITIONS["A100"], options)
+    spent = sum(1 for _ in itertools.islice(training.run(), 1000))
+    wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
+    worth = figures([play(training.agent, flavors) for flavors in sequences(PARTITIONS["A100"])])["utilization"]
+    with capsys.disabled():
+        print(f"\n{spent} episodes: {cpu:.1f} s of CPU, {wall:.1f} s by the clock; U {worth:.3f}")
+    assert cpu < 10  # on a core of one's own the clock shows the same
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("agent", "least"), [("literal", 0.71), ("improved", 0.735)])
+def test_ten_seeds_reach_what_they_should_in_both_partitions(agent, least, tmp_path, capsys):
+    trials = [Trial(partition, agent, 1000 * index + seed) for seed in range(10)
+              for index, partition in enumerate(PARTITIONS)]
+    results = dict(carry_out_all(trials, tmp_path, workers=2))
+    for partition in PARTITIONS:
+        reached = [result.utilization for trial, result in results.items() if trial.partition == partition]
+        with capsys.disabled():
+            print(f"\n{partition} {agent}: U {claims._interval(reached)}, least {min(reached):.4f} (bound {least})")
+        assert np.mean(reached) >= least
+        assert min(reached) >= least
