@@ -46,6 +46,8 @@ class Walking:
 
     name: str
     walk: Walk
+    levels: int = 2
+    """Clusters that it imagines."""
     estimates: bool = False
     """It needs running jobs by their estimated end."""
     preemptive: bool = False
@@ -118,7 +120,7 @@ class Recipe:
             self.order.moving and not self.walking.preemptive, self.order.one_at_a_time,
             self.order.wake is not None,
             self.walking.patient and self.placing.repeatable and not self.order.moving,
-            self.walking.estimates, self.walking.preemptive)
+            self.walking.estimates, self.walking.preemptive, self.walking.levels)
 
 
 def never(state: Any) -> float:

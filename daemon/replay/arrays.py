@@ -44,6 +44,7 @@ NODE = np.dtype([
     ("busy", "i8"),  # jobs that run here
     ("leaf", "i8"), ("spine", "i8"),
     ("score", "i8"),  # scratch: what a placement ranks nodes by
+    ("time", "f8"),  # of imagined nodes: from when on they are like this
 ], align=True)
 
 JOB = np.dtype([
@@ -150,7 +151,8 @@ class State(NamedTuple):
     shares: Longs
     """Scratch: GPUs on each chosen node."""
     imagined: Records
-    """Scratch: [2, node] of NODE, clusters that rules try things out on; compiled rules make no arrays of their own."""
+    """Scratch: [level, node] of NODE, clusters to try things out on, since compiled rules make no arrays of their own.
+    There are two, more where a rule asks for them."""
     listed: Ints
     """Scratch: [job] jobs being sorted."""
     keys: Floats

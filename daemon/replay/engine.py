@@ -247,6 +247,9 @@ def prepare(state: ClusterState, rules: Rules) -> None:
         rank_all(arrays, rules.key)
     if rules.estimates and not arrays.counts[KEEP_ESTIMATES]:
         keep_estimates(arrays)
+    if len(arrays.imagined) < rules.levels:
+        imagined = np.repeat(arrays.imagined[:1], rules.levels, axis=0).view(np.recarray)
+        state.arrays = arrays._replace(imagined=imagined)
 
 
 def rank_all(arrays: State, key: Any) -> None:

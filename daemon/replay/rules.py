@@ -55,6 +55,8 @@ class Rules(NamedTuple):
     """The walk needs running jobs by their estimated end."""
     own_order: bool
     """The walk sorts for itself."""
+    levels: int = 2
+    """How many clusters the walk imagines."""
 
 
 class Signatures(NamedTuple):

@@ -53,6 +53,14 @@ def test_easy_backfill_never_delays_the_first_in_line():
     assert got[3] >= 110
 
 
+def test_conservative_backfill_delays_nobody_before():
+    # 0 runs to 100 on 6 GPUs; 1 wants all 8 then, 2 all 8 after it. 3 would pass under EASY, but delay 2.
+    jobs = [0, 1, 2, 3], [100, 10, 10, 105], [6, 8, 8, 2]
+    limits = {"limit": [100, 10, 10, 105]}
+    assert starts("fifo+conservative", *jobs, **limits) == [0, 100, 110, 120]
+    assert starts("fifo+conservative", [0, 1, 2], [100, 10, 90], [6, 8, 2], limit=[100, 10, 90]) == [0, 100, 2]
+
+
 def test_a_blocked_partition_does_not_block_another():
     cluster = Cluster.from_mapping({"nodes": [{"name": "a", "gpus": 8, "partitions": ["a"]},
                                               {"name": "b", "gpus": 8, "partitions": ["b"]}]})

@@ -16,6 +16,7 @@ PLACEMENTS = ["best-fit", "first-fit", "random-fit", "naive-random"]
 BACKFILLS = ["none", "easy", "greedy"]
 POLICIES = st.one_of(
     st.tuples(st.sampled_from(ORDERS), st.sampled_from(PLACEMENTS), st.sampled_from(BACKFILLS)),
+    st.tuples(st.sampled_from(ORDERS), st.sampled_from(["best-fit", "first-fit"]), st.just("conservative")),
     st.tuples(st.sampled_from(["srtf", "srsf"]), st.sampled_from(["best-fit", "first-fit"]), st.just("preempt")))
 
 

@@ -149,6 +149,8 @@ class Twin:
     def decide(self):
         if self.backfill == "preempt":
             return self.decide_preempting()
+        if self.backfill == "conservative":
+            return self.decide_planning()
         blocked = {}
         queue = self.waiting()
         for job in queue:
@@ -199,6 +201,33 @@ class Twin:
                 self.take(spare, head, held)
                 return max(self.now, job.until), spare
         return INF, spare
+
+    def decide_planning(self):
+        """Keep a list of (begin, end, job, nodes), of running and planned jobs; plan each where none is in the way."""
+        busy = [(-INF, max(job.until, self.now + 1.0), job, job.held) for job in self.running()]
+        everything = [list(amounts) for amounts in self.free]
+        for job in self.running():
+            self.take(everything, job, job.held, -1)
+
+        def free_at(time):
+            free = [list(amounts) for amounts in everything]
+            for begin, end, job, held in busy:
+                if begin <= time < end:
+                    self.take(free, job, held)
+            return free
+
+        for job in self.waiting()[:100]:
+            lasts = max(0.0, job.limit - job.attained / max(1, job.gpus))
+            moments = sorted({self.now} | {end for _, end, _, _ in busy if end < INF})
+            for time in moments:
+                window = [free_at(moment) for moment in moments if time <= moment < time + lasts or moment == time]
+                least = [[min(kind) for kind in zip(*node, strict=True)] for node in zip(*window, strict=True)]
+                held = self.place(least, job)
+                if held:
+                    busy.append((time, time + lasts, job, held))
+                    if time == self.now:
+                        self.start(job, held)
+                    break
 
     def decide_preempting(self):
         everybody = sorted(self.running() + self.waiting(), key=self.key)
