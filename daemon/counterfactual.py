@@ -77,16 +77,15 @@ def replayed(request: Request) -> Window:
     """Replay a window under each policy; StoreError or ClusterError when it cannot be."""
     from ..storage.history import History
     from .fidelity import WATCHED, off
-    from .past import measured, past
+    from .past import calibrated, measured, past
     from .policies import named
     from .replay.course import energies
-    from .replay.power import PowerModel
 
     begin = request.since_s - WARM_UP_S
     with History.read_only(request.url) as history:
         found = past(history, begin, request.until_s)
-        before, then = (measured(history, begin, request.since_s), measured(history, request.since_s, request.until_s))
-    model = PowerModel.calibrated(before.joules, found.occupation(begin, request.since_s), found.cluster.gpus)
+        then = measured(history, request.since_s, request.until_s)
+        model = calibrated(history, found, begin, request.since_s)
     joules = {}
     for policy in request.policies:
         _, drawn = energies(found.cluster, found.workload, named(policy), (begin, request.since_s, request.until_s),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..storage.reading import HistoryReader
-from .past import measured, past
+from .past import calibrated, measured, past
 from .policies import named
 from .replay.course import energies
-from .replay.power import PowerModel, joules
+from .replay.power import joules
 
 WATCHED = 0.95
 """Share of a window that must have been watched before its energy is called measured."""
@@ -50,11 +50,10 @@ def check(history: HistoryReader, since_s: float, until_s: float, policy: str) -
     """Replay a window of the history under the policy that really decided and compare."""
     window, middle = past(history, since_s, until_s), (since_s + until_s) / 2
     gpus = window.cluster.gpus
-    before, then = measured(history, since_s, middle), measured(history, middle, until_s)
-    model = PowerModel.calibrated(before.joules, window.occupation(since_s, middle), gpus)
+    then, model = measured(history, middle, until_s), calibrated(history, window, since_s, middle)
     run, drawn = energies(window.cluster, window.workload, named(policy), (since_s, middle, until_s), model)
     simulated = float(drawn[2] - drawn[1])
-    real = then.total if min(before.coverage, then.coverage) >= WATCHED else None
+    real = then.total if then.coverage >= WATCHED else None
     as_it_ran = joules(window.occupation(middle, until_s), gpus, model).total
     started = np.array([np.nan if job.start_s is None or job.start_s < since_s else job.start_s for job in window.jobs])
     error = (run.start - started)[~np.isnan(started)]

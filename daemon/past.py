@@ -11,7 +11,7 @@ import numpy as np
 from ..storage.reading import HistoryReader, NodeChange
 from ..storage.records import Job, Node, NodeState, PowerClass, Request
 from .replay.cluster import Cluster, ClusterError, NodeEvent
-from .replay.power import Occupation
+from .replay.power import Occupation, PowerModel
 from .replay.workload import UNLIMITED_S, Workload, in_order
 
 Kind = Literal["down", "drain", "up"]
@@ -143,6 +143,9 @@ class Measured:
     joules: dict[PowerClass, float]
     coverage: float
     """Share of the window that the daemon watched."""
+    first_s: float
+    last_s: float
+    """When it first and last watched within the window."""
 
     @property
     def total(self) -> float:
@@ -159,4 +162,14 @@ def measured(history: HistoryReader, since_s: float, until_s: float) -> Measured
         joules[reading.power_class] = joules.get(reading.power_class, 0.0) + reading.energy_joules
     coverage = min(1.0, sum(seconds.values()) / max(1.0, until_s - since_s))
     scale = 1.0 / coverage if coverage > 0 else 0.0
-    return Measured({power_class: scale * value for power_class, value in joules.items()}, coverage)
+    return Measured({power_class: scale * value for power_class, value in joules.items()}, coverage,
+                    min(seconds, default=until_s), max((start + seconds[start] for start in seconds), default=since_s))
+
+
+def calibrated(history: HistoryReader, window: Past, since_s: float, until_s: float) -> PowerModel:
+    """Return the power model that fits what was measured in a part of the window, as far as it was watched."""
+    found = measured(history, since_s, until_s)
+    if not found.joules:
+        return PowerModel()
+    watched = measured(history, found.first_s, found.last_s)
+    return PowerModel.calibrated(watched.joules, window.occupation(found.first_s, found.last_s), window.cluster.gpus)

@@ -1,0 +1,61 @@
+"""The daemon's own cycle, on a simulated cluster; what a window comes to is tested in test_past.py."""
+
+import threading
+
+import pytest
+
+from idlewatt.daemon.view import DaemonView
+
+CYCLES = "{scrape: 60s, jobs: 1h, assess: 1h, advise: 1h, record: 1h, counterfactual: 30m}"
+
+
+def published(service):
+    return DaemonView(service, lambda: service.settings).published()
+
+
+def watched(rig, minutes, **changes):
+    service = rig.service(cycles=CYCLES, **changes)
+    for cycle in (service.jobs, service.scrape, service.assess):
+        cycle()
+    rig.watch(service, 60.0 * minutes, 60.0)
+    service.record()
+    rig.advise(service)
+    return service
+
+
+def test_closed_windows_are_published_by_policy_with_the_simulators_own_error(rig):
+    service = watched(rig, 75)
+    assert published(service).simulated_energy_joules_total == {}
+    assert published(service).simulation_energy_error_ratio is None
+    service.counterfactual()
+    facts = published(service)
+    assert set(facts.simulated_energy_joules_total) == {"fifo+first-fit+easy", "limit-aged+best-fit+easy"}
+    assert all(joules > 0 for joules in facts.simulated_energy_joules_total.values())
+    assert abs(facts.simulation_energy_error_ratio) < 0.25
+    service.counterfactual()  # nothing more has closed
+    assert published(service).simulated_energy_joules_total == facts.simulated_energy_joules_total
+    rig.watch(service, 1800.0, 60.0)
+    service.record()
+    service.counterfactual()
+    later = published(service).simulated_energy_joules_total
+    assert all(later[policy] > joules for policy, joules in facts.simulated_energy_joules_total.items())
+
+
+def test_the_incumbent_in_charge_is_one_series_and_so_saves_nothing(rig):
+    service = watched(rig, 60, advice="{policy: fifo+first-fit+easy, shadow: []}")
+    service.counterfactual()
+    assert list(published(service).simulated_energy_joules_total) == ["fifo+first-fit+easy"]
+
+
+def test_a_stop_does_not_wait_for_a_replay(rig):
+    service = watched(rig, 60)
+    busy = threading.Thread(target=service.counterfactual)
+    busy.start()
+    service._replays.end()
+    busy.join(60)
+    assert not busy.is_alive()
+
+
+def test_an_unknown_incumbent_is_told_when_the_configuration_is_read(rig):
+    with pytest.raises(Exception, match="'slurm' is no rule"):
+        rig.service(counterfactual="{incumbent: slurm}")
