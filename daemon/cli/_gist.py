@@ -24,6 +24,7 @@ def reproduce(trials: Sequence[Trial], out: Path, *, workers: int, tensorboard: 
             click.echo(f"interrupted: reporting the {len(results)} of {len(trials)} agents that are trained; "
                        "the same command goes on with the others", err=True)
             afterwards.callback(_interrupt)
+        click.echo("enumerating all job sequences", err=True)
         exact = claims.exact_values()
         return report.write_report(out, claims.preface(results), list(claims.sections(results, exact)))
 

@@ -267,8 +267,9 @@ def options(results: Results) -> Section:
     if done := _of(results, "A100", "improved"):
         rows.append(("all", str(len(done)), _interval([result.utilization for result in done])))
     return Section("Options, each measured apart (A100)", [
-        "The paper's agent with one change each. An option that is nothing alone may be needed by another: who is "
-        "paid at the end only must see time and queue to know what the pay was for."],
+        "The paper's agent with one change each; all of them together explore for 400 episodes instead of 250. An "
+        "option that is nothing alone may be needed by another: who is paid at the end only must see time and queue to know "
+        "what the pay was for."],
         [Table(("Changed", "Seeds", "U when f starts"), rows)])
 
 
