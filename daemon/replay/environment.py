@@ -262,7 +262,7 @@ class Environment:
 
     def state(self, index: int) -> State:
         """Return one episode as the engine knows it, to look at."""
-        return episode.py_func(self._batch, index)  # type: ignore[attr-defined,no-any-return]
+        return episode.py_func(self._batch, index)  # type: ignore[attr-defined]
 
     def reset(self, offsets: Any) -> None:
         """Begin anew in every episode, at these rows of the workload."""
@@ -304,7 +304,7 @@ _PER_JOB = {"order": 0, "heap": 1, "estimates": 1, "listed": 1, "keys": 0}
 def _batch(fresh: ClusterState, episodes: int, length: int) -> Batch:
     arrays, jobs = fresh.arrays, fresh.arrays.jobs
     room = np.concatenate([[0], np.cumsum(jobs.room)])
-    sizes = {"jobs": length, "held": int((room[length:] - room[:-length]).max()), "log": 2 * length + 2,
+    sizes: dict[str, Any] = {"jobs": length, "held": int((room[length:] - room[:-length]).max()), "log": 2 * length + 2,
              **{name: length + more for name, more in _PER_JOB.items()}}
     sizes |= {name: (1, (length >> 6 * level) + 1) for level, name in enumerate(("leaves", "branches", "roots"), 1)}
     made = {name: array if name in _SHARED else _repeated(array, episodes, sizes.get(name))
