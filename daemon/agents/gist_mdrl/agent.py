@@ -66,8 +66,6 @@ class Hyperparameters:
 
 
 UNNAMED = Hyperparameters()
-PATIENT = Hyperparameters(exploration_episodes=400)
-"""For the agent with all options: it sees more, so there is more to be explored."""
 
 
 class Learner(Protocol):

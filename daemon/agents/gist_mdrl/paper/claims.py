@@ -267,9 +267,8 @@ def options(results: Results) -> Section:
     if done := _of(results, "A100", "improved"):
         rows.append(("all", str(len(done)), _interval([result.utilization for result in done])))
     return Section("Options, each measured apart (A100)", [
-        "The paper's agent with one change each; all of them together explore for 400 episodes instead of 250. An "
-        "option that is nothing alone may be needed by another: who is paid at the end only must see time and queue to know "
-        "what the pay was for."],
+        "The paper's agent with one change each. An option that is nothing alone may be needed by another: who is paid "
+        "at the end only must see time and queue to know what the pay was for."],
         [Table(("Changed", "Seeds", "U when f starts"), rows)])
 
 
@@ -313,10 +312,13 @@ def _of(results: Results, partition: str, agent: str) -> list[Result]:
             if (trial.partition, trial.agent) == (partition, agent)]
 
 
+def half_width(values: Sequence[float]) -> float:
+    """Return half of the 95 % interval of the mean (Student's t)."""
+    quantile = float(stdtrit(len(values) - 1, 0.975))
+    return quantile * float(np.std(values, ddof=1)) / float(np.sqrt(len(values)))
+
+
 def _interval(values: Sequence[float], digits: int = 3) -> str:
-    """Return mean and 95 % interval (Student's t) as text; the mean alone for one value."""
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return f"{mean:.{digits}f}"
-    half = float(stdtrit(len(values) - 1, 0.975)) * float(np.std(values, ddof=1)) / len(values) ** 0.5
-    return f"{mean:.{digits}f} ± {half:.{digits}f}"
+    """Return mean and 95 % interval as text; the mean alone for one value."""
+    mean = f"{float(np.mean(values)):.{digits}f}"
+    return mean if len(values) < 2 else f"{mean} ± {half_width(values):.{digits}f}"

@@ -20,7 +20,7 @@ import numpy as np
 from .....storage.records import ModelCard
 from ...checkpoint import write
 from ...tracking import NoTracker, TensorBoard, Tracker
-from ..agent import IMPROVED, LITERAL, PATIENT, UNNAMED, GistAgent, Hyperparameters, Options
+from ..agent import IMPROVED, LITERAL, UNNAMED, GistAgent, Options
 from ..environment import JOBS, PARTITIONS, Environment, Outcome
 from .exact import sequences
 
@@ -34,11 +34,6 @@ def options_named(name: str) -> Options:
     if name in ("literal", "improved"):
         return LITERAL if name == "literal" else IMPROVED
     return Options(**{name: getattr(IMPROVED, name)})
-
-
-def values_named(name: str) -> Hyperparameters:
-    """Return the hyper-parameters that go with :func:`options_named`."""
-    return PATIENT if name == "improved" else UNNAMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +54,7 @@ class Trial:
 
     def key(self) -> str:
         """Return the digest of all that its result depends on."""
-        told = (asdict(self), asdict(options_named(self.agent)), asdict(values_named(self.agent)), version("idlewatt"))
+        told = (asdict(self), asdict(options_named(self.agent)), asdict(UNNAMED), version("idlewatt"))
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
@@ -119,8 +114,7 @@ def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> Resul
     from ..train import Training  # torch is loaded where it is used
 
     home, began = folder / trial.name, time.perf_counter()
-    training = Training(PARTITIONS[trial.partition], options_named(trial.agent), values_named(trial.agent),
-                        seed=trial.seed)
+    training = Training(PARTITIONS[trial.partition], options_named(trial.agent), seed=trial.seed)
     with ExitStack() as stack:
         tracker: Tracker = stack.enter_context(TensorBoard(home)) if tensorboard else NoTracker()
         curve = [_tracked(tracker, episode.number, episode.outcome.utilization, training.agent)
