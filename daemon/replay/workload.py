@@ -97,7 +97,9 @@ class Workload:
         sorted_ids = range(submit.size) if ids is None else tuple(str(ids[row]) for row in order)
         if any(column.shape != submit.shape for column in made.values()):
             raise WorkloadError("columns differ in length")
-        rows: dict[str, Any] = {name: column[order] for name, column in made.items()}
+        rows: dict[str, Any] = made | {name: made[name][order] for name in ("submit", "run", "gpus", *columns)}
+        for name in {"minimum", "maximum"} - set(columns):
+            rows[name] = rows["gpus"]
         return cls(ids=sorted_ids, **rows, **names)
 
     @classmethod

@@ -1,9 +1,16 @@
-"""Speed of the replay engine: 64 nodes of 8 GPUs, Poisson arrivals, offered load 0.95."""
+"""Speed of the replay engine: 64 nodes of 8 GPUs, Poisson arrivals, offered load 0.95.
+
+The bounds hold on a quiet core that runs the loop of ``minimal_fifo`` at ``QUIET`` jobs a second. On a slower or busier
+one they are scaled by how fast that loop is in the same minute; they are never scaled up.
+"""
 
 import heapq
-import resource
+import subprocess
+import sys
 import time
+from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from synthetic import synthetic
@@ -14,6 +21,8 @@ from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import ClusterState
 
 CLUSTER = Cluster.from_spec("64x8")
+QUIET = 4.8e6
+"""Jobs a second of a minimal compiled loop on the 2-core machine that the bounds were set on."""
 
 
 def seconds(workload, policy, repeats=7):
@@ -30,6 +39,73 @@ def once(workload, rules):
     began = time.process_time()
     engine.loop(state.arrays, engine.agenda_of(CLUSTER), *rules[:8], np.inf)
     return time.process_time() - began
+
+
+@numba.njit
+def release_ended(now, ends, jobs, count, free, held, gpus):
+    """Free what ended by now; return how many still run. The heap is by end."""
+    while count > 0 and ends[0] <= now:
+        for part in range(max(1, gpus[jobs[0]] // 8)):
+            free[held[jobs[0], part]] += min(8, gpus[jobs[0]])
+        count -= 1
+        end, job, hole = ends[count], jobs[count], 0
+        while 2 * hole + 1 < count:
+            child = 2 * hole + 1
+            if child + 1 < count and ends[child + 1] < ends[child]:
+                child += 1
+            if ends[child] >= end:
+                break
+            ends[hole], jobs[hole], hole = ends[child], jobs[child], child
+        ends[hole], jobs[hole] = end, job
+    return count
+
+
+@numba.njit
+def fit(free, wanted, held):
+    """Write down the fullest node, or the first whole ones, that hold a job; tell whether there are any."""
+    found, least = 0, 9
+    for node in range(free.size):
+        if wanted > 8:
+            if free[node] == 8 and found < wanted // 8:
+                held[found] = node
+                found += 1
+        elif wanted <= free[node] < least:
+            held[0], least, found = node, free[node], 1
+    return found == max(1, wanted // 8)
+
+
+@numba.njit
+def minimal_fifo(submit, run, gpus):
+    """Return the mean JCT of strict FIFO with best fit on 64 nodes of 8, and do nothing else: the calibration."""
+    ends, jobs, held = np.empty(513), np.empty(513, np.int64), np.empty((submit.size, 2), np.int64)
+    free, now, spent, count = np.full(64, 8), 0.0, 0.0, 0
+    for job in range(submit.size):
+        now = max(now, submit[job])
+        count = release_ended(now, ends, jobs, count, free, held, gpus)
+        while not fit(free, gpus[job], held[job]):
+            now = ends[0]
+            count = release_ended(now, ends, jobs, count, free, held, gpus)
+        for part in range(max(1, gpus[job] // 8)):
+            free[held[job, part]] -= min(8, gpus[job])
+        end, hole = now + run[job], count
+        while hole > 0 and ends[(hole - 1) >> 1] > end:
+            ends[hole], jobs[hole] = ends[(hole - 1) >> 1], jobs[(hole - 1) >> 1]
+            hole = (hole - 1) >> 1
+        ends[hole], jobs[hole], count = end, job, count + 1
+        spent += end - submit[job]
+    return spent / submit.size
+
+
+def minimal_rate(workload):
+    """Return the jobs per CPU second of the minimal loop."""
+    columns = workload.submit, workload.run, workload.gpus.astype(np.int64)
+    assert round(minimal_fifo(*columns), 2) == 19107.10
+    seconds = []
+    for _ in range(7):
+        began = time.process_time()
+        minimal_fifo(*columns)
+        seconds.append(time.process_time() - began)
+    return len(workload) / min(seconds)
 
 
 def plain_fifo(workload):
@@ -65,10 +141,13 @@ def test_jobs_per_second(policy, bound):
     workload = synthetic(100_000, 0.95)
     plain, mean = plain_fifo(workload)
     assert round(mean, 2) == 19107.10
+    before = minimal_rate(workload)
     rate = len(workload) / seconds(workload, policy)
+    minimal = min(before, minimal_rate(workload))
     print(f"\n{policy}: {rate / 1e6:.2f} M jobs/s, {rate * plain / len(workload):.0f} times pure Python FIFO "
-          f"({len(workload) / plain / 1e3:.0f} k jobs/s)")
-    assert rate >= bound
+          f"({len(workload) / plain / 1e3:.0f} k jobs/s), {rate / minimal:.2f} times a minimal compiled FIFO "
+          f"({minimal / 1e6:.1f} M jobs/s)")
+    assert rate >= bound * min(1.0, minimal / QUIET)
 
 
 def test_cost_grows_linearly_from_ten_thousand_to_a_million_jobs():
@@ -78,6 +157,24 @@ def test_cost_grows_linearly_from_ten_thousand_to_a_million_jobs():
         rates[jobs] = jobs / seconds(workload, "fifo", repeats=3)
     print("\n" + ", ".join(f"{jobs}: {rate / 1e6:.2f} M jobs/s" for jobs, rate in rates.items()))
     assert rates[1_000_000] > rates[10_000] / 2.5
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"peak resident memory with 1 M jobs: {peak:.0f} MB")
-    assert peak < 600
+
+
+MILLION = """
+import re, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from synthetic import synthetic
+from idlewatt.daemon.policies import named
+from idlewatt.daemon.replay import engine
+from idlewatt.daemon.replay.cluster import Cluster
+engine.run(Cluster.from_spec("64x8"), synthetic(1_000_000, 0.75), named("fifo+easy"))
+print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024)
+"""
+
+
+def test_a_million_jobs_take_less_than_600_mb():
+    engine.run(CLUSTER, synthetic(100, 0.75), named("fifo+easy"))  # compiled here, so that the child only loads it
+    folder = Path(__file__).parents[1] / "daemon" / "replay"
+    child = subprocess.run([sys.executable, "-c", MILLION, str(folder)], capture_output=True, text=True, check=True)
+    print(f"\npeak resident memory with 1 M jobs under fifo+easy: {float(child.stdout):.0f} MB")
+    assert float(child.stdout) < 600
