@@ -12,19 +12,22 @@ from idlewatt.daemon.replay.workload import Workload
 from idlewatt.storage.records import Node
 
 ORDERS = ["fifo", "sjf-limit", "sjf-oracle", "sjf-prediction", "ljf", "qssf", "limit-aged", "wfp3"]
-PLACEMENTS = ["best-fit", "first-fit", "random-fit", "naive-random"]
+PLACEMENTS = ["best-fit", "first-fit", "random-fit", "naive-random", "nearest", "fragmentation"]
 BACKFILLS = ["none", "easy", "greedy"]
 POLICIES = st.one_of(
     st.tuples(st.sampled_from(ORDERS), st.sampled_from(PLACEMENTS), st.sampled_from(BACKFILLS)),
     st.tuples(st.sampled_from(ORDERS), st.sampled_from(["best-fit", "first-fit"]), st.just("conservative")),
-    st.tuples(st.sampled_from(["srtf", "srsf"]), st.sampled_from(["best-fit", "first-fit"]), st.just("preempt")))
+    st.tuples(st.just("drf"), st.sampled_from(PLACEMENTS[:2]), st.sampled_from(["none", "greedy"])),
+    st.tuples(st.sampled_from(["srtf", "srsf", "las"]), st.sampled_from(["best-fit", "first-fit"]), st.just("preempt")))
 
 
 @st.composite
 def clusters(draw):
     kinds = st.tuples(st.integers(1, 8), st.sampled_from([0, 8, 16]), st.sampled_from([("a",), ("b",), ("a", "b")]))
     nodes = draw(st.lists(kinds, min_size=1, max_size=5))
-    cluster = Cluster.from_records([Node(f"n{i}", partitions, gpus, cpus=cpus)
+    leaves = draw(st.lists(st.integers(0, 3), min_size=len(nodes), max_size=len(nodes)))
+    cluster = Cluster.from_records([Node(f"n{i}", partitions, gpus, cpus=cpus, leaf=str(leaves[i]),
+                                         spine=str(leaves[i] // 2))
                                     for i, (gpus, cpus, partitions) in enumerate(nodes)])
     happening = st.tuples(st.integers(0, 60), st.integers(0, len(nodes) - 1), st.sampled_from(["down", "drain", "up"]))
     events = draw(st.lists(happening, max_size=4))
@@ -36,9 +39,10 @@ def clusters(draw):
 @st.composite
 def workloads(draw):
     number = draw(st.integers(1, 14))
+    pace = draw(st.sampled_from([1, 1, 100]))
     column = lambda values: [draw(values) for _ in range(number)]  # noqa: E731
     return Workload.of(
-        column(st.integers(0, 40)), column(st.integers(0, 30)), column(st.integers(0, 12)),
+        column(st.integers(0, 40)), [pace * run for run in column(st.integers(0, 30))], column(st.integers(0, 12)),
         limit=column(st.one_of(st.integers(1, 60).map(float), st.just(np.inf))),
         nodes=column(st.sampled_from([0, 0, 0, 1, 2, 3])),
         cpus=column(st.integers(0, 12)), partition=column(st.integers(0, 1)), partition_names=("a", "b"),
@@ -57,7 +61,8 @@ def twin_of(cluster, workload, order, placement, backfill, overhead, seed):
             for row, job in enumerate(state.arrays.jobs)]
     nodes = [(int(n.gpus), int(n.free_cpus), int(n.free_memory)) for n in state.arrays.nodes]
     events = [(event.time, cluster.index(event.node), event.kind) for event in cluster.events]
-    return Twin(nodes, rows, order, placement, backfill, overhead, events, seed).run()
+    switches = list(zip(cluster.leaf.tolist(), cluster.spine.tolist(), strict=True))
+    return Twin(nodes, rows, order, placement, backfill, overhead, events, seed, switches).run()
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -53,11 +53,14 @@ class TwinJob:
 
 
 class Twin:
-    def __init__(self, nodes, jobs, order, placement, backfill, overhead=0.0, events=(), seed=0):
+    def __init__(self, nodes, jobs, order, placement, backfill, overhead=0.0, events=(), seed=0, switches=None):
         self.free = [list(node) for node in nodes]
         self.open = [True] * len(nodes)
         self.jobs, self.order, self.placement, self.backfill = jobs, order, placement, backfill
         self.overhead, self.events, self.now, self.random = overhead, list(events), -INF, seed
+        self.total = [sum(float(node[kind]) for node in nodes) for kind in range(3)]
+        self.usage = {job.user: [0.0, 0.0, 0.0] for job in jobs}
+        self.switches = switches or [(0, 0)] * len(nodes)
         for job in jobs:
             job.remaining = job.run
 
@@ -77,7 +80,9 @@ class Twin:
         parts = [job.chunk] * job.chunks + ([job.rest] if job.rest else [])
         if self.placement == "naive-random":
             return self.place_blindly(free, job, parts)
-        scores = {"best-fit": lambda node: free[node][0], "first-fit": lambda node: 0}
+        scores = {"best-fit": lambda node: free[node][0], "first-fit": lambda node: 0,
+                  "nearest": self.distances(free, job, len(parts)),
+                  "fragmentation": lambda node: (self.growth(free[node][0], job.chunk), free[node][0])}
         if self.placement == "random-fit":
             drawn = [self.draw(1 << 40) for _ in free]
             scores["random-fit"] = lambda node: drawn[node]
@@ -88,6 +93,34 @@ class Twin:
                 return []
             chosen.append(min(able, key=lambda n: (scores[self.placement](n), n)))
         return list(zip(chosen, parts, strict=True))
+
+    def distances(self, free, job, parts):
+        """Rank nodes: those of the leaf that suffices most tightly, else of such a spine and by the room of leaves."""
+        room = [{}, {}]
+        for node in range(len(free)):
+            if self.fits(free, node, job, job.chunk):
+                for level in (0, 1):
+                    switch = self.switches[node][level]
+                    room[level][switch] = room[level].get(switch, 0) + 1
+        leaf, spine = (min((able, switch) for switch, able in enough.items()) if enough else None
+                       for enough in ({s: n for s, n in level.items() if n >= parts} for level in room))
+        if parts == 1:
+            return lambda node: free[node][0]
+        if leaf:
+            return lambda node: (self.switches[node][0] != leaf[1], free[node][0])
+        return lambda node: (spine is not None and self.switches[node][1] != spine[1],
+                             -room[0].get(self.switches[node][0], 0), free[node][0])
+
+    def growth(self, free, gpus):
+        """Return by how much the part of a node that the typical job cannot use grows; in millionths."""
+        if free < gpus:
+            return 0
+        sizes = [job.chunk for job in self.jobs]
+
+        def useless(left):
+            return left * sum(sizes.count(size) / len(sizes) for size in sorted(set(sizes)) if size > left)
+
+        return round(1e6 * (useless(free - gpus) - useless(free)))
 
     def place_blindly(self, free, job, parts):
         left = [n for n in range(len(free)) if self.open[n] and job.eligible[n]]
@@ -109,6 +142,7 @@ class Twin:
     def start(self, job, held):
         self.take(self.free, job, held)
         job.held = job.last = held
+        self.charge(job, 1)
         job.state, job.since = "running", self.now
         job.start = self.now if job.start is None else job.start
         job.end = self.now + job.remaining
@@ -116,9 +150,17 @@ class Twin:
 
     def release(self, job):
         self.take(self.free, job, job.held, -1)
+        self.charge(job, -1)
         job.attained += (self.now - job.since) * sum(g for _, g in job.held)
         job.remaining = max(0.0, job.remaining - (self.now - job.since))
         job.held = []
+
+    def charge(self, job, sign):
+        """Book what a job holds on its user's account."""
+        gpus = sum(g for _, g in job.held)
+        chunks = sign * gpus / max(1.0, job.chunk)
+        for kind, amount in enumerate((sign * gpus, chunks * job.cpus, chunks * job.memory)):
+            self.usage[job.user][kind] += amount
 
     def preempt(self, job):
         self.release(job)
@@ -133,7 +175,10 @@ class Twin:
         left = job.remaining - (self.now - job.since if job.state == "running" else 0.0)
         wait = (self.now - job.submit) / max(1.0, min(job.limit, 30 * 86400.0))
         length = job.limit if math.isnan(job.prediction) else job.prediction
-        keys = {"fifo": job.submit, "sjf-limit": job.limit, "sjf-oracle": job.run, "ljf": -job.limit,
+        served = job.attained + (self.now - job.since) * sum(g for _, g in job.held)
+        shares = [used / max(1.0, whole) for used, whole in zip(self.usage[job.user], self.total, strict=True)]
+        keys = {"las": 1.0 if served >= 3600 - 1e-6 else 0.0, "drf": max(shares), "fifo": job.submit,
+                "sjf-limit": job.limit, "sjf-oracle": job.run, "ljf": -job.limit,
                 "sjf-prediction": length, "qssf": length * max(1, job.gpus),
                 "limit-aged": min(job.limit, 30 * 86400.0) + job.submit,
                 "wfp3": -(wait * wait * wait) * max(1, job.gpus), "srtf": left, "srsf": left * max(1, job.gpus)}
@@ -151,6 +196,8 @@ class Twin:
             return self.decide_preempting()
         if self.backfill == "conservative":
             return self.decide_planning()
+        if self.order == "drf":
+            return self.decide_fairly()
         blocked = {}
         queue = self.waiting()
         for job in queue:
@@ -201,6 +248,17 @@ class Twin:
                 self.take(spare, head, held)
                 return max(self.now, job.until), spare
         return INF, spare
+
+    def decide_fairly(self):
+        """Start one job after the other; each start changes who comes next."""
+        blocked = set()
+        for job in self.waiting():
+            held = [] if job.partition in blocked else self.place(self.free, job)
+            if held:
+                self.start(job, held)
+                return self.decide_fairly()
+            blocked |= {job.partition} if self.backfill == "none" else set()
+        return None
 
     def decide_planning(self):
         """Keep a list of (begin, end, job, nodes), of running and planned jobs; plan each where none is in the way."""
@@ -283,10 +341,16 @@ class Twin:
             if job.state == "future" and job.submit <= time and not job.rejected:
                 self.join(job)
 
+    def wakes(self):
+        """Return when running jobs drop a level."""
+        running = [(job, sum(g for _, g in job.held)) for job in self.running() if self.order == "las"]
+        left = [(3600 - job.attained - (self.now - job.since) * gpus, gpus) for job, gpus in running if gpus]
+        return [self.now + rest / gpus for rest, gpus in left if rest > 1e-6]
+
     def run(self):
         while True:
             times = [job.submit for job in self.jobs if job.state == "future" and not job.rejected]
-            times += [job.end for job in self.running()] + [event[0] for event in self.events]
+            times += self.wakes() + [job.end for job in self.running()] + [event[0] for event in self.events]
             if not times:
                 return self
             self.happen(min(times))
