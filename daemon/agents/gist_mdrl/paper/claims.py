@@ -222,7 +222,7 @@ def run_time(results: Results, exact: Exact) -> Section:
                      for what in ("makespan_days", "terminal_start_days"))) for name, figures in told.items()]
     return Section("Run time: -20 % in the paper", [
         "Days, against Naive in brackets. The makespan falls by a few percent for whoever places feasibly; the "
-        "time until the terminal job starts hardly falls, or rises. No reading gives the paper's 20 %."],
+        "time until the terminal job starts hardly falls, or rises. Neither gives the paper's 20 %."],
         [Table(("Policy", "Until all jobs are done", "Until the terminal job starts"), rows)])
 
 
