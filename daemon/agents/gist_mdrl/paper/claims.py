@@ -155,8 +155,8 @@ def figure_5(results: Results) -> Section:
     return Section("Fig. 5: utilisation with respect to episodes", [
         "Mean over seeds and both partitions, each episode with the exploration of its time, smoothed over 20 "
         "episodes; below, single episodes. The learning settles within 300 episodes, as the paper says. Naive "
-        f"falls below 0.3 in {low:.1%} of its episodes here: the paper's \"frequently\" is not met by any reading "
-        "that has its mean."], (), [
+        f"falls below 0.3 in {low:.1%} of its episodes here: the paper's \"frequently\" is met by no "
+        "reading tried here."], (), [
         drawings.curves("Utilisation, proposed", series, {"paper: 0.75 after 300 episodes": [PAPER_PROPOSED]},
                         "episode"),
         drawings.curves("One of the paper's agents, episode by episode", {"utilisation": single.curve},
