@@ -121,7 +121,9 @@ def test_headers_that_drip_for_ever_end_at_the_timeout(loopback):
 
 def test_a_silent_server_ends_at_the_timeout(loopback):
     silence = threading.Event()
-    assert "took too long" in str(fault(loopback, lambda _handler: silence.wait(10), timeout=0.2))
+    said = str(fault(loopback, lambda _handler: silence.wait(10), timeout=0.2))
+    # The socket's own limit and the deadline of the exchange fall on the same moment: either may be first.
+    assert "took too long" in said or "did not end within 0.2 s" in said
     silence.set()
 
 
