@@ -409,3 +409,9 @@ class ModelCard:
     history_until_s: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     """Held-out results by name, intervals as ``name_low`` and ``name_high``."""
+    kind: str = ""
+    """Which kind of agent it is, by the name that the kind registered."""
+    source: str = ""
+    """What it was trained on, in words: a trace, or a history and its span."""
+    seen: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Range of each input in training, by name; outside of it the agent's word is not taken."""

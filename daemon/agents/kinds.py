@@ -1,0 +1,117 @@
+"""The kinds of agents that can be trained on a site and put in charge: each registers itself from its own folder.
+
+The trainer, promotion, the advisor and the command line know an agent by what stands here. To add one, write a folder
+with ``agent.py`` (acts, without torch), ``network.py`` (its forward pass in numpy) and ``train.py`` (learns).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ...storage.records import ModelCard
+from ..replay.cluster import Cluster
+from ..replay.engine import Policy
+from ..replay.state import ClusterState
+from ..replay.workload import Workload
+
+
+class Trained(Policy, Protocol):
+    """A policy that was learned, loaded to serve; the same object decides live and in replay."""
+
+    card: ModelCard
+
+    def doubt(self, state: ClusterState) -> str | None:
+        """Return why its word should not be taken in this state; None when nothing speaks against it.
+
+        It may lie outside of what it was trained on, or its members may disagree.
+        """
+
+    def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
+        """Return what moved it most in this job's case, the weightiest first, in an operator's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of history, or of one made up from it, that is replayed as a whole."""
+
+    cluster: Cluster
+    workload: Workload
+    since_s: float
+    """Jobs submitted earlier fill the cluster; only those submitted since count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What the operator is after: weights of figures relative to the incumbent's."""
+
+    jct_mean: float = 0.7
+    slowdown_mean: float = 0.2
+    wait_p99: float = 0.1
+    energy_wasted: float = 0.0
+
+
+@dataclass(frozen=True)
+class Course:
+    """Everything that a training is given; the same course and seed give the same agent."""
+
+    fit: Callable[[int], Stretch]
+    """Draws the stretch number ``n`` to learn from; the same number gives the same stretch."""
+    select: Sequence[Stretch]
+    """Later history that chooses among candidates, and is learned from in no other way."""
+    incumbent: str
+    """The policy whose decisions are imitated first and that results are relative to."""
+    seed: int
+    budget_s: float
+    folder: Path
+    """Where the training keeps itself, so that it can go on after an interruption; it resumes what it finds here."""
+    objective: Objective = Objective()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a training has come."""
+
+    done: float
+    """Share of the budget, 0..1."""
+    score: float | None
+    """Objective of the best candidate on ``select``, relative to the incumbent: below 1 is better. None at first."""
+    saved: bool
+    """``course.folder / "best"`` holds a new best candidate, whole, ready for ``load``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of agent."""
+
+    name: str
+    train: Callable[[Course], Iterator[Progress]]
+    """Trains and yields now and then; whoever stops asking keeps the best so far. Raises ``TrainingError``."""
+    load: Callable[[Path], Trained]
+    """Raises ``checkpoint.CheckpointError`` when the weights must not be used."""
+
+
+class TrainingError(Exception):
+    """A training that cannot be, or came to nothing; the message says why and what to do."""
+
+
+_KINDS: dict[str, Kind] = {}
+
+
+def register(kind: Kind) -> Kind:
+    """Make a kind known; called by its own ``agent.py``."""
+    _KINDS[kind.name] = kind
+    return kind
+
+
+def kinds() -> dict[str, Kind]:
+    """Return every kind by name, importing each folder's ``agent`` on first use, but never torch."""
+    package = __name__.rpartition(".")[0]
+    for found in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        if found.ispkg:
+            importlib.import_module(f"{package}.{found.name}.agent")
+    return _KINDS
