@@ -6,12 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load as parse
 from safetensors.numpy import save as serialize
@@ -24,6 +25,7 @@ WEIGHTS, CARD = "weights.safetensors", "card.json"
 LARGEST_BYTES = 1 << 30
 
 Arrays = Mapping[str, NDArray[Any]]
+_CARD = TypeAdapter(ModelCard)
 
 
 class CheckpointError(Exception):
@@ -41,7 +43,19 @@ def save(folder: Path, card: ModelCard, weights: Arrays, schema: Mapping[str, ob
     content = serialize({name: np.ascontiguousarray(array) for name, array in weights.items()})
     card = replace(card, schema_hash=schema_hash(schema), weights_digest=hashlib.sha256(content).hexdigest())
     write(folder / WEIGHTS, content)
+    write_card(folder, card)
+    return card
+
+
+def write_card(folder: Path, card: ModelCard) -> None:
+    """Write what is known of the weights beside them, over what was known before."""
     write(folder / CARD, json.dumps({"format": FORMAT, **asdict(card)}, indent=2).encode())
+
+
+def verify(folder: Path) -> ModelCard:
+    """Return a card whose weights are as it says; ``CheckpointError`` when they are not whole. No agent is needed."""
+    card = read_card(folder / CARD)
+    _whole(folder / WEIGHTS, card)
     return card
 
 
@@ -53,11 +67,16 @@ def load(folder: Path, schema: Mapping[str, object], *,
         raise CheckpointError(f"{folder}: trained for other inputs, actions or limits than this agent has; "
                               "train it anew")
     path = folder / WEIGHTS
+    return _checked(path, _parsed(path, _whole(path, card)), like), card
+
+
+def _whole(path: Path, card: ModelCard) -> bytes:
+    """Return the content of a weights file; ``CheckpointError`` unless it is what its card describes."""
     content = _content(path)
     if hashlib.sha256(content).hexdigest() != card.weights_digest:
         raise CheckpointError(f"{path}: not the weights that {CARD} describes (digest differs): truncated, changed or "
                               "from another run; restore both files together")
-    return _checked(path, _parsed(path, content), like), card
+    return content
 
 
 def read_card(path: Path) -> ModelCard:
@@ -72,11 +91,11 @@ def read_card(path: Path) -> ModelCard:
     if version > FORMAT:
         raise CheckpointError(f"{path}: written by a newer idlewatt (format {version}, this one reads {FORMAT}); "
                               "upgrade")
-    names = {field.name for field in fields(ModelCard)}
     try:
-        return ModelCard(**{name: value for name, value in told.items() if name in names})
-    except TypeError as error:
-        raise CheckpointError(f"{path}: not a model card: {error}") from error
+        return _CARD.validate_python(told)
+    except ValidationError as error:
+        wrong = ", ".join(".".join(map(str, fault["loc"])) for fault in error.errors())
+        raise CheckpointError(f"{path}: not a model card: {wrong} missing or of the wrong kind") from error
 
 
 def write(path: Path, content: bytes) -> None:

@@ -1,11 +1,22 @@
 """Weights that are not whole, not ours or not for this agent are refused, with the reason."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from idlewatt.daemon.agents.checkpoint import CARD, FORMAT, WEIGHTS, CheckpointError, load, read_card, save
+from idlewatt.daemon.agents.checkpoint import (
+    CARD,
+    FORMAT,
+    WEIGHTS,
+    CheckpointError,
+    load,
+    read_card,
+    save,
+    verify,
+    write_card,
+)
 from idlewatt.storage.records import ModelCard
 
 SCHEMA = {"inputs": ["free gpus"], "actions": 2}
@@ -63,6 +74,21 @@ def test_a_card_from_a_newer_idlewatt_is_refused(folder):
 def test_a_damaged_card_is_refused(folder, content):
     (folder / CARD).write_text(content)
     assert CARD in refusal(folder)
+
+
+def test_a_card_with_facts_of_the_wrong_kind_is_refused_and_says_which(folder):
+    rewrite(folder, seen={"jobs": 3}, trained_s=None)
+    assert "seen.jobs" in refusal(folder)
+    assert "trained_s" in refusal(folder)
+
+
+def test_what_is_known_of_weights_may_grow_without_touching_them(folder):
+    write_card(folder, replace(read_card(folder / CARD), metrics={"ratio": 0.9}, seen={"gpus": (1.0, 8.0)}))
+    assert verify(folder).seen == {"gpus": (1.0, 8.0)}
+    assert load(folder, SCHEMA, like=VALUES)[1].metrics == {"ratio": 0.9}
+    (folder / WEIGHTS).write_bytes(b"")
+    with pytest.raises(CheckpointError, match="digest differs"):
+        verify(folder)
 
 
 def test_missing_files_are_named(folder, tmp_path):
