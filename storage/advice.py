@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from . import schema
 from .database import upsert
-from .records import Alternative, Job, Placement, Recommendation
+from .records import Alternative, Instead, Job, Placement, Recommendation
 from .values import chunks, number, words
 
 Verdict = Literal["followed", "not_followed", "no_advice"]
@@ -84,7 +84,24 @@ def issued_of(row: Row[Any]) -> IssuedAdvice:
         job_id=row.job_id, submit_s=row.submit_s, partition=row.partition, issued_s=row.issued_s, policy=row.policy,
         objective=row.objective, action=row.action, reason=row.reason, placement=placement,
         expected_start_s=row.expected_start_s, alternatives=alternatives, shadow=row.shadow,
-        interval_s=None if row.interval_s is None else (row.interval_s[0], row.interval_s[1])), row.last_issued_s)
+        interval_s=None if row.interval_s is None else (row.interval_s[0], row.interval_s[1]),
+        wait_change_s=row.wait_change_s, reasons=tuple(row.reasons), instead=_instead_of(row.instead)),
+        row.last_issued_s)
+
+
+def _instead_of(told: list[Any] | None) -> Instead | None:
+    if told is None:
+        return None
+    policy, action, nodes, gpus, expected_start_s = told
+    return Instead(policy, action, None if nodes is None else Placement(tuple(nodes), tuple(gpus)), expected_start_s)
+
+
+def _instead_row(other: Instead | None) -> list[Any] | None:
+    if other is None:
+        return None
+    placement = other.placement
+    return [words(other.policy), words(other.action), None if placement is None else list(map(words, placement.nodes)),
+            None if placement is None else list(placement.gpus), number(other.expected_start_s)]
 
 
 def _advised(item: Recommendation) -> Advised:
@@ -123,6 +140,8 @@ def _row(item: Recommendation) -> dict[str, Any]:
             "alternatives": [[list(map(words, other.placement.nodes)), list(other.placement.gpus), words(other.reason)]
                              for other in item.alternatives],
             "interval_s": None if interval is None or None in interval else interval,
+            "wait_change_s": number(item.wait_change_s), "reasons": list(map(words, item.reasons)),
+            "instead": _instead_row(item.instead),
             "issued_s": item.issued_s, "last_issued_s": item.issued_s}
 
 

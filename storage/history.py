@@ -13,8 +13,9 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from . import advice, database, energy, jobs, nodes, retention
+from . import advice, database, energy, jobs, nodes, promotions, retention
 from .errors import StoreError, StoreUnavailable
+from .promotions import Abstention, Promotion, Standing
 from .reading import HistoryReader
 from .records import GpuRollup, IdleFloor, Job, Node, Recommendation, SchedulerSnapshot, WasteReading
 from .retention import Retention
@@ -122,6 +123,20 @@ class History(HistoryReader):
         """Record advice where it changed; repeated advice extends ``last_issued_s``."""
         some = tuple(recommendations)
         self._record(lambda connection: advice.store(connection, some), len(some))
+
+    def decide(self, promotion: Promotion) -> None:
+        """Record a decision on an agent."""
+        self._record(lambda connection: promotions.store(connection, promotion), 1)
+
+    def record_abstentions(self, abstentions: Iterable[Abstention]) -> None:
+        """Record when agents did not answer; one that goes on with the same cause is the same row."""
+        some = tuple(abstentions)
+        self._record(lambda connection: promotions.store_abstentions(connection, some), len(some))
+
+    def record_standings(self, standings: Iterable[Standing]) -> None:
+        """Record how policies did in closed time; the same policy and beginning again replaces."""
+        some = tuple(standings)
+        self._record(lambda connection: promotions.store_standings(connection, some), len(some))
 
     def open_jobs(self) -> tuple[Job, ...]:
         """Return jobs that left the scheduler's view without being seen finished: accounting knows how they ended."""

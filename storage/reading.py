@@ -10,8 +10,9 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, Row, Select, Table, func, or_, select, text
 
-from . import advice, columns, database, energy, nodes, schema
+from . import advice, columns, database, energy, nodes, promotions, schema
 from .advice import Following, IssuedAdvice
+from .promotions import Abstention, Promotion, Standing
 from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, PowerClass, Request, WasteReading
 from .values import chunks
 
@@ -131,6 +132,29 @@ class HistoryReader:
         """Return how many runs followed each policy's advice, since recording began."""
         with self._reading() as connection:
             return advice.totals(connection)
+
+    def decisions(self, since_s: float = float("-inf")) -> tuple[Promotion, ...]:
+        """Return the decisions on trained agents since a moment, in the order in which they were taken."""
+        table = schema.promotions
+        return tuple(map(promotions.promotion_of, self._all(
+            select(table).where(table.c.time_s >= since_s).order_by(table.c.time_s, table.c.id))))
+
+    def abstentions(self, since_s: float = float("-inf")) -> tuple[Abstention, ...]:
+        """Return when agents did not answer, as far as it lasted until a moment or longer, oldest first."""
+        table = schema.abstentions
+        return tuple(map(promotions.abstention_of, self._all(
+            select(table).where(table.c.last_s >= since_s).order_by(table.c.first_s, table.c.id))))
+
+    def abstained(self) -> dict[tuple[str, str], int]:
+        """Return rounds without an answer by (agent, cause), since recording began."""
+        with self._reading() as connection:
+            return promotions.abstained(connection)
+
+    def standings(self, since_s: float = float("-inf")) -> tuple[Standing, ...]:
+        """Return how policies did in closed windows that begin at a moment or later, oldest first."""
+        table = schema.standings
+        return tuple(map(promotions.standing_of, self._all(
+            select(table).where(table.c.since_s >= since_s).order_by(table.c.since_s, table.c.policy))))
 
     def waste(self, since_s: float, until_s: float, *, per_node: bool = False) -> tuple[WasteReading, ...]:
         """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""

@@ -368,6 +368,16 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
+class Instead:
+    """What the heuristic would have said in an agent's place."""
+
+    policy: str
+    action: str
+    placement: Placement | None = None
+    expected_start_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Recommendation:
     """What to do with one pending job now: start it on a placement, or hold it, and why."""
 
@@ -389,7 +399,13 @@ class Recommendation:
     shadow: bool = False
     """True for a policy that is not in charge."""
     interval_s: tuple[float, float] | None = None
-    """95 % interval of the expected change in wait against the incumbent, where a policy has one."""
+    """95 % interval of ``wait_change_s``; None where too few run times were drawn for one."""
+    wait_change_s: float | None = None
+    """Expected wait from now on less that under the incumbent, over drawn run times; negative is sooner."""
+    reasons: tuple[str, ...] = ()
+    """What moved an agent most, the weightiest first."""
+    instead: Instead | None = None
+    """Of an agent's advice, what the heuristic would have said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,3 +431,12 @@ class ModelCard:
     """What it was trained on, in words: a trace, or a history and its span."""
     seen: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Range of each input in training, by name; outside of it the agent's word is not taken."""
+    known: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names that it may meet, as ``partition`` and ``gpu_model``; what is not listed here it takes as it comes."""
+    curve: tuple[tuple[float, float], ...] = ()
+    """Held-out score by the share of the budget spent, as ``agents.kinds.Progress`` told them."""
+
+    @property
+    def model(self) -> str:
+        """Return how the agent is called everywhere: ``kind@version``."""
+        return f"{self.kind or self.name}@{self.version}"

@@ -45,6 +45,9 @@ def steps(connection: Connection, now_s: float, keep: Retention) -> Iterator[Ste
     yield from _prunes(connection, schema.jobs, and_(
         func.coalesce(jobs.end_s, jobs.changed_s) < now_s - keep.jobs_s, jobs.changed_s < now_s - keep.jobs_s))
     yield from _prunes(connection, schema.recommendations, advice.last_issued_s < now_s - keep.recommendations_s)
+    # Decisions stay for good: there are few, and the last one on each agent is in force.
+    yield from _prunes(connection, schema.abstentions, schema.abstentions.c.last_s < now_s - keep.recommendations_s)
+    yield _remove(schema.standings, schema.standings.c.since_s < now_s - keep.recommendations_s)
     later = nodes.alias()
     # The state that held at the cutoff stays: replay starts from it.
     yield from _prunes(connection, nodes, select(later.c.id).where(

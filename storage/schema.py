@@ -184,6 +184,9 @@ recommendations = Table(
     Column("expected_start_s", Double),
     Column("alternatives", _List, nullable=False),
     Column("interval_s", _List),
+    Column("wait_change_s", Double),
+    Column("reasons", _List, nullable=False, server_default="[]"),
+    Column("instead", _List),  # [policy, action, nodes, gpus, expected_start_s] of the heuristic
     Column("issued_s", Double, nullable=False),
     Column("last_issued_s", Double, nullable=False),
     UniqueConstraint("job_id", "submit_s", "policy", "issued_s"),
@@ -200,8 +203,45 @@ verdicts = Table(
     Column("recommendation", _Id, ForeignKey("recommendations.id", ondelete="SET NULL"), index=True),
 )
 
+promotions = Table(
+    "promotions", metadata,
+    Column("id", _Id, primary_key=True),
+    Column("time_s", Double, nullable=False),
+    Column("model", Text, nullable=False),  # kind@version
+    Column("decision", Text, nullable=False),  # promote, shadow, demote or refuse
+    Column("by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("figures", _List, nullable=False),
+)
+Index("ix_promotions_time_s", promotions.c.time_s)
+
+abstentions = Table(
+    "abstentions", metadata,
+    Column("id", _Id, primary_key=True),
+    Column("model", Text, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("words", Text, nullable=False),
+    Column("first_s", Double, nullable=False),
+    Column("last_s", Double, nullable=False),
+    Column("rounds", BigInteger, nullable=False),
+)
+Index("ix_abstentions_model_last_s", abstentions.c.model, abstentions.c.last_s)
+
+standings = Table(
+    "standings", metadata,
+    Column("policy", Text, primary_key=True),
+    Column("since_s", Double, primary_key=True),
+    Column("until_s", Double, nullable=False),
+    Column("system_s", Double, nullable=False),  # seconds of jobs waiting or running, summed over jobs
+    Column("incumbent_system_s", Double, nullable=False),
+    Column("wait_s", Double, nullable=False),
+    Column("incumbent_wait_s", Double, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 CLOCKS = {
     "jobs": "submit_s", "job_changes": "time_s", "runs": "start_s", "node_changes": "time_s", "rollups": "start_s",
     "waste": "start_s", "floors": "updated_s", "recommendations": "issued_s", "verdicts": "start_s",
+    "promotions": "time_s", "abstentions": "first_s", "standings": "since_s",
 }
 """The column that tells a row's age, by table."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 _LARGEST = 2**63 - 1
@@ -19,6 +19,17 @@ def words(value: str) -> str:
 def number(value: float | None) -> float | None:
     """Return the number, or None for what is none (NaN, infinity)."""
     return None if value is None or not math.isfinite(value) else float(value)
+
+
+def finite(value: Any) -> Any:
+    """Return a JSON value with text that every database takes and None for what is no number."""
+    if isinstance(value, dict):
+        return {words(str(key)): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if isinstance(value, str):
+        return words(value)
+    return number(value) if isinstance(value, float) else value
 
 
 def whole(value: float) -> int:

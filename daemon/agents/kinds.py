@@ -34,6 +34,9 @@ class Trained(Policy, Protocol):
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
         """Return what moved it most in this job's case, the weightiest first, in an operator's words."""
 
+    def drift(self, state: ClusterState) -> float:
+        """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
