@@ -18,7 +18,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -29,6 +29,9 @@ from .replay.compiled import cache_folder
 from .replay.intake import digest
 from .replay.power import Energy, Occupation, PowerModel, joules
 from .replay.workload import Workload
+
+if TYPE_CHECKING:
+    from .replay.limit import Limit
 
 ALWAYS = ("random-feasible", "oracle")
 """Rows of every table: what chance does, and what knowing the future would."""
@@ -218,13 +221,21 @@ def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[
 
 
 def rows(outcomes: Sequence[Outcome], plan: Plan, baseline: str) -> list[dict[str, Any]]:
-    """Return one row per policy: energies up to a common end, mean JCT against the baseline with its interval."""
+    """Return one row per policy: energies up to a common end, mean JCT against the baseline and against the limit."""
+    from .replay.limit import limit
+
     if not outcomes:
         return []
+    least = limit(plan.cluster, plan.workload)
     until = max(outcome.occupation.until for outcome in outcomes)
     against = next((outcome for outcome in outcomes if outcome.policy == baseline), None)
     return [outcome.figures | _energies(outcome, plan, until) | _compared(outcome, against, plan)
-            for outcome in outcomes]
+            | _distance(outcome.figures, least) for outcome in outcomes]
+
+
+def _distance(figures: Mapping[str, Any], least: Limit) -> dict[str, Any]:
+    """Return how far a policy is from the limit, unless it left jobs behind: the mean is then not of the same jobs."""
+    return least.row(figures["jct_mean_s"], preemptions=figures["preemptions"], ended=not figures["jobs_unfinished"])
 
 
 def _energies(outcome: Outcome, plan: Plan, until: float) -> dict[str, Any]:

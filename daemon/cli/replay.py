@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ..sweep import Sweep
 
 _COLUMNS = {"policy": "policy", "jobs": "jobs", "jct_mean_s": "JCT s", "compared": "of baseline",
-            "wait_mean_s": "wait s", "jct_p99_s": "p99 s", "utilization_ratio": "use", "energy_kwh": "kWh",
-            "wasted_kwh": "wasted"}
+            "above": "above limit", "wait_mean_s": "wait s", "jct_p99_s": "p99 s", "utilization_ratio": "use",
+            "energy_kwh": "kWh", "wasted_kwh": "wasted"}
 _JOULES_PER_KWH = 3.6e6
 
 
@@ -148,6 +148,9 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
         show([line | _readable(line) for line in lines], _COLUMNS, style, empty="no policy is done yet")
     else:
         show(lines, {key: key for line in lines[:1] for key in line}, style)
+    for line in lines[:1]:
+        if line["jct_bound_s"] is None:
+            _say(f"how far policies are from the limit is not known: {line['jct_bound_kind']}")
     if options["report"] and outcomes:
         from ..report import write_report
 
@@ -157,7 +160,9 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
 
 def _readable(line: dict[str, Any]) -> dict[str, Any]:
     low, high = line.get("jct_ratio_low"), line.get("jct_ratio_high")
+    distance = line.get("distance")
     return {"compared": None if low is None or high is None else f"{line['jct_ratio']:.2f} ({low:.2f}-{high:.2f})",
+            "above": None if distance is None else f"{100 * distance:.0f} %",
             "energy_kwh": line["energy_joules"] / _JOULES_PER_KWH,
             "wasted_kwh": line["energy_wasted_joules"] / _JOULES_PER_KWH}
 

@@ -54,6 +54,17 @@ def test_every_table_has_the_rows_of_chance_and_of_the_oracle(replay):
     assert {**oracle, "policy": ""} == {**same, "policy": ""}
 
 
+def test_every_row_says_how_far_it_is_from_the_limit(replay):
+    found = rows(replay("--cluster", "4x8", "--format", "json"))
+    assert found["fifo"]["jct_bound_kind"] == "bound"
+    assert found["fifo"]["distance"] == pytest.approx(found["fifo"]["jct_mean_s"] / found["fifo"]["jct_bound_s"] - 1)
+    assert all(row["distance"] > 0 for row in found.values())
+    few = HEAD + "a,0,30,8,60,u,all\nb,0,10,8,60,u,all\n"
+    result = replay("--cluster", "1x8", "--format", "json", source=few)
+    assert rows(result)["oracle"]["distance"] == 0.0 < rows(result)["fifo"]["distance"]
+    assert rows(result)["fifo"]["jct_bound_kind"] == "optimum"
+
+
 def test_the_same_seed_gives_the_same_digest_and_another_one_does_not(replay):
     runs = [rows(replay("--cluster", "4x8", "--seed", seed, "--format", "json"))["random-feasible"]["digest"]
             for seed in (1, 1, 2)]
