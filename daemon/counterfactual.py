@@ -39,6 +39,10 @@ class Counterfactual:
     """Simulated energy by policy, summed over all windows."""
     error_ratio: float | None = None
     """(Simulated - measured) / measured for the incumbent in the last window; None where nothing was measured."""
+    wait_s: Mapping[str, float] = field(default_factory=dict)
+    """Simulated waiting of all jobs by policy, summed over all windows."""
+    wait_error_ratio: float | None = None
+    """As ``error_ratio``, of waiting; None where no job really waited."""
 
     def next(self, now_s: float, period_s: float) -> tuple[float, float]:
         """Return the window that has closed since the last one, a period long at first."""
@@ -48,8 +52,12 @@ class Counterfactual:
 
     def plus(self, window: Window) -> Counterfactual:
         """Return the same with one more window."""
-        total = {policy: self.joules.get(policy, 0.0) + joules for policy, joules in window.joules.items()}
-        return Counterfactual(window.until_s, {**self.joules, **total}, window.error_ratio)
+        return Counterfactual(window.until_s, _added(self.joules, window.joules), window.error_ratio,
+                              _added(self.wait_s, window.wait_s), window.wait_error_ratio)
+
+
+def _added(before: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    return {**before, **{policy: before.get(policy, 0.0) + value for policy, value in more.items()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +79,14 @@ class Window:
     until_s: float
     joules: dict[str, float]
     error_ratio: float | None
+    wait_s: dict[str, float] = field(default_factory=dict)
+    wait_error_ratio: float | None = None
 
 
 def replayed(request: Request) -> Window:
     """Replay a window under each policy; StoreError or ClusterError when it cannot be."""
     from ..storage.history import History
-    from .fidelity import WATCHED, off
+    from .fidelity import WATCHED, off, waited
     from .past import calibrated, measured, past
     from .policies import named
     from .replay.course import energies
@@ -86,13 +96,15 @@ def replayed(request: Request) -> Window:
         found = past(history, begin, request.until_s)
         then = measured(history, request.since_s, request.until_s)
         model = calibrated(history, found, begin, request.since_s)
-    joules = {}
+    joules, wait_s = {}, {}
     for policy in request.policies:
-        _, drawn = energies(found.cluster, found.workload, named(policy), (begin, request.since_s, request.until_s),
-                            model, request.seed)
+        run, drawn = energies(found.cluster, found.workload, named(policy), (begin, request.since_s, request.until_s),
+                              model, request.seed)
         joules[policy] = float(drawn[2] - drawn[1])
-    real = then.total if then.coverage >= WATCHED else None
-    return Window(request.until_s, joules, off(joules[request.policies[0]], real))
+        wait_s[policy] = waited(run, run.start, request.since_s, request.until_s)
+    incumbent, real = request.policies[0], then.total if then.coverage >= WATCHED else None
+    really = waited(run, found.started, request.since_s, request.until_s)
+    return Window(request.until_s, joules, off(joules[incumbent], real), wait_s, off(wait_s[incumbent], really))
 
 
 class WindowReplayer:

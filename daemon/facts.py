@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..exporters.publish import ADVICE, Published
+from ..exporters.publish import ADVICE, GPU_CODES, Published
 from ..exporters.source import SourceStatus
 from ..storage.records import WASTED, JobState, PowerClass, Recommendation, SchedulerSnapshot, Telemetry
 from .advice import Advice
@@ -45,6 +45,8 @@ class Process:
     reloaded: bool = True
     """Whether the last reload of the configuration succeeded."""
     loaded_s: float | None = None
+    roles: tuple[tuple[str, str], ...] = ()
+    """Policy and what it is to us: incumbent, in_charge, shadow."""
 
 
 def published(known: Known, process: Process) -> Published:
@@ -103,6 +105,7 @@ def _gpus(found: Assessment) -> dict[str, Any]:
     return {
         "gpus": _flat(found.gpus),
         "node_gpus": _flat(found.node_gpus),
+        "gpu_state": {(board.node, str(board.index)): float(GPU_CODES[board.state]) for board in found.boards},
         "stranded_gpus": _flat(found.stranded),
         "fragmentation_ratio": dict(found.fragmentation),
         "utilization_ratio": {(partition, basis): getattr(used, basis)
@@ -140,7 +143,8 @@ def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:
 
 
 def _simulated(found: Counterfactual) -> dict[str, Any]:
-    return {"simulated_energy_joules_total": dict(found.joules), "simulation_energy_error_ratio": found.error_ratio}
+    return {"simulated_energy_joules_total": dict(found.joules), "simulation_energy_error_ratio": found.error_ratio,
+            "simulated_wait_seconds_total": dict(found.wait_s), "simulation_wait_error_ratio": found.wait_error_ratio}
 
 
 def _daemon(known: Known, process: Process) -> dict[str, Any]:
@@ -153,6 +157,7 @@ def _daemon(known: Known, process: Process) -> dict[str, Any]:
         "cycle_failures_total": {name: float(cycle.failures) for name, cycle in process.cycles.items()},
         "advice_interval_seconds": process.advice_interval_s,
         "pue_ratio": process.pue,
+        "policy_info": dict.fromkeys(process.roles, 1.0),
         "recorder_backlog_records": float(known.backlog),
         "database_size_bytes": known.database_bytes,
         "config_last_reload_successful": float(process.reloaded),

@@ -9,7 +9,8 @@ import numpy as np
 from ..storage.reading import HistoryReader
 from .past import calibrated, measured, past
 from .policies import named
-from .replay.course import energies
+from .replay.course import Floats, energies
+from .replay.engine import Run
 from .replay.power import joules
 
 WATCHED = 0.95
@@ -55,7 +56,7 @@ def check(history: HistoryReader, since_s: float, until_s: float, policy: str) -
     simulated = float(drawn[2] - drawn[1])
     real = then.total if then.coverage >= WATCHED else None
     as_it_ran = joules(window.occupation(middle, until_s), gpus, model).total
-    started = np.array([np.nan if job.start_s is None or job.start_s < since_s else job.start_s for job in window.jobs])
+    started = np.where(window.started < since_s, np.nan, window.started)
     error = (run.start - started)[~np.isnan(started)]
     known = error[~np.isnan(error)]
     return Fidelity(
@@ -63,6 +64,16 @@ def check(history: HistoryReader, since_s: float, until_s: float, policy: str) -
         {name: float(np.quantile(known, q)) for name, q in QUANTILES.items()} if len(known) else {},
         float(np.abs(known).mean()) if len(known) else None, real, simulated, off(simulated, real),
         off(as_it_ran, real))
+
+
+def waited(run: Run, start: Floats, since_s: float, until_s: float) -> float:
+    """Return the seconds that the jobs of a run waited in [since, until) if they start at ``start``, NaN for never.
+
+    Jobs that can never run are left out: they would wait just as long under every policy.
+    """
+    wait = np.fmin(start, until_s) - np.maximum(run.workload.submit, since_s)
+    wait[[rejection.job for rejection in run.rejected]] = 0.0
+    return float(np.maximum(0.0, wait).sum())
 
 
 def off(simulated: float, real: float | None) -> float | None:

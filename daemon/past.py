@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..storage.reading import HistoryReader, NodeChange
 from ..storage.records import Job, Node, NodeState, PowerClass, Request
@@ -76,6 +77,11 @@ class Past:
     jobs: tuple[Job, ...]
     """Rows are those of the workload. Jobs that ran into the window are cut at its beginning and keep their nodes."""
     workload: Workload
+
+    @property
+    def started(self) -> NDArray[np.float64]:
+        """Return when each job really started; NaN for one that did not."""
+        return np.array([np.nan if job.start_s is None else job.start_s for job in self.jobs], np.float64)
 
     def occupation(self, since_s: float, until_s: float) -> Occupation:
         """Return how the nodes really spent a part of the window: busy while a job held some of them, else empty."""

@@ -208,7 +208,13 @@ class Service:
     def process(self) -> Process:
         """Return how the daemon itself fares."""
         return Process(tuple(watched.status for watched in self._sources), self.beat.health(),
-                       self.settings.cycles.advise, self.settings.waste.pue, self._reloaded, self._loaded_s)
+                       self.settings.cycles.advise, self.settings.waste.pue, self._reloaded, self._loaded_s,
+                       self._roles())
+
+    def _roles(self) -> tuple[tuple[str, str], ...]:
+        advice = self.settings.advice
+        return ((self.settings.counterfactual.incumbent, "incumbent"), (advice.policy, "in_charge"),
+                *((policy, "shadow") for policy in advice.shadow if policy != advice.policy))
 
     def _cycles(self, settings: Settings) -> Iterable[Cycle]:
         periods = settings.cycles

@@ -34,6 +34,9 @@ GPU_CLASSES = tuple(power_class.value for power_class in PowerClass
 NODE_STATES = ("allocated", "idle", "stranded", "planned", "unmeasured", "unavailable")
 """The coarser states of a node's boards, each board in one."""
 
+GPU_CODES = {state: code for code, state in enumerate(GPU_CLASSES)}
+"""What ``gpu_state`` says, as a number: one series a board instead of one for each of its states."""
+
 LONGEST_LABEL = 256
 """Characters of a label value that are kept: job names and reasons come from users."""
 
@@ -126,6 +129,9 @@ class Published:
     node_gpus: Series = _gauge(
         "GPUs of a node by state. Allocation from the scheduler; one sample per state for every node.",
         "node", "state", cap=NODES * len(NODE_STATES), known=NODE_STATES)
+    gpu_state: Series = _gauge(
+        "State of a board as a number: " + ", ".join(f"{code} {state}" for state, code in GPU_CODES.items()) + ". "
+        "Allocation from the scheduler, activity from DCGM.", "node", "gpu", cap=NODES * 8)
     stranded_gpus: Series = _gauge(
         "Free GPUs that no eligible pending job can use, by the constraint that binds first. From the scheduler.",
         "partition", "cause", cap=PARTITIONS * len(StrandedCause), known=StrandedCause)
@@ -164,6 +170,14 @@ class Published:
         "subtract two policies to compare them.", "policy", cap=POLICIES)
     simulation_energy_error_ratio: Scalar = _gauge(
         "(Simulated - measured) / measured energy of the policy that was in charge: how far to trust the replay.")
+    simulated_wait_seconds_total: Series = _counter(
+        "Time in seconds that all jobs together would have waited in the closed windows under the policy, by replay "
+        "of the same jobs; subtract two policies to compare them.", "policy", cap=POLICIES)
+    simulation_wait_error_ratio: Scalar = _gauge(
+        "(Simulated - recorded) / recorded waiting of the policy that was in charge: how far to trust the replay.")
+    policy_info: Series = _gauge(
+        "What each policy is to us: incumbent (the scheduler's own), in_charge (of the advice) or shadow; always 1.",
+        "policy", "role", cap=POLICIES * 3)
     model_info: Series = _gauge("Trained agents in use; always 1.", "policy", "version", cap=POLICIES)
     model_trained_timestamp_seconds: Series = _gauge(
         "When the agent was trained, in seconds since the epoch.", "policy", cap=POLICIES)

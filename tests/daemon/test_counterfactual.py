@@ -32,6 +32,8 @@ def test_closed_windows_are_published_by_policy_with_the_simulators_own_error(ri
     assert set(facts.simulated_energy_joules_total) == {"fifo+first-fit+easy", "limit-aged+best-fit+easy"}
     assert all(joules > 0 for joules in facts.simulated_energy_joules_total.values())
     assert abs(facts.simulation_energy_error_ratio) < 0.25
+    assert set(facts.simulated_wait_seconds_total) == set(facts.simulated_energy_joules_total)
+    assert abs(facts.simulation_wait_error_ratio) < 0.5
     service.counterfactual()  # nothing more has closed
     assert published(service).simulated_energy_joules_total == facts.simulated_energy_joules_total
     rig.watch(service, 1800.0, 60.0)
@@ -39,6 +41,12 @@ def test_closed_windows_are_published_by_policy_with_the_simulators_own_error(ri
     service.counterfactual()
     later = published(service).simulated_energy_joules_total
     assert all(later[policy] > joules for policy, joules in facts.simulated_energy_joules_total.items())
+
+
+def test_a_board_can_tell_the_incumbent_from_who_advises(rig):
+    service = rig.service(cycles=CYCLES, advice="{policy: sjf-limit+best-fit+easy, shadow: [fifo+first-fit]}")
+    assert set(published(service).policy_info) == {
+        ("fifo+first-fit+easy", "incumbent"), ("sjf-limit+best-fit+easy", "in_charge"), ("fifo+first-fit", "shadow")}
 
 
 def test_the_incumbent_in_charge_is_one_series_and_so_saves_nothing(rig):

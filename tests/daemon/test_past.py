@@ -11,7 +11,9 @@ from idlewatt.daemon import counterfactual, fidelity
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.counterfactual import Counterfactual, Request, Window, WindowReplayer
 from idlewatt.daemon.past import measured, past, recorded_cluster
+from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import ClusterError
+from idlewatt.daemon.replay.course import energies
 from idlewatt.daemon.replay.power import PowerModel
 from idlewatt.storage.history import History
 from idlewatt.storage.records import (
@@ -122,6 +124,20 @@ def test_two_policies_that_decide_alike_take_the_same_joules_to_the_last_digit(u
     window = counterfactual.replayed(Request(url, NOW - 3 * HOUR, NOW - HOUR, policies))
     assert len(set(window.joules.values())) == 1
     assert window.error_ratio == pytest.approx(0.0, abs=1e-6)
+
+
+def test_waiting_is_counted_within_the_window_and_beside_what_was_recorded(url):
+    late = [job(one.job_id, one.submit_s - 600, one.start_s, one.end_s, 8, one.allocations[0].node) for one in truth()]
+    write(url, late)
+    # Two jobs of eight GPUs hold the cluster for half of every hour; the scheduler let each wait for ten minutes.
+    window = counterfactual.replayed(Request(url, NOW - 6 * HOUR, NOW - 3 * HOUR, ("fifo+first-fit+easy",)))
+    assert window.wait_s["fifo+first-fit+easy"] == 0.0
+    assert window.wait_error_ratio == pytest.approx(-1.0)
+    with History.read_only(url) as history:
+        found = past(history, NOW - DAY, NOW - 3 * HOUR)
+    run, _ = energies(found.cluster, found.workload, named("fifo+first-fit"), (NOW - DAY, NOW), MODEL)
+    assert fidelity.waited(run, found.started, NOW - 6 * HOUR, NOW - 3 * HOUR) == pytest.approx(3 * 600.0)
+    assert fidelity.waited(run, np.full_like(found.started, np.nan), NOW - 4 * HOUR, NOW - 3 * HOUR) > 10 * HOUR
 
 
 def test_windows_add_up_to_one_long_window(url):

@@ -27,7 +27,8 @@ GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
 # Labels that belong to targets or to other sites' relabelling (conventions of the field).
 FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env", "service", "owner"}
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
-COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "overruns", "failures"}
+COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "overruns", "failures",
+           "state"}
 
 
 def facts(**more) -> Published:
@@ -51,6 +52,7 @@ def facts(**more) -> Published:
         "pue_ratio": 1.3,
         "gpus": {(a100, "productive"): 14, (a100, "stranded"): 2, (v100, "idle_unallocated"): 8},
         "node_gpus": {("dgx01", "allocated"): 14, ("dgx01", "stranded"): 2, ("dgx03", "idle"): 8},
+        "gpu_state": {("dgx01", "0"): 8, ("dgx01", "7"): 3, ("dgx03", "0"): 4},
         "stranded_gpus": {(a100, "cpu"): 2},
         "pending_jobs": {(a100, "Resources"): 1, (a100, "Priority"): 12},
         "fragmentation_ratio": {a100: 0.25},
@@ -65,6 +67,9 @@ def facts(**more) -> Published:
         "advice_followed_total": {"easy": 9},
         "simulated_energy_joules_total": {"easy": 8.1e9, "naive": 8.9e9},
         "simulation_energy_error_ratio": -0.031,
+        "simulated_wait_seconds_total": {"easy": 3.6e6, "naive": 5.4e6},
+        "simulation_wait_error_ratio": 0.08,
+        "policy_info": {("naive", "incumbent"): 1, ("easy", "in_charge"): 1, ("fifo", "shadow"): 1},
         "model_info": {("gist_mdrl", "3"): 1},
         "model_trained_timestamp_seconds": {"gist_mdrl": 1.79e9},
         "up": {"dcgm": 1, "slurm": 0},
@@ -132,7 +137,7 @@ def test_labels_and_help_are_declared_t3(metric):
     assert not set(metric.labels) & FORBIDDEN_LABELS
     assert len(metric.help) > 20
     assert metric.help[0].isupper() or metric.help.startswith("(")
-    assert 1 <= metric.cap <= 60_000
+    assert 1 <= metric.cap <= 80_000
     unit = re.search(r"(watts|joules|seconds|bytes)(_total)?$", metric.name)
     assert not unit or unit[1] in metric.help, "HELP names the unit"
 
