@@ -17,6 +17,9 @@ from .advice import AdviceSettings
 from .policies.registry import parse as parse_policy
 from .waste import WasteSettings
 
+STATE = Path("/var/lib/idlewatt")
+"""The daemon's own folder, as the systemd unit has it made."""
+
 
 class ConfigError(Exception):
     """The configuration cannot be used; the message lists every fault, one a line."""
@@ -51,7 +54,15 @@ class StorageSettings(Strict):
 
     url: str = "sqlite:////var/lib/idlewatt/idlewatt.db"
     """SQLAlchemy URL: SQLite or PostgreSQL."""
+    models: Path | None = None
+    """Folder of trained models; beside an SQLite database when it is not named."""
     retention: RetentionSettings = RetentionSettings()
+
+    @property
+    def models_folder(self) -> Path:
+        """Return where trained models are."""
+        beside = self.url.partition(":///")[2].partition("?")[0] if self.url.startswith("sqlite") else ""
+        return self.models or (Path(beside).parent if beside else STATE) / "models"
 
 
 class Cycles(Strict):

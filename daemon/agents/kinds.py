@@ -84,7 +84,7 @@ class Progress:
     score: float | None
     """Objective of the best candidate on ``select``, relative to the incumbent: below 1 is better. None at first."""
     saved: bool
-    """``course.folder / "best"`` holds a new best candidate, whole, ready for ``load``."""
+    """``course.folder / "best"`` holds a new best candidate, whole, as ``checkpoint.save`` writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,12 @@ def register(kind: Kind) -> Kind:
     """Make a kind known; called by its own ``agent.py``."""
     _KINDS[kind.name] = kind
     return kind
+
+
+def names() -> set[str]:
+    """Return the names of all kinds without importing them: each is called as its folder."""
+    package = importlib.import_module(__name__.rpartition(".")[0])
+    return {found.name for found in pkgutil.iter_modules(package.__path__) if found.ispkg} | set(_KINDS)
 
 
 def kinds() -> dict[str, Kind]:

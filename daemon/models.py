@@ -1,0 +1,130 @@
+"""The trained models on disk: a folder per kind, in it a folder per version, in it weights and card. No database.
+
+A model is called ``kind@version`` everywhere. What is damaged, from a newer idlewatt or of no kind known here is listed
+as such, with the reason, and never loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ..storage.records import ModelCard
+from .agents.checkpoint import CARD, CheckpointError, verify, write_card
+from .agents.kinds import Trained, kinds, names
+
+_NAME = re.compile(r"[a-z][\w-]*@\w[\w.-]*")
+_HIDDEN = "."
+"""Begins the names of folders that are no models: drafts, and what a training keeps of itself."""
+
+
+class ModelError(Exception):
+    """A model that is not there or must not be used; the message says which, why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A model in the store."""
+
+    name: str
+    """``kind@version``."""
+    folder: Path
+    card: ModelCard | None
+    """None when it cannot be read."""
+    fault: str = ""
+    """Why it must not be used; empty when its files are whole and its kind is known."""
+
+
+class ModelStore:
+    """Keeps models in a folder; several processes may look on while one writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def models(self) -> tuple[Stored, ...]:
+        """Return all models, the newest version first: versions are times."""
+        found = [self._stored(version) for kind in _folders(self.folder) for version in _folders(kind)]
+        return tuple(sorted(found, key=lambda model: model.folder.name, reverse=True))
+
+    def find(self, name: str) -> Stored:
+        """Return the model ``kind@version``, or the newest whole one of ``kind``; ModelError when there is none."""
+        if "@" not in name:
+            whole = (model for model in self.models() if model.name.startswith(f"{name}@") and not model.fault)
+            found = next(whole, None)
+        else:
+            kind, _, version = name.partition("@")
+            folder = self.folder / kind / version
+            found = self._stored(folder) if _NAME.fullmatch(name) and folder.is_dir() else None
+        if found is None:
+            raise ModelError(f"there is no model {name!r} in {self.folder}; `idlewatt models` lists what there is")
+        return found
+
+    def load(self, name: str) -> Trained:
+        """Return a model, ready to decide; ModelError when there is none of this name, or it must not be used."""
+        model = self.find(name)
+        if model.fault or model.card is None:
+            raise ModelError(f"{model.name} must not be used: {model.fault}")
+        kind = kinds().get(model.card.kind)
+        if kind is None:
+            raise ModelError(f"{model.name} must not be used: {model.card.kind!r} is no kind that decides live")
+        try:
+            return kind.load(model.folder)
+        except CheckpointError as error:
+            raise ModelError(f"{model.name} must not be used: {error}") from error
+
+    def keep(self, draft: Path, card: ModelCard) -> Stored:
+        """Take in a copy of a freshly trained model, whole or not at all, and give it its version."""
+        kind = self.folder / card.kind
+        kind.mkdir(parents=True, exist_ok=True)
+        copy = kind / f"{_HIDDEN}{os.getpid()}"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(draft, copy)
+        version = _version(card.trained_s, {folder.name for folder in _folders(kind)})
+        write_card(copy, replace(card, version=version))
+        return self._stored(copy.rename(kind / version))
+
+    def prune(self, keep: int, spared: Collection[str] = ()) -> tuple[str, ...]:
+        """Remove all but the newest ``keep`` models of each kind; ``spared`` ones stay. Return the removed names."""
+        removed: list[str] = []
+        for kind in _folders(self.folder):
+            old = [model for model in self.models() if model.folder.parent == kind][keep:]
+            for model in old:
+                if model.name not in spared:
+                    shutil.rmtree(model.folder)
+                    removed.append(model.name)
+        return tuple(removed)
+
+    def workshop(self, kind: str) -> Path:
+        """Return where a training of this kind keeps itself until it is done."""
+        return self.folder / f"{_HIDDEN}training" / kind
+
+    def _stored(self, folder: Path) -> Stored:
+        name = f"{folder.parent.name}@{folder.name}"
+        try:
+            card = verify(folder)
+        except CheckpointError as error:
+            return Stored(name, folder, None, str(error))
+        if card.model != name:
+            return Stored(name, folder, card, f"{folder / CARD}: the card of {card.model}: moved or copied by hand")
+        if card.kind not in names():
+            return Stored(name, folder, card, f"no kind of agent is called {card.kind!r} in this version of idlewatt")
+        return Stored(name, folder, card)
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, drafts left out; none when it cannot be read or is not there yet."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(_HIDDEN))
+    except OSError:
+        return []
+
+
+def _version(trained_s: float, taken: Collection[str]) -> str:
+    """Return a version that nobody has: when it was trained, to the second, in UTC."""
+    first = datetime.fromtimestamp(trained_s, UTC).strftime("%Y%m%d-%H%M%S")
+    return next(name for name in (first, *(f"{first}.{number}" for number in range(2, 1000))) if name not in taken)

@@ -1,0 +1,124 @@
+"""The store of trained models: what is whole is listed and loaded, what is not is listed with the reason."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idlewatt.daemon import config
+from idlewatt.daemon.agents import kinds
+from idlewatt.daemon.agents.checkpoint import CARD, FORMAT, WEIGHTS, read_card, save
+from idlewatt.daemon.models import ModelError, ModelStore
+from idlewatt.storage.records import ModelCard
+
+CARD_1 = ModelCard("site", "", 1_795_219_200.0, 7, "0.1.0", "", "", kind="plain")
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """A store that knows the kind ``plain``, whose models are their cards."""
+    plain = kinds.Kind("plain", lambda course: iter(()), lambda folder: read_card(folder / CARD))
+    monkeypatch.setattr(kinds, "_KINDS", {"plain": plain})
+    return ModelStore(tmp_path / "models")
+
+
+def kept(store, tmp_path, trained_s=CARD_1.trained_s, **changes):
+    card = replace(CARD_1, trained_s=trained_s, **changes)
+    save(tmp_path / "best", card, {"weights": np.ones(3, np.float32)}, {})
+    return store.keep(tmp_path / "best", read_card(tmp_path / "best" / CARD))
+
+
+def test_a_kept_model_is_named_by_its_kind_and_time_and_can_be_loaded(store, tmp_path):
+    model = kept(store, tmp_path)
+    assert model.name == "plain@20261121-000000" == model.card.model
+    assert store.models() == (model,)
+    assert store.load(model.name).version == "20261121-000000"
+
+
+def test_two_models_of_one_second_are_two(store, tmp_path):
+    assert kept(store, tmp_path).name != kept(store, tmp_path).name
+    assert len(store.models()) == 2
+
+
+def test_a_kind_alone_means_its_newest_whole_model(store, tmp_path):
+    older, newer = kept(store, tmp_path), kept(store, tmp_path, 1_795_219_260.0)
+    assert store.find("plain") == newer
+    (newer.folder / WEIGHTS).write_bytes(b"")
+    assert store.find("plain") == older
+
+
+@pytest.mark.parametrize("name", ["plain@1999", "plain", "", "@", "../plain@1", "plain@../plain", "plain@.", "plain@/"])
+def test_what_is_not_there_is_said_and_no_name_leads_out_of_the_folder(store, tmp_path, name):
+    (tmp_path / "models" / "plain").mkdir(parents=True)
+    with pytest.raises(ModelError, match="there is no model"):
+        store.find(name)
+
+
+def damage(model, how):
+    card = json.loads((model.folder / CARD).read_text())
+    if how == "truncated weights":
+        (model.folder / WEIGHTS).write_bytes((model.folder / WEIGHTS).read_bytes()[:-1])
+    elif how == "no weights":
+        (model.folder / WEIGHTS).unlink()
+    elif how == "no card":
+        (model.folder / CARD).unlink()
+    elif how == "newer card":
+        (model.folder / CARD).write_text(json.dumps(card | {"format": FORMAT + 1}))
+    elif how == "unknown kind":
+        (model.folder / CARD).write_text(json.dumps(card | {"kind": "oracle", "version": model.folder.name}))
+        shutil.move(model.folder.parent, model.folder.parent.with_name("oracle"))
+    else:
+        (model.folder / CARD).write_text(json.dumps(card | {"version": "another"}))
+
+
+@pytest.mark.parametrize(("how", "why"), [
+    ("truncated weights", "digest differs"), ("no weights", "cannot be read"), ("no card", "cannot be read"),
+    ("newer card", "newer idlewatt"), ("unknown kind", "no kind of agent is called 'oracle'"),
+    ("other card", "the card of plain@another")])
+def test_a_damaged_model_is_listed_with_the_reason_and_never_loaded(store, tmp_path, how, why):
+    whole, damaged = kept(store, tmp_path, 1_795_219_260.0), kept(store, tmp_path)
+    if how == "unknown kind":
+        whole = None
+        for model in store.models()[:1]:
+            shutil.rmtree(model.folder)
+    damage(damaged, how)
+    listed = {model.name: model for model in store.models()}
+    found = next(model for model in listed.values() if model.fault)
+    assert why in found.fault
+    with pytest.raises(ModelError, match=f"{found.name} must not be used: "):
+        store.load(found.name)
+    assert whole is None or not listed[whole.name].fault
+
+
+def test_a_model_that_its_kind_refuses_is_an_error_with_its_name(store, tmp_path):
+    model = kept(store, tmp_path)
+    del kinds._KINDS["plain"]
+    with pytest.raises(ModelError, match="'plain'"):
+        store.load(model.name)
+
+
+def test_old_models_make_room_but_for_those_that_are_spared(store, tmp_path):
+    made = [kept(store, tmp_path, CARD_1.trained_s + 60 * number).name for number in range(5)]
+    assert store.prune(2, {made[0]}) == (made[2], made[1])
+    assert [model.name for model in store.models()] == [made[4], made[3], made[0]]
+
+
+def test_an_interrupted_draft_is_no_model(store, tmp_path):
+    kept(store, tmp_path)
+    shutil.copytree(store.models()[0].folder, tmp_path / "models" / "plain" / ".4711")
+    store.workshop("plain").mkdir(parents=True)
+    assert len(store.models()) == 1
+
+
+def test_a_store_that_is_not_there_yet_is_empty(store):
+    assert store.models() == ()
+    assert store.prune(1) == ()
+
+
+@pytest.mark.parametrize(("storage", "folder"), [
+    ("{url: 'sqlite:////data/site.db'}", "/data/models"), ("{url: 'sqlite:///here/site.db?timeout=3'}", "here/models"),
+    ("{url: 'postgresql://db/idlewatt'}", "/var/lib/idlewatt/models"), ("{models: /srv/models}", "/srv/models")])
+def test_models_lie_beside_the_database_unless_the_configuration_says_where(storage, folder):
+    assert str(config.parse(f"storage: {storage}").storage.models_folder) == folder
