@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
+from ._parts import DemoError, answered, python, tail
+
 COMPILED_WITHIN_S = 300.0
-READY_WITHIN_S = 90.0
-STOP_WITHIN_S = 20.0
+SPEED = 60.0
 TARGETS = ("dcgm", "node", "ipmi")
-SMALL = {"MALLOC_ARENA_MAX": "2"}
-"""As in the systemd unit: many threads, little memory."""
-
-
-class DemoError(click.ClickException):
-    """A part of the demo did not come up; the message says which and what it last said."""
+RATED_WATTS = {"dgx-a100-*": 6500.0, "dgx-v100-*": 3500.0}
+"""By NVIDIA's data sheets; the paper's upper bound needs them."""
 
 
 @click.command("demo")
@@ -82,9 +76,9 @@ def _folder(wanted: Path | None, stack: ExitStack) -> Path:
 def _rehearse(folder: Path) -> None:
     """Wait until the policies are compiled; the clock starts afterwards."""
     click.echo("Getting the policies ready: half a minute the first time, a moment later on.")
-    with _child("the rehearsal", ("-m", "idlewatt.daemon.rehearsal"), folder / "rehearsal.log") as child:
+    with python("the rehearsal", ("-m", "idlewatt.daemon.rehearsal"), folder / "rehearsal.log") as child:
         if child.wait(COMPILED_WITHIN_S):
-            raise DemoError(f"the policies cannot be compiled:\n{_tail(folder / 'rehearsal.log')}")
+            raise DemoError(f"the policies cannot be compiled:\n{tail(folder / 'rehearsal.log')}")
 
 
 def _notes(url: str, simulation: str, speed: float, folder: Path) -> list[str]:
@@ -101,6 +95,7 @@ def configuration(simulation: str, folder: Path) -> dict[str, Any]:
     return {"cluster": "GIST AI-X (simulated)",
             "storage": {"url": f"sqlite:///{folder / 'idlewatt.db'}"},
             "cycles": beat,
+            "waste": {"rated_node_watts": RATED_WATTS},
             "sources": [*pages, {"kind": "slurm_rest", "url": simulation}]}
 
 
@@ -117,9 +112,9 @@ def _simulation(nodes: int, seed: int, speed: float, start_s: float, folder: Pat
     """Run the simulated cluster and yield its URL."""
     arguments = ("-m", "idlewatt.exporters.simulated", f"--nodes={nodes}", f"--seed={seed}", f"--speed={speed}",
                  f"--start={start_s}")
-    with _child("the simulated cluster", arguments, folder / "simulation.log") as child:
+    with python("the simulated cluster", arguments, folder / "simulation.log") as child:
         announced = folder / "simulation.log"
-        yield _await("the simulated cluster", child, announced, lambda: _first_line(announced))
+        yield answered("the simulated cluster", child, announced, lambda: _first_line(announced))
 
 
 @contextmanager
@@ -128,40 +123,8 @@ def _daemon(config: Path, port: int, speed: float, start_s: float, folder: Path)
     url = f"http://127.0.0.1:{port}"
     arguments = ("-m", "idlewatt.daemon.cli", "serve", f"--config.file={config}",
                  f"--web.listen-address=127.0.0.1:{port}", f"--clock.speed={speed}", f"--clock.start={start_s}")
-    with _child("the daemon", arguments, folder / "daemon.log") as child:
-        yield _await("the daemon", child, folder / "daemon.log", lambda: url if _ready(url) else "")
-
-
-@contextmanager
-def _child(name: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a Python child and stop it at the end, gently first.
-
-    It gets a session of its own: Ctrl-C is ours, and they are stopped in order. It also gets a pipe as standard
-    input that closes when we are gone.
-    """
-    with log.open("wb") as output, subprocess.Popen(  # noqa: S603 - our own interpreter and modules
-            (sys.executable, *arguments), stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
-            start_new_session=True, env=os.environ | SMALL) as child:
-        try:
-            yield child
-        finally:
-            child.terminate()
-            try:
-                child.wait(STOP_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                click.echo(f"{name} does not end, so it is killed", err=True)
-                child.kill()
-
-
-def _await(name: str, child: subprocess.Popen[bytes], log: Path, answer: Callable[[], str]) -> str:
-    """Return the first answer that is not empty; raise ``DemoError`` when the child ends or takes too long."""
-    deadline = time.monotonic() + READY_WITHIN_S
-    while time.monotonic() < deadline and child.poll() is None:
-        if found := answer():
-            return found
-        time.sleep(0.1)
-    state = "takes too long to come up" if child.poll() is None else f"ended with status {child.returncode}"
-    raise DemoError(f"{name} {state}. It last said:\n{_tail(log)}")
+    with python("the daemon", arguments, folder / "daemon.log") as child:
+        yield answered("the daemon", child, folder / "daemon.log", lambda: url if _ready(url) else "")
 
 
 def _first_line(log: Path) -> str:
@@ -181,7 +144,3 @@ def _ready(url: str) -> bool:
     except (requests.RequestException, KeyError):
         return False
     return bool(advice) or not waiting
-
-
-def _tail(log: Path, lines: int = 12) -> str:
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]) or "nothing"

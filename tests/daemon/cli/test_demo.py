@@ -13,7 +13,7 @@ import pytest
 import requests
 import yaml
 
-from idlewatt.daemon.cli import demo
+from idlewatt.daemon.cli import _parts, demo
 from idlewatt.exporters.source import kinds
 
 
@@ -53,27 +53,27 @@ def test_the_simulation_ends_with_its_parent(tmp_path):
 
 def test_a_part_that_ends_at_once_is_reported_with_its_last_words(tmp_path):
     log = tmp_path / "part.log"
-    with (demo._child("the part", ("-c", "import sys; sys.exit('port 22003 is taken')"), log) as child,
-          pytest.raises(demo.DemoError, match=r"(?s)the part ended with status 1.*port 22003 is taken")):
-        demo._await("the part", child, log, lambda: "")
+    with (_parts.python("the part", ("-c", "import sys; sys.exit('port 22003 is taken')"), log) as child,
+          pytest.raises(_parts.DemoError, match=r"(?s)the part ended with status 1.*port 22003 is taken")):
+        _parts.answered("the part", child, log, lambda: "")
 
 
 def test_a_part_that_never_comes_up_is_not_waited_for_forever(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "READY_WITHIN_S", 0.3)
+    monkeypatch.setattr(_parts, "READY_WITHIN_S", 0.3)
     log = tmp_path / "part.log"
-    with (demo._child("the part", ("-c", "import time; time.sleep(60)"), log) as child,
-          pytest.raises(demo.DemoError, match="takes too long")):
-        demo._await("the part", child, log, lambda: "")
+    with (_parts.python("the part", ("-c", "import time; time.sleep(60)"), log) as child,
+          pytest.raises(_parts.DemoError, match="takes too long")):
+        _parts.answered("the part", child, log, lambda: "")
     assert not alive(child.pid)
 
 
 def test_a_part_that_will_not_end_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "STOP_WITHIN_S", 0.3)
+    monkeypatch.setattr(_parts, "STOP_WITHIN_S", 0.3)
     log = tmp_path / "part.log"
     stubborn = ("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
                 "print('up', flush=True); time.sleep(60)")
-    with demo._child("the part", ("-c", stubborn), log) as child:
-        demo._await("the part", child, log, log.read_text)
+    with _parts.python("the part", ("-c", stubborn), log) as child:
+        _parts.answered("the part", child, log, log.read_text)
     assert child.returncode == -signal.SIGKILL
 
 

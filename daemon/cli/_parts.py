@@ -1,0 +1,66 @@
+"""The processes that the demo is made of: started in order, heard out when they fail, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+READY_WITHIN_S = 90.0
+STOP_WITHIN_S = 20.0
+SMALL = {"MALLOC_ARENA_MAX": "2"}
+"""As in the systemd unit: many threads, little memory."""
+
+
+class DemoError(click.ClickException):
+    """A part of the demo did not come up; the message says which and what it last said."""
+
+
+@contextmanager
+def python(name: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a child of our own Python and stop it at the end."""
+    with child(name, (sys.executable, *arguments), log) as running:
+        yield running
+
+
+@contextmanager
+def child(name: str, command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a child and stop it at the end, gently first.
+
+    It gets a session of its own: Ctrl-C is ours, and they are stopped in order. It also gets a pipe as standard
+    input that closes when we are gone.
+    """
+    with log.open("wb") as output, subprocess.Popen(  # noqa: S603 - our own modules, and Prometheus
+            command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+            start_new_session=True, env=os.environ | SMALL) as running:
+        try:
+            yield running
+        finally:
+            running.terminate()
+            try:
+                running.wait(STOP_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                click.echo(f"{name} does not end, so it is killed", err=True)
+                running.kill()
+
+
+def answered(name: str, running: subprocess.Popen[bytes], log: Path, answer: Callable[[], str]) -> str:
+    """Return the first answer that is not empty; raise ``DemoError`` when the child ends or takes too long."""
+    deadline = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline and running.poll() is None:
+        if found := answer():
+            return found
+        time.sleep(0.1)
+    state = "takes too long to come up" if running.poll() is None else f"ended with status {running.returncode}"
+    raise DemoError(f"{name} {state}. It last said:\n{tail(log)}")
+
+
+def tail(log: Path, lines: int = 12) -> str:
+    """Return the last lines of a log."""
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]) or "nothing"

@@ -1,0 +1,183 @@
+"""``idlewatt demo --days``: weeks of a simulated cluster, lived through by the daemon itself in about a minute.
+
+The very service runs, on the cluster's time: every few simulated minutes it is asked as its own beat would, and its
+page is written down as a Prometheus would have scraped it then. When the past is over the same service goes on with
+the wall clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from prometheus_client import Metric
+from prometheus_client.registry import Collector
+
+from ...exporters.publish import registry
+from ...exporters.simulated.cluster import Shape, SimulatedCluster
+from ...exporters.simulated.direct import sources
+from ...storage.errors import StoreError
+from ...storage.history import History
+from ..advice import Advice
+from ..config import Settings, StorageSettings
+from ..counterfactual import Request, replayed
+from ..service import Service
+from ..view import DaemonView
+from ..waste import WasteSettings
+from ._parts import DemoError
+
+log = logging.getLogger(__name__)
+
+DAY_S = 86400.0
+STEP_S = 240.0
+"""Simulated time between two looks: under the five minutes after which Prometheus calls a series stale."""
+REPLAY_S = 6 * 3600.0
+"""Simulated time between two counterfactual replays; hourly, as the daemon does it, would take most of the minute."""
+HOUR_S = 300.0
+"""Length of an hour of the paper's Table 2: jobs last hours, so that two weeks see hundreds of them."""
+TICK_S = 30.0
+LOOK = ("scrape", "jobs", "assess", "advise", "record")
+"""The cycles of one look, each after those it reads from."""
+COMPILED_WITHIN_S = 300.0
+UNWIRED = 1.5
+"""How many looks may lie between two readings before there is a gap."""
+
+Tick = Callable[[float], object]
+"""Hears how many days are done."""
+
+
+class Time:
+    """The cluster's time while the past is made, the wall's from then on."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self.past = True
+
+    def __call__(self) -> float:
+        """Return seconds since the epoch."""
+        return self._cluster.now_s if self.past else time.time()
+
+
+class Operator:
+    """Somebody who takes every second advice: people see some in time, and know better now and then."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+
+    def read(self, advice: Advice | None) -> None:
+        """Give jobs the nodes that were advised, as ``scontrol update ReqNodeList=`` does."""
+        for row in advice.recommendations if advice else ():
+            if row.placement and row.action == "start" and not row.shadow and int(row.job_id) % 2:
+                with suppress(KeyError):  # it has started on its own
+                    self._cluster.steer(int(row.job_id), row.placement.nodes)
+
+
+def simulated(days: float, nodes: int, seed: int) -> SimulatedCluster:
+    """Return a cluster as it was so many days ago."""
+    start_s = float(int(time.time() - days * DAY_S))
+    return SimulatedCluster(Shape(nodes=nodes, seed=seed, start_s=start_s, hour_s=HOUR_S, tick_s=TICK_S))
+
+
+@contextmanager
+def serving(cluster: SimulatedCluster, clock: Time, folder: Path, rated_watts: Mapping[str, float]) -> Iterator[Service]:
+    """Yield a daemon that reads the cluster directly, and stop it at the end."""
+    settings = Settings(cluster="GIST AI-X (simulated)",
+                        storage=StorageSettings(url=f"sqlite:///{folder / 'idlewatt.db'}"))
+    gap = UNWIRED * STEP_S / settings.cycles.scrape
+    settings = settings.model_copy(update={
+        "waste": WasteSettings(gap_factor=gap, rated_node_watts=dict(rated_watts)),
+        "sources": sources(cluster, clock)})
+    service = Service(settings, History.open(settings.storage.url), clock)
+    try:
+        yield service
+    finally:
+        service.stop()
+
+
+def write(service: Service, cluster: SimulatedCluster, days: float, file: Path, labels: Mapping[str, str],
+          tick: Tick) -> None:
+    """Live through the days and write every page, as OpenMetrics with timestamps; ``labels`` are the scraper's."""
+    page = registry(DaemonView(service, lambda: service.settings).published)
+    unfinished = file.with_suffix(".part")
+    start_s = cluster.now_s
+    try:
+        with unfinished.open("w", encoding="utf-8") as out:
+            names = Names(labels)
+            for now_s in lived(service, cluster, days * DAY_S):
+                names.write(out, page, now_s)
+                tick((now_s - start_s) / DAY_S)
+            out.write("# EOF\n")
+        unfinished.rename(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def lived(service: Service, cluster: SimulatedCluster, seconds: float) -> Iterator[float]:
+    """Let the daemon live through simulated time, and yield the time after each look."""
+    operator, replay_s = Operator(cluster), cluster.now_s + REPLAY_S
+    _rehearsed(service)
+    for now_s in cluster.run(seconds, STEP_S):
+        for cycle in LOOK:
+            service.beat.run(cycle)
+        operator.read(service.known.advice)
+        if now_s >= replay_s:
+            replay_s += REPLAY_S
+            _replay(service, now_s)
+        yield now_s
+
+
+def _rehearsed(service: Service) -> None:
+    """Wait until there is advice: the first is only given when the policies are compiled."""
+    deadline = time.monotonic() + COMPILED_WITHIN_S
+    service.beat.run("jobs")
+    while service.known.advice is None:
+        if time.monotonic() > deadline:
+            raise DemoError("the daemon does not advise; its log is demo.log")
+        service.beat.run("advise")
+        time.sleep(0.1)
+
+
+def _replay(service: Service, now_s: float) -> None:
+    """Do here what the cycle ``counterfactual`` does in a child process: starting one takes longer than its replay."""
+    settings, known = service.settings, service.known.counterfactual
+    since_s, until_s = known.next(now_s, REPLAY_S)
+    policies = tuple(dict.fromkeys((settings.counterfactual.incumbent, settings.advice.policy)))
+    try:
+        window = replayed(Request(settings.storage.url, since_s, until_s, policies))
+    except (StoreError, ValueError) as error:
+        log.warning("a window could not be replayed", extra={"error": str(error)})
+        return
+    service.known = replace(service.known, counterfactual=known.plus(window))
+
+
+class Names:
+    """Writes pages line by line; the name of a series with its labels is put together once."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self._scraper = _written(labels.items())
+        self._known: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
+
+    def write(self, out: TextIO, page: Collector, now_s: float) -> None:
+        """Write a line for every sample; without TYPE lines, which would have to keep a metric's samples together."""
+        out.writelines(f"{name} {value} {now_s:.0f}\n" for name, value in self._samples(page.collect()))
+
+    def _samples(self, families: Iterable[Metric]) -> Iterator[tuple[str, float]]:
+        for sample in (sample for family in families for sample in family.samples):
+            key = (sample.name, tuple(sample.labels.items()))
+            if key not in self._known:
+                own = _written(sample.labels.items())
+                self._known[key] = f"{sample.name}{{{','.join(filter(None, (own, self._scraper)))}}}"
+            yield self._known[key], sample.value
+
+
+def _written(labels: Iterable[tuple[str, str]]) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
