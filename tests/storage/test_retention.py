@@ -10,6 +10,7 @@ from sqlalchemy import text
 from idlewatt.storage.history import History
 from idlewatt.storage.records import GpuRollup, IdleFloor, PowerClass, SchedulerSnapshot, WasteReading
 from idlewatt.storage.retention import Retention
+from idlewatt.storage.simulated import Simulated
 
 DAY = 86400.0
 SOON = Retention(rollups_s=DAY, hourly_rollups_s=10 * DAY, waste_s=DAY, hourly_waste_s=10 * DAY, jobs_s=10 * DAY,
@@ -35,6 +36,15 @@ def test_numbers_that_are_none_are_unmeasured(history):
     history.record_waste([WasteReading(0.0, 300.0, "gpu", PowerClass.STRANDED, float("nan"))])
     assert history.rollups(0, 1000) == (rollup(300.0, energy_joules=None),)
     assert history.waste(0, 1000) == ()
+
+
+def test_simulated_totals_survive_a_restart(url):
+    totals = (Simulated("fifo", 1e9, 1e13, 7200.5, 0.01), Simulated("sjf", 1e9, 9e12, 0.0, 0.01, -0.2))
+    with History.open(url) as history:
+        history.save_simulated([Simulated("fifo", 5e8, 1.0, 1.0)])
+        history.save_simulated(totals)
+    with History.open(url) as history:
+        assert history.load_simulated() == totals
 
 
 def test_floors_survive_a_restart_with_their_provenance(url):
