@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, Records, Site, State
+from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, Records, State
 from ..replay.compiled import compiled
-from ..replay.moves import ask_of, start
+from ..replay.moves import ask_of, site_with, start
 from ..replay.queue import following
 from .easy import book, give_back
 from .registry import backfill
@@ -47,7 +47,7 @@ def profile(state: State) -> int:
                 return count
             copy_level(levels[count], levels[count - 1], time)
             count += 1
-        give_back(state, Site(levels[count - 1], state.eligible, state.demand, state.words), job, ask)
+        give_back(state, site_with(state, levels[count - 1]), job, ask)
     return count
 
 
@@ -89,7 +89,7 @@ def plan(state: State, place: Any, job: int, count: int) -> int:
     for first in range(count):
         end = levels[first, 0].time + lasts
         last = narrow_window(levels, first, count, end, least)
-        parts = place(Site(least, state.eligible, state.demand, state.words), ask, state.chosen)
+        parts = place(site_with(state, least), ask, state.chosen)
         if parts > 0:
             count = split(levels, count, end)
             for level in range(first, last):

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, Ask, Longs, Records, Site, State
 from ..replay.compiled import compiled
-from ..replay.moves import ask_of, fits, site_of, start, take
+from ..replay.moves import ask_of, fits, site_of, site_with, start, take
 from ..replay.queue import NONE, following
 from .registry import backfill
 from .strict import start_heads
@@ -25,9 +25,9 @@ def imagined(state: State, number: int) -> Site:
     target = state.imagined[number]
     for node in range(target.size):
         row, now = target[node], state.nodes[node]
-        row.open, row.free_gpus = now.open, now.free_gpus
+        row.open, row.free_gpus, row.ends = now.open, now.free_gpus, now.ends
         row.free_cpus, row.free_memory = now.free_cpus, now.free_memory
-    return Site(target, state.eligible, state.demand, state.words)
+    return site_with(state, target)
 
 
 @compiled
@@ -117,6 +117,12 @@ def book(nodes: Records, ask: Ask, chosen: Longs, count: int) -> None:
 @backfill("easy", estimates=True)
 def easy(state: State, key: Any, place: Any) -> None:
     """Start jobs in order; when one has to wait, let others pass that do not delay its reservation."""
+    go_through(state, place)
+
+
+@compiled
+def go_through(state: State, place: Any) -> None:
+    """Do so with jobs that are in order."""
     start_heads(state, place)
     for partition in range(state.lines.size):
         rank = state.lines[partition].blocked

@@ -45,6 +45,7 @@ NODE = np.dtype([
     ("leaf", "i8"), ("spine", "i8"),
     ("score", "i8"),  # scratch: what a placement ranks nodes by
     ("time", "f8"),  # of imagined nodes: from when on they are like this
+    ("ends", "f8"),  # when its last job is expected to end, where a learned rule keeps account of it
 ], align=True)
 
 JOB = np.dtype([
@@ -91,6 +92,9 @@ class Site(NamedTuple):
     demand: Floats
     """[GPUs] share of the workload's jobs that want this many GPUs on a node."""
     words: Words
+    weights: Floats
+    traits: Floats
+    """As in :class:`State`."""
 
 
 class Ask(NamedTuple):
@@ -104,6 +108,7 @@ class Ask(NamedTuple):
     rest: int
     whole: int
     """1 for a job that shares no node: it takes all CPUs, of nodes where nothing runs."""
+    job: int
 
 
 class State(NamedTuple):
@@ -157,3 +162,9 @@ class State(NamedTuple):
     """Scratch: [job] jobs being sorted."""
     keys: Floats
     """Scratch: [job] what they are sorted by."""
+    weights: Floats
+    """What learned rules go by; empty for all others. They alone know what it means."""
+    traits: Floats
+    """[job, trait] what learned rules make of each job before the first decision."""
+    mood: Floats
+    """Scratch: what learned rules make of the cluster and its queue at the present decision."""

@@ -157,7 +157,8 @@ def state_arrays(cluster: Cluster, workload: Workload, seed: int, preemption_s: 
         usage=np.zeros((int(jobs.user.max(initial=0)) + 1, 3)), log=np.zeros(2 * size + 2, np.int32),
         chosen=np.zeros(len(cluster) + 1, np.int64), shares=np.zeros(len(cluster) + 1, np.int64),
         imagined=np.stack([nodes, nodes]).view(np.recarray),
-        listed=np.zeros(size + 1, np.int32), keys=np.zeros(size)), refused
+        listed=np.zeros(size + 1, np.int32), keys=np.zeros(size), weights=np.zeros(0), traits=np.zeros((0, 0)),
+        mood=np.zeros(0)), refused
 
 
 def _records(shape: int | tuple[int, ...], kind: np.dtype[Any]) -> Any:

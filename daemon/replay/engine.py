@@ -30,7 +30,7 @@ from .arrays import (
     State,
 )
 from .cluster import Cluster
-from .compiled import compiled
+from .compiled import compiled, compiled_without_lock
 from .moves import finish, join, note, preempt
 from .queue import following, insert, insert_sorted, remove, sort_jobs
 from .rules import Rules
@@ -183,15 +183,21 @@ def rank_by_row(state: State, ranked: int) -> None:
 @compiled
 def walk_sorted(state: State, key: Any, place: Any, walk: Any) -> None:
     """Walk through the queue by present keys; between decisions the rank of a job is its row."""
-    jobs, keys = state.listed, state.keys
-    count = list_waiting(state)
-    for index in range(count):
-        keys[jobs[index]] = key(state, jobs[index])
-    sort_jobs(jobs, count, keys)
-    withdraw_listed(state, count)
-    rank_listed(state, count)
+    count = rank_by_key(state, key)
     walk(state, key, place)
     rank_by_row(state, count)
+
+
+@compiled
+def rank_by_key(state: State, key: Any) -> int:
+    """Rank the waiting jobs by present keys; return how many there are."""
+    count = list_waiting(state)
+    for index in range(count):
+        state.keys[state.listed[index]] = key(state, state.listed[index])
+    sort_jobs(state.listed, count, state.keys)
+    withdraw_listed(state, count)
+    rank_listed(state, count)
+    return count
 
 
 @compiled
@@ -224,7 +230,7 @@ def decide(state: State, key: Any, place: Any, walk: Any, wake: Any, moving: boo
         state.clock[WAKE] = wake(state)
 
 
-@compiled
+@compiled_without_lock
 def loop(state: State, agenda: Agenda, key: Any, place: Any, walk: Any, wake: Any, moving: bool, one_at_a_time: bool,
          waking: bool, patient: bool, until: float) -> None:
     """Run to the end."""
@@ -242,6 +248,8 @@ def keep_estimates(state: State) -> None:
 
 def prepare(state: ClusterState, rules: Rules) -> None:
     """Rank all jobs and keep the books that these rules need."""
+    if rules.ready is not None:
+        state.arrays = rules.ready(state)
     arrays = state.arrays
     if not (rules.moving or rules.own_order):
         rank_all(arrays, rules.key)

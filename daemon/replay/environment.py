@@ -80,7 +80,8 @@ def episode(batch: Batch, index: int) -> State:
         s.nodes[index], s.eligible, s.demand, s.jobs[index], s.held[index], s.order, s.leaves[index],
         s.branches[index], s.roots[index], s.lines[index], s.heap[index], s.estimates[index], s.occupant[index],
         s.speed, s.spread, s.clock[index], s.counts[index], s.words[index], s.costs, s.meters[index], s.usage[index],
-        s.log[index], s.chosen[index], s.shares[index], s.imagined[index], s.listed[index], s.keys[index])
+        s.log[index], s.chosen[index], s.shares[index], s.imagined[index], s.listed[index], s.keys[index],
+        s.weights, s.traits, s.mood)
 
 
 @compiled
@@ -297,7 +298,7 @@ def _possible(cluster: Cluster, workload: Workload, length: int) -> Workload:
     return Workload(ids=range(int(kept.sum())), **columns, **names)
 
 
-_SHARED = {"eligible", "demand", "order", "speed", "spread", "costs"}
+_SHARED = {"eligible", "demand", "order", "speed", "spread", "costs", "weights", "traits", "mood"}
 _PER_JOB = {"order": 0, "heap": 1, "estimates": 1, "listed": 1, "keys": 0}
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...storage.columns import JobColumns
 from ...storage.traces import Trace
 from .cluster import Cluster
-from .prediction import predict, template_codes
+from .prediction import foresight, template_codes
 from .workload import COLUMNS, Workload
 
 EXAMPLES = 5
@@ -50,8 +50,8 @@ def from_trace(trace: Trace) -> Intake:
         memory=np.nan_to_num(trace.mem_bytes), partition=trace.partition, partition_names=_names(trace, "partition"),
         model=trace.gpu_model, model_names=_names(trace, "gpu_model"), user=trace.user,
         user_names=_names(trace, "user"),
-        prediction=_predicted(trace.submit_s, trace.run_s, trace.start_s, trace.gpus, trace.user,
-                              template_codes(trace.name.astype(np.int64), trace.vocabularies["name"]), trace.limit_s))
+        **_foresight(trace.submit_s, trace.run_s, trace.start_s, trace.gpus, trace.user,
+                     template_codes(trace.name.astype(np.int64), trace.vocabularies["name"]), trace.limit_s))
     notes = (f"{int(shared.sum())} jobs ask for a part of a GPU and get a whole one",) if shared.any() else ()
     return _checked(Intake(workload, np.asarray(trace.start_s), {**trace.rejections, **trace.set_aside},
                            tuple(f"line {row.line}: {row.reason}{f' ({row.value})' if row.value else ''}"
@@ -70,14 +70,14 @@ def from_columns(jobs: JobColumns) -> Intake:
     words = jobs.vocabularies
     submit = np.fmax(jobs.submit_s, jobs.eligible_s)[kept]
     order = np.argsort(submit, kind="stable")
-    prediction = _predicted(submit, run[kept], jobs.start_s[kept], jobs.gpus[kept], jobs.user[kept],
-                            template_codes(jobs.name.astype(np.int64), words["name"])[kept], jobs.limit_s[kept])
+    known = _foresight(submit, run[kept], jobs.start_s[kept], jobs.gpus[kept], jobs.user[kept],
+                       template_codes(jobs.name.astype(np.int64), words["name"])[kept], jobs.limit_s[kept])
     workload = Workload.of(
         submit, run[kept], jobs.gpus[kept], ids=jobs.job_id[kept].tolist(), limit=_unlimited(jobs.limit_s[kept]),
         nodes=np.where(jobs.nodes > 1, jobs.nodes, 0)[kept], cpus=jobs.cpus[kept],
         memory=np.nan_to_num(jobs.memory_bytes)[kept], partition=jobs.partition[kept],
         partition_names=words["partition"] or ("",), user=jobs.user[kept], user_names=words["user"] or ("",),
-        prediction=prediction)
+        **known)
     return _checked(Intake(workload, jobs.start_s[kept][order],
                            {reason: count for reason, count in left_out.items() if count}))
 
@@ -132,9 +132,9 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown}, …" if len(names) > 3 else shown
 
 
-def _predicted(submit_s: Any, run_s: Any, start_s: Any, gpus: Any, user: Any, template: Any,
-               limit_s: Any) -> NDArray[np.float64]:
-    """Return median predictions; a run time becomes known at the recorded end, else at submission + run at best."""
+def _foresight(submit_s: Any, run_s: Any, start_s: Any, gpus: Any, user: Any, template: Any,
+               limit_s: Any) -> dict[str, NDArray[np.float64]]:
+    """Return what is known at submission; run times become known at recorded ends, else at submission + run at best."""
     ended_s = np.where(np.isnan(start_s), submit_s, start_s) + run_s
-    return predict(submit_s=submit_s, run_s=run_s, ended_s=ended_s, gpus=gpus, user=user, template=template,
-                   limit_s=limit_s).median_s
+    return foresight(submit_s=submit_s, run_s=run_s, ended_s=ended_s, gpus=gpus, user=user, template=template,
+                     limit_s=limit_s)

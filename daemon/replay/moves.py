@@ -66,7 +66,13 @@ def note(words: Words, kind: int, row: int, time: float, value: int) -> None:
 @compiled
 def site_of(state: State) -> Site:
     """Return what a placement may look at: the cluster as it is."""
-    return Site(state.nodes, state.eligible, state.demand, state.words)
+    return site_with(state, state.nodes)
+
+
+@compiled
+def site_with(state: State, nodes: Records) -> Site:
+    """Return the cluster with imagined nodes."""
+    return Site(nodes, state.eligible, state.demand, state.words, state.weights, state.traits)
 
 
 @compiled
@@ -74,7 +80,7 @@ def ask_of(state: State, job: int) -> Ask:
     """Return what a job asks for."""
     row = state.jobs[job]
     return Ask(_long(row.pool), _long(row.chunk), _long(row.cpus), _long(row.memory),
-               _long(row.chunks), _long(row.rest), _long(row.whole))
+               _long(row.chunks), _long(row.rest), _long(row.whole), _long(job))
 
 
 @compiled

@@ -83,6 +83,19 @@ def predict(*, submit_s: Any, run_s: Any, ended_s: Any, gpus: Any, user: Any = N
     return Prediction(found, level, evidence)
 
 
+def foresight(*, submit_s: Any, run_s: Any, ended_s: Any, gpus: Any, user: Any = None, template: Any = None,
+              limit_s: Any = None) -> dict[str, Floats]:
+    """Return a workload's columns of what is known at submission: run times of like jobs, and their use of limits."""
+    limits = np.full(len(submit_s), np.nan) if limit_s is None else np.asarray(limit_s, np.float64)
+    limits = np.where(np.isfinite(limits) & (limits > 0), limits, np.nan)
+    alike: dict[str, Any] = {"submit_s": submit_s, "ended_s": ended_s, "gpus": gpus, "user": user,
+                             "template": template}
+    runs = predict(run_s=run_s, limit_s=limits, **alike).quantiles
+    uses = predict(run_s=np.asarray(run_s, np.float64) / limits, **alike).quantiles
+    names = ("prediction_low", "prediction", "prediction_high", "use_low", "use", "use_high")
+    return dict(zip(names, np.concatenate([runs, uses], axis=1).T.copy(), strict=True))
+
+
 def _group(columns: dict[str, Codes], names: Sequence[str]) -> Codes:
     """Number the groups of jobs that agree in these columns; -1 where one of them is unknown."""
     size = len(columns["gpus"])

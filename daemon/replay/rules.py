@@ -57,6 +57,8 @@ class Rules(NamedTuple):
     """The walk sorts for itself."""
     levels: int = 2
     """How many clusters the walk imagines."""
+    ready: Callable[[ClusterState], State] | None = None
+    """Returns the arrays with ``weights``, ``traits`` and ``mood`` as learned rules want them, before any decision."""
 
 
 class Signatures(NamedTuple):
@@ -72,7 +74,7 @@ class Signatures(NamedTuple):
 def signatures() -> Signatures:
     """Return the types of rules, taken from a small real state so that they cannot drift from it."""
     state = ClusterState.of(Cluster.from_spec("1x1"), Workload.of([0.0], [1.0], [1])).arrays
-    site = Site(state.nodes, state.eligible, state.demand, state.words)
+    site = Site(state.nodes, state.eligible, state.demand, state.words, state.weights, state.traits)
     whole, where, chosen = (typeof(part) for part in (state, site, state.chosen))
     ask = types.NamedUniTuple(types.int64, len(Ask._fields), Ask)
     key = types.float64(whole, types.int64)

@@ -124,7 +124,7 @@ class ClusterState:
 
     def copy(self) -> ClusterState:
         """Return a state that can be changed without changing this one."""
-        fixed = {"eligible", "demand", "speed", "spread", "costs"}
+        fixed = {"eligible", "demand", "speed", "spread", "costs", "weights", "traits"}
         fresh = {name: getattr(self.arrays, name).copy() for name in a.State._fields if name not in fixed}
         return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected),
                             self.records)

@@ -16,6 +16,8 @@ from ...storage.records import Job
 UNLIMITED_S = 30 * 86400.0
 """What a missing time limit counts as where an order needs a number."""
 
+FORESIGHT = ("prediction", "prediction_low", "prediction_high", "use", "use_low", "use_high")
+"""Columns that tell what is known of a run time when the job is submitted."""
 _PARENT = re.compile(r"after\w*:(\w+)")
 
 
@@ -52,6 +54,13 @@ class Workload:
     priority: NDArray[np.float64]
     prediction: NDArray[np.float64]
     """Predicted run time in seconds, known at submission; NaN where none was made."""
+    prediction_low: NDArray[np.float64]
+    """Seconds that nine of ten like jobs ran for, and at most one of ten exceeded; NaN where unknown."""
+    prediction_high: NDArray[np.float64]
+    use_low: NDArray[np.float64]
+    """Shares of their time limits that like jobs ran for, as the predictions: low, median and high."""
+    use: NDArray[np.float64]
+    use_high: NDArray[np.float64]
     minimum: NDArray[np.int32]
     """Fewest and most GPUs an elastic job can use; equal to ``gpus`` for a rigid one."""
     maximum: NDArray[np.int32]
@@ -140,8 +149,9 @@ def _defaults(submit: NDArray[np.float64], run: Any, gpus: Any) -> dict[str, NDA
         "submit": submit, "run": run, "limit": np.full(size, np.inf), "gpus": gpus, "nodes": zeros,
         "cpus": np.zeros(size, np.int64), "memory": np.zeros(size, np.int64), "partition": zeros,
         "model": zeros - 1, "application": zeros, "user": zeros, "priority": np.zeros(size),
-        "prediction": np.full(size, np.nan), "minimum": gpus, "maximum": gpus, "dependency": zeros - 1,
+        "minimum": gpus, "maximum": gpus, "dependency": zeros - 1,
         "preemptible": np.ones(size, np.int8), "exclusive": np.zeros(size, np.int8), "eligible": zeros - 1,
+        **{name: np.full(size, np.nan) for name in FORESIGHT},
     }
 
 
