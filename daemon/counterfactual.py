@@ -16,6 +16,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from ..storage.simulated import Simulated
+
 log = logging.getLogger(__name__)
 
 WARM_UP_S = 86400.0
@@ -31,7 +33,7 @@ MOST_S = 7 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
-    """What is known of the windows that have closed since the daemon started."""
+    """What is known of all windows that have closed."""
 
     until_s: float | None = None
     """End of the last closed window."""
@@ -44,11 +46,28 @@ class Counterfactual:
     wait_error_ratio: float | None = None
     """As ``error_ratio``, of waiting; None where no job really waited."""
 
+    @classmethod
+    def restored(cls, totals: Sequence[Simulated]) -> Counterfactual:
+        """Return what an earlier daemon had come to; errors are those of the last window."""
+        if not totals:
+            return cls()
+        last = max(totals, key=lambda total: total.until_s)
+        return cls(last.until_s, {total.policy: total.joules for total in totals}, last.error_ratio,
+                   {total.policy: total.wait_s for total in totals}, last.wait_error_ratio)
+
+    def totals(self) -> tuple[Simulated, ...]:
+        """Return what a later daemon goes on from."""
+        if self.until_s is None:
+            return ()
+        return tuple(Simulated(policy, self.until_s, joules, self.wait_s.get(policy, 0.0), self.error_ratio,
+                               self.wait_error_ratio) for policy, joules in self.joules.items())
+
     def next(self, now_s: float, period_s: float) -> tuple[float, float]:
-        """Return the window that has closed since the last one, a period long at first."""
+        """Return the window that has closed since the last one; a period long at first, and after a clock set back."""
         until_s = (now_s - CLOSED_S) // STEP_S * STEP_S
-        since_s = until_s - max(period_s, STEP_S) // STEP_S * STEP_S if self.until_s is None else self.until_s
-        return max(since_s, until_s - MOST_S), until_s
+        if self.until_s is None or self.until_s > now_s:
+            return until_s - max(period_s, STEP_S) // STEP_S * STEP_S, until_s
+        return max(self.until_s, until_s - MOST_S), until_s
 
     def plus(self, window: Window) -> Counterfactual:
         """Return the same with one more window."""

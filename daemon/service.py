@@ -23,7 +23,7 @@ from ..storage.history import History
 from ..storage.records import GpuRollup, IdleFloor, Job, SchedulerSnapshot, Telemetry, WasteReading
 from .advice import Advisor
 from .config import ConfigError, Settings
-from .counterfactual import Request, WindowReplayer
+from .counterfactual import Counterfactual, Request, WindowReplayer
 from .cycles import Beat, Cycle
 from .facts import Known, Process
 from .rehearsal import Rehearsal
@@ -46,7 +46,7 @@ class Service:
         self._history, self._clock, self._speed = history, clock, speed
         self._change = threading.Lock()
         self._known_lock = threading.Lock()
-        self.known = Known()
+        self.known = Known(counterfactual=Counterfactual.restored(history.load_simulated()))
         self.settings = settings
         self._reloaded, self._loaded_s = True, clock()
         self._accounted_s: float | None = None
@@ -136,7 +136,9 @@ class Service:
         request = Request(self.settings.storage.url, since_s, until_s, policies)
         window = self._replays.replay(request, max(period, REPLAY_S))
         if window is not None:
-            self._learn(counterfactual=known.plus(window))
+            total = known.plus(window)
+            self._learn(counterfactual=total)
+            self._keep(lambda: self._history.save_simulated(total.totals()))
 
     # Life.
 

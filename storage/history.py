@@ -13,12 +13,13 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from . import advice, database, energy, jobs, nodes, promotions, retention
+from . import advice, database, energy, jobs, nodes, promotions, retention, simulated
 from .errors import StoreError, StoreUnavailable
 from .promotions import Abstention, Promotion, Standing
 from .reading import HistoryReader
 from .records import GpuRollup, IdleFloor, Job, Node, Recommendation, SchedulerSnapshot, WasteReading
 from .retention import Retention
+from .simulated import Simulated
 
 log = logging.getLogger(__name__)
 BACKLOG_ITEMS = 500_000
@@ -137,6 +138,11 @@ class History(HistoryReader):
         """Record how policies did in closed time; the same policy and beginning again replaces."""
         some = tuple(standings)
         self._record(lambda connection: promotions.store_standings(connection, some), len(some))
+
+    def save_simulated(self, totals: Iterable[Simulated]) -> None:
+        """Record what policies would have taken since the first closed window, in place of the totals before."""
+        some = tuple(totals)
+        self._record(lambda connection: simulated.store(connection, some), len(some))
 
     def open_jobs(self) -> tuple[Job, ...]:
         """Return jobs that left the scheduler's view without being seen finished: accounting knows how they ended."""

@@ -10,10 +10,11 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, Row, Select, Table, func, or_, select, text
 
-from . import advice, columns, database, energy, nodes, promotions, schema
+from . import advice, columns, database, energy, nodes, promotions, schema, simulated
 from .advice import Following, IssuedAdvice
 from .promotions import Abstention, Promotion, Standing
 from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, PowerClass, Request, WasteReading
+from .simulated import Simulated
 from .values import chunks
 
 
@@ -155,6 +156,11 @@ class HistoryReader:
         table = schema.standings
         return tuple(map(promotions.standing_of, self._all(
             select(table).where(table.c.since_s >= since_s).order_by(table.c.since_s, table.c.policy))))
+
+    def load_simulated(self) -> tuple[Simulated, ...]:
+        """Return what policies would have taken in all windows that have closed."""
+        table = schema.simulated
+        return tuple(map(simulated.simulated_of, self._all(select(table).order_by(table.c.policy))))
 
     def waste(self, since_s: float, until_s: float, *, per_node: bool = False) -> tuple[WasteReading, ...]:
         """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""

@@ -239,9 +239,19 @@ standings = Table(
     sqlite_with_rowid=False,
 )
 
+simulated = Table(
+    "simulated", metadata,
+    Column("policy", Text, primary_key=True),
+    Column("until_s", Double, nullable=False),
+    Column("joules", Double, nullable=False),
+    Column("wait_s", Double, nullable=False),
+    Column("error_ratio", Double),
+    Column("wait_error_ratio", Double),
+)
+
 CLOCKS = {
     "jobs": "submit_s", "job_changes": "time_s", "runs": "start_s", "node_changes": "time_s", "rollups": "start_s",
     "waste": "start_s", "floors": "updated_s", "recommendations": "issued_s", "verdicts": "start_s",
-    "promotions": "time_s", "abstentions": "first_s", "standings": "since_s",
+    "promotions": "time_s", "abstentions": "first_s", "standings": "since_s", "simulated": "until_s",
 }
 """The column that tells a row's age, by table."""

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from idlewatt.daemon.counterfactual import Counterfactual
 from idlewatt.daemon.view import DaemonView
 
 CYCLES = "{scrape: 60s, jobs: 1h, assess: 1h, advise: 1h, record: 1h, counterfactual: 30m}"
@@ -41,6 +42,28 @@ def test_closed_windows_are_published_by_policy_with_the_simulators_own_error(ri
     service.counterfactual()
     later = published(service).simulated_energy_joules_total
     assert all(later[policy] > joules for policy, joules in facts.simulated_energy_joules_total.items())
+
+
+def test_a_restart_resets_no_counter_and_goes_on_where_it_was(rig):
+    service = watched(rig, 75)
+    service.counterfactual()
+    before = published(service)
+    rig.services.remove(service)
+    service.stop()
+    later = rig.service(cycles=CYCLES)
+    assert later.known.counterfactual == service.known.counterfactual
+    after = published(later)
+    assert after.simulated_energy_joules_total == before.simulated_energy_joules_total
+    assert after.simulated_wait_seconds_total == before.simulated_wait_seconds_total
+    assert after.simulation_energy_error_ratio == before.simulation_energy_error_ratio
+    later.counterfactual()  # nothing more has closed
+    assert published(later).simulated_energy_joules_total == before.simulated_energy_joules_total
+
+
+def test_a_clock_that_was_set_back_begins_anew():
+    ahead = Counterfactual(until_s=1e9)
+    assert ahead.next(1e9 + 7200, 3600.0) == (1e9, (1e9 + 6300) // 300 * 300)
+    assert ahead.next(1e8, 3600.0) == Counterfactual().next(1e8, 3600.0)
 
 
 def test_a_board_can_tell_the_incumbent_from_who_advises(rig):

@@ -1,0 +1,39 @@
+"""Records what policies would have taken in all closed windows together, so that a restart resets no counter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from . import schema
+from .database import upsert
+from .values import number, words
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A policy in replays of closed windows, from the first one to ``until_s``."""
+
+    policy: str
+    until_s: float
+    joules: float
+    wait_s: float
+    """Waiting of all jobs."""
+    error_ratio: float | None = None
+    """(Simulated - measured) / measured energy of the incumbent in the window that ends there."""
+    wait_error_ratio: float | None = None
+
+
+def store(connection: Connection, totals: Sequence[Simulated]) -> None:
+    """Record totals in place of those before."""
+    rows = [{name: words(value) if isinstance(value, str) else number(value) for name, value in asdict(total).items()}
+            for total in totals]
+    upsert(connection, schema.simulated, rows, update=tuple(field.name for field in fields(Simulated))[1:])
+
+
+def simulated_of(row: Row[Any]) -> Simulated:
+    """Return the totals that a row holds."""
+    return Simulated(row.policy, row.until_s, row.joules, row.wait_s, row.error_ratio, row.wait_error_ratio)
