@@ -176,11 +176,50 @@ class Published:
     simulation_wait_error_ratio: Scalar = _gauge(
         "(Simulated - recorded) / recorded waiting of the policy that was in charge: how far to trust the replay.")
     policy_info: Series = _gauge(
-        "What each policy is to us: incumbent (the scheduler's own), in_charge (of the advice) or shadow; always 1.",
+        "What each policy is to us: incumbent (the scheduler's own), in_charge (of the advice), fallback (where an "
+        "agent in charge abstains), shadow or demoted; always 1.",
         "policy", "role", cap=POLICIES * 3)
     model_info: Series = _gauge("Trained agents in use; always 1.", "policy", "version", cap=POLICIES)
     model_trained_timestamp_seconds: Series = _gauge(
         "When the agent was trained, in seconds since the epoch.", "policy", cap=POLICIES)
+
+    # Learning; an agent's policy is kind@version
+    promotions_total: Series = _counter(
+        "Decisions on trained agents since recording began, by decision.", "decision", cap=10)
+    abstaining: Series = _gauge(
+        "Whether the agent gave no advice in the last round (1), so that the fallback's goes out where it is in "
+        "charge, or did (0).", "policy", cap=POLICIES)
+    abstentions_total: Series = _counter(
+        "Rounds in which the agent gave no advice, by cause: doubt (of its own), stale (the scheduler's facts), "
+        "damaged (its files), unknown (partitions or GPU types) or failed.", "policy", "cause", cap=POLICIES * 5)
+    drift_ratio: Series = _gauge(
+        "Share of waiting jobs that lie outside of what the agent was trained on.", "policy", cap=POLICIES)
+    regret_ratio: Series = _gauge(
+        "Time that jobs spent in the system under the policy over that under the incumbent, less 1, on the last closed "
+        "day, by replay of the same jobs: positive is worse.", "policy", cap=POLICIES)
+    regret_streak: Series = _gauge(
+        "Closed days in a row on which the policy was worse than the incumbent; three demote an agent.", "policy",
+        cap=POLICIES)
+    heldout_jct_seconds: Series = _gauge(
+        "Completion time of jobs on held-out history in seconds, of the last judgement of an agent: everybody replayed "
+        "the same jobs. statistic is mean or p99.", "policy", "statistic", cap=POLICIES * 2)
+    heldout_wait_seconds: Series = _gauge(
+        "Wait of jobs on held-out history in seconds; statistic is mean or p99.", "policy", "statistic",
+        cap=POLICIES * 2)
+    heldout_jct_ratio: Series = _gauge(
+        "Mean completion time on held-out history over the incumbent's; bound is estimate, low or high of the 95 % "
+        "interval over days.", "policy", "bound", cap=POLICIES * 3)
+    heldout_wasted_energy_joules: Series = _gauge(
+        "Energy that did no work on held-out history in joules.", "policy", cap=POLICIES)
+    heldout_timestamp_seconds: Scalar = _gauge("When an agent was judged last, in seconds since the epoch.")
+    training_score_ratio: Series = _gauge(
+        "Training curve of the agents in use: held-out objective over the incumbent's, below 1 is better, by the share "
+        "of the budget that was spent.", "policy", "done", cap=POLICIES * 100)
+    training_running: Scalar = _gauge("Whether the daemon trains an agent now (1) or not (0).")
+    training_runs_total: Series = _counter(
+        "Trainings that the daemon has run since its start, by result: done, failed or interrupted.", "result", cap=10)
+    training_last_success_timestamp_seconds: Scalar = _gauge(
+        "When a training of the daemon's last came to an end with an agent, in seconds since the epoch.")
 
     # The daemon itself
     up: Series = _gauge("Whether the last read of the source succeeded (1) or not (0).", "collector", cap=COLLECTORS)

@@ -28,7 +28,7 @@ GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
 FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env", "service", "owner"}
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
 COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "overruns", "failures",
-           "state"}
+           "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs"}
 
 
 def facts(**more) -> Published:
@@ -72,6 +72,21 @@ def facts(**more) -> Published:
         "policy_info": {("naive", "incumbent"): 1, ("easy", "in_charge"): 1, ("fifo", "shadow"): 1},
         "model_info": {("gist_mdrl", "3"): 1},
         "model_trained_timestamp_seconds": {"gist_mdrl": 1.79e9},
+        "promotions_total": {"promote": 1, "shadow": 4, "demote": 1, "refuse": 0},
+        "abstaining": {"gist_mdrl@3": 0, "scorer@7": 1},
+        "abstentions_total": {("scorer@7", "doubt"): 12},
+        "drift_ratio": {"scorer@7": 0.02},
+        "regret_ratio": {"scorer@7": 0.031, "easy": -0.12},
+        "regret_streak": {"scorer@7": 2, "easy": 0},
+        "heldout_jct_seconds": {("scorer@7", "mean"): 9700.0, ("scorer@7", "p99"): 99000.0, ("naive", "mean"): 14100.0},
+        "heldout_wait_seconds": {("scorer@7", "mean"): 2700.0, ("scorer@7", "p99"): 61000.0},
+        "heldout_jct_ratio": {("scorer@7", "estimate"): 0.69, ("scorer@7", "low"): 0.66, ("scorer@7", "high"): 0.73},
+        "heldout_wasted_energy_joules": {"scorer@7": 7.1e9},
+        "heldout_timestamp_seconds": 1.8e9,
+        "training_score_ratio": {("scorer@7", "0.1"): 0.91, ("scorer@7", "1"): 0.7},
+        "training_running": 0,
+        "training_runs_total": {"done": 6, "failed": 1, "interrupted": 0},
+        "training_last_success_timestamp_seconds": 1.8e9,
         "up": {"dcgm": 1, "slurm": 0},
         "collector_duration_seconds": {"dcgm": 0.21, "slurm": 10.0},
         "last_success_timestamp_seconds": {"dcgm": 1.8e9},
