@@ -1,0 +1,301 @@
+"""What agents learn from: a history, split by time, its first part shaken into as many made-up stretches as are wanted.
+
+The split walks forward: an agent learns from the past, is chosen on later weeks and judged on the last ones, which it
+has not seen in any way. A made-up stretch is days of the first part drawn at random, with its users drawn at random,
+as many GPU hours as 0.8-1.3 of the usual, run times that differ a little and nodes that fail: one path through history
+can be learned by heart, a thousand that might have been cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...storage.reading import HistoryReader
+from ..past import past
+from ..replay.bind import pools, rejections, shape
+from ..replay.cluster import Cluster, NodeEvent
+from ..replay.prediction import predict, template
+from ..replay.workload import COLUMNS, Workload
+from .kinds import Stretch, TrainingError
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+DAY_S = 86400.0
+LEAST_S, FEWEST_JOBS = 4 * DAY_S, 200
+"""A shorter history is refused: four days leave one to judge by."""
+FEWEST_JUDGED = 20
+TEST, TEST_LEAST, TEST_LEAST_S, TEST_MOST_S = 0.25, 0.4, 5 * DAY_S, 14 * DAY_S
+"""Share of the history that is kept for judging; up to which share it is five days all the same, for fewer prove
+nothing; and how much is enough."""
+SELECT, SELECT_MOST_S = 0.2, 7 * DAY_S
+WARM_UP_S = 2 * DAY_S
+"""A stretch begins so much earlier, so that there are queues when counting begins."""
+RUNNABLE = 0.5
+"""Share of the jobs that must fit the cluster; with fewer it is the wrong cluster."""
+
+STRETCH_JOBS, STRETCH_MOST_DAYS = 3000, 14
+"""A made-up stretch is so many days that it holds about so many jobs: learning replays thousands of them."""
+LOAD = (0.8, 1.3)
+JITTER = 0.2
+"""Standard deviation of the logarithm by which run times differ from what was recorded."""
+COPY_S = 3600.0
+"""The jobs of a user who is drawn twice are moved by up to so much."""
+FEWEST_USERS = 4
+OUTAGE_EVERY_S, OUTAGE_S, OUTAGE_SPREAD = 30 * DAY_S, 4 * 3600.0, 1.0
+"""A node fails once a month, for four hours or so (median of a log-normal, and the deviation of its logarithm)."""
+
+
+class TooLittle(TrainingError):
+    """A history that nothing can be learned from, or judged by; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """A history to learn from or to judge by."""
+
+    source: str
+    """In words: the path of a trace, or the database."""
+    cluster: Cluster
+    workload: Workload
+    notes: tuple[str, ...] = ()
+    """What was taken differently from how it is written."""
+
+    def until(self, until_s: float) -> Material:
+        """Return what was submitted before a moment."""
+        rows = np.flatnonzero(self.workload.submit < until_s)
+        return replace(self, workload=taken(self.workload, rows))
+
+
+@dataclass(frozen=True)
+class Split:
+    """A history in three parts, one after the other."""
+
+    fit: Bootstrap
+    select: tuple[Stretch, ...]
+    test: tuple[Stretch, ...]
+    """Untouched by learning; what an agent is judged on."""
+    since_s: float
+    until_s: float
+    """All that the agent has seen in any way lies between these moments; ``test`` comes after."""
+    known: Mapping[str, tuple[str, ...]]
+    """Names that the agent has met, as ``partition``: of others it knows nothing."""
+    notes: tuple[str, ...]
+
+
+def recorded(history: HistoryReader, since_s: float, until_s: float, source: str) -> Material:
+    """Return what the daemon recorded of the jobs that have ended; ClusterError when no node is recorded."""
+    found = past(history, since_s, until_s)
+    jobs, work = found.jobs, found.workload
+    ended_s = np.array([np.nan if job.end_s is None else job.end_s for job in jobs])
+    names: dict[str, int] = {}
+    groups = np.array([names.setdefault(template(job.name), len(names)) if job.name else -1 for job in jobs], np.int64)
+    prediction = predict(submit_s=work.submit, run_s=work.run, ended_s=ended_s, gpus=work.gpus, user=work.user,
+                         template=groups, limit_s=work.limit).median_s
+    # Those that ran into the window are cut and tied to their nodes: nothing to learn from.
+    rows = np.flatnonzero(np.isfinite(ended_s) & (work.submit >= since_s))
+    return Material(source, found.cluster, taken(replace(work, prediction=prediction), rows))
+
+
+def split(material: Material, *, seed: int = 0) -> Split:
+    """Return the history in three parts; ``TooLittle`` says why nothing can be learned from it."""
+    cluster, (work, notes) = material.cluster, _runnable(material)
+    since_s, until_s = _span(work)
+    days = f"{(until_s - since_s) / DAY_S:.1f} days with {len(work)} jobs"
+    if until_s - since_s < LEAST_S or len(work) < FEWEST_JOBS:
+        raise TooLittle(f"{material.source} is too short to learn from: {days}, and {LEAST_S / DAY_S:.0f} days with "
+                        f"{FEWEST_JOBS} jobs are the least; let the daemon watch on, or name a longer trace")
+    select_s, test_s = _cuts(since_s, until_s)
+    first = taken(work, np.flatnonzero((work.submit >= since_s) & (work.submit < select_s)))
+    _refuse_alike(first, material.source)
+    parts = [_counted(cluster, work, begin, end, material.source)
+             for begin, end in ((select_s, test_s), (test_s, np.nextafter(until_s, np.inf)))]
+    known, unseen = _known(cluster, first)
+    return Split(Bootstrap(cluster, first, since_s, select_s, seed), (parts[0],), (parts[1],), since_s, test_s, known,
+                 (*material.notes, *notes, *unseen))
+
+
+def held_out(material: Material, after_s: float) -> tuple[Stretch, ...]:
+    """Return what came after all that an agent has seen, two weeks at most; ``TooLittle`` when that is too little."""
+    work, _ = _runnable(material)
+    until_s = float(np.nextafter(_span(work)[1], np.inf))
+    return (_counted(material.cluster, work, max(after_s, until_s - TEST_MOST_S), until_s, material.source),)
+
+
+def taken(work: Workload, rows: Rows, **columns: Any) -> Workload:
+    """Return some jobs of a workload in this order, which must be that of submission; ``columns`` replace theirs."""
+    place = np.full(len(work) + 1, -1, np.int32)  # the last one stands for "depends on none"
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    found = {name: getattr(work, name)[rows] for name in COLUMNS} | {"dependency": place[work.dependency[rows]]}
+    return replace(work, ids=tuple(str(work.ids[row]) for row in rows.tolist()), **found | columns)
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Draws stretches that might have been; the same number is the same stretch. It can be sent to other processes."""
+
+    cluster: Cluster
+    workload: Workload
+    since_s: float
+    until_s: float
+    seed: int = 0
+
+    @cached_property
+    def days(self) -> int:
+        """Return how many days there are to draw from."""
+        return max(1, int((self.until_s - self.since_s) / DAY_S))
+
+    @cached_property
+    def drawn(self) -> int:
+        """Return how many days make a stretch, that of the warm-up included."""
+        daily = max(1.0, len(self.workload) / self.days)
+        return 1 + min(STRETCH_MOST_DAYS, self.days, int(np.ceil(STRETCH_JOBS / daily)))
+
+    def __call__(self, number: int) -> Stretch:
+        """Return the stretch of that number."""
+        rng = np.random.default_rng((self.seed, number))
+        begins = np.asarray(self.since_s + DAY_S * rng.integers(self.days, size=self.drawn), np.float64)
+        rows, submit = self._jobs(rng, begins)
+        pace = self._pace(rows) / rng.uniform(*LOAD)
+        submit = self.since_s + pace * (submit - self.since_s)
+        order = np.argsort(submit, kind="stable")
+        rows, submit = rows[order], submit[order]
+        alone = np.full(len(rows), -1, np.int32)  # what a job waited for is hardly drawn with it
+        work = taken(self.workload, rows, submit=submit, run=self._jittered(rng, rows), dependency=alone)
+        cluster = self.cluster.with_events([*self._recorded_events(begins, pace), *self._outages(rng, pace)])
+        return Stretch(cluster, work, self.since_s + pace * DAY_S)
+
+    def _jobs(self, rng: np.random.Generator, begins: Floats) -> tuple[Rows, Floats]:
+        """Return the jobs of the drawn days and of the users that were drawn, and when they come."""
+        edges = np.searchsorted(self.workload.submit, [begins, begins + DAY_S])
+        rows = np.concatenate([np.arange(first, last) for first, last in edges.T])
+        place = np.repeat(np.arange(self.drawn), edges[1] - edges[0])
+        submit = self.workload.submit[rows] - begins[place] + self.since_s + place * DAY_S
+        copies = self._copies(rng)[self.workload.user[rows]]
+        if not copies.any():
+            return rows, submit
+        first = np.repeat(np.cumsum(copies) - copies, copies)
+        again = np.arange(len(first)) > first
+        submit = np.repeat(submit, copies)
+        moved = submit + again * rng.uniform(-COPY_S, COPY_S, len(submit))
+        return np.repeat(rows, copies), np.clip(moved, self.since_s, self.since_s + self.drawn * DAY_S)
+
+    def _copies(self, rng: np.random.Generator) -> Rows:
+        """Return how often each user was drawn; the last place is that of unknown users, who are drawn once."""
+        users = np.unique(self.workload.user[self.workload.user >= 0])
+        copies = np.ones(int(self.workload.user.max(initial=-1)) + 2, np.int64)
+        if len(users) >= FEWEST_USERS:
+            copies[users] = rng.multinomial(len(users), np.full(len(users), 1 / len(users)))
+        return copies
+
+    def _pace(self, rows: Rows) -> float:
+        """Return by how much time must be stretched for as many GPU hours an hour as there usually are."""
+        work = self.workload.run * np.maximum(self.workload.gpus, 1)
+        usual = work.sum() / (self.until_s - self.since_s)
+        drawn = work[rows].sum() / (self.drawn * DAY_S)
+        return float(np.clip(drawn / usual, 0.5, 2.0)) if usual > 0 else 1.0
+
+    def _jittered(self, rng: np.random.Generator, rows: Rows) -> Floats:
+        """Return run times that might have been; a job that was ended at its limit still is."""
+        run, limit = self.workload.run[rows], self.workload.limit[rows]
+        return np.where(run < limit, np.minimum(run * np.exp(JITTER * rng.standard_normal(len(run))), limit), run)
+
+    def _recorded_events(self, begins: Floats, pace: float) -> Iterator[NodeEvent]:
+        """Yield what happened to nodes on the drawn days."""
+        for place, begin in enumerate(begins.tolist() if self.cluster.events else ()):
+            for event in _events(self.cluster.events, begin, begin + DAY_S):
+                yield replace(event, time=self.since_s + pace * (event.time - begin + place * DAY_S))
+
+    def _outages(self, rng: np.random.Generator, pace: float) -> Iterator[NodeEvent]:
+        """Yield failures of nodes that nothing was recorded of, half of all nodes at most."""
+        span_s = pace * self.drawn * DAY_S
+        troubled = {event.node for event in self.cluster.events}
+        healthy = [name for name in self.cluster.names if name not in troubled]
+        failures = min(int(rng.poisson(len(healthy) * span_s / OUTAGE_EVERY_S)), len(self.cluster) // 2, len(healthy))
+        for node in rng.choice(healthy, failures, replace=False).tolist() if failures else ():
+            begin = self.since_s + float(rng.uniform(0, span_s))
+            yield NodeEvent(begin, node, "down")
+            yield NodeEvent(begin + OUTAGE_S * float(np.exp(OUTAGE_SPREAD * rng.standard_normal())), node, "up")
+
+
+def _span(work: Workload) -> tuple[float, float]:
+    """Return when the first and the last job was submitted."""
+    return float(work.submit.min(initial=np.inf)), float(work.submit.max(initial=-np.inf))
+
+
+def _cuts(since_s: float, until_s: float) -> tuple[float, float]:
+    """Return when the second and the third part of a history begin."""
+    span_s = until_s - since_s
+    least_s = max(DAY_S, min(TEST_LEAST_S, TEST_LEAST * span_s))
+    test_s = until_s - max(least_s, min(TEST_MOST_S, TEST * span_s))
+    return test_s - max(DAY_S, min(SELECT_MOST_S, SELECT * span_s)), test_s
+
+
+def _runnable(material: Material) -> tuple[Workload, list[str]]:
+    """Return the jobs that fit the cluster, and what is to be said of the others."""
+    work, cluster = material.workload, material.cluster
+    pool, matrix = pools(cluster, work)
+    never = rejections(cluster, work, pool, matrix, shape(cluster, work, pool, matrix))
+    if not never:
+        return work, []
+    first = next(iter(never.values()))
+    if len(never) > (1 - RUNNABLE) * len(work):
+        raise TooLittle(f"{len(never)} of {len(work)} jobs of {material.source} can never run on this cluster "
+                        f"({first}); is it the right one?")
+    rows = np.setdiff1d(np.arange(len(work)), np.fromiter(never, np.int64))
+    return taken(work, rows), [f"{len(never)} jobs are left out, as they can never run here: {first}"]
+
+
+def _refuse_alike(work: Workload, source: str) -> None:
+    """Raise ``TooLittle`` when it makes no difference who goes first."""
+    if not len(work):
+        raise TooLittle(f"{source} holds no jobs in the part to learn from; its jobs lie too far apart")
+    low, high = np.quantile(work.run, [0.05, 0.95])
+    if high - low <= 0.01 * high and np.ptp(work.gpus) == 0 and len(np.unique(work.limit)) == 1:
+        raise TooLittle(f"all jobs of {source} are alike ({work.gpus[0]} GPUs for {high:.0f} s): no order of them is "
+                        "better than another, so there is nothing to learn")
+
+
+def _counted(cluster: Cluster, work: Workload, begin_s: float, end_s: float, source: str) -> Stretch:
+    """Return a part of history with its warm-up; ``TooLittle`` when too few jobs count."""
+    warm_s = begin_s - WARM_UP_S
+    counted = int(((work.submit >= begin_s) & (work.submit < end_s)).sum())
+    if counted < FEWEST_JUDGED:
+        raise TooLittle(f"only {counted} jobs of {source} lie in the part that judges, and {FEWEST_JUDGED} are the "
+                        "least; wait until more have ended, or name a longer history")
+    rows = np.flatnonzero((work.submit >= warm_s) & (work.submit < end_s))
+    events = _events(cluster.events, max(warm_s, float(work.submit[rows[0]])), np.inf)
+    return Stretch(cluster.with_events(events), taken(work, rows), begin_s)
+
+
+def _events(events: Sequence[NodeEvent], begin_s: float, end_s: float) -> Iterator[NodeEvent]:
+    """Yield how the nodes are at the beginning, and what happens to them until the end."""
+    before = {event.node: NodeEvent(begin_s, event.node, "up") for event in events}
+    later = []
+    for event in events:
+        if event.time <= begin_s:
+            before[event.node] = replace(event, time=begin_s)
+        elif event.time < end_s:
+            later.append(event)
+    yield from before.values()
+    yield from later
+
+
+def _known(cluster: Cluster, work: Workload) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return the names that jobs to learn from bear, and what is to be said of partitions that have none."""
+    known: dict[str, tuple[str, ...]] = {}
+    if any(cluster.model):
+        known["gpu_model"] = tuple(sorted(set(filter(None, cluster.model))))
+    if work.partition_names == ("default",):
+        return known, []
+    used = np.unique(work.partition[work.partition >= 0]).tolist()
+    met = {name for row in used for name in work.partition_names[row].split(",")} & set(cluster.partitions)
+    known["partition"] = tuple(sorted(met))
+    return known, [f"partition {name} has no jobs to learn from: the agent will not be asked there"
+                   for name in cluster.partitions if name not in met]

@@ -1,0 +1,208 @@
+"""Histories become splits that walk forward and stretches that might have been; what teaches nothing is refused."""
+
+import pickle
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idlewatt.daemon.agents.histories import DAY_S, Material, TooLittle, held_out, recorded, split, taken
+from idlewatt.daemon.policies import named
+from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
+from idlewatt.daemon.replay.engine import run
+from idlewatt.daemon.replay.workload import Workload
+from idlewatt.storage.history import History
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
+
+SINCE = 1_795_219_200.0
+
+
+def site(days=20.0, jobs=2000, seed=0, **columns):
+    """A history of eight users on four nodes of eight GPUs."""
+    rng = np.random.default_rng(seed)
+    submit = SINCE + np.sort(rng.uniform(0, days * DAY_S, jobs))
+    ran = rng.lognormal(np.log(3600), 1.2, jobs)
+    columns = {"run": ran, "gpus": rng.choice([1, 2, 4, 8], jobs), "limit": ran * rng.uniform(1, 3, jobs), "user": [f"user{n}" for n in rng.integers(8, size=jobs)],
+               "dependency": np.arange(jobs) - 1, **columns}
+    filled = {name: np.broadcast_to(columns.pop(name), (jobs,)) for name in ("run", "gpus")}
+    return Material("site.csv", Cluster.from_spec("4x8"), Workload.of(submit, **filled, **columns))
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return split(site(), seed=3)
+
+
+def hours_per_hour(work, since_s, until_s):
+    """Return the GPUs that the jobs of a time would keep busy all the time."""
+    within = (work.submit >= since_s) & (work.submit < until_s)
+    return (work.run * work.gpus)[within].sum() / (until_s - since_s)
+
+
+def test_the_parts_follow_each_other_and_the_last_is_untouched(parts):
+    fit, (select,), (test,) = parts.fit, parts.select, parts.test
+    assert fit.since_s == parts.since_s
+    assert fit.workload.submit.max() < fit.until_s == select.since_s
+    assert select.workload.submit.max() < test.since_s == parts.until_s
+    assert select.workload.submit.min() < select.since_s - DAY_S  # a warm-up, which does not count
+    counted = sum(int((part.workload.submit >= part.since_s).sum()) for part in (select, test))
+    assert len(fit.workload) + counted == 2000
+    assert test.workload.submit.max() - test.since_s == pytest.approx(5 * DAY_S)
+
+
+@pytest.mark.parametrize(("days", "kept"), [(5, 2.0), (10, 4.0), (14, 5.0), (40, 10.0), (100, 14.0)])
+def test_so_much_is_kept_for_judging(days, kept):
+    found = split(site(days))
+    assert (found.test[0].workload.submit.max() - found.until_s) / DAY_S == pytest.approx(kept, rel=0.01)
+
+
+def test_the_same_number_is_the_same_stretch_and_another_is_another(parts):
+    one, again, other = (parts.fit(number) for number in (1, 1, 2))
+    assert np.array_equal(one.workload.submit, again.workload.submit)
+    assert np.array_equal(one.workload.run, again.workload.run)
+    assert one.cluster.events == again.cluster.events
+    assert not np.array_equal(one.workload.submit, other.workload.submit)
+
+
+def test_it_can_be_sent_to_another_process(parts):
+    there = pickle.loads(pickle.dumps(parts.fit))
+    assert np.array_equal(there(5).workload.submit, parts.fit(5).workload.submit)
+
+
+def test_a_stretch_is_as_loaded_as_the_site_or_up_to_a_third_more(parts):
+    usual = hours_per_hour(parts.fit.workload, parts.fit.since_s, parts.fit.until_s)
+    loads = []
+    for number in range(60):
+        stretch = parts.fit(number)
+        first = parts.fit.since_s
+        span = (stretch.since_s - first) * parts.fit.drawn
+        loads.append(hours_per_hour(stretch.workload, first, first + span + 1) / usual)
+    assert 0.7 < min(loads) < 0.9
+    assert 1.2 < max(loads) < 1.45
+
+
+def test_users_are_drawn_and_days_are_drawn_and_run_times_differ_a_little(parts):
+    stretch, fit = parts.fit(0), parts.fit
+    row = {identifier: place for place, identifier in enumerate(fit.workload.ids)}
+    source = np.array([row[identifier] for identifier in stretch.workload.ids])
+    assert len(set(np.unique(fit.workload.user))) > len(set(stretch.workload.user.tolist()))
+    assert len({int((fit.workload.submit[place] - fit.since_s) // DAY_S) for place in source}) < fit.days
+    factor = stretch.workload.run / fit.workload.run[source]
+    assert 0.1 < np.log(factor).std() < 0.25
+    assert (stretch.workload.run <= stretch.workload.limit).all()
+    assert np.array_equal(stretch.workload.gpus, fit.workload.gpus[source])
+    assert (stretch.workload.dependency == -1).all()
+
+
+def test_a_job_that_was_ended_at_its_limit_still_is():
+    limits = np.full(2000, 1800.0)
+    found = split(site(limit=limits))
+    work = found.fit(0).workload
+    over = work.run > 1800
+    assert over.any()
+    assert np.isin(work.run[over], found.fit.workload.run).all()
+
+
+def test_nodes_fail_now_and_then_and_come_back(parts):
+    stretches = [parts.fit(number) for number in range(60)]
+    failures = [event for stretch in stretches for event in stretch.cluster.events if event.kind == "down"]
+    # Twelve days, four nodes, a failure a month each.
+    assert 0.5 * 60 < len(failures) < 3 * 60
+    for stretch in stretches:
+        kinds = [event.kind for event in stretch.cluster.events]
+        assert kinds.count("down") == kinds.count("up") <= 2
+
+
+def test_what_happened_to_nodes_happens_on_the_days_that_are_drawn():
+    material = site()
+    broken = SINCE + 2 * DAY_S
+    cluster = material.cluster.with_events([NodeEvent(broken, "node0001", "drain"),
+                                            NodeEvent(broken + 3 * DAY_S, "node0001", "up")])
+    found = split(replace(material, cluster=cluster))
+    drained = total = 0.0
+    for number in range(40):
+        stretch = found.fit(number)
+        first, last = found.fit.since_s, stretch.workload.submit.max()
+        mine = [event for event in stretch.cluster.events if event.node == "node0001"]
+        ends = [*(event.time for event in mine[1:]), last]
+        drained += sum(end - event.time for event, end in zip(mine, ends, strict=True) if event.kind == "drain")
+        total += last - first
+    assert drained / total == pytest.approx(3 / found.fit.days, abs=0.1)
+    # The judging part begins with nodes as they are then.
+    assert {(event.kind, event.time >= found.test[0].since_s - 3 * DAY_S)
+            for event in found.test[0].cluster.events} == {("up", True)}
+
+
+def test_without_users_days_alone_are_drawn():
+    found = split(site(user=-1))
+    assert len(found.fit(0).workload) > 100
+
+
+def test_stretches_replay(parts):
+    for stretch in (parts.fit(0), parts.select[0], parts.test[0]):
+        ended = run(stretch.cluster, stretch.workload, named("fifo+first-fit+easy")).end
+        assert np.isfinite(ended).all()
+
+
+def test_what_depends_on_a_job_that_is_not_taken_depends_on_none():
+    work = taken(site().workload, np.array([3, 4, 9]))
+    assert work.dependency.tolist() == [-1, 0, -1]
+    assert work.ids == ("3", "4", "9")
+
+
+@pytest.mark.parametrize(("material", "why"), [
+    (site(days=3), "3.0 days with 2000 jobs, and 4 days with 200 jobs are the least"),
+    (site(jobs=150), "too short to learn from"),
+    (site(run=3600.0, gpus=1, limit=7200.0), "all jobs of site.csv are alike"),
+    (replace(site(), cluster=Cluster.from_spec("1x2")), "can never run on this cluster .*is it the right one"),
+])
+def test_a_history_that_teaches_nothing_is_refused(material, why):
+    with pytest.raises(TooLittle, match=why):
+        split(material)
+
+
+def test_days_without_jobs_in_the_judging_part_are_refused():
+    material = site()
+    late = np.append(np.arange(1300), [1999])
+    with pytest.raises(TooLittle, match="only 1 jobs of site.csv lie in the part that judges"):
+        split(replace(material, workload=taken(material.workload, late)))
+
+
+def test_a_partition_without_jobs_is_said_and_not_known():
+    material = site(partition=["batch"] * 2000)
+    nodes = [Node(f"n{row}", ("batch", "debug"), 8, "A100") for row in range(4)]
+    found = split(replace(material, cluster=Cluster.from_records(nodes)))
+    assert found.known == {"partition": ("batch",), "gpu_model": ("A100",)}
+    assert found.notes == ("partition debug has no jobs to learn from: the agent will not be asked there",)
+
+
+def test_jobs_that_can_never_run_are_left_out_and_said():
+    gpus = np.where(np.arange(2000) % 10 == 0, 64, 1)
+    found = split(site(gpus=gpus, dependency=-1))
+    assert found.notes == ("200 jobs are left out, as they can never run here: larger than the cluster",)
+    assert found.fit.workload.gpus.max() == 1
+
+
+def test_only_what_came_after_an_agents_history_judges_it(parts):
+    (later,) = held_out(site(), parts.until_s)
+    assert later.since_s == parts.test[0].since_s
+    assert np.array_equal(later.workload.submit, parts.test[0].workload.submit)
+    with pytest.raises(TooLittle, match="wait until more have ended"):
+        held_out(site(), SINCE + 19.99 * DAY_S)
+
+
+def test_a_recorded_history_brings_predictions_and_leaves_out_what_has_not_ended(tmp_path):
+    url = f"sqlite:///{tmp_path}/idlewatt.db"
+    nodes = (Node("n0", ("all",), 8, "A100"),)
+    jobs = [Job(str(number), SINCE + 600 * number, JobState.COMPLETED, "all", Request(2, 1, cpus=2), "ana",
+                name=f"train_{number}", start_s=SINCE + 600 * number, end_s=SINCE + 600 * number + 500, limit_s=3600.0,
+                allocations=(Allocation("n0", 2),)) for number in range(10)]
+    jobs.append(Job("99", SINCE + 7000, JobState.PENDING, "all", Request(8), "ana"))
+    with closing(History.open(url)) as history:
+        history.record_snapshot(SchedulerSnapshot(SINCE + 7200, nodes, (Partition("all", ("n0",)),), tuple(jobs)))
+    with History.read_only(url) as reader:
+        found = recorded(reader, SINCE - 1, SINCE + 8000, url)
+    assert found.workload.ids == tuple(map(str, range(10)))
+    assert found.workload.prediction[1:4].tolist() == [500.0] * 3  # the first one's run, known at its end
+    assert found.cluster.names == ("n0",)
