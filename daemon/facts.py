@@ -125,8 +125,13 @@ def _advice(known: Known) -> dict[str, Any]:
     if advice is None:
         return {}
     issued_s: dict[str, float | None] = {row.policy: row.issued_s for row in advice.recommendations}
+    in_charge = [row for row in advice.recommendations if not row.shadow][:ADVICE]
     return {
         "advice_info": dict.fromkeys(_placements(advice.recommendations), 1.0),
+        "advice_reason_info": {(row.policy, row.job_id, row.action, row.reason): 1.0 for row in in_charge},
+        "advice_expected_start_timestamp_seconds": {
+            (row.policy, row.job_id): row.expected_start_s for row in in_charge if row.action == "hold"},
+        "power_down_info": dict.fromkeys(advice.power_down, 1.0),
         "advice_timestamp_seconds": issued_s,
         "advice_issued_total": {policy: float(count) for policy, count in known.issued.items()},
         "advice_followed_total": {policy: float(count) for policy, count in known.followed.items()},

@@ -158,6 +158,15 @@ class Published:
     advice_info: Series = _gauge(
         "Recommended placements, the most urgent first and no more than 50; always 1. All of them are in the API.",
         "policy", "objective", "slurm_job_id", "node", "gpus", cap=ADVICE)
+    advice_reason_info: Series = _gauge(
+        "Why a waiting job should start now or be held, in the order of the advice and no more than 50; always 1.",
+        "policy", "slurm_job_id", "action", "reason", cap=ADVICE)
+    advice_expected_start_timestamp_seconds: Series = _gauge(
+        "When a job that is held is expected to start if the policy is followed and jobs use their full limits, in "
+        "seconds since the epoch; no more than 50.", "policy", "slurm_job_id", cap=ADVICE)
+    power_down_info: Series = _gauge(
+        "Nodes worth powering down: empty, needed by no known job soon, and not of the reserve; always 1.",
+        "node", cap=NODES)
     advice_timestamp_seconds: Series = _gauge(
         "When the policy last advised, in seconds since the epoch.", "policy", cap=POLICIES)
     advice_interval_seconds: Scalar = _gauge("Configured time between two rounds of advice, in seconds.")

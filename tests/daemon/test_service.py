@@ -61,6 +61,20 @@ def test_the_shadow_policies_are_marked_as_such_and_never_published_as_advice(ri
     assert {labels[0] for labels in published(service).advice_info} <= {"limit-aged+best-fit+easy"}
 
 
+def test_what_is_advised_is_published_with_its_reason_and_what_is_held_with_its_expected_start(rig):
+    service = rig.service()
+    collect(service)
+    rig.advise(service)
+    advice, facts = service.known.advice, published(service)
+    rows = [row for row in advice.recommendations if not row.shadow]
+    assert {row.action for row in rows} == {"start", "hold"}
+    assert set(facts.advice_reason_info) == {(row.policy, row.job_id, row.action, row.reason) for row in rows}
+    assert {job for _, job, *_ in facts.advice_info} == {row.job_id for row in rows if row.action == "start"}
+    assert facts.advice_expected_start_timestamp_seconds == {
+        (row.policy, row.job_id): row.expected_start_s for row in rows if row.action == "hold"}
+    assert set(facts.power_down_info) == set(advice.power_down)
+
+
 def test_a_source_that_fails_keeps_its_last_good_data_and_its_age_and_the_rest_works(rig):
     service = rig.service()
     collect(service)
