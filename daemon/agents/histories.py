@@ -20,7 +20,7 @@ from ...storage.reading import HistoryReader
 from ..past import past
 from ..replay.bind import pools, rejections, shape
 from ..replay.cluster import Cluster, NodeEvent
-from ..replay.prediction import predict, template
+from ..replay.prediction import foresight, template
 from ..replay.workload import COLUMNS, Workload
 from .kinds import Stretch, TrainingError
 
@@ -96,11 +96,11 @@ def recorded(history: HistoryReader, since_s: float, until_s: float, source: str
     ended_s = np.array([np.nan if job.end_s is None else job.end_s for job in jobs])
     names: dict[str, int] = {}
     groups = np.array([names.setdefault(template(job.name), len(names)) if job.name else -1 for job in jobs], np.int64)
-    prediction = predict(submit_s=work.submit, run_s=work.run, ended_s=ended_s, gpus=work.gpus, user=work.user,
-                         template=groups, limit_s=work.limit).median_s
+    known = foresight(submit_s=work.submit, run_s=work.run, ended_s=ended_s, gpus=work.gpus, user=work.user,
+                      template=groups, limit_s=work.limit)
     # Those that ran into the window are cut and tied to their nodes: nothing to learn from.
     rows = np.flatnonzero(np.isfinite(ended_s) & (work.submit >= since_s))
-    return Material(source, found.cluster, taken(replace(work, prediction=prediction), rows))
+    return Material(source, found.cluster, taken(work, rows, **{name: column[rows] for name, column in known.items()}))
 
 
 def split(material: Material, *, seed: int = 0) -> Split:

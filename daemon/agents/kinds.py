@@ -73,6 +73,8 @@ class Course:
     folder: Path
     """Where the training keeps itself, so that it can go on after an interruption; it resumes what it finds here."""
     objective: Objective = Objective()
+    start: Path | None = None
+    """A whole model of this kind to go on from (fine-tuning), unless ``folder`` already holds a training."""
 
 
 @dataclass(frozen=True, slots=True)
