@@ -118,7 +118,7 @@ def replayed(request: Request) -> Window:
     joules, wait_s = {}, {}
     for policy in request.policies:
         run, drawn = energies(found.cluster, found.workload, named(policy), (begin, request.since_s, request.until_s),
-                              model, request.seed)
+                              model, request.seed, found.reserved)
         joules[policy] = float(drawn[2] - drawn[1])
         wait_s[policy] = waited(run, run.start, request.since_s, request.until_s)
     incumbent, real = request.policies[0], then.total if then.coverage >= WATCHED else None

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..storage.reading import HistoryReader, NodeChange
-from ..storage.records import Job, Node, NodeState, PowerClass, Request
+from ..storage.reading import HistoryReader, JobRun
+from ..storage.records import Job, JobState, Node, NodeState, PowerClass, Request
 from .replay.cluster import Cluster, ClusterError, NodeEvent
+from .replay.course import Reserved
 from .replay.power import Occupation, PowerModel
 from .replay.workload import UNLIMITED_S, Workload, in_order
 
@@ -26,34 +27,44 @@ _USABLE = {NodeState.UP, NodeState.PLANNED, NodeState.POWERED_DOWN, NodeState.PO
 _DRAINED = {NodeState.DRAINING, NodeState.DRAINED, NodeState.RESERVED, NodeState.MAINTENANCE}
 
 
-def recorded_cluster(history: HistoryReader, since_s: float | None = None, until_s: float = EVER_S) -> Cluster:
+def recorded_cluster(history: HistoryReader, since_s: float | None = None, until_s: float = EVER_S, *,
+                     reserved: Kind = "drain") -> Cluster:
     """Return the inventory as of ``since_s`` with what happened to its nodes until ``until_s``; without it, the latest.
 
-    Every node is there from the start; what could not be used at ``since_s`` is drained then. ClusterError when no
-    node is recorded.
+    Every node is there from the start; what could not be used at ``since_s`` is drained then, and so is what was
+    ``reserved``, unless told otherwise. ClusterError when no node is recorded.
     """
     changes = () if since_s is None else history.node_changes(since_s, until_s)
     known = {node.name: node for node in history.nodes(since_s)}
-    events = [] if since_s is None else [NodeEvent(since_s, node.name, _kind(node)) for node in known.values()]
+    events = [] if since_s is None else [NodeEvent(since_s, node.name, _kind(node, reserved))
+                                         for node in known.values()]
     for change in reversed(changes):
         if change.node.name not in known and since_s is not None:
             events.append(NodeEvent(since_s, change.node.name, "drain"))
             known[change.node.name] = change.node
     if not known:
         raise ClusterError("the history holds no nodes; describe the cluster with --cluster")
-    events += [NodeEvent(change.time_s, change.node.name, _changed(change)) for change in changes]
+    events += [NodeEvent(change.time_s, change.node.name, _kind(change.node, reserved) if change.present else "down")
+               for change in changes]
     cluster = Cluster.from_records([replace(known[name], state=NodeState.UP) for name in sorted(known)])
     return cluster.with_events(_changing(events))
 
 
-def _kind(node: Node) -> Kind:
-    if node.state in _USABLE and not node.reservation:
-        return "up"
-    return "drain" if node.state in _DRAINED or node.state in _USABLE else "down"
+def _kind(node: Node, reserved: Kind) -> Kind:
+    if node.reservation and node.state in (*_USABLE, NodeState.RESERVED):
+        return reserved
+    return "up" if node.state in _USABLE else "drain" if node.state in _DRAINED else "down"
 
 
-def _changed(change: NodeChange) -> Kind:
-    return _kind(change.node) if change.present else "down"
+def reservations(history: HistoryReader, since_s: float, until_s: float) -> tuple[Reserved, ...]:
+    """Return how nodes were reserved at ``since_s`` and from when on otherwise."""
+    before, found = {node.name: node.reservation for node in history.nodes(since_s)}, list[Reserved]()
+    found += [Reserved(since_s, node, name) for node, name in before.items() if name]
+    for change in history.node_changes(since_s, until_s):
+        if change.node.reservation != before.get(change.node.name, ""):
+            before[change.node.name] = change.node.reservation
+            found.append(Reserved(max(since_s, change.time_s), change.node.name, change.node.reservation))
+    return tuple(sorted(found, key=lambda change: change.time_s))
 
 
 def _changing(events: Iterable[NodeEvent]) -> list[NodeEvent]:
@@ -77,6 +88,8 @@ class Past:
     jobs: tuple[Job, ...]
     """Rows are those of the workload. Jobs that ran into the window are cut at its beginning and keep their nodes."""
     workload: Workload
+    reserved: tuple[Reserved, ...] = ()
+    """Which nodes were for whom, by time."""
 
     @property
     def started(self) -> NDArray[np.float64]:
@@ -110,28 +123,52 @@ def _covered(intervals: Iterable[tuple[float, float]]) -> float:
 
 
 def past(history: HistoryReader, since_s: float, until_s: float) -> Past:
-    """Return what is recorded of a window; ClusterError when no node is."""
+    """Return what is recorded of a window; ClusterError when no node is.
+
+    A job that was put back into the queue is there once for each run, and each waits for the one before it.
+    """
     found = {job.key: job for some in (history.jobs(since_s, until_s, overlap=True), history.jobs(since_s, until_s),
                                        history.unfinished_jobs()) for job in some}
-    jobs = in_order([_cut(job, since_s) for job in found.values() if job.submit_s < until_s and _ran_or_waits(job)])
+    again = {job.key: (job, runs) for job, runs in history.requeued(since_s, until_s)}
+    pieces = [[job] for key, job in found.items() if key not in again]
+    pieces += [list(_apart(job, runs)) for job, runs in again.values()]
+    jobs = in_order([part for some in pieces for part in _within(some, since_s, until_s)])
     workload = Workload.from_records(jobs, run={job.key: _run_s(job, until_s) for job in jobs})
-    return Past(since_s, until_s, recorded_cluster(history, since_s, until_s), tuple(jobs), workload)
+    cluster = recorded_cluster(history, since_s, until_s, reserved="up")
+    return Past(since_s, until_s, cluster, tuple(jobs), workload, reservations(history, since_s, until_s))
 
 
-def _ran_or_waits(job: Job) -> bool:
-    return job.start_s is not None or not job.state.finished
+def _apart(job: Job, runs: Sequence[JobRun]) -> Iterator[Job]:
+    """Yield a requeued job once for each run, put into the queue when the one before had ended, and as it waits now."""
+    queued_s = job.submit_s
+    for run in runs:
+        eligible_s = job.eligible_s if queued_s <= (job.eligible_s or 0.0) <= run.start_s else None
+        yield replace(job, submit_s=queued_s, eligible_s=eligible_s, state=run.state, start_s=run.start_s,
+                      end_s=run.end_s, allocations=run.allocations)
+        queued_s = run.start_s if run.end_s is None else run.end_s
+    if job.state is JobState.PENDING:
+        yield replace(job, submit_s=queued_s, start_s=None, end_s=None, allocations=())
+
+
+def _within(pieces: Iterable[Job], since_s: float, until_s: float) -> Iterator[Job]:
+    """Yield what of a job belongs to a window, each piece behind the one before it."""
+    behind = ""
+    for piece in pieces:
+        gone = piece.end_s is not None and piece.end_s <= since_s
+        if not gone and piece.submit_s < until_s and (piece.start_s is not None or not piece.state.finished):
+            yield replace(_cut(piece, since_s), dependency=behind)
+            behind = f"afterany:{piece.job_id}"
 
 
 def _cut(job: Job, since_s: float) -> Job:
     """Return a job as it looks from the beginning of the window."""
     if job.start_s is None or job.start_s >= since_s:
-        return replace(job, eligible_s=max(job.submit_s, job.eligible_s or 0.0, since_s), dependency="")
+        return replace(job, eligible_s=max(job.submit_s, job.eligible_s or 0.0, since_s))
     parts = job.allocations
     request = Request(sum(part.gpus for part in parts), max(1, len(parts)), cpus=sum(part.cpus for part in parts),
                       memory_bytes=sum(part.memory_bytes for part in parts),
                       required_nodes=tuple(part.node for part in parts))
-    return replace(job, eligible_s=None, submit_s=since_s - BEFORE_S, start_s=since_s - BEFORE_S, request=request,
-                   dependency="")
+    return replace(job, eligible_s=None, submit_s=since_s - BEFORE_S, start_s=since_s - BEFORE_S, request=request)
 
 
 def _run_s(job: Job, until_s: float) -> float:

@@ -121,6 +121,19 @@ class HistoryReader:
         return JobDetail(_job(row, held), tuple(JobChange(change.time_s, JobState(change.state), change.reason)
                                                 for change in changes), runs)
 
+    def requeued(self, since_s: float, until_s: float) -> tuple[tuple[Job, tuple[JobRun, ...]], ...]:
+        """Return jobs that were put back into the queue, with all their runs in order.
+
+        They ran more than once and at some time within [since, until), or they ran and wait again now.
+        """
+        runs, jobs = schema.runs, schema.jobs
+        within = select(runs.c.job).where(runs.c.start_s < until_s, or_(runs.c.end_s > since_s, runs.c.end_s.is_(None)))
+        often = select(runs.c.job).group_by(runs.c.job).having(func.count() > 1)
+        waits = (jobs.c.state == JobState.PENDING.value) & jobs.c.id.in_(select(runs.c.job))
+        query = select(jobs).where(or_(jobs.c.id.in_(within) & jobs.c.id.in_(often), waits)).order_by(jobs.c.id)
+        with self._reading() as connection:
+            return tuple((_job(row, ()), _runs(connection, row.id)) for row in connection.execute(query).all())
+
     def recommendations(self, since_s: float, until_s: float, *, job_id: str | None = None) -> tuple[IssuedAdvice, ...]:
         """Return advice that stood at some moment of [since, until), oldest first."""
         table = schema.recommendations

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import WAITING_JOBS
+from .arrays import CHANGED, WAITING_JOBS, WAKE
 from .cluster import Cluster
 from .engine import Agenda, Policy, Run, agenda_of, loop, next_time, prepare, stepwise
 from .power import Energy, PowerModel, energy, occupation
@@ -82,17 +82,61 @@ def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: Power
     return run, _course(marks, cluster)
 
 
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """From ``time_s`` on a node is for those who name this reservation; for everybody when it is ''."""
+
+    time_s: float
+    node: str
+    name: str
+
+
+class Doors:
+    """Lets jobs onto reserved nodes if they name the reservation, and onto the others if they name none."""
+
+    def __init__(self, state: ClusterState, workload: Workload, cluster: Cluster, names: Collection[str]) -> None:
+        """Know the jobs; a reservation that no node ever has is taken as none."""
+        self._state, self._cluster = state, cluster
+        self._anyway = state.arrays.eligible.copy()
+        self._reserved = np.full(len(cluster), "", object)
+        pools, first = np.unique(state.arrays.jobs.pool, return_index=True)
+        self._asked = {int(pool): name if (name := _asked(workload, int(job))) in names else ""
+                       for pool, job in zip(pools, first, strict=True)}
+
+    def turn(self, changes: Sequence[Reserved]) -> None:
+        """Change what is reserved, all at one moment, and have a decision taken then."""
+        for change in changes:
+            self._reserved[self._cluster.index(change.node)] = change.name
+        arrays = self._state.arrays
+        for pool, name in self._asked.items():
+            arrays.eligible[pool] = self._anyway[pool] & (self._reserved == name)
+        arrays.counts[CHANGED] = 1
+        arrays.clock[WAKE] = min(arrays.clock[WAKE], changes[0].time_s)
+
+
+def _asked(workload: Workload, job: int) -> str:
+    row = int(workload.eligible[job])
+    return workload.constraints[row].reservation if row >= 0 else ""
+
+
 def energies(cluster: Cluster, workload: Workload, policy: Policy, instants: Sequence[float], model: PowerModel,
-             seed: int = 0) -> tuple[Run, Floats]:
-    """Replay up to the last of these ascending moments; return the joules drawn from the first to each of them."""
+             seed: int = 0, reserved: Sequence[Reserved] = ()) -> tuple[Run, Floats]:
+    """Replay up to the last of these ascending moments; return the joules drawn from the first to each of them.
+
+    Meanwhile nodes are ``reserved``, in order of time: only jobs that name a reservation may start on its nodes.
+    """
     state = ClusterState.of(cluster, workload, seed=seed)
     # An empty cluster draws power before the first job comes.
     state.arrays.meters.changed = np.minimum(state.arrays.meters.changed, instants[0])
     run, agenda = Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)
     if getattr(policy, "rules", None) is not None:
         prepare(state, policy.rules)  # type: ignore[attr-defined]
-    drawn = []
+    drawn, doors = [], Doors(state, workload, cluster, {change.name for change in reserved})
     for until in instants:
+        while reserved and reserved[0].time_s <= until:
+            proceed(state, agenda, policy, np.nextafter(reserved[0].time_s, -np.inf))
+            doors.turn([change for change in reserved if change.time_s == reserved[0].time_s])
+            reserved = [change for change in reserved if change.time_s > reserved[0].time_s]
         proceed(state, agenda, policy, until)
         drawn.append(energy(run, model, until=until).total)
     return run, np.array(drawn) - drawn[0]

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,6 +108,65 @@ def test_what_was_not_watched_is_no_energy_error(url):
         found = fidelity.check(history, SINCE, NOW, "fifo+first-fit+easy")
     assert found.measured_joules is None
     assert found.energy_error_ratio is None
+
+
+def test_every_run_of_a_requeued_job_is_there_and_waits_for_the_one_before(url):
+    first = job(1, SINCE + HOUR, SINCE + HOUR, SINCE + 3 * HOUR, 8, "n0")
+    nodes = tuple(Node(name, ("all",), 8, cpus=64) for name in NODES)
+    lost = replace(first, state=JobState.PENDING, start_s=None, end_s=None, restarts=1, allocations=())
+    again = replace(first, start_s=SINCE + 5 * HOUR, end_s=SINCE + 6 * HOUR, restarts=1,
+                    allocations=(Allocation("n1", 8),))
+    seen = [(SINCE - 10, ()), (SINCE + HOUR, (replace(first, state=JobState.RUNNING, end_s=None),)),
+            (SINCE + 3 * HOUR, (lost,)), (SINCE + 5 * HOUR, (replace(again, state=JobState.RUNNING, end_s=None),))]
+    with closing(History.open(url)) as history:
+        for at, jobs in seen:
+            history.record_snapshot(SchedulerSnapshot(at, nodes, (Partition("all", NODES),), jobs))
+        waiting = past(history, SINCE, SINCE + 4 * HOUR)
+        history.record_finished([again])
+        window = past(history, SINCE, NOW)
+    assert [(one.start_s, one.end_s) for one in window.jobs] == [
+        (SINCE + HOUR, SINCE + 3 * HOUR), (SINCE + 5 * HOUR, SINCE + 6 * HOUR)]
+    assert window.workload.dependency.tolist() == [-1, 0]
+    assert window.workload.submit.tolist() == [SINCE + HOUR, SINCE + 3 * HOUR]
+    assert window.occupation(SINCE, NOW).gpu.tolist() == [16 * HOUR, 8 * HOUR]
+    assert len(waiting.jobs) == 2  # put back within the window, started after it
+
+
+def test_a_job_that_was_put_back_and_waits_is_not_taken_for_running(url):
+    first = job(1, SINCE - 9 * HOUR, SINCE - 9 * HOUR, None, 8, "n0")
+    nodes = tuple(Node(name, ("all",), 8, cpus=64) for name in NODES)
+    lost = replace(first, state=JobState.PENDING, start_s=None, restarts=1, allocations=())
+    with closing(History.open(url)) as history:
+        for at, one in ((SINCE - 9 * HOUR, first), (SINCE - 8 * HOUR, lost)):
+            history.record_snapshot(SchedulerSnapshot(at, nodes, (Partition("all", NODES),), (one,)))
+        window = past(history, SINCE, NOW)
+    assert [(one.start_s, one.state) for one in window.jobs] == [(None, JobState.PENDING)]
+    assert window.occupation(SINCE, NOW).gpu.sum() == 0
+
+
+def test_a_reserved_node_is_for_those_who_name_the_reservation(url):
+    nodes = [Node("n0", ("all",), 8, cpus=64), Node("n1", ("all",), 8, cpus=64)]
+    course = [nodes[0], replace(nodes[1], reservation="course")]
+    mine = replace(job(1, SINCE + HOUR, SINCE + HOUR, SINCE + 5 * HOUR, 8, "n1"),
+                   request=Asked(8, 1, reservation="course"))
+    others = [job(number, SINCE + HOUR + number, SINCE + HOUR + number, SINCE + 2 * HOUR + number, 8, "n0")
+              for number in (2, 3)]
+    with closing(History.open(url)) as history:
+        for at, inventory in ((SINCE - 10, course), (SINCE + 10 * HOUR, nodes)):
+            history.record_snapshot(SchedulerSnapshot(at, tuple(inventory), (Partition("all", NODES),)))
+        history.record_finished([mine, *others])
+        late = job(4, SINCE + 11 * HOUR, SINCE + 11 * HOUR, SINCE + 12 * HOUR, 8, "n0")
+        history.record_finished([late, replace(late, job_id="5", allocations=(Allocation("n1", 8),))])
+        window = past(history, SINCE, NOW)
+    assert [(change.time_s, change.node, change.name) for change in window.reserved] == [
+        (SINCE, "n1", "course"), (SINCE + 10 * HOUR, "n1", "")]
+    run, _ = energies(window.cluster, window.workload, named("fifo+first-fit"), (SINCE, NOW), MODEL,
+                      reserved=window.reserved)
+    where = {one.job_id: (run.start[row], run.state.held(row).node.tolist()) for row, one in enumerate(window.jobs)}
+    assert where["1"] == (SINCE + HOUR, [1])
+    assert where["2"] == (SINCE + HOUR + 2, [0])
+    assert where["3"] == (SINCE + 2 * HOUR + 2, [0])  # the free node is not its own
+    assert {tuple(where[number][1]) for number in "45"} == {(0,), (1,)}
 
 
 def test_the_policy_against_itself_saves_exactly_nothing(url):
