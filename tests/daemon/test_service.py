@@ -69,7 +69,7 @@ def test_what_is_advised_is_published_with_its_reason_and_what_is_held_with_its_
     rows = [row for row in advice.recommendations if not row.shadow]
     assert {row.action for row in rows} == {"start", "hold"}
     assert set(facts.advice_reason_info) == {(row.policy, row.job_id, row.action, row.reason) for row in rows}
-    assert {job for _, job, *_ in facts.advice_info} == {row.job_id for row in rows if row.action == "start"}
+    assert {job for _, _, job, *_ in facts.advice_info} == {row.job_id for row in rows if row.action == "start"}
     assert facts.advice_expected_start_timestamp_seconds == {
         (row.policy, row.job_id): row.expected_start_s for row in rows if row.action == "hold"}
     assert set(facts.power_down_info) == set(advice.power_down)
