@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import time
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Union
+from typing import TYPE_CHECKING, Annotated, Any, Self, Union
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ..exporters.source import SourceConfig, kinds
 from ..storage.durations import Duration
 from ..storage.retention import Retention
 from .advice import AdviceSettings
+from .agents.kinds import Objective
+from .agents.kinds import names as agent_names
 from .policies.registry import parse as parse_policy
 from .waste import WasteSettings
 
 STATE = Path("/var/lib/idlewatt")
 """The daemon's own folder, as the systemd unit has it made."""
+
+
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+def _time_of_day(value: object) -> object:
+    """Refuse what YAML has made of 03:00 without quotation marks: a number, and of 12:30 another one."""
+    if isinstance(value, str | time):
+        return value
+    raise ValueError('a time of day is written in quotation marks: "03:00"')
+
+
+TimeOfDay = Annotated[time, BeforeValidator(_time_of_day)]
 
 
 class ConfigError(Exception):
@@ -91,6 +107,53 @@ class CounterfactualSettings(Strict):
         return name
 
 
+class ObjectiveSettings(Strict):
+    """What the operator is after: weights of figures relative to the incumbent's; only their proportions matter."""
+
+    jct_mean: Weight = 0.7
+    """Mean time from submission to end."""
+    slowdown_mean: Weight = 0.2
+    """Mean of that time over the run time: short jobs count as much as long ones."""
+    wait_p99: Weight = 0.1
+    energy_wasted: Weight = 0.0
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not any(self.model_dump().values()):
+            raise ValueError("at least one weight must be more than 0")
+        return self
+
+
+class TrainingSettings(Strict):
+    """How agents are trained on this site's history, night by night."""
+
+    enabled: bool = False
+    """The daemon trains, in a process of its own; leave it off where idlewatt-train.timer does it."""
+    agent: str = "scorer"
+    at: TimeOfDay = time(3)
+    """Local time at which it begins."""
+    budget: Duration = 600.0
+    history: Duration = 90 * 86400.0
+    """How far back it learns from."""
+    promote: bool = True
+    """What has earned it is put in charge at once; else an operator decides."""
+    keep: Annotated[int, Field(ge=1)] = 10
+    """Models of each kind that are kept, beside those in charge and in shadow."""
+    objective: ObjectiveSettings = ObjectiveSettings()
+
+    @property
+    def weights(self) -> Objective:
+        """Return the objective as agents know it."""
+        return Objective(**self.objective.model_dump())
+
+    @field_validator("agent")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in agent_names():
+            raise ValueError(f"there is no agent {name!r}; there are {', '.join(sorted(agent_names()))}")
+        return name
+
+
 def _source(value: object) -> object:
     """Name the missing or unknown kind; pydantic's own message would list every key of every kind."""
     if isinstance(value, Mapping) and value.get("kind") not in kinds():
@@ -116,6 +179,7 @@ class Settings(Strict):
     waste: WasteSettings = WasteSettings()
     advice: AdviceSettings = AdviceSettings()
     counterfactual: CounterfactualSettings = CounterfactualSettings()
+    training: TrainingSettings = TrainingSettings()
     sources: tuple[AnySource, ...] = ()
 
     @field_validator("sources")
