@@ -8,23 +8,40 @@ from .panels import DAEMON, NODE, Row, lines, listing, number
 AGE = f"clamp_min(max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}}), 0)"
 ISSUED = f"sum(increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))"
 FOLLOWED = f"sum(increase(idlewatt_advice_followed_total{{{DAEMON}}}[$__range]))"
-EMPTY = (f'sum by (node) (idlewatt_node_gpus{{{NODE}, state=~"idle|stranded"}}) == '
-         f"sum by (node) (idlewatt_node_gpus{{{NODE}}}) > 0")
-EMPTY_POWER = f"sum by (node) (idlewatt_node_power_watts{{{NODE}}}) and on (node) ({EMPTY})"
-# Zero where the daemon measures and finds none; nothing at all where it does not measure.
+DOWN = f"max by (cluster, node) (idlewatt_power_down_info{{{NODE}}})"
+DOWN_POWER = f"sum by (cluster, node) (idlewatt_node_power_watts{{{NODE}}}) and on (cluster, node) {DOWN}"
+# Zero where the daemon measures and advises none; nothing at all where it does not measure.
 NO_POWER = f"0 * sum(idlewatt_node_power_watts{{{NODE}}})"
 NO_ADVICE = f"0 * sum(idlewatt_advice_interval_seconds{{{DAEMON}}})"
 NO_WINDOW = "no closed window has been replayed yet"
+
+ENERGY = f"sum by (cluster, policy) (increase(idlewatt_simulated_energy_joules_total{{{DAEMON}}}[$__range]))"
+WAIT = f"sum by (cluster, policy) (increase(idlewatt_simulated_wait_seconds_total{{{DAEMON}}}[$__range]))"
+ERROR = "max by (cluster) (idlewatt_simulation_{}_error_ratio{{" + DAEMON + "}})"
+
+
+def _of(role: str, spent: str) -> str:
+    return (f"sum by (cluster) ({spent} and on (cluster, policy) "
+            f'max by (cluster, policy) (idlewatt_policy_info{{{DAEMON}, role="{role}"}}))')
+
+
+def _saved(spent: str) -> str:
+    """Return what the policy in charge of the advice would have saved of what the scheduler's own would have spent."""
+    return f'sum({_of("incumbent", spent)} - {_of("in_charge", spent)})'
 
 
 def build() -> str:
     """Return the board."""
     return board("advice", "Placement advice", "What to start where, whether it is followed, and what it is worth.",
-                 ((4, _figures()), (11, _now()), (9, _record())), variables=(price(),))
+                 ((4, _figures()), (4, _worth()), (11, _now()), (10, _held()), (9, _savings()), (9, _record())),
+                 variables=(price(),))
 
 
 def _figures() -> Row:
     return (
+        (4, number("Policy in charge", "Whose advice this is: a heuristic, or an agent that has earned it on the board "
+                   "Learning.", f'max by (policy) (idlewatt_policy_info{{{DAEMON}, role="in_charge"}})', "short",
+                   legend="{{policy}}")),
         (4, number("Placements advised", "Jobs that the policy in charge would start now.",
                    f"count(count by (slurm_job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}", "short")),
         (4, number("Age of the advice", "Time since the oldest policy last advised. Red from ten minutes: the "
@@ -33,27 +50,81 @@ def _figures() -> Row:
         (4, number("Followed", "Of the runs in the time range on which there was advice, the share that started as "
                    "advised: there, and not when the advice was to hold. Coincidence counts too.",
                    f"{FOLLOWED} / ({ISSUED} > 0)", "percentunit", empty="no advised job has started yet")),
-        (4, number("Power of empty nodes", "Wall power of the chosen nodes that have no job on any GPU.",
-                   f"sum({EMPTY_POWER}) or {NO_POWER}", "watt")),
-        (4, number("Its cost, per day", "What the empty nodes cost in a day if they stay empty, at the price per kWh "
-                   "written above.", f"(sum({EMPTY_POWER}) or {NO_POWER}) * 24 / 1e3 * $price", "short", decimals=2)),
-        (4, number("Error of the simulation", "(Simulated - measured) / measured energy of the policy that was in "
-                   "charge. Savings are believed only as far as this allows.",
-                   f"max(idlewatt_simulation_energy_error_ratio{{{DAEMON}}})", "percentunit", empty=NO_WINDOW)))
+        (4, number("Nodes to power down", "Wall power of the chosen nodes that the advice would power down: empty, not "
+                   "needed soon, and not of the reserve.", f"sum({DOWN_POWER}) or {NO_POWER}", "watt")),
+        (4, number("Their cost, per day", "What these nodes cost in a day if they stay on, at the price per kWh "
+                   "written above.", f"(sum({DOWN_POWER}) or {NO_POWER}) * 24 / 1e3 * $price", "short", decimals=2)))
+
+
+def _worth() -> Row:
+    losing = ((None, "orange"), (0.0, "text"))
+    return (
+        (6, number("Energy that following would have saved", "In the closed windows of the time range, by replay of "
+                   "the same jobs: the scheduler's own policy less the one in charge of the advice. Orange: following "
+                   "would have cost energy.", f"{_saved(ENERGY)} / 3.6e6", "kwatth", steps=losing, empty=NO_WINDOW)),
+        (6, number("Hours of waiting that following would have saved", "The same of the time that all jobs together "
+                   "waited for their start. Orange: they would have waited longer.",
+                   f"{_saved(WAIT)} / 3600", "short", steps=losing, empty=NO_WINDOW)),
+        (6, number("Error of the simulation, energy", "(Simulated - measured) / measured energy under the scheduler's "
+                   "own policy. A saving that is a smaller share than this is none.",
+                   f"max({ERROR.format('energy')})", "percentunit", empty=NO_WINDOW)),
+        (6, number("Error of the simulation, waiting", "(Simulated - recorded) / recorded waiting under the "
+                   "scheduler's own policy. Large where the scheduler does what no policy of ours describes: "
+                   "priorities, reservations, people.",
+                   f"max({ERROR.format('wait')})", "percentunit", empty="no job has waited, or no window is closed")))
 
 
 def _now() -> Row:
+    reason = (f'max by (cluster, policy, slurm_job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
+              'action="start"})')
     return (
-        (14, listing("Recommended placements", "What the policy in charge would start now, the most urgent first, no "
-                     "more than 50; a job on several nodes has several rows. All of them, with reasons, expected "
-                     "starts and those to hold: idlewatt advise, or the daemon's own page.",
-                     (f"idlewatt_advice_info{{{NODE}}}",),
-                     {"slurm_job_id": "Job", "node": "Node", "gpus": "GPUs", "policy": "Policy",
-                      "objective": "Objective"}, empty="nothing that waits could start now")),
-        (10, listing("Nodes that could be powered down", "Chosen nodes without a job on any GPU, with what they draw. "
-                     "Keep the reserve that your next jobs need; idlewatt powers nothing down itself.",
-                     (EMPTY_POWER,), {"node": "Node", "Value": "Draws now"}, unit="watt",
-                     empty="no node is empty")))
+        (16, listing("Recommended placements", "What the policy in charge would start now, no more than 50; a job on "
+                     "several nodes has several rows. All of them: idlewatt advise, or the daemon's own page.",
+                     (f"max by (cluster, policy, objective, slurm_job_id, node, gpus) (idlewatt_advice_info{{{NODE}}}) "
+                      f"* on (cluster, policy, slurm_job_id) group_left (reason) {reason}",),
+                     {"slurm_job_id": "Job", "node": "Node", "gpus": "GPUs", "Value": "Start", "reason": "Reason",
+                      "policy": "Policy"}, words={"Start": {"1": ("now", "green")}},
+                     widths={"Job": 90, "GPUs": 60, "Start": 60, "Node": 150, "Policy": 220},
+                     empty="nothing that waits could start now")),
+        (8, listing("Nodes that could be powered down", "Empty nodes that no known job needs soon, with what they "
+                    "draw; the reserve of each partition is left out. idlewatt powers nothing down itself.",
+                    (f"max by (node) ({DOWN})", f"sum by (node) ({DOWN_POWER})"),
+                    {"node": "Node", "Value #B": "Draws now"}, unit="watt", order="-Draws now",
+                    empty="none: every empty node is needed, or reserve")))
+
+
+def _held() -> Row:
+    why = (f'max by (policy, slurm_job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, action="hold"}})')
+    return (
+        (24, listing("Jobs that are held, and until when", "What cannot start now, by expected start, no more than 50: "
+                     "the start assumes that jobs use their full limits, so it is rather too late. None: it can never "
+                     "run, the reason says why.",
+                     (why, f"{why} * on (policy, slurm_job_id) group_left () max by (policy, slurm_job_id) "
+                      f"(idlewatt_advice_expected_start_timestamp_seconds{{{DAEMON}}}) * 1e3"),
+                     {"slurm_job_id": "Job", "Value #B": "Expected start", "reason": "Reason", "policy": "Policy"},
+                     units={"Expected start": "dateTimeFromNow"}, order="Expected start",
+                     widths={"Job": 90, "Expected start": 180, "Policy": 220},
+                     empty="no job is held")),)
+
+
+def _savings() -> Row:
+    return (
+        (12, lines("Energy saved against the scheduler's own policy", "By policy, over windows as long as the time "
+                   "range that end at each moment; zero is the scheduler's own. What lies below the error of the "
+                   "simulation may be nothing.",
+                   _gap(ENERGY, "energy", "3.6e6"), "kwatth", signed=True, names=_BAND, empty=NO_WINDOW)),
+        (12, lines("Hours of waiting saved against the scheduler's own policy", "The same, of the time that all jobs "
+                   "together waited for their start.",
+                   _gap(WAIT, "wait", "3600"), "short", signed=True, names=_BAND, empty=NO_WINDOW)))
+
+
+_BAND = {"error of the simulation": ("Error of the simulation", "#9e9e9e")}
+
+
+def _gap(spent: str, what: str, scale: str) -> tuple[tuple[str, str], ...]:
+    incumbent = _of("incumbent", spent)
+    return ((f"({incumbent} - on (cluster) group_right () {spent}) / {scale}", "{{policy}}"),
+            (f"sum(abs({incumbent} * on (cluster) {ERROR.format(what)})) / {scale}", "error of the simulation"))
 
 
 def _record() -> Row:
@@ -64,12 +135,12 @@ def _record() -> Row:
                     "{{policy}}: advised"),
                    (f"sum by (policy) (increase(idlewatt_advice_followed_total{{{DAEMON}}}[$__range]))",
                     "{{policy}}: followed")), "short", empty="no advised job has started yet")),
-        (8, lines("Energy under each policy", "What the closed windows of the time range would have taken under each "
-                  "policy, by replay of the same jobs. The gap between two curves is what following the lower one "
-                  "would have saved.",
-                  ((f"sum by (policy) (increase(idlewatt_simulated_energy_joules_total{{{DAEMON}}}[$__range])) / 3.6e6",
-                    "{{policy}}"),), "kwatth", empty=NO_WINDOW)),
-        (8, lines("Error of the simulation over time", "How far the replay of what really ran is off the meters, "
-                  "either way. A gap between policies that is smaller than this is no saving.",
-                  ((f"abs(max by (cluster) (idlewatt_simulation_energy_error_ratio{{{DAEMON}}}))", "{{cluster}}"),),
-                  "percentunit", empty=NO_WINDOW)))
+        (8, listing("Policies side by side", "What the closed windows of the time range would have taken under each "
+                    "policy, by replay of the same jobs.",
+                    (f"sum by (policy) ({ENERGY}) / 3.6e6", f"sum by (policy) ({WAIT}) / 3600"),
+                    {"policy": "Policy", "Value #A": "Energy", "Value #B": "Hours of waiting"},
+                    units={"Energy": "kwatth"}, order="Energy", empty=NO_WINDOW)),
+        (8, lines("Error of the simulation over time", "How far the replay of what really ran is off what was "
+                  "measured, either way.",
+                  ((f"abs({ERROR.format('energy')})", "energy, {{cluster}}"),
+                   (f"abs({ERROR.format('wait')})", "waiting, {{cluster}}")), "percentunit", empty=NO_WINDOW)))

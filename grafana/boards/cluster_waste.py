@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from .board import board, price
-from .panels import CLASSES, DAEMON, NODE, PARTITION, Row, bars, by_kind, lines, number, top
+from .panels import CLASSES, DAEMON, NODE, PARTITION, Panel, Row, bars, by_kind, lines, listing, number, top
 
 POWER, WASTE = f"idlewatt_power_watts{{{PARTITION}}}", f"idlewatt_wasted_power_watts{{{PARTITION}}}"
 WASTED_KWH = f"sum(increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6"
-WASTED_COST = f"sum(increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6 * $price"
+WASTED_COST = f"{WASTED_KWH} * $price"
+BY_PARTITION = f"sum by (partition) (increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range]))"
 SHARE = ((None, "green"), (0.15, "orange"), (0.3, "red"))
 
 
@@ -20,20 +21,24 @@ def build() -> str:
 
 def _figures() -> Row:
     return (
-        (4, number("Wasted now", "Power that does no work right now, over all reasons. The bars below say why.",
+        (3, number("Wasted now", "Power that does no work right now, over all reasons. The bars below say why.",
                    f"sum({WASTE})", "watt")),
         (3, number("Share wasted", "Wasted power as a share of all power. Orange from 15 %, red from 30 %, the alert's "
                    "threshold: clusters that are looked after stay under 15 %.",
                    f"sum({WASTE}) / sum({POWER})", "percentunit", steps=SHARE)),
         (3, number("Power now", "Wall power of all nodes of the chosen partitions.", f"sum({POWER})", "watt")),
-        (4, number("Wasted, 24 hours", "Energy of the last 24 hours that did no work, whatever time range is chosen.",
+        (3, number("Wasted, 24 hours", "Energy of the last 24 hours that did no work, whatever time range is chosen.",
                    WASTED_KWH, "kwatth", past="24h")),
         (3, number("Cost, 24 hours", "The same in money, at the price per kWh written above. Cooling is not in it.",
                    WASTED_COST, "short", past="24h", decimals=2)),
-        (4, number("Wasted, 30 days", "Energy of the last 30 days that did no work; less where Prometheus keeps less.",
+        (3, number("Wasted, 30 days", "Energy of the last 30 days that did no work; less where Prometheus keeps less.",
                    WASTED_KWH, "kwatth", past="30d")),
         (3, number("Cost, 30 days", "The same in money, at the price per kWh written above. Cooling is not in it.",
-                   WASTED_COST, "short", past="30d", decimals=2)))
+                   WASTED_COST, "short", past="30d", decimals=2)),
+        (3, number("Unmeasured GPUs", "Boards without fresh power, or allocated without activity. They are in no "
+                   "wasted figure: while this is above zero, the figures flatter.",
+                   f"sum(idlewatt_unmeasured_gpus{{{PARTITION}}})", "short",
+                   steps=((None, "green"), (1.0, "orange")))))
 
 
 def _watts() -> Row:
@@ -64,12 +69,30 @@ def _where() -> Row:
 
 def _energy() -> Row:
     return (
-        (12, bars("Energy in the time range, by class", "Every kWh in exactly one class, integrated by the daemon "
-                  "without crossing gaps in the measurements.",
-                  f"sum by (class) (increase(idlewatt_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6",
-                  "class", "kwatth", names=CLASSES)),
-        (12, lines("GPUs by state", "Every board of the chosen partitions by what it does.",
-                   by_kind("state", "idlewatt_gpus", PARTITION), "short", stacked=True, names=CLASSES)))
+        (9, bars("Energy in the time range, by class", "Every kWh in exactly one class, integrated by the daemon "
+                 "without crossing gaps in the measurements.",
+                 f"sum by (class) (increase(idlewatt_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6",
+                 "class", "kwatth", names=CLASSES)),
+        (5, _bill("partition", "The 20 partitions that wasted most energy.", f"topk(20, {BY_PARTITION}) / 3.6e6")),
+        (5, _bill("node", "The 20 nodes that wasted most energy, their empty hosts included.",
+                  _summed("node", "idlewatt_node_wasted_power_watts", NODE))),
+        (5, _bill("user", "The 20 people whose jobs held boards that did nothing, too little, or spun.",
+                  _summed("user", "idlewatt_user_wasted_power_watts", DAEMON),
+                  "no user's job wasted anything")))
+
+
+def _summed(by: str, metric: str, selector: str) -> str:
+    """Return kWh from watts, for what the daemon counts no joules of; a gap in the watts adds nothing."""
+    return (f"topk(20, sum by ({by}) (sum_over_time({metric}{{{selector}}}[$__range:$__interval])))"
+            " * $__interval_ms / 3.6e9")
+
+
+def _bill(by: str, description: str, kwh: str, empty: str = "") -> Panel:
+    told = {"empty": empty} if empty else {}
+    return listing(f"Wasted, by {by}", f"{description} Over the time range, and its cost at the price per kWh written "
+                   "above.", (kwh, f"{kwh} * $price"),
+                   {by: by.capitalize(), "Value #A": "Energy", "Value #B": "Cost"}, unit="kwatth",
+                   units={"Cost": "short"}, order="-Energy", **told)
 
 
 def _honest() -> Row:
@@ -81,8 +104,8 @@ def _honest() -> Row:
                     'reason=~"idle_unallocated|stranded|node_overhead_empty"})', "Measured"),
                    (f"sum by (basis) (idlewatt_paper_inefficient_power_watts{{{PARTITION}}})", "Paper, {{basis}}")),
                   "watt", empty="needs the rated power of all nodes: waste.rated_node_watts")),
-        (8, lines("Unmeasured GPUs", "Boards without fresh power, or allocated without activity. They are in no wasted "
-                  "figure: while this is above zero, the figures flatter.",
+        (8, lines("Unmeasured GPUs over time", "Boards without fresh power, or allocated without activity. They are in "
+                  "no wasted figure: while this is above zero, the figures flatter.",
                   ((f"sum by (partition) (idlewatt_unmeasured_gpus{{{PARTITION}}})", "{{partition}}"),), "short")),
         (8, lines("Wall power by node", "The 15 chosen nodes that drew most over the time range. A flat line is a "
                   "meter that hangs; 'estimated' is no meter.",

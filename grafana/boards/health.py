@@ -46,7 +46,7 @@ def _states() -> Row:
     return (
         (14, timeline("Sources over time", "Red: the source could not be read. Its last good readings age and then "
                       "count as unmeasured; the other sources go on.",
-                      f"min by (collector) ({UP})", "collector", GOOD_BAD)),
+                      f"min by (collector) ({UP})", "{{collector}}", GOOD_BAD)),
         (10, listing("Alerts", "What fires or is about to. The runbook of each is in its annotations.",
                      ('max by (alertname, alertstate, cluster, partition, severity) '
                       '(ALERTS{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'

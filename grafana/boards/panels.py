@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from grafana_foundation_sdk.builders import bargauge, common, prometheus, stat, statetimeline, table, timeseries
+from grafana_foundation_sdk.builders import bargauge, common, prometheus, stat, statetimeline, table, timeseries, trend
 from grafana_foundation_sdk.builders.dashboard import FieldColor, ThresholdsConfig
 from grafana_foundation_sdk.models import common as common_model
 from grafana_foundation_sdk.models.dashboard import (
@@ -28,8 +28,9 @@ Row = Sequence[tuple[int, Panel]]
 """Panels side by side with their widths in twenty-fourths."""
 
 DAEMON = 'job=~"$job", cluster=~"$cluster"'
-PARTITION = f'{DAEMON}, partition=~"$partition"'
-NODE = f'{DAEMON}, node=~"$node"'
+# Names that people give may hold quotes and backslashes, which Grafana's own escaping leaves in: hence raw strings.
+PARTITION = f"{DAEMON}, partition=~`${{partition:regex}}`"
+NODE = f"{DAEMON}, node=~`${{node:regex}}`"
 
 WASTED = "idle_unallocated|stranded|allocated_idle|allocated_hung|allocated_underused|node_overhead_empty"
 USEFUL = "productive|host_active"
@@ -51,6 +52,7 @@ CLASSES = {
 }
 """The eleven classes of power, also states of boards and reasons of waste: what people read, and its colour."""
 
+LETTERS = "ABCDEFGHIJ"
 WAIT = "no data yet: see Daemon health"
 
 
@@ -86,17 +88,16 @@ def number(title: str, description: str, expr: str, unit: str, *, steps: Sequenc
 
 
 def lines(title: str, description: str, queries: Iterable[tuple[str, str]], unit: str, *, stacked: bool = False,
-          most: float | None = None, names: dict[str, tuple[str, str]] | None = None, empty: str = WAIT,
-          over: str = "") -> Panel:
+          signed: bool = False, most: float | None = None, names: dict[str, tuple[str, str]] | None = None,
+          empty: str = WAIT, over: str = "") -> Panel:
     """Return curves of (expression, legend); ``over`` names the one that is drawn as a line over a stack."""
-    panel = _described(timeseries.Panel(), title, description, unit).min(0.0).no_value(empty)
-    panel.line_width(1).fill_opacity(70 if stacked else 8).show_points(common_model.VisibilityMode.NEVER)
+    panel = _drawn(_described(timeseries.Panel(), title, description, unit), empty)
+    panel.fill_opacity(70 if stacked else 8).show_points(common_model.VisibilityMode.NEVER)
     panel.stacking(common.StackingConfig().mode("normal" if stacked else "none").group("A"))
-    panel.color_scheme(_color(FieldColorModeId.PALETTE_CLASSIC))
-    panel.legend(common.VizLegendOptions().display_mode("list").placement("bottom").show_legend(True).calcs([]))
-    panel.tooltip(common.VizTooltipOptions().mode("multi").sort("desc"))
-    for letter, (expr, legend) in zip("ABCDEF", queries, strict=False):
+    for letter, (expr, legend) in zip(LETTERS, queries, strict=False):
         panel.with_target(_query(letter, expr, legend))
+    if not signed:
+        panel.min(0.0)
     if most is not None:
         panel.max(most)
     elif unit in ("short", "watt"):
@@ -115,38 +116,63 @@ def bars(title: str, description: str, expr: str, label: str, unit: str, *, colo
     panel.orientation(common_model.VizOrientation.HORIZONTAL).display_mode(common_model.BarGaugeDisplayMode.BASIC)
     panel.value_mode(common_model.BarGaugeValueMode.COLOR).name_placement(common_model.BarGaugeNamePlacement.LEFT)
     panel.show_unfilled(True).min_viz_height(14).max_viz_height(34)
+    # One size of writing on all of them; Grafana's own grows with the bar until names are cut off.
+    panel.text(common.VizTextDisplayOptions().title_size(12).value_size(14))
     panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
     panel.color_scheme(_color(FieldColorModeId.FIXED, color))
     _name(panel, names or {})
     return panel.with_target(_query("A", f"sort_desc({expr})", f"{{{{{label}}}}}", instant=True))
 
 
-def timeline(title: str, description: str, expr: str, label: str, words: dict[str, tuple[str, str]],
-             empty: str = WAIT) -> Panel:
-    """Return a row of coloured states for each value of a label; long lists get pages."""
+def curves(title: str, description: str, expr: str, label: str, along: str, unit: str, *, empty: str = WAIT) -> Panel:
+    """Return curves over a number that is a label of the series, ``along``, one for each value of ``label``."""
+    panel = _drawn(_described(trend.Panel(), title, description, unit), empty).x_field(along)
+    panel.fill_opacity(0).show_points(common_model.VisibilityMode.ALWAYS).point_size(4)
+    panel.with_target(_query("A", expr, "", instant=True).format("table"))
+    matrix = f"{along}\\{label}"  # what the transformation calls its first column
+    return (panel.with_transformation(_step("groupingToMatrix", columnField=label, rowField=along, valueField="Value",
+                                       emptyValue="null"))
+            .with_transformation(_step("convertFieldType", fields={}, conversions=[
+                {"targetField": matrix, "destinationType": "number"}]))
+            .with_transformation(_step("sortBy", fields={}, sort=[{"field": matrix}]))
+            .with_transformation(_step("organize", renameByName={matrix: along})))
+
+
+def timeline(title: str, description: str, expr: str, legend: str, words: dict[str, tuple[str, str]], *,
+             page: int = 20, empty: str = WAIT) -> Panel:
+    """Return a row of coloured states for each series, ``page`` of them at a time."""
     panel = _described(statetimeline.Panel(), title, description, "short").no_value(empty)
     panel.mappings([_words(words)]).show_value(common_model.VisibilityMode.NEVER).merge_values(True).row_height(0.85)
-    panel.fill_opacity(85).line_width(0).per_page(20.0).color_scheme(_color(FieldColorModeId.THRESHOLDS))
-    panel.legend(common.VizLegendOptions().display_mode("list").placement("bottom").show_legend(True).calcs([]))
-    return panel.with_target(_query("A", expr, f"{{{{{label}}}}}"))
+    panel.fill_opacity(85).line_width(0).per_page(float(page)).color_scheme(_color(FieldColorModeId.THRESHOLDS))
+    panel.legend(_legend())
+    return panel.with_target(_query("A", expr, legend))
 
 
 def listing(title: str, description: str, queries: Sequence[str], columns: dict[str, str], *,
-            unit: str = "short", units: dict[str, str] | None = None,
-            empty: str = WAIT) -> Panel:
-    """Return a table of the given columns (label or ``Value #A`` -> heading), in that order; ``units`` by heading."""
+            unit: str = "short", units: dict[str, str] | None = None, widths: dict[str, int] | None = None,
+            words: dict[str, dict[str, tuple[str, str]]] | None = None, order: str = "", empty: str = WAIT) -> Panel:
+    """Return a table of the given columns (label or ``Value #A`` -> heading), in that order.
+
+    ``units``, ``widths`` (pixels) and ``words`` (shown for values) are by heading; ``order`` is the heading to sort by,
+    the least first, or the largest with a minus before it.
+    """
     panel = _described(table.Panel(), title, description, unit).no_value(empty).show_header(True)
-    for letter, expr in zip("ABCDEF", queries, strict=False):
+    for letter, expr in zip(LETTERS, queries, strict=False):
         panel.with_target(_query(letter, expr, "", instant=True).format("table"))
     if len(queries) > 1:
-        panel.with_transformation(DataTransformerConfig(id_val="merge", options={}))
-    panel.with_transformation(DataTransformerConfig(id_val="filterFieldsByName", options={
-        "include": {"names": list(columns)}}))
-    panel.with_transformation(DataTransformerConfig(id_val="organize", options={
-        "indexByName": {name: place for place, name in enumerate(columns)}, "renameByName": columns}))
+        panel.with_transformation(_step("merge"))
+    panel.with_transformation(_step("filterFieldsByName", include={"names": list(columns)}))
+    panel.with_transformation(_step("organize", renameByName=columns,
+                                    indexByName={name: place for place, name in enumerate(columns)}))
+    if order:
+        panel.sort_by([common.TableSortByFieldState().display_name(order.lstrip("-")).desc(order.startswith("-"))])
     for heading in columns.values():
         # An empty cell would repeat what is said of an empty table.
         _override(panel, heading, noValue="-", unit=(units or {}).get(heading, unit))
+    for heading, width in (widths or {}).items():
+        _override(panel, heading, **{"custom.width": width})
+    for heading, shown in (words or {}).items():
+        _override(panel, heading, mappings=[_words(shown)])
     return panel
 
 
@@ -165,6 +191,20 @@ def laid_out(rows: Iterable[tuple[int, Row]]) -> list[Panel]:
 
 def _described(panel: Panel, title: str, description: str, unit: str) -> Panel:
     return panel.title(title).description(description).unit(unit).datasource(DATA_SOURCE)
+
+
+def _drawn(panel: Panel, empty: str) -> Panel:
+    """Dress a panel of curves."""
+    panel.no_value(empty).line_width(1).color_scheme(_color(FieldColorModeId.PALETTE_CLASSIC)).legend(_legend())
+    return panel.tooltip(common.VizTooltipOptions().mode("multi").sort("desc"))
+
+
+def _legend() -> common.VizLegendOptions:
+    return common.VizLegendOptions().display_mode("list").placement("bottom").show_legend(True).calcs([])
+
+
+def _step(name: str, **options: Any) -> DataTransformerConfig:
+    return DataTransformerConfig(id_val=name, options=options)
 
 
 def _query(letter: str, expr: str, legend: str, instant: bool = False) -> prometheus.Dataquery:

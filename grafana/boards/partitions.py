@@ -16,6 +16,11 @@ CAUSES = {
     "constraint": ("Features, reservations", "#78909c"),
     "insufficient": ("Waiting jobs are larger", "#1e88a8"),
 }
+GPU_WORDS = {str(code): CLASSES[state] for code, state in enumerate((
+    "unavailable", "unmeasured", "planned", "stranded", "idle_unallocated", "allocated_idle", "allocated_hung",
+    "allocated_underused", "productive"))}
+"""What the numbers of ``idlewatt_gpu_state`` mean."""
+
 NODE_WORDS = {
     "0": ("empty", "#f4c04d"),
     "1": ("partly used", "#7fb8c9"),
@@ -41,11 +46,17 @@ NODE_STATE = " or ".join((
     f"{_boards()} * 0"))
 
 
+def _wasteful(count: int) -> str:
+    """Return the nodes that wasted most over the time range: a browser draws no thousand rows."""
+    return f"topk({count}, sum by (node) (avg_over_time(idlewatt_node_wasted_power_watts{{{NODE}}}[$__range] @ end())))"
+
+
 def build() -> str:
     """Return the board."""
     return board("partitions", "Partitions and fragmentation",
                  "What is free, why waiting jobs cannot use it, and how full the partitions are.",
-                 ((4, _figures()), (6, _table()), (9, _stranded()), (9, _shares()), (10, _nodes()), (9, _states())))
+                 ((4, _figures()), (6, _table()), (9, _stranded()), (9, _shares()), (10, _nodes()), (12, _gpus()),
+                  (9, _states())))
 
 
 def _figures() -> Row:
@@ -105,9 +116,18 @@ def _shares() -> Row:
 
 def _nodes() -> Row:
     return (
-        (24, timeline("Nodes over time", "What each chosen node's boards were doing, twenty nodes a page. A node "
-                      "that is empty for hours could be powered down; one with stranded GPUs needs other neighbours.",
-                      NODE_STATE, "node", NODE_WORDS)),)
+        (24, timeline("Nodes over time", "What each node's boards were doing, twenty nodes a page: of the chosen nodes "
+                      "the 60 that wasted most over the time range. A node that is empty for hours could be powered "
+                      "down; one with stranded GPUs needs other neighbours.",
+                      f"({NODE_STATE}) and on (node) {_wasteful(60)}", "{{node}}", NODE_WORDS)),)
+
+
+def _gpus() -> Row:
+    return (
+        (24, timeline("GPUs over time", "Every board of the eight chosen nodes that wasted most over the time range; "
+                      "choose a node above to see it alone. Red and violet in the middle of a job: talk to its owner.",
+                      f"max by (node, gpu) (idlewatt_gpu_state{{{NODE}}}) and on (node) {_wasteful(8)}",
+                      "{{node}} GPU {{gpu}}", GPU_WORDS, page=32)),)
 
 
 def _states() -> Row:

@@ -18,13 +18,14 @@ OF_RULES = {'{cluster=~"$cluster"}', '{alertname=~"Gpu.*|WastedPowerHigh|EmptyNo
 BOARDS = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
 RECORDED = ROOT / "tests" / "recorded"
 UNITS = {"watt", "kwatt", "megwatt", "watth", "kwatth", "joule", "percentunit", "celsius", "s", "bytes", "short"}
+LETTERS = "ABCDEFGHIJ"
 LEGACY = {"graph", "singlestat", "table-old"}
 THIRD_PARTY = {"ALERTS", "process_resident_memory_bytes"}
 """Metrics of others that a board may name: Prometheus' own, and the client library's."""
 RECORDED_BY_RULES = {"partition:idlewatt_wasted_power:ratio"}
 """The one that tells whether the rules are loaded; boards need no other."""
-VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$__interval": "30s", "$job": ".+", "$cluster": ".*",
-             "$partition": ".*", "$node": ".*", "$price": "0.15"}
+VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$__interval_ms": "30000", "$__interval": "30s",
+             "$job": ".+", "$cluster": ".*", "${partition:regex}": ".*", "${node:regex}": ".*", "$price": "0.15"}
 
 
 @pytest.fixture(params=BOARDS, ids=lambda path: path.stem)
@@ -43,7 +44,7 @@ def expressions(board: dict[str, Any]) -> list[str]:
 
 def parsed(expression: str) -> Any:
     for name, value in VARIABLES.items():
-        expression = re.sub(re.escape(name) + r"\b", value, expression)
+        expression = re.sub(re.escape(name) + r"(?!\w)", value, expression)
     assert "$" not in expression, f"unknown variable in {expression}"
     return promql.parse(expression)
 
@@ -104,7 +105,7 @@ def test_every_panel_explains_itself_t22(board):
         assert len(panel["description"]) > 30, panel["title"]
         assert panel["fieldConfig"]["defaults"]["unit"] in UNITS, panel["title"]
         assert panel["targets"], panel["title"]
-        assert [target["refId"] for target in panel["targets"]] == list("ABCDEF")[:len(panel["targets"])]
+        assert [target["refId"] for target in panel["targets"]] == list(LETTERS)[:len(panel["targets"])]
 
 
 def test_no_legacy_panels_t23(board):
@@ -155,15 +156,29 @@ def test_labels_of_selectors_exist_on_their_metric(selected, golden):
         assert asked <= carried, selector.name
 
 
+def shown(panel: dict[str, Any], letter: str) -> tuple[str, str]:
+    """Return under which heading a query is seen, and in which unit."""
+    heading = panel["title"].split(",")[0]
+    if panel["type"] == "table":
+        headings = next(step["options"]["renameByName"] for step in panel["transformations"]
+                        if step["id"] == "organize")
+        heading = headings.get(f"Value #{letter}", headings.get("Value", ""))
+    units = {override["matcher"]["options"]: prop["value"] for override in panel["fieldConfig"]["overrides"]
+             for prop in override["properties"] if prop["id"] == "unit"}
+    return heading, units.get(heading, panel["fieldConfig"]["defaults"]["unit"])
+
+
 def test_power_and_energy_are_shown_to_scale_t26(board):
     for panel in panels(board):
-        unit = panel["fieldConfig"]["defaults"]["unit"]
-        for expression in (target["expr"] for target in panel["targets"]):
-            if "_joules_" in expression:
-                scale, shown = re.search(r"/ 3\.6e6( \* \$price)?\)?$", expression), panel["title"].split(",")[0]
-                assert scale, expression
-                assert (unit, scale[1]) in (("kwatth", None), ("short", " * $price"))
-                assert (shown == "Cost") == (unit == "short")
+        for target in panel["targets"]:
+            heading, unit = shown(panel, target["refId"])
+            expression = target["expr"].split(" and on (node) topk(")[0]  # which nodes, not what of them
+            if "_joules" in expression or "sum_over_time" in expression:
+                scale = "3.6e6" if "_joules" in expression else "$__interval_ms / 3.6e9"
+                cost = re.search(rf"{re.escape(scale)}( \* \$price)?\)?$", expression)
+                assert cost, expression
+                assert (unit, cost[1]) in (("kwatth", None), ("short", " * $price"))
+                assert (heading == "Cost") == (unit == "short")
             elif "_watts" in expression and "/" not in expression:
                 assert unit == "watt", expression
 
