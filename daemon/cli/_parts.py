@@ -1,4 +1,4 @@
-"""The processes that the demo is made of: started in order, heard out when they fail, and never left behind."""
+"""What the demo is made of: facts of the simulated cluster, and processes that are never left behind."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from pathlib import Path
 
 import click
 
+RATED_WATTS = {"dgx-a100-*": 6500.0, "dgx-v100-*": 3500.0}
+"""By NVIDIA's data sheets; the paper's upper bound needs them."""
+SCHEDULER = "fifo+first-fit"
+"""What the simulated scheduler does, in our words."""
+COMPILED_WITHIN_S = 300.0
 READY_WITHIN_S = 90.0
 STOP_WITHIN_S = 20.0
 SMALL = {"MALLOC_ARENA_MAX": "2"}

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
-
-from prometheus_client import Metric
-from prometheus_client.registry import Collector
 
 from ...exporters.publish import registry
 from ...exporters.simulated.cluster import Shape, SimulatedCluster
@@ -24,27 +20,27 @@ from ...exporters.simulated.direct import sources
 from ...storage.errors import StoreError
 from ...storage.history import History
 from ..advice import Advice
-from ..config import Settings, StorageSettings
+from ..config import CounterfactualSettings, Settings, StorageSettings
 from ..counterfactual import Request, replayed
 from ..service import Service
 from ..view import DaemonView
 from ..waste import WasteSettings
-from ._parts import DemoError
+from . import _openmetrics as openmetrics
+from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, DemoError
 
 log = logging.getLogger(__name__)
 
 DAY_S = 86400.0
 STEP_S = 240.0
 """Simulated time between two looks: under the five minutes after which Prometheus calls a series stale."""
-REPLAY_S = 6 * 3600.0
+REPLAY_S = DAY_S
 """Simulated time between two counterfactual replays; hourly, as the daemon does it, would take most of the minute."""
-HOUR_S = 300.0
+HOUR_S = 120.0
 """Length of an hour of the paper's Table 2: jobs last hours, so that two weeks see hundreds of them."""
 TICK_S = 30.0
 LOOK = ("scrape", "jobs", "assess", "advise", "record")
 """The cycles of one look, each after those it reads from."""
-COMPILED_WITHIN_S = 300.0
-UNWIRED = 1.5
+PATIENCE = 1.5
 """How many looks may lie between two readings before there is a gap."""
 
 Tick = Callable[[float], object]
@@ -64,7 +60,7 @@ class Time:
 
 
 class Operator:
-    """Somebody who takes every second advice: people see some in time, and know better now and then."""
+    """Somebody who takes every third advice: people see some in time, and know better now and then."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -72,7 +68,7 @@ class Operator:
     def read(self, advice: Advice | None) -> None:
         """Give jobs the nodes that were advised, as ``scontrol update ReqNodeList=`` does."""
         for row in advice.recommendations if advice else ():
-            if row.placement and row.action == "start" and not row.shadow and int(row.job_id) % 2:
+            if row.placement and row.action == "start" and not row.shadow and int(row.job_id) % 3 == 0:
                 with suppress(KeyError):  # it has started on its own
                     self._cluster.steer(int(row.job_id), row.placement.nodes)
 
@@ -84,13 +80,14 @@ def simulated(days: float, nodes: int, seed: int) -> SimulatedCluster:
 
 
 @contextmanager
-def serving(cluster: SimulatedCluster, clock: Time, folder: Path, rated_watts: Mapping[str, float]) -> Iterator[Service]:
+def serving(cluster: SimulatedCluster, clock: Time, folder: Path) -> Iterator[Service]:
     """Yield a daemon that reads the cluster directly, and stop it at the end."""
     settings = Settings(cluster="GIST AI-X (simulated)",
-                        storage=StorageSettings(url=f"sqlite:///{folder / 'idlewatt.db'}"))
-    gap = UNWIRED * STEP_S / settings.cycles.scrape
+                        storage=StorageSettings(url=f"sqlite:///{folder / 'idlewatt.db'}"),
+                        counterfactual=CounterfactualSettings(incumbent=SCHEDULER))
+    gap = PATIENCE * STEP_S / settings.cycles.scrape
     settings = settings.model_copy(update={
-        "waste": WasteSettings(gap_factor=gap, rated_node_watts=dict(rated_watts)),
+        "waste": WasteSettings(gap_factor=gap, rated_node_watts=RATED_WATTS),
         "sources": sources(cluster, clock)})
     service = Service(settings, History.open(settings.storage.url), clock)
     try:
@@ -107,11 +104,11 @@ def write(service: Service, cluster: SimulatedCluster, days: float, file: Path, 
     start_s = cluster.now_s
     try:
         with unfinished.open("w", encoding="utf-8") as out:
-            names = Names(labels)
+            pages = openmetrics.Pages(labels)
             for now_s in lived(service, cluster, days * DAY_S):
-                names.write(out, page, now_s)
+                out.writelines(pages.lines(page.collect(), now_s))
                 tick((now_s - start_s) / DAY_S)
-            out.write("# EOF\n")
+            out.write(openmetrics.END)
         unfinished.rename(file)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -153,31 +150,3 @@ def _replay(service: Service, now_s: float) -> None:
         log.warning("a window could not be replayed", extra={"error": str(error)})
         return
     service.known = replace(service.known, counterfactual=known.plus(window))
-
-
-class Names:
-    """Writes pages line by line; the name of a series with its labels is put together once."""
-
-    def __init__(self, labels: Mapping[str, str]) -> None:
-        self._scraper = _written(labels.items())
-        self._known: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
-
-    def write(self, out: TextIO, page: Collector, now_s: float) -> None:
-        """Write a line for every sample; without TYPE lines, which would have to keep a metric's samples together."""
-        out.writelines(f"{name} {value} {now_s:.0f}\n" for name, value in self._samples(page.collect()))
-
-    def _samples(self, families: Iterable[Metric]) -> Iterator[tuple[str, float]]:
-        for sample in (sample for family in families for sample in family.samples):
-            key = (sample.name, tuple(sample.labels.items()))
-            if key not in self._known:
-                own = _written(sample.labels.items())
-                self._known[key] = f"{sample.name}{{{','.join(filter(None, (own, self._scraper)))}}}"
-            yield self._known[key], sample.value
-
-
-def _written(labels: Iterable[tuple[str, str]]) -> str:
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -12,18 +12,15 @@ from typing import Any, NoReturn
 
 import click
 
-from ._parts import DemoError, answered, python, tail
+from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, DemoError, answered, python, tail
 
-COMPILED_WITHIN_S = 300.0
 SPEED = 60.0
 TARGETS = ("dcgm", "node", "ipmi")
-RATED_WATTS = {"dgx-a100-*": 6500.0, "dgx-v100-*": 3500.0}
-"""By NVIDIA's data sheets; the paper's upper bound needs them."""
 
 
 @click.command("demo")
-@click.option("--speed", type=click.FloatRange(1, 3600), default=60.0, show_default=True,
-              help="Simulated seconds per second.")
+@click.option("--speed", type=click.FloatRange(1, 3600),
+              help=f"Simulated seconds per second.  [{SPEED:g}; 1 after --days]")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Same seed, same cluster.")
 @click.option("--nodes", type=click.IntRange(1, 1000), default=4, show_default=True,
               help="Half DGX A100, half DGX-1V.")
@@ -32,33 +29,62 @@ RATED_WATTS = {"dgx-a100-*": 6500.0, "dgx-v100-*": 3500.0}
 @click.option("--dir", "folder", type=click.Path(file_okay=False, path_type=Path),
               help="Keep configuration, database and log here.  [a temporary folder]")
 @click.option("--once", is_flag=True, help="Show one summary when the daemon is ready, and end.")
-def command(speed: float, seed: int, nodes: int, port: int, folder: Path | None, once: bool) -> None:
+@click.option("--days", type=click.FloatRange(0.05, 366),
+              help="Begin so many days ago, live through them in minutes, and open a Prometheus on them.")
+@click.option("--prometheus-port", type=click.IntRange(1, 65535), default=9090, show_default=True,
+              help="Where the Prometheus of --days listens.")
+def command(speed: float | None, seed: int, nodes: int, port: int, folder: Path | None, once: bool,
+            days: float | None, prometheus_port: int) -> None:
     """Watch a simulated GIST AI-X cluster: two DGX A100 and two DGX-1V with idle, hung and underused jobs.
 
     The daemon runs as it would on a real cluster; only the far end of the wire is simulated. Ctrl-C ends everything.
+
+    With --days it has a past, for the boards in Grafana: the daemon lives through it on the cluster's time, two weeks
+    in about a minute, and goes on in real time. A Prometheus is started on it; where none is installed, the past is
+    left in --dir as OpenMetrics, with the command that makes it into blocks.
 
     \b
     Examples:
       idlewatt demo
       idlewatt demo --speed 120 --seed 7
       idlewatt demo --nodes 100 --dir /tmp/demo
+      idlewatt demo --days 14
     """
     from .live import watch
 
+    if days and speed not in (None, 1.0):
+        raise click.UsageError("after --days the demo goes on in real time, as Prometheus does: leave --speed out")
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with ExitStack() as stack:
-            folder = _folder(folder, stack)
-            _rehearse(folder)
-            start_s = float(int(time.time()))
-            simulation = stack.enter_context(_simulation(nodes, seed, speed, start_s, folder))
-            config = _write_config(folder, simulation)
-            url = stack.enter_context(_daemon(config, port, speed, start_s, folder))
-            notes = _notes(url, simulation, speed, folder)
+            if days:
+                url, notes = _with_past(stack, folder, days, nodes, seed, (port, prometheus_port))
+            else:
+                url, notes = _from_now(stack, _folder(folder, stack), nodes, seed, speed or SPEED, port)
             click.echo("\n".join(notes))
             watch(url, once=once, footer=notes)
     except KeyboardInterrupt:
         click.echo("\nthe demo has ended")
+
+
+def _from_now(stack: ExitStack, folder: Path, nodes: int, seed: int, speed: float, port: int) -> tuple[str, list[str]]:
+    """Start cluster and daemon now; return the daemon's URL and what to tell."""
+    _rehearse(folder)
+    start_s = float(int(time.time()))
+    simulation = stack.enter_context(_simulation(nodes, seed, speed, start_s, folder))
+    url = stack.enter_context(_daemon(_write_config(folder, simulation), port, speed, start_s, folder))
+    return url, _notes(url, simulation, speed, folder)
+
+
+def _with_past(stack: ExitStack, folder: Path | None, days: float, nodes: int, seed: int,
+               ports: tuple[int, int]) -> tuple[str, list[str]]:
+    """Start a daemon that has lived for days; return its URL and what to tell."""
+    from . import _opening
+
+    _opening.check(folder, ports)
+    folder = _folder(folder, stack)
+    _rehearse(folder)
+    return _opening.begin(stack, folder, days, nodes, seed, ports)
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:
@@ -96,6 +122,7 @@ def configuration(simulation: str, folder: Path) -> dict[str, Any]:
             "storage": {"url": f"sqlite:///{folder / 'idlewatt.db'}"},
             "cycles": beat,
             "waste": {"rated_node_watts": RATED_WATTS},
+            "counterfactual": {"incumbent": SCHEDULER},
             "sources": [*pages, {"kind": "slurm_rest", "url": simulation}]}
 
 
