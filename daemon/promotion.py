@@ -123,11 +123,12 @@ class Verdict:
 
 
 def judge(candidate: Trained, incumbent: str, heuristics: Sequence[str], stretches: Sequence[Stretch], *,
-          fidelity: Fidelity | None = None, terms: Terms = Terms(), power: PowerModel | None = None,
-          seed: int = 0) -> Verdict:
+          fidelity: Fidelity | None = None, foreign: bool = False, terms: Terms = Terms(),
+          power: PowerModel | None = None, seed: int = 0) -> Verdict:
     """Replay held-out stretches under everybody and return the verdict; never raises for what the candidate does.
 
     ``stretches`` are in order of time and untouched by training; ``fidelity`` is needed where they are the site's own.
+    ``foreign`` ones are of another history than it was trained on, with a clock of its own.
     """
     exam = Exam.of(stretches)
     trials = {name: replayed(named(name), exam, seed) for name in dict.fromkeys((incumbent, *heuristics, *ALWAYS))}
@@ -138,7 +139,8 @@ def judge(candidate: Trained, incumbent: str, heuristics: Sequence[str], stretch
         trials = {candidate.card.model: replayed(candidate, exam, seed), **trials}
     except FAILURES as error:
         return replace(empty, reasons=(f"its replay failed: {type(error).__name__}: {error}",))
-    return _weighed(_measured(empty, trials, exam, power or PowerModel()), candidate.card, trials)
+    seen = ModelCard("", "", 0.0, 0, "", "", "") if foreign else candidate.card
+    return _weighed(_measured(empty, trials, exam, power or PowerModel()), seen, trials)
 
 
 @dataclass(frozen=True)
