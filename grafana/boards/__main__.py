@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from . import advice, cluster_waste, health, partitions
+from . import advice, cluster_waste, health, learning, partitions
 
 BOARDS: dict[str, Callable[[], str]] = {
     "cluster-waste": cluster_waste.build,
     "partitions": partitions.build,
     "advice": advice.build,
+    "learning": learning.build,
     "health": health.build,
 }
 FOLDER = Path(__file__).parents[1] / "dashboards"

@@ -33,18 +33,18 @@ def _saved(spent: str) -> str:
 def build() -> str:
     """Return the board."""
     return board("advice", "Placement advice", "What to start where, whether it is followed, and what it is worth.",
-                 ((4, _figures()), (4, _worth()), (11, _now()), (10, _held()), (9, _savings()), (9, _record())),
+                 ((4, _figures()), (4, _worth()), (8, _now()), (8, _held()), (9, _savings()), (9, _record())),
                  variables=(price(),))
 
 
 def _figures() -> Row:
     return (
-        (4, number("Policy in charge", "Whose advice this is: a heuristic, or an agent that has earned it on the board "
+        (6, number("Policy in charge", "Whose advice this is: a heuristic, or an agent that has earned it on the board "
                    "Learning.", f'max by (policy) (idlewatt_policy_info{{{DAEMON}, role="in_charge"}})', "short",
                    legend="{{policy}}")),
-        (4, number("Placements advised", "Jobs that the policy in charge would start now.",
+        (3, number("Placements", "Jobs that the policy in charge would start now.",
                    f"count(count by (slurm_job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}", "short")),
-        (4, number("Age of the advice", "Time since the oldest policy last advised. Red from ten minutes: the "
+        (3, number("Age", "Time since the oldest policy last advised. Red from ten minutes: the "
                    "cluster has moved on, do not follow it.", AGE, "s",
                    steps=((None, "green"), (120.0, "orange"), (600.0, "red")), empty="nothing waits")),
         (4, number("Followed", "Of the runs in the time range on which there was advice, the share that started as "
@@ -59,16 +59,16 @@ def _figures() -> Row:
 def _worth() -> Row:
     losing = ((None, "orange"), (0.0, "text"))
     return (
-        (6, number("Energy that following would have saved", "In the closed windows of the time range, by replay of "
+        (6, number("Energy saved, if followed", "In the closed windows of the time range, by replay of "
                    "the same jobs: the scheduler's own policy less the one in charge of the advice. Orange: following "
                    "would have cost energy.", f"{_saved(ENERGY)} / 3.6e6", "kwatth", steps=losing, empty=NO_WINDOW)),
-        (6, number("Hours of waiting that following would have saved", "The same of the time that all jobs together "
+        (6, number("Waiting hours saved, if followed", "The same of the time that all jobs together "
                    "waited for their start. Orange: they would have waited longer.",
                    f"{_saved(WAIT)} / 3600", "short", steps=losing, empty=NO_WINDOW)),
-        (6, number("Error of the simulation, energy", "(Simulated - measured) / measured energy under the scheduler's "
+        (6, number("Error of the simulated energy", "(Simulated - measured) / measured energy under the scheduler's "
                    "own policy. A saving that is a smaller share than this is none.",
                    f"max({ERROR.format('energy')})", "percentunit", empty=NO_WINDOW)),
-        (6, number("Error of the simulation, waiting", "(Simulated - recorded) / recorded waiting under the "
+        (6, number("Error of the simulated waiting", "(Simulated - recorded) / recorded waiting under the "
                    "scheduler's own policy. Large where the scheduler does what no policy of ours describes: "
                    "priorities, reservations, people.",
                    f"max({ERROR.format('wait')})", "percentunit", empty="no job has waited, or no window is closed")))

@@ -35,7 +35,7 @@ def _figures() -> Row:
                    WASTED_KWH, "kwatth", past="30d")),
         (3, number("Cost, 30 days", "The same in money, at the price per kWh written above. Cooling is not in it.",
                    WASTED_COST, "short", past="30d", decimals=2)),
-        (3, number("Unmeasured GPUs", "Boards without fresh power, or allocated without activity. They are in no "
+        (3, number("Unmeasured", "Boards without fresh power, or allocated without activity. They are in no "
                    "wasted figure: while this is above zero, the figures flatter.",
                    f"sum(idlewatt_unmeasured_gpus{{{PARTITION}}})", "short",
                    steps=((None, "green"), (1.0, "orange")))))

@@ -156,7 +156,7 @@ def listing(title: str, description: str, queries: Sequence[str], columns: dict[
     ``units``, ``widths`` (pixels) and ``words`` (shown for values) are by heading; ``order`` is the heading to sort by,
     the least first, or the largest with a minus before it.
     """
-    panel = _described(table.Panel(), title, description, unit).no_value(empty).show_header(True)
+    panel = _described(table.Panel(), title, description, unit).no_value(empty).show_header(True).min_width(50.0)
     for letter, expr in zip(LETTERS, queries, strict=False):
         panel.with_target(_query(letter, expr, "", instant=True).format("table"))
     if len(queries) > 1:

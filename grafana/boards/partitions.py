@@ -123,11 +123,12 @@ def _nodes() -> Row:
 
 
 def _gpus() -> Row:
+    # One label, so that Prometheus sorts the rows by node first: it sorts by the label that comes first, gpu.
+    board = (f'label_join(idlewatt_gpu_state{{{NODE}}} and on (node) {_wasteful(8)}, "board", " GPU ", "node", "gpu")')
     return (
         (24, timeline("GPUs over time", "Every board of the eight chosen nodes that wasted most over the time range; "
                       "choose a node above to see it alone. Red and violet in the middle of a job: talk to its owner.",
-                      f"max by (node, gpu) (idlewatt_gpu_state{{{NODE}}}) and on (node) {_wasteful(8)}",
-                      "{{node}} GPU {{gpu}}", GPU_WORDS, page=32)),)
+                      f"max by (board) ({board})", "{{board}}", GPU_WORDS, page=32)),)
 
 
 def _states() -> Row:

@@ -1,0 +1,129 @@
+"""Learning: how good trained agents are on history they have not seen, who was promoted, and who is watched how."""
+
+from __future__ import annotations
+
+from .board import board
+from .panels import DAEMON, Row, curves, lines, listing, number, timeline
+
+NO_AGENT = "no agent yet: idlewatt train"
+NOT_JUDGED = "no agent has been judged yet"
+ROLES = {
+    # From the least to the most trusted; a policy of two roles shows the greater.
+    "0": ("demoted", "#c62828"),
+    "1": ("listened to (shadow)", "#bdbdbd"),
+    "2": ("the scheduler's own", "#78909c"),
+    "3": ("stands in for an agent", "#7fb8c9"),
+    "4": ("in charge of the advice", "#1e88a8"),
+}
+AGENT = 'policy=~".+@.+"'
+"""An agent is called kind@version; a heuristic's name has no @."""
+
+GOOD_IF_BELOW_1 = ((None, "green"), (1.0, "text"), (1.02, "orange"))
+
+
+def _role(role: str) -> str:
+    return f'max by (policy) (idlewatt_policy_info{{{DAEMON}, role="{role}"}})'
+
+
+# The first line that holds for a policy is its role.
+ROLE = " or ".join((f"{_role('in_charge')} * 4", f"{_role('fallback')} * 3", f"{_role('incumbent')} * 2",
+                    f"{_role('shadow')} * 1", f"{_role('demoted')} * 0"))
+
+
+def _heldout(what: str, *more: str, **labels: str) -> str:
+    chosen = ", ".join((DAEMON, *more, *(f'{label}="{value}"' for label, value in labels.items())))
+    return f"max by (policy) (idlewatt_heldout_{what}{{{chosen}}})"
+
+
+def build() -> str:
+    """Return the board."""
+    return board("learning", "Learning",
+                 "How good trained agents are on history that they have not seen, who is in charge, and how they fare.",
+                 ((4, _figures()), (9, _judged()), (9, _curves()), (9, _watched()), (8, _trained())), hours=720)
+
+
+def _figures() -> Row:
+    abstaining = f"max by (policy) (idlewatt_abstaining{{{DAEMON}}}) and on (policy) {_role('in_charge')}"
+    return (
+        (6, number("Policy in charge", "Whose advice goes out: an agent that was promoted (kind@version), or a "
+                   "heuristic while none has earned it.", _role("in_charge"), "short", legend="{{policy}}")),
+        (3, number("Its age", "Time since the agent in charge was trained. Clusters change: after weeks a younger one "
+                   "should have been tried.",
+                   f"time() - max(idlewatt_model_trained_timestamp_seconds{{{DAEMON}}} and on (policy) "
+                   f"{_role('in_charge')})", "s", empty="a heuristic")),
+        (3, number("It abstains", "Whether the agent in charge gives no advice at the moment, so that the heuristic's "
+                   "goes out. The causes are below.", f"max({abstaining})", "short",
+                   text={"0": ("no", "green"), "1": ("yes", "orange")}, empty="a heuristic")),
+        (3, number("Best agent", "Completion time of jobs under the best agent over that under the scheduler's own "
+                   "policy, on held-out history: below 100 % is better.",
+                   f"min({_heldout('jct_ratio', AGENT, bound='estimate')})", "percentunit", steps=GOOD_IF_BELOW_1,
+                   empty=NOT_JUDGED)),
+        (3, number("Last judged", "Time since an agent was last judged on held-out history, promoted or not.",
+                   f"time() - max(idlewatt_heldout_timestamp_seconds{{{DAEMON}}})", "s", empty="never")),
+        (3, number("Bad days", "Closed days in a row on which the worst policy in use was worse than the scheduler's "
+                   "own; three demote an agent.", f"max(idlewatt_regret_streak{{{DAEMON}}})", "short",
+                   steps=((None, "green"), (1.0, "orange"), (3.0, "red")), empty="no day yet")),
+        (3, number("Training", "Whether an agent is trained at the moment.",
+                   f"max(idlewatt_training_running{{{DAEMON}}})", "short",
+                   text={"0": ("idle", "text"), "1": ("running", "green")}, empty="off")))
+
+
+def _judged() -> Row:
+    columns = {"policy": "Policy", "Value #A": "Against the scheduler", "Value #B": "From", "Value #C": "To",
+               "Value #D": "Completion", "Value #E": "Completion, p99", "Value #F": "Wait", "Value #G": "Wait, p99",
+               "Value #H": "Wasted energy"}
+    units = {heading: "percentunit" if letter in "ABC" else "kwatth" if letter == "H" else "s"
+             for letter, heading in zip("ABCDEFGH", list(columns.values())[1:], strict=True)}
+    return (
+        (24, listing("Policies on held-out history", "The last judgement: everybody replayed the same jobs of days "
+                     "that no agent was trained on. Completion time against the scheduler's own policy with its 95 % "
+                     "interval over days: an agent is promoted when all of it is below 100 %, or near to it with "
+                     "better longest waits or less waste.",
+                     (*(_heldout("jct_ratio", bound=bound) for bound in ("estimate", "low", "high")),
+                      *(_heldout(f"{what}_seconds", statistic=statistic)
+                        for what in ("jct", "wait") for statistic in ("mean", "p99")),
+                      f"{_heldout('wasted_energy_joules')} / 3.6e6"),
+                     columns, units=units, order="Against the scheduler", widths={"Policy": 260}, empty=NOT_JUDGED)),)
+
+
+def _curves() -> Row:
+    return (
+        (10, curves("Training curves", "Held-out score of the agents in use while they were trained, over that of the "
+                    "scheduler's own policy, by the share of the training that was done. Below 100 % is better; a "
+                    "curve that still falls at its end wants a longer training.",
+                    f"max by (policy, done) (idlewatt_training_score_ratio{{{DAEMON}}})", "policy", "done",
+                    "percentunit", empty=NO_AGENT)),
+        (14, timeline("Who was what", "What each policy was to the daemon: promotions and demotions are where the "
+                      "colour changes.", ROLE, "{{policy}}", ROLES)))
+
+
+def _watched() -> Row:
+    return (
+        (8, lines("Regret", "Time in the system of the last closed day's jobs under each policy over that under the "
+                  "scheduler's own, less 1, by replay. Above zero is worse: three such days in a row demote an agent.",
+                  ((f"max by (policy) (idlewatt_regret_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit", signed=True,
+                  empty="no closed day has been replayed yet")),
+        (8, lines("Drift", "Share of the waiting jobs that lie outside of what each agent was trained on. From a tenth "
+                  "on its word is worth little: train anew.",
+                  ((f"max by (policy) (idlewatt_drift_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit", most=1.0,
+                  empty=NO_AGENT)),
+        (8, lines("Rounds without advice", "Rounds, over the time range, in which an agent abstained, by cause: doubt "
+                  "of its own, stale facts, damaged files, unknown partitions or GPUs, or a failure.",
+                  ((f"sum by (policy, cause) (increase(idlewatt_abstentions_total{{{DAEMON}}}[$__range]))",
+                    "{{policy}}: {{cause}}"),), "short", empty="no agent, or none has ever abstained")))
+
+
+def _trained() -> Row:
+    return (
+        (8, lines("Decisions on agents", "Over the time range: promoted, left in the shadow, demoted, refused. "
+                  "The history has each with its figures and reason.",
+                  ((f"sum by (decision) (increase(idlewatt_promotions_total{{{DAEMON}}}[$__range]))", "{{decision}}"),),
+                  "short", empty=NOT_JUDGED)),
+        (8, lines("Trainings", "Trainings by the daemon over the time range, by how they ended.",
+                  ((f"sum by (result) (increase(idlewatt_training_runs_total{{{DAEMON}}}[$__range]))", "{{result}}"),),
+                  "short", empty="the daemon trains nothing: training.enabled in its configuration")),
+        (8, listing("Agents", "Agents in use, and when they were trained.",
+                    (f"max by (policy, version) (idlewatt_model_info{{{DAEMON}}}) * on (policy) group_left () "
+                     f"(time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}}))",),
+                    {"policy": "Agent", "version": "Version", "Value": "Age"}, units={"Age": "s"}, order="Age",
+                    empty="none: a heuristic is in charge")))
