@@ -56,6 +56,8 @@ class Objective:
     slowdown_mean: float = 0.2
     wait_p99: float = 0.1
     energy_wasted: float = 0.0
+    longest_wait_s: float = 7 * 86400.0
+    """Whoever has waited for longer goes before all younger ones, whatever an agent makes of them."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,212 @@
+"""The scorer as a policy: it orders the queue and chooses nodes, and says when not to be believed, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....storage.records import ModelCard
+from ...policies.registry import never
+from ...replay import engine
+from ...replay.arrays import State
+from ...replay.rules import Rules, pointer_to
+from ...replay.state import Actions, ClusterState
+from .. import checkpoint
+from ..kinds import Course, Kind, register
+from . import network
+from .inputs import INPUTS, inputs_of, seconds
+from .network import FACTORS, LAYERS, MOODS, SIZE, TRAITS, layer
+
+Floats = NDArray[np.float64]
+
+MEMBERS = 3
+"""Trained from seeds of their own; the first one serves, the others are asked whether they agree."""
+AGREEMENT = 0.7
+"""Rank correlation of two members' orders below which the queue is not one that they have learned to judge."""
+FEW = 5
+"""Waiting jobs below which an order is too short to disagree about."""
+STRANGE = 0.25
+"""Share of waiting jobs that may lie outside of what was seen."""
+SMALLER, LARGER = 0.5, 16.0
+"""How much smaller or larger than in training the cluster may be. Trained on 8 nodes it was measured from 4 to 128
+(``idlewatt reproduce scorer``)."""
+MOST_REASONS = 3
+
+
+def schema() -> dict[str, object]:
+    """Return what weights must have been trained for to fit here."""
+    return {"agent": "scorer", "inputs": list(INPUTS), "surroundings": network.SURROUNDINGS,
+            "layers": {name: list(shape) for name, shape in LAYERS.items()}, "members": MEMBERS}
+
+
+def ready(weights: Floats, state: ClusterState) -> State:
+    """Return the arrays of a state with what these weights make of its jobs."""
+    return outfit(weights, inputs_of(state), state.arrays)
+
+
+def outfit(weights: Floats, inputs: Floats, arrays: State) -> State:
+    """Return arrays with the traits of their jobs, and the weights to use them by."""
+    known = np.empty((len(inputs), TRAITS + 1))
+    known[:, :TRAITS], known[:, network.LENGTH] = network.traits(weights, inputs), seconds(inputs)
+    return arrays._replace(weights=weights, traits=known, mood=np.zeros(MOODS + FACTORS + 1))
+
+
+def rules_of(weights: Floats) -> Rules:
+    """Return the compiled rules over one weight vector."""
+    return Rules(pointer_to("key", network.score), pointer_to("place", network.place),
+                 pointer_to("walk", network.walk), pointer_to("wake", never), moving=False, one_at_a_time=False,
+                 waking=False, patient=False, estimates=True, own_order=True, ready=partial(ready, weights))
+
+
+class Scorer:
+    """A trained scorer, the same object live and replayed."""
+
+    def __init__(self, weights: Floats, card: ModelCard) -> None:
+        """Serve by ``weights``, [member, weight]."""
+        self.name, self.card, self.members = card.model, card, weights
+        self.rules = rules_of(weights[0])
+
+    def decide(self, state: ClusterState) -> Actions:
+        """Return what to start now; the state stays as it is."""
+        return engine.act(state.copy(), self.rules)
+
+    def doubt(self, state: ClusterState) -> str | None:
+        """Return why its word should not be taken in this state; None when nothing speaks against it."""
+        return self._wrong_size(state) or self._strange_jobs(state) or self._disagreement(state)
+
+    def drift(self, state: ClusterState) -> float:
+        """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
+        outside = self._outside(state)
+        return float(outside.any(axis=1).mean()) if len(outside) else 0.0
+
+    def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
+        """Return what set this job apart from the rest of the queue, the weightiest first."""
+        inputs, waiting = inputs_of(state), state.waiting
+        if job not in waiting:
+            return ()
+        usual = np.median(inputs[waiting], axis=0)
+        trials = np.tile(inputs[job], (len(INPUTS), 1))
+        np.fill_diagonal(trials, usual)
+        arrays = _scored(self.members[0], state)
+        factors = arrays.mood[MOODS:MOODS + TRAITS]
+        shift = (network.traits(self.members[0], inputs[[job]]) - network.traits(self.members[0], trials)) @ factors
+        told = [(float(shift[column]), _in_words(name, inputs[job, column], usual[column]))
+                for column, name in enumerate(INPUTS)]
+        told.append(self._by_waiting(arrays, state, job))
+        told.sort(key=lambda reason: -abs(reason[0]))
+        return tuple(f"{words}: {'later' if amount > 0 else 'earlier'}" for amount, words in told[:MOST_REASONS]
+                     if abs(amount) > 1e-6)
+
+    def _by_waiting(self, arrays: State, state: ClusterState, job: int) -> tuple[float, str]:
+        """Return by how much a job's wait sets it apart from one that has waited as long as the middle of the queue."""
+        wait = state.now - arrays.jobs.submit
+        usual = float(np.median(wait[state.waiting]))
+        pull, relative = arrays.mood[MOODS + TRAITS:MOODS + TRAITS + 2]
+        mean = arrays.mood[MOODS + FACTORS] + network.SHORT_S
+        def worth(seconds: float) -> float:
+            return float(-pull * math.log1p(seconds / network.SHORT_S) - relative * min(8.0, seconds / mean))
+
+        return worth(wait[job]) - worth(usual), f"has waited {_time(wait[job])} (queue {_time(usual)})"
+
+    def _wrong_size(self, state: ClusterState) -> str | None:
+        low, high = self.card.seen.get("nodes", (0.0, math.inf))
+        nodes = int(state.arrays.nodes.open.sum())
+        if low * SMALLER <= nodes <= high * LARGER:
+            return None
+        return (f"{nodes} nodes are open; trained on {low:.0f} to {high:.0f}, it is known to hold from "
+                f"{low * SMALLER:.0f} to {high * LARGER:.0f}")
+
+    def _outside(self, state: ClusterState) -> NDArray[np.bool_]:
+        """Return [waiting job, input] whether an input lies outside of what was seen."""
+        bounds = np.array([self.card.seen.get(name, (-math.inf, math.inf)) for name in INPUTS])
+        shown = inputs_of(state)[state.waiting]
+        return np.asarray((shown < bounds[:, 0]) | (shown > bounds[:, 1]))
+
+    def _strange_jobs(self, state: ClusterState) -> str | None:
+        outside = self._outside(state)
+        share = self.drift(state)
+        if share <= STRANGE:
+            return None
+        worst = list(INPUTS)[int(outside.sum(axis=0).argmax())]
+        return f"{share:.0%} of the waiting jobs are unlike those it was trained on, most by their {worst}"
+
+    def _disagreement(self, state: ClusterState) -> str | None:
+        waiting = state.waiting
+        if len(waiting) < FEW:
+            return None
+        orders = np.array([_ranks(_scored(weights, state).keys[waiting]) for weights in self.members])
+        if np.isnan(orders).any():
+            return "it has no score for a job"
+        found = min(_correlation(orders[0], other) for other in orders[1:])
+        return None if found >= AGREEMENT else f"its members disagree on the order (rank correlation {found:.2f})"
+
+
+def _scored(weights: Floats, state: ClusterState) -> State:
+    """Return a state's arrays with the scores of its waiting jobs in ``keys``."""
+    arrays = ready(weights, state.copy())
+    network.score_all(arrays)
+    return arrays
+
+
+def _ranks(scores: Floats) -> Floats:
+    if not np.isfinite(scores).all():
+        return np.full(len(scores), np.nan)
+    return np.argsort(np.argsort(scores, kind="stable"), kind="stable").astype(np.float64)
+
+
+def _correlation(one: Floats, other: Floats) -> float:
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+def _in_words(name: str, value: float, usual: float) -> str:
+    shape = _WORDS.get(name, "{:.2f}".format)
+    return f"{name} {shape(value)} (queue {shape(usual)})"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"
+
+
+def _duration(value: float) -> str:
+    return _time(3600 * math.exp(3 * value))
+
+
+def _times(value: float) -> str:
+    return f"{math.exp(3 * value):.1f}x"
+
+
+_WORDS: Mapping[str, Any] = {
+    **dict.fromkeys(("predicted run time", "run time by limit", "best guess", "requested limit"), _duration),
+    **dict.fromkeys(("spread of run times", "spread of use"), _times),
+    "GPUs": lambda value: f"{2 ** (3 * value):.0f}", "share of the cluster": "{:.1%}".format}
+
+
+def save(folder: Path, weights: Floats, card: ModelCard) -> ModelCard:
+    """Write weights, [member, weight], and their card; return the card as written."""
+    named = {name: layer(weights, name).astype(np.float32) for name in LAYERS}
+    return checkpoint.save(folder, card, named, schema())
+
+
+def load(folder: Path) -> Scorer:
+    """Return a saved scorer; ``CheckpointError`` when its weights are not whole or not for this agent."""
+    like = {name: np.zeros((MEMBERS, *shape), np.float32) for name, shape in LAYERS.items()}
+    named, card = checkpoint.load(folder, schema(), like=like)
+    weights = np.zeros((MEMBERS, SIZE))
+    for name in LAYERS:
+        layer(weights, name)[:] = named[name]
+    return Scorer(weights, card)
+
+
+def _train(course: Course) -> Any:
+    from .train import train  # scipy, which only training needs
+
+    return train(course)
+
+
+KIND = register(Kind("scorer", _train, load))

@@ -1,0 +1,81 @@
+"""Stretches of history as something to be good at: replayed by any weights, judged relative to the incumbent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...policies import named
+from ...replay import arrays as a
+from ...replay import engine
+from ...replay.outcome import SHORT_S
+from ...replay.power import PowerModel, energy
+from ...replay.state import ClusterState
+from ..kinds import Objective, Stretch
+from .agent import outfit, rules_of
+from .inputs import inputs_of
+
+Floats = NDArray[np.float64]
+
+SMOOTHING_S = 60.0
+"""Added to waits before they are divided: from one second to two is no loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What came of a replay, over the jobs that count."""
+
+    jct_mean_s: float
+    slowdown_mean: float
+    wait_p99_s: float
+    wait_mean_s: float
+    wasted_joules: float
+
+    def relative(self, other: Figures, objective: Objective) -> float:
+        """Return the objective, relative to another replay of the same jobs: below 1 is better."""
+        parts = ((objective.jct_mean, self.jct_mean_s, other.jct_mean_s),
+                 (objective.slowdown_mean, self.slowdown_mean, other.slowdown_mean),
+                 (objective.wait_p99, self.wait_p99_s + SMOOTHING_S, other.wait_p99_s + SMOOTHING_S),
+                 (objective.energy_wasted, self.wasted_joules, other.wasted_joules))
+        return sum(weight * ours / theirs for weight, ours, theirs in parts if weight) / sum(part[0] for part in parts)
+
+
+def figures(run: engine.Run, since_s: float, *, watts: bool = False) -> Figures:
+    """Return the figures of a run over the jobs submitted since a moment; whoever has not ended ends with the run."""
+    jobs = run.state.arrays.jobs
+    counted = (jobs.status != a.REJECTED) & (jobs.submit >= since_s)
+    submit, end = jobs.submit[counted], run.end[counted]
+    jct = np.where(np.isnan(end), max(run.state.now, float(np.nanmax(end, initial=0.0))), end) - submit
+    wait = np.maximum(0.0, jct - jobs.run[counted])
+    slowdown = np.maximum(1.0, jct / np.maximum(jobs.run[counted], SHORT_S))
+    wasted = energy(run, PowerModel()).wasted if watts else 0.0
+    return Figures(float(jct.mean()), float(slowdown.mean()), float(np.quantile(wait, 0.99)), float(wait.mean()),
+                   wasted)
+
+
+class Arena:
+    """One stretch; threads may replay it at the same time."""
+
+    def __init__(self, stretch: Stretch, incumbent: str, objective: Objective) -> None:
+        self.stretch, self._objective = stretch, objective
+        self._fresh = ClusterState.of(stretch.cluster, stretch.workload)
+        self._fresh.arrays.counts[a.KEEP_ESTIMATES] = 1
+        self.inputs = inputs_of(self._fresh)
+        self.counted = (self._fresh.arrays.jobs.status != a.REJECTED) & (stretch.workload.submit >= stretch.since_s)
+        self.incumbent = self._judged(engine.run(stretch.cluster, stretch.workload, named(incumbent)))
+
+    def play(self, weights: Floats) -> engine.Run:
+        """Replay the stretch."""
+        state = self._fresh.copy()
+        state.arrays = outfit(weights, self.inputs, state.arrays)
+        engine.loop(state.arrays, engine.agenda_of(self.stretch.cluster), *rules_of(weights)[:8], np.inf)
+        return engine.Run("scorer", 0, self.stretch.cluster, self.stretch.workload, state)
+
+    def score(self, weights: Floats) -> float:
+        """Return the objective of these weights relative to the incumbent's."""
+        return self._judged(self.play(weights)).relative(self.incumbent, self._objective)
+
+    def _judged(self, run: engine.Run) -> Figures:
+        return figures(run, self.stretch.since_s, watts=self._objective.energy_wasted > 0)

@@ -1,0 +1,1 @@
+"""How the scorer does on regimes and traces that it was not made for: ``idlewatt reproduce scorer``."""

@@ -1,0 +1,67 @@
+"""What the scorer is told of a job before it starts: numbers of about -1..1 that mean the same on any site."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...replay.state import ClusterState
+from ...replay.workload import UNLIMITED_S
+
+Floats = NDArray[np.float64]
+
+INPUTS = {
+    "predicted run time": "like jobs ran long",
+    "spread of run times": "like jobs ran for very different times",
+    "run time by limit": "its limit is long for what its like make of theirs",
+    "spread of use": "its like use their limits very differently",
+    "best guess": "it is expected to run long",
+    "requested limit": "its requested limit is long",
+    "GPUs": "it asks for many GPUs",
+    "share of the cluster": "it takes a large part of the cluster",
+    "several nodes": "it needs several nodes",
+    "unforeseen": "nothing is known of its like",
+}
+"""Each input's name, and what it says in words when it is high."""
+HOUR_S = 3600.0
+UNKNOWN_SPREAD = 3.0
+"""Of the logarithm, from the 10 % to the 90 % quantile: where nothing is known, anything within 20 times is likely."""
+
+
+def inputs_of(state: ClusterState) -> Floats:
+    """Return [job, input] for all jobs of a state."""
+    work, jobs = state.workload, state.arrays.jobs
+    limit = np.log(np.clip(work.limit, 1.0, UNLIMITED_S) / HOUR_S)
+    runs, run_spread = _quantiles(work.prediction, work.prediction_low, work.prediction_high)
+    uses, use_spread = _quantiles(work.use, work.use_low, work.use_high)
+    by_limit = np.where(np.isnan(uses) | ~np.isfinite(work.limit), np.nan, limit + uses)
+    unforeseen = np.isnan(runs) & np.isnan(by_limit)
+    runs = np.where(np.isnan(runs), np.where(np.isnan(by_limit), limit, by_limit), runs - np.log(HOUR_S))
+    by_limit = np.where(np.isnan(by_limit), runs, by_limit)
+    gpus = np.maximum(jobs.gpus, 1)
+    total = max(1, int(state.arrays.nodes.gpus.sum()))
+    guess = _pooled(runs, run_spread, by_limit, use_spread)
+    columns = (runs / 3, run_spread / 3, by_limit / 3, use_spread / 3, guess / 3, limit / 3, np.log2(gpus) / 3,
+               np.minimum(1.0, gpus / total), (jobs.chunks + (jobs.rest > 0)) > 1, unforeseen)
+    return np.ascontiguousarray(np.stack(columns, axis=1, dtype=np.float64))
+
+
+def seconds(inputs: Floats) -> Floats:
+    """Return the best guess of each job's run time."""
+    return np.asarray(np.exp(3 * inputs[:, 4]) * HOUR_S)
+
+
+def _quantiles(middle: Any, low: Any, high: Any) -> tuple[Floats, Floats]:
+    """Return the logarithm of the median and the spread, whatever is unknown."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centre = np.log(np.maximum(middle, 1e-4))
+        spread = np.log(np.maximum(high, 1e-4) / np.maximum(low, 1e-4))
+    return centre, np.where(np.isfinite(spread), np.clip(spread, 0.0, 2 * UNKNOWN_SPREAD), UNKNOWN_SPREAD)
+
+
+def _pooled(one: Floats, one_spread: Floats, other: Floats, other_spread: Floats) -> Floats:
+    """Return the mean of two guesses, weighted by how sure each is (inverse variance)."""
+    sure, other_sure = 1.0 / (one_spread ** 2 + 0.1), 1.0 / (other_spread ** 2 + 0.1)
+    return np.asarray((one * sure + other * other_sure) / (sure + other_sure))

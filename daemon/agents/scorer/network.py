@@ -1,0 +1,230 @@
+"""The forward pass, in compiled code: job and node scores of a state, over weights that are data.
+
+*Order head*: inputs of a job -> hidden -> ``TRAITS`` traits, once per job. *Shared state*: what the queue and the nodes
+are like at a decision -> hidden -> a factor for each trait and for the wait. A job's score is the product of the two,
+so that thousands of waiting jobs are scored anew with a few multiplications each. *Place head*: features of a node ->
+hidden -> score. Nothing in it knows how many jobs or nodes there are. The lowest score goes first.
+
+All compiled code of the agent is in this one file: numba looks for changes in the file of a function only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...policies.easy import go_through
+from ...replay.arrays import NOW, RUNNING_JOBS, Ask, Floats, Longs, Site, State
+from ...replay.compiled import compiled, compiled_without_lock
+from ...replay.engine import list_waiting, rank_by_key, rank_by_row
+from ...replay.moves import fits
+from ...replay.pick import pick
+from .inputs import HOUR_S, INPUTS
+
+TRAITS, HIDDEN, MOODS, MOOD_HIDDEN = 4, 16, 10, 8
+FACTORS = TRAITS + 2
+"""What the shared state decides on: a factor for each trait, for the wait, and for the wait beside that of others."""
+LENGTH = TRAITS
+"""Place in ``State.traits``, behind the traits: the expected run time in seconds."""
+PLACE_INPUTS, PLACE_HIDDEN = 6, 6
+SURROUNDINGS = ("free GPUs", "empty nodes", "waiting GPUs", "waiting work", "mean wait", "waiting jobs",
+                *(f"mean trait {number}" for number in range(TRAITS)))
+"""What the shared state is made of: shares of the cluster and logarithms, none of them the size of anything."""
+CANDIDATES = 32
+"""Nodes that are scored for one job at most, besides any that is fuller than all of them."""
+SHORT_S = 900.0
+FAR = 1 << 60
+
+LAYERS: dict[str, tuple[int, ...]] = {
+    "order.hidden": (len(INPUTS), HIDDEN), "order.bias": (HIDDEN,), "order.traits": (HIDDEN, TRAITS),
+    "order.linear": (len(INPUTS), TRAITS),
+    "mood.hidden": (MOODS, MOOD_HIDDEN), "mood.bias": (MOOD_HIDDEN,), "mood.factors": (MOOD_HIDDEN, FACTORS),
+    "mood.base": (FACTORS,),
+    "place.hidden": (PLACE_INPUTS, PLACE_HIDDEN), "place.bias": (PLACE_HIDDEN,), "place.score": (PLACE_HIDDEN,),
+    "place.linear": (PLACE_INPUTS,),
+    "patience": (1,),  # seconds after which a job goes before all younger ones; not learned
+}
+"""Arrays of the network, which stand one behind the other in one vector."""
+_SIZES = {name: int(np.prod(shape)) for name, shape in LAYERS.items()}
+_AT = dict(zip(LAYERS, np.cumsum([0, *_SIZES.values()]).tolist(), strict=False))
+SIZE = sum(_SIZES.values())
+PATIENCE = _AT["patience"]
+_MOOD, _MOOD_BIAS, _FACTORS, _BASE = (_AT[f"mood.{name}"] for name in ("hidden", "bias", "factors", "base"))
+_PLACE, _PLACE_BIAS, _PLACE_SCORE, _PLACE_LINEAR = (_AT[f"place.{name}"] for name in ("hidden", "bias", "score",
+                                                                                     "linear"))
+
+
+def layer(weights: Floats, name: str) -> Floats:
+    """Return a view of one array of a weight vector, or of several vectors: [..., *shape]."""
+    part = weights[..., _AT[name]:_AT[name] + _SIZES[name]]
+    return part.reshape(*weights.shape[:-1], *LAYERS[name])
+
+
+def traits(weights: Floats, inputs: Floats) -> Floats:
+    """Return the traits of jobs, [job, trait], from their inputs."""
+    before = inputs @ layer(weights, "order.hidden") + layer(weights, "order.bias")
+    hidden = before / (1.0 + np.abs(before))
+    return np.asarray(hidden @ layer(weights, "order.traits") + inputs @ layer(weights, "order.linear"))
+
+
+@compiled
+def soft(value: float) -> float:
+    """Return softsign, a tanh that costs no exponential."""
+    return value / (1.0 + abs(value))
+
+
+@compiled
+def look(state: State) -> bool:
+    """Fill ``mood`` with what queue and nodes are like, then with the factors; False when nobody can start anyway."""
+    mood = state.mood
+    for place in range(mood.size):
+        mood[place] = 0.0
+    largest, total = look_at_nodes(state, mood)
+    if look_at_queue(state, mood, total) > largest:
+        return False
+    look_at_running(state)
+    decide_factors(state.weights, mood)
+    return True
+
+
+@compiled_without_lock
+def score_all(state: State) -> int:
+    """List the waiting jobs and write down their scores in ``keys``; return how many there are."""
+    look(state)
+    decide_factors(state.weights, state.mood)
+    count = list_waiting(state)
+    for index in range(count):
+        state.keys[state.listed[index]] = _score(state, state.listed[index])
+    return count
+
+
+@compiled
+def look_at_nodes(state: State, mood: Floats) -> Any:
+    """Note how free the nodes are; return the most free GPUs on one, and the GPUs of all."""
+    largest, total, free, empty = np.int64(-1), 0.0, 0.0, 0.0
+    for node in range(state.nodes.size):
+        row = state.nodes[node]
+        row.ends = 0.0
+        total += row.gpus
+        if row.open == 1:
+            free += row.free_gpus
+            empty += 1.0 if row.free_gpus == row.gpus else 0.0
+            largest = max(largest, row.free_gpus)
+    mood[0], mood[1] = free / max(1.0, total), empty / state.nodes.size
+    return largest, max(1.0, total)
+
+
+@compiled
+def look_at_queue(state: State, mood: Floats, total: float) -> Any:
+    """Note what waits; return the fewest GPUs that one of them needs on a node."""
+    smallest: Any = FAR
+    count, gpus, work, wait = list_waiting(state), 0.0, 0.0, 0.0
+    for index in range(count):
+        row, known = state.jobs[state.listed[index]], state.traits[state.listed[index]]
+        smallest = min(smallest, np.int64(row.chunk))
+        gpus += row.gpus
+        work += max(1, row.gpus) * known[LENGTH]
+        wait += state.clock[NOW] - row.submit
+        for trait in range(TRAITS):
+            mood[6 + trait] += known[trait]
+    for trait in range(TRAITS):
+        mood[6 + trait] /= max(1, count)
+    mood[2] = np.log1p(gpus / total)
+    mood[3] = 0.5 * np.log1p(work / total / HOUR_S)
+    mood[4] = 0.25 * np.log1p(wait / max(1, count) / SHORT_S)
+    mood[5] = 0.5 * np.log1p(count / state.nodes.size)
+    mood[MOODS + FACTORS] = wait / max(1, count)
+    return smallest
+
+
+@compiled
+def look_at_running(state: State) -> None:
+    """Note for each node in how many seconds the last of its jobs is expected to end."""
+    now = state.clock[NOW]
+    for index in range(state.counts[RUNNING_JOBS]):
+        job = state.heap[index]
+        row, length = state.jobs[job], state.traits[job, LENGTH]
+        # Who has outlived the guess is as likely to go on for long as it has been long.
+        left = min(max(length - (now - row.since), 0.25 * length), max(0.0, row.estimate - now))
+        for part in range(row.held, row.held + row.nodes_held):
+            node = state.nodes[state.held[part].node]
+            node.ends = max(node.ends, left)
+
+
+@compiled
+def decide_factors(weights: Floats, mood: Floats) -> None:
+    """Write the factors behind what they are decided by."""
+    for factor in range(FACTORS):
+        mood[MOODS + factor] = weights[_BASE + factor]
+    for unit in range(MOOD_HIDDEN):
+        value = weights[_MOOD_BIAS + unit]
+        for place in range(MOODS):
+            value += mood[place] * weights[_MOOD + place * MOOD_HIDDEN + unit]
+        value = soft(value)
+        for factor in range(FACTORS):
+            mood[MOODS + factor] += value * weights[_FACTORS + unit * FACTORS + factor]
+
+
+@compiled
+def _score(state: State, job: int) -> Any:
+    """Return a waiting job's score, after :func:`look`; who has waited beyond all patience goes by age alone."""
+    mood, known = state.mood, state.traits[job]
+    wait = state.clock[NOW] - state.jobs[job].submit
+    if wait > state.weights[PATIENCE]:
+        return -1e9 - wait
+    value = 0.0
+    for trait in range(TRAITS):
+        value += mood[MOODS + trait] * known[trait]
+    value -= mood[MOODS + TRAITS] * np.log1p(wait / SHORT_S)
+    value -= mood[MOODS + TRAITS + 1] * min(8.0, wait / (mood[MOODS + FACTORS] + SHORT_S))
+    return value
+
+
+def score(state: State, job: int) -> float:
+    """Return the same, as a key of the engine."""
+    return float(_score(state, job))
+
+
+def walk(state: State, key: Any, place: Any) -> None:
+    """Score the queue and go through it with EASY backfill."""
+    if look(state):
+        count = rank_by_key(state, _score)
+        go_through(state, place)
+        rank_by_row(state, count)
+
+
+@compiled
+def rate(weights: Floats, row: Any, gpus: int, length: float) -> Any:
+    """Return the score of one node for a job of so many GPUs there and so many seconds."""
+    size, value = max(1.0, np.float64(row.gpus)), 0.0
+    later = np.log1p(length / HOUR_S) - np.log1p(row.ends / HOUR_S) if row.ends > 0.0 else 0.0
+    a, b = (row.free_gpus - gpus) / size, 1.0 if row.free_gpus == gpus else 0.0
+    c, d = 1.0 if row.free_gpus == row.gpus else 0.0, gpus / size
+    e, f = max(0.0, later), max(0.0, -later)
+    linear = _PLACE_LINEAR
+    value = (a * weights[linear] + b * weights[linear + 1] + c * weights[linear + 2] + d * weights[linear + 3]
+             + e * weights[linear + 4] + f * weights[linear + 5])
+    for unit in range(PLACE_HIDDEN):
+        at = _PLACE + unit
+        value += weights[_PLACE_SCORE + unit] * soft(
+            weights[_PLACE_BIAS + unit] + a * weights[at] + b * weights[at + PLACE_HIDDEN]
+            + c * weights[at + 2 * PLACE_HIDDEN] + d * weights[at + 3 * PLACE_HIDDEN]
+            + e * weights[at + 4 * PLACE_HIDDEN] + f * weights[at + 5 * PLACE_HIDDEN])
+    return value
+
+
+def place(site: Site, ask: Ask, chosen: Longs) -> int:
+    """Choose the nodes of lowest score among those that fit; ties go to the lowest index."""
+    least, rated, part = FAR, 0, ask.gpus if ask.rest == 0 else min(ask.gpus, ask.rest)
+    length = site.traits[ask.job, LENGTH]
+    for node in range(site.nodes.size):
+        row = site.nodes[node]
+        row.score = FAR
+        if not fits(site, node, ask, part):
+            continue
+        if rated < CANDIDATES + ask.chunks or row.free_gpus < least:
+            rated += 1
+            least = min(least, row.free_gpus)
+            row.score = np.int64(1e6 * rate(site.weights, row, part, length))
+    return pick(site, ask, chosen)
