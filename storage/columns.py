@@ -47,13 +47,13 @@ class JobColumns:
         return len(self.submit_s)
 
 
-def load(engine: Engine, since_s: float | None, until_s: float | None) -> JobColumns:
-    """Return the jobs submitted in [since, until)."""
+def load(engine: Engine, since_s: float | None, until_s: float | None, last: int | None = None) -> JobColumns:
+    """Return the jobs submitted in [since, until), or the ``last`` of them."""
     ids: list[str] = []
     numbers: list[NDArray[np.float64]] = []
     codes: list[NDArray[np.int32]] = []
     vocabularies = [_Codes() for _ in _WORDS]
-    for rows in _rows(engine, _query(since_s, until_s)):
+    for rows in _rows(engine, _query(since_s, until_s, last)):
         columns = list(zip(*rows, strict=True))
         ids.extend(columns[0])
         # NULL becomes NaN.
@@ -63,13 +63,15 @@ def load(engine: Engine, since_s: float | None, until_s: float | None) -> JobCol
     return _assemble(ids, numbers, codes, vocabularies)
 
 
-def _query(since_s: float | None, until_s: float | None) -> Select[Any]:
+def _query(since_s: float | None, until_s: float | None, last: int | None) -> Select[Any]:
     columns = schema.jobs.c
     query = select(columns.job_id, *(columns[name] for name in _NUMBERS + _WORDS))
     if since_s is not None:
         query = query.where(columns.submit_s >= since_s)
     if until_s is not None:
         query = query.where(columns.submit_s < until_s)
+    if last is not None:
+        query = query.order_by(columns.submit_s.desc()).limit(last)
     return query
 
 

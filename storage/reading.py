@@ -215,10 +215,11 @@ class HistoryReader:
         query = select(table).where(table.c.time_s >= since_s, table.c.time_s < until_s).order_by(table.c.time_s)
         return tuple(NodeChange(row.time_s, row.present, nodes.node_of(row)) for row in self._all(query))
 
-    def load_columns(self, since_s: float | None = None, until_s: float | None = None) -> columns.JobColumns:
-        """Return the jobs submitted in [since, until) as arrays."""
+    def load_columns(self, since_s: float | None = None, until_s: float | None = None, *,
+                     last: int | None = None) -> columns.JobColumns:
+        """Return the jobs submitted in [since, until), or the ``last`` of them, as arrays."""
         with database.translated(self._engine.url):
-            return columns.load(self._engine, since_s, until_s)
+            return columns.load(self._engine, since_s, until_s, last)
 
     def stats(self) -> tuple[TableStats, ...]:
         """Return rows, bytes and age of every table."""

@@ -399,17 +399,23 @@ def forecast(state: ClusterState, policy: Policy, horizon_s: float = 30 * 86400.
 
     Running jobs end at their limits, waiting ones run for theirs; nobody new arrives.
     """
+    ahead = followed(state, policy, horizon_s)
+    start = ahead.arrays.jobs.start
+    return {int(job): Expectation(float(start[job]), ahead.placement(job)) for job in state.waiting
+            if not np.isnan(start[job])}
+
+
+def followed(state: ClusterState, policy: Policy, horizon_s: float) -> ClusterState:
+    """Return the state after a policy was followed for so long and nobody new arrived."""
     ahead = state.copy()
-    waiting = ahead.waiting
     agenda = Agenda(np.array([len(state.workload), 0]), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is None:
+        ahead.apply(policy.decide(ahead))
         for _ in stepwise(ahead, agenda, policy, state.now + horizon_s):
             pass
     else:
         prepare(ahead, rules)
         decide(ahead.arrays, *rules[:8])
         loop(ahead.arrays, agenda, *rules[:8], state.now + horizon_s)
-    start = ahead.arrays.jobs.start
-    return {int(job): Expectation(float(start[job]), ahead.placement(job)) for job in waiting
-            if not np.isnan(start[job])}
+    return ahead

@@ -15,7 +15,7 @@ from .bind import state_arrays
 from .cluster import Cluster
 from .moves import preempt, start_shares
 from .speed import FLAT, SpeedTable
-from .workload import Workload
+from .workload import Foresight, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ class ClusterState:
         return cls(cluster, workload, arrays, [Rejection(job, reason) for job, reason in sorted(refused.items())])
 
     @classmethod
-    def from_snapshot(cls, snapshot: SchedulerSnapshot, now: float, *, seed: int = 0) -> ClusterState:
+    def from_snapshot(cls, snapshot: SchedulerSnapshot, now: float, *, seed: int = 0,
+                      foresight: Foresight | None = None) -> ClusterState:
         """Return the live state: pending jobs wait, running jobs hold their nodes until their limit at the latest.
 
         Nodes that may not be used now are closed, not absent, so rows stay the same. Jobs on unknown nodes hold
@@ -84,7 +85,8 @@ class ClusterState:
         """
         jobs = live.jobs_of(snapshot)
         cluster = Cluster.from_records(live.nodes_of(snapshot), snapshot.partitions)
-        workload = Workload.from_records(jobs, run={job.key: live.expected_run(job, now) for job in jobs})
+        workload = Workload.from_records(jobs, run={job.key: live.expected_run(job, now) for job in jobs},
+                                         foresight=foresight)
         state = cls.of(cluster, workload, seed=seed)
         state.records = tuple(jobs)
         state.arrays.clock[a.NOW] = now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,6 +18,7 @@ UNLIMITED_S = 30 * 86400.0
 
 FORESIGHT = ("prediction", "prediction_low", "prediction_high", "use", "use_low", "use_high")
 """Columns that tell what is known of a run time when the job is submitted."""
+Foresight = Callable[[Sequence[Job]], Mapping[str, NDArray[np.float64]]]
 _PARENT = re.compile(r"after\w*:(\w+)")
 
 
@@ -112,10 +113,12 @@ class Workload:
         return cls(ids=sorted_ids, **rows, **names)
 
     @classmethod
-    def from_records(cls, jobs: Sequence[Job], *, run: Mapping[tuple[str, float], float] | None = None) -> Workload:
+    def from_records(cls, jobs: Sequence[Job], *, run: Mapping[tuple[str, float], float] | None = None,
+                     foresight: Foresight | None = None) -> Workload:
         """Return the workload of recorded jobs; one that has not ended runs for its limit unless ``run`` knows better.
 
-        Rows are those of :func:`in_order`; ``run`` maps ``Job.key`` to seconds.
+        Rows are those of :func:`in_order`; ``run`` maps ``Job.key`` to seconds, ``foresight`` jobs to the columns of
+        ``FORESIGHT``.
         """
         jobs = in_order(jobs)
         known = run or {}
@@ -137,7 +140,7 @@ class Workload:
             model=[job.request.gpu_model for job in jobs],
             exclusive=[job.request.exclusive for job in jobs],
             eligible=[-1 if constraint is None else numbers[constraint] for constraint in terms],
-            constraints=tuple(numbers),
+            constraints=tuple(numbers), **(foresight(jobs) if foresight else {}),
         ) if jobs else cls.of([], [], [])
 
 

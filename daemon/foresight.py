@@ -1,0 +1,73 @@
+"""What a site's ended jobs tell of the run times of those to come: the same live, in replay and in training.
+
+A job is compared with those that had ended when it was submitted, and never again: what an agent is shown of a job is
+what it was shown in training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..storage.columns import JobColumns
+from ..storage.records import Job
+from .replay.prediction import foresight, template
+from .replay.workload import FORESIGHT, waits_from
+
+Floats = NDArray[np.float64]
+
+RECENT = 10_000
+"""So many jobs are remembered: of like jobs only the last few dozen count."""
+
+
+class Experience:
+    """Run times of jobs that have ended, to be asked about any job."""
+
+    def __init__(self, past: JobColumns) -> None:
+        self._past = past
+        self._users = {user: code for code, user in enumerate(past.vocabularies["user"])}
+        self._templates: dict[str, int] = {}
+        for name in past.vocabularies["name"]:
+            self._templates.setdefault(template(name), len(self._templates))
+        self._names = np.array([self._templates[template(name)] for name in past.vocabularies["name"]], np.int64)
+        self._told: dict[tuple[str, float], Floats] = {}
+
+    def __call__(self, jobs: Sequence[Job]) -> dict[str, Floats]:
+        """Return the columns of ``FORESIGHT`` for these jobs, in their order; NaN where nothing is known."""
+        new = list({job.key: job for job in jobs if job.key not in self._told}.values())
+        if new:
+            self._told |= zip((job.key for job in new), self._foresee(new), strict=True)
+        rows = np.array([self._told[job.key] for job in jobs]).reshape(len(jobs), len(FORESIGHT))
+        return {name: rows[:, column].copy() for column, name in enumerate(FORESIGHT)}
+
+    def forget(self, known: Iterable[Job]) -> None:
+        """Keep what was told of these jobs only."""
+        self._told = {job.key: self._told[job.key] for job in known if job.key in self._told}
+
+    def renewed(self, past: JobColumns) -> Experience:
+        """Return the same with more of the past; what was told of a job stays."""
+        renewed = Experience(past)
+        renewed._told = self._told
+        return renewed
+
+    def _foresee(self, jobs: Sequence[Job]) -> Floats:
+        """Return [job, column of ``FORESIGHT``]."""
+        past, unknown = self._past, np.full(len(jobs), np.nan)
+        limits = [np.nan if job.limit_s is None else job.limit_s for job in jobs]
+        found = foresight(
+            submit_s=np.append(np.fmax(past.submit_s, past.eligible_s), [waits_from(job) for job in jobs]),
+            run_s=np.append(past.end_s - past.start_s, unknown), ended_s=np.append(past.end_s, unknown),
+            gpus=np.append(past.gpus, [job.request.gpus for job in jobs]),
+            user=np.append(past.user, _codes([job.user for job in jobs], self._users)),
+            template=np.append(self._names[past.name] if len(self._names) else past.name,
+                               _codes([template(job.name) for job in jobs], self._templates)),
+            limit_s=np.append(past.limit_s, limits))
+        return np.stack([found[name][len(past):] for name in FORESIGHT], axis=1)
+
+
+def _codes(words: Sequence[str], known: dict[str, int]) -> NDArray[np.int64]:
+    """Return codes of words; those that are not known get one each that nobody else has."""
+    fresh = dict(known)
+    return np.array([fresh.setdefault(word, len(fresh)) for word in words], np.int64)
