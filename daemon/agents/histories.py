@@ -115,7 +115,7 @@ def split(material: Material, *, seed: int = 0) -> Split:
     first = taken(work, np.flatnonzero((work.submit >= since_s) & (work.submit < select_s)))
     _refuse_alike(first, material.source)
     parts = [_counted(cluster, work, begin, end, material.source)
-             for begin, end in ((select_s, test_s), (test_s, np.nextafter(until_s, np.inf)))]
+             for begin, end in ((select_s, test_s), (test_s, until_s))]
     known, unseen = _known(cluster, first)
     return Split(Bootstrap(cluster, first, since_s, select_s, seed), (parts[0],), (parts[1],), since_s, test_s, known,
                  (*material.notes, *notes, *unseen))
@@ -124,7 +124,7 @@ def split(material: Material, *, seed: int = 0) -> Split:
 def held_out(material: Material, after_s: float) -> tuple[Stretch, ...]:
     """Return what came after all that an agent has seen, two weeks at most; ``TooLittle`` when that is too little."""
     work, _ = _runnable(material)
-    until_s = float(np.nextafter(_span(work)[1], np.inf))
+    until_s = _span(work)[1]
     return (_counted(material.cluster, work, max(after_s, until_s - TEST_MOST_S), until_s, material.source),)
 
 
@@ -225,8 +225,8 @@ class Bootstrap:
 
 
 def _span(work: Workload) -> tuple[float, float]:
-    """Return when the first and the last job was submitted."""
-    return float(work.submit.min(initial=np.inf)), float(work.submit.max(initial=-np.inf))
+    """Return when the first job was submitted, and the moment after the last was."""
+    return float(work.submit.min(initial=np.inf)), float(np.nextafter(work.submit.max(initial=-np.inf), np.inf))
 
 
 def _cuts(since_s: float, until_s: float) -> tuple[float, float]:

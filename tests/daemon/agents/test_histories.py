@@ -6,27 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sites import SINCE, site
 
-from idlewatt.daemon.agents.histories import DAY_S, Material, TooLittle, held_out, recorded, split, taken
+from idlewatt.daemon.agents.histories import DAY_S, TooLittle, held_out, recorded, split, taken
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster, NodeEvent
 from idlewatt.daemon.replay.engine import run
-from idlewatt.daemon.replay.workload import Workload
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
-
-SINCE = 1_795_219_200.0
-
-
-def site(days=20.0, jobs=2000, seed=0, **columns):
-    """A history of eight users on four nodes of eight GPUs."""
-    rng = np.random.default_rng(seed)
-    submit = SINCE + np.sort(rng.uniform(0, days * DAY_S, jobs))
-    ran = rng.lognormal(np.log(3600), 1.2, jobs)
-    columns = {"run": ran, "gpus": rng.choice([1, 2, 4, 8], jobs), "limit": ran * rng.uniform(1, 3, jobs), "user": [f"user{n}" for n in rng.integers(8, size=jobs)],
-               "dependency": np.arange(jobs) - 1, **columns}
-    filled = {name: np.broadcast_to(columns.pop(name), (jobs,)) for name in ("run", "gpus")}
-    return Material("site.csv", Cluster.from_spec("4x8"), Workload.of(submit, **filled, **columns))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,96 @@
+"""What commands about trained models share: where the models are, and what was decided on them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ._client import Unreachable
+from ._history import DEFAULT_CONFIG
+
+if TYPE_CHECKING:
+    from ...storage.promotions import Decision, Promotion
+    from ..config import Settings
+    from ..models import ModelStore, Stored
+
+
+def uses_models(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say where the models are."""
+    options = (
+        click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
+                     show_default=True, help="Configuration of the daemon, which names the models and the database."),
+        click.option("--models", "folder", envvar="IDLEWATT_MODELS", show_envvar=True,
+                     type=click.Path(file_okay=False, path_type=Path),
+                     help="Folder of the models instead.  [without a daemon: ~/.local/state/idlewatt/models]"),
+    )
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+
+def settings(config_file: Path) -> Settings:
+    """Return the daemon's configuration, all defaults on a machine without one."""
+    from .. import config
+
+    if config_file == DEFAULT_CONFIG and not config_file.exists():
+        return config.Settings(storage=config.StorageSettings(models=_own_folder()))
+    try:
+        return config.load(config_file)
+    except config.ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def store(config_file: Path, folder: Path | None) -> ModelStore:
+    """Return the models that the options name."""
+    from ..models import ModelStore
+
+    return ModelStore(folder or settings(config_file).storage.models_folder)
+
+
+def found(models: ModelStore, name: str) -> Stored:
+    """Return a model by ``kind@version`` or by its kind alone; a click exception when there is none."""
+    from ..models import ModelError
+
+    try:
+        return models.find(name)
+    except ModelError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def decided(config_file: Path) -> Mapping[str, Promotion]:
+    """Return the decision in force on each model; Unreachable when the daemon's database cannot be read."""
+    from ...storage.errors import StoreError
+    from ...storage.history import History
+    from ...storage.promotions import states
+
+    try:
+        with History.read_only(settings(config_file).storage.url) as reader:
+            return states(reader.decisions())
+    except StoreError as error:
+        raise Unreachable(str(error)) from error
+
+
+def decide(config_file: Path, model: str, decision: Decision, reason: str,
+           figures: Mapping[str, Any] | None = None) -> None:
+    """Record what an operator decides, with what was measured last; Unreachable when the database cannot be written."""
+    from ...storage.errors import StoreError
+    from ...storage.ledger import Ledger
+    from ...storage.promotions import Promotion, states
+
+    try:
+        with Ledger.open(settings(config_file).storage.url) as ledger:
+            before = states(ledger.decisions()).get(model)
+            if figures is None:
+                figures = before.figures if before else {}
+            ledger.decide(Promotion(time.time(), model, decision, "operator", reason, figures))
+    except StoreError as error:
+        raise Unreachable(str(error)) from error
+
+
+def _own_folder() -> Path:
+    base = os.environ.get("STATE_DIRECTORY", "").split(":")[0] or os.environ.get("XDG_STATE_HOME")
+    return Path(base or Path.home() / ".local/state") / "idlewatt" / "models"

@@ -1,0 +1,134 @@
+"""What ``idlewatt train`` and ``idlewatt evaluate`` share; imported once their options are read."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Event
+from types import FrameType
+
+import click
+
+from ..agents.histories import Material, recorded
+from ..agents.kinds import Progress
+from ..fidelity import Fidelity, check
+from ..promotion import Row, Verdict
+from ..replay.cluster import ClusterError
+from ..training import Order
+from ._history import Source, described
+from ._output import plain, show
+
+_COLUMNS = {"policy": "policy", "jobs": "jobs", "jct_mean_s": "JCT s", "compared": "of incumbent",
+            "wait_mean_s": "wait s", "wait_p99_s": "p99 wait s", "slowdown_mean": "slowdown",
+            "wasted_kwh": "wasted kWh", "role": ""}
+_JOULES_PER_KWH = 3.6e6
+
+
+def read(where: Source, order: Order) -> Material:
+    """Return the history of an order; click exceptions say what is wrong with it."""
+    if not where.recorded:
+        cluster, intake = where.read(order.cluster, lambda done, total: None)
+        left_out = [f"{count} rows are left out: {reason}" for reason, count in intake.left_out.items()]
+        found = Material(order.source, cluster, intake.workload, (*intake.notes, *left_out))
+        return found if order.until_s is None else found.until(order.until_s)
+    since_s, until_s = order.since_s or 0.0, order.until_s or 0.0
+    try:
+        with where.history() as reader:
+            found = recorded(reader, since_s, until_s, order.source)
+        return found if order.cluster is None else replace(found, cluster=described(order.cluster))
+    except ClusterError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def fidelity(where: Source, order: Order, since_s: float) -> Fidelity | None:
+    """Return how well the incumbent's replay reproduces what happened since; None where nothing tells."""
+    if not where.recorded or order.cluster is not None or order.until_s is None:
+        return None
+    with where.history() as reader:
+        return check(reader, since_s, order.until_s, order.incumbent)
+
+
+def tell(notes: Iterable[str]) -> None:
+    """Print what is to be known of a history, names in it made harmless."""
+    for note in notes:
+        click.echo(f"note: {plain(note)}", err=True)
+
+
+@contextmanager
+def interruptible() -> Iterator[Event]:
+    """Turn the first Ctrl-C or SIGTERM into an event, so that nothing is half saved; the second one ends at once."""
+    event = Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def watched(agent: str, incumbent: str) -> Iterator[Callable[[Progress], None]]:
+    """Show how far a training has come and how good it is: a bar on a terminal, ten lines elsewhere."""
+    if not sys.stderr.isatty():
+        yield _Lines(agent, incumbent)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(f"{agent}: getting ready", total=1.0)
+        yield lambda progress: bar.update(task, completed=progress.done, description=_said(agent, incumbent, progress))
+
+
+class _Lines:
+    """Prints a line for every tenth of the budget."""
+
+    def __init__(self, agent: str, incumbent: str) -> None:
+        self._agent, self._incumbent, self._tenths = agent, incumbent, -1
+
+    def __call__(self, progress: Progress) -> None:
+        if int(10 * progress.done) > self._tenths:
+            self._tenths = int(10 * progress.done)
+            click.echo(f"{progress.done:4.0%}  {_said(self._agent, self._incumbent, progress)}", err=True)
+
+
+def _said(agent: str, incumbent: str, progress: Progress) -> str:
+    if progress.score is None:
+        return f"{agent}: getting ready"
+    return f"{agent}: {progress.score:.3f} of {incumbent}"
+
+
+def show_verdict(verdict: Verdict, style: str) -> None:
+    """Print how everybody did on the history that judges, and what follows from it."""
+    rows = [_row(row, verdict) for row in verdict.rows]
+    if style == "json":
+        import json
+
+        click.echo(json.dumps({"model": verdict.model, "decision": verdict.decision, **verdict.figures()}, indent=2))
+        return
+    columns = _COLUMNS if style == "table" else {key: key for row in rows[:1] for key in row}
+    title = f"{verdict.days} held-out days with {verdict.jobs} jobs, seed {verdict.seed}"
+    show(rows, columns, style, title=title, empty="nobody was replayed")
+    click.echo(f"verdict: {verdict.decision}: {plain(verdict.reason)}", err=style != "table")
+
+
+def _row(row: Row, verdict: Verdict) -> dict[str, object]:
+    roles = {verdict.model: "the model", verdict.incumbent: "incumbent", verdict.best: "best heuristic"}
+    ratio = row.jct_ratio
+    return {"policy": row.policy, "jobs": row.jobs, "jct_mean_s": row.jct_mean_s, "jct_p99_s": row.jct_p99_s,
+            "compared": f"{ratio.estimate:.3f} ({ratio.low:.3f}-{ratio.high:.3f})", "jct_ratio": ratio.estimate,
+            "jct_ratio_low": ratio.low, "jct_ratio_high": ratio.high, "wait_mean_s": row.wait_mean_s,
+            "wait_p99_s": row.wait_p99_s, "slowdown_mean": row.slowdown_mean,
+            "wasted_kwh": row.energy_wasted_joules / _JOULES_PER_KWH, "seed": verdict.seed,
+            "role": roles.get(row.policy, "")}

@@ -1,0 +1,27 @@
+"""``idlewatt demote``: take a trained model out of charge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ._store import decide, found, store, uses_models
+
+
+@click.command("demote")
+@click.argument("model")
+@click.option("--reason", default="an operator said so", show_default=True, help="Why, for the record.")
+@uses_models
+def command(model: str, reason: str, config_file: Path, folder: Path | None) -> None:
+    """Take MODEL out of charge: the heuristic advises again, and the model goes on in shadow.
+
+    \b
+    Example:
+      idlewatt demote scorer --reason "large jobs wait too long"
+    """
+    from ...storage.promotions import Decision
+
+    known = found(store(config_file, folder), model)
+    decide(config_file, known.name, Decision.DEMOTE, reason)
+    click.echo(f"{known.name} is demoted")

@@ -1,0 +1,85 @@
+"""``idlewatt evaluate``: a trained model beside everybody else, on history that it has not seen."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ._history import Source
+from ._store import found, settings, store, uses_models
+
+if TYPE_CHECKING:
+    from ..models import ModelStore, Stored
+    from ..training import Order
+
+
+@click.command("evaluate")
+@click.argument("model")
+@click.option("--from", "source", metavar="history|TRACE|URL",
+              help="What it is judged on.  [what it was trained on, later than what it has seen]")
+@click.option("--cluster", metavar="NODESxGPUS|FILE.yaml", help="What a trace ran on; the history knows its own.")
+@click.option("--trace-format", help="Format of the trace, where it is not recognised.")
+@click.option("--incumbent", help="The policy that everybody is compared with.  [the configuration's]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of whatever is random.")
+@click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
+              help="For people, or for programs.")
+@uses_models
+def command(model: str, source: str | None, cluster: str | None, trace_format: str | None, incumbent: str | None,
+            seed: int, style: str, config_file: Path, folder: Path | None) -> None:
+    """Replay history that MODEL has not seen under it, the incumbent, heuristics, chance, and one who knows the future.
+
+    MODEL is kind@version, or a kind for its newest. The figures go onto its card.
+
+    \b
+    Examples:
+      idlewatt evaluate scorer
+      idlewatt evaluate scorer@20261121-030000 --from jobs.csv --cluster 64x8 --format json
+    """
+    from ..agents.kinds import TrainingError
+    from ..models import ModelError
+    from ..training import Order
+
+    models = store(config_file, folder)
+    known = found(models, model)
+    try:
+        if source is None:
+            order = replace(Order.read(known.folder), until_s=None, seed=seed)
+        else:
+            default = settings(config_file).counterfactual.incumbent
+            order = Order(known.name, source, 0.0, cluster, trace_format, incumbent=default, seed=seed)
+        order = replace(order, incumbent=incumbent or order.incumbent)
+        _judge(models, known, order, Source(order.source, config_file, order.trace_format), style)
+    except (ModelError, TrainingError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _judge(models: ModelStore, model: Stored, order: Order, where: Source, style: str) -> None:
+    from ..agents.histories import TEST_MOST_S, WARM_UP_S, held_out
+    from ..training import examined
+    from ._training import fidelity, read, show_verdict, tell
+
+    seen_s = _seen_until(model, order)
+    if where.recorded:
+        now_s = time.time()
+        order = replace(order, since_s=max(seen_s, now_s - TEST_MOST_S) - WARM_UP_S, until_s=now_s)
+    material = read(where, order)
+    tell(material.notes)
+    stretches = held_out(material, seen_s)
+    verdict = examined(models, model, stretches, order.incumbent, seed=order.seed, foreign=seen_s == float("-inf"),
+                       fidelity=fidelity(where, order, stretches[0].since_s))
+    show_verdict(verdict, style)
+
+
+def _seen_until(model: Stored, order: Order) -> float:
+    """Return until when the model knows the history that judges it; ever since, when it is another one."""
+    from ..training import Order
+
+    same = Order.read(model.folder)
+    if model.card is None or model.card.history_until_s is None or (same.source, same.cluster) != (
+            order.source, order.cluster):
+        return float("-inf")
+    return model.card.history_until_s

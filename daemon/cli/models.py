@@ -1,0 +1,83 @@
+"""``idlewatt models``: what has been trained here, how good it is, and who is in charge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ._client import Unreachable
+from ._output import show
+from ._store import decided, store, uses_models
+
+if TYPE_CHECKING:
+    from ...storage.promotions import Promotion
+    from ..models import Stored
+
+_COLUMNS = {"model": "model", "trained": "trained", "state": "state", "over_incumbent": "JCT of incumbent",
+            "over_best": "of best heuristic", "held_out": "held out", "learned_from": "learned from", "why": "why"}
+STATES = {"promote": "in charge", "shadow": "shadow", "demote": "demoted", "refuse": "refused"}
+
+
+@click.command("models")
+@uses_models
+@click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
+              help="For people, or for programs.")
+def command(config_file: Path, folder: Path | None, style: str) -> None:
+    """List trained models, the newest first: their held-out figures with intervals, who is in charge and why.
+
+    \b
+    Examples:
+      idlewatt models
+      idlewatt models --format json
+    """
+    models = store(config_file, folder)
+    known: Mapping[str, Promotion] = {}
+    try:
+        known = decided(config_file)
+    except Unreachable as error:
+        click.echo(f"who is in charge is not known: {error.message}", err=True)
+    rows = [_row(model, known.get(model.name)) for model in models.models()]
+    columns = _COLUMNS if style != "csv" else {key: key for row in rows[:1] for key in row if key != "card"}
+    show(rows, columns, style, empty=f"no models in {models.folder}; `idlewatt train` makes one")
+
+
+def _row(model: Stored, decision: Promotion | None) -> dict[str, Any]:
+    """Return a model flat for tables, its card whole for programs."""
+    from dataclasses import asdict
+
+    card = model.card
+    state = "damaged" if model.fault else STATES[decision.decision.value] if decision else "undecided"
+    why = model.fault or (decision.reason if decision else "")
+    if card is None:
+        return {"model": model.name, "state": state, "why": why, "folder": str(model.folder), "card": None}
+    figures = card.metrics
+    return {"model": model.name, "trained": _minute(card.trained_s), "state": state,
+            "over_incumbent": _interval(figures, "jct_over_incumbent"),
+            "over_best": _interval(figures, "jct_over_best_heuristic"), "held_out": _held_out(figures),
+            "learned_from": f"{card.source}, {_span(card.history_from_s, card.history_until_s)}", "why": why,
+            "decided": _minute(decision.time_s) if decision else None, "by": decision.by if decision else None,
+            "folder": str(model.folder), "card": asdict(card)}
+
+
+def _interval(figures: Mapping[str, float], name: str) -> str | None:
+    if name not in figures:
+        return None
+    return f"{figures[name]:.3f} ({figures[f'{name}_low']:.3f}-{figures[f'{name}_high']:.3f})"
+
+
+def _held_out(figures: Mapping[str, float]) -> str | None:
+    return f"{figures['days']:.0f} d, {figures['jobs']:.0f} jobs" if "jobs" in figures else None
+
+
+def _minute(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _span(since_s: float | None, until_s: float | None) -> str:
+    if since_s is None or until_s is None:
+        return "span unknown"
+    return f"{(until_s - since_s) / 86400:.0f} d to {_minute(until_s)}"

@@ -1,0 +1,41 @@
+"""``idlewatt promote``: put a trained model in charge of the advice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ._store import decide, found, store, uses_models
+
+EARNED = 1.0
+"""The intervals of its mean JCT over the incumbent's and the best heuristic's lie below this."""
+
+
+@click.command("promote")
+@click.argument("model")
+@click.option("--reason", default="", help="Why, for the record; needed for a model that has not earned it.")
+@uses_models
+def command(model: str, reason: str, config_file: Path, folder: Path | None) -> None:
+    """Put MODEL, kind@version or a kind for its newest, in charge; who is in charge now goes on in shadow.
+
+    A running daemon takes it over at its next round of advice, and asks the heuristic where the model abstains.
+
+    \b
+    Examples:
+      idlewatt promote scorer@20261121-030000
+      idlewatt promote scorer --reason "tried for a week in shadow"
+    """
+    from ...storage.promotions import Decision
+
+    known = found(store(config_file, folder), model)
+    if known.fault or known.card is None:
+        raise click.ClickException(f"{known.name} must not be used: {known.fault}")
+    figures = known.card.metrics
+    bounds = [figures.get(f"jct_over_{role}_high", float("inf")) for role in ("incumbent", "best_heuristic")]
+    if max(bounds) >= EARNED and not reason:
+        raise click.UsageError(f"{known.name} has not been seen to beat the incumbent and the best heuristic on "
+                               f"history that it did not know; `idlewatt evaluate {known.name}` shows what it does. "
+                               "Say --reason why it shall be in charge all the same.")
+    decide(config_file, known.name, Decision.PROMOTE, reason or "it beats the incumbent and the best heuristic")
+    click.echo(f"{known.name} is in charge")

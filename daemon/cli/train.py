@@ -1,0 +1,204 @@
+"""``idlewatt train``: an agent, on this site's history or on a trace."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ._history import Source
+from ._store import decide, settings, store, uses_models
+from .replay import Seconds
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from ..agents.tracking import Tracker
+    from ..models import ModelStore, Stored
+    from ..promotion import Verdict
+    from ..training import Lesson, Order, Workshop
+
+
+class Moment(click.ParamType):  # type: ignore[type-arg]
+    """A date such as ``2026-11-01`` or ``2026-11-01T03:00``, in UTC unless it says otherwise, or seconds."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds since the epoch; a trace may count from its own beginning."""
+        from datetime import UTC, datetime
+
+        try:
+            return float(value)
+        except ValueError:
+            pass  # a date, then
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a date such as 2026-11-01T03:00 nor a number of seconds", param, ctx)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+@click.command("train")
+@click.option("--agent", default="scorer", show_default=True, metavar="KIND", help="The kind of agent.")
+@click.option("--from", "source", default="history", show_default=True, metavar="history|TRACE|URL",
+              help="What it learns from: the daemon's history, a trace file, or a database by its URL.")
+@click.option("--cluster", metavar="NODESxGPUS|FILE.yaml", help="What a trace ran on; the history knows its own.")
+@click.option("--trace-format", help="Format of the trace, where it is not recognised.")
+@click.option("--last", "last_s", type=Seconds(), help="How far back the history goes that is learned from.  [90d]")
+@click.option("--until", "until_s", type=Moment(), help="Know nothing later: 2026-11-01T03:00, or seconds.")
+@click.option("--budget", "budget_s", type=Seconds(), default="10m", show_default=True, help="Time to train for.")
+@click.option("--incumbent", help="The policy to start from and to beat.  [the configuration's]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of whatever is random.")
+@click.option("--resume", is_flag=True, help="Go on with the training that was interrupted, on what it began with.")
+@click.option("--tensorboard", is_flag=True, help="Write the curve for TensorBoard, too (needs idlewatt[train]).")
+@click.option("--nightly", is_flag=True, help="Do what the configuration's `training` says, and put it in charge if "
+              "it has earned it; for idlewatt-train.timer.")
+@uses_models
+def command(nightly: bool, resume: bool, config_file: Path, folder: Path | None, **options: Any) -> None:
+    """Train an agent on a history, judge it on the history's last weeks, and keep it among the models.
+
+    Ctrl-C keeps the best so far; --resume goes on from there.
+
+    \b
+    Examples:
+      idlewatt train
+      idlewatt train --from jobs.csv --cluster 64x8 --budget 5m
+      idlewatt train --resume
+    """
+    from ..agents.kinds import TrainingError
+
+    models = store(config_file, folder)
+    try:
+        if nightly:
+            _nightly(config_file, models)
+        else:
+            _train(config_file, models, resume, options)
+    except TrainingError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _nightly(config_file: Path, models: ModelStore) -> None:
+    from .. import nightly
+
+    night = nightly.by_hand(settings(config_file), models)
+    click.echo(night.message)
+    if night.result == "failed":
+        raise click.exceptions.Exit(1)
+
+
+def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
+    from ...storage.promotions import Decision
+    from ..agents.histories import split
+    from ..training import Lesson, Workshop, kind_of
+    from ._training import read, tell
+
+    kind_of(options["agent"])
+    workshop = Workshop(models, options["agent"])
+    with workshop.locked():
+        order = _resumed(workshop, options) if resume else _ordered(config_file, options)
+        where = Source(order.source, config_file, order.trace_format)
+        parts = split(read(where, order), seed=order.seed)
+        tell(parts.notes)
+        if not resume:
+            workshop.begin(order)
+        with contextlib.ExitStack() as stack:
+            lesson = Lesson(order, parts, workshop, _tracker(workshop, options["tensorboard"], stack))
+            interrupted = _learn(lesson)
+        model = _kept(lesson, models, interrupted)
+        if not interrupted.is_set():
+            verdict = _judged(models, model, where, lesson)
+            if order.source == "history":
+                decide(config_file, model.name, Decision.SHADOW, verdict.reason, verdict.figures())
+
+
+def _ordered(config_file: Path, options: dict[str, Any]) -> Order:
+    """Return what is to be trained, as the options say."""
+    from ..policies.registry import parse
+    from ..training import Order
+
+    known = settings(config_file)
+    incumbent = options["incumbent"] or known.counterfactual.incumbent
+    try:
+        parse(incumbent)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    until_s, since_s = options["until_s"], None
+    if Source(options["source"]).recorded:
+        until_s = time.time() if until_s is None else until_s
+        since_s = until_s - (options["last_s"] or known.training.history)
+    return Order(options["agent"], options["source"], options["budget_s"], options["cluster"],
+                 options["trace_format"], since_s, until_s, incumbent, options["seed"], known.training.weights)
+
+
+def _resumed(workshop: Workshop, options: dict[str, Any]) -> Order:
+    """Return what was to be trained; a UsageError when the options say something else."""
+    from dataclasses import replace
+
+    order = workshop.interrupted()
+    context = click.get_current_context()
+    for name in ("source", "cluster", "until_s", "incumbent", "seed"):
+        given = context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        if given and options[name] != getattr(order, name):
+            raise click.UsageError(f"the interrupted training has {name.removesuffix('_s')} {getattr(order, name)!r}, "
+                                   f"not {options[name]!r}; leave it away, or leave --resume away")
+    return replace(order, budget_s=options["budget_s"])
+
+
+def _tracker(workshop: Workshop, wanted: bool, stack: contextlib.ExitStack) -> Tracker:
+    from ..agents.tracking import NoTracker, TensorBoard
+
+    if not wanted:
+        return NoTracker()
+    try:
+        tracker = stack.enter_context(TensorBoard(workshop.curves))
+    except ImportError as error:
+        raise click.ClickException("TensorBoard is not installed: pip install 'idlewatt[train]'") from error
+    click.echo(f"curves: tensorboard --logdir {workshop.curves}", err=True)
+    return tracker
+
+
+def _learn(lesson: Lesson) -> Event:
+    """Train until it is done or somebody interrupts; return the event that tells which."""
+    from ._training import interruptible, watched
+
+    with interruptible() as interrupted, watched(lesson.order.agent, lesson.order.incumbent) as tell:
+        for progress in lesson:
+            tell(progress)
+            if interrupted.is_set():
+                break
+    return interrupted
+
+
+def _kept(lesson: Lesson, models: ModelStore, interrupted: Event) -> Stored:
+    """Put the best so far among the models and say so; ends with status 130 when it was interrupted."""
+    if interrupted.is_set() and not lesson.saved:
+        click.echo("interrupted before anything was learned; nothing is kept", err=True)
+        raise click.exceptions.Exit(130)
+    model = lesson.keep(models, time.time())
+    click.echo(f"model:   {model.name}, in {model.folder}")
+    if interrupted.is_set():
+        click.echo(f"interrupted: the best so far is kept; `idlewatt train --agent {lesson.order.agent} --resume` goes "
+                   f"on, `idlewatt evaluate {model.name}` judges what there is", err=True)
+        raise click.exceptions.Exit(130)
+    return model
+
+
+def _judged(models: ModelStore, model: Stored, where: Source, lesson: Lesson) -> Verdict:
+    """Judge a whole training, show what came of it and what to do next; what it kept of itself may go."""
+    from ...storage.promotions import Decision
+    from ..training import examined
+    from ._training import fidelity, show_verdict
+
+    order = lesson.order
+    verdict = examined(models, model, lesson.split.test, order.incumbent, seed=order.seed,
+                       fidelity=fidelity(where, order, lesson.split.until_s))
+    show_verdict(verdict, "table")
+    lesson.workshop.clear()
+    earned = verdict.decision is Decision.PROMOTE
+    click.echo(f"next:    `idlewatt promote {model.name}` puts it in charge" if earned else
+               "next:    it has not earned to be in charge; a longer --budget or more history may help")
+    return verdict

@@ -1,0 +1,192 @@
+"""One training, from a history to a judged model in the store: the same for the command and for the nightly run.
+
+material --split--> fit + select --kind.train--> best so far --keep--> kind@version --judge on test--> its card
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from .agents.checkpoint import CheckpointError, verify, write, write_card
+from .agents.histories import Split
+from .agents.kinds import Course, Kind, Objective, Progress, Stretch, TrainingError, kinds
+from .agents.tracking import NoTracker, Tracker
+from .fidelity import Fidelity
+from .models import ModelStore, Stored
+from .promotion import HEURISTICS, Verdict, judge
+
+INCUMBENT = "fifo+first-fit+easy"
+ORDER = "order.json"
+CURVE_POINTS = 100
+"""A curve has a point per hundredth of the budget at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be trained on what; kept beside an interrupted training, so that it goes on as it began."""
+
+    agent: str
+    source: str
+    """A trace, ``history``, or the URL of a database."""
+    budget_s: float
+    cluster: str | None = None
+    """As the command line describes it; None where the history knows its own."""
+    trace_format: str | None = None
+    since_s: float | None = None
+    until_s: float | None = None
+    """What was submitted later is not looked at, nor judged by."""
+    incumbent: str = INCUMBENT
+    seed: int = 0
+    objective: Objective = Objective()
+
+
+    def write(self, folder: Path) -> None:
+        """Keep the order beside what is made for it."""
+        write(folder / ORDER, _ORDER.dump_json(self))
+
+    @classmethod
+    def read(cls, folder: Path) -> Order:
+        """Return the order that something was made for; ``TrainingError`` when nobody knows any more."""
+        try:
+            return _ORDER.validate_json((folder / ORDER).read_bytes())
+        except (OSError, ValidationError) as error:
+            raise TrainingError(f"{folder / ORDER}: what it was trained on is not known any more: {error}") from error
+
+
+_ORDER = TypeAdapter(Order)
+
+
+def kind_of(agent: str) -> Kind:
+    """Return a kind of agent; ``TrainingError`` lists those that there are."""
+    known = kinds()
+    if agent not in known:
+        raise TrainingError(f"there is no agent {agent!r}; there are {', '.join(sorted(known))}")
+    return known[agent]
+
+
+class Workshop:
+    """Where one kind is trained: what it keeps of itself until it is done, and the order that it is done for."""
+
+    def __init__(self, store: ModelStore, agent: str) -> None:
+        self._store = store
+        self.folder = store.workshop(agent)
+        self.course = self.folder / "course"
+        self.curves = self.folder / "tensorboard"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let nobody else train into this store; ``TrainingError`` when somebody does, or nobody may."""
+        path = self.folder.parent / "lock"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("a+")
+        except OSError as error:
+            raise TrainingError(f"{path.parent}: models cannot be kept there: {error.strerror}") from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                file.seek(0)
+                raise TrainingError(f"a training is under way already (process {file.read().strip() or 'unknown'}); "
+                                    f"its lock is {path}") from error
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def begin(self, order: Order) -> None:
+        """Forget what was interrupted and begin anew."""
+        self.clear()
+        self.folder.mkdir(parents=True)
+        order.write(self.folder)
+
+    def interrupted(self) -> Order:
+        """Return the order of the training that was interrupted; ``TrainingError`` when there is none."""
+        if not self.folder.is_dir():
+            raise TrainingError(f"there is no interrupted training in {self.folder} to go on with; leave --resume away")
+        return Order.read(self.folder)
+
+    def clear(self) -> None:
+        """Remove all that the training keeps of itself."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@dataclass
+class Lesson:
+    """A training under way; iterate over it, and stop whenever it is enough."""
+
+    order: Order
+    split: Split
+    workshop: Workshop
+    tracker: Tracker = field(default_factory=NoTracker)
+    start: Path | None = None
+    """A model to go on from."""
+    curve: dict[float, float] = field(default_factory=dict)
+    """Held-out score by the share of the budget that was spent."""
+    saved: bool = False
+    """Whether there is something to keep."""
+
+    def __iter__(self) -> Iterator[Progress]:
+        """Train and yield how far it has come; ``TrainingError`` when it comes to nothing."""
+        course = Course(self.split.fit, self.split.select, self.order.incumbent, self.order.seed, self.order.budget_s,
+                        self.workshop.course, self.order.objective, self.start)
+        self.saved = (course.folder / "best").is_dir()
+        for step, progress in enumerate(kind_of(self.order.agent).train(course)):
+            self.saved |= progress.saved
+            if progress.score is not None:
+                self.curve[round(progress.done * CURVE_POINTS) / CURVE_POINTS] = progress.score
+                self.tracker.write(step, {"held_out_score": progress.score, "done": progress.done})
+            yield progress
+
+    def keep(self, store: ModelStore, trained_s: float) -> Stored:
+        """Put the best so far into the store; ``TrainingError`` when nothing has been saved yet."""
+        try:
+            if not self.saved:
+                raise TrainingError(f"{self.order.agent} has nothing to show yet: give it a larger budget")
+            best, order = self.workshop.course / "best", self.order
+            order.write(best)
+            return store.keep(best, replace(
+                verify(best), kind=order.agent, trained_s=trained_s, seed=order.seed, code_version=version("idlewatt"),
+                source=_told(order), history_from_s=self.split.since_s, history_until_s=self.split.until_s,
+                known=dict(self.split.known), curve=tuple(sorted(self.curve.items()))))
+        except (OSError, CheckpointError) as error:
+            raise TrainingError(f"the trained {self.order.agent} cannot be kept: {error}") from error
+
+
+def _told(order: Order) -> str:
+    return order.source if order.cluster is None else f"{order.source} on {order.cluster}"
+
+
+def examined(store: ModelStore, model: Stored, stretches: Sequence[Stretch], incumbent: str, *,
+             fidelity: Fidelity | None = None, foreign: bool = False, seed: int = 0) -> Verdict:
+    """Judge a model on history that it has not seen, and write on its card what came of it; ModelError as of load.
+
+    What came of a ``foreign`` history, another than it was trained on, is not written down.
+    """
+    verdict = judge(store.load(model.name), incumbent, HEURISTICS, stretches, fidelity=fidelity, foreign=foreign,
+                    seed=seed)
+    if model.card is not None and not foreign:
+        write_card(model.folder, replace(model.card, metrics=dict(figures(verdict))))
+    return verdict
+
+
+def figures(verdict: Verdict) -> Mapping[str, float]:
+    """Return the held-out figures of a card: mean JCT over the incumbent's and the best heuristic's, p99 wait."""
+    found: dict[str, float] = {"days": float(verdict.days), "jobs": float(verdict.jobs)}
+    for role, name in (("incumbent", verdict.incumbent), ("best_heuristic", verdict.best)):
+        if name in verdict.against:
+            interval = verdict.against[name]
+            found |= {f"jct_over_{role}": interval.estimate, f"jct_over_{role}_low": interval.low,
+                      f"jct_over_{role}_high": interval.high}
+    if verdict.tail_ratio is not None:
+        found["wait_p99_over_incumbent"] = verdict.tail_ratio
+    return {name: value for name, value in found.items() if value == value}

@@ -1,0 +1,220 @@
+"""`idlewatt train`, `models`, `evaluate`, `promote`, `demote`: the whole way as a user goes it, on a trace."""
+
+import json
+import os
+import re
+import signal
+
+import pytest
+from chooser import chooser, train  # noqa: F401
+from click.testing import CliRunner
+from sites import SINCE, site, write_trace
+
+from idlewatt.daemon.agents import kinds
+from idlewatt.daemon.agents.kinds import Kind
+from idlewatt.daemon.cli import main
+from idlewatt.storage.history import History
+
+pytestmark = pytest.mark.usefixtures("chooser")
+
+
+class Desk:
+    """A folder with a trace, a database, a configuration that names it, and a shell."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+        self.trace = write_trace(site(days=14, jobs=1500), folder / "site.csv")
+        self.config = folder / "idlewatt.yml"
+        self.config.write_text(f"storage: {{url: 'sqlite:///{folder}/idlewatt.db'}}\n")
+
+    def run(self, *arguments):
+        command, *rest = arguments
+        return CliRunner().invoke(main, [command, "--config.file", str(self.config), *map(str, rest)],
+                                  env={"COLUMNS": "250"})
+
+    def train(self, *arguments):
+        return self.run("train", "--agent", "chooser", "--from", self.trace, "--cluster", "4x8", *arguments)
+
+    def rows(self):
+        return json.loads(self.run("models", "--format", "json").stdout)
+
+
+@pytest.fixture
+def desk(tmp_path):
+    made = Desk(tmp_path)
+    History.open(f"sqlite:///{tmp_path}/idlewatt.db").close()
+    return made
+
+
+@pytest.fixture
+def trained(desk):
+    done = desk.train()
+    assert done.exit_code == 0, done.output
+    return desk
+
+
+def test_a_training_says_where_the_model_is_what_it_is_worth_and_what_next(trained):
+    done = trained.train("--seed", "1")
+    assert done.exit_code == 0
+    name = re.search(r"model: +(chooser@[\d.-]+), in (\S+)", done.stdout)
+    assert (trained.folder / "models" / "chooser" / name[1].partition("@")[2]).samefile(name[2])
+    for policy in (name[1], "fifo+first-fit+easy", "random-feasible", "oracle"):
+        assert policy in done.stdout
+    assert "verdict: " in done.stdout
+    assert "next: " in done.stdout
+    assert re.search(r"100%  chooser: 0\.\d+ of fifo\+first-fit\+easy", done.stderr)
+
+
+def test_models_lists_cards_with_held_out_figures(trained):
+    (row,) = trained.rows()
+    assert row["state"] == "undecided"
+    assert row["card"]["source"] == f"{trained.trace} on 4x8"
+    figures = row["card"]["metrics"]
+    assert figures["jct_over_incumbent_low"] <= figures["jct_over_incumbent"] <= figures["jct_over_incumbent_high"]
+    assert row["card"]["curve"][-1][0] == 1.0
+    assert row["card"]["history_from_s"] >= SINCE - 1
+    table = trained.run("models").stdout
+    assert "5 d, " in table
+    assert row["model"] in table
+
+
+def test_no_models_say_how_to_make_one(desk):
+    assert "`idlewatt train` makes one" in desk.run("models").stdout
+
+
+def test_a_damaged_model_is_listed_as_such(trained):
+    (row,) = trained.rows()
+    (trained.folder / "models/chooser" / row["model"].partition("@")[2] / "weights.safetensors").write_bytes(b"")
+    (row,) = trained.rows()
+    assert (row["state"], row["card"]) == ("damaged", None)
+    assert "digest differs" in row["why"]
+    for words in (["evaluate", "chooser"], ["promote", row["model"], "--reason", "x"]):
+        done = trained.run(*words)
+        assert done.exit_code == 1
+        assert "Traceback" not in done.output
+
+
+def test_evaluation_judges_on_what_came_after_the_training(trained):
+    done = trained.run("evaluate", "chooser", "--format", "json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    (row,) = trained.rows()
+    assert found["model"] == row["model"]
+    assert found["since_s"] >= row["card"]["history_until_s"]
+    assert "it was trained on a part of this history" not in found["reasons"]
+    assert {entry["policy"] for entry in found["rows"]} >= {"random-feasible", "oracle", row["model"]}
+
+
+def test_evaluation_on_another_history_writes_nothing_on_the_card(trained):
+    before = trained.rows()[0]["card"]["metrics"]
+    other = write_trace(site(days=14, jobs=900, seed=5), trained.folder / "other.csv")
+    done = trained.run("evaluate", "chooser", "--from", other, "--cluster", "4x8", "--format", "csv")
+    assert done.exit_code == 0, done.output
+    assert "trained on a part" not in done.stderr
+    assert trained.rows()[0]["card"]["metrics"] == before
+
+
+def test_promotion_and_demotion_are_recorded_decisions(trained):
+    name = trained.rows()[0]["model"]
+    assert trained.run("promote", name, "--reason", "tried it").exit_code == 0
+    (row,) = trained.rows()
+    assert (row["state"], row["why"], row["by"]) == ("in charge", "tried it", "operator")
+    trained.train("--seed", "2")
+    newer = trained.rows()[0]["model"]
+    trained.run("promote", newer, "--reason", "newer")
+    assert {row["model"]: row["state"] for row in trained.rows()} == {newer: "in charge", name: "shadow"}
+    assert trained.run("demote", newer, "--reason", "large jobs wait").exit_code == 0
+    assert trained.rows()[0]["state"] == "demoted"
+
+
+def test_a_model_that_has_not_earned_it_needs_a_reason(trained, monkeypatch):
+    (row,) = trained.rows()
+    folder = trained.folder / "models/chooser" / row["model"].partition("@")[2]
+    card = json.loads((folder / "card.json").read_text())
+    (folder / "card.json").write_text(json.dumps(card | {"metrics": {}}))
+    done = trained.run("promote", row["model"])
+    assert done.exit_code == 2
+    assert "Say --reason" in done.output
+
+
+def test_ctrl_c_keeps_the_best_so_far_and_resume_goes_on_with_what_it_began_with(desk, monkeypatch):
+    whole = dict(kinds._KINDS)["chooser"]
+
+    def interrupted(course):
+        for progress in train(course):
+            if progress.saved:
+                os.kill(os.getpid(), signal.SIGINT)
+            yield progress
+
+    monkeypatch.setitem(kinds._KINDS, "chooser", Kind("chooser", interrupted, whole.load))
+    done = desk.train("--seed", "7")
+    assert done.exit_code == 130
+    assert "the best so far is kept" in done.stderr
+    (row,) = desk.rows()
+    assert row["card"]["curve"][-1][0] == pytest.approx(0.33)
+    monkeypatch.setitem(kinds._KINDS, "chooser", whole)
+    done = desk.run("train", "--agent", "chooser", "--resume")
+    assert done.exit_code == 0, done.output
+    assert " 33%" not in done.stderr, "the first round is not done again"
+    first, second = (row["card"] for row in desk.rows())
+    assert (first["seed"], first["source"]) == (second["seed"], second["source"])
+    assert desk.run("train", "--agent", "chooser", "--resume").exit_code == 1, "it is done"
+
+
+def test_ctrl_c_before_anything_was_learned_keeps_nothing(desk, monkeypatch):
+    def interrupted(course):
+        os.kill(os.getpid(), signal.SIGINT)
+        yield from train(course)
+
+    monkeypatch.setitem(kinds._KINDS, "chooser", Kind("chooser", interrupted, None))
+    done = desk.train()
+    assert done.exit_code == 130
+    assert "nothing is kept" in done.stderr
+    assert desk.rows() == []
+
+
+@pytest.mark.parametrize(("arguments", "status", "why"), [
+    (["--agent", "gambler"], 1, "there is no agent 'gambler'; there are chooser"),
+    (["--resume"], 1, "there is no interrupted training"),
+    (["--incumbent", "slurm"], 2, "'slurm' is no rule"),
+    (["--until", "yesterday"], 2, "neither a date"),
+    (["--until", f"{SINCE + 3 * 86400:.0f}"], 1, "too short to learn from"),
+    (["--cluster", "1x1"], 1, "can never run on this cluster"),
+    (["--from", "history"], 1, "the history holds no nodes"),
+    (["--budget", "soon"], 2, "not a duration"),
+])
+def test_what_cannot_be_is_refused_with_the_reason(desk, arguments, status, why):
+    if arguments == ["--from", "history"]:
+        done = desk.run("train", "--agent", "chooser", *arguments)
+    else:
+        done = desk.train(*arguments)
+    assert done.exit_code == status
+    assert why in done.output
+    assert "Traceback" not in done.output
+    assert desk.rows() == []
+
+
+def test_resume_with_other_options_is_refused(desk, monkeypatch):
+    (desk.folder / "models/.training/chooser").mkdir(parents=True)
+    (desk.folder / "models/.training/chooser/order.json").write_text(
+        json.dumps({"agent": "chooser", "source": "old.csv", "budget_s": 60}))
+    done = desk.train("--resume")
+    assert done.exit_code == 2
+    assert "has source 'old.csv'" in done.output
+
+
+def test_two_trainings_at_a_time_are_one_too_many(desk):
+    from idlewatt.daemon.models import ModelStore
+    from idlewatt.daemon.training import Workshop
+
+    with Workshop(ModelStore(desk.folder / "models"), "chooser").locked():
+        done = desk.train()
+    assert done.exit_code == 1
+    assert f"under way already (process {os.getpid()})" in done.output
+
+
+def test_only_what_came_before_until_is_known(desk):
+    until_s = SINCE + 13 * 86400
+    assert desk.train("--until", until_s).exit_code == 0
+    card = desk.rows()[0]["card"]
+    assert card["history_until_s"] == pytest.approx(until_s - 5 * 86400, abs=3600)
