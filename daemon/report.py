@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from . import charts
 from .charts import Chart, Shape
 from .replay.course import CLASSES
+from .replay.power import Watts
 from .sweep import Outcome, Plan
 
 QUANTILES = np.linspace(0.0, 1.0, 201)
@@ -33,7 +34,7 @@ def write_report(path: Path, outcomes: Sequence[Outcome], rows: Sequence[Mapping
     pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
                         undefined=StrictUndefined)
     pages.filters |= {"seconds": _seconds, "short": charts.short,
-                      "kwh": lambda joules: charts.short(joules / _JOULES_PER_WH, "Wh")}
+                      "kwh": lambda joules: charts.short(joules / _JOULES_PER_WH, "Wh"), "watts": _watts_of}
     first = float(np.nanmin(plan.workload.submit, initial=np.inf))
     shown = outcomes[:LINES]
     page = pages.get_template("report.html").render(
@@ -56,6 +57,12 @@ def _hue(index: int) -> str:
 
 def _day(seconds: float) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC") if _EPOCH_S < seconds < 1e11 else None
+
+
+def _watts_of(value: Watts) -> str:
+    """Return watts that nodes may differ in: ``51 – 55 W``."""
+    low, high = float(np.min(value)), float(np.max(value))
+    return charts.short(high, "W") if low == high else f"{charts.short(low)} – {charts.short(high, 'W')}"
 
 
 def _seconds(value: float | None) -> str:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from .replay.cluster import Cluster
 from .replay.compiled import cache_folder
 from .replay.intake import digest
-from .replay.power import Energy, Occupation, PowerModel, joules
+from .replay.power import Occupation, PowerModel, joules
 from .replay.workload import Workload
 
 if TYPE_CHECKING:
@@ -59,12 +59,19 @@ class Plan:
     power_down_s: float = float("inf")
     model: PowerModel = PowerModel()
     jobs_out: Path | None = None
-    """Where per-job tables go; with the policy's name before the suffix."""
+    """Where tables of jobs go; with the policy's name before the suffix."""
+    groups_out: Path | None = None
+    """Likewise tables of users and partitions."""
+
+    @property
+    def writes(self) -> tuple[Path, ...]:
+        """Return the tables that are written beside the outcomes."""
+        return tuple(path for path in (self.jobs_out, self.groups_out) if path is not None)
 
     def key(self, policy: str) -> str:
         """Return the digest of all that the policy's outcome depends on, our own code included."""
         told = (digest(self.cluster, self.workload), policy, self.seed, self.preemption_s, self.power_down_s,
-                asdict(self.model), cache_folder().name)
+                self.model.told, cache_folder().name)
         return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
 
 
@@ -91,7 +98,7 @@ class Outcome:
 def replay(plan: Plan, policy: str) -> Outcome:
     """Replay one policy; ``SweepError`` when there is no such policy."""
     from .policies import named  # compiled code is loaded where it runs, not where the command is typed
-    from .replay import course, outcome
+    from .replay import course, outcome, tables
     from .replay.power import occupation
 
     try:
@@ -101,12 +108,15 @@ def replay(plan: Plan, policy: str) -> Outcome:
     run, over_time = course.follow(plan.cluster, plan.workload, chosen, model=plan.model, seed=plan.seed,
                                    preemption_s=plan.preemption_s, power_down_s=plan.power_down_s)
     if plan.jobs_out is not None:
-        outcome.write_table(run, table_path(plan.jobs_out, policy))
+        tables.write(tables.JOBS, tables.jobs(run), table_path(plan.jobs_out, policy))
+    if plan.groups_out is not None:
+        tables.write(tables.GROUPS, tables.groups(run), table_path(plan.groups_out, policy))
     spent = occupation(run)
     arrays = {f"node_{name}": getattr(spent, name) for name in ("busy", "empty", "down", "gpu", "since")}
     arrays |= {name: getattr(over_time, name) for name in ("time", "waiting", "used", "watts")}
     arrays |= {"span": np.array([spent.until, spent.delay]), "end": run.end, "bars": course.bars(run)}
-    return Outcome(policy, outcome.row(run, plan.model) | {"policy": policy}, _rejections(run.rejected, plan), arrays)
+    figures = outcome.row(run, plan.model) | {"policy": policy, "fragmentation_ratio": over_time.fragmentation}
+    return Outcome(policy, figures, _rejections(run.rejected, plan), arrays)
 
 
 def table_path(path: Path, policy: str) -> Path:
@@ -171,7 +181,7 @@ class Sweep:
     def carry_out(self, engine: str, workers: int, tell: Callable[[int, int], None]) -> None:
         """Replay what is not done yet; ``tell`` hears how many are. What is done stays when it is interrupted."""
         keys = {policy: self.plan.key(policy) for policy in self.policies}
-        if self.plan.jobs_out is None:
+        if not self.plan.writes:
             self.done = {policy: found for policy, key in keys.items() if (found := self.shelf.get(key)) is not None}
         left = [policy for policy in self.policies if policy not in self.done]
         tell(len(self.done), len(self.policies))
@@ -239,12 +249,12 @@ def _distance(figures: Mapping[str, Any], least: Limit) -> dict[str, Any]:
 
 
 def _energies(outcome: Outcome, plan: Plan, until: float) -> dict[str, Any]:
+    from .replay.outcome import energies
+
     if not np.isfinite(until):
         return {}  # nothing ever happened
-    spent: Energy = joules(outcome.occupation.later(until), plan.cluster.gpus, plan.model)
-    return {"energy_joules": spent.total, "energy_wasted_joules": spent.wasted,
-            "energy_idle_joules": spent.idle_unallocated, "energy_empty_host_joules": spent.node_overhead_empty,
-            "energy_underused_joules": spent.allocated_underused, "energy_until_s": until}
+    spent = joules(outcome.occupation.later(until), plan.cluster.gpus, plan.model)
+    return energies(spent) | {"energy_until_s": until}
 
 
 def _compared(outcome: Outcome, baseline: Outcome | None, plan: Plan) -> dict[str, Any]:

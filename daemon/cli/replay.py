@@ -15,7 +15,9 @@ from ._history import DEFAULT_CONFIG, Progress, Source
 from ._output import plain, show
 
 if TYPE_CHECKING:
+    from ..replay.cluster import Cluster
     from ..replay.intake import Intake
+    from ..replay.power import PowerModel
     from ..sweep import Sweep
 
 _COLUMNS = {"policy": "policy", "jobs": "jobs", "jct_mean_s": "JCT s", "compared": "of baseline",
@@ -57,9 +59,14 @@ def _state_folder() -> Path:
               help="Write a self-contained HTML page with plots.")
 @click.option("--jobs-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write a table of jobs per policy, .csv or .parquet; the policy goes before the suffix.")
+@click.option("--groups-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Write likewise a table of users and partitions: how each of them fared.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of whatever is random.")
 @click.option("--preemption-cost", "preemption_s", type=Seconds(), default=0.0, help="Work lost at a preemption: 30s.")
 @click.option("--power-down-after", "power_down_s", type=Seconds(), help="Power empty nodes down after so long: 30m.")
+@click.option("--power", "power_text", metavar="MODEL|by-model|FILE.yaml",
+              help="Watts: of a GPU model (a100, v100, h100), of each node by its own model, or from a file with idle, "
+                   "context, limit, host, standby, load, curve and models. About those of an A100 node by default.")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
 @click.option("--last", "last_s", type=Seconds(), help="Only so much of the history: 30d.")
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
@@ -82,6 +89,11 @@ def command(source: str, cluster_text: str | None, policies: tuple[str, ...], st
       idlewatt replay jobs.csv --cluster 64x8 --policy fifo --policy sjf-limit+best-fit+easy
       idlewatt replay history --last 30d --policy limit-aged+best-fit+easy --report replay.html
       idlewatt replay history --last 7d --check
+
+    Watts are modelled: a free board draws `idle`, an allocated one from `context` to `limit` along `curve` at its
+    `load`, each node `host` besides, and `standby` once it is powered down. Wasted are idle boards, the idle part of
+    allocated ones, and the hosts of empty nodes. What jobs make of their boards is not in a history: allocated boards
+    that idle or hang count as underused, stranded and planned ones as idle.
     """
     where = Source(source, options["config_file"], options["trace_format"], options["last_s"])
     if check:
@@ -122,15 +134,26 @@ def _prepared(where: Source, cluster_text: str | None, policies: tuple[str, ...]
             raise click.UsageError(str(error)) from error
     if options["baseline"] and options["baseline"] not in wanted:
         wanted.insert(0, options["baseline"])
-    jobs_out = options["jobs_out"]
-    if jobs_out and jobs_out.suffix not in (".csv", ".parquet"):
-        raise click.UsageError(f"{jobs_out}: a per-job table is written as .csv or .parquet")
+    for path in filter(None, (options["jobs_out"], options["groups_out"])):
+        if path.suffix not in (".csv", ".parquet"):
+            raise click.UsageError(f"{path}: a table is written as .csv or .parquet")
     with _progress("reading") as tell:
         cluster, intake = where.read(cluster_text, tell)
     _tell_left_out(intake)
     power_down_s = float("inf") if options["power_down_s"] is None else options["power_down_s"]
-    plan = Plan(cluster, intake.workload, options["seed"], options["preemption_s"], power_down_s, jobs_out=jobs_out)
+    plan = Plan(cluster, intake.workload, options["seed"], options["preemption_s"], power_down_s,
+                _watts(options["power_text"], cluster), options["jobs_out"], options["groups_out"])
     return Sweep(plan, wanted, Shelf(options["state_dir"]), left_out=dict(intake.left_out))
+
+
+def _watts(text: str | None, cluster: Cluster) -> PowerModel:
+    from ..replay.power import PowerModel
+    from ..watts import PowerError, described
+
+    try:
+        return PowerModel() if text is None else described(text, cluster)
+    except PowerError as error:
+        raise click.UsageError(f"--power: {error}") from error
 
 
 def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .arrays import CHANGED, WAITING_JOBS, WAKE
 from .cluster import Cluster
 from .engine import Agenda, Policy, Run, agenda_of, loop, next_time, prepare, stepwise
+from .outcome import fragmentation
 from .power import Energy, PowerModel, energy, occupation
 from .rules import Rules
 from .state import ClusterState
@@ -39,6 +40,9 @@ class Course:
     """Share of the GPUs' time that jobs held."""
     watts: Floats
     """[interval, class] mean watts, classes as in ``CLASSES``; their integral is the run's energy."""
+    fragmentation: float
+    """Share of free GPUs that the typical job cannot use (FGD), at the ends of the intervals, weighed by their length
+    and by how many GPUs were free; NaN when none ever was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class _Mark:
     waiting: int
     gpu_s: float
     joules: tuple[float, ...]
+    free: int
+    fragmentation: float
 
 
 def proceed(state: ClusterState, agenda: Agenda, policy: Policy, until: float) -> None:
@@ -71,7 +77,7 @@ def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: Power
     first, last = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
     if not np.isfinite(first):
         return run, _course([], cluster)
-    step, marks = max(1.0, last - first) / (SAMPLES / 2), [_Mark(first, 0, 0.0, (0.0,) * len(CLASSES))]
+    step, marks = max(1.0, last - first) / (SAMPLES / 2), [_Mark(first, 0, 0.0, (0.0,) * len(CLASSES), 0, 0.0)]
     while np.isfinite(next_time(state.arrays, agenda)):
         until = marks[-1].time + step
         proceed(state, agenda, policy, until)
@@ -143,18 +149,23 @@ def energies(cluster: Cluster, workload: Workload, policy: Policy, instants: Seq
 
 
 def _mark(run: Run, model: PowerModel, time: float) -> _Mark:
+    nodes = run.state.arrays.nodes
     return _Mark(time, int(run.state.arrays.counts[WAITING_JOBS]), float(occupation(run, time).gpu.sum()),
-                 astuple(energy(run, model, until=time)))
+                 astuple(energy(run, model, until=time)), int(nodes.free_gpus[nodes.open == 1].sum()),
+                 fragmentation(run.state.arrays))
 
 
 def _course(marks: list[_Mark], cluster: Cluster) -> Course:
     if len(marks) < 2:
-        return Course(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros((0, len(CLASSES))))
+        return Course(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros((0, len(CLASSES))), np.nan)
     time = np.array([mark.time for mark in marks])
     length = np.maximum(np.diff(time), 1e-9)
     used = np.diff([mark.gpu_s for mark in marks]) / (length * max(1, int(cluster.gpus.sum())))
     watts = np.diff(np.array([mark.joules for mark in marks]), axis=0) / length[:, None]
-    return Course(time, np.array([mark.waiting for mark in marks[1:]], np.float64), used, watts)
+    free = length * [mark.free for mark in marks[1:]]
+    stuck = float((free * [mark.fragmentation for mark in marks[1:]]).sum())
+    return Course(time, np.array([mark.waiting for mark in marks[1:]], np.float64), used, watts,
+                  stuck / float(free.sum()) if free.any() else np.nan)
 
 
 def bars(run: Run) -> NDArray[np.void]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import arrays as a
 from .engine import Run
-from .power import PowerModel, energy, occupation
+from .power import Energy, PowerModel, energy, occupation
 
 Floats = NDArray[np.float64]
 
@@ -90,9 +87,15 @@ def row(run: Run, model: PowerModel | None = None, *, until: float | None = None
         "gpu_hours": float(occupation(run).gpu.sum()) / 3600,
         "preemptions": int(run.state.arrays.jobs.preempted.sum()),
         "fairness_user_jain": fairness(run, "user"), "fairness_partition_jain": fairness(run, "queue"),
-        "energy_joules": power.total, "energy_wasted_joules": power.wasted,
-        "energy_idle_joules": power.idle_unallocated, "energy_empty_host_joules": power.node_overhead_empty,
-        "energy_underused_joules": power.allocated_underused, "seed": run.seed, "digest": run.digest}
+        **energies(power), "seed": run.seed, "digest": run.digest}
+
+
+def energies(power: Energy) -> dict[str, float]:
+    """Return joules flat: the total, what of it is wasted, and its six parts."""
+    return {"energy_joules": power.total, "energy_wasted_joules": power.wasted,
+            "energy_idle_joules": power.idle_unallocated, "energy_empty_host_joules": power.node_overhead_empty,
+            "energy_underused_joules": power.allocated_underused, "energy_productive_joules": power.productive,
+            "energy_busy_host_joules": power.host_active, "energy_powered_down_joules": power.unavailable}
 
 
 def _summary(values: Floats) -> dict[str, float]:
@@ -149,40 +152,3 @@ def ratio_interval(submit: Floats, ours: Floats, theirs: Floats, *, block_s: flo
         ratios = totals[0] / totals[1]
     low, high = np.nanquantile(ratios, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(ours.sum() / theirs.sum()) if theirs.sum() else float("nan"), float(low), float(high))
-
-
-TABLE = ("job", "submit_s", "start_s", "end_s", "gpus", "wait_s", "jct_s", "preemptions", "status", "nodes")
-_STATUS = {a.WAITING: "waiting", a.RUNNING: "running", a.ENDED: "ended", a.FUTURE: "not submitted", a.HELD: "held",
-           a.REJECTED: "rejected"}
-
-
-def table(run: Run) -> Iterator[tuple[object, ...]]:
-    """Yield one row per job, columns as in ``TABLE``; None where a time is not known."""
-    for job, facts in enumerate(run.state.arrays.jobs):
-        ended = facts.status == a.ENDED
-        started = None if np.isnan(facts.start) else float(facts.start)
-        yield (str(run.workload.ids[job]), float(facts.submit), started, float(facts.end) if ended else None,
-               int(facts.gpus), None if started is None else started - float(facts.submit),
-               float(facts.end - facts.submit) if ended else None, int(facts.preempted), _STATUS[int(facts.status)],
-               str(run.state.placement(job)))
-
-
-def write_table(run: Run, path: Path) -> None:
-    """Write the per-job table as Parquet or CSV, by the file's suffix; ValueError for another one."""
-    if path.suffix == ".csv":
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(TABLE)
-            writer.writerows(table(run))
-    elif path.suffix == ".parquet":
-        _write_parquet(run, path)
-    else:
-        raise ValueError(f"{path}: a per-job table is written as .csv or .parquet")
-
-
-def _write_parquet(run: Run, path: Path) -> None:
-    import pyarrow  # heavy, and only wanted here
-    import pyarrow.parquet
-
-    columns = list(zip(*table(run), strict=True)) or [() for _ in TABLE]
-    pyarrow.parquet.write_table(pyarrow.table(dict(zip(TABLE, map(list, columns), strict=True))), path)

@@ -1,13 +1,18 @@
 """What a replayed cluster draws: idle floor, context, load curve, host overhead, and nodes that power down.
 
 Node watts = hosts that are on + boards. A free board draws its idle floor ``b``; an allocated one its context floor
-``c`` plus ``(L - c) x load``. A node that has been empty for longer than the run's ``power_down_s`` draws standby.
+``c`` plus ``(L - c) x share(load)``. A node that has been empty for longer than the run's ``power_down_s`` draws
+standby.
+
+Of the classes of waste a replay knows idle, underused and empty. What a job makes of its boards is not replayed, so
+that idle and hung allocations are within ``allocated_underused``; stranded and planned boards are within
+``idle_unallocated``, and how many of them waiting jobs could not have used is told by the fragmentation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,20 +37,29 @@ def _each(measured: Mapping[PowerClass, float], classes: Iterable[PowerClass], s
     return joules / seconds if seconds > 0 and joules > 0 else usual
 
 
+Watts = float | Floats
+"""Of every node alike, or [node]."""
+LINEAR = ((0.0, 0.0), (1.0, 1.0))
+
+
 @dataclass(frozen=True, slots=True)
 class PowerModel:
-    """Watts of one kind of node; measure them, the defaults only have the right order of magnitude for an A100 node."""
+    """Watts of nodes; measure them, the defaults only have the right order of magnitude for an A100 node."""
 
-    idle: float = 55.0
+    idle: Watts = 55.0
     """Board without a context."""
-    context: float = 95.0
+    context: Watts = 95.0
     """Board with a job's context and nothing to do."""
-    limit: float = 400.0
+    limit: Watts = 400.0
     """Board at full load."""
-    host: float = 800.0
+    host: Watts = 800.0
     """CPUs, fans, switches of a node that is on."""
-    standby: float = 20.0
+    standby: Watts = 20.0
     """Node that is powered down, all in."""
+    load: float = 0.9
+    """Of an allocated board, 0..1."""
+    curve: tuple[tuple[float, float], ...] = LINEAR
+    """(load, share of the way from ``context`` to ``limit``) by rising load, linear in between."""
 
     @classmethod
     def calibrated(cls, measured: Mapping[PowerClass, float], spent: Occupation, gpus: Counts,
@@ -56,15 +70,21 @@ class PowerModel:
         """
         usual, held = cls(), float(spent.gpu.sum())
         on = spent.busy + spent.empty
-        idle = _each(measured, _FREE, float((gpus * on).sum()) - held, usual.idle)
-        at_work = _each(measured, (*_FLOOR, PowerClass.PRODUCTIVE), held, usual.board(load))
-        context = min(at_work, _each(measured, _FLOOR, held * (1 - load), usual.context))
-        host = _each(measured, _HOST, float(on.sum()), usual.host)
-        return cls(idle, context, context + (at_work - context) / load, host)
+        idle = _each(measured, _FREE, float((gpus * on).sum()) - held, float(usual.idle))
+        at_work = _each(measured, (*_FLOOR, PowerClass.PRODUCTIVE), held, float(usual.board(load)))
+        context = min(at_work, _each(measured, _FLOOR, held * (1 - load), float(usual.context)))
+        host = _each(measured, _HOST, float(on.sum()), float(usual.host))
+        return cls(idle, context, context + (at_work - context) / load, host, load=load)
 
-    def board(self, load: float) -> float:
+    def board(self, load: float) -> Watts:
         """Return the watts of an allocated board at a load of 0..1."""
-        return self.context + (self.limit - self.context) * min(1.0, max(0.0, load))
+        loads, shares = zip(*self.curve, strict=True)
+        return self.context + (self.limit - self.context) * float(np.interp(load, loads, shares))
+
+    @property
+    def told(self) -> tuple[object, ...]:
+        """Return all of it as plain numbers."""
+        return tuple(value.tolist() if isinstance(value, np.ndarray) else value for value in astuple(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +168,23 @@ def _held_by_running(state: ClusterState, until: float) -> Floats:
     return np.asarray(held, np.float64)
 
 
-def energy(run: Run, model: PowerModel, *, until: float | None = None, load: float = 0.9) -> Energy:
+def energy(run: Run, model: PowerModel, *, until: float | None = None) -> Energy:
     """Return the joules of a run from its first submission to ``until``, by default to its last event.
 
     To compare runs give them the same ``until``: the shorter run then pays for the idle cluster at its end.
     """
-    return joules(occupation(run, until), run.cluster.gpus, model, load)
+    return joules(occupation(run, until), run.cluster.gpus, model)
 
 
-def joules(spent: Occupation, gpus: Counts, model: PowerModel, load: float = 0.9) -> Energy:
+def joules(spent: Occupation, gpus: Counts, model: PowerModel) -> Energy:
     """Return the joules of nodes with so many ``gpus`` each that spent their time like this."""
-    held, floor = float(spent.gpu.sum()), model.context * (1.0 - load)
-    free = float((gpus * (spent.busy + spent.empty)).sum()) - held
+    floor = model.context * (1.0 - model.load)
+    free = gpus * (spent.busy + spent.empty) - spent.gpu
     return Energy(
-        productive=held * (model.board(load) - floor), allocated_underused=held * floor,
-        idle_unallocated=free * model.idle, node_overhead_empty=float(spent.empty.sum()) * model.host,
-        host_active=float(spent.busy.sum()) * model.host, unavailable=float(spent.down.sum()) * model.standby)
+        productive=_sum(spent.gpu, model.board(model.load) - floor), allocated_underused=_sum(spent.gpu, floor),
+        idle_unallocated=_sum(free, model.idle), node_overhead_empty=_sum(spent.empty, model.host),
+        host_active=_sum(spent.busy, model.host), unavailable=_sum(spent.down, model.standby))
+
+
+def _sum(seconds: Floats, watts: Watts) -> float:
+    return float((seconds * watts).sum())

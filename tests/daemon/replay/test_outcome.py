@@ -1,5 +1,5 @@
-import csv
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_a_row_has_every_figure_with_its_unit():
 
 
 def test_energy_adds_up_to_hosts_and_boards():
-    spent = energy(two_jobs(), MODEL, until=250, load=1.0)
+    spent = energy(two_jobs(), replace(MODEL, load=1.0), until=250)
     assert spent.productive == 8 * 150 * 400
     assert spent.idle_unallocated == 8 * 100 * 50
     assert spent.host_active == 150 * 800
@@ -94,20 +94,6 @@ def test_fragmentation_is_the_share_of_free_gpus_that_the_typical_job_cannot_use
     states = engine.decisions(Cluster.from_spec("2x8"), workload, named("fifo"))
     # Two nodes with 2 free GPUs each; no job of this workload wants 2 or fewer.
     assert outcome.fragmentation(next(states).state.arrays) == 1.0
-
-
-def test_the_table_has_a_row_per_job_in_both_formats(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    run = two_jobs(until=120)
-    outcome.write_table(run, tmp_path / "jobs.csv")
-    outcome.write_table(run, tmp_path / "jobs.parquet")
-    rows = list(csv.DictReader((tmp_path / "jobs.csv").open()))
-    assert [row["status"] for row in rows] == ["ended", "running"]
-    assert rows[0]["nodes"] == "node0000:8"
-    assert rows[1]["end_s"] == ""
-    assert parquet.read_table(tmp_path / "jobs.parquet").column("end_s").to_pylist() == [100.0, None]
-    with pytest.raises(ValueError, match="csv or .parquet"):
-        outcome.write_table(run, tmp_path / "jobs.xlsx")
 
 
 def test_an_empty_run_has_figures_and_does_not_fail():
