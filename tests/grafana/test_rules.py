@@ -18,7 +18,8 @@ ALERTS = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule
 RECORDS = [rule for group in GROUPS for rule in group["rules"] if "record" in rule]
 WANTED = {"GpuAllocatedIdle", "GpuBusyButDrawingIdlePower", "GpusStranded", "WastedPowerHigh",
           "EmptyNodesBurningPower", "GpuTelemetryMissing", "PowerSourcesDisagree", "GpuAdviceStale",
-          "GpuAdviceModelDrift", "CollectorDown", "ConfigReloadFailed", "IdlewattDown"}
+          "GpuAdviceModelDrift", "GpuAdviceAgentDemoted", "GpuAdviceAgentAbstains", "GpuAdviceTrainingFailing",
+          "CollectorDown", "ConfigReloadFailed", "IdlewattDown"}
 PROMTOOL = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
 
 
