@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL
-from idlewatt.daemon.agents.gist_mdrl.environment import PARTITIONS
+from idlewatt.daemon.agents.gist_mdrl.environment import PARTITIONS, Environment, play
 from idlewatt.daemon.agents.gist_mdrl.paper import claims
 from idlewatt.daemon.agents.gist_mdrl.paper.exact import sequences
-from idlewatt.daemon.agents.gist_mdrl.paper.trial import Trial, carry_out_all, figures, play
+from idlewatt.daemon.agents.gist_mdrl.paper.trial import Trial, carry_out_all, figures
 from idlewatt.daemon.agents.gist_mdrl.train import Training
 
 
@@ -25,8 +25,10 @@ def test_1000_episodes_train_in_10_seconds(options, capsys):
     wall, cpu = time.perf_counter(), cpu_seconds()
     training = Training(PARTITIONS["A100"], options)
     spent = sum(1 for _ in itertools.islice(training.run(), 1000))
+    agent = training.conclude()
     wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
-    worth = figures([play(training.agent, flavors) for flavors in sequences(PARTITIONS["A100"])])["utilization"]
+    worth = figures([play(Environment(agent.partition), flavors, agent.act)
+                     for flavors in sequences(agent.partition)])["utilization"]
     with capsys.disabled():
         print(f"\n{spent} episodes: {cpu:.1f} s of CPU, {wall:.1f} s by the clock; U {worth:.3f}")
     assert cpu < 10  # on a core of one's own the clock shows the same

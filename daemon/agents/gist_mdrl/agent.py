@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ....storage.records import ModelCard
 from .. import checkpoint
 from ..contract import Agent
+from ..kinds import Course, Kind, Progress, Trained, register
 from ..memory import Batch, Floats, ReplayMemory, Transition
 from .environment import Decision, Partition
 from .network import Shape, Weights, initial, q_values
@@ -37,11 +38,15 @@ class Options:
     """[4] A decision about a queued job is a learning step, too; without that Fig. 3's lesson cannot be learned."""
     paid_at_end: bool = False
     """Only U at the terminal job's start is rewarded: the paper's aim (Eq. 5) instead of its rewards (§5.2)."""
+    alike: bool = False
+    """Equal servers are seen fullest first, whichever they are, so that nothing is learned once for each of them."""
+    keeps_best: bool = False
+    """Training ends with the best weights on its way, told by playing without exploration, not with its last ones."""
 
 
 LITERAL = Options()
-IMPROVED = Options(masked=True, double=True, dueling=True, steps=3, remaining=True, queue=True,
-                   learns_on_dequeue=True, paid_at_end=True)
+IMPROVED = Options(masked=True, double=True, dueling=True, steps=5, remaining=True, queue=True,
+                   learns_on_dequeue=True, paid_at_end=True, alike=True, keeps_best=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +65,11 @@ class Hyperparameters:
     target_period: int = 100
     """Learning steps between copies of the policy network to the target network."""
     hidden: tuple[int, ...] = (64, 64)
-    exploration: tuple[float, float] = (1.0, 0.05)
+    exploration: tuple[float, float] = (1.0, 0.1)
     exploration_episodes: int = 250
     """The paper's curve settles after 300 episodes."""
+    tested_every: int = 50
+    """Episodes between tests without exploration, once it has come to its end; only ``keeps_best`` needs them."""
 
 
 UNNAMED = Hyperparameters()
@@ -79,37 +86,59 @@ class Learner(Protocol):
         """Take one step; return the loss."""
 
 
+MOST_QUEUED = 4
+"""Jobs of a flavour in the queue that are told from more; the paper's episodes have no more."""
+
+
 class Eyes:
     """What an agent sees of a decision, as numbers of about 0..1."""
 
     def __init__(self, partition: Partition, options: Options) -> None:
         self._partition, self._options = partition, options
-        servers = range(partition.servers)
-        self.names = [f"free {what} of server {server}" for server in servers for what in ("gpus", "cpus", "memory")]
+        servers = [f"{'server, by fill, number' if options.alike else 'server'} {server}"
+                   for server in range(partition.servers)]
+        self.names = [f"free {what} of {server}" for server in servers for what in ("gpus", "cpus", "memory")]
         if options.remaining:
-            self.names += [f"remaining time of server {server}" for server in servers]
+            self.names += [f"remaining time of {server}" for server in servers]
         if options.queue:
             self.names += [f"queued {flavor.name}" for flavor in partition.flavors] + ["from the queue"]
         self._scale = np.tile(np.array(partition.server, np.float32), partition.servers)
 
     def look(self, decision: Decision) -> Floats:
         """Return the state of a decision, [inputs]. [13] The job itself is not in it: it limits the actions."""
-        seen = [np.array(decision.free, np.float32).ravel() / self._scale]
+        order = self._order(decision)
+        seen = [np.array(decision.free, np.float32)[order].ravel() / self._scale]
         if self._options.remaining:
-            seen.append(np.array(decision.remaining_s, np.float32) / np.float32(self._partition.terminal.limit_s))
+            remaining = np.array(decision.remaining_s, np.float32)[order]
+            seen.append(remaining / np.float32(self._partition.terminal.limit_s))
         if self._options.queue:
-            seen.append(np.array((*decision.queued, decision.dequeued), np.float32))
+            queued = (min(count, MOST_QUEUED) for count in decision.queued)
+            seen.append(np.array((*queued, decision.dequeued), np.float32))
         return np.concatenate(seen)
 
     def allowed(self, decision: Decision) -> NDArray[np.bool_]:
-        """Return which actions are this job's (and, masked, feasible), [actions]."""
+        """Return which of the network's actions are this job's (and, masked, feasible), [actions]."""
         servers, flavors = self._partition.servers, len(self._partition.flavors)
         allowed = np.zeros(flavors * (servers + 1), np.bool_)
         first = decision.flavor * servers
-        allowed[first:first + servers] = decision.room if self._options.masked else True
+        room = np.array(decision.room)[self._order(decision)]
+        allowed[first:first + servers] = room | (not self._options.masked)
         # [12] One queue action per flavour: which job waits says something about the state.
         allowed[flavors * servers + decision.flavor] = True
         return allowed
+
+    def meant(self, decision: Decision, chosen: int) -> int:
+        """Return the environment's number of an action that the network chose."""
+        first = decision.flavor * self._partition.servers
+        server = chosen - first
+        return first + self._order(decision)[server] if 0 <= server < self._partition.servers else chosen
+
+    def _order(self, decision: Decision) -> list[int]:
+        """Return the servers in the order in which they are seen."""
+        servers = range(self._partition.servers)
+        if not self._options.alike:
+            return list(servers)
+        return sorted(servers, key=lambda server: (decision.free[server], -decision.remaining_s[server]))
 
 
 class GistAgent(Agent[Decision, Transition]):
@@ -129,6 +158,10 @@ class GistAgent(Agent[Decision, Transition]):
 
     def act(self, situation: Decision, exploration: float = 0.0) -> int:
         """Return the action with the largest Q among the job's own (§5.2); the first one of equals."""
+        return self.eyes.meant(situation, self.choose(situation, exploration))
+
+    def choose(self, situation: Decision, exploration: float = 0.0) -> int:
+        """Return that action as the network counts, which is what is learned from."""
         allowed = self.eyes.allowed(situation)
         if exploration > 0.0 and self.random.random() < exploration:
             return int(self.random.choice(np.flatnonzero(allowed)))
@@ -162,3 +195,18 @@ class GistAgent(Agent[Decision, Transition]):
     def statistics(self) -> Mapping[str, float]:
         """Return the loss of the latest step, and how much is remembered."""
         return {"loss": self._loss, "memory": float(len(self.memory))}
+
+
+def _train(course: Course) -> Iterator[Progress]:
+    from .course import train  # torch, which only training needs
+
+    return train(course)
+
+
+def _load(folder: Path) -> Trained:
+    from .live import load  # it knows the agent
+
+    return load(folder)
+
+
+KIND = register(Kind("gist_mdrl", _train, _load))

@@ -7,7 +7,7 @@ first submission, utilisation 0..1. Servers are counted from 0.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from operator import ge
@@ -87,11 +87,21 @@ class Decision:
     room: tuple[bool, ...]
     """By server: whether the job fits there now."""
     remaining_s: tuple[float, ...]
-    """By server: until its last job ends; 0 when empty."""
+    """By server: until its last job ends, by its limit; 0 when empty."""
     queued: tuple[int, ...]
     """Jobs in the queue by flavour."""
     dequeued: bool = False
     """The job comes from the queue, not from its user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A single-server job that is yet to come."""
+
+    flavor: int
+    submit_s: float
+    run_s: float
+    """Nobody who decides is shown it, only the flavour's limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +128,6 @@ class Outcome:
     bars: tuple[Bar, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    flavor: int
-    submit_s: float
-
-
 class Environment:
     """Plays episodes: ``reset`` with four flavours, then ``step`` with actions until no decision is left.
 
@@ -138,14 +142,19 @@ class Environment:
 
     def reset(self, flavors: Sequence[int]) -> Decision:
         """Begin an episode with these single-server flavours, at least one; the terminal job follows them."""
-        self._arrivals = [_Job(flavor, index * self.reading.gap_s)
-                          for index, flavor in enumerate((*flavors, self._terminal))][::-1]
+        return self.begin([Arrival(flavor, index * self.reading.gap_s, self._flavors[flavor].limit_s)
+                           for index, flavor in enumerate(flavors)])
+
+    def begin(self, jobs: Sequence[Arrival]) -> Decision:
+        """Begin an episode with these jobs, at least one, by submission; the terminal job follows them."""
+        terminal = Arrival(self._terminal, jobs[-1].submit_s + self.reading.gap_s, self.partition.terminal.limit_s)
+        self._arrivals = [terminal, *reversed(jobs)]
         self._free = [self.partition.server for _ in range(self.partition.servers)]
         self._running: list[Bar] = []
         self._started: list[Bar] = []
-        self._queue: list[_Job] = []
-        self._line: list[_Job] = []
-        self._now = 0.0
+        self._queue: list[Arrival] = []
+        self._line: list[Arrival] = []
+        self._now = jobs[0].submit_s
         self._outcome: Outcome | None = None
         return self._ask(self._arrivals.pop())
 
@@ -200,7 +209,7 @@ class Environment:
             else:
                 self._end_jobs()
 
-    def _look_at(self, job: _Job) -> Decision | None:
+    def _look_at(self, job: Arrival) -> Decision | None:
         """Give a queued job its turn; the agent's decision, if there is one to make."""
         if job.flavor == self._terminal and not self._running:
             self._finish(job)
@@ -213,27 +222,28 @@ class Environment:
             self._take_from_queue(job)
         return None
 
-    def _ask(self, job: _Job, *, dequeued: bool = False) -> Decision:
+    def _ask(self, job: Arrival, *, dequeued: bool = False) -> Decision:
         self._current = job
-        last = [max((run.end_s for run in self._running if run.server == server), default=self._now) - self._now
-                for server in range(len(self._free))]
+        last = [max((run.start_s + run.flavor.limit_s for run in self._running if run.server == server),
+                    default=0.0) for server in range(len(self._free))]
         queued = [sum(other.flavor == flavor for other in self._queue) for flavor in range(self._terminal)]
-        return Decision(job.flavor, tuple(self._free), self._room(job.flavor), tuple(last), tuple(queued), dequeued)
+        return Decision(job.flavor, tuple(self._free), self._room(job.flavor),
+                        tuple(max(0.0, end - self._now) for end in last), tuple(queued), dequeued)
 
     def _room(self, flavor: int) -> tuple[bool, ...]:
         """Tell by server whether a job fits now; the terminal job needs a server that is twice as large."""
         # [10] A job is never split: there is no action for it but the terminal job's, which has no choice.
         return tuple(all(map(ge, free, self._demands[flavor])) for free in self._free)
 
-    def _start(self, job: _Job, server: int) -> None:
+    def _start(self, job: Arrival, server: int) -> None:
         flavor = self._flavors[job.flavor]
-        run = Bar(flavor, server, job.submit_s, self._now, self._now + flavor.limit_s)
+        run = Bar(flavor, server, job.submit_s, self._now, self._now + job.run_s)
         self._started.append(run)
         insort(self._running, run, key=lambda other: other.end_s)
         if server >= 0:
             self._free[server] = _less(self._free[server], self._demands[job.flavor])
 
-    def _take_from_queue(self, job: _Job) -> None:
+    def _take_from_queue(self, job: Arrival) -> None:
         self._queue.remove(job)
         self._start(job, self._room(job.flavor).index(True))
 
@@ -251,7 +261,7 @@ class Environment:
     def _utilization(self) -> float:
         return utilization(((run.flavor.rate, run.start_s, run.end_s) for run in self._started), self._now)
 
-    def _finish(self, job: _Job) -> None:
+    def _finish(self, job: Arrival) -> None:
         """Run the terminal job, then what it overtook, so that the whole episode can be judged."""
         at_start, terminal_start = self._utilization(), self._now
         self._queue.remove(job)
@@ -262,6 +272,14 @@ class Environment:
                 if any(self._room(left.flavor)):
                     self._take_from_queue(left)
         self._outcome = Outcome(at_start, self._utilization(), terminal_start, self._now, tuple(self._started))
+
+
+def play(environment: Environment, flavors: Sequence[int], act: Callable[[Decision], int]) -> Outcome:
+    """Play one episode to its end."""
+    decision: Decision | None = environment.reset(flavors)
+    while decision is not None:
+        _, decision = environment.step(act(decision))
+    return environment.outcome
 
 
 def _less(free: Resources, needs: Resources) -> Resources:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,22 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialize
 
 from ..checkpoint import CheckpointError, schema_hash, write
-from ..memory import Batch, Returns, Step, Transition
+from ..memory import Arrays, Batch, Returns, Step, Transition
 from ..schedules import Linear
 from .agent import UNNAMED, GistAgent, Hyperparameters, Options
-from .environment import CLOSEST, JOBS, Decision, Environment, Outcome, Partition, Reading
+from .environment import CLOSEST, JOBS, Arrival, Decision, Environment, Outcome, Partition, Reading, play
 from .network import Weights, q_values
 
 TRAINING = "training.safetensors"
+DEVICES = ("cpu", "cuda", "auto")
+
+
+def device_named(name: str) -> str:
+    """Return where to train: ``auto`` is CUDA where there is one. RuntimeError when the one asked for is not there."""
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise RuntimeError("torch finds no CUDA device here; train on the cpu, which is as fast for networks so small")
+    return ("cuda" if there else "cpu") if name == "auto" else name
 
 
 class DeepQ:
@@ -102,11 +112,14 @@ class Episode:
 
     number: int
     """From 0."""
-    flavors: tuple[int, ...]
     outcome: Outcome
     reward: float
     """Sum of §5.2's rewards for all decisions, the terminal job's U included."""
     exploration: float
+
+
+Draw = Callable[[np.random.Generator], Sequence[Arrival]]
+"""Draws the jobs of an episode."""
 
 
 class Training:
@@ -116,17 +129,19 @@ class Training:
     """
 
     def __init__(self, partition: Partition, options: Options, values: Hyperparameters = UNNAMED, *,
-                 reading: Reading = CLOSEST, seed: int = 0, device: str = "cpu") -> None:
+                 reading: Reading = CLOSEST, seed: int = 0, device: str = "cpu", draw: Draw | None = None) -> None:
         # One network is too small to be worth a second thread, and one thread adds in one order.
         torch.set_num_threads(1)
+        device = device_named(device)
         self.agent = GistAgent(partition, options, values, seed=seed)
         self._learner = DeepQ(self.agent.weights, values, double=options.double, device=device)
         self.agent.learner = self._learner
-        self._environment = Environment(partition, reading)
+        self._environment, self._draw = Environment(partition, reading), draw
         # The jobs come from a generator of their own: agents that explore differently meet the same jobs.
         self._jobs = np.random.default_rng([seed, 1])
         self._exploration = Linear(*values.exploration, values.exploration_episodes)
         self._learning_rate = Linear(*values.learning_rate, values.learning_episodes)
+        self._best: tuple[float, Weights] | None = None
         self.episodes = 0
         self._plan = {"schema": self.agent.schema(), "options": asdict(options), "values": asdict(values),
                       "reading": asdict(reading), "seed": seed}
@@ -134,24 +149,48 @@ class Training:
     def run(self) -> Iterator[Episode]:
         """Yield episodes without end, learning in each."""
         while True:
-            flavors = tuple(self._jobs.integers(0, len(self.agent.partition.flavors), JOBS).tolist())
             exploration = self._exploration(self.episodes)
             self._learner.pace(self._learning_rate(self.episodes))
             number, self.episodes = self.episodes, self.episodes + 1
-            reward = self._play(flavors, exploration)
-            yield Episode(number, flavors, self._environment.outcome, reward, exploration)
+            reward = self._play(self._begin(), exploration)
+            episode = Episode(number, self._environment.outcome, reward, exploration)
+            if self.agent.options.keeps_best and self._due():
+                self._test()
+            yield episode
 
-    def _play(self, flavors: tuple[int, ...], exploration: float) -> float:
+    def conclude(self) -> GistAgent:
+        """Return the agent as it is to serve: with its last weights, or, where its options say so, its best."""
+        if self._best is not None:
+            self.agent.weights = self._best[1]
+        return self.agent
+
+    def _due(self) -> bool:
+        """Tell whether it is time for a test; before exploration has come down what is best soon is not."""
+        values = self.agent.values
+        return self.episodes >= values.exploration_episodes and self.episodes % values.tested_every == 0
+
+    def _test(self) -> None:
+        """Play every sequence without exploration; keep the weights if they did better than any before."""
+        sequences = itertools.product(range(len(self.agent.partition.flavors)), repeat=JOBS)
+        worth = float(np.mean([play(self._environment, flavors, self.agent.act).utilization for flavors in sequences]))
+        if self._best is None or worth > self._best[0]:
+            self._best = worth, {name: array.copy() for name, array in self.agent.weights.items()}
+
+    def _begin(self) -> Decision:
+        if self._draw is not None:
+            return self._environment.begin(self._draw(self._jobs))
+        return self._environment.reset(self._jobs.integers(0, len(self.agent.partition.flavors), JOBS).tolist())
+
+    def _play(self, decision: Decision | None, exploration: float) -> float:
         """Play one episode (Algorithm 1, lines 11-21); return its rewards."""
         agent, options, steps = self.agent, self.agent.options, _Pending(self.agent)
-        decision: Decision | None = self._environment.reset(flavors)
         total = 0.0
         while decision is not None:
-            shown, action = decision, agent.act(decision, exploration)
-            reward, decision = self._environment.step(action)
+            shown, chosen = decision, agent.choose(decision, exploration)
+            reward, decision = self._environment.step(agent.eyes.meant(shown, chosen))
             total += reward
             if options.learns_on_dequeue or not shown.dequeued:
-                steps.add(shown, action, 0.0 if options.paid_at_end else reward)
+                steps.add(shown, chosen, 0.0 if options.paid_at_end else reward)
         # [6] The terminal job has one action, to start on all servers; U then is its reward, one step later.
         paid = self._environment.outcome.utilization
         steps.end(agent.values.discount * paid)
@@ -162,7 +201,10 @@ class Training:
         folder.mkdir(parents=True, exist_ok=True)
         told = {"plan": schema_hash(self._plan), "episodes": self.episodes, "updates": self._learner.updates,
                 "random": self.agent.random.bit_generator.state, "jobs": self._jobs.bit_generator.state}
-        arrays = self._learner.state() | {f"memory.{name}": array for name, array in self.agent.memory.state().items()}
+        arrays = self._learner.state() | _under("memory", self.agent.memory.state())
+        if self._best is not None:
+            told["best"] = self._best[0]
+            arrays |= _under("best", self._best[1])
         write(folder / TRAINING, serialize(arrays, metadata={"training": json.dumps(told)}))
 
     def resume(self, folder: Path) -> None:
@@ -173,8 +215,8 @@ class Training:
                                   "move it away to start anew")
         self.episodes = told["episodes"]
         self._learner.restore(arrays, told["updates"])
-        self.agent.memory.restore({name.removeprefix("memory."): array for name, array in arrays.items()
-                                   if name.startswith("memory.")})
+        self.agent.memory.restore(_below("memory", arrays))
+        self._best = (told["best"], _below("best", arrays)) if "best" in told else None
         self.agent.random.bit_generator.state, self._jobs.bit_generator.state = told["random"], told["jobs"]
         self.agent.weights = self._learner.weights
 
@@ -203,6 +245,14 @@ class _Pending:
     def _learn(self, transitions: Iterator[Transition]) -> None:
         for transition in transitions:
             self._agent.learn(transition)
+
+
+def _under(folder: str, arrays: Arrays) -> Weights:
+    return {f"{folder}.{name}": array for name, array in arrays.items()}
+
+
+def _below(folder: str, arrays: Arrays) -> Weights:
+    return {name.removeprefix(f"{folder}."): array for name, array in arrays.items() if name.startswith(f"{folder}.")}
 
 
 def _names(file: Any) -> list[str]:

@@ -54,7 +54,7 @@ def test_an_interrupted_run_reports_what_is_done(tmp_path, monkeypatch):
     monkeypatch.setattr(_gist, "carry_out_all", interrupted)
     result = run("--out", tmp_path, "--seeds", 1)
     assert result.exit_code != 0
-    assert "the 1 of 28 agents that are trained" in result.output
+    assert "the 1 of 34 agents that are trained" in result.output
     assert "0.700" in (tmp_path / "report.md").read_text()
 
 
@@ -67,7 +67,7 @@ def test_an_interruption_before_the_first_agent_still_reports_what_needs_none():
 
 def test_no_two_agents_of_the_report_share_partition_kind_and_seed():
     trials = all_trials(10, 3, 1000, 100)
-    assert len({trial.name for trial in trials}) == len(trials) == 64
+    assert len({trial.name for trial in trials}) == len(trials) == 70
     assert not {one.seed for one in trials if one.partition == "A100"} & {
         one.seed for one in trials if one.partition == "V100"}
 
@@ -88,7 +88,7 @@ def test_curves_for_tensorboard_are_written_when_asked_for(tmp_path):
 
 
 def test_the_options_apart_differ_from_the_paper_in_one_thing():
-    assert trial.options_named("steps").steps == 3
+    assert trial.options_named("steps").steps == 5
     assert not trial.options_named("steps").masked
     assert trial.options_named("double").double
 

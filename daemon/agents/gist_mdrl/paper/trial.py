@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import multiprocessing
@@ -21,7 +22,7 @@ from .....storage.records import ModelCard
 from ...checkpoint import write
 from ...tracking import NoTracker, TensorBoard, Tracker
 from ..agent import IMPROVED, LITERAL, UNNAMED, GistAgent, Options
-from ..environment import JOBS, PARTITIONS, Environment, Outcome
+from ..environment import JOBS, PARTITIONS, Environment, Outcome, play
 from .exact import sequences
 
 DAY_S = 86400.0
@@ -46,6 +47,7 @@ class Trial:
     seed: int
     episodes: int = 1000
     tests: int = 100
+    device: str = "cpu"
 
     @property
     def name(self) -> str:
@@ -54,8 +56,18 @@ class Trial:
 
     def key(self) -> str:
         """Return the digest of all that its result depends on."""
-        told = (asdict(self), asdict(options_named(self.agent)), asdict(UNNAMED), version("idlewatt"))
+        told = (asdict(self), asdict(options_named(self.agent)), asdict(UNNAMED), _sources())
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _sources() -> str:
+    """Return the digest of the code that makes a result."""
+    here = Path(__file__).parent
+    files = [here / name for name in ("exact.py", "trial.py")]
+    files += [here.parent / name for name in ("agent.py", "environment.py", "network.py", "train.py")]
+    files += [here.parent.parent / name for name in ("memory.py", "schedules.py")]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +90,18 @@ class Result:
         return self.mean["utilization"]
 
 
-def all_trials(seeds: int, apart: int, episodes: int, tests: int) -> list[Trial]:
+def all_trials(seeds: int, apart: int, episodes: int, tests: int, device: str = "cpu") -> list[Trial]:
     """Return all that the report needs: both agents in both partitions, then the options apart in one."""
     # Equal seeds would make equal agents of both partitions, for the shares of their flavours are equal.
     kinds = [(partition, agent, 1000 * index + seed) for seed in range(seeds) for agent in ("literal", "improved")
              for index, partition in enumerate(PARTITIONS)]
     kinds += [("A100", option, seed) for seed in range(apart) for option in OPTIONS]
-    return [Trial(partition, agent, seed, episodes, tests) for partition, agent, seed in kinds]
+    return [Trial(partition, agent, seed, episodes, tests, device) for partition, agent, seed in kinds]
 
 
 def random_episodes(count: int) -> list[tuple[int, ...]]:
     """Return the random episodes that all agents are tested on."""
     return [tuple(row) for row in np.random.default_rng(2022).integers(0, 3, (count, JOBS)).tolist()]
-
-
-def play(agent: GistAgent, flavors: Sequence[int]) -> Outcome:
-    """Play one episode without exploration."""
-    environment = Environment(agent.partition)
-    decision = environment.reset(flavors)
-    while (following := environment.step(agent.act(decision))[1]) is not None:
-        decision = following
-    return environment.outcome
 
 
 def figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
@@ -114,14 +117,15 @@ def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> Resul
     from ..train import Training  # torch is loaded where it is used
 
     home, began = folder / trial.name, time.perf_counter()
-    training = Training(PARTITIONS[trial.partition], options_named(trial.agent), seed=trial.seed)
+    training = Training(PARTITIONS[trial.partition], options_named(trial.agent), seed=trial.seed, device=trial.device)
     with ExitStack() as stack:
         tracker: Tracker = stack.enter_context(TensorBoard(home)) if tensorboard else NoTracker()
         curve = [_tracked(tracker, episode.number, episode.outcome.utilization, training.agent)
                  for episode in islice(training.run(), trial.episodes)]
-    seconds, agent = time.perf_counter() - began, training.agent
-    mean = figures([play(agent, flavors) for flavors in sequences(agent.partition)])
-    tested = [play(agent, flavors).utilization for flavors in random_episodes(trial.tests)]
+    agent = training.conclude()
+    seconds, environment = time.perf_counter() - began, Environment(agent.partition)
+    mean = figures([play(environment, flavors, agent.act) for flavors in sequences(agent.partition)])
+    tested = [play(environment, flavors, agent.act).utilization for flavors in random_episodes(trial.tests)]
     agent.save(home, ModelCard(f"gist_mdrl {trial.name}", "1", time.time(), trial.seed, version("idlewatt"), "", "",
                                metrics=mean))
     result = Result(trial.key(), tuple(curve), tuple(tested), mean, seconds)
@@ -146,7 +150,10 @@ def done_before(trial: Trial, folder: Path) -> Result | None:
 
 def carry_out_all(trials: Sequence[Trial], folder: Path, *, workers: int,
                   tensorboard: bool = False) -> Iterator[tuple[Trial, Result]]:
-    """Yield each trial with its result as they come; what an earlier run did comes first."""
+    """Yield each trial with its result as they come; what an earlier run did comes first.
+
+    Whoever stops asking, as by Ctrl-C, ends the trials that run; what was yielded is kept.
+    """
     missing = []
     for trial in trials:
         known = done_before(trial, folder)
@@ -154,6 +161,7 @@ def carry_out_all(trials: Sequence[Trial], folder: Path, *, workers: int,
             missing.append(trial)
         else:
             yield trial, known
+    others = set(multiprocessing.active_children())
     # A process that was forked after torch started its threads would hang; the parent alone hears Ctrl-C.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), signal.signal,
                                (signal.SIGINT, signal.SIG_IGN))
@@ -161,5 +169,9 @@ def carry_out_all(trials: Sequence[Trial], folder: Path, *, workers: int,
         futures = {pool.submit(carry_out, trial, folder, tensorboard=tensorboard): trial for trial in missing}
         for future in as_completed(futures):
             yield futures[future], future.result()
+    except BaseException:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)

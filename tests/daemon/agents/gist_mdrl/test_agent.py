@@ -43,9 +43,17 @@ def test_masks_leave_servers_with_room_and_the_queue():
 def test_time_and_queue_are_seen_when_asked_for():
     eyes = GistAgent(A100, IMPROVED).eyes
     seen = dict(zip(eyes.names, eyes.look(after([4, 8])).tolist(), strict=True))
-    assert seen["remaining time of server 0"] == pytest.approx(334 / 504)
+    assert seen["remaining time of server, by fill, number 0"] == pytest.approx(334 / 504)
     assert seen["queued l-A100"] == 1.0
     assert seen["from the queue"] == 0.0
+
+
+def test_equal_servers_are_seen_fullest_first_whichever_they_are():
+    agent = GistAgent(A100, Options(alike=True, masked=True, remaining=True))
+    one, other = after([4], (L, M, M, S)), after([5], (L, M, M, S))
+    assert agent.eyes.look(one).tolist() == agent.eyes.look(other).tolist()
+    assert agent.eyes.allowed(one).tolist() == agent.eyes.allowed(other).tolist()
+    assert [agent.act(decision) for decision in (one, other)] == [3, 2]  # a medium job to the server with room
 
 
 def test_an_agent_takes_the_best_of_the_jobs_own_actions():
