@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from .sweep import Outcome, Plan, SweepError, replay
+from .sweep import Outcome, Plan, SweepError, replay, table_path
 
 
 def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[Outcome]:
@@ -16,12 +19,15 @@ def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[
     started = not ray.is_initialized()
     if started:
         ray.init(log_to_driver=False, include_dashboard=False)
-    shared, task, left = ray.put(plan), ray.remote(replay), list(policies)
+    shared, task, left = ray.put(plan), ray.remote(replay_apart), list(policies)
     running = [task.remote(shared, left.pop(0)) for _ in range(min(workers, len(left)))]
     try:
         while running:
             (ready,), running = ray.wait(running)
-            yield ray.get(ready)
+            outcome, written = ray.get(ready)
+            for path, content in zip(plan.writes, written, strict=True):
+                table_path(path, outcome.policy).write_bytes(content)
+            yield outcome
             if left:
                 running.append(task.remote(shared, left.pop(0)))
     except ray.exceptions.RayError as error:
@@ -31,3 +37,13 @@ def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[
             ray.cancel(reference, force=True)
         if started:
             ray.shutdown()
+
+
+def replay_apart(plan: Plan, policy: str) -> tuple[Outcome, list[bytes]]:
+    """Replay on a machine that need share no folder with ours: tables come back with the outcome."""
+    with tempfile.TemporaryDirectory() as folder:
+        tables = {"jobs_out": plan.jobs_out, "groups_out": plan.groups_out}
+        here = replace(plan, **{name: Path(folder, name + path.suffix) for name, path in tables.items()
+                                if path is not None})
+        outcome = replay(here, policy)
+        return outcome, [table_path(path, policy).read_bytes() for path in here.writes]

@@ -92,7 +92,7 @@ def test_an_unknown_policy_in_a_worker_is_named(tmp_path):
         carried_out(plan(), tmp_path, ("nonsense",))
 
 
-def test_a_ray_cluster_of_two_nodes_gives_the_same_figures(tmp_path, monkeypatch):
+def test_a_ray_cluster_of_two_nodes_gives_the_same_figures_and_tables(tmp_path, monkeypatch):
     ray = pytest.importorskip("ray")
     cluster_utils = pytest.importorskip("ray.cluster_utils")
     monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
@@ -101,10 +101,16 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_figures(tmp_path, monkeypatch
         cluster.add_node(num_cpus=1)
         ray.init(address=cluster.address, log_to_driver=False)
         assert sum(node["Alive"] for node in ray.nodes()) == 2
-        far, _ = carried_out(plan(), tmp_path / "far", engine="ray")
+        tables = {"jobs_out": tmp_path / "jobs" / "t.csv", "groups_out": tmp_path / "groups" / "t.csv"}
+        for path in tables.values():
+            path.parent.mkdir()
+        far, _ = carried_out(plan(**tables), tmp_path / "far", engine="ray")
     finally:
         ray.shutdown()
         cluster.shutdown()
+    for name, path in tables.items():
+        assert {made.name for made in path.parent.iterdir()} == {"t.fifo.csv", "t.oracle.csv"}
+        assert ("group," in (path.parent / "t.fifo.csv").read_text()) == (name == "groups_out")
     near, _ = carried_out(plan(), tmp_path / "near")
     assert [one.figures for one in far.outcomes()] == [one.figures for one in near.outcomes()]
 
