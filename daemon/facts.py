@@ -13,6 +13,7 @@ from ..storage.records import WASTED, JobState, PowerClass, Recommendation, Sche
 from .advice import Advice
 from .counterfactual import Counterfactual
 from .cycles import CycleHealth
+from .nightshift import Training
 from .waste import Assessment
 
 
@@ -32,6 +33,7 @@ class Known:
     database_bytes: float | None = None
     backlog: int = 0
     counterfactual: Counterfactual = Counterfactual()
+    training: Training = Training()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Process:
 
 def published(known: Known, process: Process) -> Published:
     """Return the facts of the metrics page."""
-    facts = _daemon(known, process) | _advice(known) | _simulated(known.counterfactual)
+    facts = _daemon(known, process) | _advice(known) | _simulated(known.counterfactual) | _training(known.training)
     if known.assessment is not None:
         facts |= _watts(known, known.assessment) | _wasters(known.assessment) | _gpus(known.assessment)
     if known.snapshot is not None:
@@ -150,6 +152,14 @@ def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:
 def _simulated(found: Counterfactual) -> dict[str, Any]:
     return {"simulated_energy_joules_total": dict(found.joules), "simulation_energy_error_ratio": found.error_ratio,
             "simulated_wait_seconds_total": dict(found.wait_s), "simulation_wait_error_ratio": found.wait_error_ratio}
+
+
+def _training(found: Training) -> dict[str, Any]:
+    return {
+        "training_running": float(found.running),
+        "training_runs_total": {result: float(count) for result, count in found.runs.items()},
+        "training_last_success_timestamp_seconds": found.last_success_s,
+    }
 
 
 def _daemon(known: Known, process: Process) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from .config import ConfigError, Settings
 from .counterfactual import Counterfactual, Request, WindowReplayer
 from .cycles import Beat, Cycle
 from .facts import Known, Process
+from .nightshift import NightShift
 from .rehearsal import Rehearsal
 from .waste import WasteAccountant
 
@@ -37,6 +38,8 @@ ACCOUNTING_FIRST_S = 7 * 86400.0
 """How far back a new database asks accounting."""
 REPLAY_S = 600.0
 """The least time that the replay of a closed window is given."""
+TRAINING_S = 60.0
+"""How often somebody looks whether it is time to train, and how it goes."""
 
 
 class Service:
@@ -54,8 +57,9 @@ class Service:
         self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
-        self._rehearsal = Rehearsal(settings.advice)
+        self._rehearsal = _rehearsal(settings)
         self._replays = WindowReplayer()
+        self._nights = NightShift(settings.storage.models_folder, clock())
         self.beat = Beat(self._cycles(settings))
 
     # What cycles do.
@@ -140,6 +144,10 @@ class Service:
             self._learn(counterfactual=total)
             self._keep(lambda: self._history.save_simulated(total.totals()))
 
+    def training(self) -> None:
+        """Start tonight's training when it is time for it, and take note of how it goes."""
+        self._learn(training=self._nights.look(self.settings, self._clock()))
+
     # Life.
 
     def start(self) -> None:
@@ -152,6 +160,7 @@ class Service:
         """Let running cycles end, write what is open, release everything."""
         self._rehearsal.end()
         self._replays.end()
+        self._nights.end()
         self.beat.stop()
         self._write(*self.accountant.drain_all(), self.accountant.floors.learned())
         for watched in self._sources:
@@ -178,9 +187,9 @@ class Service:
         self._replays.end()
         self.beat.stop()
         self._replays = WindowReplayer()
-        if settings.advice != self.settings.advice:
+        if _policies(settings) != _policies(self.settings):
             self._rehearsal.end()
-            self._rehearsal = Rehearsal(settings.advice)
+            self._rehearsal = _rehearsal(settings)
         old, self._sources = self._sources, sources
         if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
             floors = self.accountant.floors.learned()
@@ -227,7 +236,8 @@ class Service:
                 Cycle("advise", periods.advise, self.advise, min(periods.jobs, periods.advise) / 2),
                 Cycle("record", periods.record, self.record, periods.record),
                 Cycle("retention", periods.retention, self.retention, periods.retention),
-                Cycle("counterfactual", periods.counterfactual, self.counterfactual, periods.counterfactual))
+                Cycle("counterfactual", periods.counterfactual, self.counterfactual, periods.counterfactual),
+                Cycle("training", TRAINING_S, self.training))
 
     def _of(self, role: str) -> list[Watched]:
         return [watched for watched in self._sources if watched.role == role]
@@ -258,6 +268,15 @@ class Service:
                 continue
             self._keep(lambda jobs=jobs: self._history.record_finished(jobs))  # type: ignore[misc]
             self._accounted_s = now
+
+
+def _policies(settings: Settings) -> tuple[str, ...]:
+    """Return the heuristics that are asked live."""
+    return settings.advice.policy, *settings.advice.shadow, settings.counterfactual.incumbent
+
+
+def _rehearsal(settings: Settings) -> Rehearsal:
+    return Rehearsal(_policies(settings))
 
 
 def _build(settings: Settings, clock: Clock) -> list[Watched]:

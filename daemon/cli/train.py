@@ -74,18 +74,18 @@ def command(nightly: bool, resume: bool, config_file: Path, folder: Path | None,
     models = store(config_file, folder)
     try:
         if nightly:
-            _nightly(config_file, models)
+            _nightly(config_file)
         else:
             _train(config_file, models, resume, options)
     except TrainingError as error:
         raise click.ClickException(str(error)) from error
 
 
-def _nightly(config_file: Path, models: ModelStore) -> None:
-    from .. import nightly
+def _nightly(config_file: Path) -> None:
+    from ..nightly import by_hand
 
-    night = nightly.by_hand(settings(config_file), models)
-    click.echo(night.message)
+    night = by_hand(settings(config_file))
+    click.echo(f"{night.result}: {night.message}")
     if night.result == "failed":
         raise click.exceptions.Exit(1)
 

@@ -1,0 +1,154 @@
+"""One night's training on all that the daemon has recorded: train, judge, decide, and leave a note.
+
+``python -m idlewatt.daemon.nightly`` reads a task from its input, works at the lowest priority, writes what came of it,
+and ends when the daemon does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ..storage.errors import StoreError
+from ..storage.history import History
+from ..storage.ledger import Ledger
+from ..storage.promotions import Decision, Promotion, in_charge, states
+from .agents.checkpoint import write
+from .agents.histories import DAY_S, TooLittle, recorded, split
+from .agents.kinds import FAILURES, Stretch, TrainingError
+from .config import Settings
+from .fidelity import check
+from .models import ModelError, ModelStore
+from .nightshift import NIGHT, NOTE, TASK, Night, Task
+from .promotion import Exam, Verdict, ratio, replayed
+from .replay.cluster import ClusterError
+from .training import Lesson, Order, Workshop, examined
+
+NICENESS = 19
+SHADOWS = 2
+"""Models of a kind that are listened to beside the one in charge; older ones make room."""
+
+
+def by_hand(settings: Settings) -> Night:
+    """Train now, as the configuration says; ``TrainingError`` where the daemon does that."""
+    if settings.training.enabled:
+        raise TrainingError("the daemon trains by itself (training.enabled in its configuration): disable that, or "
+                            "idlewatt-train.timer; one of them, never both")
+    return carry_out(Task.of(settings, time.time()))
+
+
+def carry_out(task: Task) -> Night:
+    """Train, judge and decide, and leave a note of what came of it."""
+    store = ModelStore(task.models)
+    workshop = Workshop(store, task.agent)
+    try:
+        with workshop.locked():
+            night = _night(task, store, workshop)
+            write(task.models / NOTE, NIGHT.dump_json(night))
+            return night
+    except TrainingError as error:  # somebody else trains
+        return Night(task.now_s, "refused", str(error))
+
+
+def _night(task: Task, store: ModelStore, workshop: Workshop) -> Night:
+    try:
+        return _trained(task, store, workshop)
+    except TooLittle as error:
+        return Night(task.now_s, "refused", str(error))
+    except (TrainingError, ModelError, StoreError, ClusterError, OSError) as error:
+        return Night(task.now_s, "failed", str(error))
+
+
+def _trained(task: Task, store: ModelStore, workshop: Workshop) -> Night:
+    """Go on from the newest model that learned here, with what has been recorded since, and decide on what comes of it.
+
+    It is judged on weeks that neither it nor the one before has seen.
+    """
+    since_s, until_s = task.now_s - task.history_s, task.now_s
+    order = Order(task.agent, "history", task.budget_s, since_s=since_s, until_s=until_s, incumbent=task.incumbent,
+                  seed=int(task.now_s // DAY_S), objective=task.objective)
+    with History.read_only(task.url) as reader:
+        parts = split(recorded(reader, since_s, until_s, "the history"), seed=order.seed)
+        fidelity = check(reader, parts.until_s, until_s, task.incumbent)
+    workshop.begin(order)
+    lesson = Lesson(order, parts, workshop, start=_newest(store, task.agent, parts.until_s))
+    for _ in lesson:
+        pass
+    model = lesson.keep(store, task.now_s)
+    verdict = examined(store, model, parts.test, task.incumbent, fidelity=fidelity, seed=order.seed)
+    with Ledger.open(task.url) as ledger:
+        decision = _decide(ledger, store, task, verdict, parts.test)
+        known = states(ledger.decisions())
+    store.prune(task.keep, {name for name, last in known.items() if last.decision is not Decision.REFUSE})
+    workshop.clear()
+    return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}", model.name)
+
+
+def _newest(store: ModelStore, agent: str, until_s: float) -> Path | None:
+    """Return the newest model of this kind that learned here and knows nothing later; None when there is none."""
+    for model in store.models():
+        card = model.card
+        if model.fault or card is None or card.kind != agent or (card.history_until_s or 0.0) > until_s:
+            continue
+        with suppress(TrainingError):
+            if Order.read(model.folder).source == "history":
+                return model.folder
+    return None
+
+
+def _decide(ledger: Ledger, store: ModelStore, task: Task, verdict: Verdict, test: Sequence[Stretch]) -> Promotion:
+    """Record what follows from a verdict, and let older models in shadow make room."""
+    before = states(ledger.decisions())
+    rival = in_charge(before)
+    decision, reason = verdict.decision, verdict.reason
+    if decision is Decision.PROMOTE and not task.promote:
+        decision, reason = Decision.SHADOW, f"it has earned to be in charge, and an operator decides: {reason}"
+    elif decision is Decision.PROMOTE and rival is not None:
+        stays = _stays(store, verdict, rival, test)
+        decision, reason = (Decision.SHADOW, stays) if stays else (decision, reason)
+    taken = Promotion(task.now_s, verdict.model, decision, "nightly", reason, verdict.figures())
+    ledger.decide(taken)
+    listened = sorted((name for name, last in before.items() if name.startswith(f"{task.agent}@")
+                       and last.decision in (Decision.SHADOW, Decision.DEMOTE)), reverse=True)
+    for name in listened[SHADOWS - 1:]:
+        ledger.decide(Promotion(task.now_s, name, Decision.REFUSE, "nightly", "newer ones are in shadow"))
+    return taken
+
+
+def _stays(store: ModelStore, verdict: Verdict, rival: str, test: Sequence[Stretch]) -> str:
+    """Return why the one in charge stays there, if it does: a new one must surely be better, or each night has its own.
+
+    One that cannot be loaded or replayed does not stay.
+    """
+    exam = Exam.of(test)
+    try:
+        theirs = replayed(store.load(rival), exam, verdict.seed)
+    except (ModelError, *FAILURES):
+        return ""
+    found = ratio(replayed(store.load(verdict.model), exam, verdict.seed), theirs, verdict.terms, verdict.seed)
+    said = f"{found.estimate:.3f} ({found.low:.3f} to {found.high:.3f})"
+    return "" if found.high < 1 else f"mean JCT is {said} of that under {rival}, which is in charge: not surely better"
+
+
+def main() -> None:
+    """Serve one task: JSON in, JSON out."""
+    os.nice(NICENESS)
+    task = TASK.validate_json(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    print(NIGHT.dump_json(carry_out(task)).decode())
+
+
+def _end_with_parent() -> None:
+    """End this process and its own when the daemon has gone, however it went: its end of our input closes."""
+    os.read(0, 1)  # not by sys.stdin, whose lock would be held when this process ends by itself
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The daemon's side of nightly training: when it begins, and how it ended. It runs in ``nightly.py``'s own process.
+
+The daemon trains, or systemd's timer does, never both: the timer's run refuses where the configuration has the daemon
+do it, and whoever trains holds the lock of the workshop.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, time, timedelta
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from .agents.kinds import Objective
+from .config import Settings
+
+log = logging.getLogger(__name__)
+
+Result = Literal["done", "refused", "failed", "interrupted"]
+NOTE = ".training/night.json"
+"""Beside the models: what came of the last night."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is trained in one night."""
+
+    url: str
+    models: Path
+    now_s: float
+    agent: str
+    budget_s: float
+    history_s: float
+    incumbent: str
+    promote: bool
+    keep: int
+    objective: Objective = Objective()
+
+    @classmethod
+    def of(cls, settings: Settings, now_s: float) -> Self:
+        """Return what the configuration says, now."""
+        wanted = settings.training
+        return cls(settings.storage.url, settings.storage.models_folder, now_s, wanted.agent, wanted.budget,
+                   wanted.history, settings.counterfactual.incumbent, wanted.promote, wanted.keep, wanted.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """What came of one."""
+
+    began_s: float
+    result: Result
+    """``refused`` is what cannot be yet, such as too short a history; ``failed`` is what should not be."""
+    message: str
+    model: str = ""
+
+
+TASK, NIGHT = TypeAdapter(Task), TypeAdapter(Night)
+
+
+def last_night(models: Path) -> Night | None:
+    """Return what came of the last one; None when nobody knows."""
+    try:
+        return NIGHT.validate_json((models / NOTE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What the daemon knows of its trainings."""
+
+    running: bool = False
+    runs: Mapping[str, int] = field(default_factory=dict)
+    """How many ended since the daemon started, by result."""
+    last_success_s: float | None = None
+
+
+class NightShift:
+    """Starts the training of a night when it is time, and sees how it ends; never waits for it."""
+
+    def __init__(self, models: Path, now_s: float) -> None:
+        last = last_night(models)
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[str] | None = None
+        self._ended = False
+        self._runs: Counter[str] = Counter()
+        # A clock that was set back must not put training off for years.
+        self._began_s = last.began_s if last and last.began_s <= now_s else now_s
+        self._success_s = last.began_s if last and last.result == "done" else None
+
+    def look(self, settings: Settings, now_s: float) -> Training:
+        """Start tonight's training when it is time for it, or see how it ended; return how things stand."""
+        with self._lock:
+            if self._child is not None and self._child.poll() is not None:
+                self._note(self._child)
+                self._child = None
+            wanted = settings.training.enabled and not self._ended
+            if wanted and self._child is None and self._due(settings.training.at, now_s):
+                self._began_s = now_s
+                self._child = _started(Task.of(settings, now_s))
+            return Training(self._child is not None, dict(self._runs), self._success_s)
+
+    def end(self) -> None:
+        """End the training, whatever it does; none is started any more."""
+        with self._lock:
+            self._ended = True
+            if self._child is not None and self._child.poll() is None:
+                os.killpg(self._child.pid, signal.SIGKILL)
+                self._child.communicate()
+                log.info("the nightly training is interrupted; it begins again tomorrow")
+
+    def _due(self, at: time, now_s: float) -> bool:
+        """Tell whether a night has begun since the last one that was seen to, or since the daemon is here."""
+        now = datetime.fromtimestamp(now_s).astimezone()
+        begin = now.replace(hour=at.hour, minute=at.minute, second=at.second, microsecond=0)
+        begin -= timedelta(days=begin > now)
+        return begin.timestamp() > self._began_s
+
+    def _note(self, child: subprocess.Popen[str]) -> None:
+        said, _ = child.communicate()
+        try:
+            night = NIGHT.validate_json(said)
+        except ValidationError:
+            night = Night(self._began_s, "failed", f"it ended with status {child.returncode} and no word")
+        self._runs[night.result] += 1
+        if night.result == "done":
+            self._success_s = night.began_s
+        level = logging.WARNING if night.result == "failed" else logging.INFO
+        log.log(level, "the nightly training has ended", extra={"result": night.result, "said": night.message})
+
+
+def _started(task: Task) -> subprocess.Popen[str]:
+    """Start a training in a process and a session of its own, with all that it may start itself."""
+    child = subprocess.Popen([sys.executable, "-m", "idlewatt.daemon.nightly"],  # noqa: S603 - our own module
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert child.stdin is not None
+    child.stdin.write(TASK.dump_json(task).decode() + "\n")
+    child.stdin.flush()  # and left open: it closes when we are gone
+    log.info("the nightly training has begun", extra={"agent": task.agent, "budget": task.budget_s})
+    return child
