@@ -1,26 +1,30 @@
 """Advice: for every pending job where to start it now, or why to hold it and until when; and which nodes to power down.
 
-The policy that decides is the very object that was replayed; this file only asks it and puts its answer into words.
+The policy that decides is the very object that was replayed; this file only asks it. An agent that has been promoted is
+asked first; where it abstains, the heuristic's advice goes out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ..storage.durations import Duration
-from ..storage.records import Alternative, Job, JobState, Node, NodeState, Placement, Recommendation, SchedulerSnapshot
+from ..storage.records import Node, NodeState, Recommendation, SchedulerSnapshot
+from .answer import Answer, Manner, instead_of
 from .diagnosis import Diagnosis
-from .policies import Heuristic, named
+from .hearing import Heard, Moment, Seat, expected, hear, reasons
+from .outlook import Change
+from .policies import named
 from .policies.registry import parse
-from .replay.engine import Expectation, forecast
-from .replay.state import ClusterState, Start
+from .replay.state import ClusterState
+from .replay.workload import Foresight
 
-FORECAST_S = 30 * 86400.0
-MOST_ALTERNATIVES = 3
+MOST_REASONED = 50
+"""Recommendations that tell what moved an agent: as many as people look at."""
 
 
 class AdviceSettings(BaseModel):
@@ -29,11 +33,13 @@ class AdviceSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     policy: str = "limit-aged+best-fit+easy"
-    """In charge until a learned policy has earned it: order+placement+backfill."""
+    """In charge until a learned policy has earned it, and where that one abstains: order+placement+backfill."""
     objective: str = "wait"
     """What the policy is after, as a label of every recommendation."""
     shadow: tuple[str, ...] = ("fifo+first-fit",)
     """Policies whose advice is recorded beside it for comparison, and shown as such."""
+    draws: Annotated[int, Field(ge=0, le=1000)] = 20
+    """Futures drawn to tell how much sooner or later a job starts than under the incumbent; 0 tells nothing."""
     spare_nodes: Annotated[int, Field(ge=0)] = 1
     """Empty nodes per partition that are never advised to be powered down: the next job should not wait for a boot."""
     power_down_after: Duration = 1800.0
@@ -61,33 +67,75 @@ class Advice:
     """The policy in charge first, the most urgent job first; then the shadows."""
     power_down: Mapping[str, str] = field(default_factory=dict)
     """Reason by node."""
+    in_charge: str = ""
+    """The policy whose advice goes out: that of an agent, or the heuristic's where it abstains."""
+    heard: tuple[Heard, ...] = ()
+    """What each agent answered, or why it did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What advice takes into account beside the snapshot."""
+
+    seats: Sequence[Seat] = ()
+    """Agents to be asked, the one in charge first."""
+    incumbent: str = ""
+    """The policy that changes in wait are told against; none are told without it."""
+    foresight: Foresight | None = None
+    stale_s: float = float("inf")
+    """Agents are not asked about a cluster that was last seen longer ago."""
 
 
 class Advisor:
     """Asks policies about a live cluster."""
 
-    def __init__(self, settings: AdviceSettings) -> None:
-        self._settings = settings
-        self._in_charge = named(settings.policy)
+    def __init__(self, settings: AdviceSettings, circumstances: Circumstances = Circumstances()) -> None:
+        self._settings, self._circumstances = settings, circumstances
+        self._heuristic = named(settings.policy)
         self._shadows = [named(name) for name in settings.shadow if name != settings.policy]
+        self._incumbent = named(circumstances.incumbent) if circumstances.incumbent else None
 
     @property
     def policy(self) -> str:
-        """Return the name of the policy in charge."""
-        return self._in_charge.name
+        """Return the name of the heuristic."""
+        return self._heuristic.name
 
     def advise(self, snapshot: SchedulerSnapshot, now_s: float) -> Advice:
         """Return what to do with every pending job, and with nodes that nobody needs."""
         if not snapshot.nodes:
             return Advice(now_s)
-        diagnosis = Diagnosis(snapshot, now_s)
-        state = ClusterState.from_snapshot(snapshot, now_s)
-        first = _Round(state, self._in_charge, diagnosis)
-        recommendations = list(first.recommend(now_s, self._settings.objective, shadow=False))
-        for policy in self._shadows:
-            rest = _Round(state, policy, diagnosis)
-            recommendations += rest.recommend(now_s, self._settings.objective, shadow=True)
-        return Advice(now_s, tuple(recommendations), self._power_down(snapshot, first.needed_at(), now_s))
+        state = ClusterState.from_snapshot(snapshot, now_s, foresight=self._circumstances.foresight)
+        moment = Moment(state, snapshot, Diagnosis(snapshot, now_s), now_s, self._circumstances.stale_s,
+                        self._incumbent, self._settings.draws)
+        heuristic = Answer(state, self._heuristic, moment.diagnosis)
+        heard = tuple(hear(seat, moment) for seat in self._circumstances.seats)
+        shadows = [Answer(state, policy, moment.diagnosis) for policy in self._shadows]
+        leader = next((one for one in heard if one.seat.in_charge and one.answer), None)
+        if leader is None:
+            first, said = heuristic, self._told(heuristic, now_s, expected(self._heuristic, moment))
+        else:
+            first, said = leader.answer or heuristic, self._told_by_agent(leader, heuristic, moment)
+            shadows.insert(0, heuristic)
+        shadows += [one.answer for one in heard if one is not leader and one.answer]
+        aside = [row for answer in shadows for row in self._told(answer, now_s)]
+        return Advice(now_s, (*said, *aside), self._power_down(snapshot, first.needed_at(), now_s), first.policy.name,
+                      heard)
+
+    def _told(self, answer: Answer, now_s: float, changes: Mapping[int, Change] | None = None) -> list[Recommendation]:
+        """Return advice in words; without ``changes`` it is that of a shadow."""
+        manner = Manner(now_s, self._settings.objective, changes is None, changes or {})
+        return [said for _, said in answer.recommend(manner)]
+
+    def _told_by_agent(self, leader: Heard, heuristic: Answer, moment: Moment) -> list[Recommendation]:
+        """Return an agent's advice with what moved it, and what the heuristic would have said."""
+        agent, answer = leader.seat.agent, leader.answer
+        if agent is None or answer is None:
+            return []
+        otherwise = {(said.job_id, said.submit_s): instead_of(said) for said in self._told(heuristic, moment.now_s)}
+        manner = Manner(moment.now_s, self._settings.objective, changes=leader.changes or {})
+        return [replace(said, instead=otherwise.get((said.job_id, said.submit_s)),
+                        reasons=reasons(agent, moment.state, row) if number < MOST_REASONED else ())
+                for number, (row, said) in enumerate(answer.recommend(manner))]
 
     def _power_down(self, snapshot: SchedulerSnapshot, needed: Mapping[str, float], now_s: float) -> dict[str, str]:
         """Return empty nodes that no known job needs soon, but for the spare ones of each partition."""
@@ -107,71 +155,6 @@ class Advisor:
 
 def _empty(node: Node) -> bool:
     return node.state is NodeState.UP and not node.reservation and not node.gpus_allocated and not node.cpus_allocated
-
-
-class _Round:
-    """One policy's answer about one state."""
-
-    def __init__(self, state: ClusterState, policy: Heuristic, diagnosis: Diagnosis) -> None:
-        self._state, self._policy, self._diagnosis = state, policy, diagnosis
-        self._starts = {action.job: action for action in policy.decide(state) if isinstance(action, Start)}
-        self._expected = forecast(state, policy, FORECAST_S)
-        self._rejected = {rejection.job: rejection.reason for rejection in state.rejected}
-
-    def recommend(self, now_s: float, objective: str, *, shadow: bool) -> Iterator[Recommendation]:
-        """Yield a recommendation for each pending job: those to start in the policy's order, then by expected start.
-
-        The tasks of an array share one: that of the task which starts first.
-        """
-        jobs, told = self._state.records, set[tuple[str, float]]()
-        waiting = [row for row, job in enumerate(jobs) if job.state is JobState.PENDING and row not in self._starts]
-        waiting.sort(key=lambda row: (self._when(row), jobs[row].submit_s, jobs[row].job_id))
-        for row in (*self._starts, *waiting):
-            job = jobs[row]
-            if job.key in told or job.state is not JobState.PENDING:
-                continue
-            told.add(job.key)
-            if row in self._starts:
-                yield self._start(job, self._starts[row], now_s, objective, shadow)
-            else:
-                yield self._hold(job, self._expected.get(row), row, now_s, objective, shadow)
-
-    def needed_at(self) -> dict[str, float]:
-        """Return when each node is first expected to be used by a waiting job."""
-        first: dict[str, float] = {}
-        for expectation in self._expected.values():
-            for node in expectation.placement.nodes:
-                first[node] = min(first.get(node, float("inf")), expectation.start)
-        return first
-
-    def _when(self, row: int) -> float:
-        expected = self._expected.get(row)
-        return expected.start if expected else float("inf")
-
-    def _start(self, job: Job, action: Start, now_s: float, objective: str, shadow: bool) -> Recommendation:
-        names = self._state.cluster.names
-        placement = Placement(tuple(names[node] for node in action.nodes), action.gpus)
-        alternatives = () if shadow else tuple(self._alternatives(job, placement))
-        return Recommendation(job.job_id, job.submit_s, job.partition, now_s, self._policy.name, objective, "start",
-                              self._diagnosis.why_here(job, placement), placement, now_s, alternatives, shadow)
-
-    def _alternatives(self, job: Job, placement: Placement) -> Iterator[Alternative]:
-        """Yield other nodes that have room for a job of one node, the next best first."""
-        if len(placement.nodes) > 1:
-            return
-        others = [name for name in self._diagnosis.nodes_with_room(job, placement.gpus[0])
-                  if name not in placement.nodes]
-        for name in others[:MOST_ALTERNATIVES]:
-            other = Placement((name,), placement.gpus)
-            yield Alternative(other, self._diagnosis.why_here(job, other))
-
-    def _hold(self, job: Job, expected: Expectation | None, row: int, now_s: float, objective: str,
-              shadow: bool) -> Recommendation:
-        reason = self._rejected.get(row)
-        words = f"can never run: {reason}" if reason else self._diagnosis.why_wait(job)
-        return Recommendation(job.job_id, job.submit_s, job.partition, now_s, self._policy.name, objective, "hold",
-                              words, expected.placement if expected else None, expected.start if expected else None,
-                              (), shadow)
 
 
 def _minutes(seconds: float) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..storage.promotions import Decision
 from ..storage.records import ModelCard
-from .agents.kinds import Stretch, Trained
+from .agents.kinds import FAILURES, Stretch, Trained
 from .fidelity import Fidelity
 from .policies import named
 from .replay.engine import Policy, run
@@ -33,8 +33,6 @@ DAY_S = 86400.0
 HEURISTICS = ("sjf-prediction+best-fit+easy", "sjf-limit+best-fit+easy", "qssf+best-fit+easy", "wfp3+best-fit+easy",
               "limit-aged+best-fit+easy", "fifo+best-fit+easy")
 """What an operator could put in charge without any training."""
-FAILURES = (ValueError, ArithmeticError, LookupError)
-"""What an agent raises when its answer cannot be carried out, or its numbers went wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,10 +148,15 @@ class HistoryReader:
             return advice.totals(connection)
 
     def decisions(self, since_s: float = float("-inf")) -> tuple[Promotion, ...]:
-        """Return the decisions on trained agents since a moment, in the order in which they were taken."""
+        """Return the decisions on trained agents since a moment, in the order in which they were recorded."""
         table = schema.promotions
         return tuple(map(promotions.promotion_of, self._all(
-            select(table).where(table.c.time_s >= since_s).order_by(table.c.time_s, table.c.id))))
+            select(table).where(table.c.time_s >= since_s).order_by(table.c.id))))
+
+    def last_decision(self) -> int:
+        """Return the number of the last decision: whether it has changed is asked often, and the answer short."""
+        with self._reading() as connection:
+            return connection.execute(select(func.max(schema.promotions.c.id))).scalar_one() or 0
 
     def abstentions(self, since_s: float = float("-inf")) -> tuple[Abstention, ...]:
         """Return when agents did not answer, as far as it lasted until a moment or longer, oldest first."""

@@ -102,6 +102,10 @@ class Kind:
     """Raises ``checkpoint.CheckpointError`` when the weights must not be used."""
 
 
+FAILURES = (ValueError, ArithmeticError, LookupError)
+"""What an agent raises when its answer cannot be carried out, or its numbers went wrong."""
+
+
 class TrainingError(Exception):
     """A training that cannot be, or came to nothing; the message says why and what to do."""
 

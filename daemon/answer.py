@@ -1,0 +1,100 @@
+"""One policy's answer about one state, in words: what to start where, what to hold until when, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ..storage.records import Alternative, Instead, Job, JobState, Placement, Recommendation
+from .diagnosis import Diagnosis
+from .outlook import HORIZON_S, Change
+from .replay.engine import Expectation, Policy, forecast
+from .replay.state import ClusterState, Start
+
+MOST_ALTERNATIVES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How an answer is given."""
+
+    now_s: float
+    objective: str
+    shadow: bool = False
+    changes: Mapping[int, Change] = field(default_factory=dict)
+    """Expected change in wait against the incumbent, by row of the state."""
+
+
+class Answer:
+    """What a policy says; whatever it raises comes out here, at once."""
+
+    def __init__(self, state: ClusterState, policy: Policy, diagnosis: Diagnosis) -> None:
+        """Ask; ValueError when what it says cannot be carried out."""
+        self.policy = policy
+        self._state, self._diagnosis = state, diagnosis
+        actions = policy.decide(state)
+        state.copy().apply(actions)
+        self._starts = {action.job: action for action in actions if isinstance(action, Start)}
+        self._expected = forecast(state, policy, HORIZON_S)
+        self._rejected = {rejection.job: rejection.reason for rejection in state.rejected}
+
+    def recommend(self, manner: Manner) -> Iterator[tuple[int, Recommendation]]:
+        """Yield row and advice for each pending job: those to start in the policy's order, then by expected start.
+
+        The tasks of an array share one: that of the task which starts first.
+        """
+        jobs, told = self._state.records, set[tuple[str, float]]()
+        waiting = [row for row, job in enumerate(jobs) if job.state is JobState.PENDING and row not in self._starts]
+        waiting.sort(key=lambda row: (self._when(row), jobs[row].submit_s, jobs[row].job_id))
+        for row in (*self._starts, *waiting):
+            job = jobs[row]
+            if job.key in told or job.state is not JobState.PENDING:
+                continue
+            told.add(job.key)
+            said = self._start(job, self._starts[row], manner) if row in self._starts else self._hold(job, row, manner)
+            change = manner.changes.get(row)
+            yield row, said if change is None else replace(said, wait_change_s=change.mean_s,
+                                                           interval_s=change.interval_s)
+
+    def needed_at(self) -> dict[str, float]:
+        """Return when each node is first expected to be used by a waiting job."""
+        first: dict[str, float] = {}
+        for expectation in self._expected.values():
+            for node in expectation.placement.nodes:
+                first[node] = min(first.get(node, float("inf")), expectation.start)
+        return first
+
+    def _when(self, row: int) -> float:
+        expected = self._expected.get(row)
+        return expected.start if expected else float("inf")
+
+    def _start(self, job: Job, action: Start, manner: Manner) -> Recommendation:
+        names = self._state.cluster.names
+        placement = Placement(tuple(names[node] for node in action.nodes), action.gpus)
+        alternatives = () if manner.shadow else tuple(self._alternatives(job, placement))
+        return Recommendation(job.job_id, job.submit_s, job.partition, manner.now_s, self.policy.name,
+                              manner.objective, "start", self._diagnosis.why_here(job, placement), placement,
+                              manner.now_s, alternatives, manner.shadow)
+
+    def _alternatives(self, job: Job, placement: Placement) -> Iterator[Alternative]:
+        """Yield other nodes that have room for a job of one node, the next best first."""
+        if len(placement.nodes) > 1:
+            return
+        others = [name for name in self._diagnosis.nodes_with_room(job, placement.gpus[0])
+                  if name not in placement.nodes]
+        for name in others[:MOST_ALTERNATIVES]:
+            other = Placement((name,), placement.gpus)
+            yield Alternative(other, self._diagnosis.why_here(job, other))
+
+    def _hold(self, job: Job, row: int, manner: Manner) -> Recommendation:
+        expected: Expectation | None = self._expected.get(row)
+        reason = self._rejected.get(row)
+        words = f"can never run: {reason}" if reason else self._diagnosis.why_wait(job)
+        return Recommendation(job.job_id, job.submit_s, job.partition, manner.now_s, self.policy.name,
+                              manner.objective, "hold", words, expected.placement if expected else None,
+                              expected.start if expected else None, (), manner.shadow)
+
+
+def instead_of(said: Recommendation) -> Instead:
+    """Return advice as it stands beside that of an agent."""
+    return Instead(said.policy, said.action, said.placement, said.expected_start_s)
