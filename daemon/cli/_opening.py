@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -44,7 +45,7 @@ def begin(stack: ExitStack, folder: Path, days: float, nodes: int, seed: int,
                         format="%(asctime)s %(levelname)s %(name)s %(message)s")
     address, file = f"127.0.0.1:{ports[0]}", folder / "past.om"
     labels = {"cluster": CLUSTER, "instance": address, "job": "idlewatt"}
-    cluster = _past.simulated(days, nodes, seed)
+    cluster = _past.simulated(days, nodes, seed, time.time())
     clock, since_s = _past.Time(cluster), cluster.now_s
     service = stack.enter_context(_past.serving(cluster, clock, folder))
     with _bar(days) as tick:

@@ -16,6 +16,8 @@ RATED_WATTS = {"dgx-a100-*": 6500.0, "dgx-v100-*": 3500.0}
 """By NVIDIA's data sheets; the paper's upper bound needs them."""
 SCHEDULER = "fifo+first-fit"
 """What the simulated scheduler does, in our words."""
+SPARE_NODES = 0
+"""Of two nodes a partition, one in reserve would leave nothing to show."""
 COMPILED_WITHIN_S = 300.0
 READY_WITHIN_S = 90.0
 STOP_WITHIN_S = 20.0

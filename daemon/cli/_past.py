@@ -19,14 +19,14 @@ from ...exporters.simulated.cluster import Shape, SimulatedCluster
 from ...exporters.simulated.direct import sources
 from ...storage.errors import StoreError
 from ...storage.history import History
-from ..advice import Advice
+from ..advice import Advice, AdviceSettings
 from ..config import CounterfactualSettings, Settings, StorageSettings
 from ..counterfactual import Request, replayed
 from ..service import Service
 from ..view import DaemonView
 from ..waste import WasteSettings
 from . import _openmetrics as openmetrics
-from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, DemoError
+from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +73,9 @@ class Operator:
                     self._cluster.steer(int(row.job_id), row.placement.nodes)
 
 
-def simulated(days: float, nodes: int, seed: int) -> SimulatedCluster:
-    """Return a cluster as it was so many days ago."""
-    start_s = float(int(time.time() - days * DAY_S))
+def simulated(days: float, nodes: int, seed: int, now_s: float) -> SimulatedCluster:
+    """Return a cluster as it was so many days before ``now_s``."""
+    start_s = float(int(now_s - days * DAY_S))
     return SimulatedCluster(Shape(nodes=nodes, seed=seed, start_s=start_s, hour_s=HOUR_S, tick_s=TICK_S))
 
 
@@ -84,6 +84,7 @@ def serving(cluster: SimulatedCluster, clock: Time, folder: Path) -> Iterator[Se
     """Yield a daemon that reads the cluster directly, and stop it at the end."""
     settings = Settings(cluster="GIST AI-X (simulated)",
                         storage=StorageSettings(url=f"sqlite:///{folder / 'idlewatt.db'}"),
+                        advice=AdviceSettings(spare_nodes=SPARE_NODES),
                         counterfactual=CounterfactualSettings(incumbent=SCHEDULER))
     gap = PATIENCE * STEP_S / settings.cycles.scrape
     settings = settings.model_copy(update={

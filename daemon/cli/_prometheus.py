@@ -85,17 +85,17 @@ def data_of(folder: Path) -> Path:
 
 @contextmanager
 def running(folder: Path, port: int, days: float, target: str, labels: Mapping[str, str],
-            rules: Sequence[str] = RULES) -> Iterator[str]:
+            rules: Sequence[str] = RULES, every: str = "15s") -> Iterator[str]:
     """Run a Prometheus that keeps ``days`` and scrapes ``target``; yield its URL once it is ready."""
     url, log = f"http://127.0.0.1:{port}", folder / "prometheus.log"
-    command = ("prometheus", f"--config.file={_configured(folder, target, labels, rules)}",
+    command = ("prometheus", f"--config.file={_configured(folder, target, labels, rules, every)}",
                f"--storage.tsdb.path={data_of(folder)}", f"--web.listen-address=127.0.0.1:{port}",
                f"--storage.tsdb.retention.time={int(days) + MARGIN_DAYS}d")
     with child("Prometheus", command, log) as server:
         yield answered("Prometheus", server, log, lambda: url if _ready(url) else "")
 
 
-def _configured(folder: Path, target: str, labels: Mapping[str, str], rules: Sequence[str]) -> Path:
+def _configured(folder: Path, target: str, labels: Mapping[str, str], rules: Sequence[str], every: str) -> Path:
     """Write the configuration beside copies of our rules and return its path."""
     ours, copies = resources.files("idlewatt.grafana").joinpath("rules"), folder / "rules"
     copies.mkdir(exist_ok=True)
@@ -103,7 +103,7 @@ def _configured(folder: Path, target: str, labels: Mapping[str, str], rules: Seq
         (copies / name).write_text(ours.joinpath(name).read_text("utf-8"), "utf-8")
     path = folder / "prometheus.yml"
     path.write_text(yaml.safe_dump({
-        "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
+        "global": {"scrape_interval": every, "evaluation_interval": every},
         "rule_files": [f"rules/{name}" for name in rules],
         "scrape_configs": [{"job_name": labels["job"], "static_configs": [
             {"targets": [target], "labels": {name: labels[name] for name in labels if name not in ("job", "instance")}},

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, DemoError, answered, python, tail
+from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError, answered, python, tail
 
 SPEED = 60.0
 TARGETS = ("dcgm", "node", "ipmi")
@@ -122,6 +122,7 @@ def configuration(simulation: str, folder: Path) -> dict[str, Any]:
             "storage": {"url": f"sqlite:///{folder / 'idlewatt.db'}"},
             "cycles": beat,
             "waste": {"rated_node_watts": RATED_WATTS},
+            "advice": {"spare_nodes": SPARE_NODES},
             "counterfactual": {"incumbent": SCHEDULER},
             "sources": [*pages, {"kind": "slurm_rest", "url": simulation}]}
 

@@ -1,0 +1,118 @@
+"""Every expression of every board, rule and alert asked of a real Prometheus: on a past, and on a daemon it scrapes."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from questions import Prometheus, Question, of_alerts, of_boards, of_rules
+
+from idlewatt.daemon.cli import _past, _prometheus, demo
+
+pytestmark = [pytest.mark.skipif(not _prometheus.installed(), reason="Prometheus is not installed"),
+              pytest.mark.timeout(900)]
+
+LABELS = {"cluster": "gist", "instance": "127.0.0.1:9723", "job": "idlewatt"}
+NOBODY = "127.0.0.1:1"
+NOW_S, DAYS = 1_795_219_200.0, 1.5
+HOURS = [NOW_S - hours * 3600.0 for hours in range(12)]
+RANGE_S, WITHIN_S = 120.0, 240.0
+
+NO_AGENT = {
+    "health: Trained agents A",
+    "learning: Agents A", "learning: Bad days A", "learning: Best agent A", "learning: Decisions on agents A",
+    "learning: Drift A", "learning: It abstains A", "learning: Its age A", "learning: Last judged A",
+    *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGH"), "learning: Regret A",
+    "learning: Rounds without advice A", "learning: Training A", "learning: Training curves A",
+    "learning: Trainings A",
+    "GpuAdviceAgentAbstains: idlewatt_abstaining", "GpuAdviceAgentDemoted: idlewatt_policy_info",
+    "GpuAdviceTrainingFailing: idlewatt_training_last_success_timestamp_seconds",
+    "GpuAdviceTrainingFailing: idlewatt_training_runs_total",
+}
+"""Empty as long as nothing has been trained: a heuristic is in charge."""
+NO_WINDOW = {
+    "advice: x"
+}
+"""Empty until the first closed window has been replayed, after an hour."""
+NO_ALERT = {"health: Alerts A"}
+"""A past knows no alerts: those begin to pend where a Prometheus evaluates them."""
+NO_RULES = {"health: Rules A"}
+"""The one panel that asks for a recorded series: it tells that there are none."""
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def everything() -> list[Question]:
+    return of_boards() + of_rules() + of_alerts()
+
+
+def of(places: list[Question], expected: set[str]) -> set[str]:
+    """Return those of the expected that are among the places."""
+    return expected & {question.where for question in places}
+
+
+def not_answered_in_time(prometheus: Prometheus, questions: list[Question], expected: set[str]) -> set[str]:
+    """Return where there has never been an answer, as soon as nothing else than expected is without."""
+    left, deadline = set(questions), time.monotonic() + WITHIN_S
+    while {question.where for question in left} - expected and time.monotonic() < deadline:
+        left = prometheus.unanswered(left, RANGE_S)
+        time.sleep(1)
+    return {question.where for question in left}
+
+
+def never_answered(prometheus: Prometheus, questions: list[Question], moments: list[float]) -> set[str]:
+    """Return where there is no answer at any of the moments: what is empty now need not have been all day."""
+    left = set(questions)
+    for moment in moments:
+        left = Prometheus(prometheus.url, lambda moment=moment: moment).unanswered(left)
+    return {question.where for question in left}
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory) -> Path:
+    """The folder of a day and a half of a simulated cluster: blocks of its pages, and with the rules' series too."""
+    folder = tmp_path_factory.mktemp("past")
+    cluster = _past.simulated(DAYS, 4, 1, NOW_S)
+    with _past.serving(cluster, _past.Time(cluster), folder) as service:
+        _past.write(service, cluster, DAYS, folder / "past.om", LABELS, lambda _done: None)
+    _prometheus.make_blocks(folder / "past.om", _prometheus.data_of(folder))
+    return folder
+
+
+@contextmanager
+def opened(folder: Path, rules: tuple[str, ...] = _prometheus.RULES) -> Iterator[Prometheus]:
+    with _prometheus.running(folder, free_port(), DAYS, NOBODY, LABELS, rules) as url:
+        yield Prometheus(url, lambda: NOW_S)
+
+
+def test_a_past_answers_every_board_without_any_rule_but_for_the_panel_that_says_so(past):
+    with opened(past, rules=()) as prometheus:
+        assert never_answered(prometheus, of_boards(), HOURS) == of(of_boards(), NO_AGENT | NO_ALERT | NO_RULES)
+
+
+def test_a_past_answers_every_board_rule_and_alert(past):
+    with opened(past) as prometheus:
+        _prometheus.record(prometheus.url, past, NOW_S - DAYS * 86400, NOW_S, _past.STEP_S)
+    with opened(past) as prometheus:
+        assert never_answered(prometheus, everything(), HOURS) == NO_AGENT | NO_ALERT
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory) -> Iterator[Prometheus]:
+    """A Prometheus with our rules that scrapes a daemon on a simulated cluster, both as real as they can be."""
+    folder, port = tmp_path_factory.mktemp("live"), free_port()
+    with ExitStack() as stack:
+        demo._from_now(stack, folder, nodes=4, seed=1, speed=60.0, port=port)
+        url = stack.enter_context(_prometheus.running(folder, free_port(), 1, f"127.0.0.1:{port}", LABELS, every="1s"))
+        yield Prometheus(url, time.time)
+
+
+def test_a_daemon_on_a_simulated_cluster_answers_everything_in_time(live):
+    expected = NO_AGENT | NO_WINDOW
+    assert not_answered_in_time(live, everything(), expected) == expected

@@ -1,0 +1,110 @@
+"""What boards, rules and alerts ask of a Prometheus, as Grafana would put it, and what it answers."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import promql_parser as promql
+import requests
+import yaml
+
+GRAFANA = Path(__file__).parents[2] / "grafana"
+POINTS = 200
+"""Of a curve: what Grafana asks for a panel of a laptop's width, more or less."""
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+VARIABLES = {"job": "idlewatt", "cluster": ".*", "partition": ".*", "node": ".*", "price": "0.15"}
+"""What Grafana puts in when everything is chosen."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One query of a panel, a rule or an alert."""
+
+    where: str
+    """Board, panel and letter, or the name of the rule."""
+    expr: str
+    range_s: float = 0.0
+    """Time range of the panel; 0 asks for one instant only."""
+    instant: bool = True
+    variables: dict[str, str] = field(default_factory=lambda: dict(VARIABLES), compare=False)
+
+    def asked(self, range_s: float) -> str:
+        """Return the expression with the variables put in."""
+        step_s = max(range_s / POINTS, 15.0)
+        own = self.variables | {"__range": f"{range_s:.0f}s", "__rate_interval": f"{4 * step_s:.0f}s",
+                                "__interval": f"{step_s:.0f}s", "__interval_ms": f"{1000 * step_s:.0f}"}
+        return re.sub(r"\$(?:([a-z_]\w*)|\{(\w+)(?::\w+)?\})", lambda found: own[found[1] or found[2]], self.expr)
+
+
+def of_boards() -> list[Question]:
+    """Return every query of every panel."""
+    return [question for path in sorted((GRAFANA / "dashboards").glob("*.json"))
+            for question in _of_board(path.stem, json.loads(path.read_text()))]
+
+
+def _of_board(name: str, board: dict[str, Any]) -> Iterator[Question]:
+    usual = board["time"]["from"].removeprefix("now-")
+    nested = [inner for panel in board["panels"] for inner in panel.get("panels", [])]
+    for panel in board["panels"] + nested:
+        for target in panel.get("targets", ()):
+            yield Question(f"{name}: {panel['title']} {target['refId']}", target["expr"],
+                           _seconds(panel.get("timeFrom") or usual), bool(target.get("instant")))
+
+
+def of_rules() -> list[Question]:
+    """Return the expression of every recording rule."""
+    return [Question(rule["record"], rule["expr"]) for rule in _rules("recording.yml")]
+
+
+def of_alerts() -> list[Question]:
+    """Return what every alert looks at: the expression itself is empty while all is well."""
+    return [Question(f"{rule['alert']}: {selector.name}", str(selector))
+            for rule in _rules("alerts.yml") for selector in selectors(promql.parse(rule["expr"]))]
+
+
+def _rules(file: str) -> list[dict[str, Any]]:
+    groups = yaml.safe_load((GRAFANA / "rules" / file).read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def selectors(node: Any) -> Iterator[Any]:
+    """Yield every vector selector of a parsed expression."""
+    if isinstance(node, promql.VectorSelector):
+        yield node
+        return
+    inner = [getattr(node, name) for name in ("expr", "lhs", "rhs", "vector_selector") if hasattr(node, name)]
+    for child in inner + list(getattr(node, "args", [])):
+        yield from selectors(child)
+
+
+def _seconds(duration: str) -> float:
+    return float(duration[:-1]) * SECONDS[duration[-1]]
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A running Prometheus and the moment at which it is asked."""
+
+    url: str
+    now: Callable[[], float]
+
+    def answer(self, question: Question, range_s: float | None = None) -> list[dict[str, Any]]:
+        """Return the series of an answer; ``range_s`` replaces the panel's own time range."""
+        range_s = question.range_s if range_s is None else range_s
+        now_s, asked = self.now(), {"query": question.asked(range_s or 3600.0)}
+        if question.instant:
+            return self._get("query", asked | {"time": now_s})
+        step_s = max(range_s / POINTS, 1.0)
+        return self._get("query_range", asked | {"start": now_s - range_s, "end": now_s, "step": step_s})
+
+    def unanswered(self, questions: Iterable[Question], range_s: float | None = None) -> set[Question]:
+        """Return the questions to which there is no answer."""
+        return {question for question in questions if not self.answer(question, range_s)}
+
+    def _get(self, path: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        answer = requests.get(f"{self.url}/api/v1/{path}", params=asked, timeout=60).json()
+        assert answer["status"] == "success", f"{asked['query']}: {answer.get('error')}"
+        return answer["data"]["result"]
