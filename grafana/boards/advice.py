@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board, price
-from .panels import DAEMON, NODE, Row, lines, listing, number
+from .panels import DAEMON, NODE, Row, column, lines, listing, number
 
 AGE = f"clamp_min(max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}}), 0)"
 ISSUED = f"sum(increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))"
@@ -83,8 +83,9 @@ def _now() -> Row:
                      (f"max by (cluster, policy, objective, slurm_job_id, node, gpus) (idlewatt_advice_info{{{NODE}}}) "
                       f"* on (cluster, policy, slurm_job_id) group_left (reason) {reason}",),
                      {"slurm_job_id": "Job", "node": "Node", "gpus": "GPUs", "Value": "Start", "reason": "Reason",
-                      "policy": "Policy"}, words={"Start": {"1": ("now", "green")}},
-                     widths={"Job": 90, "GPUs": 60, "Start": 60, "Node": 150, "Policy": 220},
+                      "policy": "Policy"}, special={
+                         "Job": column(width=90), "Node": column(width=150), "GPUs": column(width=60),
+                         "Start": column(width=60, text={"1": ("now", "green")}), "Policy": column(width=220)},
                      empty="nothing that waits could start now")),
         (8, listing("Nodes that could be powered down", "Empty nodes that no known job needs soon, with what they "
                     "draw; the reserve of each partition is left out. idlewatt powers nothing down itself.",
@@ -102,8 +103,8 @@ def _held() -> Row:
                      (why, f"{why} * on (policy, slurm_job_id) group_left () max by (policy, slurm_job_id) "
                       f"(idlewatt_advice_expected_start_timestamp_seconds{{{DAEMON}}}) * 1e3"),
                      {"slurm_job_id": "Job", "Value #B": "Expected start", "reason": "Reason", "policy": "Policy"},
-                     units={"Expected start": "dateTimeFromNow"}, order="Expected start",
-                     widths={"Job": 90, "Expected start": 180, "Policy": 220},
+                     special={"Job": column(width=90), "Policy": column(width=220),
+                              "Expected start": column("dateTimeFromNow", width=150)}, order="Expected start",
                      empty="no job is held")),)
 
 
@@ -139,7 +140,8 @@ def _record() -> Row:
                     "policy, by replay of the same jobs.",
                     (f"sum by (policy) ({ENERGY}) / 3.6e6", f"sum by (policy) ({WAIT}) / 3600"),
                     {"policy": "Policy", "Value #A": "Energy", "Value #B": "Hours of waiting"},
-                    units={"Energy": "kwatth"}, order="Energy", empty=NO_WINDOW)),
+                    special={"Policy": column(width=220), "Energy": column("kwatth")}, order="Energy",
+                    empty=NO_WINDOW)),
         (8, lines("Error of the simulation over time", "How far the replay of what really ran is off what was "
                   "measured, either way.",
                   ((f"abs({ERROR.format('energy')})", "energy, {{cluster}}"),

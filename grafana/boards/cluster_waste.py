@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board, price
-from .panels import CLASSES, DAEMON, NODE, PARTITION, Panel, Row, bars, by_kind, lines, listing, number, top
+from .panels import CLASSES, DAEMON, NODE, PARTITION, Panel, Row, bars, by_kind, column, lines, listing, number, top
 
 POWER, WASTE = f"idlewatt_power_watts{{{PARTITION}}}", f"idlewatt_wasted_power_watts{{{PARTITION}}}"
 WASTED_KWH = f"sum(increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6"
@@ -92,7 +92,8 @@ def _bill(by: str, description: str, kwh: str, empty: str = "") -> Panel:
     return listing(f"Wasted, by {by}", f"{description} Over the time range, and its cost at the price per kWh written "
                    "above.", (kwh, f"{kwh} * $price"),
                    {by: by.capitalize(), "Value #A": "Energy", "Value #B": "Cost"}, unit="kwatth",
-                   units={"Cost": "short"}, order="-Energy", **told)
+                   special={"Energy": column(width=85), "Cost": column("short", width=70, decimals=2)},
+                   order="-Energy", **told)
 
 
 def _honest() -> Row:

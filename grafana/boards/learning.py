@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .board import board
-from .panels import DAEMON, Row, curves, lines, listing, number, timeline
+from .panels import DAEMON, Row, column, curves, lines, listing, number, timeline
 
 NO_AGENT = "no agent yet: idlewatt train"
-NOT_JUDGED = "no agent has been judged yet"
+NOT_JUDGED = "none has been judged yet"
 ROLES = {
     # From the least to the most trusted; a policy of two roles shows the greater.
     "0": ("demoted", "#c62828"),
@@ -72,8 +72,9 @@ def _judged() -> Row:
     columns = {"policy": "Policy", "Value #A": "Against the scheduler", "Value #B": "From", "Value #C": "To",
                "Value #D": "Completion", "Value #E": "Completion, p99", "Value #F": "Wait", "Value #G": "Wait, p99",
                "Value #H": "Wasted energy"}
-    units = {heading: "percentunit" if letter in "ABC" else "kwatth" if letter == "H" else "s"
-             for letter, heading in zip("ABCDEFGH", list(columns.values())[1:], strict=True)}
+    ratio, seconds = column("percentunit"), column("s")
+    units = dict(zip(columns.values(), (column(width=260), *3 * (ratio,), *4 * (seconds,), column("kwatth")),
+                     strict=True))
     return (
         (24, listing("Policies on held-out history", "The last judgement: everybody replayed the same jobs of days "
                      "that no agent was trained on. Completion time against the scheduler's own policy with its 95 % "
@@ -83,7 +84,7 @@ def _judged() -> Row:
                       *(_heldout(f"{what}_seconds", statistic=statistic)
                         for what in ("jct", "wait") for statistic in ("mean", "p99")),
                       f"{_heldout('wasted_energy_joules')} / 3.6e6"),
-                     columns, units=units, order="Against the scheduler", widths={"Policy": 260}, empty=NOT_JUDGED)),)
+                     columns, special=units, order="Against the scheduler", empty=NOT_JUDGED)),)
 
 
 def _curves() -> Row:
@@ -125,5 +126,5 @@ def _trained() -> Row:
         (8, listing("Agents", "Agents in use, and when they were trained.",
                     (f"max by (policy, version) (idlewatt_model_info{{{DAEMON}}}) * on (policy) group_left () "
                      f"(time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}}))",),
-                    {"policy": "Agent", "version": "Version", "Value": "Age"}, units={"Age": "s"}, order="Age",
-                    empty="none: a heuristic is in charge")))
+                    {"policy": "Agent", "version": "Version", "Value": "Age"}, special={"Age": column("s")},
+                    order="Age", empty="none: a heuristic is in charge")))

@@ -78,6 +78,8 @@ def number(title: str, description: str, expr: str, unit: str, *, steps: Sequenc
     panel.color_mode(common_model.BigValueColorMode.VALUE).graph_mode(common_model.BigValueGraphMode.NONE)
     panel.text_mode(common_model.BigValueTextMode.NAME if legend else common_model.BigValueTextMode.VALUE)
     panel.with_target(_query("A", expr, legend, instant=True))
+    if legend:
+        panel.text(common.VizTextDisplayOptions().value_size(20))  # a name that would else break in two
     if past:
         panel.time_from(past).hide_time_override(True)
     if text:
@@ -148,13 +150,20 @@ def timeline(title: str, description: str, expr: str, legend: str, words: dict[s
     return panel.with_target(_query("A", expr, legend))
 
 
-def listing(title: str, description: str, queries: Sequence[str], columns: dict[str, str], *,
-            unit: str = "short", units: dict[str, str] | None = None, widths: dict[str, int] | None = None,
-            words: dict[str, dict[str, tuple[str, str]]] | None = None, order: str = "", empty: str = WAIT) -> Panel:
+def column(unit: str = "", *, width: int = 0, decimals: int | None = None,
+           text: dict[str, tuple[str, str]] | None = None) -> dict[str, Any]:
+    """Return how a column of a table is shown where it differs from the others; ``width`` in pixels."""
+    wanted = {"unit": unit, "custom.width": width, "mappings": text and [_words(text)]}
+    return {name: value for name, value in wanted.items() if value} | (
+        {} if decimals is None else {"decimals": decimals})
+
+
+def listing(title: str, description: str, queries: Sequence[str], columns: dict[str, str], *, unit: str = "short",
+            special: dict[str, dict[str, Any]] | None = None, order: str = "", empty: str = WAIT) -> Panel:
     """Return a table of the given columns (label or ``Value #A`` -> heading), in that order.
 
-    ``units``, ``widths`` (pixels) and ``words`` (shown for values) are by heading; ``order`` is the heading to sort by,
-    the least first, or the largest with a minus before it.
+    ``special`` are the ``column`` that differ, by heading; ``order`` is the heading to sort by, the least first, or
+    the largest with a minus before it.
     """
     panel = _described(table.Panel(), title, description, unit).no_value(empty).show_header(True).min_width(50.0)
     for letter, expr in zip(LETTERS, queries, strict=False):
@@ -168,11 +177,7 @@ def listing(title: str, description: str, queries: Sequence[str], columns: dict[
         panel.sort_by([common.TableSortByFieldState().display_name(order.lstrip("-")).desc(order.startswith("-"))])
     for heading in columns.values():
         # An empty cell would repeat what is said of an empty table.
-        _override(panel, heading, noValue="-", unit=(units or {}).get(heading, unit))
-    for heading, width in (widths or {}).items():
-        _override(panel, heading, **{"custom.width": width})
-    for heading, shown in (words or {}).items():
-        _override(panel, heading, mappings=[_words(shown)])
+        _override(panel, heading, noValue="-", **{"unit": unit, **(special or {}).get(heading, {})})
     return panel
 
 

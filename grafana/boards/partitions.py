@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board
-from .panels import CLASSES, NODE, PARTITION, Row, by_kind, lines, listing, number, timeline
+from .panels import CLASSES, NODE, PARTITION, Row, by_kind, column, lines, listing, number, timeline
 
 GPUS = f"idlewatt_gpus{{{PARTITION}}}"
 HELD = f'idlewatt_gpus{{{PARTITION}, state=~"allocated_.*|productive"}}'
@@ -55,7 +55,7 @@ def build() -> str:
     """Return the board."""
     return board("partitions", "Partitions and fragmentation",
                  "What is free, why waiting jobs cannot use it, and how full the partitions are.",
-                 ((4, _figures()), (6, _table()), (9, _stranded()), (9, _shares()), (10, _nodes()), (12, _gpus()),
+                 ((4, _figures()), (6, _table()), (9, _stranded()), (9, _shares()), (10, _nodes()), (16, _gpus()),
                   (9, _states())))
 
 
@@ -87,7 +87,7 @@ def _table() -> Row:
                       f"sum by (partition) ({PENDING}) or 0 * sum by (partition) ({GPUS})"),
                      {"partition": "Partition", "Value #A": "GPUs", "Value #B": "Held", "Value #C": "Stranded",
                       "Value #D": "Power wasted", "Value #E": "Waiting jobs"},
-                     units={"Power wasted": "percentunit"})),)
+                     special={"Power wasted": column("percentunit")})),)
 
 
 def _stranded() -> Row:
