@@ -21,13 +21,16 @@ from ..exporters.source import Clock, Source, SourceError, Watched
 from ..storage.errors import StoreError
 from ..storage.history import History
 from ..storage.records import GpuRollup, IdleFloor, Job, SchedulerSnapshot, Telemetry, WasteReading
+from ..storage.topology import Fabric
 from .advice import Advisor
 from .config import ConfigError, Settings
-from .counterfactual import Counterfactual, Request, WindowReplayer
+from .council import Council
+from .counterfactual import Counterfactual, Request, Window, WindowReplayer
 from .cycles import Beat, Cycle
 from .facts import Known, Process
 from .nightshift import NightShift
 from .rehearsal import Rehearsal
+from .topology import Hanging
 from .waste import WasteAccountant
 
 log = logging.getLogger(__name__)
@@ -49,7 +52,9 @@ class Service:
         self._history, self._clock, self._speed = history, clock, speed
         self._change = threading.Lock()
         self._known_lock = threading.Lock()
-        self.known = Known(counterfactual=Counterfactual.restored(history.load_simulated()))
+        self._council = Council(settings, history, speed, clock())
+        self.known = Known(counterfactual=Counterfactual.restored(history.load_simulated()),
+                           learned=self._council.learned)
         self.settings = settings
         self._reloaded, self._loaded_s = True, clock()
         self._accounted_s: float | None = None
@@ -57,6 +62,7 @@ class Service:
         self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
+        self._hanging = Hanging()
         self._rehearsal = _rehearsal(settings)
         self._replays = WindowReplayer()
         self._nights = NightShift(settings.storage.models_folder, clock())
@@ -77,10 +83,14 @@ class Service:
         found = [snapshot.data for snapshot in read if isinstance(snapshot.data, SchedulerSnapshot)]
         if not found:
             return
-        merged = _merged(found)
+        merged = self._hanging.hang(_merged(found), self._fabrics())
         self._learn(snapshot=merged)
         if any(snapshot.fresh for snapshot in read):
             self._keep(lambda: self._history.record_snapshot(merged))
+
+    def _fabrics(self) -> list[Fabric]:
+        read = [watched.read().data for watched in self._of("topology")]
+        return [fabric for fabric in read if isinstance(fabric, Fabric)]
 
     def assess(self) -> None:
         """Put every watt into its class and book the energy since the last time."""
@@ -97,9 +107,13 @@ class Service:
         snapshot = self.known.snapshot
         if snapshot is None or not self._rehearsal.over():
             return
-        advice = Advisor(self.settings.advice).advise(snapshot, self._clock())
-        self._learn(advice=advice)
+        now_s = self._clock()
+        circumstances = self._council.circumstances(self.settings, now_s)
+        advice = Advisor(self.settings.advice, circumstances).advise(snapshot, now_s)
+        learned = self._council.note(advice)
+        self._learn(advice=advice, learned=learned)
         self._keep(lambda: self._history.record_recommendations(advice.recommendations))
+        self._keep(lambda: self._history.record_abstentions(learned.silent.values()))
 
     def record(self) -> None:
         """Write closed windows and learned floors, and complete what only accounting knows."""
@@ -136,13 +150,21 @@ class Service:
         since_s, until_s = known.next(self._clock(), period * self._speed)
         if since_s >= until_s or not self._rehearsal.over():
             return
-        policies = tuple(dict.fromkeys((self.settings.counterfactual.incumbent, self.settings.advice.policy)))
-        request = Request(self.settings.storage.url, since_s, until_s, policies)
+        policies = dict.fromkeys((self.settings.counterfactual.incumbent, self.settings.advice.policy,
+                                  *self._council.asked))
+        request = Request(self.settings.storage.url, since_s, until_s, tuple(policies),
+                          models=str(self.settings.storage.models_folder))
         window = self._replays.replay(request, max(period, REPLAY_S))
         if window is not None:
-            total = known.plus(window)
-            self._learn(counterfactual=total)
-            self._keep(lambda: self._history.save_simulated(total.totals()))
+            self._book(known.plus(window), window)
+
+    def _book(self, total: Counterfactual, window: Window) -> None:
+        for model, fault in window.faults.items():
+            log.warning("an agent could not be replayed", extra={"model": model, "error": fault})
+        self._learn(counterfactual=total)
+        self._keep(lambda: self._history.save_simulated(total.totals()))
+        standings = window.standings(self.settings.counterfactual.incumbent)
+        self._keep(lambda: self._learn(learned=self._council.stand(standings, self._clock())))
 
     def training(self) -> None:
         """Start tonight's training when it is time for it, and take note of how it goes."""
@@ -160,6 +182,7 @@ class Service:
         """Let running cycles end, write what is open, release everything."""
         self._rehearsal.end()
         self._replays.end()
+        self._council.end()
         self._nights.end()
         self.beat.stop()
         self._write(*self.accountant.drain_all(), self.accountant.floors.learned())
@@ -190,6 +213,9 @@ class Service:
         if _policies(settings) != _policies(self.settings):
             self._rehearsal.end()
             self._rehearsal = _rehearsal(settings)
+        if settings.storage != self.settings.storage:
+            self._council.end()
+            self._council = Council(settings, self._history, self._speed, self._clock())
         old, self._sources = self._sources, sources
         if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
             floors = self.accountant.floors.learned()
@@ -223,9 +249,10 @@ class Service:
                        self._roles())
 
     def _roles(self) -> tuple[tuple[str, str], ...]:
-        advice = self.settings.advice
-        return ((self.settings.counterfactual.incumbent, "incumbent"), (advice.policy, "in_charge"),
-                *((policy, "shadow") for policy in advice.shadow if policy != advice.policy))
+        advice, learned = self.settings.advice, self.known.learned
+        heuristic = (advice.policy, "in_charge" if learned.leader is None else "fallback")
+        return ((self.settings.counterfactual.incumbent, "incumbent"), heuristic,
+                *((policy, "shadow") for policy in advice.shadow if policy != advice.policy), *learned.roles())
 
     def _cycles(self, settings: Settings) -> Iterable[Cycle]:
         periods = settings.cycles

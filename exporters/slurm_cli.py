@@ -23,16 +23,21 @@ from .source import Clock, Role, SourceConfig, SourceError, register
 _NODE_COMMANDS = (("sinfo", "--all", "--json"), ("scontrol", "--all", "--json", "show", "nodes"))
 
 
-@register("slurm_cli")
-class SlurmCliConfig(SourceConfig):
-    """Jobs, nodes and partitions from Slurm's commands, for sites without slurmrestd."""
+class SlurmCommands(SourceConfig):
+    """Where Slurm's commands are, and their bounds."""
 
-    role: ClassVar[Role] = "scheduler"
-    kind: Literal["slurm_cli"] = "slurm_cli"
     bin_dir: Path | None = Field(default=None, description="Folder of squeue, sinfo, scontrol and sacct; else PATH.")
     slurm_conf: Path | None = Field(default=None, description="SLURM_CONF for the commands; else Slurm's own default.")
     timeout: Duration = Field(default=30.0, description="Longest time for one command.")
     max_output_bytes: int = Field(default=512 * 2**20, gt=0, description="Longest output read; about 4 kB a job.")
+
+
+@register("slurm_cli")
+class SlurmCliConfig(SlurmCommands):
+    """Jobs, nodes and partitions from Slurm's commands, for sites without slurmrestd."""
+
+    role: ClassVar[Role] = "scheduler"
+    kind: Literal["slurm_cli"] = "slurm_cli"
 
     def build(self, clock: Clock) -> SlurmSource:
         """Return the source that this configuration describes."""
@@ -42,7 +47,7 @@ class SlurmCliConfig(SourceConfig):
 class SlurmCli:
     """Runs Slurm's commands: no shell, a time limit, and UTC in place of the machine's zone."""
 
-    def __init__(self, config: SlurmCliConfig) -> None:
+    def __init__(self, config: SlurmCommands) -> None:
         self._config = config
         self._node_commands: tuple[tuple[str, ...], ...] = _NODE_COMMANDS
         # Times without a zone cannot be told apart when clocks go back; Slurm cuts task lists at 64 characters.
@@ -77,6 +82,10 @@ class SlurmCli:
     def reservations(self) -> Parsed[Reservation]:
         """Return all reservations."""
         return self._parse(parse_reservations, "scontrol", "--all", "--oneliner", "show", "reservation")
+
+    def topology(self) -> str:
+        """Return the switches as scontrol shows them; '' when Slurm knows none."""
+        return self._run("scontrol", "show", "topology").decode(errors="replace")
 
     def finished(self, since_s: float) -> Parsed[Job]:
         """Return the runs that the accounts know since a time."""

@@ -17,6 +17,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..storage.records import SchedulerSnapshot, Telemetry
+from ..storage.topology import Fabric
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,9 @@ _SHOWN_TARGETS = 3
 Clock = Callable[[], float]
 """Returns seconds since the epoch; simulations pass an accelerated one."""
 
-Role = Literal["telemetry", "scheduler"]
+Facts = Telemetry | SchedulerSnapshot | Fabric
+"""What a source gives, by its role."""
+Role = Literal["telemetry", "scheduler", "topology"]
 
 
 class SourceError(Exception):
@@ -64,7 +67,7 @@ class Source(Protocol):
     name: str
     role: Role
 
-    def read(self) -> Telemetry | SchedulerSnapshot:
+    def read(self) -> Facts:
         """Read everything once."""
 
     def health(self) -> tuple[TargetHealth, ...]:
@@ -130,7 +133,7 @@ class SourceStatus:
 class Snapshot:
     """What a source said last when it could: data, when it was read, and whether the newest read gave it."""
 
-    data: Telemetry | SchedulerSnapshot | None
+    data: Facts | None
     """None until the first success."""
     read_s: float | None
     fresh: bool
@@ -164,7 +167,7 @@ class Watched:
 
     @property
     def role(self) -> Role:
-        """Return whether the source gives telemetry or the scheduler's view."""
+        """Return what kind of facts the source gives."""
         return self._source.role
 
     @property

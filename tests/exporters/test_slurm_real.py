@@ -5,6 +5,7 @@ import time
 import pytest
 import requests
 
+from idlewatt.exporters.fabric import SlurmTopologyConfig
 from idlewatt.exporters.slurm import SlurmSource
 from idlewatt.exporters.slurm_cli import SlurmCliConfig
 from idlewatt.exporters.slurm_rest import SlurmRestConfig
@@ -195,3 +196,11 @@ def test_the_whole_chain_carries_a_job_from_sbatch_to_prometheus(cluster):
     assert float(sample["value"][1]) > 3 * 60
     up = requests.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": 'up{job!="idlewatt"} == 1'}, timeout=5)
     assert len(up.json()["data"]["result"]) == 9
+
+
+def test_scontrol_tells_which_switch_each_node_hangs_on(chain):
+    fabric = SlurmTopologyConfig(slurm_conf=chain.slurm_conf).build(time.time).read()
+
+    assert {node: (leaf, fabric.spine(node)) for node, leaf in fabric.leaf.items()} == {
+        "dgx-a100-01": ("leaf1", "spine1"), "dgx-a100-02": ("leaf1", "spine1"),
+        "dgx-v100-01": ("leaf2", "spine1"), "dgx-v100-02": ("leaf2", "spine1")}

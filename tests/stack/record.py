@@ -19,6 +19,7 @@ COMMANDS = {
     "scontrol_show_job_d.txt": ("scontrol", "show", "job", "-d"),
     "scontrol_show_partition_o.txt": ("scontrol", "show", "partition", "-o"),
     "scontrol_show_reservation_o.txt": ("scontrol", "show", "reservation", "-o"),
+    "scontrol_show_topology.txt": ("scontrol", "show", "topology"),
     "sinfo_N.txt": ("sinfo", "-N", "-o", "%N|%T|%G|%R"),
 }
 SACCT = ("sacct", "-a", "-D", "-P", "-X", "-S", "now-1hour", f"--format={','.join(SACCT_FIELDS)}")

@@ -1,0 +1,168 @@
+"""Topology from where a site keeps it: Slurm's ``topology.conf``, ``nvidia-smi topo -m``, labels of Kubernetes nodes.
+
+Everything here is text to records; nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..storage.topology import Board, Fabric, Switch, TopologyError
+from .hostlist import expand
+
+MAX_LINES = 100_000
+MAX_GPUS = 64
+"""No board of today carries more; a longer table is not one."""
+LEAF_LABELS = ("network.topology.nvidia.com/leaf", "topology.kubernetes.io/rack", "rack")
+SPINE_LABELS = ("network.topology.nvidia.com/spine", "topology.kubernetes.io/zone")
+"""Labels by which clusters tell where a node hangs, the most exact first (NVIDIA topograph, Kubernetes' own)."""
+
+_PAIR = re.compile(r"(\w+)=(\S+)")
+_GPU = re.compile(r"GPU(\d+)")
+_NVLINK = re.compile(r"NV(\d+)")
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def parse_switches(text: str) -> Fabric:
+    """Return the fabric of a ``topology.conf``, or of what ``scontrol show topology`` prints; both read alike.
+
+    Raises:
+        TopologyError: with the line at fault, or what is wrong with the tree as a whole.
+    """
+    switches: dict[str, Switch] = {}
+    for number, line in _logical_lines(text):
+        facts = {key.lower(): value for key, value in _PAIR.findall(line)}
+        if "switchname" not in facts:
+            raise TopologyError(f"line {number}: no SwitchName in {line[:80]!r}")
+        below = facts.get("switches", "")
+        # `scontrol show topology` repeats, for a switch above others, all nodes that hang below it.
+        nodes = "" if below else facts.get("nodes", "")
+        try:
+            switch = Switch(facts["switchname"], expand(nodes), expand(below))
+        except ValueError as error:
+            raise TopologyError(f"line {number}: {error}") from error
+        if switches.setdefault(switch.name, switch) != switch:
+            raise TopologyError(f"line {number}: switch {switch.name} is described twice, differently")
+    return Fabric.of(switches.values())
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield lines without comments, those that end in a backslash joined with the next, as slurm.conf(5) has it."""
+    lines = text.splitlines()
+    if len(lines) > MAX_LINES:
+        raise TopologyError(f"{len(lines)} lines: no topology is so long (at most {MAX_LINES})")
+    begun, first = "", 1
+    for number, raw in enumerate(lines, 1):
+        line = raw.split("#", 1)[0].rstrip()
+        if not begun:
+            first = number
+        if line.endswith("\\"):
+            begun += line[:-1] + " "
+            continue
+        line = (begun + line).strip()
+        begun = ""
+        if line:
+            yield first, line
+    if begun.strip():
+        yield first, begun.strip()
+
+
+def parse_labels(nodes: Mapping[str, Mapping[str, str]]) -> Fabric:
+    """Return the fabric that the labels of nodes tell, labels by name of node; nodes without such labels hang nowhere.
+
+    Raises:
+        TopologyError: one leaf below two spines.
+    """
+    leaves: dict[str, list[str]] = {}
+    spines: dict[str, set[str]] = {}
+    for name, labels in nodes.items():
+        leaf, spine = _first(labels, LEAF_LABELS), _first(labels, SPINE_LABELS)
+        if leaf:
+            leaves.setdefault(leaf, []).append(name)
+            if spine:
+                spines.setdefault(spine, set()).add(leaf)
+    clash = sorted(set(leaves) & set(spines))
+    if clash:
+        raise TopologyError(f"{clash[0]} is the name of a leaf and of a spine; their labels must differ")
+    return Fabric.of([*(Switch(leaf, tuple(names)) for leaf, names in leaves.items()),
+                      *(Switch(spine, (), tuple(sorted(below))) for spine, below in spines.items())])
+
+
+def labels_of(listing: Any) -> dict[str, dict[str, str]]:
+    """Return the labels by node of a Kubernetes NodeList (``kubectl get nodes -o json``), else TopologyError."""
+    items = listing.get("items") if isinstance(listing, dict) else None
+    if not isinstance(items, list):
+        raise TopologyError("not a list of Kubernetes nodes: no items")
+    found: dict[str, dict[str, str]] = {}
+    for place, item in enumerate(items):
+        told = item.get("metadata") if isinstance(item, dict) else None
+        name = told.get("name") if isinstance(told, dict) else None
+        labels = (told.get("labels") or {}) if isinstance(told, dict) else None
+        if not isinstance(name, str) or not isinstance(labels, dict):
+            raise TopologyError(f"items[{place}]: no node with metadata.name and labels")
+        found[name] = {str(key): str(value) for key, value in labels.items()}
+    return found
+
+
+def _first(labels: Mapping[str, str], keys: tuple[str, ...]) -> str:
+    return next((labels[key] for key in keys if labels.get(key)), "")
+
+
+def parse_matrix(text: str) -> Board:
+    """Return the GPUs of one node as ``nvidia-smi topo -m`` shows them; NICs in the table are left out.
+
+    Raises:
+        TopologyError: no table of GPUs, a row too short, an unknown link, or a link that is another one way than back.
+    """
+    rows = [_ESCAPE.sub("", line).rstrip() for line in text.splitlines()]
+    head = next((place for place, row in enumerate(rows) if _is_head(row)), None)
+    if head is None:
+        raise TopologyError("not a table of `nvidia-smi topo -m`: no line that begins with GPU columns")
+    columns = [cell.strip() for cell in rows[head].split("\t")]
+    seen: dict[tuple[int, int], str] = {}
+    numa: dict[int, int] = {}
+    for row in rows[head + 1:]:
+        cells = [cell.strip() for cell in row.split("\t")]
+        match = _GPU.fullmatch(cells[0])
+        if match:
+            _read_row(int(match[1]), columns, cells, seen, numa)
+    return _board(seen, numa)
+
+
+def _is_head(row: str) -> bool:
+    cells = [cell.strip() for cell in row.split("\t")]
+    return cells[0] == "" and len(cells) > 1 and _GPU.fullmatch(cells[1]) is not None
+
+
+def _read_row(gpu: int, columns: list[str], cells: list[str], seen: dict[tuple[int, int], str],
+              numa: dict[int, int]) -> None:
+    wanted = sum(1 for column in columns if _GPU.fullmatch(column))
+    if len(cells) <= wanted:
+        raise TopologyError(f"GPU{gpu}: {len(cells) - 1} columns, but the table has {wanted} GPUs")
+    for column, cell in zip(columns, cells, strict=False):
+        match = _GPU.fullmatch(column)
+        if match:
+            seen[gpu, int(match[1])] = cell
+        elif column == "NUMA Affinity" and cell.isdigit():
+            numa[gpu] = int(cell)
+
+
+def _board(seen: Mapping[tuple[int, int], str], numa: Mapping[int, int]) -> Board:
+    gpus = sorted({one for one, _ in seen} | {other for _, other in seen})
+    if not gpus or len(gpus) > MAX_GPUS:
+        raise TopologyError(f"a table of {len(gpus)} GPUs")
+    links, lanes = dict[tuple[int, int], str](), dict[tuple[int, int], int]()
+    for place, one in enumerate(gpus):
+        for other in gpus[place + 1:]:
+            there, back = seen.get((one, other)), seen.get((other, one))
+            if there != back or there is None:
+                raise TopologyError(f"GPU{one} reaches GPU{other} by {there}, but back it is {back}")
+            bonded = _NVLINK.fullmatch(there)
+            if bonded is None and there not in ("PIX", "PXB", "PHB", "NODE", "SYS"):
+                raise TopologyError(f"GPU{one} to GPU{other}: unknown link {there[:20]!r}")
+            links[one, other] = "NVLINK" if bonded else there
+            if bonded:
+                lanes[one, other] = int(bonded[1])
+    return Board(tuple(gpus), links, lanes, dict(numa))

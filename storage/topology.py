@@ -1,0 +1,118 @@
+"""How nodes hang together: switches above nodes, links between the GPUs of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from .records import Node
+
+
+class TopologyError(ValueError):
+    """A topology that cannot be; the message names the switch, node or GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A switch with the nodes that hang on it, or the switches below it."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A tree, or several, of switches with nodes as leaves."""
+
+    leaf: Mapping[str, str] = field(default_factory=dict)
+    """Switch by node."""
+    parent: Mapping[str, str] = field(default_factory=dict)
+    """Switch above by switch; those on top are missing."""
+
+    @classmethod
+    def of(cls, switches: Iterable[Switch]) -> Fabric:
+        """Return the fabric that these switches make.
+
+        Raises:
+            TopologyError: a node on two switches, a switch below two or below itself, a switch nobody describes.
+        """
+        described = list(switches)
+        leaf = _owners(((node, switch.name) for switch in described for node in switch.nodes), "node")
+        parent = _owners(((below, switch.name) for switch in described for below in switch.switches), "switch")
+        unknown = sorted(set(parent) - {switch.name for switch in described})
+        if unknown:
+            raise TopologyError(f"switch {parent[unknown[0]]} is above {unknown[0]}, which is not described")
+        fabric = cls(leaf, parent)
+        for switch in described:
+            fabric.above(switch.name)
+        return fabric
+
+    def above(self, switch: str) -> tuple[str, ...]:
+        """Return the switches above one, the nearest first; TopologyError when it is above itself."""
+        found: list[str] = []
+        while switch in self.parent:
+            switch = self.parent[switch]
+            if switch in found:
+                raise TopologyError(f"switch {switch} is above itself: {' > '.join((*found, switch))}")
+            found.append(switch)
+        return tuple(found)
+
+    def spine(self, node: str) -> str:
+        """Return the switch above a node's leaf switch; '' when there is none."""
+        return self.parent.get(self.leaf.get(node, ""), "")
+
+    def placed(self, nodes: Iterable[Node]) -> Iterator[Node]:
+        """Yield the nodes with their switches; a node that the fabric does not know stays as it is."""
+        for node in nodes:
+            leaf = self.leaf.get(node.name)
+            yield node if leaf is None else replace(node, leaf=leaf, spine=self.spine(node.name))
+
+    def strangers(self, nodes: Iterable[Node]) -> tuple[str, ...]:
+        """Return the fabric's nodes that the scheduler does not know."""
+        return tuple(sorted(set(self.leaf) - {node.name for node in nodes}))
+
+    def loose(self, nodes: Iterable[Node]) -> tuple[str, ...]:
+        """Return the scheduler's nodes that hang on no switch of the fabric."""
+        return tuple(sorted({node.name for node in nodes} - set(self.leaf)))
+
+
+def _owners(pairs: Iterable[tuple[str, str]], kind: str) -> dict[str, str]:
+    owners: dict[str, str] = {}
+    for owned, owner in pairs:
+        if owners.setdefault(owned, owner) != owner:
+            raise TopologyError(f"{kind} {owned} hangs on two switches: {owners[owned]} and {owner}")
+    return owners
+
+
+LINKS = ("NVLINK", "PIX", "PXB", "PHB", "NODE", "SYS")
+"""Ways from GPU to GPU, the closest first, in nvidia-smi's words: NVLink or NVSwitch; one PCIe bridge; several; the
+host bridge; between host bridges of one NUMA node; between NUMA nodes."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """The GPUs of one node and the ways between them."""
+
+    gpus: tuple[int, ...]
+    """Indexes; there may be holes (DGX Station: 0, 1, 2, 4)."""
+    links: Mapping[tuple[int, int], str]
+    """One of ``LINKS`` by pair of GPU indexes, the smaller first."""
+    lanes: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """NVLinks bonded between a pair."""
+    numa: Mapping[int, int] = field(default_factory=dict)
+    """NUMA node by GPU index, where it is told."""
+
+    def distance(self, one: int, other: int) -> int:
+        """Return how far apart two GPUs are, as a place in ``LINKS``; 0 is closest."""
+        return LINKS.index(self.links[min(one, other), max(one, other)])
+
+    def islands(self) -> tuple[tuple[int, ...], ...]:
+        """Return the groups of GPUs that reach each other by NVLink, or else within one NUMA node."""
+        closest = [{gpu} for gpu in self.gpus]
+        reach = "NVLINK" if "NVLINK" in self.links.values() else "NODE"
+        for (one, other), link in self.links.items():
+            if LINKS.index(link) <= LINKS.index(reach):
+                joined = [group for group in closest if one in group or other in group]
+                closest = [group for group in closest if group not in joined] + [set().union(*joined)]
+        return tuple(sorted(tuple(sorted(group)) for group in closest))

@@ -1,0 +1,68 @@
+"""Switches above nodes, links between GPUs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idlewatt.storage.records import Node
+from idlewatt.storage.topology import Board, Fabric, Switch, TopologyError
+
+TREE = (Switch("leaf1", ("a", "b")), Switch("leaf2", ("c",)), Switch("spine1", (), ("leaf1", "leaf2")),
+        Switch("core", (), ("spine1",)))
+
+
+def test_nodes_hang_on_their_leaf_and_its_spine():
+    fabric = Fabric.of(TREE)
+
+    placed = {node.name: (node.leaf, node.spine) for node in fabric.placed([Node("a", (), 8), Node("c", (), 8)])}
+
+    assert placed == {"a": ("leaf1", "spine1"), "c": ("leaf2", "spine1")}
+    assert fabric.above("leaf1") == ("spine1", "core")
+
+
+def test_a_node_that_the_fabric_does_not_know_stays_as_it_is():
+    fabric, stranger = Fabric.of(TREE), Node("z", (), 8, leaf="elsewhere")
+
+    assert list(fabric.placed([stranger])) == [stranger]
+    assert fabric.loose([stranger]) == ("z",)
+    assert fabric.strangers([Node("a", (), 8)]) == ("b", "c")
+
+
+@pytest.mark.parametrize(("switches", "words"), [
+    ((Switch("l1", ("a",)), Switch("l2", ("a",))), "node a hangs on two switches: l1 and l2"),
+    ((Switch("l1", ("a",)), Switch("s1", (), ("l1",)), Switch("s2", (), ("l1",))), "switch l1 hangs on two switches"),
+    ((Switch("s1", (), ("s2",)), Switch("s2", (), ("s1",))), "is above itself"),
+    ((Switch("s1", (), ("s1",)),), "switch s1 is above itself"),
+    ((Switch("s1", (), ("l9",)),), "l9, which is not described"),
+])
+def test_a_tree_that_cannot_be_says_what_is_wrong(switches, words):
+    with pytest.raises(TopologyError, match=words):
+        Fabric.of(switches)
+
+
+def dgx(pairs, gpus=range(8)):
+    return Board(tuple(gpus), {(one, other): pairs(one, other) for one in gpus for other in gpus if one < other})
+
+
+def test_gpus_behind_an_nvswitch_are_one_island():
+    assert dgx(lambda one, other: "NVLINK").islands() == (tuple(range(8)),)
+
+
+def test_without_nvlink_the_islands_are_the_numa_nodes():
+    board = dgx(lambda one, other: "PIX" if one // 4 == other // 4 else "SYS")
+
+    assert board.islands() == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert board.distance(3, 0) < board.distance(3, 4)
+
+
+def test_pairs_of_bonded_gpus_are_islands_of_two():
+    board = dgx(lambda one, other: "NVLINK" if one // 2 == other // 2 else "SYS")
+
+    assert board.islands() == ((0, 1), (2, 3), (4, 5), (6, 7))
+
+
+@given(st.sets(st.integers(0, 15), min_size=1), st.randoms(use_true_random=False))
+def test_every_gpu_is_on_exactly_one_island(gpus, random):
+    board = dgx(lambda one, other: random.choice(["NVLINK", "PIX", "NODE", "SYS"]), sorted(gpus))
+
+    assert sorted(gpu for island in board.islands() for gpu in island) == sorted(gpus)
