@@ -21,7 +21,7 @@ def fullest(site: Site, ask: Ask) -> int:
 @placement("best-fit")
 def best_fit(site: Site, ask: Ask, chosen: Longs) -> int:
     """Choose the nodes with the fewest free GPUs that fit; ties go to the lowest index."""
-    if ask.chunks == 1 and ask.rest == 0:
+    if ask.chunks == 1 and ask.rests == 0:
         chosen[0] = fullest(site, ask)
         return 1 if chosen[0] >= 0 else 0
     for node in range(site.nodes.size):

@@ -14,10 +14,11 @@ import numpy as np
 from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, Records, State
 from ..replay.compiled import compiled
 from ..replay.moves import ask_of, site_with, start
+from ..replay.pick import enough
 from ..replay.queue import following
 from .easy import book, give_back
 from .registry import backfill
-from .strict import first_partition
+from .strict import first_line
 
 OVERRUN_S = 1.0
 """How much longer a job is expected to run that is past its limit."""
@@ -87,6 +88,8 @@ def plan(state: State, place: Any, job: int, count: int) -> int:
     least = levels[levels.shape[0] - 1]
     lasts = max(0.0, row.limit - row.attained / max(1, row.gpus))
     for first in range(count):
+        if not enough(site_with(state, levels[first]), ask):
+            continue
         end = levels[first, 0].time + lasts
         last = narrow_window(levels, first, count, end, least)
         parts = place(site_with(state, least), ask, state.chosen)
@@ -104,10 +107,10 @@ def plan(state: State, place: Any, job: int, count: int) -> int:
 def conservative(state: State, key: Any, place: Any) -> None:
     """Plan the first ``DEPTH`` jobs in order, and start those that are planned for now."""
     count, lines = profile(state), state.lines
-    for partition in range(lines.size):
-        lines[partition].head = following(state, partition, 0)
+    for line in range(lines.size):
+        lines[line].head = following(state, line, 0)
     for _ in range(state.counts[DEPTH]):
-        first = first_partition(lines)
+        first = first_line(lines)
         if first < 0 or state.counts[STARTED] >= state.counts[MAX_STARTS]:
             return
         rank = lines[first].head

@@ -2,7 +2,8 @@
 
 Node level: the reservation is a set of nodes at the *shadow time*, when enough running jobs will have reached their
 limits. A later job may start if it ends by then, or if it fits beside the reservation on the nodes it takes
-(Lifka 1995; Mu'alem & Feitelson, TPDS 2001, there by counts). Each partition has its own reservation.
+(Lifka 1995; Mu'alem & Feitelson, TPDS 2001, there by counts). Partitions that share nodes are one line with one
+reservation, so that none delays what another was promised.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, Ask, Longs, Records, Site, State
 from ..replay.compiled import compiled
+from ..replay.lines import SHARED_NODES
 from ..replay.moves import ask_of, fits, site_of, site_with, start, take
 from ..replay.queue import NONE, following
 from .registry import backfill
@@ -54,7 +56,7 @@ def reserve(state: State, place: Any, head: int, spare: Site) -> float:
         job = state.estimates[index]
         opened = give_back(state, spare, job, ask)
         able += opened
-        if able < ask.chunks or (opened == 0 and ask.rest == 0):
+        if able < ask.chunks or (opened == 0 and ask.rests == 0):
             continue
         count = place(spare, ask, state.chosen)
         if count > 0:
@@ -78,13 +80,13 @@ def narrow(state: State, spare: Site, both: Site) -> int:
 
 
 @compiled
-def pass_head(state: State, place: Any, partition: int, shadow: float, spare: Site) -> None:
-    """Start later jobs of a partition that do not delay its reservation, looking at most ``DEPTH`` jobs behind it."""
+def pass_head(state: State, place: Any, line: int, shadow: float, spare: Site) -> None:
+    """Start later jobs of a line that do not delay its reservation, looking at most ``DEPTH`` jobs behind it."""
     both = imagined(state, 1)
     largest = narrow(state, spare, both)
-    rank = state.lines[partition].blocked
+    rank = state.lines[line].blocked
     for _ in range(state.counts[DEPTH]):
-        rank = following(state, partition, rank + 1)
+        rank = following(state, line, rank + 1)
         if rank == NONE or state.counts[STARTED] >= state.counts[MAX_STARTS]:
             return
         job = state.order[rank]
@@ -114,7 +116,7 @@ def book(nodes: Records, ask: Ask, chosen: Longs, count: int) -> None:
         take(nodes, chosen[part], ask, ask.gpus if part < ask.chunks else ask.rest, 1)
 
 
-@backfill("easy", estimates=True)
+@backfill("easy", estimates=True, lines=SHARED_NODES)
 def easy(state: State, key: Any, place: Any) -> None:
     """Start jobs in order; when one has to wait, let others pass that do not delay its reservation."""
     go_through(state, place)
@@ -123,11 +125,11 @@ def easy(state: State, key: Any, place: Any) -> None:
 @compiled
 def go_through(state: State, place: Any) -> None:
     """Do so with jobs that are in order."""
-    start_heads(state, place)
-    for partition in range(state.lines.size):
-        rank = state.lines[partition].blocked
-        if rank == NONE or following(state, partition, rank + 1) == NONE:
+    start_heads(state, place, True)
+    for line in range(state.lines.size):
+        rank = state.lines[line].blocked
+        if rank == NONE or following(state, line, rank + 1) == NONE:
             continue
         spare = imagined(state, 0)
         shadow = reserve(state, place, state.order[rank], spare)
-        pass_head(state, place, partition, shadow, spare)
+        pass_head(state, place, line, shadow, spare)

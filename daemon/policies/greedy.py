@@ -2,22 +2,13 @@
 
 from typing import Any
 
-from ..replay.arrays import MAX_STARTS, STARTED, State
-from ..replay.queue import following
+from ..replay.arrays import ALIKE, State
+from ..replay.lines import KIND
 from .registry import backfill
-from .strict import first_partition, try_start
+from .strict import start_heads
 
 
-@backfill("greedy")
+@backfill("greedy", patient=True, lines=KIND)
 def greedy(state: State, key: Any, place: Any) -> None:
-    """Try every waiting job in order."""
-    lines = state.lines
-    for partition in range(lines.size):
-        lines[partition].head = following(state, partition, 0)
-    while state.counts[STARTED] < state.counts[MAX_STARTS]:
-        first = first_partition(lines)
-        if first < 0:
-            return
-        rank = lines[first].head
-        lines[first].head = following(state, first, rank + 1)
-        try_start(state, place, state.order[rank])
+    """Start what fits, in order; after the first of its kind that does not fit, the rest of that kind is not tried."""
+    start_heads(state, place, state.counts[ALIKE] == 1)

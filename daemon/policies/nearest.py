@@ -15,7 +15,7 @@ FAR = 1 << 40
 @placement("nearest")
 def nearest(site: Site, ask: Ask, chosen: Longs) -> int:
     """Choose the nodes that are closest together; O(nodes) beside the choice among them."""
-    parts = ask.chunks + (1 if ask.rest > 0 else 0)
+    parts = ask.chunks + ask.rests
     if parts == 1:
         prefer_fullest(site.nodes)
         return pick(site, ask, chosen)

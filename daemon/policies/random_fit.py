@@ -3,22 +3,25 @@
 from ..replay.arrays import Ask, Longs, Site
 from ..replay.compiled import compiled
 from ..replay.moves import draw, fits
-from ..replay.pick import among, pick
+from ..replay.pick import among, enough, least, pick
 from .registry import placement
 
 
-@placement("random-fit", repeatable=False)
+@placement("random-fit")
 def random_fit(site: Site, ask: Ask, chosen: Longs) -> int:
-    """Choose at random among the nodes that fit."""
+    """Choose at random among the nodes that fit; nothing is drawn for others, nor for a job that does not fit."""
+    if not enough(site, ask):
+        return 0
     for node in range(site.nodes.size):
-        site.nodes[node].score = draw(site.words, 1 << 40)
+        if fits(site, node, ask, least(ask)):
+            site.nodes[node].score = draw(site.words, 1 << 40)
     return pick(site, ask, chosen)
 
 
 @placement("naive-random", repeatable=False)
 def naive_random(site: Site, ask: Ask, chosen: Longs) -> int:
     """Choose a node at random, and wait if just that one has no room."""
-    parts = ask.chunks + (1 if ask.rest > 0 else 0)
+    parts = ask.chunks + ask.rests
     candidates = 0
     for node in range(site.nodes.size):
         candidates += usable(site, node, ask)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ..replay.lines import PARTITION
 from ..replay.rules import Key, Place, Rules, Wake, Walk, pointer_to
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -37,7 +38,7 @@ class Placing:
     name: str
     place: Place
     repeatable: bool = True
-    """Asked twice about the same cluster it answers the same."""
+    """Asked twice about the same cluster, it finds nodes both times or neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,9 @@ class Walking:
     """It needs running jobs by their estimated end."""
     preemptive: bool = False
     patient: bool = False
-    """It does nothing for a partition whose first job is blocked."""
+    """It does nothing for a line whose first job is blocked."""
+    lines: str = PARTITION
+    """Who stands in line with whom."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class Recipe:
             self.order.moving and not self.walking.preemptive, self.order.one_at_a_time,
             self.order.wake is not None,
             self.walking.patient and self.placing.repeatable and not self.order.moving,
-            self.walking.estimates, self.walking.preemptive, self.walking.levels)
+            self.walking.estimates, self.walking.preemptive, self.walking.levels, lines=self.walking.lines)
 
 
 def never(state: Any) -> float:

@@ -21,34 +21,34 @@ def try_start(state: State, place: Any, job: int) -> bool:
 
 
 @compiled
-def start_heads(state: State, place: Any) -> None:
-    """Start jobs in order until the first of each partition does not fit; its rank is left in ``lines.blocked``."""
+def start_heads(state: State, place: Any, stop: bool) -> None:
+    """Start jobs in order; with ``stop`` until the first of each line does not fit, whose rank ``blocked`` then is."""
     lines = state.lines
-    for partition in range(lines.size):
-        lines[partition].head = following(state, partition, 0)
-        lines[partition].blocked = NONE
+    for line in range(lines.size):
+        lines[line].head = following(state, line, 0)
+        lines[line].blocked = NONE
     while state.counts[STARTED] < state.counts[MAX_STARTS]:
-        first = first_partition(lines)
+        first = first_line(lines)
         if first == NONE:
             return
-        line = lines[first]
-        if try_start(state, place, state.order[line.head]):
-            line.head = following(state, first, line.head + 1)
+        head = lines[first].head
+        if try_start(state, place, state.order[head]) or not stop:
+            lines[first].head = following(state, first, head + 1)
         else:
-            line.blocked, line.head = line.head, NONE
+            lines[first].blocked, lines[first].head = head, NONE
 
 
 @compiled
-def first_partition(lines: Records) -> int:
-    """Return the partition whose head has the lowest rank; NONE when all are empty."""
+def first_line(lines: Records) -> int:
+    """Return the line whose head has the lowest rank; NONE when all are empty."""
     best = NONE
-    for partition in range(lines.size):
-        if lines[partition].head != NONE and (best == NONE or lines[partition].head < lines[best].head):
-            best = partition
+    for line in range(lines.size):
+        if lines[line].head != NONE and (best == NONE or lines[line].head < lines[best].head):
+            best = line
     return best
 
 
 @backfill("none", patient=True)
 def none(state: State, key: Any, place: Any) -> None:
     """Start jobs in order; a partition stops at its first job that does not fit."""
-    start_heads(state, place)
+    start_heads(state, place, True)

@@ -29,8 +29,10 @@ WAITING, RUNNING, ENDED, FUTURE, HELD, REJECTED = 0, 1, 2, 3, 4, 5
 NOW, WAKE = 0, 1
 """Places in ``State.clock``: the present; when the order may change although nothing happens."""
 
-RUNNING_JOBS, STARTED, MAX_STARTS, KEEP_ESTIMATES, DEPTH, WAITING_JOBS, PREEMPTIONS, ENDED_JOBS, CHANGED = range(9)
-"""Places in ``State.counts``; CHANGED tells whether anything happened that could let a blocked partition move on."""
+RUNNING_JOBS, STARTED, MAX_STARTS, KEEP_ESTIMATES, DEPTH = range(5)
+WAITING_JOBS, PREEMPTIONS, ENDED_JOBS, CHANGED, ALIKE = range(5, 10)
+"""Places in ``State.counts``; CHANGED tells whether anything happened that could let a blocked line move on, ALIKE
+whether the jobs of a line ask for the same."""
 
 OVERHEAD, POWER_DOWN = 0, 1
 """Places in ``State.costs``."""
@@ -52,7 +54,8 @@ JOB = np.dtype([
     # What was asked for; never changes during a run.
     ("submit", "f8"), ("run", "f8"), ("limit", "f8"), ("prediction", "f8"), ("priority", "f8"),
     ("memory", "i8"), ("cpus", "i4"),  # on each full chunk
-    ("gpus", "i4"), ("chunk", "i4"), ("chunks", "i4"), ("rest", "i4"),  # ``chunks`` nodes of ``chunk``, one of ``rest``
+    ("gpus", "i4"),
+    ("chunk", "i4"), ("chunks", "i4"), ("rest", "i4"), ("rests", "i4"),  # as in :class:`Ask`
     ("pool", "i4"), ("queue", "i4"), ("user", "i4"), ("model", "i4"),
     ("dependency", "i4"), ("first_child", "i4"), ("next_child", "i4"),  # rows, -1 for none
     # How far it has come.
@@ -79,7 +82,7 @@ SHARE = np.dtype([("node", "i4"), ("gpus", "i4")], align=True)
 """A part of a node that a job holds."""
 
 LINE = np.dtype([("head", "i8"), ("blocked", "i8")], align=True)
-"""Scratch of a partition: rank under consideration, rank of the first job that did not fit."""
+"""Scratch of a line: rank under consideration, rank of the first job that did not fit."""
 
 
 class Site(NamedTuple):
@@ -98,7 +101,7 @@ class Site(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """What one job needs: ``chunks`` different nodes with ``gpus`` each, and one more with ``rest``."""
+    """What one job needs: ``chunks`` different nodes with ``gpus`` each, and ``rests`` more with ``rest``."""
 
     pool: int
     gpus: int
@@ -106,6 +109,7 @@ class Ask(NamedTuple):
     memory: int
     chunks: int
     rest: int
+    rests: int
     whole: int
     """1 for a job that shares no node: it takes all CPUs, of nodes where nothing runs."""
     job: int
@@ -125,11 +129,11 @@ class State(NamedTuple):
     order: Ints
     """[rank] job"""
     leaves: Words
-    """[partition, word] waiting jobs by rank: a 64-ary tree of bits, so the next in order is a few words away."""
+    """[line, word] waiting jobs by rank: a 64-ary tree of bits, so the next in order is a few words away."""
     branches: Words
     roots: Words
     lines: Records
-    """[partition] of LINE"""
+    """[line] of LINE"""
     heap: Ints
     """Running jobs by (end, job)."""
     estimates: Ints

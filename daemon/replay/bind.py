@@ -18,13 +18,13 @@ Masks = NDArray[np.bool_]
 def pools(cluster: Cluster, workload: Workload) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
     """Return each job's pool and the [pool, node] matrix of who may run where."""
     keys = np.stack([workload.partition, workload.model, workload.eligible], axis=1)
-    unique, pool = _distinct(keys)
+    unique, pool = distinct(keys)
     rows = [_eligible(cluster, workload, *map(int, key)) for key in unique]
     matrix = np.array(rows, np.int8) if rows else np.zeros((1, len(cluster)), np.int8)
     return pool.astype(np.int32), np.ascontiguousarray(matrix)
 
 
-def _distinct(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def distinct(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the distinct rows, and which of them each row is; ten times as fast as ``unique(axis=0)``."""
     kind = np.zeros(len(rows), np.int64)
     first = np.zeros(min(1, len(rows)), np.int64)
@@ -57,20 +57,24 @@ def _same_model(wanted: str, node: str) -> bool:
 
 
 def shape(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix: NDArray[np.int8]) -> dict[str, Any]:
-    """Return chunk, chunks, rest, cpus and memory of each job.
+    """Return chunk, chunks, rest, rests, cpus and memory of each job.
 
-    A job that lets the scheduler choose gets one node if one can hold it, else full nodes and one for the rest.
+    A job that lets the scheduler choose gets one node if one can hold it, else full nodes and one for the rest. One
+    that names a number of nodes is spread evenly: 9 GPUs over 4 nodes are 3 + 2 + 2 + 2.
     """
     largest = np.array([cluster.gpus[row == 1].max(initial=0) for row in matrix], np.int64)[pool]
     gpus, asked = workload.gpus.astype(np.int64), workload.nodes.astype(np.int64)
-    spread = asked > 0
-    chunk = np.where(spread, -(-gpus // np.maximum(asked, 1)), np.minimum(gpus, np.maximum(largest, 1)))
-    chunks = np.where(chunk > 0, gpus // np.maximum(chunk, 1), np.maximum(asked, 1))
-    rest = gpus - chunk * chunks
-    whole = np.maximum(gpus, 1)
-    per_chunk = np.where(gpus > 0, chunk, np.maximum(1, whole // np.maximum(chunks, 1)))
-    return {"chunk": chunk, "chunks": chunks, "rest": rest,
-            "cpus": -(-workload.cpus * per_chunk // whole), "memory": -(-workload.memory * per_chunk // whole)}
+    # A node without a share of the GPUs is not held, so nobody gets more nodes than GPUs.
+    nodes = np.where(gpus > 0, np.minimum(asked, gpus), asked)
+    chunk = np.where(nodes > 0, -(-gpus // np.maximum(nodes, 1)), np.minimum(gpus, np.maximum(largest, 1)))
+    packed = np.where(chunk > 0, gpus // np.maximum(chunk, 1), 1)
+    fuller = np.where(gpus % np.maximum(nodes, 1) > 0, gpus % np.maximum(nodes, 1), nodes)
+    chunks = np.where(nodes > 0, fuller, packed)
+    rests = np.where(nodes > 0, nodes - chunks, gpus > chunk * chunks)
+    rest = (gpus - chunk * chunks) // np.maximum(rests, 1)
+    part, whole = np.where(gpus > 0, chunk, 1), np.where(gpus > 0, gpus, np.maximum(chunks, 1))
+    return {"chunk": chunk, "chunks": chunks, "rest": rest, "rests": rests,
+            "cpus": -(-workload.cpus * part // whole), "memory": -(-workload.memory * part // whole)}
 
 
 def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix: NDArray[np.int8],
@@ -95,21 +99,22 @@ def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], ma
 
 def _too_large(cluster: Cluster, pool: NDArray[np.int32], matrix: NDArray[np.int8], shapes: dict[str, Any]) -> Masks:
     """Tell which jobs would not fit even on an empty cluster; asks each different shape once."""
-    sizes = (shapes[name] for name in ("chunk", "chunks", "rest", "cpus", "memory"))
+    sizes = (shapes[name] for name in ("chunk", "chunks", "rest", "rests", "cpus", "memory"))
     columns = np.stack([pool, *sizes], axis=1)
-    unique, kind = _distinct(columns)
+    unique, kind = distinct(columns)
     large = [not _holds(cluster, matrix[p] == 1, *needs) for p, *needs in unique.tolist()]
     return np.array(large, bool)[kind]
 
 
-def _holds(cluster: Cluster, members: Masks, chunk: int, chunks: int, rest: int, cpus: int, memory: int) -> bool:
+def _holds(cluster: Cluster, members: Masks, chunk: int, chunks: int, rest: int, rests: int, cpus: int,
+           memory: int) -> bool:
     full = members & (cluster.gpus >= chunk) & (cluster.cpus >= cpus) & (cluster.memory >= memory)
-    if rest <= 0:
+    if rests <= 0:
         return bool(full.sum() >= chunks)
     scale = max(chunk, 1)
     last = (members & (cluster.gpus >= rest) & (cluster.cpus >= -(-cpus * rest // scale))
             & (cluster.memory >= -(-memory * rest // scale)))
-    return bool(full.sum() >= chunks and last.sum() >= chunks + 1)
+    return bool(full.sum() >= chunks and last.sum() >= chunks + rests)
 
 
 def _reject_dependents(dependency: NDArray[np.int32], found: dict[int, str]) -> None:
@@ -143,15 +148,16 @@ def state_arrays(cluster: Cluster, workload: Workload, seed: int, preemption_s: 
     refused = rejections(cluster, workload, pool, matrix, shapes)
     nodes, jobs = _nodes(cluster), _jobs(cluster, workload, pool, shapes)
     jobs.status[list(refused)] = a.REJECTED
-    size, partitions = len(workload), max(1, int(jobs.queue.max(initial=0)) + 1)
-    leaves, branches, roots = (np.zeros((partitions, (size >> 6 * level) + 1), np.uint64) for level in (1, 2, 3))
+    size = len(workload)
+    lines = empty_lines(int(jobs.queue.max(initial=0)) + 1, size)
     demand = np.bincount(np.maximum(jobs.chunk, 0), minlength=int(cluster.gpus.max()) + 1).astype(np.float64)
     return a.State(
         nodes, np.array(matrix, np.int8), demand / max(1.0, demand.sum()),
-        jobs, _records(int(jobs.room.sum()), a.SHARE), np.arange(size, dtype=np.int32), leaves, branches, roots,
-        _lines(partitions), np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32), _occupant(cluster),
+        jobs, _records(int(jobs.room.sum()), a.SHARE), np.arange(size, dtype=np.int32),
+        lines["leaves"], lines["branches"], lines["roots"], lines["lines"],
+        np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32), _occupant(cluster),
         np.array(speed.size, np.float64), np.array(speed.spread, np.float64), clock=np.array([-np.inf, np.inf]),
-        counts=np.array([0, 0, np.iinfo(np.int64).max, 0, 100, 0, 0, 0, 1], np.int64),
+        counts=np.array([0, 0, np.iinfo(np.int64).max, 0, 100, 0, 0, 0, 1, 0], np.int64),
         words=np.array([seed & (2**64 - 1), 0], np.uint64), costs=np.array([preemption_s, power_down_s], np.float64),
         meters=_meters(cluster, workload),
         usage=np.zeros((int(jobs.user.max(initial=0)) + 1, 3)), log=np.zeros(2 * size + 2, np.int32),
@@ -165,10 +171,13 @@ def _records(shape: int | tuple[int, ...], kind: np.dtype[Any]) -> Any:
     return np.zeros(shape, kind).view(np.recarray)
 
 
-def _lines(partitions: int) -> Any:
-    lines = _records(partitions, a.LINE)
+def empty_lines(number: int, jobs: int) -> dict[str, Any]:
+    """Return the arrays of so many lines, in which nobody stands yet."""
+    lines = _records(number, a.LINE)
     lines.head = lines.blocked = -1
-    return lines
+    trees = {name: np.zeros((number, (jobs >> 6 * level) + 1), np.uint64)
+             for level, name in enumerate(("leaves", "branches", "roots"), 1)}
+    return {**trees, "lines": lines}
 
 
 def _nodes(cluster: Cluster) -> Any:
@@ -216,7 +225,7 @@ def _children(dependency: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray
 
 def _room(cluster: Cluster, workload: Workload, shapes: dict[str, Any]) -> NDArray[np.int64]:
     """Return the most nodes each job can ever hold."""
-    rigid = shapes["chunks"] + (shapes["rest"] > 0)
+    rigid = shapes["chunks"] + shapes["rests"]
     widest = np.where(workload.maximum > workload.gpus, np.maximum(rigid, workload.maximum), rigid)
     return np.clip(np.maximum(widest, workload.nodes), 1, len(cluster)).astype(np.int64)
 

@@ -31,6 +31,7 @@ from .arrays import (
 )
 from .cluster import Cluster
 from .compiled import compiled, compiled_without_lock
+from .lines import stand
 from .moves import finish, join, note, preempt
 from .queue import following, insert, insert_sorted, remove, sort_jobs
 from .rules import Rules
@@ -139,7 +140,7 @@ def fail(state: State, job: int) -> None:
 
 @compiled
 def list_waiting(state: State) -> int:
-    """Fill ``listed`` with the waiting jobs of all partitions and return how many there are."""
+    """Fill ``listed`` with the waiting jobs of all lines and return how many there are."""
     count = 0
     for partition in range(state.lines.size):
         rank = following(state, partition, 0)
@@ -250,6 +251,7 @@ def prepare(state: ClusterState, rules: Rules) -> None:
     """Rank all jobs and keep the books that these rules need."""
     if rules.ready is not None:
         state.arrays = rules.ready(state)
+    stand(state, rules.lines)
     arrays = state.arrays
     if not (rules.moving or rules.own_order):
         rank_all(arrays, rules.key)

@@ -189,10 +189,10 @@ def describe(batch: Batch, index: int, place: int, job: int, state: State, capab
     """Write down the features of one waiting job."""
     row, features, fixed = state.jobs[job], batch.jobs[index, place], batch.fixed[batch.offset[index] + job]
     wait = state.clock[NOW] - row.submit
-    rest = 1 if row.rest > 0 and capable[row.rest] > row.chunks else 0
+    fits = capable[row.chunk] >= row.chunks and capable[row.rest] >= row.chunks + row.rests
     features[0] = wait / (wait + SQUASH_S)
     features[1], features[2] = fixed[0], fixed[1]
-    features[3] = 1.0 if capable[row.chunk] >= row.chunks and (row.rest == 0 or rest == 1) else 0.0
+    features[3] = 1.0 if fits else 0.0
     batch.visible[index, place] = job
 
 

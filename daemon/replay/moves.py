@@ -80,7 +80,7 @@ def ask_of(state: State, job: int) -> Ask:
     """Return what a job asks for."""
     row = state.jobs[job]
     return Ask(_long(row.pool), _long(row.chunk), _long(row.cpus), _long(row.memory),
-               _long(row.chunks), _long(row.rest), _long(row.whole), _long(job))
+               _long(row.chunks), _long(row.rest), _long(row.rests), _long(row.whole), _long(job))
 
 
 @compiled
@@ -168,7 +168,7 @@ def _charge(state: State, job: int, sign: float) -> None:
 
 @compiled
 def share_out(state: State, job: int, count: int) -> None:
-    """Write down how a job splits over ``count`` chosen nodes: full chunks first, the rest on the last of them."""
+    """Write down how a job splits over ``count`` chosen nodes: full chunks first."""
     row = state.jobs[job]
     for index in range(count):
         state.shares[index] = row.chunk if index < row.chunks else row.rest

@@ -226,10 +226,10 @@ def _tasks(cluster: Cluster, workload: Workload) -> list[Task]:
     shapes = shape(cluster, workload, pool, matrix)
     tasks = []
     for job in range(len(workload)):
-        chunk, chunks, rest, cpus, memory = (int(shapes[name][job])
-                                             for name in ("chunk", "chunks", "rest", "cpus", "memory"))
+        chunk, chunks, rest, rests, cpus, memory = (
+            int(shapes[name][job]) for name in ("chunk", "chunks", "rest", "rests", "cpus", "memory"))
         scale = max(chunk, 1)
-        last = ((rest, -(-cpus * rest // scale), -(-memory * rest // scale)),) if rest > 0 else ()
+        last = ((rest, -(-cpus * rest // scale), -(-memory * rest // scale)),) * rests
         shares = ((chunk, cpus, memory),) * chunks + last
         tasks.append(Task(float(workload.submit[job]), float(workload.run[job]), shares,
                           tuple(bool(member) for member in matrix[pool[job]])))

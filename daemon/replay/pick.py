@@ -30,24 +30,30 @@ def among(taken: Longs, count: int, node: int) -> bool:
 
 @compiled
 def pick(site: Site, ask: Ask, chosen: Longs) -> int:
-    """Choose different nodes of lowest (score, index): one per chunk, then one for the rest; 0 when they do not fit."""
-    if ask.chunks > 1 and not enough(site, ask):
+    """Choose different nodes of lowest (score, index): chunks first; 0 when they do not fit."""
+    if ask.chunks + ask.rests > 1 and not enough(site, ask):
         return 0
-    for count in range(ask.chunks):
-        chosen[count] = lowest(site, ask, ask.gpus, chosen, count)
+    parts = ask.chunks + ask.rests
+    for count in range(parts):
+        chosen[count] = lowest(site, ask, ask.gpus if count < ask.chunks else ask.rest, chosen, count)
         if chosen[count] < 0:
             return 0
-    if ask.rest == 0:
-        return ask.chunks
-    chosen[ask.chunks] = lowest(site, ask, ask.rest, chosen, ask.chunks)
-    return ask.chunks + 1 if chosen[ask.chunks] >= 0 else 0
+    return parts
 
 
 @compiled
 def enough(site: Site, ask: Ask) -> bool:
-    """Tell whether as many nodes fit a chunk as the job has chunks."""
-    count = 0
+    """Tell whether the job fits."""
+    chunks, parts = 0, 0
     for node in range(site.nodes.size):
-        if fits(site, node, ask, ask.gpus):
-            count += 1
-    return count >= ask.chunks
+        if fits(site, node, ask, least(ask)):
+            parts += 1
+            if ask.rests == 0 or fits(site, node, ask, ask.gpus):
+                chunks += 1
+    return chunks >= ask.chunks and parts >= ask.chunks + ask.rests
+
+
+@compiled
+def least(ask: Ask) -> int:
+    """Return the GPUs of the job's smallest part."""
+    return ask.rest if ask.rests > 0 else ask.gpus

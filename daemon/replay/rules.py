@@ -16,6 +16,7 @@ from numba import types as numba_types
 from .arrays import Ask, Site, State
 from .cluster import Cluster
 from .compiled import pointer
+from .lines import PARTITION
 from .state import ClusterState
 from .workload import Workload
 
@@ -50,7 +51,7 @@ class Rules(NamedTuple):
     waking: bool
     """The order may change although nothing happens; ``wake`` tells when."""
     patient: bool
-    """A blocked partition stays blocked until something is released: nothing need be tried before."""
+    """A blocked line stays blocked until something is released: nothing need be tried before."""
     estimates: bool
     """The walk needs running jobs by their estimated end."""
     own_order: bool
@@ -59,6 +60,8 @@ class Rules(NamedTuple):
     """How many clusters the walk imagines."""
     ready: Callable[[ClusterState], State] | None = None
     """Returns the arrays with ``weights``, ``traits`` and ``mood`` as learned rules want them, before any decision."""
+    lines: str = PARTITION
+    """Who stands in line with whom, as in :mod:`.lines`."""
 
 
 class Signatures(NamedTuple):

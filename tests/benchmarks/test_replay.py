@@ -150,6 +150,22 @@ def test_jobs_per_second(policy, bound):
     assert rate >= bound * min(1.0, minimal / QUIET)
 
 
+def test_chance_is_through_with_a_million_jobs_although_half_of_them_pile_up():
+    workload = synthetic(1_000_000, 1.2)
+    before = minimal_rate(synthetic(100_000, 0.95))
+    rate = len(workload) / seconds(workload, "random-feasible", repeats=1)
+    print(f"\nrandom-feasible at an offered load of 1.2: {rate / 1e6:.2f} M jobs/s")
+    assert rate >= 2e5 * min(1.0, before / QUIET)
+
+
+def test_conservative_backfill_plans_a_hundred_jobs_at_every_event():
+    workload = synthetic(10_000, 0.95)
+    before = minimal_rate(synthetic(100_000, 0.95))
+    rate = len(workload) / seconds(workload, "fifo+conservative", repeats=1)
+    print(f"\nfifo+conservative with a queue of hundreds: {rate:.0f} jobs/s")
+    assert rate >= 400 * min(1.0, before / QUIET)
+
+
 def test_cost_grows_linearly_from_ten_thousand_to_a_million_jobs():
     rates = {}
     for jobs in (10_000, 100_000, 1_000_000):

@@ -55,7 +55,7 @@ def twin_of(cluster, workload, order, placement, backfill, overhead, seed):
     state = ClusterState.of(cluster, workload)
     rejected = {rejection.job for rejection in state.rejected}
     rows = [TwinJob(row, float(job.submit), float(job.run), float(job.limit), float(job.prediction), int(job.chunk),
-                    int(job.chunks), int(job.rest), int(job.cpus), int(job.memory),
+                    int(job.chunks), int(job.rest), int(job.rests), int(job.cpus), int(job.memory),
                     [bool(x) for x in state.arrays.eligible[job.pool]], int(job.queue), int(job.user),
                     int(job.dependency), bool(job.preemptible), row in rejected)
             for row, job in enumerate(state.arrays.jobs)]

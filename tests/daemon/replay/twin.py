@@ -22,6 +22,7 @@ class TwinJob:
     chunk: int
     chunks: int
     rest: int
+    rests: int
     cpus: int
     memory: int
     eligible: list[bool]
@@ -41,7 +42,7 @@ class TwinJob:
 
     @property
     def gpus(self) -> int:
-        return self.chunk * self.chunks + self.rest
+        return self.chunk * self.chunks + self.rest * self.rests
 
     def needs(self, gpus: int) -> tuple[int, int, int]:
         if gpus == self.chunk:
@@ -61,8 +62,19 @@ class Twin:
         self.total = [sum(float(node[kind]) for node in nodes) for kind in range(3)]
         self.usage = {job.user: [0.0, 0.0, 0.0] for job in jobs}
         self.switches = switches or [(0, 0)] * len(nodes)
+        if backfill == "easy":
+            self.join_lines()
         for job in jobs:
             job.remaining = job.run
+
+    def join_lines(self):
+        """Let jobs of partitions that share nodes stand in one line, named after the first of these partitions."""
+        for one in self.jobs:
+            for other in self.jobs:
+                if any(a and b for a, b in zip(one.eligible, other.eligible, strict=True)):
+                    lines = {one.partition, other.partition}
+                    for job in self.jobs:
+                        job.partition = min(lines) if job.partition in lines else job.partition
 
     # placement -----------------------------------------------------------------------------------------------------
     def fits(self, free, node, job, gpus):
@@ -77,14 +89,17 @@ class Twin:
         return ((word ^ (word >> 31)) >> 11) % below
 
     def place(self, free, job):
-        parts = [job.chunk] * job.chunks + ([job.rest] if job.rest else [])
+        parts = [job.chunk] * job.chunks + [job.rest] * job.rests
         if self.placement == "naive-random":
             return self.place_blindly(free, job, parts)
         scores = {"best-fit": lambda node: free[node][0], "first-fit": lambda node: 0,
                   "nearest": self.distances(free, job, len(parts)),
                   "fragmentation": lambda node: (self.growth(free[node][0], job.chunk), free[node][0])}
         if self.placement == "random-fit":
-            drawn = [self.draw(1 << 40) for _ in free]
+            able = [[n for n in range(len(free)) if self.fits(free, n, job, gpus)] for gpus in (parts[0], parts[-1])]
+            if len(able[0]) < job.chunks or len(able[1]) < len(parts):
+                return []
+            drawn = {node: self.draw(1 << 40) for node in able[1]}
             scores["random-fit"] = lambda node: drawn[node]
         chosen = []
         for gpus in parts:
@@ -241,7 +256,7 @@ class Twin:
             self.take(spare, job, job.held, -1)
             after = able()
             opened, before = after - before, after
-            if len(after) < head.chunks or (not opened and not head.rest):
+            if len(after) < head.chunks or (not opened and not head.rests):
                 continue
             held = self.place(spare, head)
             if held:
