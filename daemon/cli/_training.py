@@ -21,9 +21,8 @@ from ..training import Order
 from ._history import Source, described
 from ._output import plain, show
 
-_COLUMNS = {"policy": "policy", "jobs": "jobs", "jct_mean_s": "JCT s", "compared": "of incumbent",
-            "wait_mean_s": "wait s", "wait_p99_s": "p99 wait s", "slowdown_mean": "slowdown",
-            "wasted_kwh": "wasted kWh", "role": ""}
+_COLUMNS = {"policy": "policy", "jct_mean_s": "JCT s", "compared": "of incumbent", "wait_p99_s": "p99 wait s",
+            "wasted_kwh": "wasted kWh"}
 _JOULES_PER_KWH = 3.6e6
 
 
@@ -118,17 +117,16 @@ def show_verdict(verdict: Verdict, style: str) -> None:
         click.echo(json.dumps({"model": verdict.model, "decision": verdict.decision, **verdict.figures()}, indent=2))
         return
     columns = _COLUMNS if style == "table" else {key: key for row in rows[:1] for key in row}
-    title = f"{verdict.days} held-out days with {verdict.jobs} jobs, seed {verdict.seed}"
+    title = (f"{verdict.days} held-out days with {verdict.jobs} jobs, seed {verdict.seed}; the incumbent is "
+             f"{verdict.incumbent}, the best heuristic {verdict.best}")
     show(rows, columns, style, title=title, empty="nobody was replayed")
     click.echo(f"verdict: {verdict.decision}: {plain(verdict.reason)}", err=style != "table")
 
 
 def _row(row: Row, verdict: Verdict) -> dict[str, object]:
-    roles = {verdict.model: "the model", verdict.incumbent: "incumbent", verdict.best: "best heuristic"}
     ratio = row.jct_ratio
     return {"policy": row.policy, "jobs": row.jobs, "jct_mean_s": row.jct_mean_s, "jct_p99_s": row.jct_p99_s,
             "compared": f"{ratio.estimate:.3f} ({ratio.low:.3f}-{ratio.high:.3f})", "jct_ratio": ratio.estimate,
             "jct_ratio_low": ratio.low, "jct_ratio_high": ratio.high, "wait_mean_s": row.wait_mean_s,
             "wait_p99_s": row.wait_p99_s, "slowdown_mean": row.slowdown_mean,
-            "wasted_kwh": row.energy_wasted_joules / _JOULES_PER_KWH, "seed": verdict.seed,
-            "role": roles.get(row.policy, "")}
+            "wasted_kwh": row.energy_wasted_joules / _JOULES_PER_KWH, "seed": verdict.seed}

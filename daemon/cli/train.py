@@ -130,8 +130,14 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> Order:
     if Source(options["source"]).recorded:
         until_s = time.time() if until_s is None else until_s
         since_s = until_s - (options["last_s"] or known.training.history)
-    return Order(options["agent"], options["source"], options["budget_s"], options["cluster"],
+    return Order(options["agent"], _whole(options["source"]), options["budget_s"], _whole(options["cluster"]),
                  options["trace_format"], since_s, until_s, incumbent, options["seed"], known.training.weights)
+
+
+def _whole(name: Any) -> Any:
+    """Return the whole path of a file, so that it is found again from another folder; other words as they are."""
+    path = Path(name or "")
+    return str(path.resolve()) if path.is_file() else name
 
 
 def _resumed(workshop: Workshop, options: dict[str, Any]) -> Order:
@@ -142,7 +148,8 @@ def _resumed(workshop: Workshop, options: dict[str, Any]) -> Order:
     context = click.get_current_context()
     for name in ("source", "cluster", "until_s", "incumbent", "seed"):
         given = context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-        if given and options[name] != getattr(order, name):
+        wanted = _whole(options[name]) if name in ("source", "cluster") else options[name]
+        if given and wanted != getattr(order, name):
             raise click.UsageError(f"the interrupted training has {name.removesuffix('_s')} {getattr(order, name)!r}, "
                                    f"not {options[name]!r}; leave it away, or leave --resume away")
     return replace(order, budget_s=options["budget_s"])

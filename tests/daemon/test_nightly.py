@@ -1,0 +1,276 @@
+"""Nightly training: when it begins, what it decides, who may do it, and how it is ended. Real trainings, small ones."""
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from chooser import chooser  # noqa: F401
+from click.testing import CliRunner
+from sites import SINCE, site
+
+from idlewatt.daemon import config, nightly, nightshift
+from idlewatt.daemon.agents.histories import DAY_S
+from idlewatt.daemon.cli import main
+from idlewatt.daemon.models import ModelStore
+from idlewatt.daemon.nightshift import NIGHT, TASK, NightShift, Task, last_night
+from idlewatt.daemon.policies import named
+from idlewatt.daemon.replay.engine import run
+from idlewatt.daemon.training import Workshop
+from idlewatt.storage.history import History
+from idlewatt.storage.promotions import Decision, states
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
+
+NOW = SINCE + 20 * DAY_S + 3600
+INCUMBENT = "fifo+first-fit+easy"
+
+
+def record(url, material):
+    """Write a history as a site under the incumbent would have lived it."""
+    work, nodes = material.workload, material.cluster.names
+    lived = run(material.cluster, work, named(INCUMBENT))
+    jobs = []
+    for row in range(len(work)):
+        held = lived.state.held(row)
+        parts = tuple(Allocation(nodes[node], int(gpus)) for node, gpus in zip(held.node, held.gpus, strict=True))
+        jobs.append(Job(str(row + 1), float(work.submit[row]), JobState.COMPLETED, "default",
+                        Request(int(work.gpus[row]), 1, cpus=1), work.user_names[work.user[row]], name="train",
+                        start_s=float(lived.start[row]), end_s=float(lived.end[row]),
+                        limit_s=float(work.limit[row]), allocations=parts))
+    inventory = tuple(Node(name, ("default",), 8) for name in nodes)
+    with closing(History.open(url)) as history:
+        partitions = (Partition("default", nodes),)
+        history.record_snapshot(SchedulerSnapshot(SINCE - 1, inventory, partitions))
+        history.record_snapshot(SchedulerSnapshot(NOW - 1, inventory, partitions, tuple(jobs)))
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory):
+    """The database of three weeks of a crowded site."""
+    folder = tmp_path_factory.mktemp("lived")
+    record(f"sqlite:///{folder}/idlewatt.db", site(days=20, jobs=2600, dependency=-1))
+    return folder / "idlewatt.db"
+
+
+@pytest.fixture
+def task(lived, tmp_path):
+    (tmp_path / "idlewatt.db").write_bytes(lived.read_bytes())
+    text = f"storage: {{url: 'sqlite:///{tmp_path}/idlewatt.db'}}\ntraining: {{budget: 20s}}"
+    return replace(Task.of(config.parse(text), NOW), agent="chooser")
+
+
+def decisions(task):
+    with History.read_only(task.url) as reader:
+        return reader.decisions()
+
+
+@pytest.mark.usefixtures("chooser")
+def test_a_night_ends_with_a_judged_model_and_a_recorded_decision(task):
+    night = nightly.carry_out(task)
+    assert night.result == "done", night.message
+    (model,) = ModelStore(task.models).models()
+    assert model.name == night.model
+    assert not model.fault
+    assert model.card.metrics["days"] >= 5
+    (decision,) = decisions(task)
+    assert (decision.model, decision.by, decision.time_s) == (model.name, "nightly", NOW)
+    assert decision.decision in (Decision.PROMOTE, Decision.SHADOW)
+    assert decision.figures["fidelity"]["jobs"] > 100
+    assert last_night(task.models) == night
+    assert not Workshop(ModelStore(task.models), "chooser").folder.exists()
+
+
+@pytest.mark.usefixtures("chooser")
+def test_the_next_night_goes_on_from_the_model_before_and_old_ones_make_room(task, monkeypatch):
+    started = []
+    whole = nightly.Lesson.__iter__
+
+    def watched(lesson):
+        started.append(lesson.start)
+        return whole(lesson)
+
+    monkeypatch.setattr(nightly.Lesson, "__iter__", watched)
+    nights = [nightly.carry_out(replace(task, now_s=NOW + 60 * number, keep=1)) for number in range(4)]
+    assert [night.result for night in nights] == ["done"] * 4
+    names = [model.name for model in ModelStore(task.models).models()]
+    assert started[0] is None
+    assert [path.name for path in started[1:]] == [night.model.partition("@")[2] for night in nights[:3]]
+    in_force = states(decisions(task))
+    listened = {name for name, last in in_force.items() if last.decision is not Decision.REFUSE}
+    assert set(names) == listened
+    assert nights[-1].model in names
+    assert len(listened) <= 1 + nightly.SHADOWS
+
+
+@pytest.mark.usefixtures("chooser")
+def test_what_has_earned_it_waits_for_an_operator_where_the_configuration_says_so(task, monkeypatch):
+    easy = nightly.examined
+
+    def generous(*arguments, **options):
+        return replace(easy(*arguments, **options), decision=Decision.PROMOTE, reasons=("better",))
+
+    monkeypatch.setattr(nightly, "examined", generous)
+    nightly.carry_out(replace(task, promote=False))
+    assert decisions(task)[-1].decision is Decision.SHADOW
+    assert "an operator decides" in decisions(task)[-1].reason
+    first = nightly.carry_out(replace(task, now_s=NOW + 60))
+    assert decisions(task)[-1].decision is Decision.PROMOTE
+    # The next night's model is no better than the one that is now in charge, so that stays.
+    nightly.carry_out(replace(task, now_s=NOW + 120))
+    last = [decision for decision in decisions(task) if decision.time_s == NOW + 120]
+    assert last[0].decision is Decision.SHADOW
+    assert f"under {first.model}, which is in charge: not surely better" in last[0].reason
+
+
+@pytest.mark.usefixtures("chooser")
+def test_a_young_history_is_refused_and_not_called_a_failure(tmp_path, task):
+    url = f"sqlite:///{tmp_path}/young.db"
+    record(url, site(days=2, jobs=100, dependency=-1))
+    night = nightly.carry_out(replace(task, url=url, now_s=SINCE + 2 * DAY_S))
+    assert night.result == "refused"
+    assert "too short to learn from" in night.message
+    assert last_night(task.models) == night
+
+
+@pytest.mark.usefixtures("chooser")
+def test_a_database_that_is_gone_is_a_failure_with_its_name(task, tmp_path):
+    night = nightly.carry_out(replace(task, url=f"sqlite:///{tmp_path}/none.db"))
+    assert night.result == "failed"
+    assert "none.db" in night.message
+
+
+@pytest.mark.usefixtures("chooser")
+def test_only_one_trains(task):
+    with Workshop(ModelStore(task.models), "chooser").locked():
+        night = nightly.carry_out(task)
+    assert night.result == "refused"
+    assert "under way already" in night.message
+
+
+@pytest.mark.usefixtures("chooser")
+def test_the_timers_run_refuses_where_the_daemon_trains_and_works_where_it_does_not(task, tmp_path, monkeypatch):
+    path = tmp_path / "idlewatt.yml"
+    storage = f"storage: {{url: '{task.url}'}}\n"
+    path.write_text(storage + "training: {enabled: true}\n")
+    monkeypatch.setattr("time.time", lambda: NOW)
+    done = CliRunner().invoke(main, ["train", "--nightly", "--config.file", str(path)])
+    assert done.exit_code == 1
+    assert "never both" in done.output
+    settings = config.parse(storage)
+    chosen = settings.training.model_copy(update={"agent": "chooser"})
+    assert nightly.by_hand(settings.model_copy(update={"training": chosen})).result == "done"
+
+
+def at(hour, minute=0, day=21):
+    """Return a moment of local time."""
+    return datetime(2026, 11, day, hour, minute).astimezone().timestamp()
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The tasks that were started, of which none is ever done."""
+    tasks = []
+    monkeypatch.setattr(nightshift, "_started", lambda task: tasks.append(task) or subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        start_new_session=True))
+    return tasks
+
+
+def settings(tmp_path, **training):
+    words = {"enabled": "true", **training}
+    return config.parse(f"storage: {{models: {tmp_path}}}\n"
+                        f"training: {{{', '.join(f'{key}: {value}' for key, value in words.items())}}}")
+
+
+def test_it_begins_at_the_time_of_day_and_once_a_night(tmp_path, started):
+    shift, wanted = NightShift(tmp_path, at(2)), settings(tmp_path)
+    for hour, minute, count in ((2, 30, 0), (2, 59, 0), (3, 0, 1), (3, 1, 1), (23, 0, 1)):
+        found = shift.look(wanted, at(hour, minute))
+        assert (len(started), found.running) == (count, count == 1)
+    shift.end()
+    again = NightShift(tmp_path, at(4))
+    assert not again.look(wanted, at(23)).running, "a daemon that comes late waits for the next night"
+    assert again.look(wanted, at(3, day=22)).running
+    again.end()
+
+
+def test_a_night_that_was_missed_is_made_up_for(tmp_path, started):
+    (tmp_path / ".training").mkdir()
+    (tmp_path / nightshift.NOTE).write_bytes(NIGHT.dump_json(nightshift.Night(at(3, day=20), "done", "", "")))
+    shift = NightShift(tmp_path, at(9))
+    found = shift.look(settings(tmp_path), at(9, 1))
+    assert found.running
+    assert found.last_success_s == at(3, day=20)
+    shift.end()
+
+
+def test_without_being_told_to_nothing_is_trained(tmp_path, started):
+    shift = NightShift(tmp_path, at(2))
+    assert not shift.look(settings(tmp_path, enabled="false"), at(4)).running
+    assert started == []
+
+
+def test_after_the_end_nothing_begins(tmp_path, started):
+    shift = NightShift(tmp_path, at(2))
+    shift.look(settings(tmp_path), at(4))
+    began = time.monotonic()
+    shift.end()
+    assert time.monotonic() - began < 5
+    assert not shift.look(settings(tmp_path), at(4, day=22)).running
+    assert len(started) == 1
+
+
+def test_a_training_that_dies_without_a_word_is_a_failure_that_is_logged(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(nightshift, "_started", lambda task: subprocess.Popen(
+        [sys.executable, "-c", "raise SystemExit(7)"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+    shift = NightShift(tmp_path, at(2))
+    shift.look(settings(tmp_path), at(3))
+    shift._child.wait(30)
+    with caplog.at_level(logging.INFO):
+        found = shift.look(settings(tmp_path), at(3, 1))
+    assert found.runs == {"failed": 1}
+    assert "status 7" in caplog.records[-1].said
+
+
+def test_its_process_ends_when_the_daemon_is_gone(task):
+    busy = replace(task, agent="scorer", budget_s=600.0)
+    child = subprocess.Popen([sys.executable, "-m", "idlewatt.daemon.nightly"], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, start_new_session=True)
+    child.stdin.write(TASK.dump_json(busy) + b"\n")
+    child.stdin.flush()
+    order, pause, deadline = task.models / ".training/scorer/order.json", threading.Event(), time.monotonic() + 120
+    while not order.exists():
+        assert child.poll() is None, child.stdout.read()
+        assert time.monotonic() < deadline
+        pause.wait(0.05)
+    assert os.getpriority(os.PRIO_PROCESS, child.pid) == 19
+    child.stdin.close()
+    assert child.wait(30) == -9
+    child.stdout.close()
+    with Workshop(ModelStore(task.models), "scorer").locked():
+        pass  # nobody holds the lock any more
+
+
+def test_the_daemon_trains_and_publishes_how_it_went(rig):
+    """The service's own cycle on the simulated cluster, whose history is too short: said, and nothing else happens."""
+    from idlewatt.daemon.view import DaemonView
+
+    service = rig.service(training=f"{{enabled: true, at: \"{datetime.fromtimestamp(rig.now_s + 600):%H:%M}\"}}")
+    service.jobs()
+    service.training()
+    assert service.known.training.running is False
+    rig.now_s += 660
+    service.training()
+    assert service.known.training.running
+    service._nights._child.wait(120)
+    service.training()
+    facts = DaemonView(service, lambda: service.settings).published()
+    assert facts.training_runs_total == {"refused": 1.0}
+    assert facts.training_running == 0.0
+    assert "too short" in last_night(service.settings.storage.models_folder).message
