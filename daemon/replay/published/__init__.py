@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .result import Row
 
-ARTIFACTS = ("helios", "muri", "pollux", "fgd")
+ARTIFACTS = ("helios", "muri", "pollux", "fgd", "proximity")
 
 
 def rows(traces: Path) -> Iterator[Row]:
