@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from ..config import Settings
 
 
 @click.command("check-config")
@@ -32,3 +36,12 @@ def command(file: Path | None, sample: bool) -> None:
         raise click.exceptions.Exit(2) from error
     click.echo(f"{file}: right. Cluster {settings.cluster or '(unnamed)'}, "
                f"{len(settings.sources)} sources, database {settings.storage.url.split('://')[0]}.")
+    click.echo(_training(settings))
+
+
+def _training(settings: Settings) -> str:
+    wanted = settings.training
+    if wanted.enabled:
+        return (f"The daemon trains {wanted.agent} at {wanted.at:%H:%M} for {wanted.budget:.0f} s; "
+                "leave idlewatt-train.timer disabled.")
+    return "The daemon trains no agents; idlewatt-train.timer may."

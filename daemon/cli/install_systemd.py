@@ -11,6 +11,8 @@ import click
 
 _FILES = {
     "idlewatt.service": "etc/systemd/system/idlewatt.service",
+    "idlewatt-train.service": "etc/systemd/system/idlewatt-train.service",
+    "idlewatt-train.timer": "etc/systemd/system/idlewatt-train.timer",
     "sysusers.conf": "etc/sysusers.d/idlewatt.conf",
     "tmpfiles.conf": "etc/tmpfiles.d/idlewatt.conf",
     "default": "etc/default/idlewatt",
@@ -24,7 +26,10 @@ _KEPT = {"etc/default/idlewatt", "etc/idlewatt/config.yml"}
               help="Write below this folder instead (for packages).")
 @click.option("--program", help="The idlewatt program that the unit starts; by default the one you are running.")
 def command(root: Path, program: str | None) -> None:
-    """Install the systemd unit, its account, its folders and a sample configuration.
+    """Install the systemd units, their account, its folders and a sample configuration.
+
+    Agents are trained by night either by the daemon (training.enabled in the configuration) or by idlewatt-train.timer,
+    never by both; out of the box by neither.
 
     \b
     Example:
@@ -32,13 +37,13 @@ def command(root: Path, program: str | None) -> None:
       sudo systemd-sysusers && sudo systemd-tmpfiles --create
       sudo editor /etc/idlewatt/config.yml
       sudo systemctl daemon-reload && sudo systemctl enable --now idlewatt
+      sudo systemctl enable --now idlewatt-train.timer
     """
     from .. import config  # loads every source; --help must not
 
     program = program or shutil.which("idlewatt") or str(Path(sys.argv[0]).resolve())
     texts = {place: (resources.files("idlewatt.systemd") / name).read_text("utf-8") for name, place in _FILES.items()}
-    unit = _FILES["idlewatt.service"]
-    texts[unit] = texts[unit].replace("/usr/bin/idlewatt ", f"{program} ")
+    texts = {place: text.replace("/usr/bin/idlewatt ", f"{program} ") for place, text in texts.items()}
     texts["etc/idlewatt/config.yml"] = config.sample()
     for place, text in texts.items():
         target = root / place
@@ -51,3 +56,17 @@ def command(root: Path, program: str | None) -> None:
         except OSError as error:
             raise click.ClickException(f"{target} cannot be written: {error.strerror}. Are you root?") from error
         click.echo(f"written  {target}")
+    click.echo(_who_trains(root / "etc/idlewatt/config.yml"))
+
+
+def _who_trains(path: Path) -> str:
+    """Return who trains by night, as the configuration there says."""
+    from .. import config
+
+    try:
+        enabled = config.load(path).training.enabled
+    except config.ConfigError:
+        return f"{path} is faulty: see `idlewatt check-config`"
+    if enabled:
+        return "training: by the daemon (training.enabled); leave idlewatt-train.timer disabled"
+    return "training: by nobody yet; enable idlewatt-train.timer, or training.enabled in the configuration, never both"

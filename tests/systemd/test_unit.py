@@ -9,7 +9,8 @@ from click.testing import CliRunner
 from idlewatt.daemon.cli import main
 
 SYSTEMD = Path(__file__).parents[2] / "systemd"
-UNIT = SYSTEMD / "idlewatt.service"
+UNIT, TRAIN, TIMER = (SYSTEMD / name for name in ("idlewatt.service", "idlewatt-train.service", "idlewatt-train.timer"))
+each_service = pytest.mark.parametrize("unit", [UNIT, TRAIN], ids=lambda unit: unit.stem)
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +29,15 @@ def directives(unit=UNIT):
     return parser["Service"]
 
 
-def test_the_installed_unit_has_no_unknown_key(installed):
-    unit = installed / "etc/systemd/system/idlewatt.service"
-    subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=yes", unit], check=True, timeout=60)
+@pytest.mark.parametrize("unit", [UNIT, TRAIN, TIMER], ids=lambda unit: unit.name)
+def test_an_installed_unit_has_no_unknown_key(installed, unit):
+    placed = installed / "etc/systemd/system" / unit.name
+    subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=yes", placed], check=True, timeout=60)
 
 
-def test_the_exposure_score_is_at_most_two():
-    subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=20", UNIT], check=True, timeout=60,
+@each_service
+def test_the_exposure_score_is_at_most_two(unit):
+    subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=20", unit], check=True, timeout=60,
                    capture_output=True)
 
 
@@ -44,22 +47,47 @@ def test_the_score_gate_can_fail():
     assert verdict.returncode != 0
 
 
-def test_numerical_libraries_survive_the_hardening():
-    service = directives()
+@each_service
+def test_numerical_libraries_survive_the_hardening(unit):
+    service = directives(unit)
     assert service["SystemCallErrorNumber"] == "EPERM"
     assert "ProcSubset" not in service
     assert "MemoryDenyWriteExecute" not in service
 
 
-def test_the_hardening_block_is_in_alphabetical_order():
-    lines = UNIT.read_text().split("# Hardening")[1].split("[Install]")[0].splitlines()
-    names = [line.partition("=")[0] for line in lines if line[:1].isalpha()]
+def hardening(unit):
+    lines = unit.read_text().split("# Hardening")[1].split("[Install]")[0].splitlines()
+    return [line for line in lines if line[:1].isalpha()]
+
+
+@each_service
+def test_the_hardening_block_is_in_alphabetical_order(unit):
+    names = [line.partition("=")[0] for line in hardening(unit)]
     assert names == sorted(names)
 
 
-def test_no_root_runs_the_daemon():
-    assert directives()["User"] == "idlewatt"
+def test_training_is_hardened_as_the_daemon_is():
+    assert hardening(TRAIN) == hardening(UNIT)
+
+
+@each_service
+def test_no_root_runs_the_daemon(unit):
+    assert directives(unit)["User"] == "idlewatt"
     assert (SYSTEMD / "sysusers.conf").read_text().splitlines()[-1].startswith("u idlewatt -")
+
+
+def test_training_gives_way_to_everybody():
+    service = directives(TRAIN)
+    assert (service["Nice"], service["CPUWeight"], service["IOSchedulingClass"]) == ("19", "idle", "idle")
+
+
+def test_nobody_trains_until_somebody_is_told_to_and_the_installer_says_who(tmp_path):
+    done = CliRunner().invoke(main, ["install-systemd", "--root", str(tmp_path)])
+    assert "training: by nobody yet" in done.output
+    assert "WantedBy=timers.target" in TIMER.read_text()
+    (tmp_path / "etc/idlewatt/config.yml").write_text("training: {enabled: true}\n")
+    done = CliRunner().invoke(main, ["install-systemd", "--root", str(tmp_path)])
+    assert "training: by the daemon (training.enabled); leave idlewatt-train.timer disabled" in done.output
 
 
 def test_the_operators_files_are_never_overwritten(installed):
@@ -69,9 +97,12 @@ def test_the_operators_files_are_never_overwritten(installed):
     assert config.read_text() == "cluster: mine\n"
 
 
-def test_the_unit_starts_the_program_that_installed_it(installed):
-    service = directives(installed / "etc/systemd/system/idlewatt.service")
-    assert service["ExecStart"].startswith("/")
+def test_a_unit_starts_the_program_that_installed_it(tmp_path):
+    CliRunner().invoke(main, ["install-systemd", "--root", str(tmp_path), "--program", "/opt/idlewatt/bin/idlewatt"])
+    for name in ("idlewatt.service", "idlewatt-train.service"):
+        service = directives(tmp_path / "etc/systemd/system" / name)
+        assert service["ExecStart"].startswith("/opt/idlewatt/bin/idlewatt ")
+    service = directives(tmp_path / "etc/systemd/system/idlewatt.service")
     assert "serve --config.file=/etc/idlewatt/config.yml $ARGS" in service["ExecStart"]
 
 

@@ -13,7 +13,14 @@ def test_a_right_file_is_said_to_be_right_and_what_it_asks_for(tmp_path):
     (tmp_path / "site.yml").write_text("cluster: north\nsources: [{kind: dcgm, targets: ['dgx:9400']}]\n")
     done = check(tmp_path / "site.yml")
     assert done.exit_code == 0
-    assert done.stdout == f"{tmp_path / 'site.yml'}: right. Cluster north, 1 sources, database sqlite.\n"
+    assert done.stdout == (f"{tmp_path / 'site.yml'}: right. Cluster north, 1 sources, database sqlite.\n"
+                           "The daemon trains no agents; idlewatt-train.timer may.\n")
+
+
+def test_who_trains_by_night_is_said(tmp_path):
+    (tmp_path / "site.yml").write_text("training: {enabled: true, at: '04:30', budget: 5m}\n")
+    assert ("The daemon trains scorer at 04:30 for 300 s; leave idlewatt-train.timer disabled."
+            in check(tmp_path / "site.yml").stdout)
 
 
 def test_every_fault_is_told_and_the_exit_code_is_2(tmp_path):
