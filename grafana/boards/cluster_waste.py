@@ -106,8 +106,8 @@ def _honest() -> Row:
                    (f"sum by (basis) (idlewatt_paper_inefficient_power_watts{{{PARTITION}}})", "Paper, {{basis}}")),
                   "watt", empty="needs the rated power of all nodes: waste.rated_node_watts")),
         (8, lines("Unmeasured GPUs over time", "Boards without fresh power, or allocated without activity. They are in "
-                  "no wasted figure: while this is above zero, the figures flatter.",
-                  ((f"sum by (partition) (idlewatt_unmeasured_gpus{{{PARTITION}}})", "{{partition}}"),), "short")),
+                  "no wasted figure: while this is above zero, the figures flatter. The 15 worst partitions.",
+                  ((top(15, "partition", "idlewatt_unmeasured_gpus", PARTITION), "{{partition}}"),), "short")),
         (8, lines("Wall power by node", "The 15 chosen nodes that drew most over the time range. A flat line is a "
                   "meter that hangs; 'estimated' is no meter.",
                   ((top(15, "node, source", "idlewatt_node_power_watts", NODE), "{{node}} ({{source}})"),), "watt")))

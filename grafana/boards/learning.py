@@ -60,8 +60,9 @@ def _figures() -> Row:
                    empty=NOT_JUDGED)),
         (3, number("Last judged", "Time since an agent was last judged on held-out history, promoted or not.",
                    f"time() - max(idlewatt_heldout_timestamp_seconds{{{DAEMON}}})", "s", empty="never")),
-        (3, number("Bad days", "Closed days in a row on which the worst policy in use was worse than the scheduler's "
-                   "own; three demote an agent.", f"max(idlewatt_regret_streak{{{DAEMON}}})", "short",
+        (3, number("Bad days", "Closed days in a row on which the policy in charge was worse than the scheduler's own; "
+                   "three demote an agent.",
+                   f"max(idlewatt_regret_streak{{{DAEMON}}} and on (policy) {_role('in_charge')})", "short",
                    steps=((None, "green"), (1.0, "orange"), (3.0, "red")), empty="no day yet")),
         (3, number("Training", "Whether an agent is trained at the moment.",
                    f"max(idlewatt_training_running{{{DAEMON}}})", "short",
@@ -73,8 +74,7 @@ def _judged() -> Row:
                "Value #D": "Completion", "Value #E": "Completion, p99", "Value #F": "Wait", "Value #G": "Wait, p99",
                "Value #H": "Wasted energy"}
     ratio, seconds = column("percentunit"), column("s")
-    units = dict(zip(columns.values(), (column(width=260), *3 * (ratio,), *4 * (seconds,), column("kwatth")),
-                     strict=True))
+    looks = (column(width=240), column("percentunit", width=170), *2 * (ratio,), *4 * (seconds,), column("kwatth"))
     return (
         (24, listing("Policies on held-out history", "The last judgement: everybody replayed the same jobs of days "
                      "that no agent was trained on. Completion time against the scheduler's own policy with its 95 % "
@@ -84,7 +84,8 @@ def _judged() -> Row:
                       *(_heldout(f"{what}_seconds", statistic=statistic)
                         for what in ("jct", "wait") for statistic in ("mean", "p99")),
                       f"{_heldout('wasted_energy_joules')} / 3.6e6"),
-                     columns, special=units, order="Against the scheduler", empty=NOT_JUDGED)),)
+                     columns, special=dict(zip(columns.values(), looks, strict=True)), order="Against the scheduler",
+                     empty=NOT_JUDGED)),)
 
 
 def _curves() -> Row:

@@ -62,6 +62,11 @@ def by_kind(label: str, metric: str, selector: str) -> tuple[tuple[str, str], ..
                  for kind in (USEFUL, WASTED, APART))
 
 
+def largest(count: int) -> str:
+    """Return the ``count`` largest of the chosen partitions, to be joined on the partition."""
+    return f"topk({count}, sum by (partition) (idlewatt_gpus{{{PARTITION}}} @ end()))"
+
+
 def top(count: int, by: str, metric: str, selector: str) -> str:
     """Return an expression of the ``count`` largest over the time range, the same ones all along it."""
     return (f"sum by ({by}) ({metric}{{{selector}}}) and "
@@ -116,7 +121,7 @@ def bars(title: str, description: str, expr: str, label: str, unit: str, *, colo
     """Return one bar for each value of a label, now, the largest first."""
     panel = _described(bargauge.Panel(), title, description, unit).min(0.0).no_value(empty)
     panel.orientation(common_model.VizOrientation.HORIZONTAL).display_mode(common_model.BarGaugeDisplayMode.BASIC)
-    panel.value_mode(common_model.BarGaugeValueMode.COLOR).name_placement(common_model.BarGaugeNamePlacement.LEFT)
+    panel.value_mode(common_model.BarGaugeValueMode.TEXT).name_placement(common_model.BarGaugeNamePlacement.LEFT)
     panel.show_unfilled(True).min_viz_height(14).max_viz_height(34)
     # One size of writing on all of them; Grafana's own grows with the bar until names are cut off.
     panel.text(common.VizTextDisplayOptions().title_size(12).value_size(14))
@@ -127,11 +132,12 @@ def bars(title: str, description: str, expr: str, label: str, unit: str, *, colo
 
 
 def curves(title: str, description: str, expr: str, label: str, along: str, unit: str, *, empty: str = WAIT) -> Panel:
-    """Return curves over a number that is a label of the series, ``along``, one for each value of ``label``."""
+    """Return curves over a share that is a label of the series, ``along``, one for each value of ``label``."""
     panel = _drawn(_described(trend.Panel(), title, description, unit), empty).x_field(along)
     panel.fill_opacity(0).show_points(common_model.VisibilityMode.ALWAYS).point_size(4)
     panel.with_target(_query("A", expr, "", instant=True).format("table"))
     matrix = f"{along}\\{label}"  # what the transformation calls its first column
+    _override(panel, along, unit="percentunit")
     return (panel.with_transformation(_step("groupingToMatrix", columnField=label, rowField=along, valueField="Value",
                                        emptyValue="null"))
             .with_transformation(_step("convertFieldType", fields={}, conversions=[

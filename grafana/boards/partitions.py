@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board
-from .panels import CLASSES, NODE, PARTITION, Row, by_kind, column, lines, listing, number, timeline
+from .panels import CLASSES, NODE, PARTITION, Row, by_kind, column, largest, lines, listing, number, timeline
 
 GPUS = f"idlewatt_gpus{{{PARTITION}}}"
 HELD = f'idlewatt_gpus{{{PARTITION}, state=~"allocated_.*|productive"}}'
@@ -61,19 +61,19 @@ def build() -> str:
 
 def _figures() -> Row:
     return (
-        (4, number("GPUs", "Boards of the chosen partitions, in service or not.", f"sum({GPUS})", "short")),
+        (4, number("GPUs", "Boards of the chosen partitions, in service or not.", f"sum({GPUS})", "locale")),
         (4, number("Held by jobs", "Share of the boards that jobs hold now, whether they use them or not.",
                    f"sum({HELD}) / sum({GPUS})", "percentunit")),
         (4, number("Stranded GPUs", "Free GPUs that no waiting job can use. Orange from 1: advice may free some.",
-                   f"sum({STRANDED})", "short", steps=((None, "green"), (1.0, "orange")))),
+                   f"sum({STRANDED})", "locale", steps=((None, "green"), (1.0, "orange")))),
         (4, number("Worst fragmentation", "The largest share, over the chosen partitions, of free GPUs that the usual "
                    "demand of the last seven days cannot use (FGD, ATC'23).",
                    f"max(idlewatt_fragmentation_ratio{{{PARTITION}}})", "percentunit",
                    empty="nothing is free, or no demand is known")),
         (4, number("Waiting jobs", "Jobs in the queues of the chosen partitions; each task of an array counts.",
-                   f"sum({PENDING}) or 0 * sum({GPUS})", "short")),
+                   f"sum({PENDING}) or 0 * sum({GPUS})", "locale")),
         (4, number("Empty nodes", "Chosen nodes without a job on any GPU, powered and in service.",
-                   f"count({_boards('idle|stranded')} == {_boards()} > 0) or 0 * count({_boards()})", "short")))
+                   f"count({_boards('idle|stranded')} == {_boards()} > 0) or 0 * count({_boards()})", "locale")))
 
 
 def _table() -> Row:
@@ -87,7 +87,7 @@ def _table() -> Row:
                       f"sum by (partition) ({PENDING}) or 0 * sum by (partition) ({GPUS})"),
                      {"partition": "Partition", "Value #A": "GPUs", "Value #B": "Held", "Value #C": "Stranded",
                       "Value #D": "Power wasted", "Value #E": "Waiting jobs"},
-                     special={"Power wasted": column("percentunit")})),)
+                     unit="locale", special={"Power wasted": column("percentunit")})),)
 
 
 def _stranded() -> Row:
@@ -105,13 +105,15 @@ def _shares() -> Row:
     return (
         (12, lines("Utilisation of GPU time", "Share of GPU time that jobs held over the sliding window, Eq. (4) of "
                    "the GIST AI-X paper. 'limit' counts the requested time limit, as the paper does, and overstates "
-                   "use when jobs end early; 'actual' is what was really held.",
-                   ((f"avg by (partition, basis) (idlewatt_utilization_ratio{{{PARTITION}}})",
-                     "{{partition}}, {{basis}}"),), "percentunit", most=1.0)),
+                   "use when jobs end early; 'actual' is what was really held. Of the ten largest partitions.",
+                   ((f"avg by (partition, basis) (idlewatt_utilization_ratio{{{PARTITION}}}) "
+                     f"and on (partition) {largest(10)}", "{{partition}}, {{basis}}"),), "percentunit", most=1.0)),
         (12, lines("Fragmentation", "Share of the free GPUs that the usual demand of the last seven days cannot use "
-                   "(FGD, ATC'23). High with many free GPUs: jobs should be placed closer together.",
-                   ((f"avg by (partition) (idlewatt_fragmentation_ratio{{{PARTITION}}})", "{{partition}}"),),
-                   "percentunit", most=1.0, empty="nothing is free, or no demand is known")))
+                   "(FGD, ATC'23), of the ten largest partitions. High with many free GPUs: jobs should be placed "
+                   "closer together.",
+                   ((f"avg by (partition) (idlewatt_fragmentation_ratio{{{PARTITION}}}) and on (partition) "
+                     f"{largest(10)}", "{{partition}}"),), "percentunit", most=1.0,
+                   empty="nothing is free, or no demand is known")))
 
 
 def _nodes() -> Row:

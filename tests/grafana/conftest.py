@@ -1,6 +1,8 @@
-"""What the tests of boards and of rules both need: the golden page, and the selectors of an expression."""
+"""What the tests of boards and of rules both need: the golden page, selectors of an expression, and promtool."""
 
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,19 @@ def golden() -> str:
 def exposed(golden) -> set[str]:
     """The metrics that the daemon really exposes."""
     return set(re.findall(r"^(idlewatt_\w+)[{ ]", golden, re.M))
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Callable[..., None]:
+    """Prometheus' own tool; what it refuses fails the test."""
+    if not shutil.which("promtool"):
+        pytest.skip("promtool is not installed")
+    return _promtool
+
+
+def _promtool(*arguments: object) -> None:
+    done = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="session")

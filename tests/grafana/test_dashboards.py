@@ -9,7 +9,10 @@ import promql_parser as promql
 import pytest
 import yaml
 
+from idlewatt.exporters.publish import GPU_CODES
 from idlewatt.grafana.boards import __main__ as built
+from idlewatt.grafana.boards import panels as made
+from idlewatt.grafana.boards import partitions
 
 ROOT = Path(__file__).parents[2]
 OF_RULES = {'{cluster=~"$cluster"}', '{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'
@@ -17,7 +20,8 @@ OF_RULES = {'{cluster=~"$cluster"}', '{alertname=~"Gpu.*|WastedPowerHigh|EmptyNo
 """Selectors of what rules make: it is of a cluster, no longer of a daemon."""
 BOARDS = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
 RECORDED = ROOT / "tests" / "recorded"
-UNITS = {"watt", "kwatt", "megwatt", "watth", "kwatth", "joule", "percentunit", "celsius", "s", "bytes", "short"}
+UNITS = {"watt", "kwatt", "megwatt", "watth", "kwatth", "joule", "percentunit", "celsius", "s", "bytes", "short",
+         "locale", "dateTimeFromNow"}
 LETTERS = "ABCDEFGHIJ"
 LEGACY = {"graph", "singlestat", "table-old"}
 THIRD_PARTY = {"ALERTS", "process_resident_memory_bytes"}
@@ -42,9 +46,15 @@ def expressions(board: dict[str, Any]) -> list[str]:
     return [target["expr"] for panel in panels(board) for target in panel["targets"]]
 
 
-def parsed(expression: str) -> Any:
+def filled(expression: str) -> str:
+    """Return an expression with values in place of Grafana's variables."""
     for name, value in VARIABLES.items():
         expression = re.sub(re.escape(name) + r"(?!\w)", value, expression)
+    return expression
+
+
+def parsed(expression: str) -> Any:
+    expression = filled(expression)
     assert "$" not in expression, f"unknown variable in {expression}"
     return promql.parse(expression)
 
@@ -103,7 +113,9 @@ def test_every_panel_explains_itself_t22(board):
     for panel in panels(board):
         assert panel["title"]
         assert len(panel["description"]) > 30, panel["title"]
-        assert panel["fieldConfig"]["defaults"]["unit"] in UNITS, panel["title"]
+        own = [prop["value"] for override in panel["fieldConfig"]["overrides"] for prop in override["properties"]
+               if prop["id"] == "unit"]
+        assert {panel["fieldConfig"]["defaults"]["unit"], *own} <= UNITS, panel["title"]
         assert panel["targets"], panel["title"]
         assert [target["refId"] for target in panel["targets"]] == list(LETTERS)[:len(panel["targets"])]
 
@@ -181,6 +193,60 @@ def test_power_and_energy_are_shown_to_scale_t26(board):
                 assert (heading == "Cost") == (unit == "short")
             elif "_watts" in expression and "/" not in expression:
                 assert unit == "watt", expression
+
+
+def test_every_panel_says_what_is_missing_when_there_is_nothing_to_show(board):
+    for panel in panels(board):
+        assert len(panel["fieldConfig"]["defaults"]["noValue"]) >= 3, panel["title"]
+        if panel["type"] not in ("stat", "table"):  # for a phrase, not a word
+            assert " " in panel["fieldConfig"]["defaults"]["noValue"], panel["title"]
+
+
+NAMES = ['a"b\\c', "x.y", "(none)", "a|b", "gpu/h100", "[a]{2}$", "it's"]
+
+
+def chosen(expression: str, *names: str) -> str:
+    """Return an expression as Grafana sends it when a person has chosen these partitions and nodes."""
+    escaped = [re.sub(r"[\\^$*+?.()|[\]{}/]", r"\\\g<0>", name) for name in names]  # escapeRegex of @grafana/data
+    value = escaped[0] if len(escaped) == 1 else f"({'|'.join(escaped)})"
+    return filled(re.sub(r"\$\{(?:partition|node):regex\}", lambda _: value, expression))
+
+
+@pytest.mark.parametrize("names", [*([name] for name in NAMES), NAMES], ids=lambda names: " and ".join(names))
+def test_a_board_can_be_asked_for_a_partition_or_node_of_any_name(board, names, tmp_path, promtool):
+    rules = [{"record": f"asked:{place}:now", "expr": chosen(expression, *names)}
+             for place, expression in enumerate(expressions(board))]
+    (tmp_path / "asked.yml").write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": rules}]}))
+    promtool("check", "rules", tmp_path / "asked.yml")
+
+
+@pytest.mark.parametrize("names", [*([name] for name in NAMES), NAMES], ids=lambda names: " and ".join(names))
+def test_a_name_selects_itself_and_nothing_else(names, tmp_path, promtool):
+    def series(name: str) -> str:
+        quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+        return f'idlewatt_gpus{{cluster="c", job="idlewatt", partition="{quoted}"}}'
+
+    asked = chosen(f"idlewatt_gpus{{{made.PARTITION}}}", *names)
+    found = [{"labels": series(name), "value": 1} for name in names]
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"tests": [{
+        "input_series": [{"series": series(name), "values": "1"} for name in (*NAMES, "gpu", "xxy", "a")],
+        "promql_expr_test": [{"expr": asked, "eval_time": "0m", "exp_samples": found}]}]}))
+    promtool("test", "rules", tmp_path / "test.yml")
+
+
+def test_a_thousand_nodes_or_users_are_never_drawn_at_once(board):
+    """A series for each of them would hang the browser; pages of a table are fine."""
+    for panel in (panel for panel in panels(board) if panel["type"] != "table"):
+        for target in panel["targets"]:
+            by_each = re.match(r"(?:sort_desc\()?(?:sum|max|min|avg) by \((?=[^)]*\b(?:node|user|board)\b)",
+                               target["expr"])
+            each = re.search(r"\{\{(node|user|board)\b", target["legendFormat"])
+            assert bool(each) or not by_each, panel["title"]
+            assert not each or "topk(" in target["expr"], panel["title"]
+
+
+def test_numbers_of_gpu_states_mean_what_the_daemon_says():
+    assert {str(code): made.CLASSES[state] for state, code in GPU_CODES.items()} == partitions.GPU_WORDS
 
 
 def test_provisioning_is_grafanas_own_format_and_holds_no_secret():
