@@ -116,7 +116,8 @@ def _notes(url: str, simulation: str, speed: float, folder: Path) -> list[str]:
 def configuration(simulation: str, folder: Path) -> dict[str, Any]:
     """Return the daemon's configuration for a simulation at that URL: what an operator would write for real nodes."""
     # A second of ours is minutes of theirs: what a real site looks at every 15 s is looked at as often as we can.
-    beat = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "2s", "record": "5s", "retention": "1h"}
+    beat = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "2s", "record": "5s", "retention": "1h",
+            "counterfactual": "1m"}
     pages = [{"kind": kind, "http_sd_configs": [{"url": f"{simulation}/targets/{kind}"}]} for kind in TARGETS]
     return {"cluster": "GIST AI-X (simulated)",
             "storage": {"url": f"sqlite:///{folder / 'idlewatt.db'}"},

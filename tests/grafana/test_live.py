@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 from questions import Prometheus, Question, of_alerts, of_boards, of_rules
 
 from idlewatt.daemon.cli import _past, _prometheus, demo
@@ -18,24 +19,21 @@ LABELS = {"cluster": "gist", "instance": "127.0.0.1:9723", "job": "idlewatt"}
 NOBODY = "127.0.0.1:1"
 NOW_S, DAYS = 1_795_219_200.0, 1.5
 HOURS = [NOW_S - hours * 3600.0 for hours in range(12)]
-RANGE_S, WITHIN_S = 120.0, 240.0
+SPEED = 240.0
+"""At which six hours of the cluster pass in a minute and a half."""
+RANGE_S, WITHIN_S = 120.0, 180.0
 
 NO_AGENT = {
     "health: Trained agents A",
-    "learning: Agents A", "learning: Bad days A", "learning: Best agent A", "learning: Decisions on agents A",
+    "learning: Agents A", "learning: Bad days A", "learning: Best agent A",
     "learning: Drift A", "learning: It abstains A", "learning: Its age A", "learning: Last judged A",
     *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGH"), "learning: Regret A",
-    "learning: Rounds without advice A", "learning: Training A", "learning: Training curves A",
-    "learning: Trainings A",
+    "learning: Rounds without advice A", "learning: Training curves A", "learning: Trainings A",
     "GpuAdviceAgentAbstains: idlewatt_abstaining", "GpuAdviceAgentDemoted: idlewatt_policy_info",
     "GpuAdviceTrainingFailing: idlewatt_training_last_success_timestamp_seconds",
     "GpuAdviceTrainingFailing: idlewatt_training_runs_total",
 }
 """Empty as long as nothing has been trained: a heuristic is in charge."""
-NO_WINDOW = {
-    "advice: x"
-}
-"""Empty until the first closed window has been replayed, after an hour."""
 NO_ALERT = {"health: Alerts A"}
 """A past knows no alerts: those begin to pend where a Prometheus evaluates them."""
 NO_RULES = {"health: Rules A"}
@@ -105,14 +103,19 @@ def test_a_past_answers_every_board_rule_and_alert(past):
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory) -> Iterator[Prometheus]:
-    """A Prometheus with our rules that scrapes a daemon on a simulated cluster, both as real as they can be."""
+    """A Prometheus with our rules that scrapes a daemon on a simulated cluster."""
     folder, port = tmp_path_factory.mktemp("live"), free_port()
+    start_s = float(int(time.time()))
     with ExitStack() as stack:
-        demo._from_now(stack, folder, nodes=4, seed=1, speed=60.0, port=port)
+        simulation = stack.enter_context(demo._simulation(4, 1, SPEED, start_s, folder))
+        config = demo.configuration(simulation, folder)
+        # Closed windows within the minute; and a beat that comes late on a busy machine is no gap.
+        config["cycles"]["counterfactual"], config["waste"]["gap_factor"] = "30s", 20
+        (folder / "idlewatt.yml").write_text(yaml.safe_dump(config))
+        stack.enter_context(demo._daemon(folder / "idlewatt.yml", port, SPEED, start_s, folder))
         url = stack.enter_context(_prometheus.running(folder, free_port(), 1, f"127.0.0.1:{port}", LABELS, every="1s"))
         yield Prometheus(url, time.time)
 
 
 def test_a_daemon_on_a_simulated_cluster_answers_everything_in_time(live):
-    expected = NO_AGENT | NO_WINDOW
-    assert not_answered_in_time(live, everything(), expected) == expected
+    assert not_answered_in_time(live, everything(), NO_AGENT) == NO_AGENT
