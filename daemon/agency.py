@@ -28,11 +28,11 @@ class Agency:
 
     def seats(self, in_force: Mapping[str, Promotion]) -> tuple[Seat, ...]:
         """Return who is to be asked, the one in charge first; an agent whose code is being compiled is not yet."""
-        wanted = _wanted(in_force)
-        self._loaded = {model: kept for model, kept in self._loaded.items() if model in wanted}
-        for model in self._rehearsals.keys() - wanted.keys():
+        named = wanted(in_force)
+        self._loaded = {model: kept for model, kept in self._loaded.items() if model in named}
+        for model in self._rehearsals.keys() - named.keys():
             self._rehearsals.pop(model).end()
-        return tuple(self._seat(model, leads) for model, leads in wanted.items() if self._compiled(model))
+        return tuple(self._seat(model, leads) for model, leads in named.items() if self._compiled(model))
 
     def end(self) -> None:
         """End compiling, whatever it does."""
@@ -58,7 +58,7 @@ class Agency:
             return Seat(model, leads, None, str(error))
 
 
-def _wanted(in_force: Mapping[str, Promotion]) -> dict[str, bool]:
+def wanted(in_force: Mapping[str, Promotion]) -> dict[str, bool]:
     """Return the agents to be asked and whether each is in charge, that one first."""
     leader = in_charge(in_force)
     listened = [model for model, last in in_force.items() if last.decision in (Decision.SHADOW, Decision.DEMOTE)]

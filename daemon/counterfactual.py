@@ -15,8 +15,16 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..storage.promotions import Standing
 from ..storage.simulated import Simulated
+
+if TYPE_CHECKING:
+    from .past import Past
+    from .replay.engine import Policy, Run
+    from .replay.power import PowerModel
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +95,10 @@ class Request:
     since_s: float
     until_s: float
     policies: Sequence[str]
-    """The first is the incumbent, which really decided."""
+    """The first is the incumbent, which really decided; agents are ``kind@version``."""
     seed: int = 0
+    models: str = ""
+    """Folder of the agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,30 +110,68 @@ class Window:
     error_ratio: float | None
     wait_s: dict[str, float] = field(default_factory=dict)
     wait_error_ratio: float | None = None
+    since_s: float = 0.0
+    system_s: dict[str, float] = field(default_factory=dict)
+    """Seconds that jobs waited or ran, summed over jobs, by policy."""
+    faults: dict[str, str] = field(default_factory=dict)
+    """Why an agent could not be replayed, by its name."""
+
+    def standings(self, incumbent: str) -> tuple[Standing, ...]:
+        """Return how everybody else did beside the incumbent."""
+        return tuple(Standing(policy, self.since_s, self.until_s, system_s, self.system_s[incumbent],
+                              self.wait_s[policy], self.wait_s[incumbent])
+                     for policy, system_s in self.system_s.items() if policy != incumbent)
 
 
 def replayed(request: Request) -> Window:
     """Replay a window under each policy; StoreError or ClusterError when it cannot be."""
     from ..storage.history import History
+    from .agents.kinds import FAILURES
     from .fidelity import WATCHED, off, waited
+    from .models import ModelError
     from .past import calibrated, measured, past
-    from .policies import named
-    from .replay.course import energies
 
-    begin = request.since_s - WARM_UP_S
+    begin, span = request.since_s - WARM_UP_S, (request.since_s, request.until_s)
     with History.read_only(request.url) as history:
         found = past(history, begin, request.until_s)
-        then = measured(history, request.since_s, request.until_s)
+        then = measured(history, *span)
         model = calibrated(history, found, begin, request.since_s)
-    joules, wait_s = {}, {}
+    trials, faults = dict[str, _Trial](), dict[str, str]()
     for policy in request.policies:
-        run, drawn = energies(found.cluster, found.workload, named(policy), (begin, request.since_s, request.until_s),
-                              model, request.seed, found.reserved)
-        joules[policy] = float(drawn[2] - drawn[1])
-        wait_s[policy] = waited(run, run.start, request.since_s, request.until_s)
-    incumbent, real = request.policies[0], then.total if then.coverage >= WATCHED else None
-    really = waited(run, found.started, request.since_s, request.until_s)
-    return Window(request.until_s, joules, off(joules[incumbent], real), wait_s, off(wait_s[incumbent], really))
+        try:
+            trials[policy] = _trial(found, _named(policy, request.models), span, model, request.seed)
+        except (ModelError, *FAILURES) as error:
+            if "@" not in policy:
+                raise
+            faults[policy] = f"{type(error).__name__}: {error}"
+    incumbent, real = trials[request.policies[0]], then.total if then.coverage >= WATCHED else None
+    really = waited(incumbent.run, found.started, *span)
+    return Window(request.until_s, {policy: trial.joules for policy, trial in trials.items()},
+                  off(incumbent.joules, real), {policy: trial.wait_s for policy, trial in trials.items()},
+                  off(incumbent.wait_s, really), request.since_s,
+                  {policy: trial.system_s for policy, trial in trials.items()}, faults)
+
+
+class _Trial(NamedTuple):
+    run: Run
+    joules: float
+    wait_s: float
+    system_s: float
+
+
+def _trial(found: Past, policy: Policy, span: tuple[float, float], model: PowerModel, seed: int) -> _Trial:
+    from .fidelity import waited
+    from .replay.course import energies
+
+    run, drawn = energies(found.cluster, found.workload, policy, (found.since_s, *span), model, seed)
+    return _Trial(run, float(drawn[2] - drawn[1]), waited(run, run.start, *span), waited(run, run.end, *span))
+
+
+def _named(policy: str, models: str) -> Policy:
+    from .models import ModelStore
+    from .policies import named
+
+    return ModelStore(Path(models)).load(policy) if "@" in policy else named(policy)
 
 
 class WindowReplayer:

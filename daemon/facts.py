@@ -9,12 +9,16 @@ from typing import Any
 
 from ..exporters.publish import ADVICE, GPU_CODES, Published
 from ..exporters.source import SourceStatus
+from ..storage.promotions import Decision, Promotion
 from ..storage.records import WASTED, JobState, PowerClass, Recommendation, SchedulerSnapshot, Telemetry
 from .advice import Advice
+from .council import Learned
 from .counterfactual import Counterfactual
 from .cycles import CycleHealth
 from .nightshift import Training
 from .waste import Assessment
+
+STATISTICS, BOUNDS = ("mean", "p99"), ("estimate", "low", "high")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class Known:
     database_bytes: float | None = None
     backlog: int = 0
     counterfactual: Counterfactual = Counterfactual()
+    learned: Learned = Learned()
     training: Training = Training()
 
 
@@ -54,6 +59,7 @@ class Process:
 def published(known: Known, process: Process) -> Published:
     """Return the facts of the metrics page."""
     facts = _daemon(known, process) | _advice(known) | _simulated(known.counterfactual) | _training(known.training)
+    facts |= _learned(known.learned) | _held_out(known.learned.judged)
     if known.assessment is not None:
         facts |= _watts(known, known.assessment) | _wasters(known.assessment) | _gpus(known.assessment)
     if known.snapshot is not None:
@@ -152,6 +158,39 @@ def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:
 def _simulated(found: Counterfactual) -> dict[str, Any]:
     return {"simulated_energy_joules_total": dict(found.joules), "simulation_energy_error_ratio": found.error_ratio,
             "simulated_wait_seconds_total": dict(found.wait_s), "simulation_wait_error_ratio": found.wait_error_ratio}
+
+
+def _learned(found: Learned) -> dict[str, Any]:
+    decided = Counter(decision.decision.value for decision in found.decisions)
+    return {
+        "promotions_total": {kind.value: float(decided[kind.value]) for kind in Decision},
+        "abstaining": {model: float(model in found.silent) for model in found.asked},
+        "abstentions_total": {key: float(rounds) for key, rounds in found.abstained.items()},
+        "drift_ratio": dict(found.drift),
+        "regret_ratio": {policy: regret.ratio for policy, regret in found.regrets.items()},
+        "regret_streak": {policy: float(regret.streak) for policy, regret in found.regrets.items()},
+        "model_info": {(model, card.version): 1.0 for model, card in found.cards.items()},
+        "model_trained_timestamp_seconds": {model: card.trained_s for model, card in found.cards.items()},
+        "training_score_ratio": {(model, f"{done:.2f}"): score for model, card in found.cards.items()
+                                 for done, score in card.curve},
+    }
+
+
+def _held_out(judged: Promotion | None) -> dict[str, Any]:
+    """Return how everybody did when an agent was judged last."""
+    if judged is None:
+        return {}
+    rows = {row["policy"]: row for row in judged.figures["rows"]}
+    return {
+        "heldout_jct_seconds": {(policy, statistic): row[f"jct_{statistic}_s"] for policy, row in rows.items()
+                                for statistic in STATISTICS},
+        "heldout_wait_seconds": {(policy, statistic): row[f"wait_{statistic}_s"] for policy, row in rows.items()
+                                 for statistic in STATISTICS},
+        "heldout_jct_ratio": {(policy, bound): row["jct_ratio"][bound] for policy, row in rows.items()
+                              for bound in BOUNDS},
+        "heldout_wasted_energy_joules": {policy: row["energy_wasted_joules"] for policy, row in rows.items()},
+        "heldout_timestamp_seconds": judged.time_s,
+    }
 
 
 def _training(found: Training) -> dict[str, Any]:

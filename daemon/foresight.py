@@ -6,7 +6,7 @@ what it was shown in training.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,16 +35,15 @@ class Experience:
         self._told: dict[tuple[str, float], Floats] = {}
 
     def __call__(self, jobs: Sequence[Job]) -> dict[str, Floats]:
-        """Return the columns of ``FORESIGHT`` for these jobs, in their order; NaN where nothing is known."""
+        """Return the columns of ``FORESIGHT`` for these jobs, in their order; NaN where nothing is known.
+
+        What was told of them is remembered, and of all others forgotten.
+        """
         new = list({job.key: job for job in jobs if job.key not in self._told}.values())
-        if new:
-            self._told |= zip((job.key for job in new), self._foresee(new), strict=True)
+        fresh = dict(zip((job.key for job in new), self._foresee(new), strict=True)) if new else {}
+        self._told = {job.key: fresh[job.key] if job.key in fresh else self._told[job.key] for job in jobs}
         rows = np.array([self._told[job.key] for job in jobs]).reshape(len(jobs), len(FORESIGHT))
         return {name: rows[:, column].copy() for column, name in enumerate(FORESIGHT)}
-
-    def forget(self, known: Iterable[Job]) -> None:
-        """Keep what was told of these jobs only."""
-        self._told = {job.key: self._told[job.key] for job in known if job.key in self._told}
 
     def renewed(self, past: JobColumns) -> Experience:
         """Return the same with more of the past; what was told of a job stays."""

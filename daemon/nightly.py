@@ -27,6 +27,7 @@ from .fidelity import check
 from .models import ModelError, ModelStore
 from .nightshift import NIGHT, NOTE, TASK, Night, Task
 from .promotion import Exam, Verdict, ratio, replayed
+from .regret import too_soon
 from .replay.cluster import ClusterError
 from .training import Lesson, Order, Workshop, examined
 
@@ -104,11 +105,14 @@ def _newest(store: ModelStore, agent: str, until_s: float) -> Path | None:
 
 def _decide(ledger: Ledger, store: ModelStore, task: Task, verdict: Verdict, test: Sequence[Stretch]) -> Promotion:
     """Record what follows from a verdict, and let older models in shadow make room."""
-    before = states(ledger.decisions())
+    decisions = ledger.decisions()
+    before, soon = states(decisions), too_soon(decisions, task.now_s)
     rival = in_charge(before)
     decision, reason = verdict.decision, verdict.reason
     if decision is Decision.PROMOTE and not task.promote:
         decision, reason = Decision.SHADOW, f"it has earned to be in charge, and an operator decides: {reason}"
+    elif decision is Decision.PROMOTE and soon:
+        decision, reason = Decision.SHADOW, f"{soon}: {reason}"
     elif decision is Decision.PROMOTE and rival is not None:
         stays = _stays(store, verdict, rival, test)
         decision, reason = (Decision.SHADOW, stays) if stays else (decision, reason)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..storage.reading import HistoryReader, JobRun
 from ..storage.records import Job, JobState, Node, NodeState, PowerClass, Request
+from .foresight import RECENT, Experience
 from .replay.cluster import Cluster, ClusterError, NodeEvent
 from .replay.course import Reserved
 from .replay.power import Occupation, PowerModel
@@ -133,7 +134,8 @@ def past(history: HistoryReader, since_s: float, until_s: float) -> Past:
     pieces = [[job] for key, job in found.items() if key not in again]
     pieces += [list(_apart(job, runs)) for job, runs in again.values()]
     jobs = in_order([part for some in pieces for part in _within(some, since_s, until_s)])
-    workload = Workload.from_records(jobs, run={job.key: _run_s(job, until_s) for job in jobs})
+    workload = Workload.from_records(jobs, run={job.key: _run_s(job, until_s) for job in jobs},
+                                     foresight=Experience(history.load_columns(until_s=until_s, last=RECENT)))
     cluster = recorded_cluster(history, since_s, until_s, reserved="up")
     return Past(since_s, until_s, cluster, tuple(jobs), workload, reservations(history, since_s, until_s))
 

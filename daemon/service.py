@@ -151,7 +151,7 @@ class Service:
         if since_s >= until_s or not self._rehearsal.over():
             return
         policies = dict.fromkeys((self.settings.counterfactual.incumbent, self.settings.advice.policy,
-                                  *self._council.asked))
+                                  *self.known.learned.asked))
         request = Request(self.settings.storage.url, since_s, until_s, tuple(policies),
                           models=str(self.settings.storage.models_folder))
         window = self._replays.replay(request, max(period, REPLAY_S))

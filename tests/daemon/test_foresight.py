@@ -45,8 +45,8 @@ def test_what_was_told_of_a_job_stays_though_more_have_ended(history):
     before = young([pending])
     assert young.renewed(columns)([pending]) == before
     assert Experience(columns)([pending])["prediction"] != before["prediction"]
-    young.forget([])
-    assert young.renewed(columns)([pending]) != before
+    young([])
+    assert young.renewed(columns)([pending]) != before, "whoever has gone is forgotten"
 
 
 def test_without_any_past_nothing_is_foreseen(tmp_path):

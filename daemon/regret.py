@@ -1,0 +1,76 @@
+"""How policies did against the incumbent, day by day, in replays of closed windows; and when an agent loses its place.
+
+A day's regret is the time that jobs spent in the system under the policy over that under the incumbent, less one: by
+Little's law that is the change in mean completion time. Three bad days in a row demote; a day that is only a little
+worse neither counts nor forgives, so that nothing flaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..storage.promotions import Decision, Promotion, Standing
+
+DAY_S = 86400.0
+WORSE = 0.02
+"""Regret from which a day is bad; one of 0 or less is good, and what lies between is neither."""
+BAD_DAYS = 3
+COOLING_S = 7 * DAY_S
+"""For so long after a demotion nothing is promoted but by an operator: the next agent learned from the same days."""
+WATCHED = 0.5
+"""Share of a day that must have been replayed before it is judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """How a policy did on the days that have closed."""
+
+    day_s: float
+    """Beginning of the last judged day, UTC."""
+    ratio: float
+    """Its regret: positive is worse than the incumbent."""
+    streak: int
+    """Bad days in a row, up to that one."""
+
+
+def regrets(standings: Iterable[Standing], now_s: float) -> dict[str, Regret]:
+    """Return how each policy stands; days that have not closed, or were hardly watched, are left out."""
+    days: dict[tuple[str, float], list[Standing]] = {}
+    for standing in standings:
+        days.setdefault((standing.policy, standing.since_s // DAY_S * DAY_S), []).append(standing)
+    found: dict[str, Regret] = {}
+    for (policy, day_s), windows in sorted(days.items()):
+        ratio = _ratio(windows)
+        if ratio is not None and day_s + DAY_S <= now_s:
+            before = found[policy].streak if policy in found else 0
+            found[policy] = Regret(day_s, ratio, before + 1 if ratio > WORSE else 0 if ratio <= 0 else before)
+    return found
+
+
+def _ratio(windows: Iterable[Standing]) -> float | None:
+    """Return the regret of one day; None when too little of it was replayed, or nobody was there."""
+    windows = list(windows)
+    theirs = sum(window.incumbent_system_s for window in windows)
+    if theirs <= 0 or sum(window.until_s - window.since_s for window in windows) < WATCHED * DAY_S:
+        return None
+    return sum(window.system_s for window in windows) / theirs - 1
+
+
+def demotion(model: str, found: Mapping[str, Regret], now_s: float) -> Promotion | None:
+    """Return the decision that ends an agent's time in charge; None while it keeps its place."""
+    regret = found.get(model)
+    if regret is None or regret.streak < BAD_DAYS:
+        return None
+    return Promotion(now_s, model, Decision.DEMOTE, "daemon",
+                     f"jobs spent {regret.ratio:.1%} more time in the system than under the incumbent on the last of "
+                     f"{regret.streak} bad days in a row", {"regret_ratio": regret.ratio, "streak": regret.streak})
+
+
+def too_soon(decisions: Iterable[Promotion], now_s: float) -> str:
+    """Return why nothing should be promoted by itself now; '' when nothing speaks against it."""
+    last = max((one.time_s for one in decisions if one.decision is Decision.DEMOTE and one.by == "daemon"),
+               default=float("-inf"))
+    if 0 <= now_s - last < COOLING_S:
+        return f"an agent was demoted {(now_s - last) / DAY_S:.1f} days ago; {COOLING_S / DAY_S:.0f} must pass"
+    return ""
