@@ -27,6 +27,10 @@ ENOUGH = 3
 MEMORY = 32
 """Last runs of a group that are looked at: users change their minds."""
 QUANTILES = (0.1, 0.5, 0.9)
+QUARTILES = (0.25, 0.5, 0.75)
+"""How far run times spread, whatever becomes of the jobs that fail at once: often every seventh."""
+HABIT = 8
+"""Last jobs of a user that tell whether they always ask for the same limit."""
 
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8,}|\d+(?:\.\d+)?(?:e-?\d+)?", re.IGNORECASE)
 
@@ -90,10 +94,25 @@ def foresight(*, submit_s: Any, run_s: Any, ended_s: Any, gpus: Any, user: Any =
     limits = np.where(np.isfinite(limits) & (limits > 0), limits, np.nan)
     alike: dict[str, Any] = {"submit_s": submit_s, "ended_s": ended_s, "gpus": gpus, "user": user,
                              "template": template}
-    runs = predict(run_s=run_s, limit_s=limits, **alike).quantiles
-    uses = predict(run_s=np.asarray(run_s, np.float64) / limits, **alike).quantiles
+    runs = predict(run_s=run_s, limit_s=limits, quantiles=QUARTILES, **alike).quantiles
+    uses = predict(run_s=np.asarray(run_s, np.float64) / limits, quantiles=QUARTILES, **alike).quantiles
     names = ("prediction_low", "prediction", "prediction_high", "use_low", "use", "use_high")
-    return dict(zip(names, np.concatenate([runs, uses], axis=1).T.copy(), strict=True))
+    known = dict(zip(names, np.concatenate([runs, uses], axis=1).T.copy(), strict=True))
+    return known | {"usual": _usual(np.asarray(submit_s, np.float64), limits, user)}
+
+
+def _usual(submit_s: Floats, limit_s: Floats, user: Any) -> Floats:
+    """Return the share of the user's last jobs that asked for the same limit; NaN for a first job, or without limit."""
+    codes = np.full(len(submit_s), -1, np.int64) if user is None else np.asarray(user, np.int64)
+    order = np.lexsort((submit_s, codes))
+    same, seen = np.zeros(len(order)), np.zeros(len(order))
+    for lag in range(1, min(HABIT, len(order) - 1) + 1):
+        known = (codes[order[lag:]] == codes[order[:-lag]]) & ~np.isnan(limit_s[order[:-lag]])
+        same[lag:] += known & (limit_s[order[lag:]] == limit_s[order[:-lag]])
+        seen[lag:] += known
+    found = np.full(len(order), np.nan)
+    found[order] = np.where(seen > 0, same / np.maximum(seen, 1), np.nan)
+    return np.where(np.isnan(limit_s), np.nan, found)
 
 
 def _group(columns: dict[str, Codes], names: Sequence[str]) -> Codes:

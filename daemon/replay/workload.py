@@ -16,7 +16,7 @@ from ...storage.records import Job
 UNLIMITED_S = 30 * 86400.0
 """What a missing time limit counts as where an order needs a number."""
 
-FORESIGHT = ("prediction", "prediction_low", "prediction_high", "use", "use_low", "use_high")
+FORESIGHT = ("prediction", "prediction_low", "prediction_high", "use", "use_low", "use_high", "usual")
 """Columns that tell what is known of a run time when the job is submitted."""
 Foresight = Callable[[Sequence[Job]], Mapping[str, NDArray[np.float64]]]
 _PARENT = re.compile(r"after\w*:(\w+)")
@@ -30,7 +30,8 @@ class WorkloadError(ValueError):
 class Workload:
     """Jobs as a structure of arrays, sorted by (submit, id). Build it with :meth:`of` or :meth:`from_records`."""
 
-    ids: tuple[str, ...] | range
+    ids: tuple[str, ...] | range | NDArray[Any]
+    """As texts; of a long trace as it came, plain numbers or fixed-width text."""
     submit: NDArray[np.float64]
     """Seconds."""
     run: NDArray[np.float64]
@@ -56,12 +57,14 @@ class Workload:
     prediction: NDArray[np.float64]
     """Predicted run time in seconds, known at submission; NaN where none was made."""
     prediction_low: NDArray[np.float64]
-    """Seconds that nine of ten like jobs ran for, and at most one of ten exceeded; NaN where unknown."""
+    """Half of all like jobs ran for between this and ``prediction_high`` seconds; NaN where unknown."""
     prediction_high: NDArray[np.float64]
     use_low: NDArray[np.float64]
-    """Shares of their time limits that like jobs ran for, as the predictions: low, median and high."""
+    """Shares of their time limits that like jobs ran for, as the predictions: lower quartile, median and upper."""
     use: NDArray[np.float64]
     use_high: NDArray[np.float64]
+    usual: NDArray[np.float64]
+    """Share of its user's last jobs that asked for the same limit, which then tells little; NaN where unknown."""
     minimum: NDArray[np.int32]
     """Fewest and most GPUs an elastic job can use; equal to ``gpus`` for a rigid one."""
     maximum: NDArray[np.int32]
@@ -82,14 +85,16 @@ class Workload:
         return int(self.submit.size)
 
     @classmethod
-    def of(cls, submit: Any, run: Any, gpus: Any, *, ids: Sequence[str] | None = None, **columns: Any) -> Workload:
+    def of(cls, submit: Any, run: Any, gpus: Any, *, ids: Sequence[str] | NDArray[Any] | None = None,
+           **columns: Any) -> Workload:
         """Return a workload of numpy columns; missing ones get their harmless default.
 
         ``partition``, ``model`` and ``user`` may be texts or codes (with ``…_names``). Rows are sorted by
-        (submit, position); ``dependency`` counts rows before sorting.
+        (submit, position); ``dependency`` counts rows before sorting. Columns that are sorted already are not copied.
         """
         submit = np.asarray(submit, np.float64)
-        order = np.argsort(submit, kind="stable")
+        ordered = bool((submit[1:] >= submit[:-1]).all())
+        order = np.arange(submit.size) if ordered else np.argsort(submit, kind="stable")
         names: dict[str, Any] = {
             key: columns.pop(key) for key in ("partition_names", "model_names", "user_names", "constraints")
             if key in columns}
@@ -101,13 +106,14 @@ class Workload:
         if unknown:
             raise WorkloadError(f"unknown columns {sorted(unknown)}; known are {sorted(made)}")
         for name, values in columns.items():
-            made[name] = np.broadcast_to(np.asarray(values).astype(made[name].dtype), submit.shape)
+            made[name] = np.broadcast_to(np.asarray(values).astype(made[name].dtype, copy=False), submit.shape)
         if "dependency" in columns:
             made["dependency"] = _moved(made["dependency"], order)
-        sorted_ids = range(submit.size) if ids is None else tuple(str(ids[row]) for row in order)
+        sorted_ids = range(submit.size) if ids is None else _named(ids, order)
         if any(column.shape != submit.shape for column in made.values()):
             raise WorkloadError("columns differ in length")
-        rows: dict[str, Any] = made | {name: made[name][order] for name in ("submit", "run", "gpus", *columns)}
+        rows: dict[str, Any] = made if ordered else made | {
+            name: made[name][order] for name in ("submit", "run", "gpus", *columns)}
         for name in {"minimum", "maximum"} - set(columns):
             rows[name] = rows["gpus"]
         return cls(ids=sorted_ids, **rows, **names)
@@ -156,6 +162,10 @@ def _defaults(submit: NDArray[np.float64], run: Any, gpus: Any) -> dict[str, NDA
         "preemptible": np.ones(size, np.int8), "exclusive": np.zeros(size, np.int8), "eligible": zeros - 1,
         **{name: np.full(size, np.nan) for name in FORESIGHT},
     }
+
+
+def _named(ids: Sequence[str] | NDArray[Any], order: NDArray[np.intp]) -> tuple[str, ...] | NDArray[Any]:
+    return ids[order] if isinstance(ids, np.ndarray) else tuple(str(ids[row]) for row in order)
 
 
 def _coded(texts: Any) -> tuple[NDArray[np.int32], tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,12 +35,17 @@ class Figures:
     wasted_joules: float
 
     def relative(self, other: Figures, objective: Objective) -> float:
-        """Return the objective, relative to another replay of the same jobs: below 1 is better."""
+        """Return the objective, relative to another replay of the same jobs: below 1 is better.
+
+        A weighted geometric mean of ratios: which of two replays is better does not depend on the one that both are
+        compared with, and 2 % matter as much where queues are long as where they are short.
+        """
         parts = ((objective.jct_mean, self.jct_mean_s, other.jct_mean_s),
                  (objective.slowdown_mean, self.slowdown_mean, other.slowdown_mean),
                  (objective.wait_p99, self.wait_p99_s + SMOOTHING_S, other.wait_p99_s + SMOOTHING_S),
                  (objective.energy_wasted, self.wasted_joules, other.wasted_joules))
-        return sum(weight * ours / theirs for weight, ours, theirs in parts if weight) / sum(part[0] for part in parts)
+        logs = sum(weight * math.log(ours / theirs) for weight, ours, theirs in parts if weight)
+        return math.exp(logs / sum(part[0] for part in parts))
 
 
 def figures(run: engine.Run, since_s: float, *, watts: bool = False) -> Figures:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +14,12 @@ from ...replay.engine import decisions
 from ...replay.state import Start
 from .arena import Arena
 from .inputs import INPUTS
-from .network import SHORT_S, SIZE, TRAITS, layer
+from .network import FACTORS, HIDDEN, SHORT_S, SIZE, TRAITS, layer
 
 Floats = NDArray[np.float64]
 
-MOST_CHOICES, MOST_OTHERS = 1500, 32
-DECAY = 1e-3
+MOST_CHOICES, MOST_OTHERS = 400, 10
+DECAY = 3e-4
 """A policy that can be imitated perfectly would want endless weights."""
 
 
@@ -62,36 +63,77 @@ def _features(arena: Arena, jobs: NDArray[np.intp], now: float) -> Floats:
     return np.column_stack([arena.inputs[jobs], -np.log1p(wait / SHORT_S), -relative])
 
 
-def imitate(weights: Floats, arena: Arena, policy: str) -> Floats:
-    """Return weights that choose as a policy did, as well as a linear score can."""
-    some = [features for _, features in zip(range(MOST_CHOICES), choices(arena, policy), strict=False)]
-    found = weights.copy()
-    if some:
-        rows, first = np.concatenate(some), np.cumsum([0, *map(len, some)])[:-1]
-        linear = minimize(_loss, np.zeros(rows.shape[1]), (rows, first), jac=True, method="L-BFGS-B",
-                          options={"maxiter": 200}).x
-        linear /= max(1e-9, float(np.abs(linear).max()))
-        layer(found, "order.linear")[:, 0] = linear[:len(INPUTS)]
-        layer(found, "mood.base")[TRAITS:] = linear[len(INPUTS):]
+def lesson(arenas: Sequence[Arena], policy: str) -> list[Floats]:
+    """Return what a policy chose among in some stretches."""
+    return [features for arena in arenas for features in islice(choices(arena, policy), MOST_CHOICES)]
+
+
+def imitate(weights: Floats, chosen: Sequence[Floats]) -> Floats:
+    """Return weights whose first trait, and wait, choose as a policy did; all else stays as it is."""
+    if not chosen:
+        return weights.copy()
+    rows, first = np.concatenate(chosen), np.cumsum([0, *map(len, chosen)])[:-1]
+    found = minimize(_loss, _taken(weights), (rows, first), jac=True, method="L-BFGS-B", options={"maxiter": 80}).x
+    # The size of a score means nothing, and what comes after should be able to change it.
+    linear, _, _, out = _parts(found)
+    scale = max(1e-9, float(np.abs(linear).max()), float(np.abs(out).max()))
+    linear /= scale
+    out /= scale
+    return _put(weights, found)
+
+
+def _taken(weights: Floats) -> Floats:
+    """Return what imitation changes, in one vector."""
+    linear = np.concatenate([layer(weights, "order.linear")[:, 0], layer(weights, "mood.base")[TRAITS:]])
+    return np.concatenate([linear, layer(weights, "order.hidden").ravel(), layer(weights, "order.bias"),
+                           layer(weights, "order.traits")[:, 0]])
+
+
+def _parts(taken: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return views of it: the linear part, hidden weights and biases, and what comes of the hidden units."""
+    cuts = np.cumsum([len(INPUTS) + FACTORS - TRAITS, len(INPUTS) * HIDDEN, HIDDEN])
+    linear, hidden, bias, out = np.split(taken, cuts)
+    return linear, hidden.reshape(len(INPUTS), HIDDEN), bias, out
+
+
+def _put(weights: Floats, taken: Floats) -> Floats:
+    found, (linear, hidden, bias, out) = weights.copy(), _parts(taken)
+    layer(found, "order.linear")[:, 0], layer(found, "mood.base")[TRAITS:] = linear[:len(INPUTS)], linear[len(INPUTS):]
+    layer(found, "order.hidden")[:], layer(found, "order.bias")[:] = hidden, bias
+    layer(found, "order.traits")[:, 0] = out
     return found
 
 
-def _loss(linear: Floats, rows: Floats, first: NDArray[np.intp]) -> tuple[float, Floats]:
+def _score(taken: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    """Return the scores of rows, and their hidden units before the bend."""
+    linear, hidden, bias, out = _parts(taken)
+    # Not by @: a library that starts threads for so little makes whoever has few cores wait for them.
+    before = np.einsum("ri,ih->rh", rows[:, :len(INPUTS)], hidden) + bias
+    return rows @ linear + before / (1.0 + np.abs(before)) @ out, before
+
+
+def _loss(taken: Floats, rows: Floats, first: NDArray[np.intp]) -> tuple[float, Floats]:
     """Return the mean negative log-likelihood of the choices and its gradient; the lowest score is chosen."""
-    value = -(rows @ linear)
-    sizes = np.diff([*first, len(rows)])
+    score, before = _score(taken, rows)
+    value, sizes = -score, np.diff([*first, len(rows)])
     value -= np.repeat(np.maximum.reduceat(value, first), sizes)
     odds = np.exp(value)
     odds /= np.repeat(np.add.reduceat(odds, first), sizes)
-    wrong = odds.copy()
-    wrong[first] -= 1.0
-    loss = -np.log(np.maximum(odds[first], 1e-30)).mean() + DECAY * float(linear @ linear)
-    return float(loss), -(wrong @ rows) / len(first) + 2 * DECAY * linear
+    loss = -np.log(np.maximum(odds[first], 1e-30)).mean() + DECAY * float(taken @ taken)
+    wrong = -odds
+    wrong[first] += 1.0
+    wrong /= len(first)  # of the loss by each score
+    _, _, _, out = _parts(taken)
+    inner = wrong[:, None] * out / (1.0 + np.abs(before)) ** 2
+    gradient = np.concatenate([wrong @ rows, np.einsum("ri,rh->ih", rows[:, :len(INPUTS)], inner).ravel(), inner.sum(axis=0),
+                               wrong @ (before / (1.0 + np.abs(before)))])
+    return float(loss), gradient + 2 * DECAY * taken
 
 
-def agreement(weights: Floats, arena: Arena, policy: str) -> float:
+def agreement(weights: Floats, chosen: Sequence[Floats]) -> float:
     """Return how often these weights' first choice is the policy's (top-1); NaN when it never had a choice."""
-    linear = np.concatenate([layer(weights, "order.linear")[:, 0], layer(weights, "mood.base")[TRAITS:]])
-    hits = [int((features[1:] @ linear >= features[0] @ linear - 1e-12).all())
-            for _, features in zip(range(MOST_CHOICES), choices(arena, policy), strict=False)]
+    hits = []
+    for features in chosen:
+        score, _ = _score(_taken(weights), features)
+        hits.append(bool((score[1:] >= score[0] - 1e-12).all()))
     return float(np.mean(hits)) if hits else float("nan")
