@@ -1,6 +1,5 @@
 """Every expression of every board, rule and alert asked of a real Prometheus: on a past, and on a daemon it scrapes."""
 
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,14 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from questions import Prometheus, Question, of_alerts, of_boards, of_rules
+from questions import LABELS, Prometheus, Question, free_port, of_alerts, of_boards, of_rules
 
 from idlewatt.daemon.cli import _past, _prometheus, demo
 
 pytestmark = [pytest.mark.skipif(not _prometheus.installed(), reason="Prometheus is not installed"),
               pytest.mark.timeout(900)]
 
-LABELS = {"cluster": "gist", "instance": "127.0.0.1:9723", "job": "idlewatt"}
 NOBODY = "127.0.0.1:1"
 NOW_S, DAYS = 1_795_219_200.0, 1.5
 HOURS = [NOW_S - hours * 3600.0 for hours in range(12)]
@@ -38,12 +36,6 @@ NO_ALERT = {"health: Alerts A"}
 """A past knows no alerts: those begin to pend where a Prometheus evaluates them."""
 NO_RULES = {"health: Rules A"}
 """The one panel that asks for a recorded series: it tells that there are none."""
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def everything() -> list[Question]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ GRAFANA = Path(__file__).parents[2] / "grafana"
 POINTS = 200
 """Of a curve: what Grafana asks for a panel of a laptop's width, more or less."""
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+LABELS = {"cluster": "gist", "instance": "127.0.0.1:9723", "job": "idlewatt"}
+"""What the Prometheus of a test calls the daemon that it scrapes."""
 VARIABLES = {"job": "idlewatt", "cluster": ".*", "partition": ".*", "node": ".*", "price": "0.15"}
 """What Grafana puts in when everything is chosen."""
 
@@ -78,6 +81,13 @@ def selectors(node: Any) -> Iterator[Any]:
     inner = [getattr(node, name) for name in ("expr", "lhs", "rhs", "vector_selector") if hasattr(node, name)]
     for child in inner + list(getattr(node, "args", [])):
         yield from selectors(child)
+
+
+def free_port() -> int:
+    """Return a port on which nobody listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def _seconds(duration: str) -> float:

@@ -1,0 +1,99 @@
+"""A real Prometheus says that idlewatt is down when it is, and takes it back when it is up again."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import requests
+import yaml
+from questions import GRAFANA, free_port
+
+from idlewatt.daemon.cli import _parts, _prometheus
+
+pytestmark = pytest.mark.skipif(not _prometheus.installed(), reason="Prometheus is not installed")
+
+WITHIN_S = 60.0
+
+
+@contextmanager
+def page(port: int, text: str) -> Iterator[None]:
+    """Serve a daemon's page."""
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Page) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        yield
+        server.shutdown()
+
+
+@contextmanager
+def prometheus(folder: Path, target: str) -> Iterator[str]:
+    """Run a Prometheus with our rules, whose alerts fire at once instead of after minutes."""
+    for path in (GRAFANA / "rules").glob("*.yml"):
+        (folder / path.name).write_text(re.sub(r"for: \d+\w", "for: 0s", path.read_text()))
+    scrape = {"job_name": "idlewatt", "static_configs": [{"targets": [target], "labels": {"cluster": "gist"}}]}
+    (folder / "prometheus.yml").write_text(yaml.safe_dump({
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": ["alerts.yml", "recording.yml"], "scrape_configs": [scrape]}))
+    url = f"http://127.0.0.1:{free_port()}"
+    command = ("prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+               f"--web.listen-address={url.removeprefix('http://')}")
+    with _parts.child("Prometheus", command, folder / "log") as server:
+        _parts.answered("Prometheus", server, folder / "log", lambda: ready(url))
+        yield url
+
+
+def ready(url: str) -> str:
+    with suppress(requests.RequestException):
+        return "yes" if requests.get(f"{url}/-/ready", timeout=5).ok else ""
+    return ""
+
+
+def firing(url: str, name: str = "IdlewattDown") -> list[dict[str, str]]:
+    """Return the labels of the alerts of a name that fire."""
+    alerts = requests.get(f"{url}/api/v1/alerts", timeout=5).json()["data"]["alerts"]
+    return [alert["labels"] for alert in alerts if alert["labels"]["alertname"] == name and alert["state"] == "firing"]
+
+
+def asked(url: str, expression: str) -> list[dict[str, str]]:
+    found = requests.get(f"{url}/api/v1/query", params={"query": expression}, timeout=5).json()["data"]["result"]
+    return [series["metric"] for series in found]
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.2)
+
+
+def test_a_daemon_that_has_gone_is_missed_by_name_and_its_return_noticed(tmp_path, golden):
+    port = free_port()
+    down = {"alertname": "IdlewattDown", "cluster": "gist", "instance": f"127.0.0.1:{port}", "job": "idlewatt",
+            "severity": "warning"}
+    with prometheus(tmp_path, f"127.0.0.1:{port}") as url:
+        with page(port, golden):
+            wait_until(lambda: asked(url, "partition:idlewatt_wasted_power:ratio"))
+            wait_until(lambda: not firing(url))
+        wait_until(lambda: firing(url) == [down])
+        assert asked(url, "idlewatt_power_watts") == []
+        with page(port, golden):
+            wait_until(lambda: not firing(url))
+
+
+def test_a_daemon_that_was_never_seen_is_missed_too(tmp_path):
+    with prometheus(tmp_path, f"127.0.0.1:{free_port()}") as url:
+        wait_until(lambda: firing(url) == [{"alertname": "IdlewattDown", "severity": "warning"}])
