@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board, price
-from .panels import DAEMON, NODE, Row, column, lines, listing, number
+from .panels import DAEMON, NODE, Row, column, lines, listing, number, quiet
 
 AGE = f"clamp_min(max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}}), 0)"
 ISSUED = f"sum(increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))"
@@ -13,7 +13,7 @@ DOWN_POWER = f"sum by (cluster, node) (idlewatt_node_power_watts{{{NODE}}}) and 
 # Zero where the daemon measures and advises none; nothing at all where it does not measure.
 NO_POWER = f"0 * sum(idlewatt_node_power_watts{{{NODE}}})"
 NO_ADVICE = f"0 * sum(idlewatt_advice_interval_seconds{{{DAEMON}}})"
-NO_WINDOW = "no closed window has been replayed yet"
+NO_WINDOW = "no closed window replayed yet"
 
 ENERGY = f"sum by (cluster, policy) (increase(idlewatt_simulated_energy_joules_total{{{DAEMON}}}[$__range]))"
 WAIT = f"sum by (cluster, policy) (increase(idlewatt_simulated_wait_seconds_total{{{DAEMON}}}[$__range]))"
@@ -46,10 +46,10 @@ def _figures() -> Row:
                    f"count(count by (slurm_job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}", "short")),
         (3, number("Age", "Time since the oldest policy last advised. Red from ten minutes: the "
                    "cluster has moved on, do not follow it.", AGE, "s",
-                   steps=((None, "green"), (120.0, "orange"), (600.0, "red")), empty="nothing waits")),
+                   steps=((None, "green"), (120.0, "orange"), (600.0, "red")), empty="no advice")),
         (4, number("Followed", "Of the runs in the time range on which there was advice, the share that started as "
                    "advised: there, and not when the advice was to hold. Coincidence counts too.",
-                   f"{FOLLOWED} / ({ISSUED} > 0)", "percentunit", empty="no advised job has started yet")),
+                   f"{FOLLOWED} / ({ISSUED} > 0)", "percentunit", empty="none started")),
         (4, number("Nodes to power down", "Wall power of the chosen nodes that the advice would power down: empty, not "
                    "needed soon, and not of the reserve.", f"sum({DOWN_POWER}) or {NO_POWER}", "watt")),
         (4, number("Their cost, per day", "What these nodes cost in a day if they stay on, at the price per kWh "
@@ -71,7 +71,7 @@ def _worth() -> Row:
         (6, number("Error of the simulated waiting", "(Simulated - recorded) / recorded waiting under the "
                    "scheduler's own policy. Large where the scheduler does what no policy of ours describes: "
                    "priorities, reservations, people.",
-                   f"max({ERROR.format('wait')})", "percentunit", empty="no job has waited, or no window is closed")))
+                   f"max({ERROR.format('wait')})", "percentunit", empty="no wait, or no window replayed")))
 
 
 def _now() -> Row:
@@ -86,12 +86,12 @@ def _now() -> Row:
                       "policy": "Policy"}, special={
                          "Job": column(width=90), "Node": column(width=150), "GPUs": column(width=60),
                          "Start": column(width=60, text={"1": ("now", "green")}), "Policy": column(width=220)},
-                     empty="nothing that waits could start now")),
+                     empty=quiet("nothing that waits could start now"))),
         (8, listing("Nodes that could be powered down", "Empty nodes that no known job needs soon, with what they "
                     "draw; the reserve of each partition is left out. idlewatt powers nothing down itself.",
                     (f"max by (node) ({DOWN})", f"sum by (node) ({DOWN_POWER})"),
                     {"node": "Node", "Value #B": "Draws now"}, unit="watt", order="-Draws now",
-                    empty="none: every empty node is needed, or reserve")))
+                    empty=quiet("every empty node is needed, or reserve"))))
 
 
 def _held() -> Row:
@@ -105,7 +105,7 @@ def _held() -> Row:
                      {"slurm_job_id": "Job", "Value #B": "Expected start", "reason": "Reason", "policy": "Policy"},
                      special={"Job": column(width=90), "Policy": column(width=220),
                               "Expected start": column("dateTimeFromNow", width=150)}, order="Expected start",
-                     empty="no job is held")),)
+                     empty=quiet("no job is held"))),)
 
 
 def _savings() -> Row:
@@ -135,7 +135,7 @@ def _record() -> Row:
                   ((f"sum by (policy) (increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))",
                     "{{policy}}: advised"),
                    (f"sum by (policy) (increase(idlewatt_advice_followed_total{{{DAEMON}}}[$__range]))",
-                    "{{policy}}: followed")), "short", empty="no advised job has started yet")),
+                    "{{policy}}: followed")), "short", empty=quiet("no advised job has started yet"))),
         (8, listing("Policies side by side", "What the closed windows of the time range would have taken under each "
                     "policy, by replay of the same jobs.",
                     (f"sum by (policy) ({ENERGY}) / 3.6e6", f"sum by (policy) ({WAIT}) / 3600"),

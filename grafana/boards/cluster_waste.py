@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 from .board import board, price
-from .panels import CLASSES, DAEMON, NODE, PARTITION, Panel, Row, bars, by_kind, column, lines, listing, number, top
+from .panels import (
+    CLASSES,
+    DAEMON,
+    NODE,
+    PARTITION,
+    Panel,
+    Row,
+    bars,
+    by_kind,
+    column,
+    lines,
+    listing,
+    number,
+    quiet,
+    top,
+)
 
 POWER, WASTE = f"idlewatt_power_watts{{{PARTITION}}}", f"idlewatt_wasted_power_watts{{{PARTITION}}}"
 WASTED_KWH = f"sum(increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6"
@@ -64,7 +79,7 @@ def _where() -> Row:
         (8, bars("Wasted now, by user", "The ten people whose jobs hold boards that do nothing, too little, or spin. "
                  "A reason to talk, not to blame: the code is often somebody else's.",
                  f"topk(10, sum by (user) (idlewatt_user_wasted_power_watts{{{DAEMON}}}))", "user", "watt",
-                 empty="no user's job wastes anything")))
+                 empty=quiet("no user's job wastes anything"))))
 
 
 def _energy() -> Row:
@@ -78,7 +93,7 @@ def _energy() -> Row:
                   _summed("node", "idlewatt_node_wasted_power_watts", NODE))),
         (5, _bill("user", "The 20 people whose jobs held boards that did nothing, too little, or spun.",
                   _summed("user", "idlewatt_user_wasted_power_watts", DAEMON),
-                  "no user's job wasted anything")))
+                  quiet("no user's job wasted anything"))))
 
 
 def _summed(by: str, metric: str, selector: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board
-from .panels import DAEMON, Row, lines, listing, number, timeline
+from .panels import DAEMON, Row, lines, listing, number, quiet, timeline
 
 UP = f"idlewatt_up{{{DAEMON}}}"
 GOOD_BAD = {"0": ("failed", "red"), "1": ("ok", "green")}
@@ -19,7 +19,7 @@ def _figures() -> Row:
     return (
         (3, number("Daemon", "The version of idlewatt that runs. Nothing here: Prometheus does not scrape it, or it is "
                    "down.", f"max by (version) (idlewatt_build_info{{{DAEMON}}})", "short", legend="{{version}}",
-                   empty="down, or not scraped")),
+                   empty="not scraped")),
         (3, number("Sources failing", "Sources that could not be read the last time. What is read from them is old.",
                    f"count({UP} == 0) or (0 * count({UP}))", "short", steps=((None, "green"), (1.0, "red")))),
         (3, number("Oldest read", "Age of the last success of the source that has failed longest.",
@@ -37,9 +37,9 @@ def _figures() -> Row:
                    f"sum(idlewatt_capped_series{{{DAEMON}}}) or (0 * count(idlewatt_build_info{{{DAEMON}}}))", "short",
                    steps=((None, "green"), (1.0, "orange")))),
         (3, number("Rules", "Whether this Prometheus evaluates idlewatt's recording rules. Without them the boards "
-                   "work, but no alert can fire.",
+                   "work, but no alert can fire: idlewatt grafana install.",
                    'count(partition:idlewatt_wasted_power:ratio{cluster=~"$cluster"}) > bool 0', "short",
-                   text={"1": ("loaded", "green")}, empty="not loaded: idlewatt grafana install")))
+                   text={"1": ("loaded", "green")}, empty="not loaded")))
 
 
 def _states() -> Row:
@@ -89,4 +89,4 @@ def _knowledge() -> Row:
                      (f"max by (policy, version) (idlewatt_model_info{{{DAEMON}}}) * on (policy) group_left () "
                       f"(time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}}))",),
                      {"policy": "Agent", "version": "Version", "Value": "Age"}, unit="s",
-                     empty="none: a heuristic is in charge")))
+                     empty=quiet("none: a heuristic is in charge"))))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .board import board
-from .panels import DAEMON, Row, column, curves, lines, listing, number, timeline
+from .panels import DAEMON, Row, column, curves, lines, listing, number, quiet, timeline
 
-NO_AGENT = "no agent yet: idlewatt train"
-NOT_JUDGED = "none has been judged yet"
+NO_AGENT = quiet("no agent yet (idlewatt train)")
+NOT_JUDGED = quiet("no agent has been judged yet")
 ROLES = {
     # From the least to the most trusted; a policy of two roles shows the greater.
     "0": ("demoted", "#c62828"),
@@ -50,31 +50,31 @@ def _figures() -> Row:
         (3, number("Its age", "Time since the agent in charge was trained. Clusters change: after weeks a younger one "
                    "should have been tried.",
                    f"time() - max(idlewatt_model_trained_timestamp_seconds{{{DAEMON}}} and on (policy) "
-                   f"{_role('in_charge')})", "s", empty="a heuristic")),
+                   f"{_role('in_charge')})", "s", empty="no agent")),
         (3, number("It abstains", "Whether the agent in charge gives no advice at the moment, so that the heuristic's "
                    "goes out. The causes are below.", f"max({abstaining})", "short",
-                   text={"0": ("no", "green"), "1": ("yes", "orange")}, empty="a heuristic")),
+                   text={"0": ("no", "green"), "1": ("yes", "orange")}, empty="no agent")),
         (3, number("Best agent", "Completion time of jobs under the best agent over that under the scheduler's own "
                    "policy, on held-out history: below 100 % is better.",
                    f"min({_heldout('jct_ratio', AGENT, bound='estimate')})", "percentunit", steps=GOOD_IF_BELOW_1,
-                   empty=NOT_JUDGED)),
+                   empty="none judged")),
         (3, number("Last judged", "Time since an agent was last judged on held-out history, promoted or not.",
                    f"time() - max(idlewatt_heldout_timestamp_seconds{{{DAEMON}}})", "s", empty="never")),
         (3, number("Bad days", "Closed days in a row on which the policy in charge was worse than the scheduler's own; "
                    "three demote an agent.",
                    f"max(idlewatt_regret_streak{{{DAEMON}}} and on (policy) {_role('in_charge')})", "short",
-                   steps=((None, "green"), (1.0, "orange"), (3.0, "red")), empty="no day yet")),
+                   steps=((None, "green"), (1.0, "orange"), (3.0, "red")), empty="no closed day")),
         (3, number("Training", "Whether an agent is trained at the moment.",
                    f"max(idlewatt_training_running{{{DAEMON}}})", "short",
-                   text={"0": ("idle", "text"), "1": ("running", "green")}, empty="off")))
+                   text={"0": ("idle", "text"), "1": ("running", "green")})))
 
 
 def _judged() -> Row:
     columns = {"policy": "Policy", "Value #A": "Against the scheduler", "Value #B": "From", "Value #C": "To",
                "Value #D": "Completion", "Value #E": "Completion, p99", "Value #F": "Wait", "Value #G": "Wait, p99",
                "Value #H": "Wasted energy"}
-    ratio, seconds = column("percentunit"), column("s")
-    looks = (column(width=240), column("percentunit", width=170), *2 * (ratio,), *4 * (seconds,), column("kwatth"))
+    ratio, seconds = column("percentunit", width=75), column("s")
+    looks = (column(width=240), column("percentunit", width=185), *2 * (ratio,), *4 * (seconds,), column("kwatth"))
     return (
         (24, listing("Policies on held-out history", "The last judgement: everybody replayed the same jobs of days "
                      "that no agent was trained on. Completion time against the scheduler's own policy with its 95 % "
@@ -104,7 +104,7 @@ def _watched() -> Row:
         (8, lines("Regret", "Time in the system of the last closed day's jobs under each policy over that under the "
                   "scheduler's own, less 1, by replay. Above zero is worse: three such days in a row demote an agent.",
                   ((f"max by (policy) (idlewatt_regret_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit", signed=True,
-                  empty="no closed day has been replayed yet")),
+                  empty=quiet("no closed day has been replayed yet"))),
         (8, lines("Drift", "Share of the waiting jobs that lie outside of what each agent was trained on. From a tenth "
                   "on its word is worth little: train anew.",
                   ((f"max by (policy) (idlewatt_drift_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit", most=1.0,
@@ -112,7 +112,7 @@ def _watched() -> Row:
         (8, lines("Rounds without advice", "Rounds, over the time range, in which an agent abstained, by cause: doubt "
                   "of its own, stale facts, damaged files, unknown partitions or GPUs, or a failure.",
                   ((f"sum by (policy, cause) (increase(idlewatt_abstentions_total{{{DAEMON}}}[$__range]))",
-                    "{{policy}}: {{cause}}"),), "short", empty="no agent, or none has ever abstained")))
+                    "{{policy}}: {{cause}}"),), "short", empty=quiet("no agent has ever abstained"))))
 
 
 def _trained() -> Row:
@@ -123,9 +123,9 @@ def _trained() -> Row:
                   "short", empty=NOT_JUDGED)),
         (8, lines("Trainings", "Trainings by the daemon over the time range, by how they ended.",
                   ((f"sum by (result) (increase(idlewatt_training_runs_total{{{DAEMON}}}[$__range]))", "{{result}}"),),
-                  "short", empty="the daemon trains nothing: training.enabled in its configuration")),
+                  "short", empty=quiet("the daemon has trained nothing (training.enabled)"))),
         (8, listing("Agents", "Agents in use, and when they were trained.",
                     (f"max by (policy, version) (idlewatt_model_info{{{DAEMON}}}) * on (policy) group_left () "
                      f"(time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}}))",),
                     {"policy": "Agent", "version": "Version", "Value": "Age"}, special={"Age": column("s")},
-                    order="Age", empty="none: a heuristic is in charge")))
+                    order="Age", empty=quiet("none: a heuristic is in charge"))))

@@ -53,7 +53,12 @@ CLASSES = {
 """The eleven classes of power, also states of boards and reasons of waste: what people read, and its colour."""
 
 LETTERS = "ABCDEFGHIJ"
-WAIT = "no data yet: see Daemon health"
+NO_DATA = "no data: see Daemon health"
+
+
+def quiet(nothing: str) -> str:
+    """Return what an empty panel says that is empty when all is well, too: it cannot tell, so it says both."""
+    return f"{nothing}; or {NO_DATA}"
 
 
 def by_kind(label: str, metric: str, selector: str) -> tuple[tuple[str, str], ...]:
@@ -75,7 +80,7 @@ def top(count: int, by: str, metric: str, selector: str) -> str:
 
 def number(title: str, description: str, expr: str, unit: str, *, steps: Sequence[tuple[float | None, str]] = (),
            past: str = "", text: dict[str, tuple[str, str]] | None = None, decimals: int | None = None,
-           empty: str = WAIT, legend: str = "") -> Panel:
+           empty: str = "no data", legend: str = "") -> Panel:
     """Return one large figure; ``past`` fixes its time range, ``text`` shows words and colours for values."""
     panel = _described(stat.Panel(), title, description, unit).no_value(empty)
     panel.thresholds(_thresholds(steps or ((None, "text"),))).color_scheme(_color(FieldColorModeId.THRESHOLDS))
@@ -96,7 +101,7 @@ def number(title: str, description: str, expr: str, unit: str, *, steps: Sequenc
 
 def lines(title: str, description: str, queries: Iterable[tuple[str, str]], unit: str, *, stacked: bool = False,
           signed: bool = False, most: float | None = None, names: dict[str, tuple[str, str]] | None = None,
-          empty: str = WAIT, over: str = "") -> Panel:
+          empty: str = NO_DATA, over: str = "") -> Panel:
     """Return curves of (expression, legend); ``over`` names the one that is drawn as a line over a stack."""
     panel = _drawn(_described(timeseries.Panel(), title, description, unit), empty)
     panel.fill_opacity(70 if stacked else 8).show_points(common_model.VisibilityMode.NEVER)
@@ -117,7 +122,7 @@ def lines(title: str, description: str, queries: Iterable[tuple[str, str]], unit
 
 
 def bars(title: str, description: str, expr: str, label: str, unit: str, *, color: str = "#ef6c00",
-         names: dict[str, tuple[str, str]] | None = None, empty: str = WAIT) -> Panel:
+         names: dict[str, tuple[str, str]] | None = None, empty: str = NO_DATA) -> Panel:
     """Return one bar for each value of a label, now, the largest first."""
     panel = _described(bargauge.Panel(), title, description, unit).min(0.0).no_value(empty)
     panel.orientation(common_model.VizOrientation.HORIZONTAL).display_mode(common_model.BarGaugeDisplayMode.BASIC)
@@ -131,7 +136,8 @@ def bars(title: str, description: str, expr: str, label: str, unit: str, *, colo
     return panel.with_target(_query("A", f"sort_desc({expr})", f"{{{{{label}}}}}", instant=True))
 
 
-def curves(title: str, description: str, expr: str, label: str, along: str, unit: str, *, empty: str = WAIT) -> Panel:
+def curves(title: str, description: str, expr: str, label: str, along: str, unit: str, *,
+           empty: str = NO_DATA) -> Panel:
     """Return curves over a share that is a label of the series, ``along``, one for each value of ``label``."""
     panel = _drawn(_described(trend.Panel(), title, description, unit), empty).x_field(along)
     panel.fill_opacity(0).show_points(common_model.VisibilityMode.ALWAYS).point_size(4)
@@ -147,7 +153,7 @@ def curves(title: str, description: str, expr: str, label: str, along: str, unit
 
 
 def timeline(title: str, description: str, expr: str, legend: str, words: dict[str, tuple[str, str]], *,
-             page: int = 20, empty: str = WAIT) -> Panel:
+             page: int = 20, empty: str = NO_DATA) -> Panel:
     """Return a row of coloured states for each series, ``page`` of them at a time."""
     panel = _described(statetimeline.Panel(), title, description, "short").no_value(empty)
     panel.mappings([_words(words)]).show_value(common_model.VisibilityMode.NEVER).merge_values(True).row_height(0.85)
@@ -165,7 +171,7 @@ def column(unit: str = "", *, width: int = 0, decimals: int | None = None,
 
 
 def listing(title: str, description: str, queries: Sequence[str], columns: dict[str, str], *, unit: str = "short",
-            special: dict[str, dict[str, Any]] | None = None, order: str = "", empty: str = WAIT) -> Panel:
+            special: dict[str, dict[str, Any]] | None = None, order: str = "", empty: str = NO_DATA) -> Panel:
     """Return a table of the given columns (label or ``Value #A`` -> heading), in that order.
 
     ``special`` are the ``column`` that differ, by heading; ``order`` is the heading to sort by, the least first, or

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board
-from .panels import CLASSES, NODE, PARTITION, Row, by_kind, column, largest, lines, listing, number, timeline
+from .panels import CLASSES, NODE, PARTITION, Row, by_kind, column, largest, lines, listing, number, quiet, timeline
 
 GPUS = f"idlewatt_gpus{{{PARTITION}}}"
 HELD = f'idlewatt_gpus{{{PARTITION}, state=~"allocated_.*|productive"}}'
@@ -69,7 +69,7 @@ def _figures() -> Row:
         (4, number("Worst fragmentation", "The largest share, over the chosen partitions, of free GPUs that the usual "
                    "demand of the last seven days cannot use (FGD, ATC'23).",
                    f"max(idlewatt_fragmentation_ratio{{{PARTITION}}})", "percentunit",
-                   empty="nothing is free, or no demand is known")),
+                   empty="nothing free")),
         (4, number("Waiting jobs", "Jobs in the queues of the chosen partitions; each task of an array counts.",
                    f"sum({PENDING}) or 0 * sum({GPUS})", "locale")),
         (4, number("Empty nodes", "Chosen nodes without a job on any GPU, powered and in service.",
@@ -98,7 +98,7 @@ def _stranded() -> Row:
         (12, lines("Waiting jobs by reason", "Why the scheduler says that jobs wait. Resources: first in line. "
                    "Priority: behind another. Anything else is worth a look.",
                    ((f"sum by (reason) ({PENDING})", "{{reason}}"),), "short", stacked=True,
-                   empty="no job waits")))
+                   empty=quiet("no job waits"))))
 
 
 def _shares() -> Row:
@@ -113,7 +113,7 @@ def _shares() -> Row:
                    "closer together.",
                    ((f"avg by (partition) (idlewatt_fragmentation_ratio{{{PARTITION}}}) and on (partition) "
                      f"{largest(10)}", "{{partition}}"),), "percentunit", most=1.0,
-                   empty="nothing is free, or no demand is known")))
+                   empty=quiet("nothing is free, or no demand is known"))))
 
 
 def _nodes() -> Row:
