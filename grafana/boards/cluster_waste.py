@@ -79,7 +79,7 @@ def _where() -> Row:
         (8, bars("Wasted now, by user", "The ten people whose jobs hold boards that do nothing, too little, or spin. "
                  "A reason to talk, not to blame: the code is often somebody else's.",
                  f"topk(10, sum by (user) (idlewatt_user_wasted_power_watts{{{DAEMON}}}))", "user", "watt",
-                 empty=quiet("no user's job wastes anything"))))
+                 empty="nobody, or no data")))
 
 
 def _energy() -> Row:

@@ -6,6 +6,7 @@ from .board import board
 from .panels import DAEMON, Row, lines, listing, number, quiet, timeline
 
 UP = f"idlewatt_up{{{DAEMON}}}"
+NOTHING = "no data: is idlewatt up, and scraped?"
 GOOD_BAD = {"0": ("failed", "red"), "1": ("ok", "green")}
 
 
@@ -46,7 +47,7 @@ def _states() -> Row:
     return (
         (14, timeline("Sources over time", "Red: the source could not be read. Its last good readings age and then "
                       "count as unmeasured; the other sources go on.",
-                      f"min by (collector) ({UP})", "{{collector}}", GOOD_BAD)),
+                      f"min by (collector) ({UP})", "{{collector}}", GOOD_BAD, empty=NOTHING)),
         (10, listing("Alerts", "What fires or is about to. The runbook of each is in its annotations.",
                      ('max by (alertname, alertstate, cluster, partition, severity) '
                       '(ALERTS{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'
@@ -59,9 +60,9 @@ def _speed() -> Row:
     return (
         (12, lines("Time to read each source", "Duration of the last read. Near the timeout: the source is about to "
                    "fail.", ((f"max by (collector) (idlewatt_collector_duration_seconds{{{DAEMON}}})",
-                              "{{collector}}"),), "s")),
+                              "{{collector}}"),), "s", empty=NOTHING)),
         (12, lines("Time of each cycle", "Duration of the last run. Longer than its period: beats are skipped.",
-                   ((f"max by (cycle) (idlewatt_cycle_duration_seconds{{{DAEMON}}})", "{{cycle}}"),), "s")))
+                   ((f"max by (cycle) (idlewatt_cycle_duration_seconds{{{DAEMON}}})", "{{cycle}}"),), "s", empty=NOTHING)))
 
 
 def _trouble() -> Row:
@@ -69,13 +70,16 @@ def _trouble() -> Row:
         (8, lines("Failed and skipped runs", "Runs of a cycle that failed, and beats skipped because the run before "
                   "had not ended, over the time range. Both should be zero; the log names the cycle.",
                   ((f"sum(increase(idlewatt_cycle_failures_total{{{DAEMON}}}[$__range]))", "failed"),
-                   (f"sum(increase(idlewatt_cycle_overruns_total{{{DAEMON}}}[$__range]))", "skipped")), "short")),
+                   (f"sum(increase(idlewatt_cycle_overruns_total{{{DAEMON}}}[$__range]))", "skipped")), "short",
+                  empty=NOTHING)),
         (8, lines("Watts that do not add up", "Unaccounted: wall power less all classes, 0 unless the accounting is "
                   "broken. Disagreement: boards that claim more than their node's own wall meter.",
                   ((f"abs(sum(idlewatt_unaccounted_power_watts{{{DAEMON}}}))", "unaccounted"),
-                   (f"sum(idlewatt_power_source_disagreement_watts{{{DAEMON}}})", "disagreement")), "watt")),
+                   (f"sum(idlewatt_power_source_disagreement_watts{{{DAEMON}}})", "disagreement")), "watt",
+                  empty=NOTHING)),
         (8, lines("Memory of the daemon", "Resident memory of the process. It should be flat after the first hour.",
-                  ((f"max by (instance) (process_resident_memory_bytes{{{DAEMON}}})", "{{instance}}"),), "bytes")))
+                  ((f"max by (instance) (process_resident_memory_bytes{{{DAEMON}}})", "{{instance}}"),), "bytes",
+                  empty=NOTHING)))
 
 
 def _knowledge() -> Row:
@@ -84,7 +88,7 @@ def _knowledge() -> Row:
                      "configured, or from the catalogue. Everything about waste rests on it.",
                      (f"max by (model, floor_source) (idlewatt_gpu_idle_floor_watts{{{DAEMON}}})",),
                      {"model": "Model", "floor_source": "Known from", "Value": "Idle power"},
-                     unit="watt")),
+                     unit="watt", empty=NOTHING)),
         (12, listing("Trained agents", "Agents that advise, and their age. None: a heuristic is in charge.",
                      (f"max by (policy, version) (idlewatt_model_info{{{DAEMON}}}) * on (policy) group_left () "
                       f"(time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}}))",),
