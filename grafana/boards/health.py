@@ -62,7 +62,8 @@ def _speed() -> Row:
                    "fail.", ((f"max by (collector) (idlewatt_collector_duration_seconds{{{DAEMON}}})",
                               "{{collector}}"),), "s", empty=NOTHING)),
         (12, lines("Time of each cycle", "Duration of the last run. Longer than its period: beats are skipped.",
-                   ((f"max by (cycle) (idlewatt_cycle_duration_seconds{{{DAEMON}}})", "{{cycle}}"),), "s", empty=NOTHING)))
+                   ((f"max by (cycle) (idlewatt_cycle_duration_seconds{{{DAEMON}}})", "{{cycle}}"),), "s",
+                   empty=NOTHING)))
 
 
 def _trouble() -> Row:
