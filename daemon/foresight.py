@@ -53,17 +53,22 @@ class Experience:
 
     def _foresee(self, jobs: Sequence[Job]) -> Floats:
         """Return [job, column of ``FORESIGHT``]."""
-        past, unknown = self._past, np.full(len(jobs), np.nan)
-        limits = [np.nan if job.limit_s is None else job.limit_s for job in jobs]
+        past, run_s, ended_s = self._past, self._past.end_s - self._past.start_s, self._past.end_s
+        # Nobody is his own predecessor; what became of these jobs is known to those that come after.
+        row = {key: number for number, key in enumerate(zip(past.job_id, past.submit_s, strict=True))}
+        own = [row.get(job.key, -1) for job in jobs]
+        kept = np.ones(len(past), bool)
+        kept[[number for number in own if number >= 0]] = False
+        became_run_s, became_ended_s = (np.append(column, np.nan)[own] for column in (run_s, ended_s))
         found = foresight(
-            submit_s=np.append(np.fmax(past.submit_s, past.eligible_s), [waits_from(job) for job in jobs]),
-            run_s=np.append(past.end_s - past.start_s, unknown), ended_s=np.append(past.end_s, unknown),
-            gpus=np.append(past.gpus, [job.request.gpus for job in jobs]),
-            user=np.append(past.user, _codes([job.user for job in jobs], self._users)),
-            template=np.append(self._names[past.name] if len(self._names) else past.name,
-                               _codes([template(job.name) for job in jobs], self._templates)),
-            limit_s=np.append(past.limit_s, limits))
-        return np.stack([found[name][len(past):] for name in FORESIGHT], axis=1)
+            submit_s=np.append(np.fmax(past.submit_s, past.eligible_s)[kept], [waits_from(job) for job in jobs]),
+            run_s=np.append(run_s[kept], became_run_s), ended_s=np.append(ended_s[kept], became_ended_s),
+            gpus=np.append(past.gpus[kept], [job.request.gpus for job in jobs]),
+            user=np.append(past.user[kept], _codes([job.user for job in jobs], self._users)),
+            template=np.append(self._names[past.name[kept]], _codes([template(job.name) for job in jobs],
+                                                                    self._templates)),
+            limit_s=np.append(past.limit_s[kept], [np.nan if job.limit_s is None else job.limit_s for job in jobs]))
+        return np.stack([found[name][-len(jobs):] for name in FORESIGHT], axis=1)
 
 
 def _codes(words: Sequence[str], known: dict[str, int]) -> NDArray[np.int64]:
