@@ -1,0 +1,92 @@
+"""Training the paper's agents on a site: which partitions fit, what is learned from, what is kept."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idlewatt.daemon.agents.gist_mdrl import course as training
+from idlewatt.daemon.agents.gist_mdrl import live
+from idlewatt.daemon.agents.gist_mdrl.agent import Hyperparameters
+from idlewatt.daemon.agents.gist_mdrl.site import Episodes, forms, single_server
+from idlewatt.daemon.agents.kinds import Course, Stretch, TrainingError
+from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.state import ClusterState
+from idlewatt.daemon.replay.workload import Workload
+
+HOUR_S = 3600.0
+
+
+def stretch(number=0, *, jobs=200, sizes=(1, 2, 4, 8), nodes=2, extra=()):
+    random = np.random.default_rng(number)
+    cluster = Cluster.from_mapping({"nodes": [
+        {"name": "a", "count": nodes, "gpus": 8, "partitions": ["a"]}, *extra]})
+    return Stretch(cluster, Workload.of(
+        np.sort(random.uniform(0, 60 * HOUR_S, jobs)), random.uniform(HOUR_S, 8 * HOUR_S, jobs),
+        random.choice(sizes, jobs), partition=["a"] * jobs), 10 * HOUR_S)
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "VALUES", Hyperparameters(batch=8, warm_up=8, discount=0.9))
+    monkeypatch.setattr(training, "ROUND", 2)
+    return Course(stretch, [stretch(99, jobs=80)], "fifo+first-fit", 0, 1e9, tmp_path / "course")
+
+
+def test_flavours_are_the_sizes_that_occur_and_how_long_they_ran():
+    jobs = single_server(ClusterState.of(stretch().cluster, stretch().workload), "a")
+    partition = forms(stretch(sizes=(1, 3, 8, 16)))[0]["a"]
+    assert [(flavor.name, flavor.rate) for flavor in partition.flavors] == [
+        ("1-gpu", 1 / 16), ("4-gpu", 4 / 16), ("8-gpu", 8 / 16)]
+    assert partition.terminal.gpus == 16
+    assert forms(stretch())[0]["a"].flavors[0].limit_s == pytest.approx(jobs.run_s[jobs.gpus == 1].mean())
+
+
+@pytest.mark.parametrize(("changed", "why"), [
+    ({"nodes": 17}, "17 servers, and the agent is made for 2 to 16"),
+    ({"nodes": 1}, "1 servers, and the agent is made for 2 to 16"),
+    ({"extra": [{"name": "z", "gpus": 4, "partitions": ["a"]}]}, "not equal: they have 4, 8 GPUs"),
+    ({"extra": [{"name": "z", "gpus": 8, "partitions": ["a", "other"]}]}, "shares nodes with other"),
+    ({"jobs": 20}, "20 single-server jobs are too few"),
+    ({"sizes": (4,)}, "want as many GPUs")])
+def test_a_partition_of_another_form_is_refused_with_the_reason(course, changed, why):
+    with pytest.raises(TrainingError, match=why):
+        next(training.train(replace(course, fit=lambda number: stretch(number, **changed))))
+
+
+def test_episodes_are_pieces_of_history_that_do_not_tell_how_long_jobs_run():
+    whole = stretch()
+    jobs = single_server(ClusterState.of(whole.cluster, whole.workload), "a")
+    draw = Episodes(forms(whole)[0]["a"], {0: jobs})
+    episode = draw(np.random.default_rng(3))
+    assert len(episode) >= Episodes.FEWEST
+    assert {arrival.run_s for arrival in episode} <= set(jobs.run_s.tolist())
+    assert [arrival.submit_s for arrival in episode] == sorted(arrival.submit_s for arrival in episode)
+    assert episode[-1].submit_s <= np.mean([arrival.run_s for arrival in episode]) + 1.0
+
+
+def test_the_best_agents_are_kept_and_can_be_loaded(course):
+    progress = list(itertools.islice(training.train(course), 3))
+    assert progress[0].saved
+    assert progress[0].score > 0
+    loaded = live.load(course.folder / "best")
+    assert list(loaded.agents) == ["a"]
+    assert loaded.doubt(ClusterState.of(stretch().cluster, stretch().workload)) is None
+    assert all(later.score <= earlier.score for earlier, later in itertools.pairwise(progress))
+
+
+def test_an_interrupted_course_goes_on(course):
+    first = list(itertools.islice(training.train(course), 2))[-1]
+    state = training.train(course)
+    second = next(state)
+    assert second.score <= first.score
+    assert second.done >= first.done
+    with pytest.raises(TrainingError, match="cannot be gone on with"):
+        next(training.train(replace(course, seed=1)))
+
+
+def test_a_course_ends_when_the_budget_is_spent(course):
+    steps = list(training.train(replace(course, budget_s=1e-9)))
+    assert [step.done for step in steps] == [1.0]
+    assert steps[0].saved
