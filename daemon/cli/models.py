@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ._client import Unreachable
-from ._output import show
+from ._output import plain, show
 from ._store import decided, store, uses_models
 
 if TYPE_CHECKING:
     from ...storage.promotions import Promotion
     from ..models import Stored
 
-_COLUMNS = {"model": "model", "trained": "trained", "state": "state", "over_incumbent": "JCT of incumbent",
-            "over_best": "of best heuristic", "held_out": "held out", "learned_from": "learned from", "why": "why"}
+_COLUMNS = {"model": "model", "state": "state", "over_incumbent": "JCT of incumbent",
+            "over_best": "of best heuristic"}
 STATES = {"promote": "in charge", "shadow": "shadow", "demote": "demoted", "refuse": "refused"}
 
 
@@ -43,6 +43,16 @@ def command(config_file: Path, folder: Path | None, style: str) -> None:
     rows = [_row(model, known.get(model.name)) for model in models.models()]
     columns = _COLUMNS if style != "csv" else {key: key for row in rows[:1] for key in row if key != "card"}
     show(rows, columns, style, empty=f"no models in {models.folder}; `idlewatt train` makes one")
+    if style == "table":
+        _tell(rows)
+
+
+def _tell(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print in sentences what would make the table too wide."""
+    for row in rows:
+        click.echo(f"\n{row['model']}: {row['state']}{', ' + plain(row['why']) if row['why'] else ''}")
+        if row["card"]:
+            click.echo(f"  learned from {plain(row['learned_from'])}; held out: {row['held_out'] or 'not judged yet'}")
 
 
 def _row(model: Stored, decision: Promotion | None) -> dict[str, Any]:

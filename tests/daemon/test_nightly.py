@@ -6,55 +6,31 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 
 import pytest
 from chooser import chooser  # noqa: F401
 from click.testing import CliRunner
-from sites import SINCE, site
+from sites import SINCE, record, site
 
 from idlewatt.daemon import config, nightly, nightshift
 from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.models import ModelStore
 from idlewatt.daemon.nightshift import NIGHT, TASK, NightShift, Task, last_night
-from idlewatt.daemon.policies import named
-from idlewatt.daemon.replay.engine import run
 from idlewatt.daemon.training import Workshop
 from idlewatt.storage.history import History
 from idlewatt.storage.promotions import Decision, states
-from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 
 NOW = SINCE + 20 * DAY_S + 3600
-INCUMBENT = "fifo+first-fit+easy"
-
-
-def record(url, material):
-    """Write a history as a site under the incumbent would have lived it."""
-    work, nodes = material.workload, material.cluster.names
-    lived = run(material.cluster, work, named(INCUMBENT))
-    jobs = []
-    for row in range(len(work)):
-        held = lived.state.held(row)
-        parts = tuple(Allocation(nodes[node], int(gpus)) for node, gpus in zip(held.node, held.gpus, strict=True))
-        jobs.append(Job(str(row + 1), float(work.submit[row]), JobState.COMPLETED, "default",
-                        Request(int(work.gpus[row]), 1, cpus=1), work.user_names[work.user[row]], name="train",
-                        start_s=float(lived.start[row]), end_s=float(lived.end[row]),
-                        limit_s=float(work.limit[row]), allocations=parts))
-    inventory = tuple(Node(name, ("default",), 8) for name in nodes)
-    with closing(History.open(url)) as history:
-        partitions = (Partition("default", nodes),)
-        history.record_snapshot(SchedulerSnapshot(SINCE - 1, inventory, partitions))
-        history.record_snapshot(SchedulerSnapshot(NOW - 1, inventory, partitions, tuple(jobs)))
 
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory):
     """The database of three weeks of a crowded site."""
     folder = tmp_path_factory.mktemp("lived")
-    record(f"sqlite:///{folder}/idlewatt.db", site(days=20, jobs=2600, dependency=-1))
+    record(f"sqlite:///{folder}/idlewatt.db", site(days=20, jobs=1700, dependency=-1))
     return folder / "idlewatt.db"
 
 
