@@ -40,7 +40,9 @@ def client() -> Client:
         power_watts={(partition, power_class): 812.25 for partition in PARTITIONS for power_class in PowerClass},
         gpus={(partition, state): 40 for partition in PARTITIONS for state in GPU_CLASSES},
         node_power_watts={(node, "ipmi"): 2431.5 for node in NODES},
+        node_wasted_power_watts=dict.fromkeys(NODES, 61.5),
         node_gpus={(node, state): 1 for node in NODES for state in NODE_STATES},
+        gpu_state={(node, str(gpu)): 8.0 for node in NODES for gpu in range(8)},
         advice_info={("easy", "wait", str(job), "dgx0001", "8"): 1 for job in range(2000)})
     boards = tuple(WasteRow(PARTITIONS[0], node, PowerClass.PRODUCTIVE, 301.5, False, gpu, f"GPU-{node}-{gpu}",
                             "alice", "physics", "4711", 0.9, 51.0, "learned") for node in NODES for gpu in range(8))
