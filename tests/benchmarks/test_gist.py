@@ -46,3 +46,8 @@ def test_ten_seeds_reach_what_they_should_in_both_partitions(agent, least, tmp_p
             print(f"\n{partition} {agent}: U {np.mean(reached):.4f} ± {claims.half_width(reached):.4f}, "
                   f"least {min(reached):.4f} (bound {least})")
         assert np.mean(reached) - claims.half_width(reached) >= least
+        assert min(reached) >= least
+    converged = claims.settled([result.curve for result in results.values()])
+    with capsys.disabled():
+        print(f"\n{agent}: within 0.02 of where it ends from episode {converged} on (bound, literal only: 300)")
+    assert agent != "literal" or converged <= 300

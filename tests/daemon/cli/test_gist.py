@@ -1,13 +1,25 @@
 """``idlewatt reproduce gist``, with every knob small, to the end."""
 
 import json
+import multiprocessing
 import re
+import time
+from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from idlewatt.daemon.agents.gist_mdrl.paper import claims, trial
-from idlewatt.daemon.agents.gist_mdrl.paper.trial import Result, Trial, all_trials, carry_out, done_before
+from idlewatt.daemon.agents.gist_mdrl.paper.trial import (
+    Result,
+    Trial,
+    all_trials,
+    carry_out,
+    carry_out_all,
+    done_before,
+)
+from idlewatt.daemon.agents.gist_mdrl.train import device_named
 from idlewatt.daemon.cli import _gist
 from idlewatt.daemon.cli.reproduce import command
 
@@ -60,9 +72,49 @@ def test_an_interrupted_run_reports_what_is_done(tmp_path, monkeypatch):
 
 def test_an_interruption_before_the_first_agent_still_reports_what_needs_none():
     titles = [section.title for section in claims.sections({}, EXACT)]
-    assert titles[:3] == ["Table 2: flavours", "Fig. 3: s, m, m, l and f jobs, default and proposed",
+    assert titles[:4] == ["What reproduces", "Table 2: flavours", "Fig. 3: s, m, m, l and f jobs, default and proposed",
                           "All policies, exactly: mean over all 81 job sequences"]
     assert not any(title.startswith("Fig. 5") for title in titles)
+
+
+def test_a_training_has_settled_once_no_later_block_strays():
+    rising = [min(0.7, 0.5 + episode / 1000) for episode in range(1000)]
+    assert claims.settled([rising, rising]) == 200
+    assert claims.settled([[*rising[:900], *[0.5] * 100]]) == 1000
+    assert claims.settled([rising[:100]]) is None
+
+
+def test_a_result_is_of_the_code_that_made_it(monkeypatch):
+    before = Trial("A100", "literal", 0).key()
+    assert Trial("A100", "literal", 0).key() == before
+    trial._sources.cache_clear()
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"#" * (path.name == "train.py"))
+    assert Trial("A100", "literal", 0).key() != before
+    trial._sources.cache_clear()
+
+
+def test_who_stops_asking_does_not_wait_for_trials_that_run(tmp_path):
+    endless = Trial("A100", "literal", 1, episodes=10**9, tests=1)
+    done = Trial("A100", "literal", 0, episodes=2, tests=1)
+    running = carry_out_all([done, endless], tmp_path, workers=2)
+    assert next(running)[0] == done
+    before = time.monotonic()
+    running.close()
+    assert time.monotonic() - before < 20
+    assert not multiprocessing.active_children()
+    assert done_before(done, tmp_path) is not None
+    assert done_before(endless, tmp_path) is None
+
+
+def test_a_device_that_is_not_there_is_refused(tmp_path):
+    if torch.cuda.is_available():
+        assert device_named("auto") == "cuda"
+        return
+    result = run("--out", tmp_path, "--device", "cuda")
+    assert result.exit_code == 2
+    assert "no CUDA device here" in result.output
+    assert device_named("auto") == "cpu"
 
 
 def test_no_two_agents_of_the_report_share_partition_kind_and_seed():
