@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -29,6 +30,7 @@ from .replay.compiled import cache_folder
 from .replay.intake import digest
 from .replay.power import Occupation, PowerModel, joules
 from .replay.workload import Workload
+from .spool import Spool
 
 if TYPE_CHECKING:
     from .replay.limit import Limit
@@ -62,15 +64,22 @@ class Plan:
     """Where tables of jobs go; with the policy's name before the suffix."""
     groups_out: Path | None = None
     """Likewise tables of users and partitions."""
+    spool: Spool | None = None
+    """Where the workload's columns are on disk, so that workers need no copy of them."""
 
     @property
     def writes(self) -> tuple[Path, ...]:
         """Return the tables that are written beside the outcomes."""
         return tuple(path for path in (self.jobs_out, self.groups_out) if path is not None)
 
+    @cached_property
+    def history(self) -> str:
+        """Return the digest of the cluster and its jobs."""
+        return digest(self.cluster, self.workload)
+
     def key(self, policy: str) -> str:
         """Return the digest of all that the policy's outcome depends on, our own code included."""
-        told = (digest(self.cluster, self.workload), policy, self.seed, self.preemption_s, self.power_down_s,
+        told = (self.history, policy, self.seed, self.preemption_s, self.power_down_s,
                 self.model.told, cache_folder().name)
         return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
 
@@ -203,12 +212,12 @@ _PLAN: list[Plan] = []
 
 
 def _begin(plan: Plan) -> None:
-    """Keep the plan in a worker: it is sent once, not with every policy."""
+    """Keep the plan in a worker: it is sent once, not with every policy, and without what is on disk."""
     import signal
 
     # The command hears of Ctrl-C and says how to go on; a worker just ends, whatever compiled code it is in.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _PLAN[:] = [plan]
+    _PLAN[:] = [plan if plan.spool is None else replace(plan, workload=plan.spool.workload())]
 
 
 def _replay(policy: str) -> Outcome:
@@ -218,7 +227,8 @@ def _replay(policy: str) -> Outcome:
 def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[Outcome]:
     """Replay policies in processes of this machine and yield outcomes as they come."""
     fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(policies)), fresh, _begin, (plan,)) as pool:
+    sent = plan if plan.spool is None else replace(plan, workload=plan.spool.rest)
+    with ProcessPoolExecutor(min(workers, len(policies)), fresh, _begin, (sent,)) as pool:
         try:
             for future in as_completed([pool.submit(_replay, policy) for policy in policies]):
                 yield future.result()

@@ -19,7 +19,7 @@ def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[
     started = not ray.is_initialized()
     if started:
         ray.init(log_to_driver=False, include_dashboard=False)
-    shared, task, left = ray.put(plan), ray.remote(replay_apart), list(policies)
+    shared, task, left = ray.put(replace(plan, spool=None)), ray.remote(replay_apart), list(policies)
     running = [task.remote(shared, left.pop(0)) for _ in range(min(workers, len(left)))]
     try:
         while running:

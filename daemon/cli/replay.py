@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..replay.cluster import Cluster
     from ..replay.intake import Intake
     from ..replay.power import PowerModel
+    from ..spool import Spool
     from ..sweep import Sweep
 
 _COLUMNS = {"policy": "policy", "jobs": "jobs", "jct_mean_s": "JCT s", "compared": "of baseline",
@@ -101,18 +102,20 @@ def command(source: str, cluster_text: str | None, policies: tuple[str, ...], st
 
         show_fidelity(where, policies[:1], style)
         return
-    sweep = _prepared(where, cluster_text, policies, options)
-    try:
-        with _progress("policies") as tell:
-            sweep.carry_out(options["engine"], options["workers"], tell)
-    except KeyboardInterrupt:
+    wanted = _policies(policies, options)
+    with _spooled(options["state_dir"]) as folder:
+        sweep = _prepared(where, cluster_text, wanted, options, folder)
+        try:
+            with _progress("policies") as tell:
+                sweep.carry_out(options["engine"], options["workers"], tell)
+        except KeyboardInterrupt:
+            _finish(sweep, options, style)
+            _say(f"interrupted with {len(sweep.done)} of {len(sweep.policies)} policies done; "
+                 "the same command goes on from there")
+            raise click.exceptions.Exit(130) from None
+        except sweep_error() as error:
+            raise click.ClickException(str(error)) from error
         _finish(sweep, options, style)
-        _say(f"interrupted with {len(sweep.done)} of {len(sweep.policies)} policies done; "
-             "the same command goes on from there")
-        raise click.exceptions.Exit(130) from None
-    except sweep_error() as error:
-        raise click.ClickException(str(error)) from error
-    _finish(sweep, options, style)
 
 
 def sweep_error() -> type[Exception]:
@@ -122,9 +125,22 @@ def sweep_error() -> type[Exception]:
     return SweepError
 
 
-def _prepared(where: Source, cluster_text: str | None, policies: tuple[str, ...], options: dict[str, Any]) -> Sweep:
+@contextmanager
+def _spooled(state: Path) -> Iterator[Path]:
+    from ..spool import spool_folder
+
+    try:
+        with spool_folder(state) as folder:
+            yield folder
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or state}: {error.strerror}; --state-dir names another folder") \
+            from error
+
+
+def _policies(policies: tuple[str, ...], options: dict[str, Any]) -> list[str]:
+    """Return whom to replay; a usage error names what is no policy, or no table."""
     from ..policies.registry import parse
-    from ..sweep import ALWAYS, Plan, Shelf, Sweep
+    from ..sweep import ALWAYS
 
     wanted = list(dict.fromkeys((*(policies or ("fifo",)), *ALWAYS)))
     for policy in (*wanted, *filter(None, [options["baseline"]])):
@@ -137,13 +153,28 @@ def _prepared(where: Source, cluster_text: str | None, policies: tuple[str, ...]
     for path in filter(None, (options["jobs_out"], options["groups_out"])):
         if path.suffix not in (".csv", ".parquet"):
             raise click.UsageError(f"{path}: a table is written as .csv or .parquet")
+    return wanted
+
+
+def _prepared(where: Source, cluster_text: str | None, wanted: list[str], options: dict[str, Any],
+              folder: Path) -> Sweep:
+    from ..sweep import Plan, Shelf, Sweep
+
+    cluster, spool, left_out = _taken_in(where, cluster_text, folder)
+    power_down_s = float("inf") if options["power_down_s"] is None else options["power_down_s"]
+    plan = Plan(cluster, spool.workload(), options["seed"], options["preemption_s"], power_down_s,
+                _watts(options["power_text"], cluster), options["jobs_out"], options["groups_out"], spool)
+    return Sweep(plan, wanted, Shelf(options["state_dir"]), left_out=left_out)
+
+
+def _taken_in(where: Source, cluster_text: str | None, folder: Path) -> tuple[Cluster, Spool, dict[str, int]]:
+    """Read the source and leave its jobs on disk: what they took in memory is free again."""
+    from ..spool import Spool
+
     with _progress("reading") as tell:
         cluster, intake = where.read(cluster_text, tell)
     _tell_left_out(intake)
-    power_down_s = float("inf") if options["power_down_s"] is None else options["power_down_s"]
-    plan = Plan(cluster, intake.workload, options["seed"], options["preemption_s"], power_down_s,
-                _watts(options["power_text"], cluster), options["jobs_out"], options["groups_out"])
-    return Sweep(plan, wanted, Shelf(options["state_dir"]), left_out=dict(intake.left_out))
+    return cluster, Spool.of(intake.workload, folder), dict(intake.left_out)
 
 
 def _watts(text: str | None, cluster: Cluster) -> PowerModel:

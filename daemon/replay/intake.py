@@ -45,7 +45,7 @@ def from_trace(trace: Trace) -> Intake:
         raise IntakeError("its jobs are elastic: they have no run time of their own, so there is nothing to replay")
     shared = (trace.gpu_milli >= 0) & (trace.gpu_milli < WHOLE_GPU)
     workload = Workload.of(
-        trace.submit_s, trace.run_s, np.maximum(trace.gpus, 0), ids=[str(job) for job in trace.id.tolist()],
+        trace.submit_s, trace.run_s, np.maximum(trace.gpus, 0), ids=trace.id,
         limit=_unlimited(trace.limit_s), nodes=np.maximum(trace.nodes, 0), cpus=np.maximum(trace.cpus, 0),
         memory=np.nan_to_num(trace.mem_bytes), partition=trace.partition, partition_names=_names(trace, "partition"),
         model=trace.gpu_model, model_names=_names(trace, "gpu_model"), user=trace.user,
@@ -82,8 +82,6 @@ def from_columns(jobs: JobColumns) -> Intake:
                            {reason: count for reason, count in left_out.items() if count}))
 
 
-
-
 def fitted(intake: Intake, cluster: Cluster) -> Intake:
     """Return the intake without what the cluster's description does not tell apart: partitions, GPU models."""
     work, notes = intake.workload, list(intake.notes)
@@ -100,14 +98,17 @@ def digest(cluster: Cluster, workload: Workload) -> str:
     """Return the digest of everything that a replay depends on but the policy and its options."""
     found = hashlib.sha256()
     for column in COLUMNS:
-        found.update(np.ascontiguousarray(getattr(workload, column)).tobytes())
+        found.update(np.ascontiguousarray(getattr(workload, column)))
     for array in (cluster.gpus, cluster.cpus, cluster.memory, cluster.leaf, cluster.spine, cluster.up):
         found.update(array.tobytes())
     for member in cluster.partitions.values():
         found.update(member.tobytes())
     found.update(repr((workload.partition_names, workload.model_names, workload.constraints,
                        cluster.names, cluster.model, tuple(cluster.partitions), cluster.events)).encode())
-    found.update("\n".join(map(str, workload.ids)).encode(errors="surrogatepass"))
+    if isinstance(workload.ids, np.ndarray):
+        found.update(np.ascontiguousarray(workload.ids))
+    else:
+        found.update("\n".join(map(str, workload.ids)).encode(errors="surrogatepass"))
     return found.hexdigest()[:16]
 
 

@@ -19,6 +19,7 @@ from .compiled import compiled_with_arrays
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
+Groups = npt.NDArray[np.int32]
 
 LEVELS = (("user", "template", "gpus"), ("user", "template"), ("user", "gpus"), ("user",), ("gpus",), ())
 """Groups from the most specific to all jobs."""
@@ -71,12 +72,12 @@ def predict(*, submit_s: Any, run_s: Any, ended_s: Any, gpus: Any, user: Any = N
     ``user`` and ``template`` are codes, negative where unknown; ``ended_s`` is when the run time became known, NaN or
     infinite for a job that has not ended (its ``run_s`` is then never looked at). No prediction exceeds a limit.
     """
+    return _predicted(_groups(gpus, user, template), submit_s, run_s, ended_s, limit_s, quantiles)
+
+
+def _predicted(groups: Groups, submit_s: Any, run_s: Any, ended_s: Any, limit_s: Any,
+               quantiles: Sequence[float]) -> Prediction:
     submit_s, run_s, ended_s = (np.asarray(column, np.float64) for column in (submit_s, run_s, ended_s))
-    unknown = np.full(len(submit_s), -1, np.int64)
-    columns = {"user": unknown if user is None else np.asarray(user, np.int64),
-               "template": unknown if template is None else np.asarray(template, np.int64),
-               "gpus": np.asarray(gpus, np.int64)}
-    groups = np.array([_group(columns, level) for level in LEVELS]).reshape(len(LEVELS), len(submit_s))
     known = np.flatnonzero(np.isfinite(ended_s) & np.isfinite(run_s))
     ends = known[np.argsort(ended_s[known], kind="stable")]
     found, level, evidence = _sweep(np.argsort(submit_s, kind="stable"), ends, submit_s, run_s, ended_s, groups,
@@ -92,10 +93,9 @@ def foresight(*, submit_s: Any, run_s: Any, ended_s: Any, gpus: Any, user: Any =
     """Return a workload's columns of what is known at submission: run times of like jobs, and their use of limits."""
     limits = np.full(len(submit_s), np.nan) if limit_s is None else np.asarray(limit_s, np.float64)
     limits = np.where(np.isfinite(limits) & (limits > 0), limits, np.nan)
-    alike: dict[str, Any] = {"submit_s": submit_s, "ended_s": ended_s, "gpus": gpus, "user": user,
-                             "template": template}
-    runs = predict(run_s=run_s, limit_s=limits, quantiles=QUARTILES, **alike).quantiles
-    uses = predict(run_s=np.asarray(run_s, np.float64) / limits, quantiles=QUARTILES, **alike).quantiles
+    groups = _groups(gpus, user, template)
+    runs = _predicted(groups, submit_s, run_s, ended_s, limits, QUARTILES).quantiles
+    uses = _predicted(groups, submit_s, np.asarray(run_s, np.float64) / limits, ended_s, None, QUARTILES).quantiles
     names = ("prediction_low", "prediction", "prediction_high", "use_low", "use", "use_high")
     known = dict(zip(names, np.concatenate([runs, uses], axis=1).T.copy(), strict=True))
     return known | {"usual": _usual(np.asarray(submit_s, np.float64), limits, user)}
@@ -115,18 +115,33 @@ def _usual(submit_s: Floats, limit_s: Floats, user: Any) -> Floats:
     return np.where(np.isnan(limit_s), np.nan, found)
 
 
-def _group(columns: dict[str, Codes], names: Sequence[str]) -> Codes:
-    """Number the groups of jobs that agree in these columns; -1 where one of them is unknown."""
-    size = len(columns["gpus"])
-    codes, unknown = np.zeros(size, np.int64), np.zeros(size, bool)
-    for name in names:
-        unknown |= columns[name] < 0
-        _, values = np.unique(columns[name], return_inverse=True)
-        _, codes = np.unique(codes * (values.max(initial=0) + 1) + values, return_inverse=True)
-    return np.where(unknown, -1, codes)
+def _groups(gpus: Any, user: Any, template: Any) -> Groups:
+    """Return [level, job] the group of each job at each level; -1 where a column of the level is unknown."""
+    unknown = np.full(len(gpus), -1, np.int64)
+    columns = {"user": unknown if user is None else np.asarray(user, np.int64),
+               "template": unknown if template is None else np.asarray(template, np.int64),
+               "gpus": np.asarray(gpus, np.int64)}
+    codes = {name: _renumbered(column) for name, column in columns.items()}
+    groups = np.zeros((len(LEVELS), len(gpus)), np.int32)
+    for level, names in enumerate(LEVELS):
+        code = np.zeros(len(gpus), np.int64)
+        for name in names:
+            code = _renumbered(code * (int(codes[name].max(initial=0)) + 1) + codes[name])
+        groups[level] = np.where(np.any([columns[name] < 0 for name in names], axis=0), -1, code) if names else code
+    return groups
 
 
-def _rings(groups: Codes) -> tuple[Codes, Codes, Floats]:
+def _renumbered(codes: Codes) -> Codes:
+    """Return the same numbers without gaps, in their order."""
+    low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
+    if high - low > 4 * len(codes):  # too many gaps to count through
+        return np.unique(codes, return_inverse=True)[1]
+    present = np.zeros(high - low + 1, bool)
+    present[codes - low] = True
+    return np.asarray((np.cumsum(present) - 1)[codes - low])
+
+
+def _rings(groups: Groups) -> tuple[Codes, Codes, Floats]:
     """Return for every group where its ring of last runs begins and how long it is, and the store of all rings."""
     most = int(groups.max(initial=-1)) + 1
     counts = np.array([np.bincount(row[row >= 0], minlength=most) for row in groups])
@@ -136,7 +151,7 @@ def _rings(groups: Codes) -> tuple[Codes, Codes, Floats]:
 
 
 @compiled_with_arrays
-def _sweep(order: Codes, ends: Codes, submit_s: Floats, run_s: Floats, ended_s: Floats, groups: Codes, starts: Codes,
+def _sweep(order: Codes, ends: Codes, submit_s: Floats, run_s: Floats, ended_s: Floats, groups: Groups, starts: Codes,
            lengths: Codes, store: Floats, quantiles: Floats) -> tuple[Floats, Codes, Codes]:
     """Go through submissions in time; what ended before one, or at the same moment, is learnt first."""
     found = np.full((len(submit_s), len(quantiles)), np.nan)
@@ -168,7 +183,7 @@ def _quantiles(ordered: Floats, quantiles: Floats, out: Floats) -> None:
 
 
 @compiled_with_arrays
-def _learn(job: int, run_s: Floats, groups: Codes, starts: Codes, lengths: Codes, store: Floats, seen: Codes) -> None:
+def _learn(job: int, run_s: Floats, groups: Groups, starts: Codes, lengths: Codes, store: Floats, seen: Codes) -> None:
     for level in range(len(groups)):
         group = groups[level, job]
         if group >= 0:
@@ -177,7 +192,7 @@ def _learn(job: int, run_s: Floats, groups: Codes, starts: Codes, lengths: Codes
 
 
 @compiled_with_arrays
-def _level(job: int, groups: Codes, seen: Codes) -> int:
+def _level(job: int, groups: Groups, seen: Codes) -> int:
     """Return the most specific level that has enough runs; -1 when nothing has ended yet."""
     last = len(groups) - 1
     for level in range(len(groups)):

@@ -8,6 +8,8 @@ import pkgutil
 import zlib
 from pathlib import Path
 
+import pyarrow as pa
+
 from .formats import Format, Progress, open_file, registered
 from .trace import Builder, Rejected, Trace, TraceError, write_csv
 
@@ -41,6 +43,7 @@ def read_trace(path: str | Path, format_name: str | None = None, progress: Progr
             raise TraceError(f"{path}: cannot be unpacked to its end ({error}); fetch it again") from error
         except TraceError as error:
             raise TraceError(f"{path}: {error}") from error
+    pa.default_memory_pool().release_unused()  # as much again as the jobs take
     return builder.build()
 
 

@@ -171,12 +171,13 @@ class Builder:
         kept[_repeats(rank, submit_s if self._ids_recur else np.zeros(len(rank)))] = False
         for index in np.flatnonzero(~kept):
             self._reject(Rejected(int(lines[index]), "the job appears twice", str(ids[index])))
-        order = np.flatnonzero(kept)
-        order = order[np.lexsort((rank[order], submit_s[order]))]
+        order = _order(submit_s, rank, kept)
         counts = {column: _ordered(self._join(column, np.int64), order) for column in COUNTS}
         words = {column: _ordered(self._join(column, np.int32), order) for column in WORDS}
         self._rejected.sort(key=lambda rejected: rejected.line)
-        return Trace(id=ids[order], **{column: _ordered(times[column], order) for column in TIMES}, **counts, **words,
+        self._chunks.clear()
+        times = {column: _ordered(values, order) for column, values in times.items()}
+        return Trace(id=_ordered(ids, order), **times, **counts, **words,
                      vocabularies={column: tuple(known) for column, known in self._vocabularies.items()},
                      rejected=tuple(self._rejected), rejections=dict(self._rejections),
                      set_aside=dict(self._set_aside))
@@ -229,8 +230,19 @@ def _among(names: tuple[str, ...], chunk: Chunk) -> list[str]:
     return [name for name in names if name in chunk.columns]
 
 
-def _ordered(values: npt.NDArray[Any], order: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+def _order(submit_s: Floats, rank: npt.NDArray[Any], kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp] | None:
+    """Return the rows by (submit, id); None where they stand like that already, so that nothing need be copied."""
+    later, same = submit_s[1:] > submit_s[:-1], submit_s[1:] == submit_s[:-1]
+    if kept.all() and (later | (same & (rank[1:] > rank[:-1]))).all():
+        return None
+    order = np.flatnonzero(kept)
+    return np.asarray(order[np.lexsort((rank[order], submit_s[order]))])
+
+
+def _ordered(values: npt.NDArray[Any], order: npt.NDArray[np.intp] | None) -> npt.NDArray[Any]:
     """Return values in an order; one unknown value that stands for all keeps doing so."""
+    if order is None:
+        return values
     return np.broadcast_to(values[0], len(order)) if values.size and values.strides == (0,) else values[order]
 
 
@@ -285,6 +297,8 @@ def _natural_rank(ids: npt.NDArray[Any]) -> Ints:
 
 def _repeats(rank: npt.NDArray[Any], submit_s: Floats) -> Ints:
     """Return where a submission is repeated, in file order after its first row."""
+    if (rank[1:] > rank[:-1]).all():  # numbered in order, as most are: no need to sort
+        return np.empty(0, np.int64)
     order = np.lexsort((np.arange(len(rank)), submit_s, rank))
     same = (rank[order][1:] == rank[order][:-1]) & (submit_s[order][1:] == submit_s[order][:-1])
     return np.sort(order[1:][same])
