@@ -16,8 +16,8 @@ from ...policies import named
 from ...replay.engine import Policy, run
 from ...replay.state import ClusterState
 from ..checkpoint import CheckpointError, write
+from ..figures import Figures, figures
 from ..kinds import Course, Progress, Stretch, TrainingError
-from ..scorer.arena import Figures, figures
 from . import live
 from .agent import Hyperparameters
 from .environment import Partition

@@ -2,63 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ...policies import named
 from ...replay import arrays as a
 from ...replay import engine
-from ...replay.outcome import SHORT_S
-from ...replay.power import PowerModel, energy
 from ...replay.state import ClusterState
+from ..figures import Figures, figures
 from ..kinds import Objective, Stretch
 from .agent import outfit, rules_of
 from .inputs import inputs_of
 
 Floats = NDArray[np.float64]
-
-SMOOTHING_S = 60.0
-"""Added to waits before they are divided: from one second to two is no loss."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What came of a replay, over the jobs that count."""
-
-    jct_mean_s: float
-    slowdown_mean: float
-    wait_p99_s: float
-    wait_mean_s: float
-    wasted_joules: float
-
-    def relative(self, other: Figures, objective: Objective) -> float:
-        """Return the objective, relative to another replay of the same jobs: below 1 is better.
-
-        A weighted geometric mean of ratios: which of two replays is better does not depend on the one that both are
-        compared with, and 2 % matter as much where queues are long as where they are short.
-        """
-        parts = ((objective.jct_mean, self.jct_mean_s, other.jct_mean_s),
-                 (objective.slowdown_mean, self.slowdown_mean, other.slowdown_mean),
-                 (objective.wait_p99, self.wait_p99_s + SMOOTHING_S, other.wait_p99_s + SMOOTHING_S),
-                 (objective.energy_wasted, self.wasted_joules, other.wasted_joules))
-        logs = sum(weight * math.log(ours / theirs) for weight, ours, theirs in parts if weight)
-        return math.exp(logs / sum(part[0] for part in parts))
-
-
-def figures(run: engine.Run, since_s: float, *, watts: bool = False) -> Figures:
-    """Return the figures of a run over the jobs submitted since a moment; whoever has not ended ends with the run."""
-    jobs = run.state.arrays.jobs
-    counted = (jobs.status != a.REJECTED) & (jobs.submit >= since_s)
-    submit, end = jobs.submit[counted], run.end[counted]
-    jct = np.where(np.isnan(end), max(run.state.now, float(np.nanmax(end, initial=0.0))), end) - submit
-    wait = np.maximum(0.0, jct - jobs.run[counted])
-    slowdown = np.maximum(1.0, jct / np.maximum(jobs.run[counted], SHORT_S))
-    wasted = energy(run, PowerModel()).wasted if watts else 0.0
-    return Figures(float(jct.mean()), float(slowdown.mean()), float(np.quantile(wait, 0.99)), float(wait.mean()),
-                   wasted)
 
 
 class Arena:
