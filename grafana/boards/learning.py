@@ -102,11 +102,11 @@ def _curves() -> Row:
 def _watched() -> Row:
     return (
         (8, lines("Regret", "Time in the system of the last closed day's jobs under each policy over that under the "
-                  "scheduler's own, less 1, by replay. Above zero is worse: three such days in a row demote an agent.",
+                  "scheduler's own, less 1, by replay. Three days in a row above 2 % demote an agent.",
                   ((f"max by (policy) (idlewatt_regret_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit", signed=True,
                   empty=quiet("no closed day has been replayed yet"))),
-        (8, lines("Drift", "Share of the waiting jobs that lie outside of what each agent was trained on. From a tenth "
-                  "on its word is worth little: train anew.",
+        (8, lines("Drift", "Share of the waiting jobs that lie outside of what each agent was trained on. Above a "
+                  "quarter the scorer gives no advice any more: train anew.",
                   ((f"max by (policy) (idlewatt_drift_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit", most=1.0,
                   empty=NO_AGENT)),
         (8, lines("Rounds without advice", "Rounds, over the time range, in which an agent abstained, by cause: doubt "

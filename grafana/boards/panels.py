@@ -145,7 +145,7 @@ def curves(title: str, description: str, expr: str, label: str, along: str, unit
     matrix = f"{along}\\{label}"  # what the transformation calls its first column
     _override(panel, along, unit="percentunit")
     return (panel.with_transformation(_step("groupingToMatrix", columnField=label, rowField=along, valueField="Value",
-                                       emptyValue="null"))
+                                            emptyValue="null"))
             .with_transformation(_step("convertFieldType", fields={}, conversions=[
                 {"targetField": matrix, "destinationType": "number"}]))
             .with_transformation(_step("sortBy", fields={}, sort=[{"field": matrix}]))
