@@ -77,7 +77,8 @@ class StorageSettings(Strict):
     @property
     def models_folder(self) -> Path:
         """Return where trained models are."""
-        beside = self.url.partition(":///")[2].partition("?")[0] if self.url.startswith("sqlite") else ""
+        driver, _, path = self.url.rpartition(":///")
+        beside = path.partition("?")[0] if "://" not in self.url or driver.startswith("sqlite") else ""
         return self.models or (Path(beside).parent if beside else STATE) / "models"
 
 

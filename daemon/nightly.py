@@ -29,11 +29,9 @@ from .nightshift import NIGHT, NOTE, TASK, Night, Task
 from .promotion import Exam, Verdict, ratio, replayed
 from .regret import too_soon
 from .replay.cluster import ClusterError
-from .training import Lesson, Order, Workshop, examined
+from .training import Lesson, Order, Workshop, examined, make_room
 
 NICENESS = 19
-SHADOWS = 2
-"""Models of a kind that are listened to beside the one in charge; older ones make room."""
 
 
 def by_hand(settings: Settings) -> Night:
@@ -85,8 +83,7 @@ def _trained(task: Task, store: ModelStore, workshop: Workshop) -> Night:
     verdict = examined(store, model, parts.test, task.incumbent, fidelity=fidelity, seed=order.seed)
     with Ledger.open(task.url) as ledger:
         decision = _decide(ledger, store, task, verdict, parts.test)
-        known = states(ledger.decisions())
-    store.prune(task.keep, {name for name, last in known.items() if last.decision is not Decision.REFUSE})
+        make_room(ledger, store, task.agent, task.keep, "nightly", task.now_s)
     workshop.clear()
     return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}", model.name)
 
@@ -118,10 +115,6 @@ def _decide(ledger: Ledger, store: ModelStore, task: Task, verdict: Verdict, tes
         decision, reason = (Decision.SHADOW, stays) if stays else (decision, reason)
     taken = Promotion(task.now_s, verdict.model, decision, "nightly", reason, verdict.figures())
     ledger.decide(taken)
-    listened = sorted((name for name, last in before.items() if name.startswith(f"{task.agent}@")
-                       and last.decision in (Decision.SHADOW, Decision.DEMOTE)), reverse=True)
-    for name in listened[SHADOWS - 1:]:
-        ledger.decide(Promotion(task.now_s, name, Decision.REFUSE, "nightly", "newer ones are in shadow"))
     return taken
 
 

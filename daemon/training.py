@@ -16,6 +16,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from ..storage.ledger import Ledger
+from ..storage.promotions import Decision, Promotion, states
 from .agents.checkpoint import CheckpointError, verify, write, write_card
 from .agents.histories import Split
 from .agents.kinds import Course, Kind, Objective, Progress, Stretch, TrainingError, kinds
@@ -26,6 +28,8 @@ from .promotion import HEURISTICS, Verdict, judge
 
 INCUMBENT = "fifo+first-fit+easy"
 ORDER = "order.json"
+SHADOWS = 2
+"""Models of a kind that are listened to beside the one in charge; older ones make room."""
 CURVE_POINTS = 100
 """A curve has a point per hundredth of the budget at most."""
 
@@ -140,12 +144,18 @@ class Lesson:
         course = Course(self.split.fit, self.split.select, self.order.incumbent, self.order.seed, self.order.budget_s,
                         self.workshop.course, self.order.objective, self.start)
         self.saved = (course.folder / "best").is_dir()
-        for step, progress in enumerate(kind_of(self.order.agent).train(course)):
-            self.saved |= progress.saved
-            if progress.score is not None:
-                self.curve[round(progress.done * CURVE_POINTS) / CURVE_POINTS] = progress.score
-                self.tracker.write(step, {"held_out_score": progress.score, "done": progress.done})
-            yield progress
+        try:
+            for step, progress in enumerate(kind_of(self.order.agent).train(course)):
+                self._note(step, progress)
+                yield progress
+        except ArithmeticError as error:
+            raise TrainingError(f"the training of {self.order.agent} came to numbers that are none: {error}") from error
+
+    def _note(self, step: int, progress: Progress) -> None:
+        self.saved |= progress.saved
+        if progress.score is not None:
+            self.curve[round(progress.done * CURVE_POINTS) / CURVE_POINTS] = progress.score
+            self.tracker.write(step, {"held_out_score": progress.score, "done": progress.done})
 
     def keep(self, store: ModelStore, trained_s: float) -> Stored:
         """Put the best so far into the store; ``TrainingError`` when nothing has been saved yet."""
@@ -190,3 +200,14 @@ def figures(verdict: Verdict) -> Mapping[str, float]:
     if verdict.tail_ratio is not None:
         found["wait_p99_over_incumbent"] = verdict.tail_ratio
     return {name: value for name, value in found.items() if value == value}
+
+
+def make_room(ledger: Ledger, store: ModelStore, agent: str, keep: int, by: str, now_s: float) -> None:
+    """Let all but the newest models of a kind in shadow go, and remove those beyond ``keep`` that nobody asks."""
+    in_force = states(ledger.decisions())
+    listened = sorted((name for name, last in in_force.items() if name.startswith(f"{agent}@")
+                       and last.decision in (Decision.SHADOW, Decision.DEMOTE)), reverse=True)
+    for name in listened[SHADOWS:]:
+        ledger.decide(Promotion(now_s, name, Decision.REFUSE, by, "newer ones are in shadow"))
+    asked = {name for name, last in in_force.items() if last.decision is not Decision.REFUSE}
+    store.prune(keep, asked - set(listened[SHADOWS:]))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,7 @@ from ._client import Unreachable
 from ._history import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
+    from ...storage.ledger import Ledger
     from ...storage.promotions import Decision, Promotion
     from ..config import Settings
     from ..models import ModelStore, Stored
@@ -74,21 +76,28 @@ def decided(config_file: Path) -> Mapping[str, Promotion]:
         raise Unreachable(str(error)) from error
 
 
-def decide(config_file: Path, model: str, decision: Decision, reason: str,
-           figures: Mapping[str, Any] | None = None) -> None:
-    """Record what an operator decides, with what was measured last; Unreachable when the database cannot be written."""
+@contextmanager
+def ledger(config_file: Path) -> Iterator[tuple[Ledger, float]]:
+    """Open the record of decisions, and yield the time of the next one; Unreachable when it cannot be written."""
     from ...storage.errors import StoreError
     from ...storage.ledger import Ledger
-    from ...storage.promotions import Promotion, states
 
     try:
-        with Ledger.open(settings(config_file).storage.url) as ledger:
-            before = states(ledger.decisions()).get(model)
-            if figures is None:
-                figures = before.figures if before else {}
-            ledger.decide(Promotion(time.time(), model, decision, "operator", reason, figures))
+        with Ledger.open(settings(config_file).storage.url) as opened:
+            # A simulated cluster may be ahead of our clock, and the last word must come last.
+            yield opened, max([time.time(), *(decision.time_s for decision in opened.decisions())])
     except StoreError as error:
         raise Unreachable(str(error)) from error
+
+
+def decide(config_file: Path, model: str, decision: Decision, reason: str) -> None:
+    """Record what an operator decides on a model, beside what was measured of it last."""
+    from ...storage.promotions import Promotion, states
+
+    with ledger(config_file) as (opened, now_s):
+        before = states(opened.decisions()).get(model)
+        figures = before.figures if before else {}
+        opened.decide(Promotion(now_s, model, decision, "operator", reason, figures))
 
 
 def _own_folder() -> Path:

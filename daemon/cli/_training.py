@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
 from types import FrameType
+from typing import Any
 
 import click
 
+from ...storage.values import finite
 from ..agents.histories import Material, recorded
 from ..agents.kinds import Progress
 from ..fidelity import Fidelity, check
@@ -24,6 +30,8 @@ from ._output import plain, show
 _COLUMNS = {"policy": "policy", "jct_mean_s": "JCT s", "compared": "of incumbent", "wait_p99_s": "p99 wait s",
             "wasted_kwh": "wasted kWh"}
 _JOULES_PER_KWH = 3.6e6
+HIDDEN = "***"
+"""Stands for a password."""
 
 
 def read(where: Source, order: Order) -> Material:
@@ -40,6 +48,20 @@ def read(where: Source, order: Order) -> Material:
         return found if order.cluster is None else replace(found, cluster=described(order.cluster))
     except ClusterError as error:
         raise click.ClickException(str(error)) from error
+
+
+def now_of(where: Source) -> float:
+    """Return the present of a history: that of a simulated cluster may be ahead of our clock."""
+    with where.history() as reader:
+        jobs = next(table for table in reader.stats() if table.table == "jobs")
+    return max(time.time(), jobs.newest_s or 0.0)
+
+
+def shown(source: Any) -> Any:
+    """Return the name of a history or of a cluster as it is written down: whole paths, no password."""
+    if source is None or "://" not in source:
+        return str(Path(source).resolve()) if source and Path(source).is_file() else source
+    return re.sub("(://[^/:@]*):[^/]*@", rf"\1:{HIDDEN}@", source)
 
 
 def fidelity(where: Source, order: Order, since_s: float) -> Fidelity | None:
@@ -112,9 +134,8 @@ def show_verdict(verdict: Verdict, style: str) -> None:
     """Print how everybody did on the history that judges, and what follows from it."""
     rows = [_row(row, verdict) for row in verdict.rows]
     if style == "json":
-        import json
-
-        click.echo(json.dumps({"model": verdict.model, "decision": verdict.decision, **verdict.figures()}, indent=2))
+        told = {"model": verdict.model, "decision": verdict.decision.value, **verdict.figures()}
+        click.echo(json.dumps(finite(told), indent=2))
         return
     columns = _COLUMNS if style == "table" else {key: key for row in rows[:1] for key in row}
     title = (f"{verdict.days} held-out days with {verdict.jobs} jobs, seed {verdict.seed}; the incumbent is "

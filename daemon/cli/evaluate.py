@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +41,7 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
     from ..agents.kinds import TrainingError
     from ..models import ModelError
     from ..training import Order
+    from ._training import shown
 
     models = store(config_file, folder)
     known = found(models, model)
@@ -50,9 +50,10 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
             order = replace(Order.read(known.folder), until_s=None, seed=seed)
         else:
             default = settings(config_file).counterfactual.incumbent
-            order = Order(known.name, source, 0.0, cluster, trace_format, incumbent=default, seed=seed)
-        order = replace(order, incumbent=incumbent or order.incumbent)
-        _judge(models, known, order, Source(order.source, config_file, order.trace_format), style)
+            order = Order(known.name, source, 0.0, shown(cluster), trace_format, incumbent=default, seed=seed)
+        where = Source(order.source, config_file, order.trace_format)
+        order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent)
+        _judge(models, known, order, where, style)
     except (ModelError, TrainingError) as error:
         raise click.ClickException(str(error)) from error
 
@@ -60,11 +61,11 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
 def _judge(models: ModelStore, model: Stored, order: Order, where: Source, style: str) -> None:
     from ..agents.histories import TEST_MOST_S, WARM_UP_S, held_out
     from ..training import examined
-    from ._training import fidelity, read, show_verdict, tell
+    from ._training import fidelity, now_of, read, show_verdict, tell
 
     seen_s = _seen_until(model, order)
     if where.recorded:
-        now_s = time.time()
+        now_s = now_of(where)
         order = replace(order, since_s=max(seen_s, now_s - TEST_MOST_S) - WARM_UP_S, until_s=now_s)
     material = read(where, order)
     tell(material.notes)

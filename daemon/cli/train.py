@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ._history import Source
-from ._store import decide, settings, store, uses_models
+from ._store import ledger, settings, store, uses_models
 from .replay import Seconds
 
 if TYPE_CHECKING:
@@ -91,16 +91,17 @@ def _nightly(config_file: Path) -> None:
 
 
 def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
-    from ...storage.promotions import Decision
     from ..agents.histories import split
     from ..training import Lesson, Workshop, kind_of
-    from ._training import read, tell
+    from ._training import HIDDEN, read, tell
 
     kind_of(options["agent"])
     workshop = Workshop(models, options["agent"])
     with workshop.locked():
         order = _resumed(workshop, options) if resume else _ordered(config_file, options)
-        where = Source(order.source, config_file, order.trace_format)
+        # The order holds no password.
+        source = options["source"] if HIDDEN in order.source else order.source
+        where = Source(source, config_file, order.trace_format)
         parts = split(read(where, order), seed=order.seed)
         tell(parts.notes)
         if not resume:
@@ -112,13 +113,14 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
         if not interrupted.is_set():
             verdict = _judged(models, model, where, lesson)
             if order.source == "history":
-                decide(config_file, model.name, Decision.SHADOW, verdict.reason, verdict.figures())
+                _listened_to(config_file, models, verdict)
 
 
 def _ordered(config_file: Path, options: dict[str, Any]) -> Order:
     """Return what is to be trained, as the options say."""
     from ..policies.registry import parse
     from ..training import Order
+    from ._training import now_of, shown
 
     known = settings(config_file)
     incumbent = options["incumbent"] or known.counterfactual.incumbent
@@ -128,30 +130,28 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> Order:
         raise click.UsageError(str(error)) from error
     until_s, since_s = options["until_s"], None
     if Source(options["source"]).recorded:
-        until_s = time.time() if until_s is None else until_s
+        until_s = now_of(Source(options["source"], config_file)) if until_s is None else until_s
         since_s = until_s - (options["last_s"] or known.training.history)
-    return Order(options["agent"], _whole(options["source"]), options["budget_s"], _whole(options["cluster"]),
+    return Order(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
                  options["trace_format"], since_s, until_s, incumbent, options["seed"], known.training.weights)
-
-
-def _whole(name: Any) -> Any:
-    """Return the whole path of a file, so that it is found again from another folder; other words as they are."""
-    path = Path(name or "")
-    return str(path.resolve()) if path.is_file() else name
 
 
 def _resumed(workshop: Workshop, options: dict[str, Any]) -> Order:
     """Return what was to be trained; a UsageError when the options say something else."""
     from dataclasses import replace
 
+    from ._training import HIDDEN, shown
+
     order = workshop.interrupted()
     context = click.get_current_context()
     for name in ("source", "cluster", "until_s", "incumbent", "seed"):
         given = context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-        wanted = _whole(options[name]) if name in ("source", "cluster") else options[name]
+        wanted = shown(options[name]) if name in ("source", "cluster") else options[name]
         if given and wanted != getattr(order, name):
             raise click.UsageError(f"the interrupted training has {name.removesuffix('_s')} {getattr(order, name)!r}, "
                                    f"not {options[name]!r}; leave it away, or leave --resume away")
+    if HIDDEN in order.source and context.get_parameter_source("source") is click.core.ParameterSource.DEFAULT:
+        raise click.UsageError(f"name the database once more, with its password: --from {order.source}")
     return replace(order, budget_s=options["budget_s"])
 
 
@@ -209,3 +209,14 @@ def _judged(models: ModelStore, model: Stored, where: Source, lesson: Lesson) ->
     click.echo(f"next:    `idlewatt promote {model.name}` puts it in charge" if earned else
                "next:    it has not earned to be in charge; a longer --budget or more history may help")
     return verdict
+
+
+def _listened_to(config_file: Path, models: ModelStore, verdict: Verdict) -> None:
+    """Let the daemon ask a model that learned here beside the policy in charge, and older ones make room."""
+    from ...storage.promotions import Decision, Promotion
+    from ..training import make_room
+
+    with ledger(config_file) as (opened, now_s):
+        opened.decide(Promotion(now_s, verdict.model, Decision.SHADOW, "operator", verdict.reason, verdict.figures()))
+        make_room(opened, models, verdict.model.partition("@")[0], settings(config_file).training.keep, "operator",
+                  now_s)

@@ -119,6 +119,7 @@ def test_a_store_that_is_not_there_yet_is_empty(store):
 
 @pytest.mark.parametrize(("storage", "folder"), [
     ("{url: 'sqlite:////data/site.db'}", "/data/models"), ("{url: 'sqlite:///here/site.db?timeout=3'}", "here/models"),
+    ("{url: /data/site.db}", "/data/models"), ("{url: 'postgresql:///idlewatt'}", "/var/lib/idlewatt/models"),
     ("{url: 'postgresql://db/idlewatt'}", "/var/lib/idlewatt/models"), ("{models: /srv/models}", "/srv/models")])
 def test_models_lie_beside_the_database_unless_the_configuration_says_where(storage, folder):
     assert str(config.parse(f"storage: {storage}").storage.models_folder) == folder

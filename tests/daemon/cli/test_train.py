@@ -8,7 +8,7 @@ import signal
 import pytest
 from chooser import chooser, train  # noqa: F401
 from click.testing import CliRunner
-from sites import SINCE, site, write_trace
+from sites import SINCE, record, site, write_trace
 
 from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.kinds import Kind
@@ -194,7 +194,59 @@ def test_what_cannot_be_is_refused_with_the_reason(desk, arguments, status, why)
     assert desk.rows() == []
 
 
-def test_resume_with_other_options_is_refused(desk, monkeypatch):
+def test_what_is_learned_on_the_own_history_is_listened_to_at_once_and_two_of_a_kind_at_most(desk):
+    # The simulated cluster's clock is ahead of ours, in decisions too.
+    record(f"sqlite:///{desk.folder}/idlewatt.db", site(days=20, jobs=1700, dependency=-1))
+    for seed in range(3):
+        done = desk.run("train", "--agent", "chooser", "--seed", seed)
+        assert done.exit_code == 0, done.output
+    assert [row["state"] for row in desk.rows()] == ["shadow", "shadow", "refused"]
+    newest = desk.rows()[0]
+    assert (newest["card"]["source"], newest["by"]) == ("history", "operator")
+    assert newest["card"]["known"] == {}, "one unnamed partition, GPUs of no known type"
+    assert newest["card"]["history_until_s"] == pytest.approx(SINCE + 15 * 86400, abs=7200)
+    done = desk.run("evaluate", newest["model"])
+    assert done.exit_code == 0, done.output
+    assert "trained on a part" not in done.stdout
+    assert desk.run("promote", newest["model"], "--reason", "x").exit_code == 0
+    assert desk.rows()[0]["state"] == "in charge"
+
+
+def test_curves_are_written_for_tensorboard_where_wanted(desk, monkeypatch):
+    monkeypatch.setattr("idlewatt.daemon.training.Workshop.clear", lambda workshop: None)
+    done = desk.train("--tensorboard")
+    assert done.exit_code == 0, done.output
+    assert "tensorboard --logdir" in done.stderr
+    assert list((desk.folder / "models/.training/chooser/tensorboard").glob("events.*"))
+
+
+def test_numbers_that_are_none_end_a_training_with_the_reason(desk, monkeypatch):
+    def broken(course):
+        yield from ()
+        raise FloatingPointError("the loss is nan after 3 steps")
+
+    monkeypatch.setitem(kinds._KINDS, "chooser", Kind("chooser", broken, None))
+    done = desk.train()
+    assert done.exit_code == 1
+    assert "came to numbers that are none: the loss is nan after 3 steps" in done.output
+
+
+def test_a_folder_that_cannot_be_written_is_said(desk):
+    (desk.folder / "models").write_text("a file")
+    done = desk.train()
+    assert done.exit_code == 1
+    assert "models cannot be kept there" in done.output
+
+
+def test_no_password_is_written_down():
+    from idlewatt.daemon.cli._training import shown
+
+    assert shown("postgresql://idlewatt:s3:cret@db/idlewatt") == "postgresql://idlewatt:***@db/idlewatt"
+    assert shown("postgresql://idlewatt@db/idlewatt") == "postgresql://idlewatt@db/idlewatt"
+    assert shown("history") == "history"
+
+
+def test_resume_with_other_options_is_refused(desk):
     (desk.folder / "models/.training/chooser").mkdir(parents=True)
     (desk.folder / "models/.training/chooser/order.json").write_text(
         json.dumps({"agent": "chooser", "source": "old.csv", "budget_s": 60}))
