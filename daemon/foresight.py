@@ -18,7 +18,7 @@ from .replay.workload import FORESIGHT, waits_from
 
 Floats = NDArray[np.float64]
 
-RECENT = 10_000
+RECENT = 5_000
 """So many jobs are remembered: of like jobs only the last few dozen count."""
 
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from urllib.parse import parse_qsl, urlsplit
 
 from ..exporters.publish import Published
 from ..exporters.source import TargetHealth
+from ..storage.promotions import Decision, Promotion
 from ..storage.records import WASTED, Job, PowerClass, Recommendation
 from .config import ConfigError, Settings
+from .council import Learned
 from .facts import published
 from .service import Service
 from .waste import Assessment, BoardVerdict, NodeVerdict
-from .web.view import NodeRow, ReloadError, SourceRow, TargetGroup, WasteRow
+from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, TargetGroup, WasteRow
+
+IN_WORDS = {Decision.PROMOTE: "in_charge", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted",
+            Decision.REFUSE: "refused"}
+STATES = tuple(IN_WORDS.values())
 
 
 class DaemonView:
@@ -57,6 +64,17 @@ class DaemonView:
         snapshot = self._service.known.snapshot
         return snapshot.jobs if snapshot else ()
 
+    def models(self) -> Sequence[ModelRow]:
+        """Return the trained agents that were decided on, the one in charge first."""
+        known = self._service.known.learned
+        rows = [_model_row(known, promotion) for promotion in known.in_force.values()]
+        return sorted(rows, key=lambda row: (STATES.index(row.state), -row.since_s, row.model))
+
+    def decisions(self) -> Sequence[DecisionRow]:
+        """Return the decisions on trained agents, the newest first."""
+        return [DecisionRow(one.time_s, one.model, one.decision.value, one.by, one.reason)
+                for one in reversed(self._service.known.learned.decisions)]
+
     def sources(self) -> Sequence[SourceRow]:
         """Return how each source fares."""
         return [SourceRow(watched.name, watched.kind, watched.role, watched.status.success,
@@ -84,6 +102,19 @@ class DaemonView:
             self._service.reload(self._load)
         except ConfigError as error:
             raise ReloadError(str(error)) from error
+
+
+def _model_row(known: Learned, promotion: Promotion) -> ModelRow:
+    model, row = promotion.model, ModelRow(promotion.model, IN_WORDS[promotion.decision], promotion.time_s,
+                                           promotion.by, promotion.reason)
+    card, silent, regret = known.cards.get(model), known.silent.get(model), known.regrets.get(model)
+    if card is not None:
+        row = replace(row, trained_s=card.trained_s, source=card.source, metrics=card.metrics)
+    if silent is not None:
+        row = replace(row, abstains=silent.words, cause=silent.cause, abstains_since_s=silent.first_s)
+    if regret is not None:
+        row = replace(row, regret=regret.ratio, bad_days=regret.streak)
+    return replace(row, drift=known.drift.get(model))
 
 
 def _target_group(kind: str, health: TargetHealth) -> TargetGroup:

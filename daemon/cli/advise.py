@@ -10,7 +10,7 @@ from ._client import ask, asks_daemon
 from ._output import ago, show
 
 _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "placement": "where (node:GPUs)",
-            "starts_in": "starts in", "reason": "why", "policy": "policy"}
+            "starts_in": "starts in", "change": "against incumbent", "reason": "why", "policy": "policy"}
 
 
 @click.command("advise")
@@ -42,4 +42,18 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     where = ",".join(f"{node}:{gpus}" for node, gpus in zip(placement["nodes"], placement["gpus"], strict=True)) \
         if placement else None
     waits = "now" if row["action"] == "start" else ago(start - row["issued_s"]) if start is not None else None
-    return row | {"placement": where, "starts_in": waits}
+    why = "; ".join((*row["reasons"], row["reason"]))
+    return row | {"placement": where, "starts_in": waits, "change": _change(row), "reason": why}
+
+
+def _change(row: dict[str, Any]) -> str | None:
+    """Return the expected change in wait and its 95 % interval; negative is sooner."""
+    if row["wait_change_s"] is None:
+        return None
+    interval = row["interval_s"]
+    return _signed(row["wait_change_s"]) + (
+        f" ({_signed(interval[0])} to {_signed(interval[1])})" if interval is not None else "")
+
+
+def _signed(seconds: float) -> str:
+    return f"+{ago(seconds)}" if seconds > 0 else ago(seconds)

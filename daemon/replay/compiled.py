@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,25 @@ from numba.core import config as numba_config
 
 config: Any = numba_config
 """numba fills its settings in at import, where type checkers cannot see them."""
+
+
+@contextmanager
+def _absent(name: str) -> Iterator[None]:
+    """Let imports of a module fail meanwhile, as where it is not installed."""
+    before = sys.modules.pop(name, None)
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+        if before is not None:
+            sys.modules[name] = before
+
+
+# numba looks whether scipy's linear algebra is there, which none of our compiled code calls, and takes no for an
+# answer: a daemon is 12 MB smaller without.
+with _absent("scipy"):
+    importlib.import_module("numba.np.arraymath")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

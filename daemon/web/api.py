@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import TypeAdapter
 from werkzeug.datastructures import MultiDict
 
+from ...storage.promotions import Decision
 from ...storage.records import Job, JobState, NodeState, Recommendation
-from .view import NodeRow, SourceRow, TargetGroup, View, WasteRow
+from .view import DecisionRow, ModelRow, NodeRow, SourceRow, TargetGroup, View, WasteRow
 
 MOST_ROWS = 1_000_000
 LONGEST_FILTER = 256
@@ -102,6 +103,16 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
          "node": Filter("Node that the job holds or is planned for.", _job_nodes),
          "user": Filter("User of the job.", lambda row: (row.user,)),
          "state": Filter("State of the job.", lambda row: (row.state,), tuple(JobState))}),
+    Endpoint(
+        "models", "Trained agents that were decided on: who is in charge, who is silent and why, how each stands.",
+        lambda view: view.models(), TypeAdapter(tuple[ModelRow, ...]),
+        {"state": Filter("What was decided on it.", lambda row: (row.state,),
+                         ("in_charge", "shadow", "demoted", "refused"))}),
+    Endpoint(
+        "decisions", "Every decision on a trained agent, the newest first.",
+        lambda view: view.decisions(), TypeAdapter(tuple[DecisionRow, ...]),
+        {"model": Filter("The agent, `kind@version`.", lambda row: (row.model,)),
+         "state": Filter("What was decided.", lambda row: (row.decision,), tuple(Decision))}),
     Endpoint(
         "sources", "How each source and each of its targets fares.",
         lambda view: view.sources(), TypeAdapter(tuple[SourceRow, ...]),

@@ -10,12 +10,14 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader
 
 from ...storage.records import WASTED, Job, JobState, PowerClass, Recommendation
-from .view import NodeRow, View, WasteRow
+from .view import ModelRow, NodeRow, View, WasteRow
 
 MOST_JOBS = 50
 MOST_PARTITIONS = 20
 MOST_NODES = 20
 REFRESH_S = 10
+MOST_ALIKE_S = 60.0
+"""A smaller change in wait is none."""
 
 # Wasted first, in the order in which an operator can do something about it; the colours follow this order.
 CLASSES: Mapping[PowerClass, tuple[str, str]] = {
@@ -135,12 +137,27 @@ def span(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
+def change(advice: Recommendation) -> str:
+    """Return how much sooner or later a job starts than it would without the advice; '' when nobody knows."""
+    seconds = advice.wait_change_s
+    if seconds is None:
+        return ""
+    if abs(seconds) < MOST_ALIKE_S:
+        return "as soon as without the advice"
+    interval = "" if advice.interval_s is None else f" (95 %: {' to '.join(map(_signed, advice.interval_s))})"
+    return f"{span(abs(seconds))} {'sooner' if seconds < 0 else 'later'} than without the advice{interval}"
+
+
+def _signed(seconds: float) -> str:
+    return ("\N{MINUS SIGN}" if seconds < 0 else "+") + span(abs(seconds))
+
+
 def _source(name: str) -> str:
     return files("idlewatt.daemon").joinpath("templates", name).read_text()
 
 
 _TEMPLATES = Environment(loader=FunctionLoader(_source), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-_TEMPLATES.filters |= {"watts": watts, "percent": percent, "span": span}
+_TEMPLATES.filters |= {"watts": watts, "percent": percent, "span": span, "change": change}
 
 
 def render(view: View, telemetry_path: str) -> str:
@@ -151,12 +168,17 @@ def render(view: View, telemetry_path: str) -> str:
         version=version("idlewatt"), telemetry_path=telemetry_path.lstrip("/"), refresh_s=REFRESH_S, now=view.now(),
         total=bar("", rows), missing=view.missing(), unmeasured=_unmeasured(view),
         bars=partitions[:MOST_PARTITIONS], more_partitions=max(0, len(partitions) - MOST_PARTITIONS),
+        leader=_leader(view),
         pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),
         spare=_spare(nodes)[:MOST_NODES], nodes=nodes, sources=view.sources())
 
 
 def _unmeasured(view: View) -> int:
     return int(sum(value or 0.0 for value in view.published().unmeasured_gpus.values()))
+
+
+def _leader(view: View) -> ModelRow | None:
+    return next((row for row in view.models() if row.state == "in_charge"), None)
 
 
 def _spare(nodes: Sequence[NodeRow]) -> list[NodeRow]:

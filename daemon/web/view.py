@@ -50,6 +50,47 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A trained agent that was decided on, and how it stands."""
+
+    model: str
+    """``kind@version``."""
+    state: str
+    """``in_charge``, ``shadow``, ``demoted`` or ``refused``."""
+    since_s: float
+    by: str
+    """``nightly``, ``operator`` or ``daemon``."""
+    reason: str
+    trained_s: float | None = None
+    """None for one that is not in use, or cannot be read."""
+    source: str = ""
+    """What it was trained on."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Held-out figures, with their intervals."""
+    abstains: str = ""
+    """Why it gives no advice now; '' when it does, or is not asked."""
+    cause: str = ""
+    abstains_since_s: float | None = None
+    drift: float | None = None
+    """Share of waiting jobs that lie outside of what it was trained on."""
+    regret: float | None = None
+    """Of the last closed day against the incumbent; positive is worse."""
+    bad_days: int | None = None
+    """In a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """A decision on a trained agent."""
+
+    time_s: float
+    model: str
+    decision: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SourceRow:
     """How a source fares."""
 
@@ -92,6 +133,12 @@ class View(Protocol):
 
     def jobs(self) -> Sequence[Job]:
         """Return pending, running and lately finished jobs."""
+
+    def models(self) -> Sequence[ModelRow]:
+        """Return the trained agents that were decided on, the one in charge first."""
+
+    def decisions(self) -> Sequence[DecisionRow]:
+        """Return the decisions on trained agents, the newest first."""
 
     def sources(self) -> Sequence[SourceRow]:
         """Return how each source fares."""

@@ -40,11 +40,11 @@ def test_readers_cannot_write(history, url):
 
 def test_a_newer_schema_is_refused_and_left_alone(url):
     History.open(url).close()
-    _set_version(url, "9999")
+    ours = _set_version(url, "9999")
     for door in (History.open, History.read_only):
         with pytest.raises(SchemaTooNew, match="9999.*newer.*install the newer version"):
             door(url)
-    _set_version(url, "0001")
+    _set_version(url, ours)
     History.open(url).close()
 
 
@@ -55,13 +55,16 @@ def test_a_reader_does_not_migrate(url):
         History.read_only(url)
 
 
-def _set_version(url: str, version: str | None) -> None:
+def _set_version(url: str, version: str | None) -> str:
+    """Change the recorded version of the schema; return the one before."""
     engine = history_module.database.connect(history_module.database.parse(url))
     with engine.begin() as connection:
+        before = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
         connection.execute(text("DELETE FROM alembic_version"))
         if version:
             connection.execute(text("INSERT INTO alembic_version VALUES (:version)"), {"version": version})
     engine.dispose()
+    return before
 
 
 @pytest.mark.parametrize(("url", "problem"), [

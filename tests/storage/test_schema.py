@@ -2,6 +2,7 @@
 
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from idlewatt.storage import database, schema
@@ -12,6 +13,13 @@ def test_migrations_lead_exactly_to_the_schema(history):
     with history._reading() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, schema.metadata) == []
+
+
+def test_the_head_is_known_without_alembic_and_is_alembics(history):
+    with history._reading() as connection:
+        head = ScriptDirectory.from_config(database._alembic(connection)).get_current_head()
+        assert head == connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+        assert database._at_head(connection)
 
 
 def test_sqlite_is_set_for_one_writer_and_many_readers(tmp_path):

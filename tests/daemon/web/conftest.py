@@ -10,7 +10,7 @@ from werkzeug.test import Client
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.gate import WebConfigFile
 from idlewatt.daemon.web.server import WebServer, listen
-from idlewatt.daemon.web.view import NodeRow, ReloadError, SourceRow, TargetGroup, WasteRow
+from idlewatt.daemon.web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, TargetGroup, WasteRow
 from idlewatt.exporters.publish import Published
 from idlewatt.exporters.source import TargetHealth
 from idlewatt.storage.records import (
@@ -44,6 +44,8 @@ class ToyView:
     job_rows: tuple[Job, ...] = ()
     advice: tuple[Recommendation, ...] = ()
     source_rows: tuple[SourceRow, ...] = ()
+    model_rows: tuple[ModelRow, ...] = ()
+    decision_rows: tuple[DecisionRow, ...] = ()
     groups: tuple[TargetGroup, ...] = ()
     facts: Published = Published()
     lacking: tuple[str, ...] = ()
@@ -55,6 +57,8 @@ class ToyView:
     def waste(self): return self.waste_rows
     def nodes(self): return self.node_rows
     def jobs(self): return self.job_rows
+    def models(self): return self.model_rows
+    def decisions(self): return self.decision_rows
     def sources(self): return self.source_rows
     def targets(self): return self.groups
     def now(self): return NOW
