@@ -10,8 +10,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..agents.gist_mdrl.paper import claims, report
+from ..agents.gist_mdrl.paper import claims
 from ..agents.gist_mdrl.paper.trial import Result, Trial, carry_out_all
+from ..agents.report import write_report
 
 
 def reproduce(trials: Sequence[Trial], out: Path, *, workers: int, tensorboard: bool) -> Mapping[str, Path]:
@@ -26,7 +27,7 @@ def reproduce(trials: Sequence[Trial], out: Path, *, workers: int, tensorboard: 
             afterwards.callback(_interrupt)
         click.echo("enumerating all job sequences", err=True)
         exact = claims.exact_values()
-        return report.write_report(out, claims.preface(results), list(claims.sections(results, exact)))
+        return write_report(out, claims.TITLE, claims.preface(results), list(claims.sections(results, exact)))
 
 
 def _interrupt() -> None:

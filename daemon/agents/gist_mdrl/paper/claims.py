@@ -9,13 +9,14 @@ import numpy as np
 from scipy.special import stdtrit
 
 from ....charts import Chart
+from ...report import Section, Table
 from ..environment import A100, FIGURE_3_HOURS, HOUR_S, PARTITIONS, V100, Decision, Outcome, Partition, Reading
 from . import drawings
 from .baselines import first_fit, naive, random_feasible
 from .exact import QUEUE, Node, Policy, ends, optimum, root, roots, stationary, value
-from .report import Section, Table
 from .trial import DAY_S, OPTIONS, Result, Trial, random_episodes
 
+TITLE = "GIST AI-X mDRL (Narantuya et al. 2022), reproduced"
 PAPER_NAIVE, PAPER_PROPOSED = 0.62, 0.75
 PAPER_MWH = {"A100": (3.55, 2.15), "V100": (1.91, 1.15)}
 EPISODE_HOURS = 720

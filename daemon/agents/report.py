@@ -1,4 +1,4 @@
-"""The report of ``idlewatt reproduce gist``: the paper's claims beside ours, as one HTML page and as Markdown."""
+"""The report of an experiment, ``idlewatt reproduce gist|scorer``: claims and figures, as HTML and as Markdown."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ....charts import Chart
-from ...checkpoint import write
-
-TITLE = "GIST AI-X mDRL (Narantuya et al. 2022), reproduced"
+from ..charts import Chart
+from .checkpoint import write
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One claim of the paper."""
+    """One claim."""
 
     title: str
     paragraphs: Sequence[str] = ()
@@ -35,14 +33,15 @@ class Section:
     """(CSS class, name) of what the charts draw."""
 
 
-def write_report(folder: Path, preface: Sequence[str], sections: Sequence[Section]) -> Mapping[str, Path]:
+def write_report(folder: Path, title: str, preface: Sequence[str],
+                 sections: Sequence[Section]) -> Mapping[str, Path]:
     """Write ``report.html`` and ``report.md`` into a folder; return their paths."""
     written = {}
-    for template, name in (("gist.html", "report.html"), ("gist.md", "report.md")):
+    for template, name in (("experiment.html", "report.html"), ("experiment.md", "report.md")):
         pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=template.endswith("html"),  # noqa: S701
                             trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
         pages.globals["lines_of"] = lambda chart: [(shape.kind, shape.name) for shape in chart.shapes]
-        text = pages.get_template(template).render(title=TITLE, preface=preface, sections=sections,
+        text = pages.get_template(template).render(title=title, preface=preface, sections=sections,
                                                    version=version("idlewatt"))
         write(folder / name, text.encode())
         written[name] = folder / name
