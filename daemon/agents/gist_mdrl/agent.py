@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ....storage.records import ModelCard
 from .. import checkpoint
 from ..contract import Agent
-from ..kinds import Course, Kind, Progress, Trained, register
+from ..kinds import Course, Kind, Progress, Trained, TrainingError, register
 from ..memory import Batch, Floats, ReplayMemory, Transition
 from .environment import Decision, Partition
 from .network import Shape, Weights, initial, q_values
@@ -198,8 +198,10 @@ class GistAgent(Agent[Decision, Transition]):
 
 
 def _train(course: Course) -> Iterator[Progress]:
-    from .course import train  # torch, which only training needs
-
+    try:
+        from .course import train  # torch, which only training needs
+    except ImportError as error:
+        raise TrainingError("gist_mdrl is trained with torch: pip install 'idlewatt[train]'") from error
     return train(course)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from .environment import Partition
 from .live import SERVING, GistPolicy
 from .site import Episodes, forms, single_server
 from .train import Training
+
+log = logging.getLogger(__name__)
 
 STATE = "state.json"
 ROUND = 50
@@ -110,6 +113,8 @@ def train(course: Course) -> Iterator[Progress]:
     if not fitting:
         told = "; ".join(f"{name}: {why}" for name, why in reasons.items())
         raise TrainingError(f"no partition has the form that gist_mdrl is made for ({told}); try another agent")
+    for name, why in reasons.items():
+        log.warning("partition %s gets no agent, a heuristic decides there: %s", name, why)
     course.folder.mkdir(parents=True, exist_ok=True)
     stretches = [course.fit(number) for number in range(Episodes.STRETCHES)]
     trainings = {name: _training(course, partition, number, stretches)

@@ -86,6 +86,13 @@ def test_an_interrupted_course_goes_on(course):
         next(training.train(replace(course, seed=1)))
 
 
+def test_partitions_without_an_agent_are_told(course, caplog):
+    mixed = replace(course, fit=lambda number: stretch(number, extra=[
+        {"name": "z", "gpus": 8, "partitions": ["lonely"]}]))
+    next(training.train(mixed))
+    assert "partition lonely gets no agent" in caplog.text
+
+
 def test_a_course_ends_when_the_budget_is_spent(course):
     steps = list(training.train(replace(course, budget_s=1e-9)))
     assert [step.done for step in steps] == [1.0]
