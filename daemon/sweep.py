@@ -185,7 +185,17 @@ class Sweep:
     shelf: Shelf
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Rows of the source that are not replayed, by reason."""
+    lines: NDArray[np.int32] | None = None
+    """Where each job stands in its file, if there is one."""
     done: dict[str, Outcome] = field(default_factory=dict)
+
+    def called(self, job: str) -> str:
+        """Return a job as its owner finds it: by its id, and by its line where there is a file."""
+        ids = self.plan.workload.ids
+        if self.lines is None or not isinstance(ids, np.ndarray):
+            return job
+        rows = np.flatnonzero(ids == (int(job) if ids.dtype.kind == "i" else job))
+        return f"{job} in line {self.lines[rows[0]]}" if len(rows) else job
 
     def carry_out(self, engine: str, workers: int, tell: Callable[[int, int], None]) -> None:
         """Replay what is not done yet; ``tell`` hears how many are. What is done stays when it is interrupted."""

@@ -15,6 +15,9 @@ from ._history import DEFAULT_CONFIG, Progress, Source
 from ._output import plain, show
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ..replay.cluster import Cluster
     from ..replay.intake import Intake
     from ..replay.power import PowerModel
@@ -160,21 +163,22 @@ def _prepared(where: Source, cluster_text: str | None, wanted: list[str], option
               folder: Path) -> Sweep:
     from ..sweep import Plan, Shelf, Sweep
 
-    cluster, spool, left_out = _taken_in(where, cluster_text, folder)
+    cluster, spool, left_out, lines = _taken_in(where, cluster_text, folder)
     power_down_s = float("inf") if options["power_down_s"] is None else options["power_down_s"]
     plan = Plan(cluster, spool.workload(), options["seed"], options["preemption_s"], power_down_s,
                 _watts(options["power_text"], cluster), options["jobs_out"], options["groups_out"], spool)
-    return Sweep(plan, wanted, Shelf(options["state_dir"]), left_out=left_out)
+    return Sweep(plan, wanted, Shelf(options["state_dir"]), left_out, lines)
 
 
-def _taken_in(where: Source, cluster_text: str | None, folder: Path) -> tuple[Cluster, Spool, dict[str, int]]:
+def _taken_in(where: Source, cluster_text: str | None,
+              folder: Path) -> tuple[Cluster, Spool, dict[str, int], NDArray[np.int32] | None]:
     """Read the source and leave its jobs on disk: what they took in memory is free again."""
     from ..spool import Spool
 
     with _progress("reading") as tell:
         cluster, intake = where.read(cluster_text, tell)
     _tell_left_out(intake)
-    return cluster, Spool.of(intake.workload, folder), dict(intake.left_out)
+    return cluster, Spool.of(intake.workload, folder), dict(intake.left_out), intake.lines
 
 
 def _watts(text: str | None, cluster: Cluster) -> PowerModel:
@@ -194,8 +198,8 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     outcomes = sweep.outcomes()
     for outcome in outcomes[:1]:
         for reason, some in outcome.rejected.items():
-            _say(f"{some['count']} jobs can never run here: {reason} ({', '.join(map(plain, some['jobs'][:5]))}"
-                 f"{', …' if some['count'] > 5 else ''})")
+            named = ", ".join(plain(sweep.called(job)) for job in some["jobs"][:5])
+            _say(f"{some['count']} jobs can never run here: {reason} ({named}{', …' if some['count'] > 5 else ''})")
     found = rows(outcomes, sweep.plan, options["baseline"] or sweep.policies[0])
     lines = [told(row) | {"jobs_left_out": sum(sweep.left_out.values())} for row in found]
     if style == "table":

@@ -37,25 +37,42 @@ class Intake:
     """Some of them, each with its line or id."""
     notes: tuple[str, ...] = ()
     """What was taken differently from how it is written."""
+    lines: NDArray[np.int32] | None = None
+    """Where each job stands in its file; None for the daemon's own history."""
 
 
 def from_trace(trace: Trace) -> Intake:
     """Return the jobs of an outside trace; ``IntakeError`` when none can be replayed."""
     if len(trace) and np.isnan(trace.run_s).all():
         raise IntakeError("its jobs are elastic: they have no run time of their own, so there is nothing to replay")
-    shared = (trace.gpu_milli >= 0) & (trace.gpu_milli < WHOLE_GPU)
+    shared, parents = (trace.gpu_milli >= 0) & (trace.gpu_milli < WHOLE_GPU), _parents(trace)
     workload = Workload.of(
-        trace.submit_s, trace.run_s, np.maximum(trace.gpus, 0), ids=trace.id,
+        trace.submit_s, trace.run_s, np.maximum(trace.gpus, 0), ids=trace.id, dependency=parents,
         limit=_unlimited(trace.limit_s), nodes=np.maximum(trace.nodes, 0), cpus=np.maximum(trace.cpus, 0),
         memory=np.nan_to_num(trace.mem_bytes), partition=trace.partition, partition_names=_names(trace, "partition"),
         model=trace.gpu_model, model_names=_names(trace, "gpu_model"), user=trace.user,
         user_names=_names(trace, "user"),
         **_foresight(trace.submit_s, trace.run_s, trace.start_s, trace.gpus, trace.user,
                      template_codes(trace.name.astype(np.int64), trace.vocabularies["name"]), trace.limit_s))
-    notes = (f"{int(shared.sum())} jobs ask for a part of a GPU and get a whole one",) if shared.any() else ()
+    notes = {"jobs ask for a part of a GPU and get a whole one": shared,
+             "jobs do not wait for one that the history does not have": (trace.after >= 0) & (parents < 0)}
     return _checked(Intake(workload, np.asarray(trace.start_s), {**trace.rejections, **trace.set_aside},
                            tuple(f"line {row.line}: {row.reason}{f' ({row.value})' if row.value else ''}"
-                                 for row in trace.rejected[:EXAMPLES]), notes))
+                                 for row in trace.rejected[:EXAMPLES]),
+                           tuple(f"{int(which.sum())} {note}" for note, which in notes.items() if which.any()),
+                           trace.line))
+
+
+def _parents(trace: Trace) -> NDArray[np.int32]:
+    """Return the row that each job waits for; -1 for none, and for one that is not there."""
+    wanted = np.array(trace.vocabularies["after"], str)
+    if not len(wanted):
+        return np.full(len(trace), -1, np.int32)
+    ids = trace.id.astype(str)
+    order = np.argsort(ids, kind="stable")
+    place = np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)
+    rows = np.where(ids[order][place] == wanted, order[place], -1)
+    return np.append(rows, -1)[trace.after].astype(np.int32)
 
 
 def from_columns(jobs: JobColumns) -> Intake:

@@ -2,7 +2,8 @@
 
     job,submit_s,run_s,gpus[,limit_s,user,partition,cpus,mem_bytes,nodes]
 
-The columns may stand in any order, separated by commas, semicolons, tabs or bars; others are not read.
+The columns may stand in any order, separated by commas, semicolons, tabs or bars; others are not read, but for
+``start_s,gpu_milli,name,state,gpu_model,after``: a job waits until the one named in ``after`` has ended.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ TIMES = ("submit_s", "run_s", "limit_s", "start_s", "mem_bytes")
 """Columns of float64, NaN where unknown."""
 COUNTS = ("gpus", "cpus", "nodes", "gpu_milli")
 """Columns of int64, -1 where unknown."""
-WORDS = ("user", "partition", "name", "state", "gpu_model")
+WORDS = ("user", "partition", "name", "state", "gpu_model", "after")
 """Columns of codes into a vocabulary, -1 where unknown."""
 
 EXAMPLES = 1000
@@ -72,6 +72,10 @@ class Trace:
     name: Codes
     state: Codes
     gpu_model: Codes
+    after: Codes
+    """Id of the job that must have ended first."""
+    line: Codes
+    """Where the job stands in its file, as in ``Rejected``."""
     vocabularies: Mapping[str, tuple[str, ...]]
     """For each column of words, what its codes mean."""
     rejected: tuple[Rejected, ...] = ()
@@ -91,7 +95,7 @@ class Trace:
 
     def select(self, mask: npt.NDArray[Any]) -> Trace:
         """Return the jobs under a boolean mask or at these indexes, in their order."""
-        columns = {column: getattr(self, column)[mask] for column in ("id", *TIMES, *COUNTS, *WORDS)}
+        columns = {column: getattr(self, column)[mask] for column in ("id", "line", *TIMES, *COUNTS, *WORDS)}
         return Trace(**columns, vocabularies=self.vocabularies, rejected=self.rejected, rejections=self.rejections,
                      set_aside=self.set_aside)
 
@@ -177,7 +181,7 @@ class Builder:
         self._rejected.sort(key=lambda rejected: rejected.line)
         self._chunks.clear()
         times = {column: _ordered(values, order) for column, values in times.items()}
-        return Trace(id=_ordered(ids, order), **times, **counts, **words,
+        return Trace(id=_ordered(ids, order), line=_ordered(lines.astype(np.int32), order), **times, **counts, **words,
                      vocabularies={column: tuple(known) for column, known in self._vocabularies.items()},
                      rejected=tuple(self._rejected), rejections=dict(self._rejections),
                      set_aside=dict(self._set_aside))
@@ -253,7 +257,7 @@ def write_csv(trace: Trace, path: str | Path) -> None:
     """
     columns: dict[str, Any] = {"job": pa.array(trace.id.tolist())}
     named = ("submit_s", "run_s", "gpus", "limit_s", "user", "partition", "cpus", "mem_bytes", "nodes")
-    for column in (*named, "start_s", "gpu_milli", "name", "state", "gpu_model"):
+    for column in (*named, "start_s", "gpu_milli", "name", "state", "gpu_model", "after"):
         values = _writable(trace, column)
         if column in named or values.null_count < len(values):
             columns[column] = values

@@ -93,13 +93,26 @@ def test_a_cluster_file_with_partitions_sends_jobs_to_theirs_and_names_what_it_d
     result = replay("--cluster", cluster, "--format", "json", source=source)
     assert rows(result)["fifo"]["jobs_rejected"] == 1
     assert "1 jobs can never run here: no node of the partition" in result.stderr
-    assert "(x)" in result.stderr
+    assert "(x in line 42)" in result.stderr
 
 
 def test_a_job_larger_than_the_cluster_is_rejected_by_name_and_the_rest_runs(replay):
     result = replay("--cluster", "1x8", "--format", "json", source=JOBS + "huge,1,10,9000,60,u,all\n")
     assert rows(result)["fifo"]["jobs"] == 40
-    assert "1 jobs can never run here: larger than the cluster (huge)" in result.stderr
+    assert "1 jobs can never run here: larger than the cluster (huge in line 42)" in result.stderr
+
+
+def test_jobs_that_wait_for_each_other_are_rejected_and_so_are_those_behind_them(replay):
+    source = ("job,submit_s,run_s,gpus,after\nfirst,0,50,1,\nthen,1,10,1,first\na,2,10,1,b\nb,3,10,1,a\n"
+              "self,4,10,1,self\nbehind,5,10,1,b\nlost,6,10,1,nobody\n")
+    result = replay("--cluster", "4x8", "--format", "json", source=source)
+    fifo = rows(result)["fifo"]
+    assert (fifo["jobs"], fifo["jobs_rejected"]) == (3, 4)
+    assert fifo["jct_mean_s"] == (50 + 59 + 10) / 3
+    assert "3 jobs can never run here: its dependencies form a circle (a in line 4, b in line 5, self in line 6)" \
+        in result.stderr
+    assert "depends on a job that can never run (behind in line 7)" in result.stderr
+    assert "note: 1 jobs do not wait for one that the history does not have" in result.stderr
 
 
 def test_rows_that_cannot_be_read_are_counted_with_their_line(replay):

@@ -76,3 +76,17 @@ def test_the_daemons_own_history_gives_the_jobs_that_ended(tmp_path):
     assert found.workload.run.tolist() == [90.0, 100.0]
     assert found.started.tolist() == [110.0, 160.0]
     assert found.left_out == {"never started": 1}
+
+
+@pytest.mark.parametrize(("row", "says"), [
+    ("b,-5,10,1,,,,,,", "submit_s is negative"), ("b,0,0,1,,,,,,", "run_s is not positive"),
+    ("b,0,-3,1,,,,,,", "run_s is not positive"), ("b,0,10,-1,,,,,,", "gpus is negative"),
+    ("b,0,10,1,0,,,,,", "limit_s is not positive"), ("b,0,10", "does not have 10 columns"),
+    ("b,0,nan,1,,,,,,", "run_s is missing"), ("b,0,1e99,1,,,,,,", "run_s is out of range"),
+    ("a,9,10,1,,,,,,", "the job appears twice")])
+def test_a_row_that_makes_no_sense_is_counted_and_named_with_its_line(tmp_path, row, says):
+    found = from_trace(trace(tmp_path, f"a,0,10,1,,,,,,\n{row}\nc,1,10,1,,,,,,\n"))
+    assert list(map(str, found.workload.ids)) == ["a", "c"]
+    assert found.lines.tolist() == [2, 4]
+    assert sum(found.left_out.values()) == 1
+    assert found.examples[0].startswith(f"line 3: {says}")
