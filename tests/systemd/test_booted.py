@@ -1,5 +1,6 @@
 """The shipped unit in a booted systemd: as root installs it, hardening on, against a simulated cluster on loopback."""
 
+import base64
 import json
 import shutil
 import socket
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 import requests
 import yaml
+from sites import record
+from sites import site as three_weeks
 
 from idlewatt.daemon.cli.demo import configuration
 
@@ -246,3 +249,47 @@ def test_it_stops_at_once_with_everything_written(machine, first_start):
     assert machine.query("PRAGMA integrity_check") == [["ok"]]
     written = machine.run("find", "/dev/shm", "/etc", "/run", "/srv", "/tmp", "/var", "-user", "idlewatt").splitlines()
     assert {path for path in written if not path.startswith(("/var/lib/idlewatt", "/var/cache/idlewatt"))} == set()
+
+
+@pytest.fixture(scope="module")
+def site(machine, tmp_path_factory):
+    """Three recorded weeks of another site, and the training unit pointed at them: the daemon's own are an hour."""
+    folder = tmp_path_factory.mktemp("site")
+    record(f"sqlite:///{folder}/site.db", three_weeks(days=20, jobs=1700, since_s=time.time() - 20.1 * 86400))
+    machine.run("install", "--directory", "--owner=idlewatt", "--group=idlewatt", "--mode=750", "/var/lib/idlewatt")
+    machine.run("runuser", "-u", "idlewatt", "--", "sh", "-c", "base64 --decode > /var/lib/idlewatt/site.db",
+                input=base64.b64encode((folder / "site.db").read_bytes()).decode())
+    machine.write("/etc/idlewatt/site.yml",
+                  "storage: {url: 'sqlite:////var/lib/idlewatt/site.db'}\ntraining: {budget: 5s}\n")
+    machine.write("/etc/systemd/system/idlewatt-train.service.d/test.conf",
+                  "[Service]\nExecStart=\nExecStart=/opt/idlewatt/bin/idlewatt train --nightly "
+                  "--config.file=/etc/idlewatt/site.yml\n")
+    machine.run("systemctl", "daemon-reload")
+    return "/etc/idlewatt/site.yml"
+
+
+def test_the_timers_unit_trains_a_model_under_its_hardening(machine, site):
+    machine.run("systemctl", "start", "--no-block", "idlewatt-train")
+
+    def ended():
+        return machine.run("systemctl", "show", "--property=ActiveState", "--value", "idlewatt-train") == "inactive"
+
+    machine.wait_for(lambda: not ended())
+    nice = machine.run("sh", "-c", "ps -o ni= -p $(systemctl show --property=MainPID --value idlewatt-train)")
+    machine.wait_for(ended, 240)
+    log = machine.run("journalctl", "--unit=idlewatt-train", "--output=cat")
+    assert "done: scorer@" in log
+    assert nice.strip() == "19"
+    models = json.loads(machine.run("runuser", "-u", "idlewatt", "--", "/opt/idlewatt/bin/idlewatt", "models",
+                                    "--format=json", f"--config.file={site}"))
+    assert [model["by"] for model in models] == ["nightly"]
+    assert machine.run("stat", "--format=%U", models[0]["folder"]) == "idlewatt"
+    timer = machine.run("systemctl", "list-timers", "--all", "--no-legend")
+    assert "idlewatt-train" not in timer, "nobody enabled it"
+
+
+def test_the_timers_unit_refuses_where_the_daemon_trains(machine, site):
+    machine.write(site, "storage: {url: 'sqlite:////var/lib/idlewatt/site.db'}\ntraining: {enabled: true}\n")
+    with pytest.raises(AssertionError, match="failed"):
+        machine.run("systemctl", "start", "idlewatt-train")
+    assert "one of them, never both" in machine.run("journalctl", "--unit=idlewatt-train", "--output=cat")

@@ -56,10 +56,3 @@ def record(url: str, material: Material, incumbent: str = "fifo+first-fit+easy")
         partitions = (Partition("default", nodes),)
         history.record_snapshot(SchedulerSnapshot(first - 1, inventory, partitions))
         history.record_snapshot(SchedulerSnapshot(last + 1, inventory, partitions, tuple(jobs)))
-
-
-if __name__ == "__main__":  # three weeks up to now, in the database of the URL that is given
-    import sys
-    import time
-
-    record(sys.argv[1], site(days=20, jobs=1700, since_s=time.time() - 20.1 * DAY_S, dependency=-1))
