@@ -77,6 +77,8 @@ class Course:
     objective: Objective = Objective()
     start: Path | None = None
     """A whole model of this kind to go on from (fine-tuning), unless ``folder`` already holds a training."""
+    device: str = "cpu"
+    """Where a kind that trains with torch should: ``cpu``, ``cuda``, or ``auto`` for CUDA where there is one."""
 
 
 @dataclass(frozen=True, slots=True)

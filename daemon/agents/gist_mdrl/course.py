@@ -117,8 +117,11 @@ def train(course: Course) -> Iterator[Progress]:
         log.warning("partition %s gets no agent, a heuristic decides there: %s", name, why)
     course.folder.mkdir(parents=True, exist_ok=True)
     stretches = [course.fit(number) for number in range(Episodes.STRETCHES)]
-    trainings = {name: _training(course, partition, number, stretches)
-                 for number, (name, partition) in enumerate(fitting.items())}
+    try:
+        trainings = {name: _training(course, partition, number, stretches)
+                     for number, (name, partition) in enumerate(fitting.items())}
+    except RuntimeError as error:  # no such device
+        raise TrainingError(str(error)) from error
     school = School(course, trainings, [_replayed(named(course.incumbent), stretch, course)
                                         for stretch in course.select])
     school.resume()
@@ -134,7 +137,8 @@ def train(course: Course) -> Iterator[Progress]:
 def _training(course: Course, partition: Partition, number: int, stretches: Sequence[Stretch]) -> Training:
     jobs = {index: single_server(ClusterState.of(stretch.cluster, stretch.workload), partition.name)
             for index, stretch in enumerate(stretches)}
-    return Training(partition, SERVING, VALUES, seed=1000 * course.seed + number, draw=Episodes(partition, jobs))
+    return Training(partition, SERVING, VALUES, seed=1000 * course.seed + number, device=course.device,
+                    draw=Episodes(partition, jobs))
 
 
 def _replayed(policy: Policy, stretch: Stretch, course: Course) -> Figures:

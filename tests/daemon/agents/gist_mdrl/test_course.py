@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from idlewatt.daemon.agents.gist_mdrl import course as training
 from idlewatt.daemon.agents.gist_mdrl import live
@@ -97,3 +98,11 @@ def test_a_course_ends_when_the_budget_is_spent(course):
     steps = list(training.train(replace(course, budget_s=1e-9)))
     assert [step.done for step in steps] == [1.0]
     assert steps[0].saved
+
+
+def test_a_device_that_is_not_there_is_told(course):
+    if torch.cuda.is_available():
+        assert next(training.train(replace(course, device="auto"))).saved
+        return
+    with pytest.raises(TrainingError, match="no CUDA device here"):
+        next(training.train(replace(course, device="cuda")))
