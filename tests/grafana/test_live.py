@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 import yaml
-from questions import LABELS, Prometheus, Question, free_port, of_alerts, of_boards, of_rules
+from questions import (
+    LABELS,
+    NO_AGENT,
+    NO_ALERT,
+    NO_RULES,
+    Prometheus,
+    Question,
+    free_port,
+    of_alerts,
+    of_boards,
+    of_rules,
+)
 
 from idlewatt.daemon.cli import _past, _prometheus, demo
 
@@ -20,22 +31,6 @@ HOURS = [NOW_S - hours * 3600.0 for hours in range(12)]
 SPEED = 240.0
 """At which six hours of the cluster pass in a minute and a half."""
 RANGE_S, WITHIN_S = 120.0, 180.0
-
-NO_AGENT = {
-    "health: Trained agents A",
-    "learning: Agents A", "learning: Bad days A", "learning: Best agent A",
-    "learning: Drift A", "learning: It abstains A", "learning: Its age A", "learning: Last judged A",
-    *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGH"), "learning: Regret A",
-    "learning: Rounds without advice A", "learning: Training curves A", "learning: Trainings A",
-    "GpuAdviceAgentAbstains: idlewatt_abstaining", "GpuAdviceAgentDemoted: idlewatt_policy_info",
-    "GpuAdviceTrainingFailing: idlewatt_training_last_success_timestamp_seconds",
-    "GpuAdviceTrainingFailing: idlewatt_training_runs_total",
-}
-"""Empty as long as nothing has been trained: a heuristic is in charge."""
-NO_ALERT = {"health: Alerts A"}
-"""A past knows no alerts: those begin to pend where a Prometheus evaluates them."""
-NO_RULES = {"health: Rules A"}
-"""The one panel that asks for a recorded series: it tells that there are none."""
 
 
 def everything() -> list[Question]:

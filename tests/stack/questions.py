@@ -21,6 +21,32 @@ LABELS = {"cluster": "gist", "instance": "127.0.0.1:9723", "job": "idlewatt"}
 VARIABLES = {"job": "idlewatt", "cluster": ".*", "partition": ".*", "node": ".*", "price": "0.15"}
 """What Grafana puts in when everything is chosen."""
 
+# What is empty when all is well, and why; whatever is listed here and has an answer after all fails, too.
+NO_AGENT = {
+    "health: Trained agents A",
+    "learning: Agents A", "learning: Bad days A", "learning: Best agent A",
+    "learning: Drift A", "learning: It abstains A", "learning: Its age A", "learning: Last judged A",
+    *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGH"), "learning: Regret A",
+    "learning: Rounds without advice A", "learning: Training curves A", "learning: Trainings A",
+    "GpuAdviceAgentAbstains: idlewatt_abstaining", "GpuAdviceAgentDemoted: idlewatt_policy_info",
+    "GpuAdviceTrainingFailing: idlewatt_training_last_success_timestamp_seconds",
+    "GpuAdviceTrainingFailing: idlewatt_training_runs_total",
+}
+"""Empty as long as nothing has been trained: a heuristic is in charge."""
+NO_ALERT = {"health: Alerts A"}
+"""A past knows no alerts: those begin to pend where a Prometheus evaluates them."""
+NO_RULES = {"health: Rules A"}
+"""The one panel that asks for a recorded series: it tells that there are none."""
+NO_WINDOW = {
+    "GpuAdviceModelDrift: idlewatt_simulation_energy_error_ratio",
+    "advice: Energy saved, if followed A", "advice: Waiting hours saved, if followed A",
+    "advice: Error of the simulated energy A", "advice: Error of the simulated waiting A",
+    *(f"advice: {panel} {letter}" for letter in "AB" for panel in (
+        "Energy saved against the scheduler's own policy", "Hours of waiting saved against the scheduler's own policy",
+        "Policies side by side", "Error of the simulation over time")),
+}
+"""Empty until the first closed window has been replayed: what is younger than a quarter of an hour is not closed."""
+
 
 @dataclass(frozen=True)
 class Question:
