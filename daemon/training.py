@@ -6,6 +6,7 @@ material --split--> fit + select --kind.train--> best so far --keep--> kind@vers
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +53,6 @@ class Order:
     seed: int = 0
     objective: Objective = Objective()
 
-
     def write(self, folder: Path) -> None:
         """Keep the order beside what is made for it."""
         write(folder / ORDER, _ORDER.dump_json(self))
@@ -81,7 +81,6 @@ class Workshop:
     """Where one kind is trained: what it keeps of itself until it is done, and the order that it is done for."""
 
     def __init__(self, store: ModelStore, agent: str) -> None:
-        self._store = store
         self.folder = store.workshop(agent)
         self.course = self.folder / "course"
         self.curves = self.folder / "tensorboard"
@@ -190,8 +189,12 @@ def examined(store: ModelStore, model: Stored, stretches: Sequence[Stretch], inc
 
 
 def figures(verdict: Verdict) -> Mapping[str, float]:
-    """Return the held-out figures of a card: mean JCT over the incumbent's and the best heuristic's, p99 wait."""
-    found: dict[str, float] = {"days": float(verdict.days), "jobs": float(verdict.jobs)}
+    """Return the held-out figures of a card: mean JCT over the incumbent's and the best heuristic's, p99 wait.
+
+    ``earned`` is 1 when it may be in charge.
+    """
+    found = {"days": float(verdict.days), "jobs": float(verdict.jobs),
+             "earned": float(verdict.decision is Decision.PROMOTE)}
     for role, name in (("incumbent", verdict.incumbent), ("best_heuristic", verdict.best)):
         if name in verdict.against:
             interval = verdict.against[name]
@@ -199,7 +202,7 @@ def figures(verdict: Verdict) -> Mapping[str, float]:
                       f"jct_over_{role}_high": interval.high}
     if verdict.tail_ratio is not None:
         found["wait_p99_over_incumbent"] = verdict.tail_ratio
-    return {name: value for name, value in found.items() if value == value}
+    return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
 def make_room(ledger: Ledger, store: ModelStore, agent: str, keep: int, by: str, now_s: float) -> None:

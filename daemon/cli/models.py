@@ -41,7 +41,7 @@ def command(config_file: Path, folder: Path | None, style: str) -> None:
     except Unreachable as error:
         click.echo(f"who is in charge is not known: {error.message}", err=True)
     rows = [_row(model, known.get(model.name)) for model in models.models()]
-    columns = _COLUMNS if style != "csv" else {key: key for row in rows[:1] for key in row if key != "card"}
+    columns = _COLUMNS if style == "table" else {key: key for row in rows for key in row if key != "card"}
     show(rows, columns, style, empty=f"no models in {models.folder}; `idlewatt train` makes one")
     if style == "table":
         _tell(rows)

@@ -8,9 +8,6 @@ import click
 
 from ._store import decide, found, store, uses_models
 
-EARNED = 1.0
-"""The intervals of its mean JCT over the incumbent's and the best heuristic's lie below this."""
-
 
 @click.command("promote")
 @click.argument("model")
@@ -31,11 +28,9 @@ def command(model: str, reason: str, config_file: Path, folder: Path | None) -> 
     known = found(store(config_file, folder), model)
     if known.fault or known.card is None:
         raise click.ClickException(f"{known.name} must not be used: {known.fault}")
-    figures = known.card.metrics
-    bounds = [figures.get(f"jct_over_{role}_high", float("inf")) for role in ("incumbent", "best_heuristic")]
-    if max(bounds) >= EARNED and not reason:
-        raise click.UsageError(f"{known.name} has not been seen to beat the incumbent and the best heuristic on "
-                               f"history that it did not know; `idlewatt evaluate {known.name}` shows what it does. "
-                               "Say --reason why it shall be in charge all the same.")
-    decide(config_file, known.name, Decision.PROMOTE, reason or "it beats the incumbent and the best heuristic")
+    earned = known.card.metrics.get("earned") == 1
+    if not earned and not reason:
+        raise click.UsageError(f"{known.name} has not earned it on history that it did not know; `idlewatt evaluate "
+                               f"{known.name}` shows what it does. Say --reason why it shall be in charge anyway.")
+    decide(config_file, known.name, Decision.PROMOTE, reason or "it has earned it on held-out history")
     click.echo(f"{known.name} is in charge")

@@ -4,8 +4,10 @@ import pickle
 from contextlib import closing
 from dataclasses import replace
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given, settings
 from sites import SINCE, site
 
 from idlewatt.daemon.agents.histories import DAY_S, TooLittle, held_out, recorded, split, taken
@@ -50,6 +52,19 @@ def test_the_same_number_is_the_same_stretch_and_another_is_another(parts):
     assert np.array_equal(one.workload.run, again.workload.run)
     assert one.cluster.events == again.cluster.events
     assert not np.array_equal(one.workload.submit, other.workload.submit)
+
+
+@given(number=st.integers(0, 2**40))
+@settings(max_examples=25, deadline=None)
+def test_whatever_its_number_a_stretch_is_in_order_and_made_of_what_there_was(parts, number):
+    stretch, fit = parts.fit(number), parts.fit
+    work, events = stretch.workload, stretch.cluster.events
+    assert (np.diff(work.submit) >= 0).all()
+    assert set(work.ids) <= set(fit.workload.ids)
+    assert fit.since_s <= work.submit.min() < stretch.since_s < work.submit.max()
+    assert [event.time for event in events] == sorted(event.time for event in events)
+    assert (work.run >= 0).all()
+    assert np.isfinite(work.run).all()
 
 
 def test_it_can_be_sent_to_another_process(parts):

@@ -74,8 +74,9 @@ def test_models_lists_cards_with_held_out_figures(trained):
     assert row["card"]["curve"][-1][0] == 1.0
     assert row["card"]["history_from_s"] >= SINCE - 1
     table = trained.run("models").stdout
-    assert "5 d, " in table
+    assert "held out: 5 d, " in table
     assert row["model"] in table
+    assert trained.run("models", "--format", "csv").stdout.startswith("model,trained,state,")
 
 
 def test_no_models_say_how_to_make_one(desk):
@@ -127,7 +128,7 @@ def test_promotion_and_demotion_are_recorded_decisions(trained):
     assert trained.rows()[0]["state"] == "demoted"
 
 
-def test_a_model_that_has_not_earned_it_needs_a_reason(trained, monkeypatch):
+def test_a_model_that_has_not_earned_it_needs_a_reason(trained):
     (row,) = trained.rows()
     folder = trained.folder / "models/chooser" / row["model"].partition("@")[2]
     card = json.loads((folder / "card.json").read_text())
@@ -135,6 +136,8 @@ def test_a_model_that_has_not_earned_it_needs_a_reason(trained, monkeypatch):
     done = trained.run("promote", row["model"])
     assert done.exit_code == 2
     assert "Say --reason" in done.output
+    (folder / "card.json").write_text(json.dumps(card | {"metrics": {"earned": 1.0}}))
+    assert trained.run("promote", row["model"]).exit_code == 0
 
 
 def test_ctrl_c_keeps_the_best_so_far_and_resume_goes_on_with_what_it_began_with(desk, monkeypatch):
