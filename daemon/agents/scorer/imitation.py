@@ -1,9 +1,14 @@
-"""The first step of learning: to choose as a known policy does, by a conditional logit of what it started when."""
+"""The first step of learning: to choose as a known policy did, and to tell in hindsight who would be short.
+
+The former is a conditional logit of what it started when, the latter a regression of the logarithm of run times on what
+was known at submission. Both shape the first trait: a linear part and a hidden layer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +23,8 @@ from .network import FACTORS, HIDDEN, SHORT_S, SIZE, TRAITS, layer
 
 Floats = NDArray[np.float64]
 
-MOST_CHOICES, MOST_OTHERS = 400, 10
+MOST_CHOICES, MOST_OTHERS, MOST_JOBS = 400, 10, 12_000
+_DESCENT: dict[str, Any] = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": 120}}
 DECAY = 3e-4
 """A policy that can be imitated perfectly would want endless weights."""
 
@@ -73,13 +79,17 @@ def imitate(weights: Floats, chosen: Sequence[Floats]) -> Floats:
     if not chosen:
         return weights.copy()
     rows, first = np.concatenate(chosen), np.cumsum([0, *map(len, chosen)])[:-1]
-    found = minimize(_loss, _taken(weights), (rows, first), jac=True, method="L-BFGS-B", options={"maxiter": 80}).x
-    # The size of a score means nothing, and what comes after should be able to change it.
-    linear, _, _, out = _parts(found)
-    scale = max(1e-9, float(np.abs(linear).max()), float(np.abs(out).max()))
-    linear /= scale
-    out /= scale
-    return _put(weights, found)
+    return _put(weights, minimize(_loss, _taken(weights), (rows, first), **_DESCENT).x)
+
+
+def hindsight(weights: Floats, arenas: Sequence[Arena], random: np.random.Generator) -> Floats:
+    """Return weights whose first trait is what the run time, which nobody knew, looked like at submission."""
+    inputs = np.concatenate([arena.inputs for arena in arenas])
+    run = np.log(np.maximum(1.0, np.concatenate([arena.stretch.workload.run for arena in arenas])))
+    some = random.permutation(len(inputs))[:MOST_JOBS]
+    rows = np.column_stack([inputs[some], np.zeros((len(some), FACTORS - TRAITS))])
+    wanted = run[some] - run[some].mean()
+    return _put(weights, minimize(_error, _taken(weights), (rows, wanted / max(1e-9, wanted.std())), **_DESCENT).x)
 
 
 def _taken(weights: Floats) -> Floats:
@@ -97,6 +107,12 @@ def _parts(taken: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _put(weights: Floats, taken: Floats) -> Floats:
+    """Return weights with these, made smaller: a score's size means nothing, and evolution should have a say."""
+    taken = taken.copy()
+    linear, _, _, out = _parts(taken)
+    scale = max(1e-9, float(np.abs(linear).max()), float(np.abs(out).max()))
+    linear /= scale
+    out /= scale
     found, (linear, hidden, bias, out) = weights.copy(), _parts(taken)
     layer(found, "order.linear")[:, 0], layer(found, "mood.base")[TRAITS:] = linear[:len(INPUTS)], linear[len(INPUTS):]
     layer(found, "order.hidden")[:], layer(found, "order.bias")[:] = hidden, bias
@@ -122,12 +138,24 @@ def _loss(taken: Floats, rows: Floats, first: NDArray[np.intp]) -> tuple[float, 
     loss = -np.log(np.maximum(odds[first], 1e-30)).mean() + DECAY * float(taken @ taken)
     wrong = -odds
     wrong[first] += 1.0
-    wrong /= len(first)  # of the loss by each score
+    return float(loss), _gradient(taken, rows, before, wrong / len(first)) + 2 * DECAY * taken
+
+
+def _error(taken: Floats, rows: Floats, wanted: Floats) -> tuple[float, Floats]:
+    """Return the mean squared error of the scores and its gradient."""
+    score, before = _score(taken, rows)
+    off = score - score.mean() - wanted
+    loss = float((off ** 2).mean()) + DECAY * float(taken @ taken)
+    return loss, _gradient(taken, rows, before, 2 * (off - off.mean()) / len(rows)) + 2 * DECAY * taken
+
+
+def _gradient(taken: Floats, rows: Floats, before: Floats, by_score: Floats) -> Floats:
+    """Return the gradient of a loss by what is learned, from that by each score."""
     _, _, _, out = _parts(taken)
-    inner = wrong[:, None] * out / (1.0 + np.abs(before)) ** 2
-    gradient = np.concatenate([wrong @ rows, np.einsum("ri,rh->ih", rows[:, :len(INPUTS)], inner).ravel(), inner.sum(axis=0),
-                               wrong @ (before / (1.0 + np.abs(before)))])
-    return float(loss), gradient + 2 * DECAY * taken
+    inner = by_score[:, None] * out / (1.0 + np.abs(before)) ** 2
+    by_hidden = np.einsum("ri,rh->ih", rows[:, :len(INPUTS)], inner)
+    return np.concatenate([by_score @ rows, by_hidden.ravel(), inner.sum(axis=0),
+                           by_score @ (before / (1.0 + np.abs(before)))])
 
 
 def agreement(weights: Floats, chosen: Sequence[Floats]) -> float:

@@ -27,23 +27,20 @@ from ..checkpoint import CheckpointError, schema_hash, write
 from ..kinds import Course, Progress, TrainingError
 from .agent import MEMBERS, load, save, schema
 from .arena import Arena
-from .imitation import agreement, imitate, initial, lesson
+from .imitation import agreement, hindsight, imitate, initial, lesson
 from .inputs import INPUTS
 from .network import SIZE, layer
 
 Floats = NDArray[np.float64]
 
-TEACHERS = ("oracle", "sjf-prediction+best-fit+easy", "sjf-limit+best-fit+easy")
-"""Imitated beside the incumbent; a member sets out from whichever imitation is worth most. The oracle is imitated in
-hindsight: from what was known at submission, to tell who turned out to be short."""
-LESSONS = 4
-"""Stretches that are imitated."""
+LESSONS, TRIALS = 4, 12
+"""Stretches that are imitated; that are looked at in hindsight, and on which it is tried what to set out from."""
 PAIRS, TOGETHER = 12, 2
 """Pairs of changes in a step, stretches that each is tried on."""
 POOL = 48
 """Stretches that are drawn; memory for them is kept."""
-SIGMA, STEP = 0.08, (0.03, 0.006)
-"""Size of the changes; of the steps, first and last."""
+SIGMA, STEP, MEMORY = 0.08, (0.02, 0.004), 0.9
+"""Size of the changes; of the steps, first and last; weight of the past in the mean that is judged and kept."""
 EVERY = 8
 """Steps between looks at later history."""
 FEWEST_JOBS = 20
@@ -69,6 +66,8 @@ class Member:
     """One run of evolution strategies: where it is, and Adam's moments (Kingma & Ba 2015)."""
 
     weights: Floats
+    mean: Floats = field(default_factory=lambda: np.zeros(0))
+    """Of the latest weights: most of a step is chance, and chance evens out (Polyak & Juditsky 1992)."""
     first: Floats = field(default_factory=lambda: np.zeros(SIZE))
     second: Floats = field(default_factory=lambda: np.zeros(SIZE))
     steps: int = 0
@@ -81,6 +80,7 @@ class Member:
         unbiased = self.first / (1 - 0.9 ** self.steps), self.second / (1 - 0.99 ** self.steps)
         change = step * unbiased[0] / (np.sqrt(unbiased[1]) + 1e-8)
         self.weights = self.weights - change * LEARNED
+        self.mean = MEMORY * (self.mean if self.mean.size else self.weights) + (1 - MEMORY) * self.weights
 
 
 class Ground:
@@ -89,7 +89,7 @@ class Ground:
     def __init__(self, course: Course, pool: ThreadPoolExecutor) -> None:
         self.course, self._pool = course, pool
         self._fit: dict[int, Arena] = {}
-        self._lessons: dict[str, list[Floats]] = {}
+        self._lesson: list[Floats] | None = None
         self.select = [Arena(stretch, course.incumbent, course.objective) for stretch in course.select]
         if not self.select:
             raise TrainingError("no later history to choose by; give a longer one")
@@ -105,11 +105,11 @@ class Ground:
         """Return all stretches that were learned from."""
         return list(self._fit.values())
 
-    def lesson(self, teacher: str) -> list[Floats]:
-        """Return what a teacher chose among in the first stretches."""
-        if teacher not in self._lessons:
-            self._lessons[teacher] = lesson([self.fit(number) for number in range(LESSONS)], teacher)
-        return self._lessons[teacher]
+    def lesson(self) -> list[Floats]:
+        """Return what the incumbent chose among in the first stretches."""
+        if self._lesson is None:
+            self._lesson = lesson([self.fit(number) for number in range(LESSONS)], self.course.incumbent)
+        return self._lesson
 
     def scores(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
         """Return logarithms of objectives, [candidate, arena]: their mean is that of ratios."""
@@ -133,6 +133,7 @@ class Training:
     """Their objectives on later history."""
     agreement: float = float("nan")
     spent_s: float = 0.0
+    cpu_s: float = 0.0
     curve: list[tuple[float, float]] = field(default_factory=list)
     now: Member | None = None
 
@@ -145,10 +146,11 @@ class Training:
     def save(self) -> None:
         """Keep all that it needs to go on, in one file."""
         told = {"plan": self.plan, "worth": self.worth, "agreement": self.agreement, "spent_s": self.spent_s,
-                "curve": self.curve, "steps": self.now.steps if self.now else -1}
+                "cpu_s": self.cpu_s, "curve": self.curve, "steps": self.now.steps if self.now else -1}
         arrays = {"best": self.best}
         if self.now is not None:
-            arrays |= {"weights": self.now.weights, "first": self.now.first, "second": self.now.second}
+            arrays |= {"weights": self.now.weights, "mean": self.now.mean, "first": self.now.first,
+                       "second": self.now.second}
         self.course.folder.mkdir(parents=True, exist_ok=True)
         write(self.course.folder / STATE, serialize(arrays, metadata={"training": json.dumps(told)}))
 
@@ -162,10 +164,11 @@ class Training:
             raise CheckpointError(f"{path}: of a training with another seed, incumbent or objective; move it away to "
                                   "start anew")
         self.best, self.worth = arrays["best"], told["worth"]
-        self.agreement, self.spent_s = told["agreement"], told["spent_s"]
+        self.agreement, self.spent_s, self.cpu_s = told["agreement"], told["spent_s"], told.get("cpu_s", 0.0)
         self.curve = [(share, score) for share, score in told["curve"]]
         if told["steps"] >= 0:
-            self.now = Member(arrays["weights"], arrays["first"], arrays["second"], told["steps"])
+            self.now = Member(**{name: arrays[name] for name in ("weights", "mean", "first", "second")},
+                              steps=told["steps"])
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Floats]]:
@@ -185,9 +188,10 @@ def train(course: Course) -> Iterator[Progress]:
         ground = Ground(course, pool)
         _check(ground)
         while training.spent_s < course.budget_s:
-            began = time.monotonic()
+            began, cpu = time.monotonic(), time.process_time()
             saved = _round(training, ground)
             training.spent_s += time.monotonic() - began
+            training.cpu_s += time.process_time() - cpu
             done = min(1.0, training.spent_s / course.budget_s)
             if saved:
                 _keep(training, ground)
@@ -223,10 +227,10 @@ def _round(training: Training, ground: Ground) -> bool:
         done = (training.spent_s / course.budget_s * MEMBERS) % 1.0
         _step(training.now, ground, np.random.default_rng([course.seed, member, training.now.steps]),
               STEP[0] + (STEP[1] - STEP[0]) * done)
-    found = _finite(float(ground.worth([training.now.weights])[0]), training.now)
+    found = _finite(float(ground.worth([training.now.mean])[0]), training.now)
     if found >= training.worth[member]:
         return False
-    training.best[member], training.worth[member] = training.now.weights, found
+    training.best[member], training.worth[member] = training.now.mean, found
     return True
 
 
@@ -236,18 +240,17 @@ def _whose_turn(training: Training) -> int:
 
 
 def _set_out(training: Training, ground: Ground, member: int) -> Member:
-    """Return a member that chooses as the incumbent does, or as another teacher if that is worth more."""
+    """Return a member that chooses as the incumbent does, or by what hindsight taught if that is worth more."""
     course = training.course
     random = np.random.default_rng([course.seed, member])
     fresh = initial(random, course.objective.longest_wait_s)
-    teachers = dict.fromkeys((course.incumbent, *TEACHERS))
-    imitations = [imitate(fresh, ground.lesson(teacher)) for teacher in teachers]
+    trials = [ground.fit(number) for number in range(TRIALS)]
+    starts = [imitate(fresh, ground.lesson()), hindsight(fresh, trials, random)]
     if course.start is not None:
-        imitations.append(load(course.start).members[member])
+        starts.append(load(course.start).members[member])
     if math.isnan(training.agreement):
-        training.agreement = agreement(imitations[0], lesson([ground.fit(LESSONS)], course.incumbent))
-    trials = [ground.fit(number) for number in range(2 * LESSONS)]
-    return Member(imitations[int(ground.scores(imitations, trials).mean(axis=1).argmin())])
+        training.agreement = agreement(starts[0], lesson([ground.fit(LESSONS)], course.incumbent))
+    return Member(starts[int(ground.scores(starts, trials).mean(axis=1).argmin())])
 
 
 def _step(member: Member, ground: Ground, random: np.random.Generator, step: float) -> None:
@@ -283,7 +286,7 @@ def _card(training: Training, ground: Ground) -> ModelCard:
     sizes = [len(arena.stretch.cluster) for arena in arenas]
     seen = {name: (float(low[row] - margin[row]), float(high[row] + margin[row])) for row, name in enumerate(INPUTS)}
     metrics = {"objective_select": min(training.worth), "objective_members_worst": max(training.worth),
-               "imitation_top1": training.agreement}
+               "imitation_top1": training.agreement, "wall_s": training.spent_s, "cpu_s": training.cpu_s}
     return ModelCard(
         "scorer", "1", time.time(), training.course.seed, version("idlewatt"), "", "", kind="scorer",
         metrics={name: value for name, value in metrics.items() if math.isfinite(value)},

@@ -37,36 +37,43 @@ class Regime:
     """A site."""
 
     nodes: int
-    lazy: float
-    """Share of users who always ask for 24 h."""
+    limits: str
+    """A name in ``LAZY``."""
     load: float
     """GPU time asked for over GPU time there is."""
 
     @property
     def name(self) -> str:
         """Return it in words."""
-        return f"{self.nodes} nodes, {'lazy' if self.lazy > 0.5 else 'informative'} limits, load {self.load:g}"
+        return f"{self.nodes} nodes, {self.limits} limits, load {self.load:g}"
 
 
-LOADS = (0.7, 0.9, 1.1)
-REGIMES = tuple(Regime(nodes, lazy, load) for nodes in (4, 8, 32, 128) for lazy in (0.0, 0.9) for load in LOADS)
+LAZY = {"informative": 0.0, "lazy": 0.9, "no": 1.0}
+"""Share of users who always ask for 24 h; with ``no`` limits nobody's is known, nor who the user is."""
+TAUGHT = ("informative", "lazy", "informative", "lazy", "no")
+"""What the stretches to learn from are drawn from."""
+NODES, LIMITS, LOADS = (4, 8, 32, 128), ("informative", "lazy"), (0.7, 0.9, 1.1)
+REGIMES = tuple(Regime(nodes, limits, load) for nodes in NODES for limits in LIMITS for load in LOADS)
 
 
 def stretch(regime: Regime, seed: int) -> Stretch:
     """Return a trace of a regime; the same seed gives the same trace."""
-    random = np.random.default_rng([seed, regime.nodes, round(100 * regime.lazy), round(100 * regime.load)])
+    random = np.random.default_rng([seed, regime.nodes, round(100 * LAZY[regime.limits]), round(100 * regime.load)])
     jobs = int(np.clip(150 * regime.nodes, 1200, 6000))
     kinds = random.integers(0, USERS * KINDS, jobs)
     median = np.clip(random.lognormal(np.log(0.5 * HOUR_S), 1.7, USERS * KINDS), 60.0, 20 * HOUR_S)[kinds]
     gpus = random.choice(GPUS, USERS * KINDS, p=GPU_ODDS)[kinds]
     whole = np.minimum(median * random.lognormal(0.0, 0.5, jobs), DAY_S)
     run_s = np.where(random.random(jobs) < EARLY, whole * random.uniform(0.01, 0.2, jobs), whole)
-    lazy = (random.random(USERS) < regime.lazy)[kinds // KINDS]
+    lazy = (random.random(USERS) < LAZY[regime.limits])[kinds // KINDS]
     asked = np.minimum(DAY_S, np.ceil(whole * random.uniform(1.0, 3.0, jobs) / 900.0) * 900.0)
     limit = np.where(lazy, DAY_S, asked)
     submit = _arrivals(random, gpus * run_s / (8 * regime.nodes * regime.load))
     cluster = Cluster.from_spec(f"{regime.nodes}x8")
-    work = Workload.of(submit, run_s, gpus, limit=limit, user=(kinds // KINDS).astype(np.int32))
+    user = (kinds // KINDS).astype(np.int32)
+    if regime.limits == "no":
+        limit, user, kinds = np.full(jobs, np.inf), np.full(jobs, -1, np.int32), np.full(jobs, -1)
+    work = Workload.of(submit, run_s, gpus, limit=limit, user=user)
     # What is known of run times is what had ended under the incumbent, the same for all who are compared.
     past = run(cluster, work, named(INCUMBENT))
     known: dict[str, Any] = foresight(submit_s=work.submit, run_s=work.run, ended_s=past.end, gpus=work.gpus,
@@ -92,5 +99,5 @@ def _arrivals(random: np.random.Generator, gap_s: Floats) -> Floats:
 def drawn(nodes: int, number: int) -> Stretch:
     """Return the trace of this number on so many nodes: any limits, any load."""
     random = np.random.default_rng([7, number])
-    regime = Regime(nodes, float(random.choice([0.0, 0.9])), float(random.uniform(0.65, 1.15)))
+    regime = Regime(nodes, str(random.choice(TAUGHT)), float(random.uniform(0.65, 1.15)))
     return stretch(regime, 1_000_000 + number)
