@@ -104,7 +104,7 @@ class Kind:
     """Raises ``checkpoint.CheckpointError`` when the weights must not be used."""
 
 
-FAILURES = (ValueError, ArithmeticError, LookupError)
+FAILURES = (ValueError, ArithmeticError, LookupError, TypeError)
 """What an agent raises when its answer cannot be carried out, or its numbers went wrong."""
 
 

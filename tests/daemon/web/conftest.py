@@ -17,6 +17,7 @@ from idlewatt.storage.records import (
     WASTED,
     Allocation,
     Alternative,
+    Instead,
     Job,
     JobState,
     Node,
@@ -44,13 +45,13 @@ class ToyView:
     job_rows: tuple[Job, ...] = ()
     advice: tuple[Recommendation, ...] = ()
     source_rows: tuple[SourceRow, ...] = ()
-    model_rows: tuple[ModelRow, ...] = ()
-    decision_rows: tuple[DecisionRow, ...] = ()
     groups: tuple[TargetGroup, ...] = ()
     facts: Published = Published()
     lacking: tuple[str, ...] = ()
     reload_fault: str = ""
     reloads: int = 0
+    model_rows: tuple[ModelRow, ...] = ()
+    decision_rows: tuple[DecisionRow, ...] = ()
 
     def published(self): return self.facts
     def recommendations(self): return self.advice
@@ -116,7 +117,9 @@ def advice() -> tuple[Recommendation, ...]:
                        "Fits beside job 4712 and leaves no stranded GPU on dgx01.", Placement(("dgx01",), (2,)), now),
         Recommendation("4722", now - 600, a100, now, "easy", "wait", "hold",
                        "Needs 16 GPUs; 10 are free once job 4711 ends.", Placement(("dgx01", "dgx02"), (8, 8)),
-                       now + 7800),
+                       now + 7800, wait_change_s=-5400.0, interval_s=(-7200.0, 300.0),
+                       reasons=("predicted run time 10 min (queue 3.0 h): earlier",),
+                       instead=Instead("fifo", "start", Placement(("dgx03", "dgx04"), (8, 8)), now)),
         Recommendation("4721", now - 1500, a100, now, "scorer", "wait", "hold", "A shadow's view.", shadow=True),
     )
 
@@ -141,6 +144,19 @@ def sources() -> tuple[SourceRow, ...]:
     )
 
 
+def models() -> tuple[ModelRow, ...]:
+    return (ModelRow("scorer@7", "in_charge", NOW - 86400, "nightly", "mean JCT is 0.9 of that under fifo",
+                     NOW - 90000, "history", {"jct_over_incumbent": 0.9}, drift=0.1, regret=-0.02, bad_days=0),
+            ModelRow("scorer@6", "shadow", NOW - 86400, "nightly", "replaced by scorer@7", abstains="64 nodes are open",
+                     cause="doubt", abstains_since_s=NOW - 600),
+            ModelRow("scorer@5", "refused", NOW - 9e5, "operator", "its replay failed"))
+
+
+def decisions() -> tuple[DecisionRow, ...]:
+    return (DecisionRow(NOW - 86400, "scorer@7", "promote", "nightly", "mean JCT is 0.9 of that under fifo"),
+            DecisionRow(NOW - 9e5, "scorer@5", "refuse", "operator", "its replay failed"))
+
+
 def groups() -> tuple[TargetGroup, ...]:
     return tuple(TargetGroup((f"dgx0{n}:9400",), {"__meta_idlewatt_kind": "dcgm", "__meta_idlewatt_node": f"dgx0{n}"})
                  for n in (1, 2))
@@ -150,7 +166,8 @@ def groups() -> tuple[TargetGroup, ...]:
 def view() -> ToyView:
     facts = Published(partitions=("a100", "v100"), unmeasured_gpus={"a100": 0.0, "v100": 1.0},
                       up={"slurm": 1.0, "ipmi": 0.0}, node_power_watts={("dgx01", "ipmi"): 2746.0})
-    return ToyView(waste_rows(), node_rows(), jobs(), advice(), sources(), groups(), facts)
+    return ToyView(waste_rows(), node_rows(), jobs(), advice(), sources(), groups(), facts,
+                   model_rows=models(), decision_rows=decisions())
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 import ast
+import dataclasses
 import gzip
 import re
 from html.parser import HTMLParser
@@ -42,6 +43,7 @@ def without_facts(view):
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_healthy_from_the_first_second_t8(view, path, method):
     without_facts(view)
+    view.model_rows = ()
     view.lacking = ("configuration",)
     answer = Client(WebApp(view)).open(path, method=method)
     assert answer.status_code == 200
@@ -101,6 +103,21 @@ def test_page_is_a_persons_page(client):
     assert "http://dgx04:9400/metrics: timed out after 10 s" in page
     assert "1 GPU without fresh readings" in page
     assert "empty for 3 h, no pending job needs it" in page
+
+
+def test_page_tells_what_the_agent_in_charge_expects_and_why(client):
+    page = client.get("/").text
+    assert "Advice by <strong>scorer@7</strong>, in charge since 1 d" in page
+    assert "Expected to start 1 h 30 min sooner than without the advice (95 %: −2 h to +5 min)." in page
+    assert "Because: predicted run time 10 min (queue 3.0 h): earlier." in page
+    assert "fifo would say: start, dgx03, dgx04." in page
+
+
+def test_page_says_that_the_agent_in_charge_abstains_and_why(client, view):
+    leader = dataclasses.replace(view.model_rows[0], abstains="its members <disagree>", abstains_since_s=view.now() - 600)
+    view.model_rows = (leader, *view.model_rows[1:])
+    page = client.get("/").text
+    assert "<strong>scorer@7</strong> is in charge and abstains since 10 min: its members &lt;disagree&gt;." in page
 
 
 def test_page_without_any_facts_says_what_is_missing(client, view):
