@@ -139,8 +139,8 @@ def _record() -> Row:
         (8, listing("Policies side by side", "What the closed windows of the time range would have taken under each "
                     "policy, by replay of the same jobs.",
                     (f"sum by (policy) ({ENERGY}) / 3.6e6", f"sum by (policy) ({WAIT}) / 3600"),
-                    {"policy": "Policy", "Value #A": "Energy", "Value #B": "Hours of waiting"},
-                    special={"Policy": column(width=220), "Energy": column("kwatth")}, order="Energy",
+                    {"policy": "Policy", "Value #A": "Energy", "Value #B": "Waiting hours"},
+                    special={"Policy": column(width=190), "Energy": column("kwatth")}, order="Energy",
                     empty=NO_WINDOW)),
         (8, lines("Error of the simulation over time", "How far the replay of what really ran is off what was "
                   "measured, either way.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board
-from .panels import DAEMON, Row, lines, listing, number, quiet, timeline
+from .panels import DAEMON, Row, column, lines, listing, number, quiet, timeline
 
 UP = f"idlewatt_up{{{DAEMON}}}"
 NOTHING = "no data: is idlewatt up, and scraped?"
@@ -53,6 +53,7 @@ def _states() -> Row:
                       '(ALERTS{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'
                       'CollectorDown|ConfigReloadFailed|IdlewattDown", cluster=~"$cluster"})',),
                      {"alertname": "Alert", "alertstate": "State", "severity": "Severity", "partition": "Partition"},
+                     special={"Alert": column(width=230)},
                      empty="no alert, or no rules")))
 
 

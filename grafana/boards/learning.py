@@ -39,7 +39,7 @@ def build() -> str:
     """Return the board."""
     return board("learning", "Learning",
                  "How good trained agents are on history that they have not seen, who is in charge, and how they fare.",
-                 ((4, _figures()), (9, _judged()), (9, _curves()), (9, _watched()), (8, _trained())), hours=720)
+                 ((4, _figures()), (13, _judged()), (9, _curves()), (9, _watched()), (8, _trained())), hours=720)
 
 
 def _figures() -> Row:
@@ -124,8 +124,12 @@ def _trained() -> Row:
         (8, lines("Trainings", "Trainings by the daemon over the time range, by how they ended.",
                   ((f"sum by (result) (increase(idlewatt_training_runs_total{{{DAEMON}}}[$__range]))", "{{result}}"),),
                   "short", empty=quiet("the daemon has trained nothing (training.enabled)"))),
-        (8, listing("Agents", "Agents in use, and when they were trained.",
-                    (f"max by (policy, version) (idlewatt_model_info{{{DAEMON}}}) * on (policy) group_left () "
-                     f"(time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}}))",),
-                    {"policy": "Agent", "version": "Version", "Value": "Age"}, special={"Age": column("s")},
+        (8, listing("Agents", "Agents in use, the youngest first: the time since they were trained, their present "
+                    "drift and their last regret.",
+                    (f"time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}})",
+                     f"max by (policy) (idlewatt_drift_ratio{{{DAEMON}}})",
+                     f"max by (policy) (idlewatt_regret_ratio{{{DAEMON}, {AGENT}}})"),
+                    {"policy": "Agent", "Value #A": "Age", "Value #B": "Drift", "Value #C": "Regret"},
+                    special={"Agent": column(width=190), "Age": column("s"), "Drift": column("percentunit"),
+                             "Regret": column("percentunit")},
                     order="Age", empty=quiet("none: a heuristic is in charge"))))

@@ -140,7 +140,8 @@ def curves(title: str, description: str, expr: str, label: str, along: str, unit
            empty: str = NO_DATA) -> Panel:
     """Return curves over a share that is a label of the series, ``along``, one for each value of ``label``."""
     panel = _drawn(_described(trend.Panel(), title, description, unit), empty).x_field(along)
-    panel.fill_opacity(0).show_points(common_model.VisibilityMode.ALWAYS).point_size(4)
+    # Each curve has points of its own, so that all have gaps where others have points.
+    panel.fill_opacity(0).show_points(common_model.VisibilityMode.ALWAYS).point_size(4).span_nulls(True)
     panel.with_target(_query("A", expr, "", instant=True).format("table"))
     matrix = f"{along}\\{label}"  # what the transformation calls its first column
     _override(panel, along, unit="percentunit")
