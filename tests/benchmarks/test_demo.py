@@ -6,10 +6,16 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import requests
 
+from idlewatt.daemon.agents.scorer.agent import MEMBERS, save
+from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.cli import demo
+from idlewatt.storage.ledger import Ledger
+from idlewatt.storage.promotions import Decision, Promotion
+from idlewatt.storage.records import ModelCard
 
 MOST_MEGABYTES, MOST_GROWTH_MEGABYTES, MOST_HELP_S = 250, 25, 0.3
 WEEK_S, SPEED, PORT = 7 * 86400, 10_080, 27_100
@@ -54,6 +60,14 @@ def settle(url: str, seconds: float) -> None:
         time.sleep(1)
 
 
+def promoted(folder: Path) -> None:
+    """Put a scorer in charge that was never trained but is sure of itself."""
+    weights = np.repeat(np.random.default_rng(1).normal(0, 0.1, (1, SIZE)), MEMBERS, axis=0)
+    save(folder / "models" / "scorer" / "1", weights, ModelCard("scorer", "1", 0.0, 0, "", "", "", kind="scorer"))
+    with Ledger.open(f"sqlite:///{folder / 'idlewatt.db'}") as ledger:
+        ledger.decide(Promotion(time.time(), "scorer@1", Decision.PROMOTE, "operator", "to see what it costs"))
+
+
 @pytest.mark.parametrize("watched", [(60.0, ""), (60.0, "2")], indirect=True, ids=["as it is", "as the unit sets it"])
 def test_the_daemon_on_the_demo_stays_small_and_knows_no_torch(watched, capsys):
     pid, url = watched
@@ -62,6 +76,23 @@ def test_the_daemon_on_the_demo_stays_small_and_knows_no_torch(watched, capsys):
     with capsys.disabled():
         print(f"\ndaemon on the demo: {found:.0f} MB resident, {megabytes(pid, 'VmHWM'):.0f} MB at most "
               f"(bound {MOST_MEGABYTES}, ratio {found / MOST_MEGABYTES:.2f})")
+    assert found < MOST_MEGABYTES
+    assert "torch" not in Path(f"/proc/{pid}/maps").read_text()
+
+
+@pytest.mark.parametrize("watched", [(60.0, "2")], indirect=True, ids=["as the unit sets it"])
+def test_the_daemon_with_an_agent_in_charge_stays_as_small(watched, tmp_path, capsys):
+    pid, url = watched
+    settle(url, 5)
+    promoted(tmp_path)
+    while 'idlewatt_abstaining{policy="scorer@1"}' not in requests.get(f"{url}/metrics", timeout=10).text:
+        time.sleep(0.5)  # its code is being compiled
+    settle(url, 20)
+    found = megabytes(pid)
+    with capsys.disabled():
+        print(f"\nwith an agent in charge: {found:.0f} MB resident (bound {MOST_MEGABYTES}, "
+              f"ratio {found / MOST_MEGABYTES:.2f})")
+    assert 'idlewatt_abstaining{policy="scorer@1"} 0.0' in requests.get(f"{url}/metrics", timeout=10).text
     assert found < MOST_MEGABYTES
     assert "torch" not in Path(f"/proc/{pid}/maps").read_text()
 
