@@ -78,16 +78,16 @@ def _now() -> Row:
     reason = (f'max by (cluster, policy, slurm_job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
               'action="start"})')
     return (
-        (16, listing("Recommended placements", "What the policy in charge would start now, no more than 50; a job on "
+        (17, listing("Recommended placements", "What the policy in charge would start now, no more than 50; a job on "
                      "several nodes has several rows. All of them: idlewatt advise, or the daemon's own page.",
                      (f"max by (cluster, policy, objective, slurm_job_id, node, gpus) (idlewatt_advice_info{{{NODE}}}) "
                       f"* on (cluster, policy, slurm_job_id) group_left (reason) {reason}",),
                      {"slurm_job_id": "Job", "node": "Node", "gpus": "GPUs", "Value": "Start", "reason": "Reason",
                       "policy": "Policy"}, special={
-                         "Job": column(width=90), "Node": column(width=150), "GPUs": column(width=60),
-                         "Start": column(width=60, text={"1": ("now", "green")}), "Policy": column(width=220)},
+                         "Job": column(width=80), "Node": column(width=130), "GPUs": column(width=60),
+                         "Start": column(width=60, text={"1": ("now", "green")}), "Policy": column(width=195)},
                      empty=quiet("nothing that waits could start now"))),
-        (8, listing("Nodes that could be powered down", "Empty nodes that no known job needs soon, with what they "
+        (7, listing("Nodes that could be powered down", "Empty nodes that no known job needs soon, with what they "
                     "draw; the reserve of each partition is left out. idlewatt powers nothing down itself.",
                     (f"max by (node) ({DOWN})", f"sum by (node) ({DOWN_POWER})"),
                     {"node": "Node", "Value #B": "Draws now"}, unit="watt", order="-Draws now",
@@ -103,7 +103,7 @@ def _held() -> Row:
                      (why, f"{why} * on (policy, slurm_job_id) group_left () max by (policy, slurm_job_id) "
                       f"(idlewatt_advice_expected_start_timestamp_seconds{{{DAEMON}}}) * 1e3"),
                      {"slurm_job_id": "Job", "Value #B": "Expected start", "reason": "Reason", "policy": "Policy"},
-                     special={"Job": column(width=90), "Policy": column(width=220),
+                     special={"Job": column(width=80), "Policy": column(width=195),
                               "Expected start": column("dateTimeFromNow", width=150)}, order="Expected start",
                      empty=quiet("no job is held"))),)
 

@@ -130,6 +130,6 @@ def _trained() -> Row:
                      f"max by (policy) (idlewatt_drift_ratio{{{DAEMON}}})",
                      f"max by (policy) (idlewatt_regret_ratio{{{DAEMON}, {AGENT}}})"),
                     {"policy": "Agent", "Value #A": "Age", "Value #B": "Drift", "Value #C": "Regret"},
-                    special={"Agent": column(width=190), "Age": column("s"), "Drift": column("percentunit"),
+                    special={"Agent": column(width=205), "Age": column("s"), "Drift": column("percentunit"),
                              "Regret": column("percentunit")},
                     order="Age", empty=quiet("none: a heuristic is in charge"))))
