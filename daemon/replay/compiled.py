@@ -7,15 +7,18 @@ writable folder everything still works; it is only compiled anew by every proces
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import importlib
 import os
+import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
 import numba
 from numba.core import config as numba_config
@@ -44,6 +47,13 @@ with _absent("scipy"):
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+KEPT = 4
+"""Folders of machine code beside ours: other versions may be installed, too."""
+_UNCLAIMED_S = 86400.0
+_MARK = "in-use"
+_claims: list[IO[str]] = []
+"""Held open as long as the process lives."""
+
 
 @functools.cache
 def cache_folder() -> Path:
@@ -58,9 +68,46 @@ def cache_folder() -> Path:
     return Path(base) / f"compiled-{digest.hexdigest()[:16]}"
 
 
+@functools.cache
+def claim(folder: Path) -> None:
+    """Keep others from removing a folder while this process lives, and remove what is old and nobody's."""
+    try:
+        _claims.append(_claimed(folder))
+        os.utime(folder)
+        _make_room(folder)
+    except OSError:
+        return  # not ours to write: nothing is kept there
+
+
+def _claimed(folder: Path) -> IO[str]:
+    """Return the folder's mark under a shared lock, which goes with the process."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        mark = (folder / _MARK).open("a", encoding="ascii")
+        fcntl.flock(mark, fcntl.LOCK_SH)
+        if os.fstat(mark.fileno()).st_nlink:
+            return mark
+        mark.close()  # removed while we waited
+
+
+def _make_room(ours: Path) -> None:
+    others = [folder for folder in ours.parent.glob("compiled-*") if folder != ours]
+    for folder in sorted(others, key=lambda folder: folder.stat().st_mtime, reverse=True)[KEPT:]:
+        mark = folder / _MARK
+        if not mark.exists() and folder.stat().st_mtime > time.time() - _UNCLAIMED_S:
+            continue  # of a version that claimed nothing; it may be at work
+        with mark.open("a", encoding="ascii") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
 def _cached() -> Iterator[None]:
     """Point numba at our folder while it decorates; other users of numba in the process keep theirs."""
+    claim(cache_folder())
     before = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())
     try:

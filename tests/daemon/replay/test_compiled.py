@@ -1,9 +1,12 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from idlewatt.daemon.replay import compiled
 
 ASK = """
 from idlewatt.daemon.policies import named
@@ -39,3 +42,41 @@ def test_machine_code_is_kept_in_the_cache_directory_that_systemd_gives(tmp_path
 @pytest.mark.parametrize("where", ["/proc/nothing/here", "/dev/null/cache"])
 def test_without_a_writable_cache_the_same_run_comes_out(where):
     assert ask(NUMBA_CACHE_DIR=where)[0] == ask()[0]
+
+
+def folders(base, count):
+    """Return folders of machine code, the last one the newest."""
+    made = []
+    for number in range(count):
+        folder = base / f"compiled-{number}"
+        folder.mkdir()
+        (folder / "in-use").touch()
+        (folder / "code.nbc").write_bytes(b"code")
+        os.utime(folder, (1e9 + number, 1e9 + number))
+        made.append(folder)
+    return made
+
+
+def test_the_oldest_machine_code_makes_room_unless_somebody_uses_it(tmp_path):
+    made = folders(tmp_path, compiled.KEPT + 3)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import fcntl, sys; file = open(sys.argv[1]); fcntl.flock(file, fcntl.LOCK_SH);"
+         "print('held', flush=True); sys.stdin.read()", made[1] / "in-use"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    compiled.claim(tmp_path / "compiled-ours")
+    assert [folder.exists() for folder in made] == [False, True, False] + [True] * compiled.KEPT
+    assert (tmp_path / "compiled-ours").is_dir()
+    holder.communicate()
+
+
+def test_machine_code_of_a_version_that_claims_nothing_stays_for_a_day(tmp_path):
+    young, old, *_ = made = folders(tmp_path, compiled.KEPT + 2)
+    for folder in made:
+        os.utime(folder, (time.time() + 60, time.time() + 60))
+    for folder, age_s in ((young, 3600), (old, 100_000)):
+        (folder / "in-use").unlink()
+        os.utime(folder, (time.time() - age_s, time.time() - age_s))
+    compiled.claim(tmp_path / "compiled-mine")
+    assert young.exists()
+    assert not old.exists()
