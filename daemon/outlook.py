@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .replay.chance import drawn, foreseen
+from .replay.chance import drawn
 from .replay.engine import Policy, followed
 from .replay.state import ClusterState
 
@@ -19,8 +19,6 @@ Floats = NDArray[np.float64]
 HORIZON_S = 30 * 86400.0
 """Whoever has not started by then has waited so long."""
 LEVEL = 0.95
-KNOWN = 0.5
-"""Share of the jobs of which more than a limit must be known; else the futures are all alike and no interval holds."""
 WORK = 20_000
 """Waiting jobs x futures x policies that one round may forecast: a second or so of a core."""
 LEAST = 4
@@ -33,13 +31,11 @@ class Change:
 
     mean_s: float
     interval_s: tuple[float, float] | None
-    """Of ``LEVEL``, over the futures; None where too little is known of run times, or there are too few of them."""
+    """Of ``LEVEL``, over the futures; None where there are too few of them."""
 
 
 def futures(state: ClusterState, most: int) -> int:
-    """Return how many futures can be afforded; one where all would be alike, or there is no time for more."""
-    if not foreseen(state).any():
-        return min(most, 1)
+    """Return how many futures can be afforded; one where there is no time for enough."""
     affordable = min(most, WORK // (2 * max(1, len(state.waiting))))
     return affordable if affordable >= LEAST else min(most, 1)
 
@@ -52,8 +48,7 @@ def changes(state: ClusterState, policy: Policy, other: Policy, draws: int, seed
     chance = np.random.default_rng(seed)
     found = np.array([_difference(drawn(state, chance), policy, other, waiting) for _ in range(draws)])
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    sure = draws >= LEAST and foreseen(state)[np.concatenate([waiting, state.running])].mean() >= KNOWN
-    return {int(job): Change(float(mean), (float(least), float(most)) if sure else None)
+    return {int(job): Change(float(mean), (float(least), float(most)) if draws >= LEAST else None)
             for job, mean, least, most in zip(waiting, found.mean(axis=0), low, high, strict=True)}
 
 

@@ -110,6 +110,8 @@ def _model_row(known: Learned, promotion: Promotion) -> ModelRow:
     card, silent, regret = known.cards.get(model), known.silent.get(model), known.regrets.get(model)
     if card is not None:
         row = replace(row, trained_s=card.trained_s, source=card.source, metrics=card.metrics)
+    if row.state == "in_charge" and model not in known.asked:
+        row = replace(row, abstains="its code is being compiled", abstains_since_s=promotion.time_s)
     if silent is not None:
         row = replace(row, abstains=silent.words, cause=silent.cause, abstains_since_s=silent.first_s)
     if regret is not None:

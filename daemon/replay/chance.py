@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from . import arrays as a
 from .state import ClusterState
+from .workload import UNLIMITED_S
 
 Floats = NDArray[np.float64]
 
@@ -17,43 +18,41 @@ LONGEST, MOST_ODDS, STEEP = 30.0, 9.0, 1e-3
 """Bounds within which exponentials stay finite: the logarithm of a run time, of odds, and the narrowest scale."""
 
 
-def foreseen(state: ClusterState) -> NDArray[np.bool_]:
-    """Return of which jobs more is known than their limit."""
-    return np.isfinite(state.workload.prediction)
-
-
 def drawn(state: ClusterState, chance: np.random.Generator) -> ClusterState:
-    """Return a copy in which jobs run as long as was drawn for them; a job of which nothing is known for its limit.
+    """Return a copy in which every job runs as long as was drawn for it, and at most for its limit.
 
     Run times are log-logistic through their three quantiles: tails as long as those of real jobs, and what is left of
-    a job that has lasted so long follows at once. Limits stay as they are: policies go by them, and by predictions, not
-    by what was drawn.
+    a job that has lasted so long follows at once. Of whom nothing is known, any use of the limit is as likely as any
+    other (nearly so in real logs: Mu'alem and Feitelson, TPDS 2001). Limits stay as they are: policies go by them, and
+    by predictions, not by what was drawn.
     """
-    work, share, ahead = state.workload, chance.random(len(state.workload)), state.copy()
-    known = foreseen(state)
-    quantiles = np.maximum(SHORTEST_S, np.stack([work.prediction_low, work.prediction, work.prediction_high])[:, known])
-    limit = np.maximum(SHORTEST_S, work.limit[known])
-    jobs, now = ahead.arrays.jobs, state.now
-    running = np.zeros(len(work), bool)
+    work, ahead, running = state.workload, state.copy(), np.zeros(len(state.workload), bool)
     running[state.running] = True
-    lasted = np.where(running, now - np.nan_to_num(jobs.start, nan=now), 0.0)[known]
-    # What has lasted so long lies beyond that quantile of its distribution.
-    beyond = np.where(running[known], _share_below(np.maximum(SHORTEST_S, lasted), quantiles), 0.0)
-    share = np.clip(beyond + (1 - beyond) * share[known], 1e-9, 1 - 1e-9)
-    took = np.minimum(limit, _seconds(share, quantiles))
-    _let_run(ahead, np.flatnonzero(known), np.maximum(SHORTEST_S, took - lasted), running[known])
+    start = ahead.arrays.jobs.start
+    lasted = np.where(running, state.now - np.nan_to_num(start, nan=state.now), 0.0)
+    limit = np.maximum(SHORTEST_S, np.minimum(work.limit, np.maximum(UNLIMITED_S, lasted)))
+    share = np.clip(chance.random(len(work)), 1e-9, 1 - 1e-9)
+    took = np.maximum(lasted, lasted + share * (limit - lasted))
+    known = np.isfinite(work.prediction)
+    quantiles = np.maximum(SHORTEST_S, np.stack([work.prediction_low, work.prediction, work.prediction_high])[:, known])
+    took[known] = np.minimum(limit[known], _lasting(lasted[known], share[known], quantiles))
+    _let_run(ahead, np.maximum(SHORTEST_S, took - lasted), running)
     return ahead
 
 
-def _let_run(ahead: ClusterState, rows: NDArray[np.intp], left_s: Floats, running: NDArray[np.bool_]) -> None:
+def _lasting(lasted: Floats, share: Floats, quantiles: Floats) -> Floats:
+    """Return how long jobs run in all that have lasted so long, at a share 0..1 of what is left of the distribution."""
+    beyond = np.where(lasted > 0, _share_below(np.maximum(SHORTEST_S, lasted), quantiles), 0.0)
+    return _seconds(np.minimum(beyond + (1 - beyond) * share, 1 - 1e-9), quantiles)
+
+
+def _let_run(ahead: ClusterState, left_s: Floats, running: NDArray[np.bool_]) -> None:
     """Give jobs so much to do from now on."""
     arrays = ahead.arrays
     jobs, count = arrays.jobs, arrays.counts[a.RUNNING_JOBS]
-    jobs.remaining[rows] = left_s
-    waiting = rows[~running]
-    jobs.run[waiting] = left_s[~running]
-    busy = rows[running]
-    jobs.end[busy] = ahead.now + left_s[running] / jobs.rate[busy]
+    jobs.remaining[:] = left_s
+    jobs.run[~running] = left_s[~running]
+    jobs.end[running] = ahead.now + left_s[running] / jobs.rate[running]
     # Sorted is a heap.
     heap = arrays.heap[:count]
     heap[:] = heap[np.lexsort((heap, jobs.end[heap]))]

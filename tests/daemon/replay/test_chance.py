@@ -59,11 +59,22 @@ def test_the_next_to_end_is_found_first_and_the_state_stays_as_it_was():
     assert state.arrays.jobs.tobytes() == before
 
 
-def test_of_whom_nothing_is_known_the_limit_is_taken():
-    state = scene(user="new", lasted_s=600.0)
+def test_of_whom_nothing_is_known_any_use_of_what_is_left_of_the_limit_is_as_likely():
+    state = scene(user="new", lasted_s=HOUR, limit_s=5 * HOUR)
     ahead = drawn(state, np.random.default_rng(1))
-    assert (ahead.arrays.jobs.run == state.arrays.jobs.run).all()
-    assert (ahead.arrays.jobs.end[state.running] == state.arrays.jobs.end[state.running]).all()
+    quarters = [0.25, 0.5, 0.75]
+    assert np.quantile(ahead.arrays.jobs.run[state.waiting], quarters) == pytest.approx(
+        [1.25 * HOUR, 2.5 * HOUR, 3.75 * HOUR], rel=0.15)
+    assert np.quantile(ahead.arrays.jobs.end[state.running] - NOW, quarters) == pytest.approx(
+        [HOUR, 2 * HOUR, 3 * HOUR], rel=0.15)
+
+
+def test_without_limit_or_past_limit_a_job_still_ends():
+    for limit_s, lasted_s in ((None, HOUR), (HOUR, 2 * HOUR)):
+        ahead = drawn(scene(user="new", limit_s=limit_s, lasted_s=lasted_s), np.random.default_rng(1))
+        assert np.isfinite(ahead.arrays.jobs.end[ahead.running]).all()
+        assert (ahead.arrays.jobs.end[ahead.running] > NOW).all()
+        assert (ahead.arrays.jobs.remaining > 0).all()
 
 
 def test_the_same_chance_gives_the_same_future():

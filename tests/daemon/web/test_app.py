@@ -114,8 +114,8 @@ def test_page_tells_what_the_agent_in_charge_expects_and_why(client):
 
 
 def test_page_says_that_the_agent_in_charge_abstains_and_why(client, view):
-    leader = dataclasses.replace(view.model_rows[0], abstains="its members <disagree>", abstains_since_s=view.now() - 600)
-    view.model_rows = (leader, *view.model_rows[1:])
+    silent = {"abstains": "its members <disagree>", "abstains_since_s": view.now() - 600}
+    view.model_rows = (dataclasses.replace(view.model_rows[0], **silent), *view.model_rows[1:])
     page = client.get("/").text
     assert "<strong>scorer@7</strong> is in charge and abstains since 10 min: its members &lt;disagree&gt;." in page
 
