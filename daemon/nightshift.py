@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
 from pathlib import Path
+from time import monotonic
 from typing import Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
@@ -27,6 +28,8 @@ from .config import Settings
 log = logging.getLogger(__name__)
 
 Result = Literal["done", "refused", "failed", "interrupted"]
+PATIENCE_S = 2 * 3600.0
+"""So long after its budget a training is ended: reading a history and judging take minutes."""
 NOTE = ".training/night.json"
 """Beside the models: what came of the last night."""
 
@@ -93,6 +96,7 @@ class NightShift:
         last = last_night(models)
         self._lock = threading.Lock()
         self._child: subprocess.Popen[str] | None = None
+        self._deadline_s = float("inf")
         self._ended = False
         self._runs: Counter[str] = Counter()
         # A clock that was set back must not put training off for years.
@@ -102,23 +106,29 @@ class NightShift:
     def look(self, settings: Settings, now_s: float) -> Training:
         """Start tonight's training when it is time for it, or see how it ended; return how things stand."""
         with self._lock:
+            if monotonic() > self._deadline_s:
+                self._kill()
             if self._child is not None and self._child.poll() is not None:
                 self._note(self._child)
-                self._child = None
+                self._child, self._deadline_s = None, float("inf")
             wanted = settings.training.enabled and not self._ended
             if wanted and self._child is None and self._due(settings.training.at, now_s):
                 self._began_s = now_s
                 self._child = _started(Task.of(settings, now_s))
+                self._deadline_s = monotonic() + settings.training.budget + PATIENCE_S
             return Training(self._child is not None, dict(self._runs), self._success_s)
 
     def end(self) -> None:
         """End the training, whatever it does; none is started any more."""
         with self._lock:
             self._ended = True
-            if self._child is not None and self._child.poll() is None:
-                os.killpg(self._child.pid, signal.SIGKILL)
-                self._child.communicate()
-                log.info("the nightly training is interrupted; it begins again tomorrow")
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._child is not None and self._child.poll() is None:
+            os.killpg(self._child.pid, signal.SIGKILL)
+            self._child.wait()
+            log.warning("the nightly training is ended before it was done")
 
     def _due(self, at: time, now_s: float) -> bool:
         """Tell whether a night has begun since the last one that was seen to, or since the daemon is here."""

@@ -19,7 +19,7 @@ from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.models import ModelStore
 from idlewatt.daemon.nightshift import NIGHT, TASK, NightShift, Task, last_night
-from idlewatt.daemon.training import Workshop
+from idlewatt.daemon.training import SHADOWS, Workshop
 from idlewatt.storage.history import History
 from idlewatt.storage.promotions import Decision, states
 
@@ -81,7 +81,7 @@ def test_the_next_night_goes_on_from_the_model_before_and_old_ones_make_room(tas
     listened = {name for name, last in in_force.items() if last.decision is not Decision.REFUSE}
     assert set(names) == listened
     assert nights[-1].model in names
-    assert len(listened) <= 1 + nightly.SHADOWS
+    assert len(listened) <= 1 + SHADOWS
 
 
 @pytest.mark.usefixtures("chooser")
@@ -202,6 +202,14 @@ def test_after_the_end_nothing_begins(tmp_path, started):
     assert len(started) == 1
 
 
+def test_a_training_that_never_ends_is_ended_and_called_a_failure(tmp_path, started, monkeypatch):
+    shift = NightShift(tmp_path, at(2))
+    assert shift.look(settings(tmp_path), at(3)).running
+    monkeypatch.setattr(nightshift, "monotonic", lambda: time.monotonic() + 600 + nightshift.PATIENCE_S + 1)
+    found = shift.look(settings(tmp_path), at(3, 1))
+    assert (found.running, found.runs) == (False, {"failed": 1})
+
+
 def test_a_training_that_dies_without_a_word_is_a_failure_that_is_logged(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(nightshift, "_started", lambda task: subprocess.Popen(
         [sys.executable, "-c", "raise SystemExit(7)"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
@@ -220,8 +228,8 @@ def test_its_process_ends_when_the_daemon_is_gone(task):
                              stdout=subprocess.PIPE, start_new_session=True)
     child.stdin.write(TASK.dump_json(busy) + b"\n")
     child.stdin.flush()
-    order, pause, deadline = task.models / ".training/scorer/order.json", threading.Event(), time.monotonic() + 120
-    while not order.exists():
+    lock, pause, deadline = task.models / ".training/lock", threading.Event(), time.monotonic() + 120
+    while not (lock.exists() and lock.read_text() == str(child.pid)):
         assert child.poll() is None, child.stdout.read()
         assert time.monotonic() < deadline
         pause.wait(0.05)
