@@ -29,7 +29,7 @@ TARGETS = ("dcgm", "node", "ipmi")
 @click.option("--dir", "folder", type=click.Path(file_okay=False, path_type=Path),
               help="Keep configuration, database and log here.  [a temporary folder]")
 @click.option("--once", is_flag=True, help="Show one summary when the daemon is ready, and end.")
-@click.option("--days", type=click.FloatRange(0.05, 366),
+@click.option("--days", type=click.FloatRange(0.05, 60),
               help="Begin so many days ago, live through them in minutes, and open a Prometheus on them.")
 @click.option("--prometheus-port", type=click.IntRange(1, 65535), default=9090, show_default=True,
               help="Where the Prometheus of --days listens.")
