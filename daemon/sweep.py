@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 ALWAYS = ("random-feasible", "oracle")
 """Rows of every table: what chance does, and what knowing the future would."""
+DAY_S = 86400.0
 NAMED = 20
 """So many rejected jobs are named."""
 KEPT = 256
@@ -285,6 +286,8 @@ def _compared(outcome: Outcome, baseline: Outcome | None, plan: Plan) -> dict[st
     ours, theirs, submit = outcome.arrays["end"], baseline.arrays["end"], plan.workload.submit
     both = ~np.isnan(ours) & ~np.isnan(theirs)
     found = ratio_interval(submit[both], ours[both] - submit[both], theirs[both] - submit[both], seed=plan.seed)
+    if outcome.policy != baseline.policy and both.any() and submit[both].max() - submit[both].min() < DAY_S:
+        found = replace(found, low=float("nan"), high=float("nan"))  # whole days are drawn, and one tells no spread
     return {"baseline": baseline.policy, "jct_ratio": found.estimate, "jct_ratio_low": found.low,
             "jct_ratio_high": found.high}
 

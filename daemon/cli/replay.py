@@ -218,8 +218,9 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
 
 def _readable(line: dict[str, Any]) -> dict[str, Any]:
     low, high = line.get("jct_ratio_low"), line.get("jct_ratio_high")
-    distance = line.get("distance")
-    return {"compared": None if low is None or high is None else f"{line['jct_ratio']:.2f} ({low:.2f}-{high:.2f})",
+    distance, ratio = line.get("distance"), line.get("jct_ratio")
+    interval = "" if low is None or high is None else f" ({low:.2f}-{high:.2f})"
+    return {"compared": None if ratio is None else f"{ratio:.2f}{interval}",
             "above": None if distance is None else f"{100 * distance:.0f} %",
             "energy_kwh": line["energy_joules"] / _JOULES_PER_KWH,
             "wasted_kwh": line["energy_wasted_joules"] / _JOULES_PER_KWH}
