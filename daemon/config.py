@@ -28,7 +28,7 @@ Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def _time_of_day(value: object) -> object:
-    """Refuse what YAML has made of 03:00 without quotation marks: a number, and of 12:30 another one."""
+    """Refuse what YAML makes of 12:30 without quotation marks: 750."""
     if isinstance(value, str | time):
         return value
     raise ValueError('a time of day is written in quotation marks: "03:00"')
@@ -117,12 +117,18 @@ class ObjectiveSettings(Strict):
     """Mean of that time over the run time: short jobs count as much as long ones."""
     wait_p99: Weight = 0.1
     energy_wasted: Weight = 0.0
+    longest_wait: Duration = 7 * 86400.0
+    """No weight: whoever has waited for longer goes before all younger ones, whatever an agent makes of them."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:
-        if not any(self.model_dump().values()):
+        if not self.jct_mean + self.slowdown_mean + self.wait_p99 + self.energy_wasted:
             raise ValueError("at least one weight must be more than 0")
         return self
+
+    def known(self) -> Objective:
+        """Return the objective as agents know it."""
+        return Objective(self.jct_mean, self.slowdown_mean, self.wait_p99, self.energy_wasted, self.longest_wait)
 
 
 class TrainingSettings(Strict):
@@ -141,11 +147,6 @@ class TrainingSettings(Strict):
     keep: Annotated[int, Field(ge=1)] = 10
     """Models of each kind that are kept, beside those in charge and in shadow."""
     objective: ObjectiveSettings = ObjectiveSettings()
-
-    @property
-    def weights(self) -> Objective:
-        """Return the objective as agents know it."""
-        return Objective(**self.objective.model_dump())
 
     @field_validator("agent")
     @classmethod

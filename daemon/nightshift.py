@@ -54,7 +54,8 @@ class Task:
         """Return what the configuration says, now."""
         wanted = settings.training
         return cls(settings.storage.url, settings.storage.models_folder, now_s, wanted.agent, wanted.budget,
-                   wanted.history, settings.counterfactual.incumbent, wanted.promote, wanted.keep, wanted.weights)
+                   wanted.history, settings.counterfactual.incumbent, wanted.promote, wanted.keep,
+                   wanted.objective.known())
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,8 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> Order:
         until_s = now_of(Source(options["source"], config_file)) if until_s is None else until_s
         since_s = until_s - (options["last_s"] or known.training.history)
     return Order(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
-                 options["trace_format"], since_s, until_s, incumbent, options["seed"], known.training.weights)
+                 options["trace_format"], since_s, until_s, incumbent, options["seed"],
+                 known.training.objective.known())
 
 
 def _resumed(workshop: Workshop, options: dict[str, Any]) -> Order:

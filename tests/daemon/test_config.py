@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from idlewatt.daemon import config
+from idlewatt.daemon.agents.kinds import Objective
 from idlewatt.daemon.config import ConfigError, Settings
 from idlewatt.exporters.source import kinds
 
@@ -36,6 +37,12 @@ def test_the_sample_names_every_key():
 
 def test_the_sample_names_every_kind_of_source():
     assert {kind for kind in kinds() if f"kind: {kind}" not in config.sample()} == set()
+
+
+def test_the_objective_of_the_configuration_is_that_of_agents():
+    assert Settings().training.objective.known() == Objective()
+    other = config.parse("training: {objective: {jct_mean: 0, energy_wasted: 2, longest_wait: 1d}}").training.objective
+    assert other.known() == Objective(0.0, 0.2, 0.1, 2.0, 86400.0)
 
 
 def test_an_empty_file_is_all_defaults():
@@ -76,6 +83,11 @@ def test_a_key_that_stands_twice_is_an_error():
     ("advice: {policy: sjf-orakel}", "'sjf-orakel' is no rule"),
     ("advice: {policy: sjf-oracle}", "looks at true run times"),
     ("sources: [{kind: dcgm}, {kind: dcgm}]", "two sources are called 'dcgm'"),
+    ("training: {at: 12:30}", 'written in quotation marks: "03:00"'),
+    ("training: {at: '25:00'}", "training.at"),
+    ("training: {agent: gambler}", "there is no agent 'gambler'; there are gist_mdrl, scorer"),
+    ("training: {objective: {jct_mean: 0, slowdown_mean: 0, wait_p99: 0}}", "at least one weight must be more than 0"),
+    ("training: {objective: {jct_mean: -1}}", "greater than or equal to 0"),
     ("storage: {retention: {jobs: 0s}}", "storage.retention.jobs: Input should be greater than 0"),
 ])
 def test_what_cannot_be_meant_is_said_clearly(text, message):
