@@ -1,4 +1,4 @@
-"""A real Prometheus says that idlewatt is down when it is, and takes it back when it is up again."""
+"""A real Prometheus that scrapes the golden page: it says when the page is gone, and answers what needs an agent."""
 
 import re
 import threading
@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 import requests
 import yaml
-from questions import GRAFANA, free_port
+from questions import GRAFANA, NO_AGENT, Prometheus, free_port, of_alerts, of_boards
 
 from idlewatt.daemon.cli import _parts, _prometheus
 
 pytestmark = pytest.mark.skipif(not _prometheus.installed(), reason="Prometheus is not installed")
 
 WITHIN_S = 60.0
+NOT_GOLDEN = {"GpuAdviceAgentDemoted: idlewatt_policy_info", "learning: It abstains A", "learning: Its age A"}
+"""On the golden page a heuristic is in charge, and nobody has been demoted."""
 
 
 @contextmanager
@@ -97,3 +99,17 @@ def test_a_daemon_that_has_gone_is_missed_by_name_and_its_return_noticed(tmp_pat
 def test_a_daemon_that_was_never_seen_is_missed_too(tmp_path):
     with prometheus(tmp_path, f"127.0.0.1:{free_port()}") as url:
         wait_until(lambda: firing(url) == [{"alertname": "IdlewattDown", "severity": "warning"}])
+
+
+def test_what_is_empty_without_an_agent_is_answered_by_a_page_that_tells_of_one(tmp_path, golden):
+    port, asked_of = free_port(), {question for question in of_boards() + of_alerts() if question.where in NO_AGENT}
+    with page(port, golden), prometheus(tmp_path, f"127.0.0.1:{port}") as url:
+        unanswered: set[str] = set()
+
+        def looked() -> bool:
+            unanswered.clear()
+            unanswered.update(found.where for found in Prometheus(url, time.time).unanswered(asked_of, 60.0))
+            return unanswered <= NOT_GOLDEN
+
+        wait_until(looked)
+        assert unanswered == NOT_GOLDEN

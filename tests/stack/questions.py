@@ -24,7 +24,7 @@ VARIABLES = {"job": "idlewatt", "cluster": ".*", "partition": ".*", "node": ".*"
 # What is empty when all is well, and why; whatever is listed here and has an answer after all fails, too.
 NO_AGENT = {
     "health: Trained agents A",
-    "learning: Agents A", "learning: Bad days A", "learning: Best agent A",
+    *(f"learning: Agents {letter}" for letter in "ABC"), "learning: Bad days A", "learning: Best agent A",
     "learning: Drift A", "learning: It abstains A", "learning: Its age A", "learning: Last judged A",
     *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGH"), "learning: Regret A",
     "learning: Rounds without advice A", "learning: Training curves A", "learning: Trainings A",
