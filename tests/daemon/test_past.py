@@ -288,9 +288,9 @@ def test_the_command_line_replays_the_history_on_its_own_cluster(url, tmp_path):
     assert {row["jobs"] for row in json.loads(result.stdout)} == {46}
 
 
-def test_the_command_line_shows_how_far_the_simulator_is_off(url, monkeypatch):
+def test_the_command_line_shows_how_far_the_simulator_was_off_when_the_daemon_last_watched(url, monkeypatch):
     write(url, truth())
-    monkeypatch.setattr("time.time", lambda: NOW)
+    monkeypatch.setattr("time.time", lambda: NOW + 30 * DAY)
     result = CliRunner().invoke(main, ["replay", url, "--check", "--last", "2d", "--format", "json"])
     assert result.exit_code == 0, result.output
     row = json.loads(result.stdout)[0]
