@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -75,6 +77,7 @@ def serve(options: Options) -> None:
     try:
         gate = WebConfigFile(options.web_config)
         sockets = activated() if options.systemd_socket else [listen(address) for address in options.addresses]
+        _prepare(options.config_file, settings.storage.url)
         history = History.open(settings.storage.url)
     except (WebConfigError, ListenError, StoreError) as error:
         raise CannotServe(str(error)) from error
@@ -83,6 +86,18 @@ def serve(options: Options) -> None:
     app = WebApp(view, gate, telemetry_path=options.telemetry_path, lifecycle=options.lifecycle)
     with _served(WebServer(app, sockets, gate)), _running(service):
         _watch(service, view, signals)
+
+
+def _prepare(config_file: Path, url: str) -> None:
+    """Bring an old schema up to date in a process of its own: here Alembic would stay as long as the daemon, 9 MB.
+
+    Whatever is wrong with the database is said when it is opened.
+    """
+    try:
+        History.read_only(url).close()
+    except StoreError:
+        command = (sys.executable, "-m", "idlewatt.daemon.cli", "db", "upgrade", "--config.file", str(config_file))
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)  # noqa: S603
 
 
 def _clock(options: Options) -> Clock:

@@ -47,13 +47,12 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _change(row: dict[str, Any]) -> str | None:
-    """Return the expected change in wait and its 95 % interval; negative is sooner."""
+    """Return the expected change in wait, in brackets its 95 % interval."""
     if row["wait_change_s"] is None:
         return None
-    interval = row["interval_s"]
-    return _signed(row["wait_change_s"]) + (
-        f" ({_signed(interval[0])} to {_signed(interval[1])})" if interval is not None else "")
+    interval = "" if row["interval_s"] is None else f" ({' to '.join(map(_sooner, row['interval_s']))})"
+    return f"{_sooner(row['wait_change_s'])}{interval}"
 
 
-def _signed(seconds: float) -> str:
-    return f"+{ago(seconds)}" if seconds > 0 else ago(seconds)
+def _sooner(seconds: float) -> str:
+    return "same" if abs(seconds) < 1 else f"{ago(abs(seconds))} {'sooner' if seconds < 0 else 'later'}"
