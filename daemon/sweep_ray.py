@@ -42,8 +42,7 @@ def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[
 def replay_apart(plan: Plan, policy: str) -> tuple[Outcome, list[bytes]]:
     """Replay on a machine that need share no folder with ours: tables come back with the outcome."""
     with tempfile.TemporaryDirectory() as folder:
-        tables = {"jobs_out": plan.jobs_out, "groups_out": plan.groups_out}
-        here = replace(plan, **{name: Path(folder, name + path.suffix) for name, path in tables.items()
-                                if path is not None})
+        here = replace(plan, jobs_out=plan.jobs_out and Path(folder, f"jobs{plan.jobs_out.suffix}"),
+                       groups_out=plan.groups_out and Path(folder, f"groups{plan.groups_out.suffix}"))
         outcome = replay(here, policy)
         return outcome, [table_path(path, policy).read_bytes() for path in here.writes]

@@ -43,10 +43,10 @@ def described(text: str, cluster: Cluster) -> PowerModel:
         return _from_file(Path(text), cluster)
     if text == BY_MODEL:
         return _each(PowerModel(), {model: _listed(model) for model in set(cluster.model)}, cluster)
-    return replace(PowerModel(), **_listed(text))
+    return PowerModel(**_listed(text))
 
 
-def _listed(model: str) -> dict[str, float]:
+def _listed(model: str) -> dict[str, Any]:
     """Return what the catalogue knows of a GPU model, by a part of the vendor's name."""
     for name, board in BOARDS.items():
         if model and model.lower() in name.lower() and board.bare_watts is not None and board.limit_watts is not None:
@@ -113,5 +113,6 @@ def _each(usual: PowerModel, models: Mapping[str, Mapping[str, float]], cluster:
     by_name = {name.lower(): watts for name, watts in models.items()}
     columns = {key: np.array([by_name.get(name.lower(), {}).get(key, getattr(usual, key)) for name in cluster.model])
                for key in {key for watts in models.values() for key in watts}}
-    return replace(usual, **{key: column if len(set(column.tolist())) > 1 else float(column[0])
-                             for key, column in columns.items()})
+    watts: dict[str, Any] = {key: column if len(set(column.tolist())) > 1 else float(column[0])
+                             for key, column in columns.items()}
+    return replace(usual, **watts)
