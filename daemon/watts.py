@@ -53,7 +53,8 @@ def _listed(model: str) -> dict[str, Any]:
             context = board.bare_watts + WasteSettings().context_extra_watts
             return {"idle": board.bare_watts, "context": context, "limit": board.limit_watts}
     known = ", ".join(name for name, board in BOARDS.items() if board.limit_watts)
-    raise PowerError(f"the watts of {repr(model) if model else 'nodes without a GPU model'} are not known; known are {known} or a part of these names, "
+    asked = repr(model) if model else "nodes without a GPU model"
+    raise PowerError(f"the watts of {asked} are not known; known are {known} or a part of these names, "
                      "else write a YAML file")
 
 

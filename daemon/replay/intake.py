@@ -115,7 +115,7 @@ def digest(cluster: Cluster, workload: Workload) -> str:
     """Return the digest of everything that a replay depends on but the policy and its options."""
     found = hashlib.sha256()
     for column in COLUMNS:
-        found.update(np.ascontiguousarray(getattr(workload, column)))
+        found.update(_bytes(getattr(workload, column)))
     for array in (cluster.gpus, cluster.cpus, cluster.memory, cluster.leaf, cluster.spine, cluster.up):
         found.update(array.tobytes())
     for member in cluster.partitions.values():
@@ -123,10 +123,15 @@ def digest(cluster: Cluster, workload: Workload) -> str:
     found.update(repr((workload.partition_names, workload.model_names, workload.constraints,
                        cluster.names, cluster.model, tuple(cluster.partitions), cluster.events)).encode())
     if isinstance(workload.ids, np.ndarray):
-        found.update(np.ascontiguousarray(workload.ids))
+        found.update(_bytes(workload.ids))
     else:
         found.update("\n".join(map(str, workload.ids)).encode(errors="surrogatepass"))
     return found.hexdigest()[:16]
+
+
+def _bytes(column: NDArray[Any]) -> memoryview:
+    """Return a column as it lies in memory, which for a long one is not copied."""
+    return np.ascontiguousarray(column).view(np.uint8).data
 
 
 def _checked(intake: Intake) -> Intake:

@@ -90,3 +90,12 @@ def test_a_row_that_makes_no_sense_is_counted_and_named_with_its_line(tmp_path, 
     assert found.lines.tolist() == [2, 4]
     assert sum(found.left_out.values()) == 1
     assert found.examples[0].startswith(f"line 3: {says}")
+
+
+@pytest.mark.parametrize("ids", [None, ["a", "b"], np.array([1, 2]), np.array(["a", "b"])])
+def test_a_digest_knows_jobs_by_their_names_however_these_are_kept(ids):
+    cluster, columns = Cluster.from_spec("1x1"), ([0.0, 1.0], [5.0, 5.0], [1, 1])
+    other = None if ids is None else ids[::-1]
+    assert digest(cluster, Workload.of(*columns, ids=ids)) == digest(cluster, Workload.of(*columns, ids=ids))
+    if other is not None:
+        assert digest(cluster, Workload.of(*columns, ids=ids)) != digest(cluster, Workload.of(*columns, ids=other))
