@@ -124,6 +124,18 @@ def test_names_without_an_end_do_not_widen_the_page(serve, view, browser, width)
     assert browser.script("document.documentElement.scrollWidth") <= width
 
 
+def test_all_that_is_said_of_a_job_stands_beside_it_or_on_a_phone_below(serve, view, browser):
+    view.advice = tuple(replace(one, wait_change_s=-600.0, interval_s=(-900.0, -300.0), reasons=("a", "b"))
+                        for one in view.advice)
+    url = serve(WebApp(view)).urls[0]
+    browser.open(url, 1280)
+    left = "Math.min(...[...document.querySelectorAll('.card > :not(.who)')].map(part => part.offsetLeft))"
+    assert browser.script("document.querySelectorAll('.card .reason').length") >= 3
+    assert browser.script(f"(who => {left} > who.offsetLeft + who.offsetWidth)(document.querySelector('.who'))")
+    browser.open(url + "#jobs", 390)
+    assert browser.script(f"{left} === document.querySelector('.who').offsetLeft")
+
+
 def test_page_refreshes_without_losing_the_place(serve, view, browser, hurried, monkeypatch):
     asked = []
     monkeypatch.setattr(type(view), "missing", lambda self: asked.append(1) or (f"answer {len(asked)}",))
