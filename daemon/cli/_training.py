@@ -36,6 +36,7 @@ HIDDEN = "***"
 
 def read(where: Source, order: Order) -> Material:
     """Return the history of an order; click exceptions say what is wrong with it."""
+    click.echo(f"reading {plain(order.source)}", err=True)
     if not where.recorded:
         cluster, intake = where.read(order.cluster, lambda done, total: None)
         left_out = [f"{count} rows are left out: {reason}" for reason, count in intake.left_out.items()]
@@ -52,9 +53,10 @@ def read(where: Source, order: Order) -> Material:
 
 def now_of(where: Source) -> float:
     """Return the present of a history: that of a simulated cluster may be ahead of our clock."""
+    now_s = time.time()
     with where.history() as reader:
-        jobs = next(table for table in reader.stats() if table.table == "jobs")
-    return max(time.time(), jobs.newest_s or 0.0)
+        later = reader.jobs(now_s, float("inf"), limit=1)
+    return later[0].submit_s + 1 if later else now_s
 
 
 def shown(source: Any) -> Any:
