@@ -198,8 +198,8 @@ def replayed(policy: Policy, exam: Exam, seed: int) -> Trial:
         parts.append(np.vstack([days + day, np.full(len(day), number), told[:, counted]]))
         spent.append(occupation(done))
         days += int(day.max(initial=-1)) + 1
-    day, which, *measured = np.hstack(parts) if parts else np.zeros((5, 0))
-    return Trial(day.astype(np.int64), which.astype(np.int64), *measured, spent=tuple(spent))
+    day, which, jct, wait, slowdown = np.hstack(parts) if parts else np.zeros((5, 0))
+    return Trial(day.astype(np.int64), which.astype(np.int64), jct, wait, slowdown, tuple(spent))
 
 
 def _measured(empty: Verdict, trials: Mapping[str, Trial], exam: Exam, power: PowerModel) -> Verdict:
@@ -220,7 +220,7 @@ def _measured(empty: Verdict, trials: Mapping[str, Trial], exam: Exam, power: Po
 def ratio(ours: Trial, theirs: Trial, terms: Terms, seed: int) -> Interval:
     """Return mean JCT over another's, of the jobs that ended under both, with its interval over days."""
     both = np.isfinite(ours.jct) & np.isfinite(theirs.jct)
-    return ratio_interval(ours.day[both] * DAY_S, ours.jct[both], theirs.jct[both], resamples=terms.resamples,
+    return ratio_interval(np.float64(DAY_S) * ours.day[both], ours.jct[both], theirs.jct[both], resamples=terms.resamples,
                           seed=seed)
 
 
