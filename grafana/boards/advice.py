@@ -15,19 +15,31 @@ NO_POWER = f"0 * sum(idlewatt_node_power_watts{{{NODE}}})"
 NO_ADVICE = f"0 * sum(idlewatt_advice_interval_seconds{{{DAEMON}}})"
 NO_WINDOW = "no closed window replayed yet"
 
-ENERGY = f"sum by (cluster, policy) (increase(idlewatt_simulated_energy_joules_total{{{DAEMON}}}[$__range]))"
-WAIT = f"sum by (cluster, policy) (increase(idlewatt_simulated_wait_seconds_total{{{DAEMON}}}[$__range]))"
+ENERGY, WAIT = (f"idlewatt_simulated_{what}_total{{{DAEMON}}}" for what in ("energy_joules", "wait_seconds"))
 ERROR = "max by (cluster) (idlewatt_simulation_{}_error_ratio{{" + DAEMON + "}})"
 
 
-def _of(role: str, spent: str) -> str:
-    return (f"sum by (cluster) ({spent} and on (cluster, policy) "
-            f'max by (cluster, policy) (idlewatt_policy_info{{{DAEMON}, role="{role}"}}))')
+def _role(role: str) -> str:
+    return f'idlewatt_policy_info{{{DAEMON}, role="{role}"}}'
+
+
+def _spent(spent: str) -> str:
+    return f"sum by (cluster, policy) (increase({spent}[$__range]))"
 
 
 def _saved(spent: str) -> str:
-    """Return what the policy in charge of the advice would have saved of what the scheduler's own would have spent."""
-    return f'sum({_of("incumbent", spent)} - {_of("in_charge", spent)})'
+    """Return, by policy, what the scheduler's own would have spent less what the policy would have.
+
+    Only while both were replayed: a policy that came later has not saved what was spent before it came.
+    """
+    incumbent = f"({spent} and on (cluster, job, instance, policy) {_role('incumbent')})"
+    beside = f"{spent} * 0 + on (cluster, job, instance) group_left () {incumbent}"
+    return (f"sum by (cluster, policy) (increase(({beside})[$__range:$__interval]) - "
+            f"increase({spent}[$__range:$__interval]))")
+
+
+def _saved_in_charge(spent: str) -> str:
+    return f"sum({_saved(spent)} and on (cluster, policy) {_role('in_charge')})"
 
 
 def build() -> str:
@@ -40,7 +52,7 @@ def build() -> str:
 def _figures() -> Row:
     return (
         (6, number("Policy in charge", "Whose advice this is: a heuristic, or an agent that has earned it on the board "
-                   "Learning.", f'max by (policy) (idlewatt_policy_info{{{DAEMON}, role="in_charge"}})', "short",
+                   "Learning.", f'max by (policy) ({_role("in_charge")})', "short",
                    legend="{{policy}}")),
         (3, number("Placements", "Jobs that the policy in charge would start now.",
                    f"count(count by (slurm_job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}", "short")),
@@ -61,10 +73,11 @@ def _worth() -> Row:
     return (
         (6, number("Energy saved, if followed", "In the closed windows of the time range, by replay of "
                    "the same jobs: the scheduler's own policy less the one in charge of the advice. Orange: following "
-                   "would have cost energy.", f"{_saved(ENERGY)} / 3.6e6", "kwatth", steps=losing, empty=NO_WINDOW)),
+                   "would have cost energy.", f"{_saved_in_charge(ENERGY)} / 3.6e6", "kwatth", steps=losing,
+                   empty=NO_WINDOW)),
         (6, number("Waiting hours saved, if followed", "The same of the time that all jobs together "
                    "waited for their start. Orange: they would have waited longer.",
-                   f"{_saved(WAIT)} / 3600", "short", steps=losing, empty=NO_WINDOW)),
+                   f"{_saved_in_charge(WAIT)} / 3600", "short", steps=losing, empty=NO_WINDOW)),
         (6, number("Error of the simulated energy", "(Simulated - measured) / measured energy under the scheduler's "
                    "own policy. A saving that is a smaller share than this is none.",
                    f"max({ERROR.format('energy')})", "percentunit", empty=NO_WINDOW)),
@@ -123,9 +136,9 @@ _BAND = {"error of the simulation": ("Error of the simulation", "#9e9e9e")}
 
 
 def _gap(spent: str, what: str, scale: str) -> tuple[tuple[str, str], ...]:
-    incumbent = _of("incumbent", spent)
-    return ((f"({incumbent} - on (cluster) group_right () {spent}) / {scale}", "{{policy}}"),
-            (f"sum(abs({incumbent} * on (cluster) {ERROR.format(what)})) / {scale}", "error of the simulation"))
+    incumbent = f"{_spent(spent)} and on (cluster, policy) {_role('incumbent')}"
+    return ((f"{_saved(spent)} / {scale}", "{{policy}}"),
+            (f"sum(abs(({incumbent}) * on (cluster) {ERROR.format(what)})) / {scale}", "error of the simulation"))
 
 
 def _record() -> Row:
@@ -137,8 +150,8 @@ def _record() -> Row:
                    (f"sum by (policy) (increase(idlewatt_advice_followed_total{{{DAEMON}}}[$__range]))",
                     "{{policy}}: followed")), "short", empty=quiet("no advised job has started yet"))),
         (8, listing("Policies side by side", "What the closed windows of the time range would have taken under each "
-                    "policy, by replay of the same jobs.",
-                    (f"sum by (policy) ({ENERGY}) / 3.6e6", f"sum by (policy) ({WAIT}) / 3600"),
+                    "policy, by replay of the same jobs; less where a policy came later.",
+                    (f"sum by (policy) ({_spent(ENERGY)}) / 3.6e6", f"sum by (policy) ({_spent(WAIT)}) / 3600"),
                     {"policy": "Policy", "Value #A": "Energy", "Value #B": "Waiting hours"},
                     special={"Policy": column(width=190), "Energy": column("kwatth")}, order="Energy",
                     empty=NO_WINDOW)),
