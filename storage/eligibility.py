@@ -13,7 +13,7 @@ NOT_ELIGIBLE = re.compile(r"Dependency|JobHeld|Licenses|Assoc|QOS|BeginTime|JobA
                           r"|DeadLine|Cleaning|Prolog|BadConstraints")
 """Words of the scheduler for jobs that would not start even if everything were free."""
 
-_COUNT = re.compile(r"\*\d+|\s")
+_SPACE = re.compile(r"\s")
 _DEEPEST = 50
 _TOKEN = re.compile(r"[|&,()\[\]]|[^|&,()\[\]]+")
 
@@ -25,41 +25,62 @@ def eligible(job: Job, now_s: float) -> bool:
     return not NOT_ELIGIBLE.search(job.reason)
 
 
-def has_features(features: Collection[str], expression: str) -> bool:
-    """Tell whether a node meets a constraint such as ``a100&nvswitch``, ``(rack1|rack2)&ib`` or ``a100*2``.
+def same_model(wanted: str, has: str) -> bool:
+    """Tell whether a node's GPUs will do; of a node that names no model nobody knows, so it is not ruled out."""
+    return not wanted or not has or wanted.lower() == has.lower()
 
-    ``|`` binds weaker than ``&``. Counts concern the whole set of nodes, as does that brackets want all nodes alike:
-    both are left out. What is nested deeper than anybody writes is met by no node.
+
+def has_features(features: Collection[str], expression: str, nodes: int = 1) -> bool:
+    """Tell whether a node may be one of so many that meet ``a100&nvswitch``, ``(rack1|rack2)&ib`` or ``[a*2&b*1]``.
+
+    ``|`` binds weaker than ``&``. A count smaller than the number of nodes is met by some of them: of ``a*2&b*1`` on
+    three nodes each has one or the other, and of ``a*2`` on three a node may have neither. That the counts add up, and
+    that brackets want all nodes alike, concerns the set of nodes and is left out. What is nested deeper than anybody
+    writes is met by no node.
     """
     if expression.count("(") + expression.count("[") > _DEEPEST:
         return False
-    tokens = _TOKEN.findall(_COUNT.sub("", expression))
-    met, _ = _any_of(tokens, 0, features)
+    tokens = _TOKEN.findall(_SPACE.sub("", expression))
+    met, _ = _any_of(tokens, 0, features, nodes)
     return met
 
 
-def _any_of(tokens: list[str], place: int, features: Collection[str]) -> tuple[bool, int]:
+def _any_of(tokens: list[str], place: int, features: Collection[str], nodes: int) -> tuple[bool, int]:
     """Read alternatives up to a closing bracket; return whether one is met, and where reading goes on."""
-    met, place = _all_of(tokens, place, features)
+    met, place = _all_of(tokens, place, features, nodes)
     while place < len(tokens) and tokens[place] == "|":
-        also, place = _all_of(tokens, place + 1, features)
+        also, place = _all_of(tokens, place + 1, features, nodes)
         met = met or also
     return met, place
 
 
-def _all_of(tokens: list[str], place: int, features: Collection[str]) -> tuple[bool, int]:
-    met = True
+def _all_of(tokens: list[str], place: int, features: Collection[str], nodes: int) -> tuple[bool, int]:
+    """Read terms that all have to be met, those with a small count by any of them unless nodes are left over."""
+    met, counted, left = True, list[bool](), nodes
     while place < len(tokens) and tokens[place] not in "|)]":
         word, place = tokens[place], place + 1
+        if word in "&,":
+            continue
         if word in "([":
-            also, place = _any_of(tokens, place, features)
-            place += 1
-        elif word in "&,":
-            also = True
+            also, place = _any_of(tokens, place, features, nodes)
+            word, place = _count_behind(tokens, place + 1)
         else:
-            also = (word.removeprefix("!") in features) != word.startswith("!")
-        met = met and also
-    return met, place
+            name = word.partition("*")[0]
+            also = (name.removeprefix("!") in features) != name.startswith("!")
+        count = word.partition("*")[2]
+        if count.isdecimal() and int(count) < nodes:
+            counted.append(also)
+            left -= int(count)
+        else:
+            met = met and also
+    return met and (not counted or any(counted) or left > 0), place
+
+
+def _count_behind(tokens: list[str], place: int) -> tuple[str, int]:
+    """Return the count behind a bracket, '' for none, and where reading goes on."""
+    if place < len(tokens) and tokens[place].startswith("*"):
+        return tokens[place], place + 1
+    return "", place
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +91,8 @@ class Constraint:
     required: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     reservation: str = ""
+    nodes: int = 1
+    """Asked for, where ``features`` counts them."""
 
     @classmethod
     def of(cls, request: Request) -> Constraint | None:
@@ -78,9 +101,10 @@ class Constraint:
         required = request.required_nodes if len(request.required_nodes) >= request.nodes else ()
         if not (request.features or required or request.excluded_nodes or request.reservation):
             return None
-        return cls(request.features, required, request.excluded_nodes, request.reservation)
+        nodes = request.nodes if "*" in request.features else 1
+        return cls(request.features, required, request.excluded_nodes, request.reservation, nodes)
 
     def admits(self, node: str, features: Collection[str]) -> bool:
         """Tell whether a node will do; of reservations, which come and go, it says nothing."""
         return (node not in self.excluded and (not self.required or node in self.required)
-                and has_features(features, self.features))
+                and has_features(features, self.features, self.nodes))

@@ -8,7 +8,8 @@ from .registry import order
 def drf(state: State, job: int) -> float:
     """Order by the dominant share of the job's user; each start changes it, so it is asked anew after each.
 
-    Nothing is preempted: taking from the richest until shares are level would never come to rest within an instant.
+    With ``+preempt`` it takes from users that have more, and keep more than this one has: each such step raises the
+    lower share, so it comes to rest.
     """
     gpus, cpus, memory = 0.0, 0.0, 0.0
     for node in range(state.nodes.size):

@@ -15,7 +15,7 @@ import numpy as np
 from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, Ask, Longs, Records, Site, State
 from ..replay.compiled import compiled
 from ..replay.lines import SHARED_NODES
-from ..replay.moves import ask_of, fits, site_of, site_with, start, take
+from ..replay.moves import ask_of, fits, held_by, site_of, site_with, start, take
 from ..replay.queue import NONE, following
 from .registry import backfill
 from .strict import start_heads
@@ -35,7 +35,7 @@ def imagined(state: State, number: int) -> Site:
 @compiled
 def give_back(state: State, site: Site, job: int, ask: Ask) -> int:
     """Return to ``site`` what a running job holds; tell how many nodes can newly hold a chunk of ``ask``."""
-    row, held, opened = state.jobs[job], ask_of(state, job), 0
+    row, held, opened = state.jobs[job], held_by(state, job), 0
     for index in range(row.held, row.held + row.nodes_held):
         node = state.held[index].node
         before = fits(site, node, ask, ask.gpus)

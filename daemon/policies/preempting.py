@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from ..replay.arrays import DEPTH, NOW, RUNNING_JOBS, WAITING, Ask, State
+from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, WAITING, Ask, State
 from ..replay.compiled import compiled
-from ..replay.moves import ask_of, preempt, start, take
+from ..replay.moves import ask_of, charge, preempt, start
 from ..replay.queue import following, sort_jobs
-from .easy import imagined
+from .easy import give_back, imagined
 from .registry import backfill
 from .strict import try_start
 
@@ -31,24 +31,18 @@ def rank_everybody(state: State, key: Any) -> int:
 
 
 @compiled
-def displace(state: State, place: Any, job: int, count: int) -> bool:
+def displace(state: State, key: Any, place: Any, job: int, count: int) -> bool:
     """Start a job in place of running ones of higher key, last in the order first; False if even that is not enough."""
-    ask, site = ask_of(state, job), imagined(state, 0)
-    for index in range(count - 1, -1, -1):
-        victim = state.listed[index]
-        if not state.keys[victim] > state.keys[job]:
-            return False
-        if not takes_turns(state, victim, ask):
-            continue
-        row, held = state.jobs[victim], ask_of(state, victim)
-        for part in range(row.held, row.held + row.nodes_held):
-            take(site.nodes, state.held[part].node, held, state.held[part].gpus, -1)
-        nodes = place(site, ask, state.chosen)
-        if nodes > 0:
-            evict(state, index, count, nodes, ask)
-            start(state, job, nodes)
-            return True
-    return False
+    ask, site, nodes, index = ask_of(state, job), imagined(state, 0), 0, count
+    while nodes == 0 and index > 0 and state.keys[state.listed[index - 1]] > state.keys[job]:
+        index -= 1
+        if takes_turns(state, state.listed[index], ask) and gives_up(state, key, index, state.keys[job]):
+            give_back(state, site, ~state.listed[index], ask)
+            nodes = place(site, ask, state.chosen)
+    settle(state, index, count, nodes)
+    if nodes > 0:
+        start(state, job, nodes)
+    return nodes > 0
 
 
 @compiled
@@ -64,11 +58,30 @@ def takes_turns(state: State, victim: int, ask: Ask) -> bool:
 
 
 @compiled
-def evict(state: State, first: int, count: int, nodes: int, ask: Ask) -> None:
-    """Preempt those that were given up, from ``first`` in the order on, as far as they hold one of the chosen nodes."""
+def gives_up(state: State, key: Any, index: int, below: float) -> bool:
+    """Strike a job off its user's account and list it as given up, ``~job``, unless it would then come first itself.
+
+    Where keys go by what users hold, nobody loses so much to another that he could take it back.
+    """
+    victim = state.listed[index]
+    charge(state, victim, -1)
+    if key(state, victim) > below:
+        state.listed[index] = ~victim
+        return True
+    charge(state, victim, 1)
+    return False
+
+
+@compiled
+def settle(state: State, first: int, count: int, nodes: int) -> None:
+    """Preempt those that were given up, last in the order first, as far as they hold one of the chosen nodes."""
     for index in range(count - 1, first - 1, -1):
-        victim = state.listed[index]
-        if takes_turns(state, victim, ask) and holds_chosen(state, victim, nodes):
+        if state.listed[index] >= 0:
+            continue
+        victim = ~state.listed[index]
+        state.listed[index] = victim
+        charge(state, victim, 1)
+        if holds_chosen(state, victim, nodes):
             preempt(state, victim)
 
 
@@ -83,7 +96,7 @@ def holds_chosen(state: State, job: int, nodes: int) -> bool:
     return False
 
 
-@backfill("preempt", preemptive=True)
+@backfill("preempt", own_order=True)
 def preempting(state: State, key: Any, place: Any) -> None:
     """Go through all jobs in order; let each that waits start, if need be in place of later ones."""
     count = rank_everybody(state, key)
@@ -92,7 +105,9 @@ def preempting(state: State, key: Any, place: Any) -> None:
         job = state.listed[index]
         if state.jobs[job].status != WAITING:
             continue
-        if not try_start(state, place, job) and not displace(state, place, job, count):
+        if state.counts[STARTED] >= state.counts[MAX_STARTS]:
+            return
+        if not try_start(state, place, job) and not displace(state, key, place, job, count):
             failed += 1
             if failed > state.counts[DEPTH]:
                 return

@@ -51,7 +51,10 @@ class Walking:
     """Clusters that it imagines."""
     estimates: bool = False
     """It needs running jobs by their estimated end."""
-    preemptive: bool = False
+    own_order: bool = False
+    """It sorts for itself, waiting and running jobs."""
+    resizing: bool = False
+    """It resizes running jobs, so it is asked although nobody waits."""
     patient: bool = False
     """It does nothing for a line whose first job is blocked."""
     lines: str = PARTITION
@@ -120,10 +123,11 @@ class Recipe:
         return Rules(
             pointer_to("key", self.order.key), pointer_to("place", self.placing.place),
             pointer_to("walk", self.walking.walk), pointer_to("wake", self.order.wake or never),
-            self.order.moving and not self.walking.preemptive, self.order.one_at_a_time,
+            self.order.moving and not self.walking.own_order, self.order.one_at_a_time,
             self.order.wake is not None,
             self.walking.patient and self.placing.repeatable and not self.order.moving,
-            self.walking.estimates, self.walking.preemptive, self.walking.levels, lines=self.walking.lines)
+            self.walking.estimates, self.walking.own_order, self.walking.levels, resizing=self.walking.resizing,
+            lines=self.walking.lines)
 
 
 def never(state: Any) -> float:

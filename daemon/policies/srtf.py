@@ -11,7 +11,7 @@ def remaining(state: State, job: int) -> float:
     row = state.jobs[job]
     left = row.remaining / row.rate
     if row.status == RUNNING:
-        left -= state.clock[NOW] - row.since
+        left -= state.clock[NOW] - row.as_of
     return left
 
 

@@ -23,19 +23,28 @@ def try_start(state: State, place: Any, job: int) -> bool:
 @compiled
 def start_heads(state: State, place: Any, stop: bool) -> None:
     """Start jobs in order; with ``stop`` until the first of each line does not fit, whose rank ``blocked`` then is."""
-    lines = state.lines
-    for line in range(lines.size):
-        lines[line].head = following(state, line, 0)
-        lines[line].blocked = NONE
-    while state.counts[STARTED] < state.counts[MAX_STARTS]:
-        first = first_line(lines)
-        if first == NONE:
-            return
-        head = lines[first].head
-        if try_start(state, place, state.order[head]) or not stop:
-            lines[first].head = following(state, first, head + 1)
-        else:
-            lines[first].blocked, lines[first].head = head, NONE
+    line_up(state)
+    line = first_line(state.lines)
+    while line != NONE and state.counts[STARTED] < state.counts[MAX_STARTS]:
+        move_on(state, line, try_start(state, place, state.order[state.lines[line].head]), stop)
+        line = first_line(state.lines)
+
+
+@compiled
+def line_up(state: State) -> None:
+    """Begin with the first of each line."""
+    for line in range(state.lines.size):
+        state.lines[line].head, state.lines[line].blocked = following(state, line, 0), NONE
+
+
+@compiled
+def move_on(state: State, line: int, started: bool, stop: bool) -> None:
+    """Go on to the next in line, or note that it is blocked."""
+    row = state.lines[line]
+    if started or not stop:
+        row.head = following(state, line, row.head + 1)
+    else:
+        row.blocked, row.head = row.head, NONE
 
 
 @compiled

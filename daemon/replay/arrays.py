@@ -30,12 +30,17 @@ NOW, WAKE = 0, 1
 """Places in ``State.clock``: the present; when the order may change although nothing happens."""
 
 RUNNING_JOBS, STARTED, MAX_STARTS, KEEP_ESTIMATES, DEPTH = range(5)
-WAITING_JOBS, PREEMPTIONS, ENDED_JOBS, CHANGED, ALIKE = range(5, 10)
+WAITING_JOBS, PREEMPTIONS, ENDED_JOBS, CHANGED, ALIKE, RESIZING, COUPLED, DIVIDED = range(5, 13)
 """Places in ``State.counts``; CHANGED tells whether anything happened that could let a blocked line move on, ALIKE
-whether the jobs of a line ask for the same."""
+whether the jobs of a line ask for the same, RESIZING whether the rules resize running jobs, COUPLED whether speeds
+depend on neighbours or on CPUs and memory, DIVIDED whether nodes have islands of GPUs."""
 
-OVERHEAD, POWER_DOWN = 0, 1
-"""Places in ``State.costs``."""
+OVERHEAD, POWER_DOWN, RESIZE, GRANT, SLOT, STEP = range(6)
+"""Places in ``State.costs``, in seconds: what a preemption costs a job, when an empty node is powered down, what a
+change of GPUs and one of CPUs or memory cost, how long a slot is; bytes per GPU between columns of ``State.grants``."""
+
+STARTED_NOW, PREEMPTED_NOW, RESIZED_NOW, KINDS = 0, 1, 2, 4
+"""What entries of ``State.log`` tell: ``job * KINDS + kind``."""
 
 RANDOM, DIGEST = 0, 1
 """Places in ``State.words``: the one random generator; the digest of the event log so far."""
@@ -54,17 +59,18 @@ JOB = np.dtype([
     # What was asked for; never changes during a run.
     ("submit", "f8"), ("run", "f8"), ("limit", "f8"), ("prediction", "f8"), ("priority", "f8"),
     ("memory", "i8"), ("cpus", "i4"),  # on each full chunk
-    ("gpus", "i4"),
+    ("gpus", "i4"), ("minimum", "i4"), ("maximum", "i4"), ("widest", "i4"),  # the last: most GPUs on one node
     ("chunk", "i4"), ("chunks", "i4"), ("rest", "i4"), ("rests", "i4"),  # as in :class:`Ask`
     ("pool", "i4"), ("queue", "i4"), ("user", "i4"), ("model", "i4"),
     ("dependency", "i4"), ("first_child", "i4"), ("next_child", "i4"),  # rows, -1 for none
     # How far it has come.
     ("start", "f8"), ("end", "f8"), ("since", "f8"),  # first start; end; last start or resize
-    ("remaining", "f8"),  # seconds of work at speed 1, as of ``since``
+    ("remaining", "f8"), ("as_of", "f8"),  # seconds of work at speed 1, at the moment since which it has its speed
     ("estimate", "f8"),  # when it ends at the latest, by its limit
     ("rate", "f8"), ("attained", "f8"),  # speed; GPU-seconds received before ``since``
     ("held", "i8"),  # where its nodes begin in ``State.held``
     ("nodes_held", "i4"), ("gpus_held", "i4"),  # nodes and GPUs held now, or last
+    ("memory_held", "i8"), ("cpus_held", "i4"),  # granted to each ``chunk`` GPUs, be it less or more than asked for
     ("rank", "i4"), ("place", "i4"),  # in the order; in the heap of running jobs
     ("preempted", "i4"), ("room", "i4"),  # how often; most nodes it can ever hold
     ("preemptible", "i4"), ("status", "i4"),
@@ -140,21 +146,26 @@ class State(NamedTuple):
     """Running jobs by (estimate, job), sorted; kept only where a rule asks for it."""
     occupant: NDArray[np.int32]
     """[node, slot] job on this GPU; -1 when free, -2 where there is none."""
+    islands: NDArray[np.int32]
+    """[node, slot] which of its node's NVSwitch or NUMA domains the GPU is in."""
     speed: Floats
     """[model, GPUs] speed relative to other sizes."""
     spread: Floats
-    """[model, level] speed on one node, one leaf, one spine, further."""
+    """[model, level] speed on one island, one node, one leaf, one spine, further."""
+    company: Floats
+    """[model, model] part of its speed that is left to the first beside the second on a node."""
+    grants: Floats
+    """[model, CPUs per GPU, steps of memory per GPU] speed."""
     clock: Floats
     counts: Longs
     words: Words
     costs: Floats
-    """Seconds that a preemption costs a job; seconds after which an empty node is powered down."""
     meters: Records
     """[node] of METER"""
     usage: Floats
     """[user, resource] GPUs, CPUs and bytes in use."""
     log: Ints
-    """Starts (job + 1) and preemptions (-job - 1) of the present decision, in order."""
+    """What was done in the present decision, in order."""
     chosen: Longs
     """Scratch: nodes that a placement chose, full chunks first."""
     shares: Longs

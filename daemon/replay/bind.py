@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...storage.eligibility import same_model
 from . import arrays as a
 from .cluster import Cluster
-from .speed import SpeedTable
+from .speed import FLAT, SpeedError, SpeedTable
 from .workload import Workload
 
 Masks = NDArray[np.bool_]
+
+
+class Terms(TypedDict, total=False):
+    """On what terms a workload is replayed; what is left out costs nothing and changes nothing."""
+
+    preemption_s: float
+    """What a preempted job pays in extra work."""
+    resize_s: float
+    """How long an elastic job pauses when its GPUs change."""
+    grant_s: float
+    """How long a job pauses when only its CPUs or memory change."""
+    slot_s: float
+    """Decisions are taken at multiples of this only, as long as anything runs; else whenever something happens."""
+    power_down_s: float
+    """A node that is empty for so long is metered as powered down until it is needed."""
+    speed: SpeedTable
 
 
 def pools(cluster: Cluster, workload: Workload) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
@@ -45,19 +62,15 @@ def _eligible(cluster: Cluster, workload: Workload, partition: int, model: int, 
     else:
         return np.zeros(len(cluster), bool)
     if model >= 0:
-        mask &= np.array([_same_model(workload.model_names[model], node) for node in cluster.model])
+        mask &= np.array([same_model(workload.model_names[model], node) for node in cluster.model])
     if constraint >= 0:
         mask &= np.array([workload.constraints[constraint].admits(node, features)
                           for node, features in zip(cluster.names, cluster.features, strict=True)])
     return mask
 
 
-def _same_model(wanted: str, node: str) -> bool:
-    return wanted.lower() == node.lower()
-
-
 def shape(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix: NDArray[np.int8]) -> dict[str, Any]:
-    """Return chunk, chunks, rest, rests, cpus and memory of each job.
+    """Return chunk, chunks, rest, rests, cpus, memory and widest of each job.
 
     A job that lets the scheduler choose gets one node if one can hold it, else full nodes and one for the rest. One
     that names a number of nodes is spread evenly: 9 GPUs over 4 nodes are 3 + 2 + 2 + 2.
@@ -74,7 +87,8 @@ def shape(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix:
     rest = (gpus - chunk * chunks) // np.maximum(rests, 1)
     part, whole = np.where(gpus > 0, chunk, 1), np.where(gpus > 0, gpus, np.maximum(chunks, 1))
     return {"chunk": chunk, "chunks": chunks, "rest": rest, "rests": rests,
-            "cpus": -(-workload.cpus * part // whole), "memory": -(-workload.memory * part // whole)}
+            "cpus": -(-workload.cpus * part // whole), "memory": -(-workload.memory * part // whole),
+            "widest": np.where(nodes > 0, chunk, np.minimum(workload.maximum, np.maximum(largest, 1)))}
 
 
 def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix: NDArray[np.int8],
@@ -90,6 +104,9 @@ def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], ma
     reject(~(workload.run >= 0), "negative run time")
     reject(~(workload.limit > 0) & ~((workload.limit == 0) & (workload.run == 0)), "time limit is not positive")
     reject(workload.gpus < 0, "negative number of GPUs")
+    least, most = workload.minimum, workload.maximum
+    reject((least > workload.gpus) | (most < workload.gpus) | ((least < 1) & (workload.gpus > 0)),
+           "asks for fewer GPUs than its least or more than its most")
     reachable: Masks = np.asarray(matrix.any(axis=1))
     reject(~reachable[pool], "no node of the partition meets what it asks for (model, features, list of nodes)")
     reject(_too_large(cluster, pool, matrix, shapes), "larger than the cluster")
@@ -140,9 +157,12 @@ def _reject_dependents(dependency: NDArray[np.int32], found: dict[int, str]) -> 
             found.setdefault(int(job), "depends on a job that can never run")
 
 
-def state_arrays(cluster: Cluster, workload: Workload, seed: int, preemption_s: float, power_down_s: float,
-                 speed: SpeedTable) -> tuple[a.State, dict[int, str]]:
+def state_arrays(cluster: Cluster, workload: Workload, seed: int, **terms: Unpack[Terms],
+                 ) -> tuple[a.State, dict[int, str]]:
     """Return fresh arrays for a run, and why some jobs are rejected."""
+    speed = terms.get("speed", FLAT)
+    tables = _tables(workload, speed)
+    occupant, islands = _slots(cluster)
     pool, matrix = pools(cluster, workload)
     shapes = shape(cluster, workload, pool, matrix)
     refused = rejections(cluster, workload, pool, matrix, shapes)
@@ -155,16 +175,43 @@ def state_arrays(cluster: Cluster, workload: Workload, seed: int, preemption_s: 
         nodes, np.array(matrix, np.int8), demand / max(1.0, demand.sum()),
         jobs, _records(int(jobs.room.sum()), a.SHARE), np.arange(size, dtype=np.int32),
         lines["leaves"], lines["branches"], lines["roots"], lines["lines"],
-        np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32), _occupant(cluster),
-        np.array(speed.size, np.float64), np.array(speed.spread, np.float64), clock=np.array([-np.inf, np.inf]),
-        counts=np.array([0, 0, np.iinfo(np.int64).max, 0, 100, 0, 0, 0, 1, 0], np.int64),
-        words=np.array([seed & (2**64 - 1), 0], np.uint64), costs=np.array([preemption_s, power_down_s], np.float64),
-        meters=_meters(cluster, workload),
-        usage=np.zeros((int(jobs.user.max(initial=0)) + 1, 3)), log=np.zeros(2 * size + 2, np.int32),
+        np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32), occupant, islands,
+        tables["size"], tables["spread"], tables["company"], tables["grants"], np.array([-np.inf, np.inf]),
+        _counts(cluster, speed), np.array([seed & (2**64 - 1), 0], np.uint64), _costs(terms, speed),
+        _meters(cluster, workload),
+        usage=np.zeros((int(jobs.user.max(initial=0)) + 1, 3)), log=np.zeros(3 * size + 3, np.int32),
         chosen=np.zeros(len(cluster) + 1, np.int64), shares=np.zeros(len(cluster) + 1, np.int64),
         imagined=np.stack([nodes, nodes]).view(np.recarray),
         listed=np.zeros(size + 1, np.int32), keys=np.zeros(size), weights=np.zeros(0), traits=np.zeros((0, 0)),
         mood=np.zeros(0)), refused
+
+
+def _tables(workload: Workload, speed: SpeedTable) -> dict[str, NDArray[np.float64]]:
+    """Return the speed tables with a row for each application; a single row serves all."""
+    rows = int(workload.application.max(initial=0)) + 1
+    tables = {name: np.array(getattr(speed, name), np.float64) for name in ("size", "spread", "company", "grants")}
+    for name, table in tables.items():
+        if 1 < len(table) < rows or workload.application.min(initial=0) < 0:
+            raise SpeedError(f"jobs follow application {rows - 1}, and {name} has {len(table)} rows")
+        if len(table) < rows:
+            shape = (rows, rows) if name == "company" else (rows, *table.shape[1:])
+            tables[name] = np.array(np.broadcast_to(table, shape))
+    return tables
+
+
+def _counts(cluster: Cluster, speed: SpeedTable) -> NDArray[np.int64]:
+    counts = np.zeros(13, np.int64)
+    counts[a.MAX_STARTS], counts[a.DEPTH], counts[a.CHANGED] = np.iinfo(np.int64).max, 100, 1
+    counts[a.COUPLED], counts[a.DIVIDED] = speed.coupled, bool(cluster.islands)
+    return counts
+
+
+def _costs(terms: Terms, speed: SpeedTable) -> NDArray[np.float64]:
+    costs = np.zeros(6)
+    costs[a.OVERHEAD], costs[a.POWER_DOWN] = terms.get("preemption_s", 0.0), terms.get("power_down_s", np.inf)
+    costs[a.RESIZE], costs[a.GRANT] = terms.get("resize_s", 0.0), terms.get("grant_s", 0.0)
+    costs[a.SLOT], costs[a.STEP] = terms.get("slot_s", 0.0), speed.step
+    return costs
 
 
 def _records(shape: int | tuple[int, ...], kind: np.dtype[Any]) -> Any:
@@ -192,7 +239,8 @@ def _nodes(cluster: Cluster) -> Any:
 
 def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes: dict[str, Any]) -> Any:
     jobs = _records(len(workload), a.JOB)
-    for name in ("submit", "run", "limit", "prediction", "priority", "gpus", "dependency", "preemptible"):
+    for name in ("submit", "run", "limit", "prediction", "priority", "gpus", "minimum", "maximum", "dependency",
+                 "preemptible"):
         jobs[name] = getattr(workload, name)
     for name, column in shapes.items():
         jobs[name] = np.clip(column, 0, np.iinfo(a.JOB[name]).max)
@@ -230,8 +278,13 @@ def _room(cluster: Cluster, workload: Workload, shapes: dict[str, Any]) -> NDArr
     return np.clip(np.maximum(widest, workload.nodes), 1, len(cluster)).astype(np.int64)
 
 
-def _occupant(cluster: Cluster) -> NDArray[np.int32]:
-    occupant = np.full((len(cluster), max(1, int(cluster.gpus.max(initial=0)))), -1, np.int32)
-    for node, gpus in enumerate(cluster.gpus):
-        occupant[node, gpus:] = -2
-    return occupant
+def _slots(cluster: Cluster) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the occupants and the islands of slots, [node, slot]; without islands GPUs are numbered from 0."""
+    islands = [cluster.islands.get(name, (tuple(range(gpus)),))
+               for name, gpus in zip(cluster.names, cluster.gpus.tolist(), strict=True)]
+    slots = 1 + max((index for parts in islands for part in parts for index in part), default=0)
+    occupant, island = np.full((len(cluster), slots), -2, np.int32), np.zeros((len(cluster), slots), np.int32)
+    for node, parts in enumerate(islands):
+        for number, part in enumerate(parts):
+            occupant[node, list(part)], island[node, list(part)] = -1, number
+    return occupant, island

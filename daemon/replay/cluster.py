@@ -16,7 +16,14 @@ PLENTY = 1 << 56
 """Stands for an amount nobody told us: it never binds."""
 
 _SPEC = re.compile(r"(\d+)x(\d+)(?::([\w.-]+))?$")
-_NODE_KEYS = {"name", "count", "gpus", "cpus", "memory_bytes", "model", "leaf", "spine", "features", "partitions"}
+MOST_GPUS = 1024
+"""Higher indexes of GPUs are mistakes."""
+_NODE_KEYS = {"name", "count", "gpus", "cpus", "memory_bytes", "model", "leaf", "spine", "features", "partitions",
+              "islands"}
+
+
+Islands = tuple[tuple[int, ...], ...]
+"""Indexes of the GPUs of a node by NVSwitch or NUMA domain; an index that is in none is not there."""
 
 
 class ClusterError(ValueError):
@@ -50,6 +57,8 @@ class Cluster:
     partitions: Mapping[str, NDArray[np.bool_]]
     """Members of each partition, in the order of its definition. The first is the default one."""
     events: tuple[NodeEvent, ...] = field(default=())
+    islands: Mapping[str, Islands] = field(default_factory=dict)
+    """How nodes are divided, by name; a node that is missing is one island with its GPUs numbered from 0."""
 
     def __len__(self) -> int:
         """Return the number of nodes."""
@@ -68,6 +77,19 @@ class Cluster:
         for event in ordered:
             self.index(event.node)
         return replace(self, events=ordered)
+
+    def with_islands(self, islands: Mapping[str, Sequence[Sequence[int]]]) -> Cluster:
+        """Return the same cluster with nodes that are divided: ``{"n0": ((0, 1), (2, 4))}`` is one without GPU 3.
+
+        Each GPU of a node must be on one island. A MIG slice that the scheduler hands out counts as a GPU, and those of
+        one board as an island.
+        """
+        known: dict[str, Islands] = {name: tuple(tuple(part) for part in parts) for name, parts in islands.items()}
+        for name, parts in known.items():
+            indexes, gpus = [index for part in parts for index in part], int(self.gpus[self.index(name)])
+            if len(set(indexes)) != gpus or len(indexes) != gpus or not set(indexes) <= set(range(MOST_GPUS)):
+                raise ClusterError(f"{name}: its {gpus} GPUs must each be on one island, by index, not {parts}")
+        return replace(self, islands=known)
 
     @classmethod
     def from_spec(cls, spec: str) -> Cluster:
@@ -89,14 +111,17 @@ class Cluster:
     def from_mapping(cls, described: Mapping[str, Any]) -> Cluster:
         """Return the cluster of a YAML document: ``nodes: [{name, count, gpus, …}]``, ``events: [{time, node, kind}]``.
 
-        A name with ``count`` becomes ``name0 … name<count-1>``. Unknown keys are errors.
+        A name with ``count`` becomes ``name0 … name<count-1>``; ``islands`` are as in :meth:`with_islands`. Unknown
+        keys are errors.
         """
         unknown = set(described) - {"nodes", "events"}
         if unknown:
             raise ClusterError(f"cluster: unknown keys {sorted(unknown)}; nodes and events are known")
-        nodes = [node for row, entry in enumerate(described.get("nodes") or ()) for node in _expand(row, entry)]
+        groups = [(entry, _expand(row, entry)) for row, entry in enumerate(described.get("nodes") or ())]
+        islands = {node.name: entry["islands"] for entry, nodes in groups for node in nodes if "islands" in entry}
         events = [NodeEvent(float(e["time"]), str(e["node"]), e["kind"]) for e in described.get("events") or ()]
-        return cls.from_records(nodes).with_events(events)
+        cluster = cls.from_records([node for _, nodes in groups for node in nodes])
+        return cluster.with_islands(islands).with_events(events)
 
     @classmethod
     def from_records(cls, nodes: Sequence[Node], partitions: Sequence[Partition] = ()) -> Cluster:

@@ -127,6 +127,11 @@ def compiled(function: Function) -> Function:
     return cast(Function, _njit(function, _nrt=False, forceinline=True))
 
 
+def compiled_apart(function: Function) -> Function:
+    """Compile ``function`` like :func:`compiled`, but do not inline it: for what is long and seldom called."""
+    return cast(Function, _njit(function, _nrt=False))
+
+
 def compiled_without_lock(function: Function) -> Function:
     """Compile ``function`` like :func:`compiled`; other threads of Python go on while it runs."""
     return cast(Function, _njit(function, _nrt=False, nogil=True))

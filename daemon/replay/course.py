@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .arrays import CHANGED, WAITING_JOBS, WAKE
 from .cluster import Cluster
-from .engine import Agenda, Policy, Run, agenda_of, loop, next_time, prepare, stepwise
+from .engine import Agenda, Policy, Run, agenda_of, go_on, next_time, prepare, stepwise
 from .outcome import fragmentation
 from .power import Energy, PowerModel, energy, occupation
 from .rules import Rules
@@ -59,7 +59,7 @@ def proceed(state: ClusterState, agenda: Agenda, policy: Policy, until: float) -
     """Let everything happen up to a moment; the state must have been prepared for the policy's rules."""
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is not None:
-        loop(state.arrays, agenda, *rules[:8], until)
+        go_on(state.arrays, agenda, rules, until)
         return
     for _ in stepwise(state, agenda, policy, until):
         pass

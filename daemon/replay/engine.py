@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Unpack
 
 import numpy as np
 
@@ -17,11 +17,17 @@ from ...storage.records import Placement
 from . import arrays as a
 from .arrays import (
     CHANGED,
+    COUPLED,
     FUTURE,
     KEEP_ESTIMATES,
+    KINDS,
     MAX_STARTS,
     NOW,
+    PREEMPTED_NOW,
+    RESIZED_NOW,
+    RESIZING,
     RUNNING_JOBS,
+    SLOT,
     STARTED,
     WAITING_JOBS,
     WAKE,
@@ -29,14 +35,15 @@ from .arrays import (
     Longs,
     State,
 )
+from .bind import Terms
 from .cluster import Cluster
 from .compiled import compiled, compiled_without_lock
 from .lines import stand
 from .moves import finish, join, note, preempt
+from .pace import set_paces
 from .queue import following, insert, insert_sorted, remove, sort_jobs
 from .rules import Rules
-from .speed import FLAT, SpeedTable
-from .state import Actions, ClusterState, Preempt, Rejection, Start
+from .state import Action, Actions, ClusterState, Preempt, Rejection, Resize, Start
 from .workload import Workload
 
 DOWN, DRAIN, UP = 0, 1, 2
@@ -209,6 +216,23 @@ def fill_keys(state: State, key: Any) -> None:
 
 
 @compiled
+def is_due(state: State) -> bool:
+    """Tell whether a decision may be taken now: with slots only where one begins; else it waits for that."""
+    slot, now = state.costs[SLOT], state.clock[NOW]
+    if slot == 0.0 or np.floor(now / slot) * slot == now:
+        return True
+    state.clock[WAKE] = (np.floor(now / slot) + 1.0) * slot
+    return state.clock[WAKE] <= now
+
+
+@compiled
+def book_slot(state: State) -> None:
+    """See to it that the next slot brings a decision, as long as anything runs."""
+    if state.costs[SLOT] > 0.0 and state.counts[RUNNING_JOBS] > 0:
+        state.clock[WAKE] = min(state.clock[WAKE], state.clock[NOW] + state.costs[SLOT])
+
+
+@compiled
 def decide(state: State, key: Any, place: Any, walk: Any, wake: Any, moving: bool, one_at_a_time: bool, waking: bool,
            patient: bool) -> None:
     """Take one decision; ``state.log`` then holds what was done."""
@@ -216,7 +240,7 @@ def decide(state: State, key: Any, place: Any, walk: Any, wake: Any, moving: boo
     if patient and state.counts[CHANGED] == 0:
         return
     before = np.int64(-1)
-    while state.counts[WAITING_JOBS] > 0 and state.counts[STARTED] > before:
+    while state.counts[WAITING_JOBS] + state.counts[RESIZING] > 0 and state.counts[STARTED] > before:
         before = state.counts[STARTED]
         if one_at_a_time:
             state.counts[MAX_STARTS] = before + 1
@@ -228,7 +252,7 @@ def decide(state: State, key: Any, place: Any, walk: Any, wake: Any, moving: boo
             break
     state.counts[CHANGED] = 0
     if waking:
-        state.clock[WAKE] = wake(state)
+        state.clock[WAKE] = min(state.clock[WAKE], wake(state))
 
 
 @compiled_without_lock
@@ -236,7 +260,25 @@ def loop(state: State, agenda: Agenda, key: Any, place: Any, walk: Any, wake: An
          waking: bool, patient: bool, until: float) -> None:
     """Run to the end."""
     while advance(state, agenda, until):
-        decide(state, key, place, walk, wake, moving, one_at_a_time, waking, patient)
+        if is_due(state):
+            decide(state, key, place, walk, wake, moving, one_at_a_time, waking, patient)
+            book_slot(state)
+
+
+@compiled_without_lock
+def loop_coupled(state: State, agenda: Agenda, key: Any, place: Any, walk: Any, wake: Any, moving: bool,
+                 one_at_a_time: bool, waking: bool, patient: bool, until: float) -> None:
+    """Run to the end where speeds depend on neighbours or grants; alone, the possibility would halve the speed."""
+    while advance(state, agenda, until):
+        if is_due(state):
+            decide(state, key, place, walk, wake, moving, one_at_a_time, waking, patient)
+            book_slot(state)
+        set_paces(state)
+
+
+def go_on(arrays: State, agenda: Agenda, rules: Rules, until: float) -> None:
+    """Let everything happen up to a moment under rules that the state was prepared for."""
+    (loop_coupled if arrays.counts[COUPLED] else loop)(arrays, agenda, *rules[:8], until)
 
 
 @compiled
@@ -252,6 +294,7 @@ def prepare(state: ClusterState, rules: Rules) -> None:
     if rules.ready is not None:
         state.arrays = rules.ready(state)
     stand(state, rules.lines)
+    state.arrays.counts[RESIZING] = rules.resizing
     arrays = state.arrays
     if not (rules.moving or rules.own_order):
         rank_all(arrays, rules.key)
@@ -282,15 +325,19 @@ def act(state: ClusterState, rules: Rules) -> Actions:
     return logged(state)
 
 
-def logged(state: ClusterState) -> list[Start | Preempt]:
+def logged(state: ClusterState) -> list[Action]:
     """Return the actions of the last decision."""
-    done: list[Start | Preempt] = []
+    done: list[Action] = []
     for entry in state.arrays.log[:state.arrays.counts[STARTED]].tolist():
-        if entry < 0:
-            done.append(Preempt(-entry - 1))
+        job, kind = divmod(entry, KINDS)
+        if kind == PREEMPTED_NOW:
+            done.append(Preempt(job))
         else:
-            held = state.held(entry - 1)
-            done.append(Start(entry - 1, tuple(held.node.tolist()), tuple(held.gpus.tolist())))
+            held, row = state.held(job), state.arrays.jobs[job]
+            granted = (int(row.cpus_held), int(row.memory_held))
+            done.append((Resize if kind == RESIZED_NOW else Start)(
+                job, tuple(held.node.tolist()), tuple(held.gpus.tolist()),
+                *((None, None) if granted == (row.cpus, row.memory) else granted)))
     return done
 
 
@@ -336,21 +383,16 @@ def agenda_of(cluster: Cluster) -> Agenda:
 
 
 def run(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
-        preemption_s: float = 0.0, power_down_s: float = np.inf, speed: SpeedTable = FLAT) -> Run:
-    """Replay a workload under a policy until it is through, or until the time ``until``.
-
-    ``preemption_s`` is what a preempted or resized job pays in extra work; a node that is empty for ``power_down_s`` is
-    metered as powered down until it is needed. Same arguments, same digest.
-    """
-    state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s,
-                            power_down_s=power_down_s, speed=speed)
+        **terms: Unpack[Terms]) -> Run:
+    """Replay a workload under a policy until it is through, or until ``until``. Same arguments, same digest."""
+    state = ClusterState.of(cluster, workload, seed=seed, **terms)
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is None:
         for _ in stepwise(state, agenda_of(cluster), policy, until):
             pass
     else:
         prepare(state, rules)
-        loop(state.arrays, agenda_of(cluster), *rules[:8], until)
+        go_on(state.arrays, agenda_of(cluster), rules, until)
     return Run(policy.name, seed, cluster, workload, state)
 
 
@@ -364,11 +406,9 @@ class Decision:
 
 
 def decisions(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
-              preemption_s: float = 0.0, power_down_s: float = np.inf,
-              speed: SpeedTable = FLAT) -> Iterator[Decision]:
+              **terms: Unpack[Terms]) -> Iterator[Decision]:
     """Replay as :func:`run` does, and show every decision; the state is the live one, to look at and not to keep."""
-    state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s,
-                            power_down_s=power_down_s, speed=speed)
+    state = ClusterState.of(cluster, workload, seed=seed, **terms)
     return stepwise(state, agenda_of(cluster), policy, until)
 
 
@@ -378,14 +418,21 @@ def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float =
     if rules is not None:
         prepare(state, rules)
     while advance(state.arrays, agenda, until):
-        if rules is None:
+        due = is_due(state.arrays)
+        if not due:
+            actions: Actions = ()
+        elif rules is None:
             state.arrays.counts[STARTED] = 0
             actions = policy.decide(state)
             state.apply(actions)
         else:
             decide(state.arrays, *rules[:8])
             actions = logged(state)
-        yield Decision(state.now, state, actions)
+        if state.arrays.counts[COUPLED]:
+            set_paces(state.arrays)
+        if due:
+            book_slot(state.arrays)
+            yield Decision(state.now, state, actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,5 +466,5 @@ def followed(state: ClusterState, policy: Policy, horizon_s: float) -> ClusterSt
     else:
         prepare(ahead, rules)
         decide(ahead.arrays, *rules[:8])
-        loop(ahead.arrays, agenda, *rules[:8], state.now + horizon_s)
+        go_on(ahead.arrays, agenda, rules, state.now + horizon_s)
     return ahead

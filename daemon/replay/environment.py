@@ -79,7 +79,8 @@ def episode(batch: Batch, index: int) -> State:
     return State(
         s.nodes[index], s.eligible, s.demand, s.jobs[index], s.held[index], s.order, s.leaves[index],
         s.branches[index], s.roots[index], s.lines[index], s.heap[index], s.estimates[index], s.occupant[index],
-        s.speed, s.spread, s.clock[index], s.counts[index], s.words[index], s.costs, s.meters[index], s.usage[index],
+        s.islands, s.speed, s.spread, s.company, s.grants, s.clock[index], s.counts[index],
+        s.words[index], s.costs, s.meters[index], s.usage[index],
         s.log[index], s.chosen[index], s.shares[index], s.imagined[index], s.listed[index], s.keys[index],
         s.weights, s.traits, s.mood)
 
@@ -298,14 +299,15 @@ def _possible(cluster: Cluster, workload: Workload, length: int) -> Workload:
     return Workload(ids=range(int(kept.sum())), **columns, **names)
 
 
-_SHARED = {"eligible", "demand", "order", "speed", "spread", "costs", "weights", "traits", "mood"}
+_SHARED = {"eligible", "demand", "order", "islands", "speed", "spread", "company", "grants", "costs", "weights",
+           "traits", "mood"}
 _PER_JOB = {"order": 0, "heap": 1, "estimates": 1, "listed": 1, "keys": 0}
 
 
 def _batch(fresh: ClusterState, episodes: int, length: int) -> Batch:
     arrays, jobs = fresh.arrays, fresh.arrays.jobs
     room = np.concatenate([[0], np.cumsum(jobs.room)])
-    sizes: dict[str, Any] = {"jobs": length, "held": int((room[length:] - room[:-length]).max()), "log": 2 * length + 2,
+    sizes: dict[str, Any] = {"jobs": length, "held": int((room[length:] - room[:-length]).max()), "log": 3 * length + 3,
              **{name: length + more for name, more in _PER_JOB.items()}}
     sizes |= {name: (1, (length >> 6 * level) + 1) for level, name in enumerate(("leaves", "branches", "roots"), 1)}
     made = {name: array if name in _SHARED else _repeated(array, episodes, sizes.get(name))

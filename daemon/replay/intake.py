@@ -121,11 +121,13 @@ def digest(cluster: Cluster, workload: Workload) -> str:
     for member in cluster.partitions.values():
         found.update(member.tobytes())
     found.update(repr((workload.partition_names, workload.model_names, workload.constraints,
-                       cluster.names, cluster.model, tuple(cluster.partitions), cluster.events)).encode())
+                       cluster.names, cluster.model, tuple(cluster.partitions), cluster.events,
+                       tuple(cluster.islands.items()))).encode())
     if isinstance(workload.ids, np.ndarray):
         found.update(_bytes(workload.ids))
     else:
-        found.update("\n".join(map(str, workload.ids)).encode(errors="surrogatepass"))
+        found.update("
+".join(map(str, workload.ids)).encode(errors="surrogatepass"))
     return found.hexdigest()[:16]
 
 

@@ -105,11 +105,12 @@ def _hold(arrays: a.State, job: int, record: Job, row: dict[str, int]) -> None:
         arrays.shares[index] = max(0, min(part.gpus, arrays.nodes[row[part.node]].free_gpus))
     live.chunk = int(arrays.shares[:len(held)].max())
     live.cpus, live.memory = max(part.cpus for part in held), max(part.memory_bytes for part in held)
+    live.cpus_held, live.memory_held = live.cpus, live.memory
     live.limit = max(live.limit, now + OVERRUN_S - started)
     live.start, live.attained = started, (now - started) * int(arrays.shares[:len(held)].sum())
     live.remaining = max(OVERRUN_S, live.remaining - (now - started))
     live.whole = 0  # what it took with it stands in its allocation
-    run_on(arrays, job, len(held))
+    run_on(arrays, job, len(held), 0.0)
     live.estimate = started + live.limit
 
 

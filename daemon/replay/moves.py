@@ -9,30 +9,35 @@ import numpy as np
 from .arrays import (
     CHANGED,
     DIGEST,
+    DIVIDED,
     ENDED,
     ENDED_JOBS,
     HELD,
     KEEP_ESTIMATES,
+    KINDS,
     NOW,
     OVERHEAD,
     POWER_DOWN,
+    PREEMPTED_NOW,
     PREEMPTIONS,
     RANDOM,
+    RESIZED_NOW,
     RUNNING,
     RUNNING_JOBS,
     STARTED,
+    STARTED_NOW,
     WAITING,
     WAITING_JOBS,
     Ask,
-    Ints,
-    Longs,
     Records,
     Site,
     State,
     Words,
 )
 from .compiled import compiled
+from .pace import level_of, speed_of
 from .queue import drop, insert, insert_sorted, push, remove, remove_sorted
+from .slots import occupy, occupy_close
 
 _long: Any = np.int64
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -84,6 +89,26 @@ def ask_of(state: State, job: int) -> Ask:
 
 
 @compiled
+def held_by(state: State, job: int) -> Ask:
+    """Return what a running job was granted, as if it had asked for that."""
+    row = state.jobs[job]
+    return Ask(_long(row.pool), _long(row.chunk), _long(row.cpus_held), _long(row.memory_held),
+               _long(row.chunks), _long(row.rest), _long(row.rests), _long(row.whole), _long(job))
+
+
+@compiled
+def ask_for(state: State, job: int, gpus: int) -> Ask:
+    """Return what a job asks for if it is to get so many GPUs: as it is, or in full nodes and one for the rest."""
+    row, ask = state.jobs[job], ask_of(state, job)
+    if gpus == row.gpus:
+        return ask
+    chunk = min(gpus, _long(row.widest))
+    rest = gpus % chunk
+    return Ask(ask.pool, chunk, part(ask.cpus, ask, chunk), part(ask.memory, ask, chunk),
+               gpus // chunk, rest, 1 if rest > 0 else 0, ask.whole, ask.job)
+
+
+@compiled
 def part(amount: int, ask: Ask, gpus: int) -> int:
     """Return the CPUs or bytes that go with ``gpus`` of a chunk: its share, rounded up."""
     if gpus == ask.gpus or amount == 0:
@@ -110,39 +135,6 @@ def take(nodes: Records, node: int, ask: Ask, gpus: int, sign: int) -> None:
 
 
 @compiled
-def _occupy(occupant: Ints, node: int, gpus: int, before: int, after: int) -> None:
-    """Hand ``gpus`` slots of the node from one occupant to another, lowest index first."""
-    for slot in range(occupant.shape[1]):
-        if gpus == 0:
-            return
-        if occupant[node, slot] == before:
-            occupant[node, slot] = after
-            gpus -= 1
-
-
-@compiled
-def span(nodes: Records, chosen: Longs, count: int) -> int:
-    """Return how far apart nodes are: 0 one node, 1 one leaf switch, 2 one spine, 3 further."""
-    level = 0 if count == 1 else 1
-    for index in range(1, count):
-        if nodes[chosen[index]].spine != nodes[chosen[0]].spine:
-            return 3
-        if nodes[chosen[index]].leaf != nodes[chosen[0]].leaf:
-            level = 2
-    return level
-
-
-@compiled
-def speed_of(state: State, job: int, gpus: int, level: int) -> float:
-    """Return the speed of a job on ``gpus`` GPUs at a topology level, relative to what it asked for on one node."""
-    row, last = state.jobs[job], state.speed.shape[1] - 1
-    wanted = state.speed[row.model, min(row.gpus, last)]
-    if wanted <= 0.0:
-        return 1.0
-    return state.speed[row.model, min(gpus, last)] / wanted * state.spread[row.model, level]
-
-
-@compiled
 def join(state: State, job: int) -> None:
     """Let a job wait: in its partition's queue, or held while the job it depends on has not ended."""
     row = state.jobs[job]
@@ -157,21 +149,22 @@ def join(state: State, job: int) -> None:
 
 
 @compiled
-def _charge(state: State, job: int, sign: float) -> None:
-    """Book what the job holds on its user's account."""
-    row = state.jobs[job]
-    chunks = sign * row.gpus_held / max(1.0, np.float64(row.chunk))
+def charge(state: State, job: int, sign: int) -> None:
+    """Book what the job holds on its user's account, in whole numbers, so that what is booked back leaves no trace."""
+    row, ask = state.jobs[job], held_by(state, job)
     state.usage[row.user, 0] += sign * row.gpus_held
-    state.usage[row.user, 1] += chunks * row.cpus
-    state.usage[row.user, 2] += chunks * row.memory
+    for index in range(row.held, row.held + row.nodes_held):
+        state.usage[row.user, 1] += sign * part(ask.cpus, ask, state.held[index].gpus)
+        state.usage[row.user, 2] += sign * part(ask.memory, ask, state.held[index].gpus)
 
 
 @compiled
-def share_out(state: State, job: int, count: int) -> None:
-    """Write down how a job splits over ``count`` chosen nodes: full chunks first."""
+def share_out(state: State, job: int, ask: Ask, count: int) -> None:
+    """Write down how a job splits over ``count`` chosen nodes, full chunks first, with the CPUs and memory it wants."""
     row = state.jobs[job]
     for index in range(count):
-        state.shares[index] = row.chunk if index < row.chunks else row.rest
+        state.shares[index] = ask.gpus if index < ask.chunks else ask.rest
+    row.cpus_held, row.memory_held = row.cpus, row.memory
 
 
 @compiled
@@ -190,29 +183,33 @@ def _read_meter(state: State, node: int) -> None:
 @compiled
 def _hold(state: State, job: int, count: int) -> None:
     """Give a job its shares of the ``count`` chosen nodes."""
-    row, ask, size = state.jobs[job], ask_of(state, job), 0
+    row, ask, size = state.jobs[job], held_by(state, job), 0
     for index in range(count):
         node, gpus = state.chosen[index], state.shares[index]
         take(state.nodes, node, ask, gpus, 1)
         if state.nodes[node].busy == 0:
             _read_meter(state, node)
         state.nodes[node].busy += 1
-        _occupy(state.occupant, node, gpus, -1, job)
+        if state.counts[DIVIDED] == 1:
+            occupy_close(state.occupant, state.islands, node, gpus, job)
+        else:
+            occupy(state.occupant, node, gpus, -1, job)
         state.held[row.held + index].node = node
         state.held[row.held + index].gpus = gpus
         size += gpus
     row.nodes_held, row.gpus_held = count, size
-    _charge(state, job, 1.0)
+    charge(state, job, 1)
 
 
 @compiled
-def run_on(state: State, job: int, count: int) -> None:
-    """Set a job running at its speed on its shares of the ``count`` chosen nodes."""
+def run_on(state: State, job: int, count: int, pause: float) -> None:
+    """Set a job running at its speed on its shares of the ``count`` chosen nodes, after a pause of so many seconds."""
     row, now, size = state.jobs[job], state.clock[NOW], state.counts[RUNNING_JOBS]
     _hold(state, job, count)
     row.status = RUNNING
-    row.since = now
-    row.rate = speed_of(state, job, row.gpus_held, span(state.nodes, state.chosen, count))
+    row.since = row.as_of = now
+    row.rate = speed_of(state, job, row.gpus_held, level_of(state, job, count))
+    row.remaining += pause * row.rate
     row.end = now + row.remaining / row.rate
     row.estimate = now + max(0.0, row.limit - row.attained / max(1, row.gpus_held))
     push(state.heap, state.jobs, job, size)
@@ -224,28 +221,46 @@ def run_on(state: State, job: int, count: int) -> None:
 @compiled
 def start(state: State, job: int, count: int) -> None:
     """Start or resume a waiting job in its own shape on the ``count`` chosen nodes, now."""
-    share_out(state, job, count)
+    share_out(state, job, ask_of(state, job), count)
     start_shares(state, job, count)
 
 
 @compiled
 def start_shares(state: State, job: int, count: int) -> None:
-    """Start or resume a waiting job with the shares written down, now."""
+    """Start or resume a waiting job with the shares and grants written down, now."""
     row, now = state.jobs[job], state.clock[NOW]
     remove(state, row.queue, row.rank)
     state.counts[WAITING_JOBS] -= 1
     if np.isnan(row.start):
         row.start = now
-    run_on(state, job, count)
-    state.log[state.counts[STARTED]] = job + 1
-    state.counts[STARTED] += 1
+    run_on(state, job, count, 0.0)
+    tell(state, job, STARTED_NOW)
     note(state.words, 1, job, now, state.chosen[0] + 4096 * count)
+
+
+@compiled
+def resize(state: State, job: int, count: int, cpus: int, memory: int, pause: float) -> None:
+    """Let a running job go on with the shares written down and these grants, now, after a pause of so many seconds."""
+    row = state.jobs[job]
+    release(state, job)
+    row.cpus_held, row.memory_held = cpus, memory
+    run_on(state, job, count, pause)
+    tell(state, job, RESIZED_NOW)
+    note(state.words, 5, job, state.clock[NOW], row.gpus_held + 4096 * count)
+
+
+@compiled
+def tell(state: State, job: int, kind: int) -> None:
+    """Write an action down, as long as there is room: rules do at most three things to a job in one decision."""
+    if state.counts[STARTED] < state.log.size:
+        state.log[state.counts[STARTED]] = job * KINDS + kind
+    state.counts[STARTED] += 1
 
 
 @compiled
 def release(state: State, job: int) -> None:
     """Take a running job off its nodes and book the work it did there."""
-    row, now, size, ask = state.jobs[job], state.clock[NOW], state.counts[RUNNING_JOBS], ask_of(state, job)
+    row, now, size, ask = state.jobs[job], state.clock[NOW], state.counts[RUNNING_JOBS], held_by(state, job)
     for index in range(row.held, row.held + row.nodes_held):
         node, gpus = state.held[index].node, state.held[index].gpus
         take(state.nodes, node, ask, gpus, -1)
@@ -253,14 +268,14 @@ def release(state: State, job: int) -> None:
         if state.nodes[node].busy == 1:
             _read_meter(state, node)
         state.nodes[node].busy -= 1
-        _occupy(state.occupant, node, gpus, job, -1)
-    _charge(state, job, -1.0)
+        occupy(state.occupant, node, gpus, job, -1)
+    charge(state, job, -1)
     drop(state.heap, state.jobs, job, size)
     if state.counts[KEEP_ESTIMATES] == 1:
         remove_sorted(state.estimates, size, state.jobs, job)
     state.counts[RUNNING_JOBS], state.counts[CHANGED] = size - 1, 1
     row.attained += (now - row.since) * row.gpus_held
-    row.remaining = max(0.0, row.remaining - (now - row.since) * row.rate)
+    row.remaining = max(0.0, row.remaining - (now - row.as_of) * row.rate)
 
 
 @compiled
@@ -289,6 +304,5 @@ def preempt(state: State, job: int) -> None:
     state.counts[WAITING_JOBS] += 1
     state.counts[PREEMPTIONS] += 1
     insert(state, row.queue, row.rank)
-    state.log[state.counts[STARTED]] = -job - 1
-    state.counts[STARTED] += 1
+    tell(state, job, PREEMPTED_NOW)
     note(state.words, 3, job, state.clock[NOW], 0)

@@ -143,6 +143,13 @@ def drop(heap: Ints, jobs: Records, job: int, size: int) -> None:
 
 
 @compiled
+def order_again(heap: Ints, jobs: Records, size: int) -> None:
+    """Put a heap of ``size`` jobs in order after their ends changed."""
+    for hole in range(size // 2 - 1, -1, -1):
+        _sink(heap, jobs, heap[hole], hole, size)
+
+
+@compiled
 def _position(order: Ints, size: int, jobs: Records, job: int) -> int:
     """Return where ``job`` stands, or would stand, in ``order``, sorted by (estimate, job)."""
     low, high, key = 0, size, jobs[job].estimate

@@ -60,6 +60,8 @@ class Rules(NamedTuple):
     """How many clusters the walk imagines."""
     ready: Callable[[ClusterState], State] | None = None
     """Returns the arrays with ``weights``, ``traits`` and ``mood`` as learned rules want them, before any decision."""
+    resizing: bool = False
+    """The walk resizes running jobs, so it is asked although nobody waits."""
     lines: str = PARTITION
     """Who stands in line with whom, as in :mod:`.lines`."""
 

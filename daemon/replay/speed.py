@@ -1,4 +1,6 @@
-"""How fast a job runs, by its number of GPUs and by how far apart they are: measured tables, or a fitted curve.
+"""How fast a job runs: by its number of GPUs, how far apart they are, who runs beside it, its CPUs and memory.
+
+Of the number of GPUs there are measured tables, or a fitted curve.
 
 The curve is that of Optimus (EuroSys'18) for synchronous training with ``w`` workers and, where there are any, ``p``
 parameter servers: ``speed = 1 / (a/w + b + c w/p + d w + e p)``; its coefficients are not negative.
@@ -7,32 +9,66 @@ parameter servers: ``speed = 1 / (a/w + b + c w/p + d w + e p)``; its coefficien
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-LEVELS = ("node", "leaf", "spine", "further")
-"""How far apart the GPUs of a job are, the columns of ``SpeedTable.spread``."""
+LEVELS = ("island", "node", "leaf", "spine", "further")
+"""How far apart the GPUs of a job are; an island is an NVSwitch or NUMA domain. Columns of ``SpeedTable.spread``."""
 
 
 class SpeedError(ValueError):
     """Measurements that make no curve."""
 
 
+ALONE = np.ones((1, 1))
+"""Neighbours do not matter."""
+ANY_GRANT = np.ones((1, 1, 1))
+"""Neither do CPUs and memory."""
+
+
 @dataclass(frozen=True)
 class SpeedTable:
-    """Relative speeds by application; row ``m`` serves jobs with ``application == m``."""
+    """Relative speeds by application; row ``m`` serves jobs with ``application == m``. SpeedError for what is none."""
 
     size: Floats
     """[application, GPUs] throughput; the last column serves all larger sizes."""
     spread: Floats
-    """[application, level] factor on one node, one leaf switch, one spine switch, further."""
+    """[application, level] factor by ``LEVELS``."""
+    company: Floats = field(default_factory=ALONE.copy)
+    """[application, neighbour's] part of its speed that is left on a node shared with that neighbour; several multiply,
+    and the slowest node counts. One that shares no node keeps it all."""
+    grants: Floats = field(default_factory=ANY_GRANT.copy)
+    """[application, CPUs per GPU, memory per GPU] speed, the last axis in steps of ``step``; between grid points it is
+    interpolated, beyond the last it stays. It counts relative to what the job asked for."""
+    step: float = float(1 << 30)
+    """Bytes."""
+
+    def __post_init__(self) -> None:
+        """Refuse what the engine could not go by."""
+        if self.spread.ndim != 2 or self.spread.shape[1] != len(LEVELS):
+            raise SpeedError(f"spread needs a column for each of {', '.join(LEVELS)}")
+        if self.company.ndim != 2 or self.company.shape[0] != self.company.shape[1]:
+            raise SpeedError("company needs a row and a column for each application")
+        if self.grants.ndim != 3 or self.step <= 0:
+            raise SpeedError("grants go by application, CPUs and memory, in positive steps of memory")
+        for table in (self.spread, self.company):
+            if not (np.isfinite(table) & (table > 0)).all():
+                raise SpeedError("spread and company must be positive numbers: a job that stands still never ends")
+        if not (np.isfinite(self.grants) & (self.grants >= 0)).all():
+            raise SpeedError("grants must be numbers that are not negative")
+
+    @property
+    def coupled(self) -> bool:
+        """Tell whether neighbours, CPUs or memory matter."""
+        return self.company.size > 1 or self.grants.size > 1 or bool((self.company != 1).any())
 
 
-FLAT = SpeedTable(np.ones((1, 1)), np.ones((1, 4)))
+FLAT = SpeedTable(np.ones((1, 1)), np.ones((1, len(LEVELS))))
 """Speed depends on nothing."""
 
 
@@ -92,17 +128,48 @@ def never_falling(speeds: Sequence[float]) -> Floats:
 
 
 def measured(tables: Sequence[Mapping[int, float]], most: int,
-             spread: Sequence[Mapping[str, float]] | None = None) -> SpeedTable:
+             spread: Sequence[Mapping[str, float]] | None = None, **others: Any) -> SpeedTable:
     """Return the table of measured throughputs by GPUs, one mapping per application, up to ``most`` GPUs.
 
     Between measured sizes the speed is interpolated, beyond the largest it stays (no extrapolation). ``spread`` gives
-    factors by level where they were measured; a missing level is as fast as the one before it.
+    factors by level where they were measured; a missing level is as fast as the one before it. ``others`` are further
+    tables of :class:`SpeedTable`.
     """
     size = np.stack([_interpolated(table, most) for table in tables])
     rows = [_filled(levels) for levels in (spread or [{}] * len(tables))]
     if len(rows) != len(size):
         raise SpeedError("spread needs one mapping per application")
-    return SpeedTable(size, np.stack(rows))
+    return SpeedTable(size, np.stack(rows), **others)
+
+
+def together(names: Sequence[str], left: Mapping[tuple[str, str], float]) -> Floats:
+    """Return the ``company`` of applications by name, ``left[one, other]`` being what one keeps beside the other.
+
+    A pair that nobody measured keeps everything; SpeedError for a name that is not among ``names``.
+    """
+    table, row = np.ones((len(names), len(names))), {name: index for index, name in enumerate(names)}
+    for pair, ratio in left.items():
+        if not set(pair) <= set(row):
+            raise SpeedError(f"{pair}: known applications are {', '.join(names)}")
+        table[row[pair[0]], row[pair[1]]] = ratio
+    return table
+
+
+def sensitive(cpus: Sequence[Mapping[float, float]], memory: Sequence[Mapping[float, float]], step: float) -> Floats:
+    """Return the ``grants`` of applications whose speed is the least of what their CPUs and their memory allow.
+
+    Each is given by measured points, CPUs per GPU and bytes per GPU (cf. Synergy, OSDI'22, figure 5), one mapping per
+    application; between them it is interpolated. Memory is read off at multiples of ``step``.
+    """
+    if not cpus or len(cpus) != len(memory) or not all((*cpus, *memory)):
+        raise SpeedError("grants need a curve by CPUs and one by memory for each application")
+    return np.minimum(_read_off(cpus, 1.0)[:, :, None], _read_off(memory, step)[:, None, :])
+
+
+def _read_off(curves: Sequence[Mapping[float, float]], step: float) -> Floats:
+    """Return what curves say at multiples of a step, [curve, multiple]."""
+    grid = step * np.arange(int(np.ceil(max(map(max, curves)) / step)) + 1)
+    return np.stack([np.interp(grid, sorted(curve), [curve[point] for point in sorted(curve)]) for curve in curves])
 
 
 def _interpolated(table: Mapping[int, float], most: int) -> Floats:

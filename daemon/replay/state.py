@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,9 @@ from numpy.typing import NDArray
 from ...storage.records import Job, Placement, SchedulerSnapshot
 from . import arrays as a
 from . import live
-from .bind import state_arrays
+from .bind import Terms, state_arrays
 from .cluster import Cluster
-from .moves import preempt, start_shares
-from .speed import FLAT, SpeedTable
+from .moves import held_by, preempt, resize, start_shares, take
 from .workload import Foresight, Workload
 
 
@@ -28,11 +28,16 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start or resume a waiting job on these nodes (rows of the cluster), with this many GPUs on each."""
+    """Start or resume a waiting job on these nodes (rows of the cluster), with this many GPUs on each.
+
+    ``cpus`` and ``memory`` are what it is granted where that is not what it asked for, for each ``chunk`` of its GPUs.
+    """
 
     job: int
     nodes: tuple[int, ...]
     gpus: tuple[int, ...]
+    cpus: int | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +49,13 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Continue a running elastic job on other GPUs; it pays the overhead."""
+    """Let a running job go on with other GPUs, or with other CPUs and memory only; both cost it time."""
 
     job: int
     nodes: tuple[int, ...]
     gpus: tuple[int, ...]
+    cpus: int | None = None
+    memory: int | None = None
 
 
 Action = Start | Preempt | Resize
@@ -68,10 +75,9 @@ class ClusterState:
     """Of a live state, the job behind each row; tasks of an array that wait together share one."""
 
     @classmethod
-    def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, preemption_s: float = 0.0,
-           power_down_s: float = np.inf, speed: SpeedTable = FLAT) -> ClusterState:
+    def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, **terms: Unpack[Terms]) -> ClusterState:
         """Return the state before the first event: everything free, no job submitted."""
-        arrays, refused = state_arrays(cluster, workload, seed, preemption_s, power_down_s, speed)
+        arrays, refused = state_arrays(cluster, workload, seed, **terms)
         return cls(cluster, workload, arrays, [Rejection(job, reason) for job, reason in sorted(refused.items())])
 
     @classmethod
@@ -126,7 +132,7 @@ class ClusterState:
 
     def copy(self) -> ClusterState:
         """Return a state that can be changed without changing this one."""
-        fixed = {"eligible", "demand", "speed", "spread", "costs", "weights", "traits"}
+        fixed = {"eligible", "demand", "speed", "spread", "company", "grants", "islands", "costs", "weights", "traits"}
         fresh = {name: getattr(self.arrays, name).copy() for name in a.State._fields if name not in fixed}
         return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected),
                             self.records)
@@ -138,26 +144,45 @@ class ClusterState:
             if self.arrays.jobs[action.job].status != expected:
                 raise ValueError(f"{action}: job {self.workload.ids[action.job]} is not "
                                  f"{'waiting' if isinstance(action, Start) else 'running'}")
-            if not isinstance(action, Start):
+            if isinstance(action, Preempt):
                 preempt(self.arrays, action.job)
-            if not isinstance(action, Preempt):
-                self._place(action)
+            elif isinstance(action, Start):
+                row = self.arrays.jobs[action.job]
+                row.cpus_held, row.memory_held = self._place(action, self.arrays.nodes)
                 start_shares(self.arrays, action.job, len(action.nodes))
+            else:
+                self._resize(action)
 
-    def _place(self, action: Start | Resize) -> None:
-        """Write a placement down after checking that the job fits there."""
+    def _resize(self, action: Resize) -> None:
+        """Carry out a resize; the cheaper one where no GPU changes hands."""
+        held, nodes, costs = self.held(action.job), self.arrays.nodes.copy(), self.arrays.costs
+        for part in held:
+            take(nodes, part.node, held_by.py_func(self.arrays, action.job), part.gpus, -1)  # type: ignore[attr-defined]
+            nodes[part.node].busy -= 1
+        granted = self._place(action, nodes)
+        same = held.node.tolist() == list(action.nodes) and held.gpus.tolist() == list(action.gpus)
+        resize(self.arrays, action.job, len(action.nodes), *granted, costs[a.GRANT if same else a.RESIZE])
+
+    def _place(self, action: Start | Resize, nodes: a.Records) -> tuple[int, int]:
+        """Write a placement down after checking that the job fits there; return the CPUs and memory of a chunk."""
         chosen, shares = np.array(action.nodes, np.int64), np.array(action.gpus, np.int64)
-        row, nodes = self.arrays.jobs[action.job], self.arrays.nodes
+        row = self.arrays.jobs[action.job]
         if not 0 < len(set(action.nodes)) == len(chosen) == len(shares) <= row.room:
             raise ValueError(f"{action}: a placement names each node once with its GPUs, {row.room} at most")
+        if not row.minimum <= shares.sum() <= row.maximum or (shares < 0).any():
+            raise ValueError(f"{action}: the job takes {row.minimum} to {row.maximum} GPUs")
         if not (nodes.open[chosen] & self.arrays.eligible[row.pool, chosen]).all():
             raise ValueError(f"{action}: closed, or not a node for this job")
         if row.whole and (nodes.busy[chosen] > 0).any():
             raise ValueError(f"{action}: the job shares no node, and others run there")
+        granted = (int(row.cpus if action.cpus is None else action.cpus),
+                   int(row.memory if action.memory is None else action.memory))
+        if min(granted) < 0:
+            raise ValueError(f"{action}: nobody can be granted less than nothing")
         scale = np.maximum(row.chunk, 1)
-        cpus, memory = (np.where(row.chunk > 0, -(-amount * shares // scale), amount)
-                        for amount in (row.cpus, row.memory))
+        cpus, memory = (np.where(row.chunk > 0, -(-amount * shares // scale), amount) for amount in granted)
         if ((nodes.free_gpus[chosen] < shares) | (nodes.free_cpus[chosen] < cpus)
                 | (nodes.free_memory[chosen] < memory)).any():
             raise ValueError(f"{action}: not enough room there")
         self.arrays.chosen[:len(chosen)], self.arrays.shares[:len(chosen)] = chosen, shares
+        return granted

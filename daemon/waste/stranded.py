@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ...storage.eligibility import eligible, has_features
+from ...storage.eligibility import eligible, has_features, same_model
 from ...storage.records import Job, Node, NodeState, StrandedCause
 from .demand import PLENTY, Need, need
 from .holders import MOST_BOARDS
@@ -80,9 +80,9 @@ def satisfies(node: Node, wanted: Need) -> bool:
         return False
     if wanted.exclusive and (node.gpus_allocated or node.cpus_allocated):
         return False
-    if wanted.model and node.gpu_model and wanted.model != node.gpu_model.lower():
+    if not same_model(wanted.model, node.gpu_model):
         return False
-    return has_features(node.features, wanted.features)
+    return has_features(node.features, wanted.features, 1 if wanted.splits else wanted.sets)
 
 
 class Queue:

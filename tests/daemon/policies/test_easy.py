@@ -26,16 +26,16 @@ def promise(state, job):
     raise AssertionError("a job that fits on the empty cluster waits for nobody")
 
 
-def first_in_line(state):
-    """Return the waiting jobs that come before all others on any of their nodes, or on nodes tied to those."""
-    first, taken = [], np.zeros((0, len(state.cluster)), bool)
-    for job in state.waiting.tolist():
-        nodes = state.arrays.eligible[state.arrays.jobs[job].pool] == 1
-        touching = (taken & nodes).any(axis=1)
-        if not touching.any():
-            first.append(job)
-        taken = np.vstack([taken[~touching], taken[touching].any(axis=0) | nodes])
-    return first
+def groups(state):
+    """Return sets of jobs whose nodes are tied together, be it by way of others."""
+    found = []
+    for job, row in enumerate(state.arrays.jobs):
+        nodes, jobs = set(np.flatnonzero(state.arrays.eligible[row.pool])), {job}
+        for other in [group for group in found if group[0] & nodes]:
+            found.remove(other)
+            nodes, jobs = nodes | other[0], jobs | other[1]
+        found.append((nodes, jobs))
+    return [jobs for _, jobs in found]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -48,8 +48,10 @@ def test_the_first_that_waits_never_starts_later_than_promised_though_partitions
         nodes=[draw.choice([0, 0, 1, 2]) for _ in run], partition_names=NAMES,
         limit=[max(1.0, length + draw.randint(0, 20)) for length in run], partition=[draw.randrange(3) for _ in run])
     state, promised = ClusterState.of(cluster, workload), {}
+    tied = groups(state)
     for _ in engine.stepwise(state, engine.agenda_of(cluster), named("fifo+easy")):
-        for job in first_in_line(state):
+        waiting = set(state.waiting.tolist())
+        for job in [min(jobs & waiting) for jobs in tied if jobs & waiting]:
             promised.setdefault(job, promise(state, job))
     for job, latest in promised.items():
         assert state.arrays.jobs.start[job] <= latest

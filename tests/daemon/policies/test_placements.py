@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.compiled import compiled
-from idlewatt.daemon.replay.moves import ask_of, join, site_of, span
+from idlewatt.daemon.replay.moves import ask_of, join, site_of
+from idlewatt.daemon.replay.pace import span
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.storage.records import Node
@@ -65,6 +66,11 @@ def test_nearest_is_as_close_as_brute_force_can_get(nodes, parts, gpus):
         return span.py_func(records, group, parts)
 
     assert apart(chosen) == min(apart(group) for group in itertools.combinations(able, parts))
+
+
+def test_a_job_for_several_leaves_takes_those_with_most_room_so_that_few_are_needed():
+    assert placed([8] * 5, 32, "fifo+nearest", nodes=4, leaves=[0, 0, 1, 1, 1]) == [2, 3, 4, 0]
+    assert placed([8] * 6, 40, "fifo+nearest", nodes=5, leaves=[0, 2, 2, 3, 3, 3]) == [3, 4, 5, 1, 2]
 
 
 @compiled

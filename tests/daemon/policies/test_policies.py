@@ -87,6 +87,25 @@ def test_las_demotes_a_job_at_its_threshold_although_nothing_else_happens():
     assert run.end.tolist() == [1100, 550]
 
 
+@pytest.mark.parametrize("gpus", [[4, 2], [2, 4]])
+def test_las_wakes_when_the_first_of_several_jobs_drops_a_level(gpus):
+    # 3600 GPU-seconds: the one with 4 GPUs drops after 900 s, the other after 1800 s; the third waits for 4 GPUs.
+    run = engine.run(NODE, Workload.of([0, 0, 10], [5000, 5000, 100], [*gpus, 4]), named("las"))
+    assert run.start.tolist() == [0, 0, 900]
+
+
+def test_drf_takes_from_the_rich_until_shares_are_level_and_then_leaves_it_at_that():
+    workload = Workload.of([0] * 4 + [10] * 4, [100] * 8, [2] * 8, user=["hog"] * 4 + ["meek"] * 4)
+    run = engine.run(NODE, workload, named("drf+preempt"))
+    assert run.start.tolist() == [0, 0, 0, 0, 10, 10, 110, 110]
+    assert run.state.arrays.jobs.preempted.tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
+
+
+def test_drf_does_not_trade_many_small_jobs_for_a_large_one_and_back():
+    workload = Workload.of([0] * 4 + [10], [100] * 5, [2, 2, 2, 2, 8], user=["hog"] * 4 + ["meek"])
+    assert engine.run(NODE, workload, named("drf+preempt")).state.arrays.jobs.preempted.sum() == 0
+
+
 def test_drf_serves_the_user_who_has_least():
     got = starts("drf", [0, 1, 2, 3], [100, 100, 100, 100], [4, 4, 4, 4], user=["hog", "hog", "hog", "meek"])
     assert got == [0, 1, 101, 100]
@@ -128,8 +147,8 @@ class Elastic:
 def test_an_elastic_job_is_resized_and_runs_at_the_speed_of_its_size():
     from idlewatt.daemon.replay.speed import SpeedTable
 
-    linear = SpeedTable(np.arange(9.0)[None, :], np.ones((1, 4)))
-    workload = Workload.of([0, 10], [100, 20], [8, 4], maximum=[8, 4])
+    linear = SpeedTable(np.arange(9.0)[None, :], np.ones((1, 5)))
+    workload = Workload.of([0, 10], [100, 20], [8, 4], minimum=[4, 4], maximum=[8, 4])
     run = engine.run(NODE, workload, Elastic(), speed=linear)
     assert run.start.tolist() == [0, 10]
     assert run.end.tolist() == [110, 30]  # 20 s at half speed cost 10 s

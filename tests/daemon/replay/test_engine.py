@@ -17,7 +17,8 @@ BACKFILLS = ["none", "easy", "greedy"]
 POLICIES = st.one_of(
     st.tuples(st.sampled_from(ORDERS), st.sampled_from(PLACEMENTS), st.sampled_from(BACKFILLS)),
     st.tuples(st.sampled_from(ORDERS), st.sampled_from(["best-fit", "first-fit"]), st.just("conservative")),
-    st.tuples(st.just("drf"), st.sampled_from(PLACEMENTS[:2]), st.sampled_from(["none", "greedy"])),
+    st.tuples(st.just("drf"), st.sampled_from(PLACEMENTS[:2]),
+              st.sampled_from(["none", "greedy", "easy", "preempt"])),
     st.tuples(st.sampled_from(["srtf", "srsf", "las"]), st.sampled_from(["best-fit", "first-fit"]), st.just("preempt")))
 
 
@@ -51,15 +52,20 @@ def workloads(draw):
         preemptible=column(st.sampled_from([1, 1, 0])))
 
 
-def twin_of(cluster, workload, order, placement, backfill, overhead, seed):
-    state = ClusterState.of(cluster, workload)
+def rows_of(state):
+    """Return nodes and jobs as the twin knows them."""
     rejected = {rejection.job for rejection in state.rejected}
     rows = [TwinJob(row, float(job.submit), float(job.run), float(job.limit), float(job.prediction), int(job.chunk),
                     int(job.chunks), int(job.rest), int(job.rests), int(job.cpus), int(job.memory),
                     [bool(x) for x in state.arrays.eligible[job.pool]], int(job.queue), int(job.user),
-                    int(job.dependency), bool(job.preemptible), row in rejected)
+                    int(job.dependency), bool(job.preemptible), row in rejected, int(job.minimum), int(job.maximum),
+                    int(job.widest), int(job.model))
             for row, job in enumerate(state.arrays.jobs)]
-    nodes = [(int(n.gpus), int(n.free_cpus), int(n.free_memory)) for n in state.arrays.nodes]
+    return [(int(n.gpus), int(n.free_cpus), int(n.free_memory)) for n in state.arrays.nodes], rows
+
+
+def twin_of(cluster, workload, order, placement, backfill, overhead, seed):
+    nodes, rows = rows_of(ClusterState.of(cluster, workload))
     events = [(event.time, cluster.index(event.node), event.kind) for event in cluster.events]
     switches = list(zip(cluster.leaf.tolist(), cluster.spine.tolist(), strict=True))
     return Twin(nodes, rows, order, placement, backfill, overhead, events, seed, switches).run()

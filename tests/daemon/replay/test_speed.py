@@ -41,7 +41,7 @@ def test_a_curve_that_falls_is_found_and_flattened():
 def test_a_table_interpolates_between_sizes_and_stays_flat_beyond():
     table = measured([{1: 10.0, 4: 34.0}], 8, [{"leaf": 0.5}])
     assert table.size[0].tolist() == [0, 10, 18, 26, 34, 34, 34, 34, 34]
-    assert table.spread[0].tolist() == [1, 0.5, 0.5, 0.5]
+    assert table.spread[0].tolist() == [1, 1, 0.5, 0.5, 0.5]
     with pytest.raises(SpeedError, match="rack"):
         measured([{1: 1.0}], 2, [{"rack": 0.5}])
 

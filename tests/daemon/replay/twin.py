@@ -31,10 +31,16 @@ class TwinJob:
     parent: int
     preemptible: bool
     rejected: bool
+    minimum: int = 0
+    maximum: int = 0
+    widest: int = 0
+    application: int = 0
     remaining: float = 0.0
     start: float | None = None
     end: float | None = None
     since: float = 0.0
+    as_of: float = 0.0
+    rate: float = 1.0
     attained: float = 0.0
     held: list[tuple[int, int]] = field(default_factory=list)
     last: list[tuple[int, int]] = field(default_factory=list)
@@ -54,7 +60,8 @@ class TwinJob:
 
 
 class Twin:
-    def __init__(self, nodes, jobs, order, placement, backfill, overhead=0.0, events=(), seed=0, switches=None):
+    def __init__(self, nodes, jobs, order, placement, backfill, overhead=0.0, events=(), seed=0, switches=None,
+                 slot_s=0):
         self.free = [list(node) for node in nodes]
         self.open = [True] * len(nodes)
         self.jobs, self.order, self.placement, self.backfill = jobs, order, placement, backfill
@@ -64,6 +71,7 @@ class Twin:
         self.switches = switches or [(0, 0)] * len(nodes)
         if backfill == "easy":
             self.join_lines()
+        self.slot_s, self.slot = slot_s, None
         for job in jobs:
             job.remaining = job.run
 
@@ -154,32 +162,37 @@ class Twin:
                 free[node][kind] -= sign * need
 
     # what happens to jobs ------------------------------------------------------------------------------------------
-    def start(self, job, held):
+    def rate(self, job):
+        """Return how fast a job runs."""
+        return 1.0
+
+    def start(self, job, held, pause=0.0):
         self.take(self.free, job, held)
         job.held = job.last = held
         self.charge(job, 1)
-        job.state, job.since = "running", self.now
+        job.state, job.since, job.as_of = "running", self.now, self.now
+        job.rate = self.rate(job)
+        job.remaining += pause * job.rate
         job.start = self.now if job.start is None else job.start
-        job.end = self.now + job.remaining
+        job.end = self.now + job.remaining / job.rate
         job.until = job.estimate()
 
     def release(self, job):
         self.take(self.free, job, job.held, -1)
         self.charge(job, -1)
         job.attained += (self.now - job.since) * sum(g for _, g in job.held)
-        job.remaining = max(0.0, job.remaining - (self.now - job.since))
+        job.remaining = max(0.0, job.remaining - (self.now - job.as_of) * job.rate)
         job.held = []
 
     def charge(self, job, sign):
         """Book what a job holds on its user's account."""
-        gpus = sum(g for _, g in job.held)
-        chunks = sign * gpus / max(1.0, job.chunk)
-        for kind, amount in enumerate((sign * gpus, chunks * job.cpus, chunks * job.memory)):
-            self.usage[job.user][kind] += amount
+        for _, gpus in job.held:
+            for kind, amount in enumerate(job.needs(gpus)):
+                self.usage[job.user][kind] += sign * amount
 
     def preempt(self, job):
         self.release(job)
-        job.remaining += self.overhead
+        job.remaining += self.overhead * job.rate
         job.state = "waiting"
 
     def join(self, job):
@@ -187,7 +200,7 @@ class Twin:
         job.state = "waiting" if parent is None or parent.state == "ended" else "held"
 
     def key(self, job):
-        left = job.remaining - (self.now - job.since if job.state == "running" else 0.0)
+        left = job.remaining / job.rate - (self.now - job.as_of if job.state == "running" else 0.0)
         wait = (self.now - job.submit) / max(1.0, min(job.limit, 30 * 86400.0))
         length = job.limit if math.isnan(job.prediction) else job.prediction
         served = job.attained + (self.now - job.since) * sum(g for _, g in job.held)
@@ -228,7 +241,7 @@ class Twin:
                 self.pass_head(blocked[partition], [j for j in queue if j.partition == partition])
         return None
 
-    def pass_head(self, head, queue):
+    def pass_head(self, head, queue, most=INF):
         behind = queue[queue.index(head) + 1:][:100]
         if not behind:
             return
@@ -244,6 +257,9 @@ class Twin:
                 if not short:
                     self.take(spare, job, held)
                 self.start(job, held)
+                most -= 1
+            if most == 0:
+                return
 
     def reserve(self, head):
         spare = [list(amounts) for amounts in self.free]
@@ -272,7 +288,13 @@ class Twin:
             if held:
                 self.start(job, held)
                 return self.decide_fairly()
-            blocked |= {job.partition} if self.backfill == "none" else set()
+            blocked |= {job.partition} if self.backfill != "greedy" else set()
+        running = len(self.running())
+        for partition in sorted(blocked) if self.backfill == "easy" else []:
+            queue = [job for job in self.waiting() if job.partition == partition]
+            self.pass_head(queue[0], queue, 1)
+            if len(self.running()) > running:
+                return self.decide_fairly()
         return None
 
     def decide_planning(self):
@@ -303,6 +325,12 @@ class Twin:
                     break
 
     def decide_preempting(self):
+        while self.start_before_others() and self.order == "drf":
+            pass  # each start changes who comes next
+
+    def start_before_others(self):
+        """Start jobs, if need be in place of others, under drf a single one; tell whether any did."""
+        started = False
         everybody = sorted(self.running() + self.waiting(), key=self.key)
         keys = {job.row: self.key(job) for job in everybody}
         for job in everybody:
@@ -311,26 +339,33 @@ class Twin:
             held = self.place(self.free, job)
             if held:
                 self.start(job, held)
-            else:
-                self.displace(job, everybody, keys)
+            started |= bool(held) or self.displace(job, everybody, keys)
+            if started and self.order == "drf":
+                break
+        return started
 
     def displace(self, job, everybody, keys):
-        free, given_up = [list(amounts) for amounts in self.free], []
+        free, given_up, held = [list(amounts) for amounts in self.free], [], []
         for victim in reversed(everybody):
-            if not keys[victim.row][0] > keys[job.row][0]:
-                return
+            if held or not keys[victim.row][0] > keys[job.row][0]:
+                break
             if (victim.state != "running" or not victim.preemptible or victim.since >= self.now
                     or not any(job.eligible[node] for node, _ in victim.held)):
+                continue
+            self.charge(victim, -1)
+            if not self.key(victim)[0] > keys[job.row][0]:
+                self.charge(victim, 1)
                 continue
             self.take(free, victim, victim.held, -1)
             given_up.append(victim)
             held = self.place(free, job)
-            if held:
-                for other in given_up:
-                    if {node for node, _ in other.held} & {node for node, _ in held}:
-                        self.preempt(other)
-                self.start(job, held)
-                return
+        for other in given_up:
+            self.charge(other, 1)
+            if {node for node, _ in other.held} & {node for node, _ in held}:
+                self.preempt(other)
+        if held:
+            self.start(job, held)
+        return bool(held)
 
     # time ----------------------------------------------------------------------------------------------------------
     def happen(self, time):
@@ -366,7 +401,23 @@ class Twin:
         while True:
             times = [job.submit for job in self.jobs if job.state == "future" and not job.rejected]
             times += self.wakes() + [job.end for job in self.running()] + [event[0] for event in self.events]
+            times += [self.slot] if self.slot else []
             if not times:
                 return self
             self.happen(min(times))
-            self.decide()
+            if self.is_due():
+                self.decide()
+                self.slot = self.now + self.slot_s if self.slot_s and self.running() else None
+            self.keep_pace()
+
+    def is_due(self):
+        """Tell whether a decision may be taken now, and remember when the next may."""
+        self.slot = None
+        if not self.slot_s:
+            return True
+        if self.now % self.slot_s:
+            self.slot = (self.now // self.slot_s + 1) * self.slot_s
+        return not self.now % self.slot_s
+
+    def keep_pace(self):
+        """Nobody's speed changes while it runs."""

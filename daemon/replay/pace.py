@@ -1,0 +1,131 @@
+"""How fast a job runs, compiled: by its size, its spread, its neighbours, its CPUs and memory.
+
+Size and spread are settled when it starts. Neighbours come and go and grants change, so where they matter the speed of
+every running job is looked at anew after each instant; where they do not, that costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .arrays import DIVIDED, NOW, RUNNING_JOBS, STEP, Longs, Records, State
+from .compiled import compiled
+from .queue import order_again
+from .slots import on_one_island
+
+SLOWEST = 1e-3
+"""Speed of a job that is starved of everything: it still ends."""
+
+
+@compiled
+def span(nodes: Records, chosen: Longs, count: int) -> int:
+    """Return how far apart nodes are: 0 one node, 1 one leaf switch, 2 one spine, 3 further."""
+    level = 0 if count == 1 else 1
+    for index in range(1, count):
+        if nodes[chosen[index]].spine != nodes[chosen[0]].spine:
+            return 3
+        if nodes[chosen[index]].leaf != nodes[chosen[0]].leaf:
+            level = 2
+    return level
+
+
+@compiled
+def level_of(state: State, job: int, count: int) -> int:
+    """Return the column of ``LEVELS`` for a job on the ``count`` chosen nodes."""
+    if count > 1:
+        return 1 + span(state.nodes, state.chosen, count)
+    if state.counts[DIVIDED] == 1 and not on_one_island(state.occupant, state.islands, state.chosen[0], job):
+        return 1
+    return 0
+
+
+@compiled
+def speed_of(state: State, job: int, gpus: int, level: int) -> float:
+    """Return the speed of a job on ``gpus`` GPUs at a topology level, relative to what it asked for on one island."""
+    row, last = state.jobs[job], state.speed.shape[1] - 1
+    wanted = state.speed[row.model, min(row.gpus, last)]
+    if wanted <= 0.0:
+        return 1.0
+    return state.speed[row.model, min(gpus, last)] / wanted * state.spread[row.model, level]
+
+
+@compiled
+def set_paces(state: State) -> None:
+    """Let running jobs go on at the speed that neighbours and grants allow from now on; book what they did before."""
+    now, changed = state.clock[NOW], False
+    for index in range(state.counts[RUNNING_JOBS]):
+        job = state.heap[index]
+        row, rate = state.jobs[job], pace(state, job)
+        if rate != row.rate:
+            row.remaining = max(0.0, row.remaining - (now - row.as_of) * row.rate)
+            row.as_of, row.rate, changed = now, rate, True
+            row.end = now + row.remaining / rate
+    if changed:
+        order_again(state.heap, state.jobs, state.counts[RUNNING_JOBS])
+
+
+@compiled
+def pace(state: State, job: int) -> float:
+    """Return the speed of a running job as things are."""
+    row = state.jobs[job]
+    for index in range(row.nodes_held):
+        state.chosen[index] = state.held[row.held + index].node
+    level = level_of(state, job, row.nodes_held)
+    return speed_of(state, job, row.gpus_held, level) * max(SLOWEST, company(state, job) * granted(state, job))
+
+
+@compiled
+def company(state: State, job: int) -> float:
+    """Return the part of its speed that the neighbours leave to a job, on the node where they leave least."""
+    row, least = state.jobs[job], 1.0
+    for index in range(row.held, row.held + row.nodes_held):
+        node = state.held[index].node
+        if state.nodes[node].busy > 1:
+            least = min(least, beside(state, job, node))
+    return least
+
+
+@compiled
+def beside(state: State, job: int, node: int) -> float:
+    """Return the part of its speed that the others on a node leave to a job; jobs without a GPU disturb nobody."""
+    left = 1.0
+    for slot in range(state.occupant.shape[1]):
+        other = state.occupant[node, slot]
+        if other < 0 or other == job or not first_slot(state, node, slot):
+            continue
+        left *= state.company[state.jobs[job].model, state.jobs[other].model]
+    return left
+
+
+@compiled
+def first_slot(state: State, node: int, slot: int) -> bool:
+    """Tell whether the occupant of a slot has none of the slots before it."""
+    found = False
+    for earlier in range(slot):
+        found = found or state.occupant[node, earlier] == state.occupant[node, slot]
+    return not found
+
+
+@compiled
+def granted(state: State, job: int) -> float:
+    """Return the speed of a job with the CPUs and memory that it was granted, relative to what it asked for."""
+    row, step = state.jobs[job], state.costs[STEP]
+    table = state.grants[row.model]
+    gpus = np.float64(max(1, row.chunk))
+    asked = read_off(table, row.cpus / gpus, row.memory / gpus / step)
+    if asked <= 0.0:
+        return 1.0
+    return read_off(table, row.cpus_held / gpus, row.memory_held / gpus / step) / asked
+
+
+@compiled
+def read_off(table: Any, across: float, along: float) -> float:
+    """Return what a table says at a point; between grid points it is interpolated, beyond the last it stays."""
+    across, along = min(across, table.shape[0] - 1.0), min(along, table.shape[1] - 1.0)
+    row, column = np.int64(across), np.int64(along)
+    below, right = min(row + 1, table.shape[0] - 1), min(column + 1, table.shape[1] - 1)
+    upper = table[row, column] + (table[row, right] - table[row, column]) * (along - column)
+    lower = table[below, column] + (table[below, right] - table[below, column]) * (along - column)
+    return upper + (lower - upper) * (across - row)
