@@ -126,8 +126,7 @@ def digest(cluster: Cluster, workload: Workload) -> str:
     if isinstance(workload.ids, np.ndarray):
         found.update(_bytes(workload.ids))
     else:
-        found.update("
-".join(map(str, workload.ids)).encode(errors="surrogatepass"))
+        found.update("\n".join(map(str, workload.ids)).encode(errors="surrogatepass"))
     return found.hexdigest()[:16]
 
 
