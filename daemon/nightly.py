@@ -94,8 +94,9 @@ def _newest(store: ModelStore, agent: str, until_s: float) -> Path | None:
         card = model.card
         if model.fault or card is None or card.kind != agent or (card.history_until_s or 0.0) > until_s:
             continue
-        with suppress(TrainingError):
+        with suppress(TrainingError, ModelError):
             if Order.read(model.folder).source == "history":
+                store.load(model.name)  # one of an older idlewatt may be whole and not fit
                 return model.folder
     return None
 

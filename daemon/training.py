@@ -149,6 +149,8 @@ class Lesson:
                 yield progress
         except ArithmeticError as error:
             raise TrainingError(f"the training of {self.order.agent} came to numbers that are none: {error}") from error
+        except CheckpointError as error:
+            raise TrainingError(f"what {self.order.agent} would go on from cannot be used: {error}") from error
 
     def _note(self, step: int, progress: Progress) -> None:
         self.saved |= progress.saved

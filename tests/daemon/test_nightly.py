@@ -85,6 +85,15 @@ def test_the_next_night_goes_on_from_the_model_before_and_old_ones_make_room(tas
 
 
 @pytest.mark.usefixtures("chooser")
+def test_a_model_of_an_older_idlewatt_is_no_start(task, monkeypatch):
+    first = nightly.carry_out(task)
+    monkeypatch.setattr("chooser.SCHEMA", {"choices": ["others"]})
+    assert nightly._newest(ModelStore(task.models), "chooser", NOW) is None
+    assert nightly.carry_out(replace(task, now_s=NOW + 60)).result == "done"
+    assert ModelStore(task.models).find(first.model).fault == ""
+
+
+@pytest.mark.usefixtures("chooser")
 def test_what_has_earned_it_waits_for_an_operator_where_the_configuration_says_so(task, monkeypatch):
     easy = nightly.examined
 
