@@ -60,12 +60,14 @@ def settle(url: str, seconds: float) -> None:
         time.sleep(1)
 
 
-def promoted(folder: Path) -> None:
-    """Put a scorer in charge that was never trained but is sure of itself."""
+def promote(folder: Path, url: str) -> None:
+    """Put a scorer in charge that was never trained but is sure of itself, and wait until it advises."""
     weights = np.repeat(np.random.default_rng(1).normal(0, 0.1, (1, SIZE)), MEMBERS, axis=0)
     save(folder / "models" / "scorer" / "1", weights, ModelCard("scorer", "1", 0.0, 0, "", "", "", kind="scorer"))
     with Ledger.open(f"sqlite:///{folder / 'idlewatt.db'}") as ledger:
         ledger.decide(Promotion(time.time(), "scorer@1", Decision.PROMOTE, "operator", "to see what it costs"))
+    while 'idlewatt_abstaining{policy="scorer@1"}' not in requests.get(f"{url}/metrics", timeout=10).text:
+        time.sleep(0.5)  # its code is being compiled
 
 
 @pytest.mark.parametrize("watched", [(60.0, ""), (60.0, "2")], indirect=True, ids=["as it is", "as the unit sets it"])
@@ -84,9 +86,7 @@ def test_the_daemon_on_the_demo_stays_small_and_knows_no_torch(watched, capsys):
 def test_the_daemon_with_an_agent_in_charge_stays_as_small(watched, tmp_path, capsys):
     pid, url = watched
     settle(url, 5)
-    promoted(tmp_path)
-    while 'idlewatt_abstaining{policy="scorer@1"}' not in requests.get(f"{url}/metrics", timeout=10).text:
-        time.sleep(0.5)  # its code is being compiled
+    promote(tmp_path, url)
     settle(url, 20)
     found = megabytes(pid)
     with capsys.disabled():
@@ -98,8 +98,9 @@ def test_the_daemon_with_an_agent_in_charge_stays_as_small(watched, tmp_path, ca
 
 
 @pytest.mark.parametrize("watched", [(SPEED, "2")], indirect=True, ids=["a week in a minute"])
-def test_memory_is_flat_over_a_simulated_week(watched, capsys):
+def test_memory_is_flat_over_a_simulated_week_with_an_agent_in_charge(watched, tmp_path, capsys):
     pid, url = watched
+    promote(tmp_path, url)
     settle(url, 15)  # a day and a half: everything has been done at least once
     before = megabytes(pid)
     settle(url, WEEK_S / SPEED)

@@ -180,6 +180,25 @@ def test_a_cluster_that_changed_size_overnight_is_doubted(rig, service):
     assert "4 nodes" in service.known.learned.silent[model].words
 
 
+def test_while_the_scheduler_is_silent_the_agent_is_not_asked(rig, service):
+    model = store_scorer(service.settings.storage.models_folder)
+    promote(rig, service, model)
+    assert service.known.advice.in_charge == model
+    rig.now_s += 4 * service.settings.cycles.jobs
+    service.advise()
+    assert service.known.advice.in_charge == EASY
+    assert service.known.learned.silent[model].cause == "stale"
+
+
+def test_until_its_code_is_compiled_the_heuristic_speaks_and_that_is_said(rig, service, monkeypatch):
+    monkeypatch.setattr(Agency, "_compiled", lambda self, model: False)
+    model = store_scorer(service.settings.storage.models_folder)
+    service._history.decide(decided(model))
+    service.advise()
+    assert service.known.advice.in_charge == EASY
+    assert DaemonView(service, lambda: service.settings).models()[0].abstains == "its code is being compiled"
+
+
 def test_a_restart_goes_on_with_the_same_agent_and_the_same_counts(rig, service):
     model = store_scorer(service.settings.storage.models_folder)
     promote(rig, service, model)

@@ -8,6 +8,8 @@ import pytest
 
 from idlewatt.daemon import promotion
 from idlewatt.daemon.agents.kinds import Stretch
+from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
+from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.fidelity import Fidelity
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.promotion import Terms, judge
@@ -155,6 +157,14 @@ def test_an_agent_that_starts_nothing_or_what_cannot_be_is_refused_with_the_reas
     found = verdict(Stranger(decide), [stretch(jobs=200)])
     assert found.decision is Decision.REFUSE
     assert words in found.reason
+
+
+def test_a_real_agent_that_learned_nothing_is_not_promoted(held_out):
+    weights = np.random.default_rng(1).normal(0, 0.1, (MEMBERS, SIZE))
+    found = verdict(Scorer(weights, replace(CARD, name="scorer", kind="scorer")), held_out)
+    assert found.decision is Decision.SHADOW
+    assert found.rows[0].policy == "scorer@1"
+    assert found.rows[0].unfinished == 0
 
 
 def test_jobs_that_fill_the_cluster_beforehand_do_not_count(held_out):
