@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,18 +12,20 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..agents.figures import Figures, figures
+from ..agents.figures import figures
 from ..agents.kinds import Course, Stretch
 from ..agents.report import write_report
 from ..agents.scorer.agent import Scorer, load
 from ..agents.scorer.bench import claims, trial
-from ..agents.scorer.bench.contest import Cell, contest
-from ..agents.scorer.bench.regimes import REGIMES, Regime, stretch
-from ..agents.scorer.bench.sites import SITES, Site, stretch_of
+from ..agents.scorer.bench.contest import contest
+from ..agents.scorer.bench.regimes import REGIMES, stretch
+from ..agents.scorer.bench.sites import SITES, stretch_of
 from ..agents.scorer.bench.variants import variants
+from ..agents.scorer.inputs import inputs_of
 from ..agents.scorer.train import train
 from ..policies import named
 from ..replay.engine import Policy, run
+from ..replay.state import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Plan:
 
 def reproduce(plan: Plan) -> Mapping[str, Path]:
     """Train, replay and write the report; after Ctrl-C the same command goes on where training was."""
+    for site in SITES if plan.traces is not None else ():
+        (plan.traces / site.file).stat()  # an hour of training later would be late to find out
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True))
     with bar, ThreadPoolExecutor(plan.workers) as pool:
         try:
@@ -56,12 +60,14 @@ def reproduce(plan: Plan) -> Mapping[str, Path]:
 def _measured(plan: Plan, bar: Progress, pool: ThreadPoolExecutor) -> claims.Findings:
     models = [_trained(trial.made_up(seed, plan.budget_s, plan.out / "models"), f"seed {seed}", bar)
               for seed in range(plan.seeds)]
-    cells = [_cell(regime, plan, models, pool) for regime in bar.track(REGIMES, description="made-up sites")]
-    apart: dict[str, list[Cell]] = {}
-    for name, variant in bar.track(list(variants(models[0])), description="parts taken out"):
-        apart[name] = [_cell(regime, plan, [variant], pool) for regime in REGIMES]
+    without = dict(variants(models[0]))
+    cells = [contest(regime.name, partial(stretch, regime), plan.drawn, [*models, *without.values()], pool)
+             for regime in bar.track(REGIMES, description="made-up sites")]
+    whole = [replace(cell, models=cell.models[:len(models)]) for cell in cells]
+    apart = {name: [replace(cell, models=cell.models[len(models) + place:][:1]) for cell in cells]
+             for place, name in enumerate(without)}
     sites = [] if plan.traces is None else list(_sites(plan, plan.traces, models, bar, pool))
-    return claims.Findings(cells, apart, sites, [model.card for model in models])
+    return claims.Findings(whole, apart, sites, [model.card for model in models])
 
 
 def _trained(course: Course, name: str, bar: Progress) -> Scorer:
@@ -73,12 +79,8 @@ def _trained(course: Course, name: str, bar: Progress) -> Scorer:
     return load(course.folder / "best")
 
 
-def _cell(regime: Regime, plan: Plan, models: Sequence[Scorer], pool: ThreadPoolExecutor) -> Cell:
-    return contest(regime.name, partial(stretch, regime), plan.drawn, models, pool)
-
-
 def _sites(plan: Plan, traces: Path, models: Sequence[Scorer], bar: Progress,
-           pool: ThreadPoolExecutor) -> Iterator[tuple[Site, Cell, Mapping[str, Figures]]]:
+           pool: ThreadPoolExecutor) -> Iterator[claims.Real]:
     """Yield what came of the real traces."""
     taught = _trained(trial.philly(traces, plan.budget_s, plan.out / "models"), "Philly", bar)
     for site in bar.track(SITES, description="real traces"):
@@ -88,7 +90,9 @@ def _sites(plan: Plan, traces: Path, models: Sequence[Scorer], bar: Progress,
             others[claims.PHILLY_SCORER] = taught
         found = {name: figures(run(whole.cluster, whole.workload, policy), whole.since_s)
                  for name, policy in others.items()}
-        yield site, contest(site.name, partial(_the_same, whole), 1, models, pool), found
+        outside = models[0].outside(inputs_of(ClusterState.of(whole.cluster, whole.workload)))
+        yield claims.Real(site, contest(site.name, partial(_the_same, whole), 1, models, pool), found,
+                          float(outside.any(axis=1).mean()))
 
 
 def _the_same(whole: Stretch, number: int) -> Stretch:

@@ -82,7 +82,7 @@ class Scorer:
 
     def drift(self, state: ClusterState) -> float:
         """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
-        outside = self._outside(state)
+        outside = self.outside(inputs_of(state)[state.waiting])
         return float(outside.any(axis=1).mean()) if len(outside) else 0.0
 
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
@@ -122,15 +122,14 @@ class Scorer:
         return (f"{nodes} nodes are open; trained on {low:.0f} to {high:.0f}, it is known to hold from "
                 f"{low * SMALLER:.0f} to {high * LARGER:.0f}")
 
-    def _outside(self, state: ClusterState) -> NDArray[np.bool_]:
-        """Return [waiting job, input] whether an input lies outside of what was seen."""
+    def outside(self, inputs: Floats) -> NDArray[np.bool_]:
+        """Return [job, input] whether an input lies outside of what was seen in training."""
         bounds = np.array([self.card.seen.get(name, (-math.inf, math.inf)) for name in INPUTS])
-        shown = inputs_of(state)[state.waiting]
-        return np.asarray((shown < bounds[:, 0]) | (shown > bounds[:, 1]))
+        return np.asarray((inputs < bounds[:, 0]) | (inputs > bounds[:, 1]))
 
     def _strange_jobs(self, state: ClusterState) -> str | None:
-        outside = self._outside(state)
-        share = self.drift(state)
+        outside = self.outside(inputs_of(state)[state.waiting])
+        share = float(outside.any(axis=1).mean()) if len(outside) else 0.0
         if share <= STRANGE:
             return None
         worst = list(INPUTS)[int(outside.sum(axis=0).argmax())]

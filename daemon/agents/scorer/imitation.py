@@ -1,7 +1,8 @@
-"""The first step of learning: to choose as a known policy did, and to tell in hindsight who would be short.
+"""The first step of learning: to choose as a known policy did, or to tell in hindsight who would be short.
 
 The former is a conditional logit of what it started when, the latter a regression of the logarithm of run times on what
-was known at submission. Both shape the first trait: a linear part and a hidden layer.
+was known at submission. Both shape the first trait: a linear part and a hidden layer. Orders that are nothing but an
+input need no learning.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ Floats = NDArray[np.float64]
 
 MOST_CHOICES, MOST_OTHERS, MOST_JOBS = 400, 10, 12_000
 _DESCENT: dict[str, Any] = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": 120}}
+LOG_2 = float(np.log(2.0))
 DECAY = 3e-4
 """A policy that can be imitated perfectly would want endless weights."""
 
@@ -40,6 +42,15 @@ def initial(random: np.random.Generator, patience_s: float) -> Floats:
     layer(weights, "place.linear")[0] = 1.0
     layer(weights, "patience")[:] = patience_s
     return weights
+
+
+def plain(weights: Floats) -> Iterator[Floats]:
+    """Yield weights that order exactly as SJF by limit, SJF by prediction and QSSF do."""
+    for parts in ({"requested limit": 1.0}, {"predicted run time": 1.0}, {"predicted run time": 1.0, "GPUs": LOG_2}):
+        found = weights.copy()
+        for name, value in parts.items():
+            layer(found, "order.linear")[list(INPUTS).index(name), 0] = value
+        yield found
 
 
 def choices(arena: Arena, policy: str) -> Iterator[Floats]:

@@ -214,8 +214,29 @@ def rate(weights: Floats, row: Any, gpus: int, length: float) -> Any:
     return value
 
 
+@compiled
+def best(site: Site, ask: Ask) -> int:
+    """Return the candidate of lowest score that holds one chunk, -1 if none: the case worth its own fast lane."""
+    lowest: Any = FAR
+    found, least, rated = -1, FAR, 0
+    length = site.traits[ask.job, LENGTH]
+    for node in range(site.nodes.size):
+        free = site.nodes[node].free_gpus
+        if free < ask.gpus or (rated >= CANDIDATES and free >= least) or not fits(site, node, ask, ask.gpus):
+            continue
+        rated += 1
+        least = min(least, free)
+        score = np.int64(1e6 * rate(site.weights, site.nodes[node], ask.gpus, length))
+        if score < lowest:
+            found, lowest = node, score
+    return found
+
+
 def place(site: Site, ask: Ask, chosen: Longs) -> int:
     """Choose the nodes of lowest score among those that fit; ties go to the lowest index."""
+    if ask.chunks == 1 and ask.rest == 0:
+        chosen[0] = best(site, ask)
+        return 1 if chosen[0] >= 0 else 0
     least, rated, part = FAR, 0, ask.gpus if ask.rest == 0 else min(ask.gpus, ask.rest)
     length = site.traits[ask.job, LENGTH]
     for node in range(site.nodes.size):

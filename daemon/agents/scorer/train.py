@@ -27,7 +27,7 @@ from ..checkpoint import CheckpointError, schema_hash, write
 from ..kinds import Course, Progress, TrainingError
 from .agent import MEMBERS, load, save, schema
 from .arena import Arena
-from .imitation import agreement, hindsight, imitate, initial, lesson
+from .imitation import agreement, hindsight, imitate, initial, lesson, plain
 from .inputs import INPUTS
 from .network import SIZE, layer
 
@@ -240,12 +240,12 @@ def _whose_turn(training: Training) -> int:
 
 
 def _set_out(training: Training, ground: Ground, member: int) -> Member:
-    """Return a member that chooses as the incumbent does, or by what hindsight taught if that is worth more."""
+    """Return a member that chooses as the incumbent does, by what hindsight taught, or as a heuristic: what is best."""
     course = training.course
     random = np.random.default_rng([course.seed, member])
     fresh = initial(random, course.objective.longest_wait_s)
     trials = [ground.fit(number) for number in range(TRIALS)]
-    starts = [imitate(fresh, ground.lesson()), hindsight(fresh, trials, random)]
+    starts = [imitate(fresh, ground.lesson()), hindsight(fresh, trials, random), *plain(fresh)]
     if course.start is not None:
         starts.append(load(course.start).members[member])
     if math.isnan(training.agreement):

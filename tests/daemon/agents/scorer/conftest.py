@@ -1,0 +1,38 @@
+"""A scorer that was trained for moments, on a small contended site; enough to be handled, not to be believed."""
+
+import dataclasses
+from functools import partial
+
+import numpy as np
+import pytest
+
+from idlewatt.daemon.agents.kinds import Course
+from idlewatt.daemon.agents.scorer.bench.regimes import INCUMBENT, Regime, stretch
+from idlewatt.daemon.agents.scorer.train import train
+
+SITE = Regime(4, "informative", 1.0)
+
+
+def small(number, jobs=300):
+    """Return the first jobs of a made-up site."""
+    whole = stretch(SITE, number)
+    columns = {field.name: getattr(whole.workload, field.name)[:jobs] for field in dataclasses.fields(whole.workload)
+               if isinstance(getattr(whole.workload, field.name), np.ndarray)}
+    work = dataclasses.replace(whole.workload, ids=range(jobs), **columns)
+    return dataclasses.replace(whole, workload=work, since_s=float(work.submit[jobs // 8]))
+
+
+@pytest.fixture(scope="session")
+def course_of():
+    def made(folder, **changes):
+        course = Course(partial(small), [small(100), small(101)], INCUMBENT, 0, 6.0, folder)
+        return dataclasses.replace(course, **changes)
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory, course_of):
+    """Return the folder of a training that ran to its end, and what it told of itself."""
+    folder = tmp_path_factory.mktemp("scorer")
+    return folder, list(train(course_of(folder)))

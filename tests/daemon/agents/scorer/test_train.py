@@ -1,0 +1,117 @@
+"""Training: better than the incumbent, on from where it was, and clear about what cannot be learned from."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+
+from idlewatt.daemon.agents.checkpoint import CheckpointError
+from idlewatt.daemon.agents.kinds import Objective, Stretch, TrainingError, kinds
+from idlewatt.daemon.agents.scorer import imitation
+from idlewatt.daemon.agents.scorer.arena import Arena
+from idlewatt.daemon.agents.scorer.bench.regimes import INCUMBENT
+from idlewatt.daemon.agents.scorer.train import STATE, train
+from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.workload import Workload
+
+from .conftest import small
+
+
+def test_it_becomes_better_than_the_incumbent_and_says_how_far_it_has_come(trained):
+    folder, progress = trained
+    assert progress[-1].done == 1.0
+    assert progress[-1].score < 0.95
+    scores = [one.score for one in progress]
+    assert scores == sorted(scores, reverse=True)
+    card = kinds()["scorer"].load(folder / "best").card
+    assert card.metrics["objective_select"] == pytest.approx(progress[-1].score, rel=0.02)
+    assert 0.0 < card.metrics["imitation_top1"] <= 1.0
+    assert card.seen["nodes"] == (4.0, 4.0)
+
+
+def test_a_training_that_was_left_goes_on_where_it_was(tmp_path, course_of):
+    course = course_of(tmp_path, budget_s=1000.0)
+    first = list(itertools.islice(train(course), 2))
+    again = next(train(course))
+    assert again.done > first[-1].done
+    assert again.score <= first[-1].score
+    assert list(train(course_of(tmp_path, budget_s=0.0))) == []
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"objective": Objective(jct_mean=1.0)}, {"incumbent": "qssf+easy"}])
+def test_another_training_does_not_go_on_in_the_same_folder(trained, course_of, change):
+    with pytest.raises(CheckpointError, match="move it away"):
+        next(train(course_of(trained[0], budget_s=100.0, **change)))
+
+
+def test_a_damaged_unfinished_training_is_refused_by_name(tmp_path, course_of):
+    (tmp_path / STATE).write_bytes(b"half a file")
+    with pytest.raises(CheckpointError, match=STATE):
+        next(train(course_of(tmp_path)))
+
+
+def test_it_goes_on_from_a_model_where_it_is_told_to(trained, tmp_path, course_of):
+    begun = next(train(course_of(tmp_path, start=trained[0] / "best")))
+    assert begun.score <= trained[1][-1].score + 0.05
+
+
+def site(run, gpus, submit):
+    work = Workload.of(submit, run, gpus, limit=run)
+    return Stretch(Cluster.from_spec("1x8"), work, 0.0)
+
+
+def test_jobs_that_are_all_alike_are_refused(tmp_path, course_of):
+    alike = site(np.full(60, 600.0), np.full(60, 8), np.arange(60.0))
+    with pytest.raises(TrainingError, match="alike"):
+        next(train(course_of(tmp_path, fit=lambda _: alike, select=[alike])))
+
+
+def test_a_short_history_is_refused(tmp_path, course_of):
+    few = site(np.arange(5) + 60.0, np.full(5, 8), np.arange(5.0))
+    with pytest.raises(TrainingError, match="5 jobs"):
+        next(train(course_of(tmp_path, fit=lambda _: few, select=[few])))
+
+
+def test_a_history_without_later_part_is_refused(tmp_path, course_of):
+    with pytest.raises(TrainingError, match="later history"):
+        next(train(course_of(tmp_path, select=[])))
+
+
+def test_a_site_where_nobody_waits_is_refused(tmp_path, course_of):
+    idle = site(np.arange(60) + 60.0, np.ones(60, int), 1e4 * np.arange(60.0))
+    with pytest.raises(TrainingError, match="nobody waits"):
+        next(train(course_of(tmp_path, fit=lambda _: idle, select=[idle])))
+
+
+def test_an_objective_that_is_no_number_ends_the_training_and_keeps_the_best(tmp_path, course_of, monkeypatch):
+    training = train(course_of(tmp_path, budget_s=1000.0))
+    next(training)
+    kept = (tmp_path / "best" / "weights.safetensors").read_bytes()
+    monkeypatch.setattr(Arena, "score", lambda self, weights: math.nan)
+    with pytest.raises(TrainingError, match="no number"):
+        list(training)
+    assert (tmp_path / "best" / "weights.safetensors").read_bytes() == kept
+
+
+@pytest.mark.parametrize("loss", ["choices", "run times"])
+def test_the_gradients_of_imitation_are_those_of_differences(loss):
+    arena = Arena(small(1), INCUMBENT, Objective())
+    weights = imitation.initial(np.random.default_rng(0), 1e6)
+    weights += 0.1 * np.random.default_rng(1).standard_normal(len(weights))
+    chosen = imitation.lesson([arena], INCUMBENT)[:40]
+    rows = np.concatenate(chosen)
+    function = imitation._loss if loss == "choices" else imitation._error
+    rest = np.cumsum([0, *map(len, chosen)])[:-1] if loss == "choices" else rows[:, 0] - 1.0
+    found = check_grad(lambda x: function(x, rows, rest)[0], lambda x: function(x, rows, rest)[1],
+                       imitation._taken(weights))
+    assert found < 1e-5
+
+
+def test_a_policy_that_orders_by_what_is_told_is_imitated_well():
+    arena, other = (Arena(small(number), INCUMBENT, Objective()) for number in (1, 2))
+    weights = imitation.initial(np.random.default_rng(0), 1e6)
+    policy = "sjf-limit+best-fit+greedy"
+    learned = imitation.imitate(weights, imitation.lesson([arena], policy))
+    assert imitation.agreement(learned, imitation.lesson([other], policy)) > 0.85
