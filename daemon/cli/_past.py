@@ -40,6 +40,8 @@ HOUR_S = 120.0
 TICK_S = 30.0
 LOOK = ("scrape", "jobs", "assess", "advise", "record")
 """The cycles of one look, each after those it reads from."""
+DRAWS = 2
+"""Futures drawn for an advice: a tenth of the usual number, or these would take most of the time."""
 PATIENCE = 1.5
 """How many looks may lie between two readings before there is a gap."""
 
@@ -84,7 +86,7 @@ def serving(cluster: SimulatedCluster, clock: Time, folder: Path) -> Iterator[Se
     """Yield a daemon that reads the cluster directly, and stop it at the end."""
     settings = Settings(cluster="GIST AI-X (simulated)",
                         storage=StorageSettings(url=f"sqlite:///{folder / 'idlewatt.db'}"),
-                        advice=AdviceSettings(spare_nodes=SPARE_NODES),
+                        advice=AdviceSettings(spare_nodes=SPARE_NODES, draws=DRAWS),
                         counterfactual=CounterfactualSettings(incumbent=SCHEDULER))
     gap = PATIENCE * STEP_S / settings.cycles.scrape
     settings = settings.model_copy(update={
