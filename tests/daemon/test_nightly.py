@@ -19,9 +19,11 @@ from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.models import ModelStore
 from idlewatt.daemon.nightshift import NIGHT, TASK, NightShift, Task, last_night
+from idlewatt.daemon.promotion import Verdict
 from idlewatt.daemon.training import SHADOWS, Workshop
 from idlewatt.storage.history import History
-from idlewatt.storage.promotions import Decision, states
+from idlewatt.storage.ledger import Ledger
+from idlewatt.storage.promotions import Decision, Promotion, states
 
 NOW = SINCE + 20 * DAY_S + 3600
 
@@ -111,6 +113,17 @@ def test_what_has_earned_it_waits_for_an_operator_where_the_configuration_says_s
     last = [decision for decision in decisions(task) if decision.time_s == NOW + 120]
     assert last[0].decision is Decision.SHADOW
     assert f"under {first.model}, which is in charge: not surely better" in last[0].reason
+
+
+def test_soon_after_a_demotion_what_has_earned_it_waits_in_shadow(task):
+    verdict = Verdict("chooser@2", Decision.PROMOTE, ("it is better",), task.incumbent, task.incumbent)
+    with Ledger.open(task.url) as ledger:
+        ledger.decide(Promotion(NOW - DAY_S, "chooser@1", Decision.DEMOTE, "daemon", "three bad days"))
+        soon = nightly._decide(ledger, ModelStore(task.models), task, verdict, ())
+        later = nightly._decide(ledger, ModelStore(task.models), replace(task, now_s=NOW + 7 * DAY_S), verdict, ())
+    assert (soon.decision, soon.reason) == (
+        Decision.SHADOW, "an agent was demoted 1.0 days ago; 7 must pass: it is better")
+    assert later.decision is Decision.PROMOTE
 
 
 @pytest.mark.usefixtures("chooser")
