@@ -102,7 +102,7 @@ def _newest(store: ModelStore, agent: str, until_s: float) -> Path | None:
 
 
 def _decide(ledger: Ledger, store: ModelStore, task: Task, verdict: Verdict, test: Sequence[Stretch]) -> Promotion:
-    """Record what follows from a verdict, and let older models in shadow make room."""
+    """Record what follows from a verdict."""
     decisions = ledger.decisions()
     before, soon = states(decisions), too_soon(decisions, task.now_s)
     rival = in_charge(before)
