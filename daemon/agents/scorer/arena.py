@@ -13,6 +13,7 @@ from ..figures import Figures, figures
 from ..kinds import Objective, Stretch
 from .agent import outfit, rules_of
 from .inputs import inputs_of
+from .network import SIZE
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +24,7 @@ class Arena:
     def __init__(self, stretch: Stretch, incumbent: str, objective: Objective) -> None:
         self.stretch, self._objective = stretch, objective
         self._fresh = ClusterState.of(stretch.cluster, stretch.workload)
-        self._fresh.arrays.counts[a.KEEP_ESTIMATES] = 1
+        engine.prepare(self._fresh, rules_of(np.zeros(SIZE))._replace(ready=None))
         self.inputs = inputs_of(self._fresh)
         self.counted = (self._fresh.arrays.jobs.status != a.REJECTED) & (stretch.workload.submit >= stretch.since_s)
         self.incumbent = self._judged(engine.run(stretch.cluster, stretch.workload, named(incumbent)))
@@ -32,7 +33,7 @@ class Arena:
         """Replay the stretch."""
         state = self._fresh.copy()
         state.arrays = outfit(weights, self.inputs, state.arrays)
-        engine.loop(state.arrays, engine.agenda_of(self.stretch.cluster), *rules_of(weights)[:8], np.inf)
+        engine.go_on(state.arrays, engine.agenda_of(self.stretch.cluster), rules_of(weights), np.inf)
         return engine.Run("scorer", 0, self.stretch.cluster, self.stretch.workload, state)
 
     def score(self, weights: Floats) -> float:

@@ -28,6 +28,8 @@ FACTORS = TRAITS + 2
 LENGTH = TRAITS
 """Place in ``State.traits``, behind the traits: the expected run time in seconds."""
 PLACE_INPUTS, PLACE_HIDDEN = 6, 6
+"""Of a node: GPUs left over, none left over, empty before, size of the job, and by how much (logarithms) the job is
+expected to end after the last one there, or before it."""
 SURROUNDINGS = ("free GPUs", "empty nodes", "waiting GPUs", "waiting work", "mean wait", "waiting jobs",
                 *(f"mean trait {number}" for number in range(TRAITS)))
 """What the shared state is made of: shares of the cluster and logarithms, none of them the size of anything."""
@@ -197,20 +199,18 @@ def walk(state: State, key: Any, place: Any) -> None:
 @compiled
 def rate(weights: Floats, row: Any, gpus: int, length: float) -> Any:
     """Return the score of one node for a job of so many GPUs there and so many seconds."""
-    size, value = max(1.0, np.float64(row.gpus)), 0.0
+    size = max(1.0, np.float64(row.gpus))
     later = np.log1p(length / HOUR_S) - np.log1p(row.ends / HOUR_S) if row.ends > 0.0 else 0.0
-    a, b = (row.free_gpus - gpus) / size, 1.0 if row.free_gpus == gpus else 0.0
-    c, d = 1.0 if row.free_gpus == row.gpus else 0.0, gpus / size
-    e, f = max(0.0, later), max(0.0, -later)
-    linear = _PLACE_LINEAR
-    value = (a * weights[linear] + b * weights[linear + 1] + c * weights[linear + 2] + d * weights[linear + 3]
-             + e * weights[linear + 4] + f * weights[linear + 5])
+    shown = ((row.free_gpus - gpus) / size, 1.0 if row.free_gpus == gpus else 0.0,
+             1.0 if row.free_gpus == row.gpus else 0.0, gpus / size, max(0.0, later), max(0.0, -later))
+    value = 0.0
+    for place in range(PLACE_INPUTS):
+        value += shown[place] * weights[_PLACE_LINEAR + place]
     for unit in range(PLACE_HIDDEN):
-        at = _PLACE + unit
-        value += weights[_PLACE_SCORE + unit] * soft(
-            weights[_PLACE_BIAS + unit] + a * weights[at] + b * weights[at + PLACE_HIDDEN]
-            + c * weights[at + 2 * PLACE_HIDDEN] + d * weights[at + 3 * PLACE_HIDDEN]
-            + e * weights[at + 4 * PLACE_HIDDEN] + f * weights[at + 5 * PLACE_HIDDEN])
+        before = weights[_PLACE_BIAS + unit]
+        for place in range(PLACE_INPUTS):
+            before += shown[place] * weights[_PLACE + place * PLACE_HIDDEN + unit]
+        value += soft(before) * weights[_PLACE_SCORE + unit]
     return value
 
 

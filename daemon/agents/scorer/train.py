@@ -181,7 +181,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Floats]]:
 
 
 def train(course: Course) -> Iterator[Progress]:
-    """Train one member after the other, each for its share of the budget; yield how far it has come."""
+    """Train one member after the other, each for its share of the budget; yield how far it has come.
+
+    Every step is decided by the seed and its number; how many fit into the budget is decided by the machine.
+    """
     training = Training(course)
     training.resume()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
