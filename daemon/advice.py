@@ -16,7 +16,7 @@ from ..storage.durations import Duration
 from ..storage.records import Node, NodeState, Recommendation, SchedulerSnapshot
 from .answer import Answer, Manner, instead_of
 from .diagnosis import Diagnosis
-from .hearing import Heard, Moment, Seat, expected, hear, reasons
+from .hearing import Heard, Moment, Said, Seat, expected, hear, reasons
 from .outlook import Change
 from .policies import named
 from .policies.registry import parse
@@ -110,15 +110,15 @@ class Advisor:
         heuristic = Answer(state, self._heuristic, moment.diagnosis)
         heard = tuple(hear(seat, moment) for seat in self._circumstances.seats)
         shadows = [Answer(state, policy, moment.diagnosis) for policy in self._shadows]
-        leader = next((one for one in heard if one.seat.in_charge and one.answer), None)
+        shadows += [one.said.answer for one in heard if one.said and not one.seat.in_charge]
+        leader = next((one.said for one in heard if one.said and one.seat.in_charge), None)
         if leader is None:
-            first, said = heuristic, self._told(heuristic, now_s, expected(self._heuristic, moment))
+            first, told = heuristic, self._told(heuristic, now_s, expected(self._heuristic, moment))
         else:
-            first, said = leader.answer or heuristic, self._told_by_agent(leader, heuristic, moment)
+            first, told = leader.answer, self._told_by_agent(leader, heuristic, moment)
             shadows.insert(0, heuristic)
-        shadows += [one.answer for one in heard if one is not leader and one.answer]
         aside = [row for answer in shadows for row in self._told(answer, now_s)]
-        return Advice(now_s, (*said, *aside), self._power_down(snapshot, first.needed_at(), now_s), first.policy.name,
+        return Advice(now_s, (*told, *aside), self._power_down(snapshot, first.needed_at(), now_s), first.policy.name,
                       heard)
 
     def _told(self, answer: Answer, now_s: float, changes: Mapping[int, Change] | None = None) -> list[Recommendation]:
@@ -126,16 +126,13 @@ class Advisor:
         manner = Manner(now_s, self._settings.objective, changes is None, changes or {})
         return [said for _, said in answer.recommend(manner)]
 
-    def _told_by_agent(self, leader: Heard, heuristic: Answer, moment: Moment) -> list[Recommendation]:
+    def _told_by_agent(self, leader: Said, heuristic: Answer, moment: Moment) -> list[Recommendation]:
         """Return an agent's advice with what moved it, and what the heuristic would have said."""
-        agent, answer = leader.seat.agent, leader.answer
-        if agent is None or answer is None:
-            return []
         otherwise = {(said.job_id, said.submit_s): instead_of(said) for said in self._told(heuristic, moment.now_s)}
-        manner = Manner(moment.now_s, self._settings.objective, changes=leader.changes or {})
+        manner = Manner(moment.now_s, self._settings.objective, changes=leader.changes)
         return [replace(said, instead=otherwise.get((said.job_id, said.submit_s)),
-                        reasons=reasons(agent, moment.state, row) if number < MOST_REASONED else ())
-                for number, (row, said) in enumerate(answer.recommend(manner))]
+                        reasons=reasons(leader.agent, moment.state, row) if number < MOST_REASONED else ())
+                for number, (row, said) in enumerate(leader.answer.recommend(manner))]
 
     def _power_down(self, snapshot: SchedulerSnapshot, needed: Mapping[str, float], now_s: float) -> dict[str, str]:
         """Return empty nodes that no known job needs soon, but for the spare ones of each partition."""

@@ -42,12 +42,20 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """An agent's answer, and what following it is expected to change in waiting, by row of the state."""
+
+    agent: Trained
+    answer: Answer
+    changes: Mapping[int, Change]
+
+
+@dataclass(frozen=True, slots=True)
 class Heard:
-    """What an agent answered, or why it did not."""
+    """What an agent said, or why it did not."""
 
     seat: Seat
-    answer: Answer | None = None
-    changes: Mapping[int, Change] | None = None
+    said: Said | None = None
     drift: float | None = None
     cause: str = ""
     """Why it abstains, one of ``storage.promotions.CAUSES``; empty when it answered."""
@@ -75,7 +83,7 @@ def _asked(seat: Seat, agent: Trained, moment: Moment) -> Heard:
     if doubt is not None:
         return Heard(seat, drift=drift, cause="doubt", words=doubt)
     answer = Answer(moment.state, agent, moment.diagnosis)
-    return Heard(seat, answer, expected(agent, moment) if seat.in_charge else None, drift)
+    return Heard(seat, Said(agent, answer, expected(agent, moment) if seat.in_charge else {}), drift)
 
 
 def expected(policy: Policy, moment: Moment) -> dict[int, Change]:

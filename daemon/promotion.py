@@ -220,8 +220,8 @@ def _measured(empty: Verdict, trials: Mapping[str, Trial], exam: Exam, power: Po
 def ratio(ours: Trial, theirs: Trial, terms: Terms, seed: int) -> Interval:
     """Return mean JCT over another's, of the jobs that ended under both, with its interval over days."""
     both = np.isfinite(ours.jct) & np.isfinite(theirs.jct)
-    return ratio_interval(np.float64(DAY_S) * ours.day[both], ours.jct[both], theirs.jct[both], resamples=terms.resamples,
-                          seed=seed)
+    return ratio_interval(np.float64(DAY_S) * ours.day[both], ours.jct[both], theirs.jct[both],
+                          resamples=terms.resamples, seed=seed)
 
 
 def _row(name: str, trial: Trial, trials: Mapping[str, Trial], empty: Verdict, exam: Exam, power: PowerModel) -> Row:
@@ -264,6 +264,7 @@ def groups(exam: Exam) -> Iterator[tuple[str, NDArray[np.bool_]]]:
 
     Single users have too few jobs to tell harm from chance.
     """
+    # A code of -1 is the last one: none.
     partition = exam.column(lambda work: np.array([*work.partition_names, ""], object)[work.partition])
     user = exam.column(lambda work: np.array([*work.user_names, ""], object)[work.user])
     used = exam.column(lambda work: work.run * work.gpus)

@@ -106,7 +106,7 @@ def promotion_of(row: Row[Any]) -> Promotion:
 
 
 def store_abstentions(connection: Connection, abstentions: Sequence[Abstention]) -> None:
-    """Record rounds without an answer; where the agent's last one had the same cause and words, it lasts longer."""
+    """Record rounds without an answer; where the agent's last silence is the same one, it lasts longer."""
     table = schema.abstentions
     for item in abstentions:
         last = connection.execute(select(table).where(table.c.model == words(item.model)).order_by(
