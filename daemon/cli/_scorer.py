@@ -44,8 +44,9 @@ class Plan:
 
 def reproduce(plan: Plan) -> Mapping[str, Path]:
     """Train, replay and write the report; after Ctrl-C the same command goes on where training was."""
-    for site in SITES if plan.traces is not None else ():
-        (plan.traces / site.file).stat()  # an hour of training later would be late to find out
+    if plan.traces is not None:
+        for site in SITES:
+            (plan.traces / site.file).stat()  # an hour of training later would be late to find out
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True))
     with bar, ThreadPoolExecutor(plan.workers) as pool:
         try:
