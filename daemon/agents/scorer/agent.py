@@ -132,7 +132,7 @@ class Scorer:
         share = float(outside.any(axis=1).mean()) if len(outside) else 0.0
         if share <= STRANGE:
             return None
-        worst = list(INPUTS)[int(outside.sum(axis=0).argmax())]
+        worst = INPUTS[int(outside.sum(axis=0).argmax())]
         return f"{share:.0%} of the waiting jobs are unlike those it was trained on, most by their {worst}"
 
     def _disagreement(self, state: ClusterState) -> str | None:
@@ -183,7 +183,9 @@ def _times(value: float) -> str:
 _WORDS: Mapping[str, Any] = {
     **dict.fromkeys(("predicted run time", "run time by limit", "best guess", "requested limit"), _duration),
     **dict.fromkeys(("spread of run times", "spread of use"), _times),
-    "GPUs": lambda value: f"{2 ** (3 * value):.0f}", "share of the cluster": "{:.1%}".format}
+    **dict.fromkeys(("several nodes", "unforeseen"), lambda value: "yes" if value > 0.5 else "no"),
+    **dict.fromkeys(("share of the cluster", "usual limit"), "{:.0%}".format),
+    "GPUs": lambda value: f"{2 ** (3 * value):.0f}"}
 
 
 def save(folder: Path, weights: Floats, card: ModelCard) -> ModelCard:

@@ -49,7 +49,7 @@ def plain(weights: Floats) -> Iterator[Floats]:
     for parts in ({"requested limit": 1.0}, {"predicted run time": 1.0}, {"predicted run time": 1.0, "GPUs": LOG_2}):
         found = weights.copy()
         for name, value in parts.items():
-            layer(found, "order.linear")[list(INPUTS).index(name), 0] = value
+            layer(found, "order.linear")[INPUTS.index(name), 0] = value
         yield found
 
 

@@ -12,20 +12,11 @@ from ...replay.workload import UNLIMITED_S
 
 Floats = NDArray[np.float64]
 
-INPUTS = {
-    "predicted run time": "like jobs ran long",
-    "spread of run times": "like jobs ran for very different times",
-    "run time by limit": "its limit is long for what its like make of theirs",
-    "spread of use": "its like use their limits very differently",
-    "best guess": "it is expected to run long",
-    "requested limit": "its requested limit is long",
-    "GPUs": "it asks for many GPUs",
-    "share of the cluster": "it takes a large part of the cluster",
-    "several nodes": "it needs several nodes",
-    "usual limit": "its user always asks for that limit",
-    "unforeseen": "nothing is known of its like",
-}
-"""Each input's name, and what it says in words when it is high."""
+INPUTS = ("predicted run time", "spread of run times", "run time by limit", "spread of use", "best guess",
+          "requested limit", "GPUs", "share of the cluster", "several nodes", "usual limit", "unforeseen")
+"""Times are logarithms of hours, spreads logarithms between quartiles, both over 3. *By limit* is the requested limit
+times the share of theirs that like jobs used; *usual* how often its user asks for that very limit; *unforeseen* 1 for a
+job whose like is unknown."""
 HOUR_S = 3600.0
 USE = -0.8
 """Logarithm of the share of its limit that a job usually runs for."""
@@ -49,14 +40,15 @@ def inputs_of(state: ClusterState) -> Floats:
     # Who always asks for the same has told nothing; who does not, more than a few runs of the like do.
     told = limit + 0.5 * (USE + np.where(np.isnan(uses), USE, uses))
     guess = usual * runs + (1.0 - usual) * told
-    columns = (runs / 3, run_spread / 3, by_limit / 3, use_spread / 3, guess / 3, limit / 3, np.log2(gpus) / 3,
-               np.minimum(1.0, gpus / total), (jobs.chunks + (jobs.rest > 0)) > 1, usual, unforeseen)
+    columns = (runs / 3, run_spread / 3, by_limit / 3, use_spread / 3, guess / 3,
+               limit / 3, np.log2(gpus) / 3, np.minimum(1.0, gpus / total), (jobs.chunks + (jobs.rest > 0)) > 1,
+               usual, unforeseen)
     return np.ascontiguousarray(np.stack(columns, axis=1, dtype=np.float64))
 
 
 def seconds(inputs: Floats) -> Floats:
     """Return the best guess of each job's run time."""
-    return np.asarray(np.exp(3 * inputs[:, 4]) * HOUR_S)
+    return np.asarray(np.exp(3 * inputs[:, INPUTS.index("best guess")]) * HOUR_S)
 
 
 def _quantiles(middle: Any, low: Any, high: Any) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ def told(spec="4x8", **columns):
 
 
 def column(inputs, name):
-    return inputs[:, list(INPUTS).index(name)]
+    return inputs[:, INPUTS.index(name)]
 
 
 def test_nothing_known_is_still_numbers():

@@ -39,7 +39,7 @@ def linear(**by_input):
     layer(weights, "mood.base")[0], layer(weights, "place.linear")[0] = 1.0, 1.0
     layer(weights, "patience")[:] = np.inf
     for name, value in by_input.items():
-        layer(weights, "order.linear")[list(INPUTS).index(name.replace("_", " ")), 0] = value
+        layer(weights, "order.linear")[INPUTS.index(name.replace("_", " ")), 0] = value
     return weights
 
 
