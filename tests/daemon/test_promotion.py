@@ -149,7 +149,7 @@ def test_an_incumbent_whose_replay_is_far_from_what_happened_proves_nothing(held
 
 @pytest.mark.parametrize(("decide", "words"), [
     (lambda state: (), "jobs never end under it"),
-    (lambda state: [Start(int(job), (0,), (99,)) for job in state.waiting[:1]], "not a node for this job"),
+    (lambda state: [Start(int(job), (0,), (99,)) for job in state.waiting[:1]], "failed: ValueError: Start(job=0"),
     (lambda state: [Start(int(job), (float("nan"),), (1,)) for job in state.waiting[:1]], "failed"),
     (lambda state: 1 / 0, "ZeroDivisionError"),
 ])
