@@ -20,8 +20,8 @@ from ...replay.state import Actions, ClusterState
 from .. import checkpoint
 from ..kinds import Course, Kind, register
 from . import network
-from .inputs import INPUTS, inputs_of, seconds
-from .network import FACTORS, LAYERS, MOODS, SIZE, TRAITS, layer
+from .inputs import inputs_of, seconds
+from .network import FACTORS, INPUTS, LAYERS, MOODS, SIZE, TRAITS, layer
 
 Floats = NDArray[np.float64]
 

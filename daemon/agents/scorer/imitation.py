@@ -19,8 +19,7 @@ from ...policies import named
 from ...replay.engine import decisions
 from ...replay.state import Start
 from .arena import Arena
-from .inputs import INPUTS
-from .network import FACTORS, HIDDEN, SHORT_S, SIZE, TRAITS, layer
+from .network import FACTORS, HIDDEN, INPUTS, SHORT_S, SIZE, TRAITS, layer
 
 Floats = NDArray[np.float64]
 

@@ -9,15 +9,10 @@ from numpy.typing import NDArray
 
 from ...replay.state import ClusterState
 from ...replay.workload import UNLIMITED_S
+from .network import HOUR_S, INPUTS
 
 Floats = NDArray[np.float64]
 
-INPUTS = ("predicted run time", "spread of run times", "run time by limit", "spread of use", "best guess",
-          "requested limit", "GPUs", "share of the cluster", "several nodes", "usual limit", "unforeseen")
-"""Times are logarithms of hours, spreads logarithms between quartiles, both over 3. *By limit* is the requested limit
-times the share of theirs that like jobs used; *usual* how often its user asks for that very limit; *unforeseen* 1 for a
-job whose like is unknown."""
-HOUR_S = 3600.0
 USE = -0.8
 """Logarithm of the share of its limit that a job usually runs for."""
 UNKNOWN_SPREAD = 2.5
@@ -25,7 +20,7 @@ UNKNOWN_SPREAD = 2.5
 
 
 def inputs_of(state: ClusterState) -> Floats:
-    """Return [job, input] for all jobs of a state."""
+    """Return the inputs of the order head, [job, input], for all jobs of a state."""
     work, jobs = state.workload, state.arrays.jobs
     limit = np.log(np.clip(work.limit, 1.0, UNLIMITED_S) / HOUR_S)
     runs, run_spread = _quantiles(work.prediction, work.prediction_low, work.prediction_high)

@@ -5,7 +5,8 @@ are like at a decision -> hidden -> a factor for each trait and for the wait. A 
 so that thousands of waiting jobs are scored anew with a few multiplications each. *Place head*: features of a node ->
 hidden -> score. Nothing in it knows how many jobs or nodes there are. The lowest score goes first.
 
-All compiled code of the agent is in this one file: numba looks for changes in the file of a function only.
+All compiled code of the agent, and every constant in it, is in this one file: numba looks for changes in the file of a
+function only.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ from ...replay.compiled import compiled, compiled_without_lock
 from ...replay.engine import list_waiting, rank_by_key, rank_by_row
 from ...replay.moves import fits
 from ...replay.pick import pick
-from .inputs import HOUR_S, INPUTS
 
+INPUTS = ("predicted run time", "spread of run times", "run time by limit", "spread of use", "best guess",
+          "requested limit", "GPUs", "share of the cluster", "several nodes", "usual limit", "unforeseen")
+"""Times are logarithms of hours, spreads logarithms between quartiles, both over 3. *By limit* is the requested limit
+times the share of theirs that like jobs used; *usual* how often its user asks for that very limit; *unforeseen* 1 for a
+job whose like is unknown."""
 TRAITS, HIDDEN, MOODS, MOOD_HIDDEN = 4, 16, 10, 8
 FACTORS = TRAITS + 2
 """What the shared state decides on: a factor for each trait, for the wait, and for the wait beside that of others."""
@@ -35,7 +40,7 @@ SURROUNDINGS = ("free GPUs", "empty nodes", "waiting GPUs", "waiting work", "mea
 """What the shared state is made of: shares of the cluster and logarithms, none of them the size of anything."""
 CANDIDATES = 32
 """Nodes that are scored for one job at most, besides any that is fuller than all of them."""
-SHORT_S = 900.0
+SHORT_S, HOUR_S = 900.0, 3600.0
 FAR = 1 << 60
 
 LAYERS: dict[str, tuple[int, ...]] = {

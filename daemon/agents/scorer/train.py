@@ -28,8 +28,7 @@ from ..kinds import Course, Progress, TrainingError
 from .agent import MEMBERS, load, save, schema
 from .arena import Arena
 from .imitation import agreement, hindsight, imitate, initial, lesson, plain
-from .inputs import INPUTS
-from .network import SIZE, layer
+from .network import INPUTS, SIZE, layer
 
 Floats = NDArray[np.float64]
 

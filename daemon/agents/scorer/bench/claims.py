@@ -83,6 +83,9 @@ def verdict(findings: Findings) -> Section:
     told.append(f"Reached: at most {WORST:.0%} on all {len(cells)} sites." if not over else
                 f"Not reached: more than {WORST:.0%} on {len(over)} of {len(cells)} sites: "
                 + "; ".join(f"{cell.name} ({_percent(cell.regret().estimate)})" for cell in over) + ".")
+    single = [max(cell.regret_of(cell.models[seed]) for cell in cells) for seed in range(len(cells[0].models))]
+    told.append(f"That is the mean over trainings; single ones do worst with {_percent(min(single))} to "
+                f"{_percent(max(single))}.")
     told.append("No site has a worse 99 % wait." if not tail else
                 "A 99 % wait that is worse, and longer than a quarter of an hour: "
                 + "; ".join(f"{cell.name} (x {cell.tail():.2f})" for cell in tail) + ".")
