@@ -34,7 +34,9 @@ class Answer:
         self._state, self._diagnosis = state, diagnosis
         actions = policy.decide(state)
         state.copy().apply(actions)
-        self._starts = {action.job: action for action in actions if isinstance(action, Start)}
+        starts = {action.job: self._placement(action) for action in actions if isinstance(action, Start)}
+        indexes = diagnosis.indexes.hand_out(starts.values())
+        self._starts = {row: (placement, free) for (row, placement), free in zip(starts.items(), indexes, strict=True)}
         self._expected = forecast(state, policy, HORIZON_S)
         self._rejected = {rejection.job: rejection.reason for rejection in state.rejected}
 
@@ -51,7 +53,7 @@ class Answer:
             if job.key in told or job.state is not JobState.PENDING:
                 continue
             told.add(job.key)
-            said = self._start(job, self._starts[row], manner) if row in self._starts else self._hold(job, row, manner)
+            said = self._start(job, row, manner) if row in self._starts else self._hold(job, row, manner)
             change = manner.changes.get(row)
             yield row, said if change is None else replace(said, wait_change_s=change.mean_s,
                                                            interval_s=change.interval_s)
@@ -68,23 +70,41 @@ class Answer:
         expected = self._expected.get(row)
         return expected.start if expected else float("inf")
 
-    def _start(self, job: Job, action: Start, manner: Manner) -> Recommendation:
+    def _placement(self, action: Start) -> Placement:
         names = self._state.cluster.names
-        placement = Placement(tuple(names[node] for node in action.nodes), action.gpus)
+        return Placement(tuple(names[node] for node in action.nodes), action.gpus)
+
+    def _start(self, job: Job, row: int, manner: Manner) -> Recommendation:
+        placement, indexes = self._starts[row]
         alternatives = () if manner.shadow else tuple(self._alternatives(job, placement))
         return Recommendation(job.job_id, job.submit_s, job.partition, manner.now_s, self.policy.name,
                               manner.objective, "start", self._diagnosis.why_here(job, placement), placement,
-                              manner.now_s, alternatives, manner.shadow)
+                              manner.now_s, alternatives, manner.shadow,
+                              communication_cost=self._diagnosis.vicinity.cost(placement), gpu_indexes=indexes)
 
     def _alternatives(self, job: Job, placement: Placement) -> Iterator[Alternative]:
-        """Yield other nodes that have room for a job of one node, the next best first."""
-        if len(placement.nodes) > 1:
-            return
-        others = [name for name in self._diagnosis.nodes_with_room(job, placement.gpus[0])
-                  if name not in placement.nodes]
-        for name in others[:MOST_ALTERNATIVES]:
+        """Yield other placements that have room, what they cost in communication, and what else is to say."""
+        names = self._diagnosis.nodes_with_room(job, max(placement.gpus))
+        others = self._other_nodes(job, placement, names) if len(placement.nodes) == 1 else \
+            self._other_groups(placement, names)
+        for other, reason in others:
+            yield Alternative(other, reason, self._diagnosis.vicinity.cost(other))
+
+    def _other_nodes(self, job: Job, placement: Placement, names: list[str]) -> Iterator[tuple[Placement, str]]:
+        """Yield other nodes for a job of one node, the next best first."""
+        for name in [name for name in names if name not in placement.nodes][:MOST_ALTERNATIVES]:
             other = Placement((name,), placement.gpus)
-            yield Alternative(other, self._diagnosis.why_here(job, other))
+            yield other, self._diagnosis.why_here(job, other)
+
+    def _other_groups(self, placement: Placement, names: list[str]) -> Iterator[tuple[Placement, str]]:
+        """Yield the nodes that are closest together, and the fullest ones wherever they are, where they are others."""
+        count = len(placement.nodes)
+        told = {frozenset(placement.nodes)}
+        for nodes, reason in ((self._diagnosis.vicinity.closest(names, count), "the closest together"),
+                              (tuple(names[:count]), "the fullest nodes, however far apart")):
+            if len(nodes) == count and frozenset(nodes) not in told:
+                told.add(frozenset(nodes))
+                yield Placement(nodes, placement.gpus), reason
 
     def _hold(self, job: Job, row: int, manner: Manner) -> Recommendation:
         expected: Expectation | None = self._expected.get(row)
@@ -92,7 +112,8 @@ class Answer:
         words = f"can never run: {reason}" if reason else self._diagnosis.why_wait(job)
         return Recommendation(job.job_id, job.submit_s, job.partition, manner.now_s, self.policy.name,
                               manner.objective, "hold", words, expected.placement if expected else None,
-                              expected.start if expected else None, (), manner.shadow)
+                              expected.start if expected else None, (), manner.shadow,
+                              communication_cost=self._diagnosis.vicinity.cost(expected and expected.placement))
 
 
 def instead_of(said: Recommendation) -> Instead:

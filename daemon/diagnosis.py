@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from ..storage.eligibility import eligible
 from ..storage.records import Job, Placement, SchedulerSnapshot
+from .indexes import FreeIndexes
+from .vicinity import Vicinity
 from .waste.demand import Need, need
 from .waste.stranded import FreeNodes
 
@@ -21,6 +23,8 @@ class Diagnosis:
         self._now_s = now_s
         self._sizes = {node.name: node.gpus for node in snapshot.nodes}
         self._rooms: dict[Need, str] = {}
+        self.vicinity = Vicinity(snapshot.nodes)
+        self.indexes = FreeIndexes(snapshot)
 
     def why_wait(self, job: Job) -> str:
         """Return what keeps a pending job from starting now."""

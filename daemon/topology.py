@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..storage.records import SchedulerSnapshot
+from ..storage.records import Node, SchedulerSnapshot
 from ..storage.topology import Fabric
 
 log = logging.getLogger(__name__)
@@ -28,6 +28,7 @@ class Hanging:
         if fabrics:
             self._tell(tuple(sorted({name for fabric in fabrics for name in fabric.strangers(nodes)})),
                        tuple(node.name for node in nodes if not node.leaf))
+            nodes = _each_on_its_own(nodes)
         return replace(snapshot, nodes=nodes)
 
     def _tell(self, strangers: tuple[str, ...], loose: tuple[str, ...]) -> None:
@@ -40,3 +41,10 @@ class Hanging:
         if loose:
             log.warning("%d nodes hang on no switch that the topology knows, and are taken to be far from all others: "
                         "%s", len(loose), ", ".join(loose[:SHOWN]))
+
+
+def _each_on_its_own(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return the nodes with a switch of its own for each that hangs on none: who shares '' would be close together."""
+    has_spines = any(node.spine for node in nodes)
+    return tuple(node if node.leaf else replace(node, leaf=node.name, spine=node.name if has_spines else "")
+                 for node in nodes)

@@ -7,8 +7,8 @@ ClusterShell knows the syntax too, but it sorts (GPU indexes come in Slurm's ord
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import islice, product
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice, product
 
 MAX_HOSTS = 65_536
 """Slurm's own limit of nodes in a cluster."""
@@ -32,6 +32,19 @@ def expand(hostlist: str) -> tuple[str, ...]:
     if len(names) > MAX_HOSTS:
         raise ValueError(f"host list {hostlist[:80]!r} stands for more than {MAX_HOSTS} hosts")
     return names
+
+
+def ranges(numbers: Iterable[int], width: int = 1) -> str:
+    """Return ascending numbers as Slurm writes them: ``0-3,5``."""
+    return ",".join(f"{first:0{width}}-{last:0{width}}" if last > first else f"{first:0{width}}"
+                    for first, last in _runs(numbers))
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield first and last of each run of consecutive numbers."""
+    for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in group]
+        yield run[0], run[-1]
 
 
 def _names(hostlist: str) -> Iterator[str]:

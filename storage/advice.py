@@ -78,14 +78,15 @@ def totals(connection: Connection) -> tuple[Following, ...]:
 def issued_of(row: Row[Any]) -> IssuedAdvice:
     """Return the recommendation that a row holds."""
     placement = None if row.nodes is None else Placement(tuple(row.nodes), tuple(row.gpus))
-    alternatives = tuple(Alternative(Placement(tuple(nodes), tuple(gpus)), reason)
-                         for nodes, gpus, reason in row.alternatives)
+    alternatives = tuple(Alternative(Placement(tuple(nodes), tuple(gpus)), reason, *cost)
+                         for nodes, gpus, reason, *cost in row.alternatives)
     return IssuedAdvice(Recommendation(
         job_id=row.job_id, submit_s=row.submit_s, partition=row.partition, issued_s=row.issued_s, policy=row.policy,
         objective=row.objective, action=row.action, reason=row.reason, placement=placement,
         expected_start_s=row.expected_start_s, alternatives=alternatives, shadow=row.shadow,
         interval_s=None if row.interval_s is None else (row.interval_s[0], row.interval_s[1]),
-        wait_change_s=row.wait_change_s, reasons=tuple(row.reasons), instead=_instead_of(row.instead)),
+        wait_change_s=row.wait_change_s, reasons=tuple(row.reasons), instead=_instead_of(row.instead),
+        communication_cost=row.communication_cost, gpu_indexes=tuple(map(tuple, row.gpu_indexes or ()))),
         row.last_issued_s)
 
 
@@ -137,11 +138,12 @@ def _row(item: Recommendation) -> dict[str, Any]:
             "nodes": None if placement is None else list(map(words, placement.nodes)),
             "gpus": None if placement is None else list(placement.gpus),
             "expected_start_s": number(item.expected_start_s),
-            "alternatives": [[list(map(words, other.placement.nodes)), list(other.placement.gpus), words(other.reason)]
-                             for other in item.alternatives],
+            "alternatives": [[list(map(words, other.placement.nodes)), list(other.placement.gpus), words(other.reason),
+                              number(other.communication_cost)] for other in item.alternatives],
             "interval_s": None if interval is None or None in interval else interval,
             "wait_change_s": number(item.wait_change_s), "reasons": list(map(words, item.reasons)),
-            "instead": _instead_row(item.instead),
+            "instead": _instead_row(item.instead), "communication_cost": number(item.communication_cost),
+            "gpu_indexes": list(map(list, item.gpu_indexes)) or None,
             "issued_s": item.issued_s, "last_issued_s": item.issued_s}
 
 

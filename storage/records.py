@@ -365,6 +365,8 @@ class Alternative:
 
     placement: Placement
     reason: str
+    communication_cost: float | None = None
+    """As that of the recommendation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +408,10 @@ class Recommendation:
     """What moved an agent most, the weightiest first."""
     instead: Instead | None = None
     """Of an agent's advice, what the heuristic would have said."""
+    communication_cost: float | None = None
+    """Weight of the edges between the placement's GPUs, less is closer together; None without a placement."""
+    gpu_indexes: tuple[tuple[int, ...], ...] = ()
+    """GPUs to take on each node of the placement; () where the scheduler does not say which are free."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,6 +187,8 @@ recommendations = Table(
     Column("wait_change_s", Double),
     Column("reasons", _List, nullable=False, server_default="[]"),
     Column("instead", _List),  # [policy, action, nodes, gpus, expected_start_s] of the heuristic
+    Column("communication_cost", Double),
+    Column("gpu_indexes", _List),
     Column("issued_s", Double, nullable=False),
     Column("last_issued_s", Double, nullable=False),
     UniqueConstraint("job_id", "submit_s", "policy", "issued_s"),

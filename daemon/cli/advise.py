@@ -6,11 +6,13 @@ from typing import Any
 
 import click
 
+from ...exporters.hostlist import ranges
 from ._client import ask, asks_daemon
 from ._output import ago, show
 
 _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "placement": "where (node:GPUs)",
-            "starts_in": "starts in", "change": "against incumbent", "reason": "why", "policy": "policy"}
+            "starts_in": "starts in", "cost": "cost (else)", "change": "against incumbent",
+            "reason": "why", "policy": "policy"}
 
 
 @click.command("advise")
@@ -23,6 +25,9 @@ _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "plac
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
 def command(url: str, ca_file: str | None, style: str, **filters: Any) -> None:
     """Show for every pending job where to start it now, or why to hold it and until when.
+
+    Where the scheduler tells which GPUs are free, those to take follow a node's number of GPUs in brackets. The cost is
+    that of communication between them, less is closer together; in brackets that of the next best placement.
 
     \b
     Examples:
@@ -38,12 +43,28 @@ def command(url: str, ca_file: str | None, style: str, **filters: Any) -> None:
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    placement, start = row["placement"], row["expected_start_s"]
-    where = ",".join(f"{node}:{gpus}" for node, gpus in zip(placement["nodes"], placement["gpus"], strict=True)) \
-        if placement else None
+    start = row["expected_start_s"]
     waits = "now" if row["action"] == "start" else ago(start - row["issued_s"]) if start is not None else None
     why = "; ".join((*row["reasons"], row["reason"]))
-    return row | {"placement": where, "starts_in": waits, "change": _change(row), "reason": why}
+    return row | {"placement": _where(row), "starts_in": waits, "cost": _cost(row), "change": _change(row),
+                  "reason": why}
+
+
+def _where(row: dict[str, Any]) -> str | None:
+    """Return nodes and GPUs as Slurm writes them: ``dgx1:4(IDX:0-3)``."""
+    if row["placement"] is None:
+        return None
+    nodes, gpus = row["placement"]["nodes"], row["placement"]["gpus"]
+    indexes = [f"(IDX:{ranges(some)})" for some in row["gpu_indexes"]] or [""] * len(nodes)
+    return ",".join(f"{node}:{number}{some}" for node, number, some in zip(nodes, gpus, indexes, strict=True))
+
+
+def _cost(row: dict[str, Any]) -> str | None:
+    """Return the cost in communication, in brackets that of the next best placement."""
+    if row["communication_cost"] is None:
+        return None
+    other = next((other["communication_cost"] for other in row["alternatives"]), None)
+    return f"{row['communication_cost']:.3g}" + (f" ({other:.3g})" if other is not None else "")
 
 
 def _change(row: dict[str, Any]) -> str | None:

@@ -9,12 +9,14 @@ from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader
 
+from ...exporters.hostlist import ranges
 from ...storage.records import WASTED, Job, JobState, PowerClass, Recommendation
 from .view import ModelRow, NodeRow, View, WasteRow
 
 MOST_JOBS = 50
 MOST_PARTITIONS = 20
 MOST_NODES = 20
+MOST_NAMED = 4
 REFRESH_S = 10
 MOST_ALIKE_S = 60.0
 """A smaller change in wait is none."""
@@ -148,6 +150,23 @@ def change(advice: Recommendation) -> str:
     return f"{span(abs(seconds))} {'sooner' if seconds < 0 else 'later'} than without the advice{interval}"
 
 
+def gpus(advice: Recommendation, place: int) -> str:
+    """Return how many GPUs of a node of the placement to take, and which, where that is known."""
+    number = advice.placement.gpus[place] if advice.placement else 0
+    return f"{number} ({ranges(advice.gpu_indexes[place])})" if advice.gpu_indexes else str(number)
+
+
+def closeness(advice: Recommendation) -> str:
+    """Return what the placement costs in communication beside others; '' where no GPU has another to talk to."""
+    cost = advice.communication_cost
+    if cost is None or advice.placement is None or sum(advice.placement.gpus) < 2:
+        return ""
+    others = [f"{other.communication_cost:.3g} on {', '.join(other.placement.nodes[:MOST_NAMED])}"
+              f"{' …' if len(other.placement.nodes) > MOST_NAMED else ''}"
+              for other in advice.alternatives[:1] if other.communication_cost is not None]
+    return "; ".join((f"{cost:.3g}", *others))
+
+
 def _signed(seconds: float) -> str:
     return ("\N{MINUS SIGN}" if seconds < 0 else "+") + span(abs(seconds))
 
@@ -157,7 +176,8 @@ def _source(name: str) -> str:
 
 
 _TEMPLATES = Environment(loader=FunctionLoader(_source), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-_TEMPLATES.filters |= {"watts": watts, "percent": percent, "span": span, "change": change}
+_TEMPLATES.filters |= {"watts": watts, "percent": percent, "span": span, "change": change, "gpus": gpus,
+                       "closeness": closeness}
 
 
 def render(view: View, telemetry_path: str) -> str:

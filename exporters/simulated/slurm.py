@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...storage.records import JobState
+from ..hostlist import ranges
 from .cluster import SimulatedCluster
 from .hardware import Model
 from .jobs import USERS, SimulatedJob
@@ -185,19 +186,6 @@ def _accounted_tres(job: SimulatedJob, model: Model) -> list[Answer]:
 
 def _model(cluster: SimulatedCluster, partition: str) -> Model:
     return next(server.model for server in cluster.servers if server.model.partition == partition)
-
-
-def ranges(numbers: Iterable[int], width: int = 1) -> str:
-    """Return ascending numbers as Slurm writes them: ``0-3,5``."""
-    return ",".join(f"{first:0{width}}-{last:0{width}}" if last > first else f"{first:0{width}}"
-                    for first, last in _runs(numbers))
-
-
-def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield first and last of each run of consecutive numbers."""
-    for _, group in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in group]
-        yield run[0], run[-1]
 
 
 def hostlist(names: Iterable[str]) -> str:

@@ -78,6 +78,29 @@ def test_a_gang_gets_its_nodes_together():
     assert found.alternatives == ()
 
 
+def test_a_gang_is_told_of_nodes_closer_together_and_what_either_costs():
+    nodes = [node("dgx1", leaf="a"), node("dgx2", leaf="b"), node("dgx3", leaf="b")]
+    found = only(nodes, pending("9", request=Request(16, 2, 8)))
+    (other,) = found.alternatives
+    assert (found.placement.nodes, other.placement.nodes) == (("dgx1", "dgx2"), ("dgx2", "dgx3"))
+    assert other.reason == "the closest together"
+    assert found.communication_cost - other.communication_cost == pytest.approx(0.5)
+
+
+def test_a_gang_that_is_close_is_told_what_it_would_cost_further_apart():
+    nodes = [node("dgx1", leaf="a"), node("dgx2", leaf="b"), node("dgx3", leaf="b")]
+    found = only(nodes, pending("9", request=Request(16, 2, 8)), policy="fifo+nearest")
+    (other,) = found.alternatives
+    assert (found.placement.nodes, other.placement.nodes) == (("dgx2", "dgx3"), ("dgx1", "dgx2"))
+    assert other.communication_cost > found.communication_cost
+
+
+def test_jobs_that_start_on_one_node_are_given_different_gpus():
+    nodes = [node("dgx1", 2, gpu_indexes_allocated=(0, 5))]
+    first, second = advise(nodes, pending("8", 2, waits=90), pending("9", 3)).recommendations
+    assert (first.gpu_indexes, second.gpu_indexes) == (((1, 2),), ((3, 4, 6),))
+
+
 def test_every_recommendation_says_who_advises_for_what_and_since_when():
     found = only([node("dgx1")], pending("9"), objective="energy")
     assert (found.policy, found.objective, found.issued_s, found.shadow) == (EASY, "energy", NOW, False)

@@ -10,10 +10,10 @@ SNAPSHOT = SchedulerSnapshot(0.0, (Node("n1", ("all",), 8), Node("n2", ("all",),
 FABRIC = Fabric.of([Switch("leaf", ("n1", "n9")), Switch("spine", (), ("leaf",))])
 
 
-def test_the_snapshot_learns_the_switches_of_its_nodes():
+def test_the_snapshot_learns_the_switches_of_its_nodes_and_others_are_far_from_all():
     nodes = Hanging().hang(SNAPSHOT, [FABRIC]).nodes
 
-    assert [(node.leaf, node.spine) for node in nodes] == [("leaf", "spine"), ("", "")]
+    assert [(node.leaf, node.spine) for node in nodes] == [("leaf", "spine"), ("n2", "n2")]
 
 
 def test_what_does_not_fit_together_is_said_once(caplog):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.exporters.hostlist import MAX_HOSTS, expand
+from idlewatt.exporters.hostlist import MAX_HOSTS, expand, ranges
 
 
 @pytest.mark.parametrize(("hostlist", "names"), [
@@ -18,6 +18,13 @@ from idlewatt.exporters.hostlist import MAX_HOSTS, expand
 ])
 def test_a_host_list_stands_for_its_names(hostlist, names):
     assert expand(hostlist) == names
+
+
+@given(st.sets(st.integers(0, 99), min_size=1), st.integers(1, 2))
+def test_ranges_stand_for_their_numbers(numbers, width):
+    written = expand(f"n[{ranges(sorted(numbers), width)}]")
+
+    assert [int(name[1:]) for name in written] == sorted(numbers)
 
 
 def test_the_order_given_is_kept_as_gpu_indexes_come_in_it():

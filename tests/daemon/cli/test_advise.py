@@ -41,7 +41,8 @@ def test_json_tells_the_alternatives_too(shell):
 
 def test_the_table_has_the_headings_people_know(shell):
     assert shell.text("advise").splitlines()[0].split() == ["job", "partition", "advice", "where", "(node:GPUs)",
-                                                            "starts", "in", "against", "incumbent", "why", "policy"]
+                                                            "starts", "in", "cost", "(else)", "against",
+                                                            "incumbent", "why", "policy"]
 
 
 def test_no_pending_job_is_said_so(shell):

@@ -113,6 +113,12 @@ def test_page_tells_what_the_agent_in_charge_expects_and_why(client):
     assert "fifo would say: start, dgx03, dgx04." in page
 
 
+def test_page_names_the_gpus_and_what_the_placement_costs_beside_another(client):
+    words = " ".join(client.get("/").text.split())
+    assert "<code>dgx02</code> × 8 (0-7)" in words
+    assert "Communication cost 1.65; 1.6 on dgx01, dgx02." in words
+
+
 def test_page_says_that_the_agent_in_charge_abstains_and_why(client, view):
     silent = {"abstains": "its members <disagree>", "abstains_since_s": view.now() - 600}
     view.model_rows = (dataclasses.replace(view.model_rows[0], **silent), *view.model_rows[1:])

@@ -1,0 +1,53 @@
+"""Which GPUs of a node are free, by the scheduler's own indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..storage.records import Placement, SchedulerSnapshot
+
+Indexes = tuple[tuple[int, ...], ...]
+"""On each node of a placement."""
+
+
+class FreeIndexes:
+    """Free GPUs by node; nodes of which the scheduler does not tell are missing.
+
+    It tells either of a node as a whole, or of every job that runs there.
+    """
+
+    def __init__(self, snapshot: SchedulerSnapshot) -> None:
+        by_jobs = _held(snapshot)
+        self._free: dict[str, list[int]] = {}
+        for node in snapshot.nodes:
+            told = node.gpu_indexes_allocated
+            held = by_jobs.get(node.name, set()) if told is None else set(told)
+            if held is not None and len(held) == node.gpus_allocated:
+                self._free[node.name] = [index for index in range(node.gpus) if index not in held]
+
+    def hand_out(self, placements: Iterable[Placement]) -> list[Indexes]:
+        """Return GPUs for each placement, none of them twice, lowest first; () where they are not known or too few."""
+        free = {name: list(indexes) for name, indexes in self._free.items()}
+        return [_taken(free, placement) for placement in placements]
+
+
+def _held(snapshot: SchedulerSnapshot) -> dict[str, set[int] | None]:
+    """Return what jobs hold by node; None where one of them does not say."""
+    held: dict[str, set[int] | None] = {}
+    for part in (part for job in snapshot.jobs if job.state.active for part in job.allocations if part.gpus):
+        known = held.setdefault(part.node, set())
+        if known is None or part.gpu_indexes is None:
+            held[part.node] = None
+        else:
+            known.update(part.gpu_indexes)
+    return held
+
+
+def _taken(free: dict[str, list[int]], placement: Placement) -> Indexes:
+    parts = list(zip(placement.nodes, placement.gpus, strict=True))
+    if any(len(free.get(node, ())) < gpus for node, gpus in parts):
+        return ()
+    taken = tuple(tuple(free[node][:gpus]) for node, gpus in parts)
+    for node, gpus in parts:
+        del free[node][:gpus]
+    return taken
