@@ -7,6 +7,7 @@ with ``agent.py`` (acts, without torch), ``network.py`` (its forward pass in num
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -122,15 +123,21 @@ def register(kind: Kind) -> Kind:
 
 
 def names() -> set[str]:
-    """Return the names of all kinds without importing them: each is called as its folder."""
-    package = importlib.import_module(__name__.rpartition(".")[0])
-    return {found.name for found in pkgutil.iter_modules(package.__path__) if found.ispkg} | set(_KINDS)
+    """Return the names of all kinds without importing their agents: each is called as its folder."""
+    return {module.rsplit(".", 2)[-2] for module in _agents()} | set(_KINDS)
 
 
 def kinds() -> dict[str, Kind]:
     """Return every kind by name, importing each folder's ``agent`` on first use, but never torch."""
+    for module in _agents():
+        importlib.import_module(module)
+    return _KINDS
+
+
+def _agents() -> Iterator[str]:
+    """Yield the module of each folder that makes it a kind; one without only reproduces a paper."""
     package = __name__.rpartition(".")[0]
     for found in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        if found.ispkg:
-            importlib.import_module(f"{package}.{found.name}.agent")
-    return _KINDS
+        module = f"{package}.{found.name}.agent"
+        if found.ispkg and importlib.util.find_spec(module) is not None:
+            yield module
