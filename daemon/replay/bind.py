@@ -86,9 +86,10 @@ def shape(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix:
     rests = np.where(nodes > 0, nodes - chunks, gpus > chunk * chunks)
     rest = (gpus - chunk * chunks) // np.maximum(rests, 1)
     part, whole = np.where(gpus > 0, chunk, 1), np.where(gpus > 0, gpus, np.maximum(chunks, 1))
-    return {"chunk": chunk, "chunks": chunks, "rest": rest, "rests": rests,
-            "cpus": -(-workload.cpus * part // whole), "memory": -(-workload.memory * part // whole),
-            "widest": np.where(nodes > 0, chunk, np.minimum(workload.maximum, np.maximum(largest, 1)))}
+    widest = np.where(nodes > 0, chunk, np.minimum(workload.maximum, np.maximum(largest, 1)))
+    small = {"chunk": chunk, "chunks": chunks, "rest": rest, "rests": rests, "widest": widest}
+    return {**{name: column.astype(np.int32) for name, column in small.items()},
+            "cpus": -(-workload.cpus * part // whole), "memory": -(-workload.memory * part // whole)}
 
 
 def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix: NDArray[np.int8],
@@ -238,12 +239,13 @@ def _nodes(cluster: Cluster) -> Any:
 
 
 def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes: dict[str, Any]) -> Any:
+    room = _room(cluster, workload, shapes)
     jobs = _records(len(workload), a.JOB)
+    for name in list(shapes):  # the largest arrays there are: let go of each as soon as it is copied
+        jobs[name] = np.clip(shapes.pop(name), 0, np.iinfo(a.JOB[name]).max)
     for name in ("submit", "run", "limit", "prediction", "priority", "gpus", "minimum", "maximum", "dependency",
                  "preemptible"):
         jobs[name] = getattr(workload, name)
-    for name, column in shapes.items():
-        jobs[name] = np.clip(column, 0, np.iinfo(a.JOB[name]).max)
     jobs.pool, jobs.queue, jobs.user, jobs.model = (
         pool, np.maximum(workload.partition, 0), workload.user + 1, workload.application)
     jobs.whole = workload.exclusive
@@ -251,8 +253,8 @@ def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes:
     jobs.status, jobs.place, jobs.rank = a.FUTURE, -1, np.arange(len(workload))
     jobs.start = jobs.end = np.nan
     jobs.remaining, jobs.rate = workload.run, 1.0
-    jobs.room = _room(cluster, workload, shapes)
-    jobs.held = np.cumsum(jobs.room) - jobs.room
+    jobs.room, jobs.held = room, np.cumsum(room)
+    jobs.held -= room
     return jobs
 
 
@@ -271,11 +273,11 @@ def _children(dependency: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray
     return first, following
 
 
-def _room(cluster: Cluster, workload: Workload, shapes: dict[str, Any]) -> NDArray[np.int64]:
+def _room(cluster: Cluster, workload: Workload, shapes: dict[str, Any]) -> NDArray[np.int32]:
     """Return the most nodes each job can ever hold."""
     rigid = shapes["chunks"] + shapes["rests"]
     widest = np.where(workload.maximum > workload.gpus, np.maximum(rigid, workload.maximum), rigid)
-    return np.clip(np.maximum(widest, workload.nodes), 1, len(cluster)).astype(np.int64)
+    return np.clip(np.maximum(widest, workload.nodes), 1, len(cluster)).astype(np.int32)
 
 
 def _slots(cluster: Cluster) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -32,6 +32,8 @@ def by_partition(state: ClusterState) -> Lines:
 def by_shared_nodes(state: ClusterState) -> Lines:
     """Return a line for each set of partitions that are tied together by nodes open to jobs of several."""
     partition = by_partition(state)
+    if not partition.any():
+        return partition
     pairs, _ = distinct(np.stack([partition, state.arrays.jobs.pool], axis=1))
     reach = np.zeros((int(partition.max(initial=0)) + 1, len(state.cluster)), np.float32)
     np.maximum.at(reach, pairs[:, 0], state.arrays.eligible[pairs[:, 1]])

@@ -160,7 +160,7 @@ def _defaults(submit: NDArray[np.float64], run: Any, gpus: Any) -> dict[str, NDA
         "model": zeros - 1, "application": zeros, "user": zeros, "priority": np.zeros(size),
         "minimum": gpus, "maximum": gpus, "dependency": zeros - 1,
         "preemptible": np.ones(size, np.int8), "exclusive": np.zeros(size, np.int8), "eligible": zeros - 1,
-        **{name: np.full(size, np.nan) for name in FORESIGHT},
+        **dict.fromkeys(FORESIGHT, np.full(size, np.nan)),
     }
 
 

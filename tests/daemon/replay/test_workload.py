@@ -53,7 +53,7 @@ def test_a_job_gets_one_node_if_one_can_hold_it_else_full_nodes_and_a_rest(gpus,
 @pytest.mark.parametrize(("columns", "reason"), [
     ({"gpus": 33}, "larger"), ({"gpus": 5, "nodes": 5}, "larger"), ({"gpus": 1, "run": -1}, "negative run"),
     ({"gpus": -1}, "negative number"), ({"gpus": 1, "submit": np.nan}, "submit"), ({"gpus": 1, "limit": -5}, "limit"),
-    ({"gpus": 1, "partition": "ghost"}, "partition"), ({"gpus": 1, "model": "h900"}, "partition"),
+    ({"gpus": 1, "partition": "ghost"}, "partition"),
     ({"gpus": 1, "dependency": 0}, "circle"), ({"gpus": 1, "run": np.nan}, "run")])
 def test_a_job_that_can_never_run_is_rejected_with_its_reason(columns, reason):
     made = {"submit": 0.0, "run": 1.0, "gpus": 1, "partition": "default"} | columns
@@ -68,3 +68,10 @@ def test_whoever_depends_on_a_rejected_job_or_on_a_circle_is_rejected_too():
     state = ClusterState.of(Cluster.from_spec("1x8"), workload)
     assert [(r.job, r.reason.split()[0]) for r in state.rejected] == [
         (0, "larger"), (1, "depends"), (2, "its"), (3, "its"), (4, "depends")]
+
+
+def test_a_job_that_names_a_model_runs_on_nodes_of_it_or_on_such_that_name_none():
+    workload = Workload.of([0.0], [1.0], [1], model=["H900"])
+    assert ClusterState.of(Cluster.from_spec("1x8:a100"), workload).rejected
+    for spec in ("1x8:h900", "1x8"):
+        assert not ClusterState.of(Cluster.from_spec(spec), workload).rejected
