@@ -34,6 +34,8 @@ class Known:
     issued: Mapping[str, int] = field(default_factory=dict)
     """Jobs given a place, by policy, since the database began."""
     followed: Mapping[str, int] = field(default_factory=dict)
+    communication: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Cost of running jobs' placements by partition, ``actual`` or ``advised``."""
     database_bytes: float | None = None
     backlog: int = 0
     counterfactual: Counterfactual = Counterfactual()
@@ -143,6 +145,7 @@ def _advice(known: Known) -> dict[str, Any]:
         "advice_timestamp_seconds": issued_s,
         "advice_issued_total": {policy: float(count) for policy, count in known.issued.items()},
         "advice_followed_total": {policy: float(count) for policy, count in known.followed.items()},
+        "communication_cost": dict(known.communication),
     }
 
 

@@ -31,6 +31,7 @@ from .facts import Known, Process
 from .nightshift import NightShift
 from .rehearsal import Rehearsal
 from .topology import Hanging
+from .vicinity import Vicinity, compared
 from .waste import WasteAccountant
 
 log = logging.getLogger(__name__)
@@ -137,7 +138,9 @@ class Service:
             if count.verdict != "no_advice":
                 issued[count.policy] = issued.get(count.policy, 0) + count.runs
                 followed[count.policy] = followed.get(count.policy, 0) + count.runs * (count.verdict == "followed")
+        nodes = self.known.snapshot.nodes if self.known.snapshot else ()
         self._learn(issued=issued, followed=followed, backlog=self._history.backlog,
+                    communication=compared(self._history.placed(), Vicinity(nodes)),
                     database_bytes=float(self._history.size_bytes()))
 
     def retention(self) -> None:

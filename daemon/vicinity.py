@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from ..storage.records import Node, Placement
+from ..storage.records import Node, Placed, Placement
 from .replay.communication import PREDECESSOR, Weights, cost
 
 Switches = Mapping[str, Hashable]
@@ -39,6 +39,17 @@ class Vicinity:
         among = set(enough[0] if enough else names)
         roomiest_first = sorted(by_leaf, key=len, reverse=True)
         return tuple([name for group in roomiest_first for name in group if name in among][:count])
+
+
+def compared(runs: Iterable[Placed], vicinity: Vicinity) -> dict[tuple[str, str], float]:
+    """Return what runs cost together by partition, as they are placed (``actual``) and as was ``advised``."""
+    total: dict[tuple[str, str], float] = {}
+    for run in runs:
+        costs = {"actual": vicinity.cost(run.actual), "advised": vicinity.cost(run.advised)}
+        for placement, cost_now in costs.items():
+            if cost_now is not None and None not in costs.values():
+                total[run.partition, placement] = total.get((run.partition, placement), 0.0) + cost_now
+    return total
 
 
 def _grouped(names: Sequence[str], switch: Mapping[Hashable, Hashable]) -> list[list[str]]:

@@ -174,6 +174,10 @@ class Published:
         "Runs that started while the policy advised on their job, seen in the scheduler.", "policy", cap=POLICIES)
     advice_followed_total: Series = _counter(
         "Runs that started as the policy had advised last: there, and not when it said hold.", "policy", cap=POLICIES)
+    communication_cost: Series = _gauge(
+        "Weight of the edges between the GPUs of each job, less is closer together: of running jobs of several GPUs "
+        "that were advised to start, as they are placed (actual) and as was advised.", "partition", "placement",
+        cap=PARTITIONS * 2)
     simulated_energy_joules_total: Series = _counter(
         "Energy in joules that the closed windows would have taken under the policy, by replay of the same jobs; "
         "subtract two policies to compare them.", "policy", cap=POLICIES)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from . import schema
 from .database import upsert
-from .records import Alternative, Instead, Job, Placement, Recommendation
+from .records import Alternative, Instead, Job, Placed, Placement, Recommendation
 from .values import chunks, number, words
 
 Verdict = Literal["followed", "not_followed", "no_advice"]
@@ -73,6 +73,23 @@ def totals(connection: Connection) -> tuple[Following, ...]:
     columns = (table.c.policy, table.c.shadow, table.c.verdict)
     rows = connection.execute(select(*columns, func.count()).group_by(*columns).order_by(*columns))
     return tuple(Following(*row) for row in rows)
+
+
+def placed(connection: Connection) -> tuple[Placed, ...]:
+    """Return jobs of several GPUs that run now, and that the policy in charge would have started."""
+    jobs, runs, parts, verdicts = schema.jobs, schema.runs, schema.allocations, schema.verdicts
+    rows = connection.execute(
+        select(runs.c.id, jobs.c.partition, _TABLE.c.nodes, _TABLE.c.gpus, parts.c.node, parts.c.gpus.label("held"))
+        .join(verdicts, verdicts.c.run == runs.c.id).join(_TABLE, _TABLE.c.id == verdicts.c.recommendation)
+        .join(jobs, jobs.c.id == runs.c.job).join(parts, parts.c.run == runs.c.id)
+        .where(jobs.c.open, jobs.c.gpus > 1, runs.c.end_s.is_(None), _TABLE.c.action == "start",
+               verdicts.c.shadow.is_(False), parts.c.gpus > 0).order_by(runs.c.id, parts.c.node))
+    found: dict[int, list[Row[Any]]] = {}
+    for row in rows:
+        found.setdefault(row.id, []).append(row)
+    return tuple(Placed(held[0].partition, Placement(tuple(row.node for row in held), tuple(row.held for row in held)),
+                        Placement(tuple(held[0].nodes), tuple(held[0].gpus)))
+                 for held in found.values())
 
 
 def issued_of(row: Row[Any]) -> IssuedAdvice:

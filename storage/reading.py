@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Row, Select, Table, func, or_, select
 from . import advice, columns, database, energy, nodes, promotions, schema, simulated
 from .advice import Following, IssuedAdvice
 from .promotions import Abstention, Promotion, Standing
-from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, PowerClass, Request, WasteReading
+from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, Placed, PowerClass, Request, WasteReading
 from .simulated import Simulated
 from .values import chunks
 
@@ -146,6 +146,11 @@ class HistoryReader:
         """Return how many runs followed each policy's advice, since recording began."""
         with self._reading() as connection:
             return advice.totals(connection)
+
+    def placed(self) -> tuple[Placed, ...]:
+        """Return jobs of several GPUs that run now and were advised to start: where they run, and where advised."""
+        with self._reading() as connection:
+            return advice.placed(connection)
 
     def decisions(self, since_s: float = float("-inf")) -> tuple[Promotion, ...]:
         """Return the decisions on trained agents since a moment, in the order in which they were recorded."""

@@ -360,6 +360,15 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
+class Placed:
+    """A job that runs and was advised to start: where it is, and where it was to be."""
+
+    partition: str
+    actual: Placement
+    advised: Placement
+
+
+@dataclass(frozen=True, slots=True)
 class Alternative:
     """Another placement that was weighed, and what speaks against it."""
 

@@ -45,7 +45,8 @@ def _saved_in_charge(spent: str) -> str:
 def build() -> str:
     """Return the board."""
     return board("advice", "Placement advice", "What to start where, whether it is followed, and what it is worth.",
-                 ((4, _figures()), (4, _worth()), (8, _now()), (8, _held()), (9, _savings()), (9, _record())),
+                 ((4, _figures()), (4, _worth()), (8, _now()), (8, _held()), (9, _savings()), (9, _record()),
+                  (8, _closeness())),
                  variables=(price(),))
 
 
@@ -159,3 +160,18 @@ def _record() -> Row:
                   "measured, either way.",
                   ((f"abs({ERROR.format('energy')})", "energy, {{cluster}}"),
                    (f"abs({ERROR.format('wait')})", "waiting, {{cluster}}")), "percentunit", empty=NO_WINDOW)))
+
+
+def _closeness() -> Row:
+    actual, advised = (f'sum(idlewatt_communication_cost{{{DAEMON}, placement="{placement}"}})'
+                       for placement in ("actual", "advised"))
+    return (
+        (6, number("Communication cost above the advised", "By how much the running jobs of several GPUs are further "
+                   "apart than where they were advised to start. Below zero they are closer together than advised.",
+                   f"{actual} / {advised} - 1", "percentunit", empty="no such job runs")),
+        (18, lines("Communication cost of placements, as they are and as advised", "Weight of the edges between the "
+                   "GPUs of each job, all running jobs of several GPUs together that were advised to start: GPU to "
+                   "node 1/40, node to leaf switch 1/4, leaf switch to spine 1/2, spine to the others 1. Where no "
+                   "topology is known all nodes count as on one leaf switch.",
+                   ((actual, "as they are"), (advised, "as advised")), "short",
+                   empty=quiet("no job of several GPUs runs that was advised to start"))))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.daemon.vicinity import Vicinity
-from idlewatt.storage.records import Node, Placement
+from idlewatt.daemon.vicinity import Vicinity, compared
+from idlewatt.storage.records import Node, Placed, Placement
 
 
 def cluster(*switches: str) -> Vicinity:
@@ -60,3 +60,13 @@ def test_no_nodes_are_on_fewer_switches_where_one_spine_suffices(switches, count
         return vicinity.cost(Placement(tuple(nodes), (1,) * count))
 
     assert cost(vicinity.closest(names, count)) == min(map(cost, itertools.combinations(names, count)))
+
+
+def test_runs_are_compared_by_partition_where_both_places_are_known():
+    near, far, gone = (Placement(nodes, (1, 1)) for nodes in (("n0", "n1"), ("n0", "n2"), ("n0", "n9")))
+    runs = [Placed("p", far, near), Placed("p", near, near), Placed("q", gone, near)]
+
+    costs = compared(runs, cluster("a", "a", "b"))
+
+    assert costs.keys() == {("p", "actual"), ("p", "advised")}
+    assert costs["p", "actual"] - costs["p", "advised"] == pytest.approx(0.5)

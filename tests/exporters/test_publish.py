@@ -28,7 +28,7 @@ GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
 FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env", "service", "owner"}
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
 COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "overruns", "failures",
-           "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs"}
+           "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost"}
 
 
 def facts(**more) -> Published:
@@ -69,6 +69,7 @@ def facts(**more) -> Published:
         "advice_interval_seconds": 30.0,
         "advice_issued_total": {"easy": 12},
         "advice_followed_total": {"easy": 9},
+        "communication_cost": {(a100, "actual"): 14.5, (a100, "advised"): 11.25},
         "simulated_energy_joules_total": {"easy": 8.1e9, "naive": 8.9e9},
         "simulation_energy_error_ratio": -0.031,
         "simulated_wait_seconds_total": {"easy": 3.6e6, "naive": 5.4e6},

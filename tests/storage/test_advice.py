@@ -1,9 +1,20 @@
 """Advice: kept as it changes, and compared with what the scheduler did next."""
 
+from dataclasses import replace
+
 import pytest
 
 from idlewatt.storage.advice import Following
-from idlewatt.storage.records import Allocation, Alternative, Instead, JobState, Placement, SchedulerSnapshot
+from idlewatt.storage.records import (
+    Allocation,
+    Alternative,
+    Instead,
+    JobState,
+    Placed,
+    Placement,
+    Request,
+    SchedulerSnapshot,
+)
 
 
 def start(history, make, start_s: float, *nodes: str, **more) -> None:
@@ -90,3 +101,29 @@ def test_advice_for_the_waiting_rest_of_an_array_counts_for_its_tasks(history, m
     history.record_recommendations([make.advice(110.0, "a", job_id="7")])
     start(history, make, 120.0, "a", job_id="7_3")
     assert verdicts(history, "7_3") == [{"easy": "followed"}]
+
+
+def test_running_jobs_of_several_gpus_are_told_with_where_they_were_advised(history, make):
+    history.record_recommendations([make.advice(110.0, "a", "b")])
+    start(history, make, 120.0, "b", "c")
+
+    assert history.placed() == (Placed("gpu", Placement(("b", "c"), (2, 2)), Placement(("a", "b"), (2, 2))),)
+
+
+@pytest.mark.parametrize("told", [{"action": "hold"}, {"shadow": True}])
+def test_a_job_that_nobody_in_charge_would_have_started_has_no_other_place(history, make, told):
+    history.record_recommendations([make.advice(110.0, "a", "b", **told)])
+    start(history, make, 120.0, "b", "c")
+
+    assert history.placed() == ()
+
+
+def test_a_job_that_has_ended_or_holds_one_gpu_is_nowhere(history, make):
+    for job_id in ("1", "2"):
+        history.record_recommendations([make.advice(110.0, "a", job_id=job_id)])
+    start(history, make, 120.0, "b", job_id="1")
+    assert len(history.placed()) == 1
+    small = replace(make.running(120.0, Allocation("b", 1), job_id="2"), request=Request(1))
+    history.record_snapshot(SchedulerSnapshot(125.0, jobs=(small,)))
+    history.record_finished([make.ended(120.0, 130.0, job_id="1")])
+    assert history.placed() == ()
