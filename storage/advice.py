@@ -78,12 +78,14 @@ def totals(connection: Connection) -> tuple[Following, ...]:
 def placed(connection: Connection) -> tuple[Placed, ...]:
     """Return jobs of several GPUs that run now, and that the policy in charge would have started."""
     jobs, runs, parts, verdicts = schema.jobs, schema.runs, schema.allocations, schema.verdicts
+    going = select(runs.c.id).join(jobs, jobs.c.id == runs.c.job).where(jobs.c.open, jobs.c.gpus > 1,
+                                                                        runs.c.end_s.is_(None))
     rows = connection.execute(
         select(runs.c.id, jobs.c.partition, _TABLE.c.nodes, _TABLE.c.gpus, parts.c.node, parts.c.gpus.label("held"))
         .join(verdicts, verdicts.c.run == runs.c.id).join(_TABLE, _TABLE.c.id == verdicts.c.recommendation)
         .join(jobs, jobs.c.id == runs.c.job).join(parts, parts.c.run == runs.c.id)
-        .where(jobs.c.open, jobs.c.gpus > 1, runs.c.end_s.is_(None), _TABLE.c.action == "start",
-               verdicts.c.shadow.is_(False), parts.c.gpus > 0).order_by(runs.c.id, parts.c.node))
+        .where(verdicts.c.run.in_(going), _TABLE.c.action == "start", verdicts.c.shadow.is_(False), parts.c.gpus > 0)
+        .order_by(runs.c.id, parts.c.node))
     found: dict[int, list[Row[Any]]] = {}
     for row in rows:
         found.setdefault(row.id, []).append(row)
