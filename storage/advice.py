@@ -78,8 +78,8 @@ def totals(connection: Connection) -> tuple[Following, ...]:
 def placed(connection: Connection) -> tuple[Placed, ...]:
     """Return jobs of several GPUs that run now, and that the policy in charge would have started."""
     jobs, runs, parts, verdicts = schema.jobs, schema.runs, schema.allocations, schema.verdicts
-    going = select(runs.c.id).join(jobs, jobs.c.id == runs.c.job).where(jobs.c.open, jobs.c.gpus > 1,
-                                                                        runs.c.end_s.is_(None))
+    going = select(runs.c.id).where(runs.c.job.in_(select(jobs.c.id).where(jobs.c.open, jobs.c.gpus > 1)),
+                                    runs.c.end_s.is_(None))
     rows = connection.execute(
         select(runs.c.id, jobs.c.partition, _TABLE.c.nodes, _TABLE.c.gpus, parts.c.node, parts.c.gpus.label("held"))
         .join(verdicts, verdicts.c.run == runs.c.id).join(_TABLE, _TABLE.c.id == verdicts.c.recommendation)
