@@ -134,6 +134,36 @@ def scorer(out: Path, seeds: int, budget: float, drawn: int, traces: Path | None
         click.echo(path)
 
 
+@command.command("dl2")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("dl2-report"),
+              show_default=True, help="Folder for report.html, report.md and the trained agents.")
+@click.option("--workers", "most", type=click.IntRange(1, 32), multiple=True, default=(8, 16), show_default=True,
+              help="Most workers of a job; several are reported apart. Speeds beyond 10 are extrapolated.")
+@click.option("--rounds", type=click.IntRange(0, 100_000), default=150, show_default=True, help="Of training.")
+@click.option("--seed", type=click.IntRange(0, 9000), default=1, show_default=True, help="Of training.")
+@click.option("--speeds", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="The authors' config_speed.txt, where you have it, instead of our fit of it.")
+def dl2(out: Path, most: tuple[int, ...], rounds: int, seed: int, speeds: Path | None) -> None:
+    """Rebuild DL2's simulation, train an agent for it and show it beside DRF, Optimus, chance and others.
+
+    About five minutes on two cores.
+
+    \b
+    Examples:
+      idlewatt reproduce dl2
+      idlewatt reproduce dl2 --workers 8 --rounds 15 --out quick
+    """
+    from ..replay.speed import SpeedError
+    from ._dl2 import reproduce
+
+    try:
+        written = reproduce(out, most, rounds, seed, speeds)
+    except (SpeedError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    for path in written.values():
+        click.echo(path)
+
+
 def markdown(rows: Iterable[Row]) -> str:
     """Return the rows as a Markdown table."""
     lines = [f"| {' | '.join(_COLUMNS.values())} |", "|---|---|---:|---:|---:|---|"]

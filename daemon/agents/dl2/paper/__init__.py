@@ -1,0 +1,1 @@
+"""The setting of the DL2 paper, and its policies beside ours."""

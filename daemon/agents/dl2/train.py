@@ -1,0 +1,118 @@
+"""How the agent learns: evolution strategies on whole replays, every candidate on the same traces.
+
+DL2's actor-critic gives every task of a slot that slot's reward; with a hundred tasks to a slot it learns nothing that
+chance does not know. Here the reward is what the operator is after: the mean completion time of a trace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from itertools import islice
+
+import numpy as np
+
+from ....storage.records import ModelCard
+from ...replay.arrays import Floats
+from .arena import Trace, ZeroProgressError, replay, traces
+from .elastic import Dl2
+from .kernel import SIZE, Cluster
+from .network import initial
+
+HOPELESS = 1e3
+"""Completion time, in slots, that stands for a candidate under which some job never ends."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """Everything that a training is given; the same course gives the same agent."""
+
+    cluster: Cluster
+    seed: int = 1
+    """Of the traces to learn from, and of the noise; those to choose by have the next one. Never the paper's."""
+    rounds: int = 150
+    pairs: int = 12
+    at_once: int = 8
+    """Traces that every candidate of a round is tried on: common random numbers."""
+    pool: int = 300
+    chosen_by: int = 30
+    chosen_every: int = 15
+    noise: float = 0.2
+    rate: float = 0.08
+    """Of learning, at first; it falls to 0."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far a training has come."""
+
+    round: int
+    jct: float
+    """Mean completion time, in slots, on the traces to choose by."""
+    best: Floats
+    """Weights of the best candidate so far."""
+
+
+@dataclass
+class _Climb:
+    """Adam on the gradient that evolution strategies estimate."""
+
+    first: Floats = field(default_factory=lambda: np.zeros(SIZE))
+    second: Floats = field(default_factory=lambda: np.zeros(SIZE))
+    count: int = 0
+
+    def step(self, gradient: Floats) -> Floats:
+        """Return the direction, of about unit size in every weight."""
+        self.count += 1
+        self.first = 0.9 * self.first + 0.1 * gradient
+        self.second = 0.99 * self.second + 0.01 * gradient**2
+        corrected = self.first / (1 - 0.9**self.count)
+        return np.asarray(corrected / (np.sqrt(self.second / (1 - 0.99**self.count)) + 1e-8))
+
+
+def jct(cluster: Cluster, weights: Floats, tried_on: Sequence[Trace]) -> Floats:
+    """Return the mean completion time of each trace, in slots."""
+    found = np.empty(len(tried_on))
+    for place, trace in enumerate(tried_on):
+        try:
+            found[place] = replay(cluster, trace, Dl2(weights)).mean()
+        except ZeroProgressError:
+            found[place] = HOPELESS
+    return found
+
+
+def train(course: Course) -> Iterator[Step]:
+    """Train and yield now and then; whoever stops asking keeps the best so far."""
+    draw = np.random.default_rng(course.seed)
+    pool = list(islice(traces(course.seed), course.pool))
+    judges = list(islice(traces(course.seed + 1), course.chosen_by))
+    weights, climb = initial(course.seed), _Climb()
+    best, best_jct = weights, float(jct(course.cluster, weights, judges).mean())
+    yield Step(0, best_jct, best)
+    for number in range(1, course.rounds + 1):
+        rate = course.rate * (1 - (number - 1) / course.rounds)
+        weights = weights - rate * climb.step(_gradient(course, weights, pool, draw))
+        if number % course.chosen_every == 0 or number == course.rounds:
+            now = float(jct(course.cluster, weights, judges).mean())
+            if now < best_jct:
+                best, best_jct = weights.copy(), now
+            yield Step(number, now, best)
+
+
+def _gradient(course: Course, weights: Floats, pool: Sequence[Trace], draw: np.random.Generator) -> Floats:
+    """Return where completion times rise, from antithetic pairs on the same few traces."""
+    tried_on = [pool[place] for place in draw.choice(len(pool), course.at_once, replace=False)]
+    noise = draw.standard_normal((course.pairs, SIZE))
+    worse = np.array([jct(course.cluster, weights + course.noise * step, tried_on).mean()
+                      - jct(course.cluster, weights - course.noise * step, tried_on).mean() for step in noise])
+    return np.asarray((worse / (worse.std() + 1e-9)) @ noise / course.pairs)
+
+
+def card_of(course: Course, steps: Sequence[Step]) -> ModelCard:
+    """Return what is known of an agent after its training."""
+    curve = tuple((step.round / max(course.rounds, 1), step.jct) for step in steps)
+    return ModelCard("dl2", "1", time.time(), course.seed, version("idlewatt"), "", "", kind="dl2", curve=curve,
+                     metrics={"jct_slots": min(step.jct for step in steps)},
+                     source=f"{course.pool} traces of DL2's generator, seed {course.seed}")

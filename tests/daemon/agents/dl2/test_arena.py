@@ -1,0 +1,98 @@
+"""DL2's simulator: the ten validation traces, the figures that are known of them, and what must never happen."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idlewatt.daemon.agents.dl2.arena import Trace, ZeroProgressError, cluster, replay, traces, watch
+from idlewatt.daemon.agents.dl2.elastic import Dl2
+from idlewatt.daemon.agents.dl2.kernel import BUNDLE, SERVER, WORKER, grant
+from idlewatt.daemon.agents.dl2.paper.baselines import Drf, baselines
+
+TEN = list(islice(traces(), 10))
+SITE = cluster(8)
+
+
+def mean_over_traces(name):
+    return np.mean([replay(SITE, trace, baselines(SITE, trace.epochs)[name]).mean() for trace in TEN])
+
+
+@pytest.mark.parametrize(("policy", "slots"), [
+    ("DRF", 10.033), ("FIFO", 15.46), ("SRTF as coded", 15.46), ("SRTF (oracle)", 8.51), ("Optimus (oracle)", 6.870),
+    ("Optimus (oracle), any node", 6.35), ("random-feasible", 6.22)])
+def test_what_the_authors_environment_gives_is_met_within_five_percent(policy, slots):
+    assert mean_over_traces(policy) == pytest.approx(slots, rel=0.05)
+
+
+def test_the_untrained_agent_already_beats_chance_and_optimus():
+    ours = np.mean([replay(SITE, trace, Dl2()).mean() for trace in TEN])
+    assert ours < mean_over_traces("random-feasible")
+    assert ours < mean_over_traces("Optimus (oracle)")
+
+
+def test_a_seed_gives_the_same_traces_and_another_one_others():
+    first, again, other = (next(traces(seed)) for seed in (1, 1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not np.array_equal(first.model, other.model)
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1000), most=st.sampled_from([1, 3, 8]), nodes=st.sampled_from([4, 48]))
+def test_no_policy_gives_more_than_there_is_or_than_a_job_may_have(seed, most, nodes):
+    site, trace = cluster(most, nodes=nodes), next(traces(seed, jobs=12))
+    for name, policy in {**baselines(site, trace.epochs), "ours": Dl2()}.items():
+        for slot in islice(watch(site, trace, policy, np.full(12, np.nan)), 20):
+            taken = np.einsum("jt,jtk->k", slot.jobs.tasks, site.demand[slot.jobs.model, :BUNDLE])
+            assert (taken == slot.used.sum(axis=0)).all(), name
+            assert (slot.used <= site.slots).all(), name
+            assert (slot.jobs.tasks <= most).all(), name
+
+
+def test_a_job_ends_within_a_slot():
+    half = Trace(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([SITE.rates[0, 8, 8] * 1.5]))
+    assert replay(SITE, half, Drf()) == pytest.approx([1.5])
+
+
+def test_a_policy_that_never_acts_is_told_apart_from_a_slow_one():
+    class Idle:
+        def fill(self, cluster, jobs, used):
+            pass
+
+    with pytest.raises(ZeroProgressError, match="60 jobs are not done"):
+        replay(SITE, TEN[0], Idle())
+
+
+def test_a_job_without_a_curve_is_no_reason_to_stall_the_others():
+    blind = SITE._replace(rates=SITE.rates.copy())
+    blind.rates[2] = 0.0
+    trace = Trace(np.zeros(2, np.int64), np.array([2, 0]), np.array([10.0, 10.0]))
+    ends = np.full(2, np.nan)
+    list(islice(watch(blind, trace, Dl2(), ends), 5))
+    assert np.isnan(ends[0])
+    assert ends[1] < 5
+
+
+def test_a_curve_that_falls_ends_what_a_job_is_given_last():
+    falling = SITE._replace(rates=SITE.rates.copy())
+    falling.rates[:, 3:, :] = 1e-3
+    slot = next(watch(falling, TEN[0], baselines(falling, TEN[0].epochs)["max-relative-gain (oracle)"],
+                      np.full(60, np.nan)))
+    assert slot.jobs.tasks[:, SERVER].max() == 2
+
+
+def test_more_jobs_than_tasks_leave_the_last_ones_waiting():
+    crowd = Trace(np.zeros(60, np.int64), np.full(60, 6), np.full(60, 1.0))
+    slot = next(watch(cluster(8, nodes=2), crowd, Dl2(), np.full(60, np.nan)))
+    assert 0 < (slot.jobs.tasks[:, WORKER] > 0).sum() < 60
+
+
+def test_a_bundle_is_placed_whole_or_not_at_all():
+    slot = next(watch(SITE, TEN[0], Drf(), np.full(60, np.nan)))
+    used = np.full_like(slot.used, SITE.slots - 4)  # room for a server, none for a worker beside it
+    before = slot.jobs.tasks.copy()
+    assert not grant(SITE, slot.jobs, used, 0, BUNDLE, True)
+    assert np.array_equal(slot.jobs.tasks, before)
+    assert grant(SITE, slot.jobs, used, 0, SERVER, True)
