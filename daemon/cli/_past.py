@@ -1,4 +1,4 @@
-"""``idlewatt demo --days``: weeks of a simulated cluster, lived through by the daemon itself in about a minute.
+"""``idlewatt demo --days``: weeks of a simulated cluster, lived through by the daemon itself in a minute or two.
 
 The very service runs, on the cluster's time: every few simulated minutes it is asked as its own beat would, and its
 page is written down as a Prometheus would have scraped it then. When the past is over the same service goes on with
@@ -38,8 +38,9 @@ REPLAY_S = DAY_S
 HOUR_S = 120.0
 """Length of an hour of the paper's Table 2: jobs last hours, so that two weeks see hundreds of them."""
 TICK_S = 30.0
-LOOK = ("scrape", "jobs", "assess", "advise", "record")
-"""The cycles of one look, each after those it reads from."""
+CYCLES = {"scrape": 1, "jobs": 1, "assess": 1, "advise": 2, "record": 4}
+"""The cycles of a look, each after those it reads from, and how many looks lie between two of its runs: advice that is
+younger than ten minutes is not called stale."""
 DRAWS = 2
 """Futures drawn for an advice: a tenth of the usual number, or these would take most of the time."""
 PATIENCE = 1.5
@@ -121,9 +122,10 @@ def lived(service: Service, cluster: SimulatedCluster, seconds: float) -> Iterat
     """Let the daemon live through simulated time, and yield the time after each look."""
     operator, replay_s = Operator(cluster), cluster.now_s + REPLAY_S
     _rehearsed(service)
-    for now_s in cluster.run(seconds, STEP_S):
-        for cycle in LOOK:
-            service.beat.run(cycle)
+    for look, now_s in enumerate(cluster.run(seconds, STEP_S)):
+        for cycle, every in CYCLES.items():
+            if look % every == 0:
+                service.beat.run(cycle)
         operator.read(service.known.advice)
         if now_s >= replay_s:
             replay_s += REPLAY_S
