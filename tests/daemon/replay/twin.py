@@ -118,21 +118,31 @@ class Twin:
         return list(zip(chosen, parts, strict=True))
 
     def distances(self, free, job, parts):
-        """Rank nodes: those of the leaf that suffices most tightly, else of such a spine and by the room of leaves."""
-        room = [{}, {}]
-        for node in range(len(free)):
-            if self.fits(free, node, job, job.chunk):
-                for level in (0, 1):
-                    switch = self.switches[node][level]
-                    room[level][switch] = room[level].get(switch, 0) + 1
-        leaf, spine = (min((able, switch) for switch, able in enough.items()) if enough else None
-                       for enough in ({s: n for s, n in level.items() if n >= parts} for level in room))
+        """Rank nodes: those of the leaf that suffices most tightly, else of the spine that does on fewest leaves."""
         if parts == 1:
             return lambda node: free[node][0]
-        if leaf:
-            return lambda node: (self.switches[node][0] != leaf[1], free[node][0])
-        return lambda node: (spine is not None and self.switches[node][1] != spine[1],
-                             -room[0].get(self.switches[node][0], 0), free[node][0])
+        room = [{}, {}]
+        for node in range(len(free)):
+            if self.fits(free, node, job, job.rest if job.rests else job.chunk):
+                full = self.fits(free, node, job, job.chunk)
+                for level in (0, 1):
+                    switch = self.switches[node][level]
+                    fit = room[level].get(switch, (0, 0))
+                    room[level][switch] = fit[0] + 1, fit[1] + full
+        enough = [[switch for switch, (fit, full) in level.items() if fit >= parts and full >= job.chunks]
+                  for level in room]
+
+        def leaves(spine):
+            below = {leaf for leaf, above in self.switches if above == spine}
+            sizes = sorted((fit for leaf, (fit, _) in room[0].items() if leaf in below), reverse=True)
+            return next(count for count in range(1, len(sizes) + 1) if sum(sizes[:count]) >= parts)
+
+        if enough[0]:
+            leaf = min(enough[0], key=lambda leaf: (room[0][leaf], leaf))
+            return lambda node: (self.switches[node][0] != leaf, free[node][0])
+        spine = min(enough[1], key=lambda spine: (leaves(spine), room[1][spine], spine)) if enough[1] else None
+        return lambda node: (spine is not None and self.switches[node][1] != spine,
+                             -room[0].get(self.switches[node][0], (0, 0))[0], self.switches[node][0], free[node][0])
 
     def growth(self, free, gpus):
         """Return by how much the part of a node that the typical job cannot use grows; in millionths."""
