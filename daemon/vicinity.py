@@ -7,48 +7,51 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from ..storage.records import Node, Placed, Placement
 from .replay.communication import PREDECESSOR, Weights, cost
 
-Switches = Mapping[str, Hashable]
-
 
 class Vicinity:
     """The switches above the nodes of a snapshot."""
 
     def __init__(self, nodes: Sequence[Node], weights: Weights = PREDECESSOR) -> None:
-        self._leaf: dict[Hashable, Hashable] = {node.name: (node.spine, node.leaf) for node in nodes}
-        spines = {leaf: leaf[0] for leaf in self._leaf.values() if isinstance(leaf, tuple)}
-        self._spine: dict[Hashable, Hashable] | None = spines if any(spines.values()) else None
+        self._leaf = {node.name: (node.spine, node.leaf) for node in nodes}
+        spines = {leaf: leaf[0] for leaf in self._leaf.values()}
+        self._spine = spines if any(spines.values()) else None
         self._weights = weights
 
     def cost(self, placement: Placement | None) -> float | None:
         """Return what a placement costs; None without one, or where a node of it is not known any more."""
         if placement is None or not all(node in self._leaf for node in placement.nodes):
             return None
-        held: dict[Hashable, int] = dict(zip(placement.nodes, placement.gpus, strict=True))
+        held = dict(zip(placement.nodes, placement.gpus, strict=True))
         return cost(held, self._leaf, self._spine, self._weights)
 
     def closest(self, names: Sequence[str], count: int) -> tuple[str, ...]:
         """Return ``count`` of these nodes that are close together: on one leaf switch, else one spine, else few leaves.
 
-        As the placement ``nearest`` does it: of the switches that have enough the one with least, of nodes that are
-        equally close the first.
+        As the placement ``nearest`` does it: of the switches that have enough the one with least, of spines first the
+        one that needs fewest leaves; of nodes that are equally close the first.
         """
-        by_leaf = _grouped(names, self._leaf)
-        spines = self._spine or {}
-        by_spine = _grouped(names, {name: spines.get(self._leaf[name]) for name in names})
-        enough = [group for level in (by_leaf, by_spine) for group in sorted(level, key=len) if len(group) >= count]
-        among = set(enough[0] if enough else names)
-        roomiest_first = sorted(by_leaf, key=len, reverse=True)
-        return tuple([name for group in roomiest_first for name in group if name in among][:count])
+        for leaf in sorted(_grouped(names, self._leaf), key=len):
+            if len(leaf) >= count:
+                return tuple(leaf[:count])
+        above = {name: leaf[0] for name, leaf in self._leaf.items()}
+        spines = [spine for spine in sorted(_grouped(names, above), key=len) if len(spine) >= count]
+        return min((self._leaf_after_leaf(among, count) for among in spines or [list(names)]),
+                   key=lambda nodes: len({self._leaf[node] for node in nodes}))
+
+    def _leaf_after_leaf(self, names: Sequence[str], count: int) -> tuple[str, ...]:
+        """Return the first nodes, those of the leaf with most of them first."""
+        roomiest_first = sorted(_grouped(names, self._leaf), key=len, reverse=True)
+        return tuple([name for leaf in roomiest_first for name in leaf][:count])
 
 
 def compared(runs: Iterable[Placed], vicinity: Vicinity) -> dict[tuple[str, str], float]:
     """Return what runs cost together by partition, as they are placed (``actual``) and as was ``advised``."""
     total: dict[tuple[str, str], float] = {}
     for run in runs:
-        costs = {"actual": vicinity.cost(run.actual), "advised": vicinity.cost(run.advised)}
-        for placement, cost_now in costs.items():
-            if cost_now is not None and None not in costs.values():
-                total[run.partition, placement] = total.get((run.partition, placement), 0.0) + cost_now
+        actual, advised = vicinity.cost(run.actual), vicinity.cost(run.advised)
+        if actual is not None and advised is not None:
+            for placement, weight in (("actual", actual), ("advised", advised)):
+                total[run.partition, placement] = total.get((run.partition, placement), 0.0) + weight
     return total
 
 

@@ -14,18 +14,19 @@ from ..storage.durations import Duration
 from ..storage.topology import Fabric, TopologyError
 from .slurm_cli import SlurmCli, SlurmCommands
 from .source import Clock, Role, SourceConfig, SourceError, TargetHealth, register
-from .topology import labels_of, parse_labels, parse_switches
+from .topology import labels_of, parse_labels, parse_switches, parse_table
 
 LARGEST_BYTES = 64 * 2**20
 
 
 @register("topology_file")
 class TopologyFileConfig(SourceConfig):
-    """Switches from a file: ``topology.conf``, ``scontrol show topology``, or ``kubectl get nodes -o json``."""
+    """Switches from a file: ``topology.conf``, ``scontrol show topology``, ``kubectl get nodes -o json`` or a table."""
 
     role: ClassVar[Role] = "topology"
     kind: Literal["topology_file"] = "topology_file"
-    file: Path = Field(description="The file; JSON is taken as a list of Kubernetes nodes, all else as Slurm's.")
+    file: Path = Field(description="The file; JSON is taken as a list of Kubernetes nodes, CSV as a table of nodes and "
+                                  "the switches above each, the topmost first, all else as Slurm's.")
     every: Duration = Field(default=600.0, description="How often it is read again.")
 
     def build(self, clock: Clock) -> TopologySource:
@@ -91,6 +92,14 @@ def read_file(path: Path) -> Fabric:
     try:
         if text.lstrip().startswith("{"):
             return parse_labels(labels_of(json.loads(text)))
+        if _is_table(text):
+            return parse_table(text)
         return parse_switches(text)
     except (TopologyError, ValueError, RecursionError) as error:
         raise TopologyError(f"{path}: {error}") from error
+
+
+def _is_table(text: str) -> bool:
+    """Tell whether the first line is a heading; in Slurm's words it would have a ``SwitchName=`` or be a comment."""
+    heading = text.lstrip().partition("\n")[0]
+    return "," in heading and "=" not in heading and not heading.startswith("#")

@@ -1,4 +1,4 @@
-"""Topology from where a site keeps it: Slurm's ``topology.conf``, ``nvidia-smi topo -m``, labels of Kubernetes nodes.
+"""Topology from where a site keeps it: Slurm's ``topology.conf``, ``nvidia-smi topo -m``, Kubernetes labels, a table.
 
 Everything here is text to records; nothing is fetched.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from ..storage.topology import Board, Fabric, Switch, TopologyError
@@ -67,6 +68,31 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             yield first, line
     if begun.strip():
         yield first, begun.strip()
+
+
+def parse_table(text: str) -> Fabric:
+    """Return the fabric of a CSV table with each node and the switches above it, the topmost first: ``ip,DSW,PSW,ASW``.
+
+    As Alibaba published that of Lingjun (2023). Switches are named after those above them (``G6/P10/S14``), since their
+    numbers begin anew below each.
+
+    Raises:
+        TopologyError: with the line at fault, or what is wrong with the tree as a whole.
+    """
+    rows = [(number, [cell.strip() for cell in line.split(",")]) for number, line in _logical_lines(text)]
+    if len(rows) < 2 or len(rows[0][1]) < 2:
+        raise TopologyError("not a table of nodes and switches: it needs a heading, rows, and at least two columns")
+    nodes: dict[str, list[str]] = {}
+    below: dict[str, set[str]] = {}
+    for number, cells in rows[1:]:
+        if len(cells) != len(rows[0][1]) or not all(cells):
+            raise TopologyError(f"line {number}: {len(rows[0][1])} columns are needed, none of them empty")
+        path = ["/".join(cells[1:end]) for end in range(2, len(cells) + 1)]
+        nodes.setdefault(path[-1], []).append(cells[0])
+        for upper, lower in pairwise(path):
+            below.setdefault(upper, set()).add(lower)
+    return Fabric.of([*(Switch(name, tuple(some)) for name, some in nodes.items()),
+                      *(Switch(name, (), tuple(sorted(some))) for name, some in below.items())])
 
 
 def parse_labels(nodes: Mapping[str, Mapping[str, str]]) -> Fabric:

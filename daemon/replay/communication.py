@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+Node = TypeVar("Node", bound=Hashable)
+Leaf = TypeVar("Leaf", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,8 @@ class Weights:
 PREDECESSOR = Weights()
 
 
-def cost(gpus: Mapping[Hashable, int], leaf: Mapping[Hashable, Hashable],
-         spine: Mapping[Hashable, Hashable] | None = None, weights: Weights = PREDECESSOR) -> float:
+def cost(gpus: Mapping[Node, int], leaf: Mapping[Node, Leaf], spine: Mapping[Leaf, Hashable] | None = None,
+         weights: Weights = PREDECESSOR) -> float:
     """Return the cost of a placement: ``gpus`` held by node, the leaf switch of each node, the spine of each leaf.
 
     Without ``spine`` the leaves hang on the centre itself.

@@ -50,7 +50,7 @@ def test_the_closest_are_on_the_switch_with_the_least_room_that_suffices():
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.sampled_from(["s/a", "s/b", "t/c", "t/d"]), min_size=2, max_size=7), st.integers(2, 5))
+@given(st.lists(st.sampled_from(["s/a", "s/b", "s/c", "t/d", "t/e", "t/f"]), min_size=2, max_size=8), st.integers(2, 5))
 def test_no_nodes_are_on_fewer_switches_where_one_spine_suffices(switches, count):
     vicinity, names = cluster(*switches), [f"n{row}" for row in range(len(switches))]
     if max(sum(switch[0] == spine for switch in switches) for spine in "st") < count:

@@ -44,7 +44,14 @@ def test_kubernetes_labels_are_recognised_in_a_file(tmp_path, clock):
     assert TopologyFileConfig(file=path).build(clock).read().leaf == {"n1": "r1"}
 
 
-@pytest.mark.parametrize("content", ['{"items": ', "{" * 100_000, "\x00\x01"])
+def test_a_table_is_recognised_in_a_file(tmp_path, clock):
+    path = tmp_path / "topo.csv"
+    path.write_text("ip,DSW,PSW,ASW\nn1,G6,P10,S14\n")
+
+    assert TopologyFileConfig(file=path).build(clock).read().leaf == {"n1": "G6/P10/S14"}
+
+
+@pytest.mark.parametrize("content", ["a,b\nn1", '{"items": ', "{" * 100_000, "\x00\x01"])
 def test_a_broken_file_is_refused(tmp_path, clock, content):
     path = tmp_path / "broken"
     path.write_text(content)

@@ -1,14 +1,16 @@
 """Topology as sites keep it: Slurm's file, nvidia-smi's table, Kubernetes' labels."""
 
 import contextlib
+import gzip
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idlewatt.exporters.topology import labels_of, parse_labels, parse_matrix, parse_switches
+from idlewatt.exporters.topology import labels_of, parse_labels, parse_matrix, parse_switches, parse_table
 from idlewatt.storage.topology import TopologyError
 
 RECORDED = Path(__file__).parent.parent / "recorded/slurm/scontrol_show_topology.txt"
@@ -122,3 +124,37 @@ def test_a_gpu_missing_from_the_middle_leaves_a_hole():
 def test_a_table_that_cannot_be_is_refused(text, words):
     with pytest.raises(TopologyError, match=words):
         parse_matrix(text)
+
+
+TABLE = "ip,DSW,PSW,ASW\nn1,G6,P10,S1\nn2,G6,P10,S2\nn3,G6,P12,S1\n"
+
+
+def test_a_table_names_switches_after_those_above_them():
+    fabric = parse_table(TABLE)
+
+    assert fabric.leaf == {"n1": "G6/P10/S1", "n2": "G6/P10/S2", "n3": "G6/P12/S1"}
+    assert [fabric.spine(node) for node in fabric.leaf] == ["G6/P10", "G6/P10", "G6/P12"]
+    assert fabric.above("G6/P12/S1") == ("G6/P12", "G6")
+
+
+def test_a_table_may_know_leaves_only():
+    assert parse_table("host,leaf\nn1,a\nn2,a").leaf == {"n1": "a", "n2": "a"}
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("", "not a table"), ("ip\nn1", "not a table"), ("ip,leaf", "not a table"),
+    (TABLE + "n4,G6,P10", "line 5: 4 columns"), (TABLE + "n4,G6,,S1", "line 5: 4 columns"),
+    (TABLE + "n1,G6,P12,S1", "node n1 hangs on two switches: G6/P10/S1 and G6/P12/S1")])
+def test_a_table_that_cannot_be_read_says_where(text, words):
+    with pytest.raises(TopologyError, match=words):
+        parse_table(text)
+
+
+def test_the_published_fabric_of_lingjun_is_a_tree(traces):
+    with gzip.open(traces / "alibaba_lingjun_2023/topo.csv.gz", "rt") as file:
+        fabric = parse_table(file.read())
+
+    leaves = Counter(fabric.leaf.values())
+    assert (len(fabric.leaf), max(leaves.values())) == (847, 8)
+    assert Counter(map(fabric.spine, fabric.leaf)) == {"G6/P10": 362, "G6/P12": 306, "G6/P8": 179}
+    assert set(fabric.parent) == {*leaves, "G6/P10", "G6/P12", "G6/P8"}
