@@ -11,18 +11,23 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..agents.dl2 import speeds
 from ..agents.dl2.arena import cluster
 from ..agents.dl2.elastic import Dl2
-from ..agents.dl2.paper import claims
+from ..agents.dl2.paper import claims, pollux_trial
 from ..agents.dl2.paper.trial import Contest, contest
 from ..agents.dl2.train import Course, card_of, train
 from ..agents.report import write_report
 
 
-def reproduce(out: Path, most: Sequence[int], rounds: int, seed: int, file: Path | None) -> Mapping[str, Path]:
+def reproduce(out: Path, most: Sequence[int], rounds: int, seed: int, file: Path | None,
+              packaged: Path | None) -> Mapping[str, Path]:
     """Train for each limit of workers, replay and write the report, with the agents beside it."""
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True))
     with bar:
         found = [_contest(out, limit, rounds, seed, file, bar) for limit in most]
-    return write_report(out, claims.TITLE, claims.preface(found), list(claims.sections(found)))
+        told = list(claims.sections(found))
+        if packaged is not None:
+            bar.add_task("Pollux's arena", total=None)
+            told += pollux_trial.sections(pollux_trial.carry_out(packaged))
+    return write_report(out, claims.TITLE, claims.preface(found), told)
 
 
 def _contest(out: Path, most: int, rounds: int, seed: int, file: Path | None, bar: Progress) -> Contest:

@@ -143,21 +143,26 @@ def scorer(out: Path, seeds: int, budget: float, drawn: int, traces: Path | None
 @click.option("--seed", type=click.IntRange(0, 9000), default=1, show_default=True, help="Of training.")
 @click.option("--speeds", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="The authors' config_speed.txt, where you have it, instead of our fit of it.")
-def dl2(out: Path, most: tuple[int, ...], rounds: int, seed: int, speeds: Path | None) -> None:
+@click.option("--traces", envvar="IDLEWATT_TRACES", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Folder of the packaged traces (or IDLEWATT_TRACES), for Pollux's arena; else that is left out.")
+def dl2(out: Path, most: tuple[int, ...], rounds: int, seed: int, speeds: Path | None, traces: Path | None) -> None:
     """Rebuild DL2's simulation, train an agent for it and show it beside DRF, Optimus, chance and others.
 
     About five minutes on two cores.
 
     \b
     Examples:
-      idlewatt reproduce dl2
+      idlewatt reproduce dl2 --traces traces
       idlewatt reproduce dl2 --workers 8 --rounds 15 --out quick
     """
     from ..replay.speed import SpeedError
     from ._dl2 import reproduce
 
     try:
-        written = reproduce(out, most, rounds, seed, speeds)
+        written = reproduce(out, most, rounds, seed, speeds, traces)
+    except FileNotFoundError as error:
+        raise click.ClickException(f"{error.filename}: a trace is missing; --traces names the folder of all of them") \
+            from error
     except (SpeedError, OSError) as error:
         raise click.ClickException(str(error)) from error
     for path in written.values():

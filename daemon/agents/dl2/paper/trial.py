@@ -17,6 +17,7 @@ from ..train import Step
 from .baselines import baselines
 
 OURS = "ours"
+BOUND = "every job alone (no policy can be below)"
 TRACES = 10
 
 
@@ -51,4 +52,6 @@ def contest(cluster: Cluster, weights: Floats, steps: Sequence[Step], *, measure
     for trace in islice(traces(), TRACES):
         for name, policy in {**baselines(cluster, trace.epochs), OURS: Dl2(weights)}.items():
             jct.setdefault(name, []).append(float(replay(cluster, trace, policy).mean()))
+        fastest = cluster.rates[trace.model, 1:cluster.most + 1, 1:cluster.most + 1].max(axis=(1, 2))
+        jct.setdefault(BOUND, []).append(float((trace.epochs / fastest).mean()))
     return Contest(cluster.most, {name: np.array(found) for name, found in jct.items()}, steps, measured)
