@@ -108,12 +108,12 @@ class Answer:
 
     def _hold(self, job: Job, row: int, manner: Manner) -> Recommendation:
         expected: Expectation | None = self._expected.get(row)
+        placement = expected.placement if expected else None
         reason = self._rejected.get(row)
         words = f"can never run: {reason}" if reason else self._diagnosis.why_wait(job)
         return Recommendation(job.job_id, job.submit_s, job.partition, manner.now_s, self.policy.name,
-                              manner.objective, "hold", words, expected.placement if expected else None,
-                              expected.start if expected else None, (), manner.shadow,
-                              communication_cost=self._diagnosis.vicinity.cost(expected and expected.placement))
+                              manner.objective, "hold", words, placement, expected.start if expected else None, (),
+                              manner.shadow, communication_cost=self._diagnosis.vicinity.cost(placement))
 
 
 def instead_of(said: Recommendation) -> Instead:

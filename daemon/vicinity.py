@@ -55,7 +55,7 @@ def compared(runs: Iterable[Placed], vicinity: Vicinity) -> dict[tuple[str, str]
     return total
 
 
-def _grouped(names: Sequence[str], switch: Mapping[Hashable, Hashable]) -> list[list[str]]:
+def _grouped(names: Sequence[str], switch: Mapping[str, Hashable]) -> list[list[str]]:
     groups: dict[Hashable, list[str]] = {}
     for name in names:
         groups.setdefault(switch[name], []).append(name)

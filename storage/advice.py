@@ -86,7 +86,7 @@ def placed(connection: Connection) -> tuple[Placed, ...]:
         .join(jobs, jobs.c.id == runs.c.job).join(parts, parts.c.run == runs.c.id)
         .where(verdicts.c.run.in_(going), _TABLE.c.action == "start", verdicts.c.shadow.is_(False), parts.c.gpus > 0)
         .order_by(runs.c.id, parts.c.node))
-    found: dict[int, list[Row[Any]]] = {}
+    found: dict[int, list[Any]] = {}
     for row in rows:
         found.setdefault(row.id, []).append(row)
     return tuple(Placed(held[0].partition, Placement(tuple(row.node for row in held), tuple(row.held for row in held)),

@@ -91,9 +91,15 @@ class Source:
 
 
 def described(text: str) -> Cluster:
-    """Return the cluster of ``64x8`` or of a YAML file; ClusterError says what is wrong with it."""
+    """Return the cluster of ``64x8`` or of a YAML file; ClusterError says what is wrong with it.
+
+    ``topology`` in the file names another one beside it that tells how the nodes hang together.
+    """
     import yaml
 
+    from ...exporters.fabric import read_file
+    from ...exporters.source import SourceError
+    from ...storage.topology import TopologyError
     from ..replay.cluster import Cluster, ClusterError
 
     if not text.endswith((".yaml", ".yml")):
@@ -103,7 +109,11 @@ def described(text: str) -> Cluster:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ClusterError(f"{text}: cannot be read: {error}") from error
     try:
-        return Cluster.from_mapping(document)
+        topology = document.pop("topology", None)
+        fabric = None if topology is None else read_file(Path(text).parent / str(topology))
+        return Cluster.from_mapping(document, fabric)
+    except (SourceError, TopologyError) as error:
+        raise ClusterError(f"{text}: {error}") from error
     except (ClusterError, TypeError, KeyError, AttributeError, ValueError) as error:
         raise ClusterError(f"{text}: {error if isinstance(error, ClusterError) else f'not a cluster ({error!r})'}") \
             from error

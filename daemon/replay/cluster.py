@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...storage.records import Node, Partition
+from ...storage.topology import Fabric
 
 PLENTY = 1 << 56
 """Stands for an amount nobody told us: it never binds."""
@@ -108,11 +109,11 @@ class Cluster:
         return cls.from_records(nodes)
 
     @classmethod
-    def from_mapping(cls, described: Mapping[str, Any]) -> Cluster:
+    def from_mapping(cls, described: Mapping[str, Any], fabric: Fabric | None = None) -> Cluster:
         """Return the cluster of a YAML document: ``nodes: [{name, count, gpus, …}]``, ``events: [{time, node, kind}]``.
 
         A name with ``count`` becomes ``name0 … name<count-1>``; ``islands`` are as in :meth:`with_islands`. Unknown
-        keys are errors.
+        keys are errors, and so are nodes that the ``fabric`` does not know.
         """
         unknown = set(described) - {"nodes", "events"}
         if unknown:
@@ -120,7 +121,7 @@ class Cluster:
         groups = [(entry, _expand(row, entry)) for row, entry in enumerate(described.get("nodes") or ())]
         islands = {node.name: entry["islands"] for entry, nodes in groups for node in nodes if "islands" in entry}
         events = [NodeEvent(float(e["time"]), str(e["node"]), e["kind"]) for e in described.get("events") or ()]
-        cluster = cls.from_records([node for _, nodes in groups for node in nodes])
+        cluster = cls.from_records(_hung([node for _, nodes in groups for node in nodes], fabric))
         return cluster.with_islands(islands).with_events(events)
 
     @classmethod
@@ -143,6 +144,15 @@ class Cluster:
             features=tuple(frozenset(node.features) for node in nodes),
             partitions=_members(nodes, partitions),
         )
+
+
+def _hung(nodes: Sequence[Node], fabric: Fabric | None) -> Sequence[Node]:
+    if fabric is None:
+        return nodes
+    loose = fabric.loose(nodes)
+    if loose:
+        raise ClusterError(f"{len(loose)} nodes hang on no switch of the topology: {', '.join(loose[:3])}")
+    return tuple(fabric.placed(nodes))
 
 
 def _members(nodes: Sequence[Node], partitions: Sequence[Partition]) -> dict[str, NDArray[np.bool_]]:

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from idlewatt.daemon.cli import main
+from idlewatt.daemon.cli._history import described
 
 TRACES = Path(__file__).parents[2] / "recorded" / "traces"
 HEAD = "job,submit_s,run_s,gpus,limit_s,user,partition\n"
@@ -94,6 +95,24 @@ def test_a_cluster_file_with_partitions_sends_jobs_to_theirs_and_names_what_it_d
     assert rows(result)["fifo"]["jobs_rejected"] == 1
     assert "1 jobs can never run here: no node of the partition" in result.stderr
     assert "(x in line 42)" in result.stderr
+
+
+@pytest.mark.parametrize(("topology", "says"), [
+    (None, "cannot be read"), ("SwitchName=l1 Nodes=n0,n9", "1 nodes hang on no switch of the topology: n1"),
+    ("SwitchName=l1 Nodes=n0\nSwitchName=l2 Nodes=n0", "node n0 hangs on two switches: l1 and l2")])
+def test_a_cluster_file_whose_topology_cannot_be_is_refused(replay, tmp_path, topology, says):
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("topology: topology.conf\nnodes:\n- {name: n, count: 2, gpus: 8}\n")
+    if topology is not None:
+        (tmp_path / "topology.conf").write_text(topology)
+    assert says in replay("--cluster", cluster, code=1).stderr
+
+
+def test_a_cluster_file_names_the_topology_of_its_nodes(tmp_path):
+    (tmp_path / "topology.conf").write_text("SwitchName=l1 Nodes=n0\nSwitchName=l2 Nodes=n[1-2]\n")
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("topology: topology.conf\nnodes:\n- {name: n, count: 2, gpus: 8}\n")
+    assert described(str(cluster)).leaf.tolist() == [0, 1]
 
 
 def test_a_job_larger_than_the_cluster_is_rejected_by_name_and_the_rest_runs(replay):

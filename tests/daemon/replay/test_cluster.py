@@ -3,6 +3,7 @@ import pytest
 
 from idlewatt.daemon.replay.cluster import PLENTY, Cluster, ClusterError, NodeEvent
 from idlewatt.storage.records import Node, NodeState, Partition
+from idlewatt.storage.topology import Fabric, Switch
 
 
 def test_a_spec_names_nodes_gpus_and_models():
@@ -29,6 +30,14 @@ def test_a_mapping_expands_counts_and_keeps_switches_apart():
     assert cluster.spine.tolist() == [0, 0, 0]
     assert cluster.partitions["small"].tolist() == [False, False, True]
     assert cluster.events == (NodeEvent(10.0, "solo", "down"),)
+
+
+def test_nodes_of_a_mapping_hang_where_the_fabric_says_and_strangers_are_refused():
+    fabric = Fabric.of([Switch("a", ("n0", "n2")), Switch("b", ("n1",)), Switch("s", (), ("a", "b"))])
+    cluster = Cluster.from_mapping({"nodes": [{"name": "n", "count": 3, "gpus": 8}]}, fabric)
+    assert (cluster.leaf.tolist(), cluster.spine.tolist()) == ([0, 1, 0], [0, 0, 0])
+    with pytest.raises(ClusterError, match="1 nodes hang on no switch of the topology: n3"):
+        Cluster.from_mapping({"nodes": [{"name": "n", "count": 4, "gpus": 8}]}, fabric)
 
 
 @pytest.mark.parametrize("described", [{"node": []}, {"nodes": [{"gpu": 8}]}, {"nodes": [{"gpus": -1}]}, {"nodes": []},
