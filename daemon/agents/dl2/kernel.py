@@ -95,7 +95,7 @@ def bundles_by(cluster: Cluster, jobs: Jobs, used: Longs, keys: Floats, fair: bo
 
 
 @compiled
-def _saved(cluster: Cluster, jobs: Jobs, job: int, what: int) -> float:
+def _saved(cluster: Cluster, jobs: Jobs, job: int, what: int) -> Any:
     """Return the slots that one more task saves, were the job to keep it to its end."""
     model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]
     if workers == 0 or servers == 0:

@@ -13,9 +13,9 @@ FIRST, ANY = 5.0, 10.0
 
 
 def initial(seed: int) -> Floats:
-    """Return the weights that training sets out from: the largest relative gain first, and a bundle for everybody.
+    """Return the weights that training sets out from: a bundle for everybody, then most slots saved for the task.
 
-    The hidden units are drawn, but say nothing yet.
+    Slots are counted at the speed of a job's full size. The hidden units are drawn, but say nothing yet.
     """
     weights = np.zeros(SIZE)
     weights[:len(INPUTS) * HIDDEN] = 0.3 * np.random.default_rng(seed).standard_normal(len(INPUTS) * HIDDEN)

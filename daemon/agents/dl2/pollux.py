@@ -85,7 +85,7 @@ class RelativeGain:
             return 1.0
         boundaries = job.application.boundaries
         left = float(boundaries[job.epochs]) - job.progress
-        return (max(left, 1.0) / self._at(job, 1)) ** -self.haste
+        return float((max(left, 1.0) / self._at(job, 1)) ** -self.haste)
 
     def _gain(self, job: Job, gpus: int, step: int) -> float:
         """Return the gain in log goodput per GPU; 0 beyond what its batch can feed."""

@@ -51,7 +51,7 @@ def made_up(applications: Mapping[str, Application], seed: int, jobs: int = 160)
     drawn = []
     for number, submit in enumerate(times.tolist()):
         name = list(SHARES)[draw.choice(len(shares), p=shares / shares.sum())]
-        wanted, batch = ROWS[name][draw.integers(len(ROWS[name]))]
+        wanted, batch = ROWS[name][int(draw.integers(len(ROWS[name])))]
         drawn.append(Job(f"{name}-{number}", submit, applications[name], wanted, batch))
     return drawn
 

@@ -11,6 +11,7 @@ from idlewatt.daemon.agents.dl2.arena import Trace, ZeroProgressError, cluster, 
 from idlewatt.daemon.agents.dl2.elastic import Dl2
 from idlewatt.daemon.agents.dl2.kernel import BUNDLE, SERVER, WORKER, grant
 from idlewatt.daemon.agents.dl2.paper.baselines import Drf, baselines
+from idlewatt.daemon.agents.dl2.paper.trial import BOUND, contest
 
 TEN = list(islice(traces(), 10))
 SITE = cluster(8)
@@ -31,6 +32,13 @@ def test_the_untrained_agent_already_beats_chance_and_optimus():
     ours = np.mean([replay(SITE, trace, Dl2()).mean() for trace in TEN])
     assert ours < mean_over_traces("random-feasible")
     assert ours < mean_over_traces("Optimus (oracle)")
+
+
+def test_nobody_is_faster_than_alone():
+    found = contest(SITE, Dl2().weights, [], measured=False)
+    for name, jct in found.jct.items():
+        assert (jct >= found.jct[BOUND] - 1e-9).all(), name
+    assert found.less_than("random-feasible").low > 0
 
 
 def test_a_seed_gives_the_same_traces_and_another_one_others():
