@@ -128,7 +128,8 @@ def test_a_followed_recommendation_is_recorded_and_counted(rig):
     service = rig.service()
     collect(service)
     rig.advise(service)
-    chosen = next(row for row in service.known.advice.recommendations if row.action == "start" and not row.shadow)
+    chosen = next(row for row in service.known.advice.recommendations
+                  if row.action == "start" and not row.shadow and sum(row.placement.gpus) > 1)
     rig.cluster.steer(int(chosen.job_id), chosen.placement.nodes)
     for _ in range(2000):
         rig.watch(service, 15)
@@ -140,6 +141,8 @@ def test_a_followed_recommendation_is_recorded_and_counted(rig):
     facts = published(service)
     assert tuple(part.node for part in started.allocations) == chosen.placement.nodes
     assert facts.advice_followed_total[chosen.policy] >= 1
+    assert facts.communication_cost[chosen.partition, "advised"] >= chosen.communication_cost
+    assert facts.communication_cost.keys() >= {(chosen.partition, "actual")}
 
 
 def test_windows_learned_floors_and_jobs_survive_a_restart(rig):
