@@ -148,7 +148,7 @@ def scorer(out: Path, seeds: int, budget: float, drawn: int, traces: Path | None
 def dl2(out: Path, most: tuple[int, ...], rounds: int, seed: int, speeds: Path | None, traces: Path | None) -> None:
     """Rebuild DL2's simulation, train an agent for it and show it beside DRF, Optimus, chance and others.
 
-    About five minutes on two cores.
+    About four minutes on two cores, and four more for Pollux's arena.
 
     \b
     Examples:
