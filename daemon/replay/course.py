@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from .arrays import CHANGED, WAITING_JOBS, WAKE
 from .cluster import Cluster
-from .engine import Agenda, Policy, Run, agenda_of, go_on, next_time, prepare, stepwise
+from .engine import Policy, Run, go_on, prepare, stepwise
+from .events import Agenda, agenda_of, next_time
 from .outcome import fragmentation
 from .power import Energy, PowerModel, energy, occupation
 from .rules import Rules

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Unpack
+from typing import Any, Protocol, Unpack
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from . import arrays as a
 from .arrays import (
     CHANGED,
     COUPLED,
-    FUTURE,
     KEEP_ESTIMATES,
     KINDS,
     MAX_STARTS,
@@ -32,22 +31,18 @@ from .arrays import (
     WAITING_JOBS,
     WAKE,
     Floats,
-    Longs,
     State,
 )
 from .bind import Terms
 from .cluster import Cluster
 from .compiled import compiled, compiled_without_lock
+from .events import Agenda, advance, agenda_of
 from .lines import stand
-from .moves import finish, join, note, preempt
 from .pace import set_paces
 from .queue import following, insert, insert_sorted, remove, sort_jobs
 from .rules import Rules
 from .state import Action, Actions, ClusterState, Preempt, Rejection, Resize, Start
 from .workload import Workload
-
-DOWN, DRAIN, UP = 0, 1, 2
-_KINDS = {"down": DOWN, "drain": DRAIN, "up": UP}
 
 
 class Policy(Protocol):
@@ -57,92 +52,6 @@ class Policy(Protocol):
 
     def decide(self, state: ClusterState) -> Actions:
         """Return what to do now, leaving the state as it is."""
-
-
-class Agenda(NamedTuple):
-    """What will happen whatever is decided: arrivals by row, node events by time; ``next`` counts those that have."""
-
-    next: Longs
-    """[2] next job to arrive, next node event."""
-    time: Floats
-    node: Longs
-    kind: Longs
-
-
-@compiled
-def next_time(state: State, agenda: Agenda) -> float:
-    """Return when something happens next; infinite when nothing ever will."""
-    time = state.clock[WAKE]
-    while agenda.next[0] < state.jobs.size and state.jobs[agenda.next[0]].status != FUTURE:
-        agenda.next[0] += 1  # rejected: its arrival is no event
-    if agenda.next[0] < state.jobs.size:
-        time = min(time, state.jobs[agenda.next[0]].submit)
-    if agenda.next[1] < agenda.time.size:
-        time = min(time, agenda.time[agenda.next[1]])
-    if state.counts[RUNNING_JOBS] > 0:
-        time = min(time, state.jobs[state.heap[0]].end)
-    return time
-
-
-@compiled
-def advance(state: State, agenda: Agenda, until: float) -> bool:
-    """Move to the next instant at which something happens and let it happen; False when there is none by ``until``."""
-    now = next_time(state, agenda)
-    if now > until or now == np.inf:
-        return False
-    state.clock[NOW], state.clock[WAKE] = now, np.inf
-    while state.counts[RUNNING_JOBS] > 0 and state.jobs[state.heap[0]].end <= now:
-        finish(state, state.heap[0])
-    while agenda.next[1] < agenda.time.size and agenda.time[agenda.next[1]] <= now:
-        node_event(state, agenda.node[agenda.next[1]], agenda.kind[agenda.next[1]])
-        agenda.next[1] += 1
-    while agenda.next[0] < state.jobs.size and state.jobs[agenda.next[0]].submit <= now:
-        if state.jobs[agenda.next[0]].status == FUTURE:
-            join(state, agenda.next[0])
-        agenda.next[0] += 1
-    return True
-
-
-@compiled
-def node_event(state: State, node: int, kind: int) -> None:
-    """Close or open a node; a failure sends its jobs back to the queue, to start again from nothing."""
-    state.nodes[node].open = 1 if kind == UP else 0
-    state.counts[CHANGED] = 1
-    note(state.words, 4, node, state.clock[NOW], kind)
-    if kind == DOWN:
-        fail_all(state, node)
-
-
-@compiled
-def fail_all(state: State, node: int) -> None:
-    """Requeue the jobs of a node, by row."""
-    jobs, count = state.listed, 0
-    for index in range(state.counts[RUNNING_JOBS]):
-        if holds(state, state.heap[index], node):
-            jobs[count] = state.heap[index]
-            count += 1
-    for index in range(count):
-        state.keys[jobs[index]] = jobs[index]
-    sort_jobs(jobs, count, state.keys)
-    for index in range(count):
-        fail(state, jobs[index])
-
-
-@compiled
-def holds(state: State, job: int, node: int) -> bool:
-    """Tell whether a running job holds a part of the node."""
-    first, found = state.jobs[job].held, False
-    for index in range(first, first + state.jobs[job].nodes_held):
-        found = found or state.held[index].node == node
-    return found
-
-
-@compiled
-def fail(state: State, job: int) -> None:
-    """Requeue a job whose node failed; what it did is lost."""
-    preempt(state, job)
-    state.jobs[job].remaining = state.jobs[job].run
-    state.jobs[job].attained = 0.0
 
 
 @compiled
@@ -373,14 +282,6 @@ class Run:
     def digest(self) -> str:
         """Return the digest of the event log: equal digests mean equal runs."""
         return f"{int(self.state.arrays.words[a.DIGEST]):016x}"
-
-
-def agenda_of(cluster: Cluster) -> Agenda:
-    """Return what will happen to a cluster, before the first of it has."""
-    events = cluster.events
-    return Agenda(np.zeros(2, np.int64), np.array([event.time for event in events], np.float64),
-                  np.array([cluster.index(event.node) for event in events], np.int64),
-                  np.array([_KINDS[event.kind] for event in events], np.int64))
 
 
 def run(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,

@@ -25,7 +25,7 @@ from .arrays import (
 )
 from .cluster import Cluster
 from .compiled import compiled, compiled_without_lock
-from .engine import Agenda, advance, next_time
+from .events import Agenda, advance, next_time
 from .moves import ask_of, site_of, start
 from .queue import following
 from .state import ClusterState

@@ -16,7 +16,7 @@ import pytest
 from synthetic import synthetic
 
 from idlewatt.daemon.policies import named
-from idlewatt.daemon.replay import engine
+from idlewatt.daemon.replay import engine, events
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import ClusterState
 
@@ -37,7 +37,7 @@ def once(workload, rules):
     state = ClusterState.of(CLUSTER, workload)
     engine.prepare(state, rules)
     began = time.process_time()
-    engine.loop(state.arrays, engine.agenda_of(CLUSTER), *rules[:8], np.inf)
+    engine.loop(state.arrays, events.agenda_of(CLUSTER), *rules[:8], np.inf)
     return time.process_time() - began
 
 

@@ -8,7 +8,7 @@ import pytest
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
 from idlewatt.daemon.agents.scorer.imitation import initial
 from idlewatt.daemon.policies import named
-from idlewatt.daemon.replay import engine
+from idlewatt.daemon.replay import engine, events
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
@@ -31,10 +31,10 @@ def full(busy):
 def _states(cluster, work):
     """Yield the state after the running jobs have started and, undecided, when the queue has come."""
     state = ClusterState.of(cluster, work)
-    agenda = engine.agenda_of(cluster)
-    engine.advance(state.arrays, agenda, np.inf)
+    agenda = events.agenda_of(cluster)
+    events.advance(state.arrays, agenda, np.inf)
     engine.act(state, named("fifo+best-fit+easy").rules)
-    engine.advance(state.arrays, agenda, np.inf)
+    events.advance(state.arrays, agenda, np.inf)
     yield state
 
 

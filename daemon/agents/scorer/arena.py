@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ...policies import named
 from ...replay import arrays as a
-from ...replay import engine
+from ...replay import engine, events
 from ...replay.state import ClusterState
 from ..figures import Figures, figures
 from ..kinds import Objective, Stretch
@@ -33,7 +33,7 @@ class Arena:
         """Replay the stretch."""
         state = self._fresh.copy()
         state.arrays = outfit(weights, self.inputs, state.arrays)
-        engine.go_on(state.arrays, engine.agenda_of(self.stretch.cluster), rules_of(weights), np.inf)
+        engine.go_on(state.arrays, events.agenda_of(self.stretch.cluster), rules_of(weights), np.inf)
         return engine.Run("scorer", 0, self.stretch.cluster, self.stretch.workload, state)
 
     def score(self, weights: Floats) -> float:

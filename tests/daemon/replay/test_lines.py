@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.policies import named
-from idlewatt.daemon.replay import engine, lines
+from idlewatt.daemon.replay import engine, events, lines
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
@@ -45,6 +45,6 @@ def test_a_live_queue_changes_lines_and_nobody_is_lost():
     for row in state.waiting:
         pytest.fail(f"job {row} waits although its partition is empty")
     waiting = ClusterState.of(Cluster.from_spec("1x1"), Workload.of([0.0] * 3, [1.0] * 3, [1] * 3))
-    engine.advance(waiting.arrays, engine.agenda_of(waiting.cluster), 0.0)
+    events.advance(waiting.arrays, events.agenda_of(waiting.cluster), 0.0)
     for policy in ("fifo+easy", "fifo+greedy", "fifo"):
         assert [action.job for action in named(policy).decide(waiting)] == [0]
