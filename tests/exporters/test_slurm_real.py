@@ -12,7 +12,8 @@ from idlewatt.exporters.slurm_rest import SlurmRestConfig
 from idlewatt.exporters.source import SourceError
 from idlewatt.storage.records import Job, JobState, NodeState
 
-pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack")]
+# Whoever comes second waits until the other has done with the one chain of this machine.
+pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
 
 TRANSPORTS = ("socket", "tcp", "commands")
 

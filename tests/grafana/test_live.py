@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from questions import (
+    BY_CHANCE,
     LABELS,
     NO_AGENT,
     NO_ALERT,
@@ -112,4 +113,4 @@ def live(tmp_path_factory) -> Iterator[Prometheus]:
 
 
 def test_a_daemon_on_a_simulated_cluster_answers_everything_in_time(live):
-    assert not_answered_in_time(live, everything(), NO_AGENT) == NO_AGENT
+    assert not_answered_in_time(live, everything(), NO_AGENT | BY_CHANCE) - BY_CHANCE == NO_AGENT

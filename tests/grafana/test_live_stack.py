@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 import requests
-from questions import GRAFANA, NO_AGENT, NO_WINDOW, Prometheus, Question, of_alerts, of_boards, of_rules
+from questions import BY_CHANCE, GRAFANA, NO_AGENT, NO_WINDOW, Prometheus, Question, of_alerts, of_boards, of_rules
 from served import Daemon
 
-pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
 
 NODES = ("dgx-a100-01", "dgx-a100-02", "dgx-v100-01", "dgx-v100-02")
 BEAT = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "1s", "record": "2s"}
@@ -84,7 +84,7 @@ def test_a_daemon_beside_a_real_slurm_answers_everything_in_time(chain, daemon, 
         # A counter that begins above zero has not increased yet, as far as Prometheus can tell.
         chain.wait_for(lambda number=number: prometheus.answer(Question("issued", ISSUED.format(number))))
     left, deadline = set(of_boards() + of_rules() + of_alerts()), time.monotonic() + WITHIN_S
-    while {question.where for question in left} - NO_AGENT - NO_WINDOW and time.monotonic() < deadline:
+    while {question.where for question in left} - NO_AGENT - NO_WINDOW - BY_CHANCE and time.monotonic() < deadline:
         left = prometheus.unanswered(left, RANGE_S)
         time.sleep(1)
-    assert {question.where for question in left} == NO_AGENT | NO_WINDOW
+    assert {question.where for question in left} - BY_CHANCE == NO_AGENT | NO_WINDOW

@@ -33,6 +33,11 @@ NO_AGENT = {
     "GpuAdviceTrainingFailing: idlewatt_training_runs_total",
 }
 """Empty as long as nothing has been trained: a heuristic is in charge."""
+BY_CHANCE = {
+    "advice: Communication cost above the advised A",
+    *(f"advice: Communication cost of placements, as they are and as advised {letter}" for letter in "AB"),
+}
+"""Empty until a job of several GPUs runs that was advised before it started; within minutes that is chance."""
 NO_ALERT = {"health: Alerts A"}
 """A past knows no alerts: those begin to pend where a Prometheus evaluates them."""
 NO_RULES = {"health: Rules A"}

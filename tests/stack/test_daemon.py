@@ -12,7 +12,8 @@ from served import Daemon
 
 from idlewatt.storage.records import JobState
 
-pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack")]
+# Whoever comes second waits until the other has done with the one chain of this machine.
+pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
 
 IN_CHARGE = "limit-aged+best-fit+easy"
 NODES = ("dgx-a100-01", "dgx-a100-02", "dgx-v100-01", "dgx-v100-02")
