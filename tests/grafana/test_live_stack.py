@@ -82,7 +82,8 @@ def test_a_daemon_beside_a_real_slurm_answers_everything_in_time(chain, daemon, 
     for number, job in enumerate(small[:2], start=1):
         follow(chain, daemon, job)
         # A counter that begins above zero has not increased yet, as far as Prometheus can tell.
-        chain.wait_for(lambda number=number: prometheus.answer(Question("issued", ISSUED.format(number))))
+        chain.wait_for(lambda number=number: prometheus.answer(Question("issued", ISSUED.format(number))),
+                       COMPILED_WITHIN_S)
     left, deadline = set(of_boards() + of_rules() + of_alerts()), time.monotonic() + WITHIN_S
     while {question.where for question in left} - NO_AGENT - NO_WINDOW - BY_CHANCE and time.monotonic() < deadline:
         left = prometheus.unanswered(left, RANGE_S)
