@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from ..exporters.source import SourceConfig, kinds
 from ..storage.durations import Duration
 from ..storage.retention import Retention
-from .advice import AdviceSettings
+from .advice.advisor import AdviceSettings
 from .agents.kinds import Objective
 from .agents.kinds import names as agent_names
 from .policies.registry import parse as parse_policy

@@ -128,7 +128,7 @@ def replayed(request: Request) -> Window:
     from ..storage.history import History
     from .agents.kinds import FAILURES
     from .fidelity import WATCHED, off, waited
-    from .models import ModelError
+    from .learning.models import ModelError
     from .past import calibrated, measured, past
 
     begin, span = request.since_s - WARM_UP_S, (request.since_s, request.until_s)
@@ -168,7 +168,7 @@ def _trial(found: Past, policy: Policy, span: tuple[float, float], model: PowerM
 
 
 def _named(policy: str, models: str) -> Policy:
-    from .models import ModelStore
+    from .learning.models import ModelStore
     from .policies import named
 
     return ModelStore(Path(models)).load(policy) if "@" in policy else named(policy)

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from ..storage.eligibility import eligible
 from ..storage.records import Job, Placement, SchedulerSnapshot
-from .indexes import FreeIndexes
-from .vicinity import Vicinity
+from .advice.indexes import FreeIndexes
+from .advice.vicinity import Vicinity
 from .waste.demand import Need, need
 from .waste.stranded import FreeNodes
 

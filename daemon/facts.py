@@ -11,11 +11,11 @@ from ..exporters.publish import ADVICE, GPU_CODES, Published
 from ..exporters.source import SourceStatus
 from ..storage.promotions import Decision, Promotion
 from ..storage.records import WASTED, JobState, PowerClass, Recommendation, SchedulerSnapshot, Telemetry
-from .advice import Advice
-from .council import Learned
+from .advice.advisor import Advice
+from .advice.council import Learned
 from .counterfactual import Counterfactual
 from .cycles import CycleHealth
-from .nightshift import Training
+from .learning.nightshift import Training
 from .waste import Assessment
 
 STATISTICS, BOUNDS = ("mean", "p99"), ("estimate", "low", "high")

@@ -22,16 +22,16 @@ from ..storage.errors import StoreError
 from ..storage.history import History
 from ..storage.records import GpuRollup, IdleFloor, Job, SchedulerSnapshot, Telemetry, WasteReading
 from ..storage.topology import Fabric
-from .advice import Advisor
+from .advice.advisor import Advisor
+from .advice.council import Council
+from .advice.rehearsal import Rehearsal
+from .advice.vicinity import Vicinity, compared
 from .config import ConfigError, Settings
-from .council import Council
 from .counterfactual import Counterfactual, Request, Window, WindowReplayer
 from .cycles import Beat, Cycle
 from .facts import Known, Process
-from .nightshift import NightShift
-from .rehearsal import Rehearsal
+from .learning.nightshift import NightShift
 from .topology import Hanging
-from .vicinity import Vicinity, compared
 from .waste import WasteAccountant
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from ..exporters.publish import Published
 from ..exporters.source import TargetHealth
 from ..storage.promotions import Decision, Promotion
 from ..storage.records import WASTED, Job, PowerClass, Recommendation
+from .advice.council import Learned
 from .config import ConfigError, Settings
-from .council import Learned
 from .facts import published
 from .service import Service
 from .waste import Assessment, BoardVerdict, NodeVerdict

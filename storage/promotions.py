@@ -40,7 +40,7 @@ class Promotion:
     reason: str
     """Sentences for a person."""
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """As ``daemon.promotion.Verdict.figures`` gives them; empty when nothing was measured."""
+    """As ``daemon.learning.promotion.Verdict.figures`` gives them; empty when nothing was measured."""
 
 
 CAUSES = ("doubt", "stale", "damaged", "unknown", "failed")

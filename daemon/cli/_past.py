@@ -19,7 +19,7 @@ from ...exporters.simulated.cluster import Shape, SimulatedCluster
 from ...exporters.simulated.direct import sources
 from ...storage.errors import StoreError
 from ...storage.history import History
-from ..advice import Advice, AdviceSettings
+from ..advice.advisor import Advice, AdviceSettings
 from ..config import CounterfactualSettings, Settings, StorageSettings
 from ..counterfactual import Request, replayed
 from ..service import Service

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...storage.ledger import Ledger
     from ...storage.promotions import Decision, Promotion
     from ..config import Settings
-    from ..models import ModelStore, Stored
+    from ..learning.models import ModelStore, Stored
 
 
 def uses_models(command: Callable[..., None]) -> Callable[..., None]:
@@ -48,14 +48,14 @@ def settings(config_file: Path) -> Settings:
 
 def store(config_file: Path, folder: Path | None) -> ModelStore:
     """Return the models that the options name."""
-    from ..models import ModelStore
+    from ..learning.models import ModelStore
 
     return ModelStore(folder or settings(config_file).storage.models_folder)
 
 
 def found(models: ModelStore, name: str) -> Stored:
     """Return a model by ``kind@version`` or by its kind alone; a click exception when there is none."""
-    from ..models import ModelError
+    from ..learning.models import ModelError
 
     try:
         return models.find(name)

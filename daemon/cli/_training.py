@@ -21,9 +21,9 @@ from ...storage.values import finite
 from ..agents.histories import Material, recorded
 from ..agents.kinds import Progress
 from ..fidelity import Fidelity, check
-from ..promotion import Row, Verdict
+from ..learning.promotion import Row, Verdict
+from ..learning.training import Order
 from ..replay.cluster import ClusterError
-from ..training import Order
 from ._history import Source, described
 from ._output import plain, show
 

@@ -12,8 +12,8 @@ from ._history import Source
 from ._store import found, settings, store, uses_models
 
 if TYPE_CHECKING:
-    from ..models import ModelStore, Stored
-    from ..training import Order
+    from ..learning.models import ModelStore, Stored
+    from ..learning.training import Order
 
 
 @click.command("evaluate")
@@ -39,8 +39,8 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
       idlewatt evaluate scorer@20261121-030000 --from jobs.csv --cluster 64x8 --format json
     """
     from ..agents.kinds import TrainingError
-    from ..models import ModelError
-    from ..training import Order
+    from ..learning.models import ModelError
+    from ..learning.training import Order
     from ._training import shown
 
     models = store(config_file, folder)
@@ -60,7 +60,7 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
 
 def _judge(models: ModelStore, model: Stored, order: Order, where: Source, style: str) -> None:
     from ..agents.histories import TEST_MOST_S, WARM_UP_S, held_out
-    from ..training import examined
+    from ..learning.training import examined
     from ._training import fidelity, now_of, read, show_verdict, tell
 
     seen_s = _seen_until(model, order)
@@ -77,7 +77,7 @@ def _judge(models: ModelStore, model: Stored, order: Order, where: Source, style
 
 def _seen_until(model: Stored, order: Order) -> float:
     """Return until when the model knows the history that judges it; ever since, when it is another one."""
-    from ..training import Order
+    from ..learning.training import Order
 
     same = Order.read(model.folder)
     if model.card is None or model.card.history_until_s is None or (same.source, same.cluster) != (

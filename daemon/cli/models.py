@@ -15,7 +15,7 @@ from ._store import decided, store, uses_models
 
 if TYPE_CHECKING:
     from ...storage.promotions import Promotion
-    from ..models import Stored
+    from ..learning.models import Stored
 
 _COLUMNS = {"model": "model", "state": "state", "over_incumbent": "JCT of incumbent",
             "over_best": "of best heuristic"}

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from threading import Event
 
     from ..agents.tracking import Tracker
-    from ..models import ModelStore, Stored
-    from ..promotion import Verdict
-    from ..training import Lesson, Order, Workshop
+    from ..learning.models import ModelStore, Stored
+    from ..learning.promotion import Verdict
+    from ..learning.training import Lesson, Order, Workshop
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg]
@@ -82,7 +82,7 @@ def command(nightly: bool, resume: bool, config_file: Path, folder: Path | None,
 
 
 def _nightly(config_file: Path) -> None:
-    from ..nightly import by_hand
+    from ..learning.nightly import by_hand
 
     night = by_hand(settings(config_file))
     click.echo(f"{night.result}: {night.message}")
@@ -92,7 +92,7 @@ def _nightly(config_file: Path) -> None:
 
 def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
     from ..agents.histories import split
-    from ..training import Lesson, Workshop, kind_of
+    from ..learning.training import Lesson, Workshop, kind_of
     from ._training import HIDDEN, read, tell
 
     kind_of(options["agent"])
@@ -118,8 +118,8 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
 
 def _ordered(config_file: Path, options: dict[str, Any]) -> Order:
     """Return what is to be trained, as the options say."""
+    from ..learning.training import Order
     from ..policies.registry import parse
-    from ..training import Order
     from ._training import now_of, shown
 
     known = settings(config_file)
@@ -198,7 +198,7 @@ def _kept(lesson: Lesson, models: ModelStore, interrupted: Event) -> Stored:
 def _judged(models: ModelStore, model: Stored, where: Source, lesson: Lesson) -> Verdict:
     """Judge a whole training, show what came of it and what to do next; what it kept of itself may go."""
     from ...storage.promotions import Decision
-    from ..training import examined
+    from ..learning.training import examined
     from ._training import fidelity, show_verdict
 
     order = lesson.order
@@ -215,7 +215,7 @@ def _judged(models: ModelStore, model: Stored, where: Source, lesson: Lesson) ->
 def _listened_to(config_file: Path, models: ModelStore, verdict: Verdict) -> None:
     """Let the daemon ask a model that learned here beside the policy in charge, and older ones make room."""
     from ...storage.promotions import Decision, Promotion
-    from ..training import make_room
+    from ..learning.training import make_room
 
     with ledger(config_file) as (opened, now_s):
         opened.decide(Promotion(now_s, verdict.model, Decision.SHADOW, "operator", verdict.reason, verdict.figures()))

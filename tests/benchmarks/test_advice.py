@@ -3,7 +3,7 @@
 import random
 import time
 
-from idlewatt.daemon.advice import AdviceSettings, Advisor
+from idlewatt.daemon.advice.advisor import AdviceSettings, Advisor
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 
 BOUND_S, NOW, GIB = 1.0, 1_800_000_000.0, 2**30

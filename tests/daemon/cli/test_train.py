@@ -216,7 +216,7 @@ def test_what_is_learned_on_the_own_history_is_listened_to_at_once_and_two_of_a_
 
 
 def test_curves_are_written_for_tensorboard_where_wanted(desk, monkeypatch):
-    monkeypatch.setattr("idlewatt.daemon.training.Workshop.clear", lambda workshop: None)
+    monkeypatch.setattr("idlewatt.daemon.learning.training.Workshop.clear", lambda workshop: None)
     done = desk.train("--tensorboard")
     assert done.exit_code == 0, done.output
     assert "tensorboard --logdir" in done.stderr
@@ -259,8 +259,8 @@ def test_resume_with_other_options_is_refused(desk):
 
 
 def test_two_trainings_at_a_time_are_one_too_many(desk):
-    from idlewatt.daemon.models import ModelStore
-    from idlewatt.daemon.training import Workshop
+    from idlewatt.daemon.learning.models import ModelStore
+    from idlewatt.daemon.learning.training import Workshop
 
     with Workshop(ModelStore(desk.folder / "models"), "chooser").locked():
         done = desk.train()

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ..storage.records import ModelCard
-from .agents.checkpoint import CARD, CheckpointError, verify, write_card
-from .agents.kinds import Trained, kinds, names
+from ...storage.records import ModelCard
+from ..agents.checkpoint import CARD, CheckpointError, verify, write_card
+from ..agents.kinds import Trained, kinds, names
 
 _NAME = re.compile(r"[a-z][\w-]*@\w[\w.-]*")
 _HIDDEN = "."

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..storage.promotions import Decision, Promotion, in_charge
-from .agents.checkpoint import CARD, WEIGHTS
+from ...storage.promotions import Decision, Promotion, in_charge
+from ..agents.checkpoint import CARD, WEIGHTS
+from ..learning.models import ModelError, ModelStore
 from .hearing import Seat
-from .models import ModelError, ModelStore
 from .rehearsal import Rehearsal
 
 log = logging.getLogger(__name__)

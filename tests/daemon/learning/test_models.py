@@ -10,7 +10,7 @@ import pytest
 from idlewatt.daemon import config
 from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.checkpoint import CARD, FORMAT, WEIGHTS, read_card, save
-from idlewatt.daemon.models import ModelError, ModelStore
+from idlewatt.daemon.learning.models import ModelError, ModelStore
 from idlewatt.storage.records import ModelCard
 
 CARD_1 = ModelCard("site", "", 1_795_219_200.0, 7, "0.1.0", "", "", kind="plain")

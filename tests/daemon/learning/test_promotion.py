@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idlewatt.daemon import promotion
 from idlewatt.daemon.agents.kinds import Stretch
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
 from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.fidelity import Fidelity
+from idlewatt.daemon.learning import promotion
+from idlewatt.daemon.learning.promotion import Terms, judge
 from idlewatt.daemon.policies import named
-from idlewatt.daemon.promotion import Terms, judge
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import Start
 from idlewatt.daemon.replay.workload import Workload

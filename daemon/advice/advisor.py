@@ -12,16 +12,16 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from ..storage.durations import Duration
-from ..storage.records import Node, NodeState, Recommendation, SchedulerSnapshot
+from ...storage.durations import Duration
+from ...storage.records import Node, NodeState, Recommendation, SchedulerSnapshot
+from ..diagnosis import Diagnosis
+from ..policies import named
+from ..policies.registry import parse
+from ..replay.state import ClusterState
+from ..replay.workload import Foresight
 from .answer import Answer, Manner, instead_of
-from .diagnosis import Diagnosis
 from .hearing import Heard, Moment, Said, Seat, expected, hear, reasons
 from .outlook import Change
-from .policies import named
-from .policies.registry import parse
-from .replay.state import ClusterState
-from .replay.workload import Foresight
 
 MOST_REASONED = 50
 """Recommendations that tell what moved an agent: as many as people look at."""

@@ -14,13 +14,14 @@ from chooser import chooser  # noqa: F401
 from click.testing import CliRunner
 from sites import SINCE, record, site
 
-from idlewatt.daemon import config, nightly, nightshift
+from idlewatt.daemon import config
 from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
-from idlewatt.daemon.models import ModelStore
-from idlewatt.daemon.nightshift import NIGHT, TASK, NightShift, Task, last_night
-from idlewatt.daemon.promotion import Verdict
-from idlewatt.daemon.training import SHADOWS, Workshop
+from idlewatt.daemon.learning import nightly, nightshift
+from idlewatt.daemon.learning.models import ModelStore
+from idlewatt.daemon.learning.nightshift import NIGHT, TASK, NightShift, Task, last_night
+from idlewatt.daemon.learning.promotion import Verdict
+from idlewatt.daemon.learning.training import SHADOWS, Workshop
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion, states
@@ -246,7 +247,7 @@ def test_a_training_that_dies_without_a_word_is_a_failure_that_is_logged(tmp_pat
 
 def test_its_process_ends_when_the_daemon_is_gone(task):
     busy = replace(task, agent="scorer", budget_s=600.0)
-    child = subprocess.Popen([sys.executable, "-m", "idlewatt.daemon.nightly"], stdin=subprocess.PIPE,
+    child = subprocess.Popen([sys.executable, "-m", "idlewatt.daemon.learning.nightly"], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, start_new_session=True)
     child.stdin.write(TASK.dump_json(busy) + b"\n")
     child.stdin.flush()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..storage.records import Alternative, Instead, Job, JobState, Placement, Recommendation
-from .diagnosis import Diagnosis
+from ...storage.records import Alternative, Instead, Job, JobState, Placement, Recommendation
+from ..diagnosis import Diagnosis
+from ..replay.engine import Expectation, Policy, forecast
+from ..replay.state import ClusterState, Start
 from .outlook import HORIZON_S, Change
-from .replay.engine import Expectation, Policy, forecast
-from .replay.state import ClusterState, Start
 
 MOST_ALTERNATIVES = 3
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.daemon.vicinity import Vicinity, compared
+from idlewatt.daemon.advice.vicinity import Vicinity, compared
 from idlewatt.storage.records import Node, Placed, Placement
 
 

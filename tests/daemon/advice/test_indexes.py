@@ -2,7 +2,7 @@
 
 import pytest
 
-from idlewatt.daemon.indexes import FreeIndexes
+from idlewatt.daemon.advice.indexes import FreeIndexes
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Placement, Request, SchedulerSnapshot
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from idlewatt.daemon.regret import COOLING_S, DAY_S, demotion, regrets, too_soon
+from idlewatt.daemon.learning.regret import COOLING_S, DAY_S, demotion, regrets, too_soon
 from idlewatt.storage.promotions import Decision, Promotion, Standing
 
 

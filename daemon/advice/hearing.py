@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..storage.records import JobState, ModelCard, SchedulerSnapshot
-from .agents.kinds import FAILURES, Trained
+from ...storage.records import JobState, ModelCard, SchedulerSnapshot
+from ..agents.kinds import FAILURES, Trained
+from ..diagnosis import Diagnosis
+from ..replay.engine import Policy
+from ..replay.state import ClusterState
 from .answer import Answer
-from .diagnosis import Diagnosis
 from .outlook import Change, changes, futures
-from .replay.engine import Policy
-from .replay.state import ClusterState
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..storage.errors import StoreError
-from ..storage.history import History
-from ..storage.promotions import Abstention, Decision, Promotion, Standing, in_charge, states
-from ..storage.records import ModelCard
-from .advice import Advice, Circumstances
+from ...storage.errors import StoreError
+from ...storage.history import History
+from ...storage.promotions import Abstention, Decision, Promotion, Standing, in_charge, states
+from ...storage.records import ModelCard
+from ..config import Settings
+from ..foresight import RECENT, Experience
+from ..learning.regret import DAY_S, Regret, demotion, regrets
+from .advisor import Advice, Circumstances
 from .agency import Agency
-from .config import Settings
-from .foresight import RECENT, Experience
 from .hearing import Heard
-from .regret import DAY_S, Regret, demotion, regrets
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .replay.chance import drawn
-from .replay.engine import Policy, followed
-from .replay.state import ClusterState
+from ..replay.chance import drawn
+from ..replay.engine import Policy, followed
+from ..replay.state import ClusterState
 
 Floats = NDArray[np.float64]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from ..storage.records import Node, Placed, Placement
-from .replay.communication import PREDECESSOR, Weights, cost
+from ...storage.records import Node, Placed, Placement
+from ..replay.communication import PREDECESSOR, Weights, cost
 
 
 class Vicinity:

@@ -8,13 +8,13 @@ from threading import Event
 import numpy as np
 import pytest
 
-from idlewatt.daemon.agency import MOST_SHADOWS, Agency, wanted
+from idlewatt.daemon.advice.agency import MOST_SHADOWS, Agency, wanted
 from idlewatt.daemon.agents.checkpoint import CARD, WEIGHTS, write_card
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, save
 from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.counterfactual import Request, replayed
-from idlewatt.daemon.models import ModelStore
-from idlewatt.daemon.regret import DAY_S
+from idlewatt.daemon.learning.models import ModelStore
+from idlewatt.daemon.learning.regret import DAY_S
 from idlewatt.daemon.view import DaemonView
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion, Standing

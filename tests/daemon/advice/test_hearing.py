@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idlewatt.daemon.advice import Advice, AdviceSettings, Advisor, Circumstances
-from idlewatt.daemon.hearing import Seat
+from idlewatt.daemon.advice.advisor import Advice, AdviceSettings, Advisor, Circumstances
+from idlewatt.daemon.advice.hearing import Seat
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.state import Start
 from idlewatt.daemon.replay.workload import FORESIGHT

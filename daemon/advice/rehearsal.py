@@ -2,7 +2,7 @@
 
 Compiling takes half a minute on a new machine and twice the memory of running; in a process of its own it can be ended
 at once when the daemon stops, and its memory goes with it.
-``python -m idlewatt.daemon.rehearsal [--models FOLDER] POLICY|KIND@VERSION …``
+``python -m idlewatt.daemon.advice.rehearsal [--models FOLDER] POLICY|KIND@VERSION …``
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
-from .advice import AdviceSettings, Advisor, Circumstances
+from ...storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
+from ..learning.models import ModelError, ModelStore
+from ..replay.prediction import foresight
+from .advisor import AdviceSettings, Advisor, Circumstances
 from .hearing import Seat
-from .models import ModelError, ModelStore
-from .replay.prediction import foresight
 
 Floats = NDArray[np.float64]
 

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..storage.promotions import Decision
-from ..storage.records import ModelCard
-from .agents.kinds import FAILURES, Stretch, Trained
-from .fidelity import Fidelity
-from .policies import named
-from .replay.engine import Policy, run
-from .replay.outcome import Interval, ratio_interval, times
-from .replay.power import Occupation, PowerModel, joules, occupation
-from .replay.state import ClusterState
-from .replay.workload import Workload
-from .sweep import ALWAYS
+from ...storage.promotions import Decision
+from ...storage.records import ModelCard
+from ..agents.kinds import FAILURES, Stretch, Trained
+from ..fidelity import Fidelity
+from ..policies import named
+from ..replay.engine import Policy, run
+from ..replay.outcome import Interval, ratio_interval, times
+from ..replay.power import Occupation, PowerModel, joules, occupation
+from ..replay.state import ClusterState
+from ..replay.workload import Workload
+from ..sweep import ALWAYS
 
 Floats = NDArray[np.float64]
 

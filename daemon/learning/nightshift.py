@@ -22,8 +22,8 @@ from typing import Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from .agents.kinds import Objective
-from .config import Settings
+from ..agents.kinds import Objective
+from ..config import Settings
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class NightShift:
 
 def _started(task: Task) -> subprocess.Popen[str]:
     """Start a training in a process and a session of its own, with all that it may start itself."""
-    child = subprocess.Popen([sys.executable, "-m", "idlewatt.daemon.nightly"],  # noqa: S603 - our own module
+    child = subprocess.Popen([sys.executable, "-m", "idlewatt.daemon.learning.nightly"],  # noqa: S603 - our own module
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert child.stdin is not None
     child.stdin.write(TASK.dump_json(task).decode() + "\n")

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from idlewatt.daemon import outlook
-from idlewatt.daemon.outlook import changes, futures
+from idlewatt.daemon.advice import outlook
+from idlewatt.daemon.advice.outlook import changes, futures
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.state import ClusterState, Start
 from idlewatt.daemon.replay.workload import FORESIGHT

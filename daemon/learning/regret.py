@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..storage.promotions import Decision, Promotion, Standing
+from ...storage.promotions import Decision, Promotion, Standing
 
 DAY_S = 86400.0
 WORSE = 0.02

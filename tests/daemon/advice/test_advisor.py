@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from idlewatt.daemon.advice import Advice, AdviceSettings, Advisor
+from idlewatt.daemon.advice.advisor import Advice, AdviceSettings, Advisor
 from idlewatt.storage.records import (
     Allocation,
     Job,

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..storage.ledger import Ledger
-from ..storage.promotions import Decision, Promotion, states
-from .agents.checkpoint import CheckpointError, verify, write, write_card
-from .agents.histories import Split
-from .agents.kinds import Course, Kind, Objective, Progress, Stretch, TrainingError, kinds
-from .agents.tracking import NoTracker, Tracker
-from .fidelity import Fidelity
+from ...storage.ledger import Ledger
+from ...storage.promotions import Decision, Promotion, states
+from ..agents.checkpoint import CheckpointError, verify, write, write_card
+from ..agents.histories import Split
+from ..agents.kinds import Course, Kind, Objective, Progress, Stretch, TrainingError, kinds
+from ..agents.tracking import NoTracker, Tracker
+from ..fidelity import Fidelity
 from .models import ModelStore, Stored
 from .promotion import HEURISTICS, Verdict, judge
 

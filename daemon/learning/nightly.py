@@ -1,7 +1,7 @@
 """One night's training on all that the daemon has recorded: train, judge, decide, and leave a note.
 
-``python -m idlewatt.daemon.nightly`` reads a task from its input, works at the lowest priority, writes what came of it,
-and ends when the daemon does.
+``python -m idlewatt.daemon.learning.nightly`` reads a task from its input, works at the lowest priority, writes what
+came of it, and ends when the daemon does.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ..storage.errors import StoreError
-from ..storage.history import History
-from ..storage.ledger import Ledger
-from ..storage.promotions import Decision, Promotion, in_charge, states
-from .agents.checkpoint import write
-from .agents.histories import DAY_S, TooLittle, recorded, split
-from .agents.kinds import FAILURES, Stretch, TrainingError
-from .config import Settings
-from .fidelity import check
+from ...storage.errors import StoreError
+from ...storage.history import History
+from ...storage.ledger import Ledger
+from ...storage.promotions import Decision, Promotion, in_charge, states
+from ..agents.checkpoint import write
+from ..agents.histories import DAY_S, TooLittle, recorded, split
+from ..agents.kinds import FAILURES, Stretch, TrainingError
+from ..config import Settings
+from ..fidelity import check
+from ..replay.cluster import ClusterError
 from .models import ModelError, ModelStore
 from .nightshift import NIGHT, NOTE, TASK, Night, Task
 from .promotion import Exam, Verdict, ratio, replayed
 from .regret import too_soon
-from .replay.cluster import ClusterError
 from .training import Lesson, Order, Workshop, examined, make_room
 
 NICENESS = 19

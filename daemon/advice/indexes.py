@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..storage.records import Placement, SchedulerSnapshot
+from ...storage.records import Placement, SchedulerSnapshot
 
 Indexes = tuple[tuple[int, ...], ...]
 """On each node of a placement."""
