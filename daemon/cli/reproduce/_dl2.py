@@ -8,13 +8,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..agents.dl2 import speeds
-from ..agents.dl2.arena import cluster
-from ..agents.dl2.elastic import Dl2
-from ..agents.dl2.paper import claims, pollux_trial
-from ..agents.dl2.paper.trial import Contest, contest
-from ..agents.dl2.train import Course, card_of, train
-from ..agents.report import write_report
+from ...agents.dl2 import speeds
+from ...agents.dl2.arena import cluster
+from ...agents.dl2.elastic import Dl2
+from ...agents.dl2.paper import claims, pollux_trial
+from ...agents.dl2.paper.trial import Contest, contest
+from ...agents.dl2.train import Course, card_of, train
+from ...agents.report import write_report
 
 
 def reproduce(out: Path, most: Sequence[int], rounds: int, seed: int, file: Path | None,

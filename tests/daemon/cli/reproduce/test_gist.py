@@ -20,8 +20,7 @@ from idlewatt.daemon.agents.gist_mdrl.paper.trial import (
     done_before,
 )
 from idlewatt.daemon.agents.gist_mdrl.train import device_named
-from idlewatt.daemon.cli import _gist
-from idlewatt.daemon.cli.reproduce import command
+from idlewatt.daemon.cli.reproduce import _gist, command
 
 EXACT = {name: {"utilization": 0.6, "utilization_at_end": 0.8, "terminal_start_days": 14.0, "makespan_days": 40.0}
          for name in ("Naive: random server, else wait", "first fit")} | {

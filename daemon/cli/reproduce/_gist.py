@@ -10,9 +10,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..agents.gist_mdrl.paper import claims
-from ..agents.gist_mdrl.paper.trial import Result, Trial, carry_out_all
-from ..agents.report import write_report
+from ...agents.gist_mdrl.paper import claims
+from ...agents.gist_mdrl.paper.trial import Result, Trial, carry_out_all
+from ...agents.report import write_report
 
 
 def reproduce(trials: Sequence[Trial], out: Path, *, workers: int, tensorboard: bool) -> Mapping[str, Path]:

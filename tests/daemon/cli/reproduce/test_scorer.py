@@ -10,8 +10,7 @@ from idlewatt.daemon.agents.figures import Figures
 from idlewatt.daemon.agents.scorer.bench import claims, sites, trial
 from idlewatt.daemon.agents.scorer.bench.contest import BOUNDS, HEURISTICS, Cell
 from idlewatt.daemon.agents.scorer.bench.regimes import LIMITS, Regime, drawn, stretch
-from idlewatt.daemon.cli import _scorer
-from idlewatt.daemon.cli.reproduce import command
+from idlewatt.daemon.cli.reproduce import _scorer, command
 
 
 def figures(jct_mean_s, wait_p99_s=3600.0):

@@ -5,7 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from idlewatt.daemon.cli.reproduce import command, markdown
+from idlewatt.daemon.cli.reproduce import command
+from idlewatt.daemon.cli.reproduce.published import markdown
 from idlewatt.daemon.replay import published
 from idlewatt.daemon.replay.published.result import Row
 

@@ -12,20 +12,20 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..agents.figures import figures
-from ..agents.kinds import Course, Stretch
-from ..agents.report import write_report
-from ..agents.scorer.agent import Scorer, load
-from ..agents.scorer.bench import claims, trial
-from ..agents.scorer.bench.contest import contest
-from ..agents.scorer.bench.regimes import REGIMES, stretch
-from ..agents.scorer.bench.sites import SITES, stretch_of
-from ..agents.scorer.bench.variants import variants
-from ..agents.scorer.inputs import inputs_of
-from ..agents.scorer.train import train
-from ..policies import named
-from ..replay.engine import Policy, run
-from ..replay.state import ClusterState
+from ...agents.figures import figures
+from ...agents.kinds import Course, Stretch
+from ...agents.report import write_report
+from ...agents.scorer.agent import Scorer, load
+from ...agents.scorer.bench import claims, trial
+from ...agents.scorer.bench.contest import contest
+from ...agents.scorer.bench.regimes import REGIMES, stretch
+from ...agents.scorer.bench.sites import SITES, stretch_of
+from ...agents.scorer.bench.variants import variants
+from ...agents.scorer.inputs import inputs_of
+from ...agents.scorer.train import train
+from ...policies import named
+from ...replay.engine import Policy, run
+from ...replay.state import ClusterState
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,43 @@
+"""Groups of commands: one file per command, loaded when it is asked for, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import signal
+import sys
+from typing import Any
+
+import click
+
+
+class Commands(click.Group):
+    """Finds a command in the file of the same name in the folder of a package."""
+
+    def __init__(self, *arguments: Any, package: str, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._package = package
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the files in the folder; an underscore hides a file."""
+        return sorted(_spoken(module.name) for module in pkgutil.iter_modules(sys.modules[self._package].__path__)
+                      if not module.name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command object of the file, or None when there is no such file."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"{self._package}.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; Ctrl-C ends with the exit code that shells give to it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise click.exceptions.Exit(128 + signal.SIGINT) from error
+
+
+def _spoken(module: str) -> str:
+    return module.replace("_", "-")

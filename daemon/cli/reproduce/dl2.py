@@ -1,0 +1,42 @@
+"""``idlewatt reproduce dl2``: DL2's simulation and Pollux's arena."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("dl2")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("dl2-report"),
+              show_default=True, help="Folder for report.html, report.md and the trained agents.")
+@click.option("--workers", "most", type=click.IntRange(1, 32), multiple=True, default=(8, 16), show_default=True,
+              help="Most workers of a job; several are reported apart. Speeds beyond 10 are extrapolated.")
+@click.option("--rounds", type=click.IntRange(0, 100_000), default=150, show_default=True, help="Of training.")
+@click.option("--seed", type=click.IntRange(0, 9000), default=1, show_default=True, help="Of training.")
+@click.option("--speeds", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="The authors' config_speed.txt, where you have it, instead of our fit of it.")
+@click.option("--traces", envvar="IDLEWATT_TRACES", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Folder of the packaged traces (or IDLEWATT_TRACES), for Pollux's arena; else that is left out.")
+def command(out: Path, most: tuple[int, ...], rounds: int, seed: int, speeds: Path | None, traces: Path | None) -> None:
+    """Rebuild DL2's simulation, train an agent for it and show it beside DRF, Optimus, chance and others.
+
+    About four minutes on two cores, and four more for Pollux's arena.
+
+    \b
+    Examples:
+      idlewatt reproduce dl2 --traces traces
+      idlewatt reproduce dl2 --workers 8 --rounds 15 --out quick
+    """
+    from ...replay.speed import SpeedError
+    from ._dl2 import reproduce
+
+    try:
+        written = reproduce(out, most, rounds, seed, speeds, traces)
+    except FileNotFoundError as error:
+        raise click.ClickException(f"{error.filename}: a trace is missing; --traces names the folder of all of them") \
+            from error
+    except (SpeedError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    for path in written.values():
+        click.echo(path)
