@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -202,8 +203,9 @@ def _advice_before(connection: Connection, run: _Run) -> list[Row[Any]]:
         runs.c.job == run.job, runs.c.start_s < run.start_s)).scalar_one()
     # While it waits, an array task goes by its array's id.
     names = {run.job_id, run.job_id.partition("_")[0]}
+    # Schedulers cut the start down to its second: advice of that second may be what the operator did.
     query = select(_TABLE).where(_TABLE.c.job_id.in_(names), _TABLE.c.submit_s == run.submit_s,
-                                 _TABLE.c.issued_s <= run.start_s).order_by(_TABLE.c.issued_s)
+                                 _TABLE.c.issued_s < math.floor(run.start_s) + 1).order_by(_TABLE.c.issued_s)
     if previous is not None:
         query = query.where(_TABLE.c.last_issued_s > previous)
     return list({row.policy: row for row in connection.execute(query)}.values())

@@ -92,8 +92,8 @@ class Chain:
         (directory / "load").write_text(str(ratio))
 
     @staticmethod
-    def wait_for(condition: Callable[[], Found], seconds: float = 60) -> Found:
-        """Return the first truthy answer of the condition."""
+    def wait_for(condition: Callable[[], Found], seconds: float = 180) -> Found:
+        """Return the first truthy answer of the condition; a machine that also runs the other tests is slow."""
         deadline = time.monotonic() + seconds
         while not (found := condition()):
             if time.monotonic() > deadline:

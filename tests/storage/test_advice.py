@@ -59,6 +59,14 @@ def test_a_hold_that_was_started_anyway_is_not_followed(history, make):
     assert verdicts(history) == [{"easy": "not_followed"}]
 
 
+def test_advice_of_the_second_in_which_a_job_started_may_have_been_followed(history, make):
+    """Slurm says 120 for a start at 120.9."""
+    history.record_recommendations([make.advice(110.0, "a", action="hold")])
+    history.record_recommendations([make.advice(120.4, "a")])
+    start(history, make, 120.0, "a")
+    assert verdicts(history) == [{"easy": "followed"}]
+
+
 def test_a_start_that_nobody_advised_is_counted_as_such(history, make):
     start(history, make, 120.0, "a")
     history.record_recommendations([make.advice(121.0, "a")])
