@@ -17,7 +17,7 @@ from pydantic import Field
 
 from ..storage.durations import Duration
 from ..storage.records import NodeReading, Telemetry
-from . import dcgm, ipmi, node
+from . import cgroup, dcgm, ipmi, node
 from .exposition import Samples, Series
 from .facts import measured, node_name, ratio
 from .fetch import Client, HttpOptions
@@ -33,7 +33,7 @@ _TOGETHER = 8
 
 @register("prometheus")
 class PrometheusConfig(SourceConfig, HttpOptions):
-    """A Prometheus (Thanos, Mimir, VictoriaMetrics) that scrapes dcgm, node and ipmi exporters already."""
+    """A Prometheus (Thanos, Mimir, VictoriaMetrics) that scrapes dcgm, node, ipmi and cgroup exporters already."""
 
     kind: Literal["prometheus"] = "prometheus"
     url: str = Field(description="Base URL, e.g. http://prometheus:9090 or http://mimir/prometheus.")
@@ -51,7 +51,8 @@ class PrometheusConfig(SourceConfig, HttpOptions):
 
 def queries(config: PrometheusConfig) -> dict[str, str]:
     """Return the PromQL of each fact, by the metric that it yields."""
-    plain = [*dcgm.METRICS, *ipmi.METRICS, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER, node.NAME]
+    plain = [*dcgm.METRICS, *ipmi.METRICS, *cgroup.METRICS, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER,
+             node.NAME]
     facts = {name: f"{name}{{{config.matchers}}}" for name in plain}
     matchers = f"{config.matchers}, " if config.matchers else ""
 
@@ -157,7 +158,8 @@ def telemetry(samples: Mapping[str, Samples], now: float, max_age: float) -> Tel
     boards = dcgm.boards([s for name in dcgm.METRICS for s in samples[name]], node_of, time_of)
     meters = ipmi.servers([s for name in ipmi.METRICS for s in samples[name]], node_of, time_of)
     hosts = _hosts(samples, node_of, time_of)
-    return Telemetry(boards, tuple(_merged(meters, hosts)))
+    jobs = cgroup.jobs([s for name in cgroup.METRICS for s in samples[name]], node_of, time_of)
+    return Telemetry(boards, tuple(_merged(meters, hosts)), jobs)
 
 
 def _target(labels: Mapping[str, str]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..storage.records import GpuReading, NodeReading, Telemetry
+from ..storage.records import GpuReading, JobReading, NodeReading, Telemetry
 from .exposition import Exposition, PageError, Samples
 from .fetch import Client, HttpOptions, Unreachable
 from .source import Clock, Role, SourceConfig, SourceError, TargetHealth
@@ -119,12 +119,15 @@ class PageSource:
 
 
 def _joined(parts: Iterable[Telemetry]) -> Telemetry:
-    """Return all readings; a board or server that two targets show is kept once, as first seen."""
+    """Return all readings; a board, server or job that two targets show is kept once, as first seen."""
     gpus: dict[str, GpuReading] = {}
     nodes: dict[str, NodeReading] = {}
+    jobs: dict[tuple[str, str], JobReading] = {}
     for part in parts:
         for gpu in part.gpus:
             gpus.setdefault(gpu.uuid, gpu)
         for node in part.nodes:
             nodes.setdefault(node.node, node)
-    return Telemetry(tuple(gpus.values()), tuple(nodes.values()))
+        for job in part.jobs:
+            jobs.setdefault((job.job_id, job.node), job)
+    return Telemetry(tuple(gpus.values()), tuple(nodes.values()), tuple(jobs.values()))

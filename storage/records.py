@@ -98,6 +98,10 @@ class StrandedCause(StrEnum):
     INSUFFICIENT = "insufficient"
 
 
+Islands = tuple[tuple[int, ...], ...]
+"""GPUs of a node by NVLink, NVSwitch or NUMA domain."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A server as the scheduler knows it: what it has, what of it is taken, whether it may be used."""
@@ -125,6 +129,8 @@ class Node:
     leaf: str = ""
     """Leaf switch, '' when the topology is unknown."""
     spine: str = ""
+    islands: Islands = ()
+    """Scheduler indexes of GPUs that reach each other fastest, each once; () where nobody tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,11 +293,26 @@ class NodeReading:
 
 
 @dataclass(frozen=True, slots=True)
+class JobReading:
+    """What one job uses of one server at one moment."""
+
+    job_id: str
+    """The scheduler's own number: ``Job.raw_id`` where that differs from ``Job.job_id``."""
+    node: str
+    time_s: float
+    cpu_seconds: float | None = None
+    """A counter of CPU time since the job began there; it restarts when the job's cgroup is made anew."""
+    memory_used_bytes: float | None = None
+    """With its page cache."""
+
+
+@dataclass(frozen=True, slots=True)
 class Telemetry:
     """What one read of a telemetry source gave."""
 
     gpus: tuple[GpuReading, ...] = ()
     nodes: tuple[NodeReading, ...] = ()
+    jobs: tuple[JobReading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

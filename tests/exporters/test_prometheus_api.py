@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from idlewatt.exporters.prometheus_api import PrometheusConfig, decode, queries
 from idlewatt.exporters.source import SourceError
+from idlewatt.storage.records import JobReading
 
 SERVER = "http://prometheus:9090"
 NOW = 1_000_000.0
@@ -60,6 +61,12 @@ def test_a_reading_bears_the_time_of_its_scrape(clock):
     fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(), 61.5)], DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=[(board(), 5000)])
     gpu, = fleet.read(clock).gpus
     assert (gpu.node, gpu.power_watts, gpu.energy_joules, gpu.time_s) == ("h1", 61.5, 5, NOW - 5)
+
+
+def test_jobs_get_what_their_cgroups_use(clock):
+    labels = {"job": "dcgm", "instance": "h1:9400", "cgroup": "/system.slice/slurmstepd.scope/job_7"}
+    job, = Fleet(cgroup_cpu_total_seconds=[(labels, 50)], cgroup_memory_used_bytes=[(labels, 2e9)]).read(clock).jobs
+    assert job == JobReading("7", "h1", NOW - 5, 50, 2e9)
 
 
 def test_samples_older_than_max_age_are_no_reading(clock):
