@@ -25,7 +25,8 @@ class Figures:
     slowdown_mean: float
     wait_p99_s: float
     wait_mean_s: float
-    wasted_joules: float
+    wasted_joules: float | None
+    """None where it was not asked for: to count it takes longer than all else."""
 
     def relative(self, other: Figures, objective: Objective) -> float:
         """Return the objective, relative to another replay of the same jobs: below 1 is better.
@@ -33,10 +34,13 @@ class Figures:
         A weighted geometric mean of ratios: which of two replays is better does not depend on the one that both are
         compared with, and 2 % matter as much where queues are long as where they are short.
         """
-        parts = ((objective.jct_mean, self.jct_mean_s, other.jct_mean_s),
+        parts = [(objective.jct_mean, self.jct_mean_s, other.jct_mean_s),
                  (objective.slowdown_mean, self.slowdown_mean, other.slowdown_mean),
-                 (objective.wait_p99, self.wait_p99_s + SMOOTHING_S, other.wait_p99_s + SMOOTHING_S),
-                 (objective.energy_wasted, self.wasted_joules, other.wasted_joules))
+                 (objective.wait_p99, self.wait_p99_s + SMOOTHING_S, other.wait_p99_s + SMOOTHING_S)]
+        if objective.energy_wasted:
+            if self.wasted_joules is None or other.wasted_joules is None:
+                raise ValueError("the objective wants wasted energy, which was not counted: figures(…, watts=True)")
+            parts.append((objective.energy_wasted, self.wasted_joules, other.wasted_joules))
         logs = sum(weight * math.log(ours / theirs) for weight, ours, theirs in parts if weight)
         return math.exp(logs / sum(part[0] for part in parts))
 
@@ -49,6 +53,6 @@ def figures(run: engine.Run, since_s: float, *, watts: bool = False) -> Figures:
     jct = np.where(np.isnan(end), max(run.state.now, float(np.nanmax(end, initial=0.0))), end) - submit
     wait = np.maximum(0.0, jct - jobs.run[counted])
     slowdown = np.maximum(1.0, jct / np.maximum(jobs.run[counted], SHORT_S))
-    wasted = energy(run, PowerModel()).wasted if watts else 0.0
+    wasted = energy(run, PowerModel()).wasted if watts else None
     return Figures(float(jct.mean()), float(slowdown.mean()), float(np.quantile(wait, 0.99)), float(wait.mean()),
                    wasted)

@@ -1,4 +1,4 @@
-"""The report of an experiment, ``idlewatt reproduce gist|scorer``: claims and figures, as HTML and as Markdown."""
+"""The report of an experiment, ``idlewatt reproduce gist|scorer|dl2``: claims and figures, as HTML and as Markdown."""
 
 from __future__ import annotations
 

@@ -25,17 +25,12 @@ def full(busy):
         np.concatenate([np.where(np.arange(busy) % 2, 8, 7), random.choice([1, 2, 4, 8, 16], WAITING)]),
         limit=np.concatenate([random.uniform(1e5, 2e5, busy), random.uniform(600.0, 86400.0, WAITING)]))
     cluster = Cluster.from_spec(f"{NODES}x8")
-    return next(state for state in _states(cluster, running) if len(state.waiting) == WAITING)
-
-
-def _states(cluster, work):
-    """Yield the state after the running jobs have started and, undecided, when the queue has come."""
-    state = ClusterState.of(cluster, work)
-    agenda = events.agenda_of(cluster)
+    state, agenda = ClusterState.of(cluster, running), events.agenda_of(cluster)
     events.advance(state.arrays, agenda, np.inf)
     engine.act(state, named("fifo+best-fit+easy").rules)
     events.advance(state.arrays, agenda, np.inf)
-    yield state
+    assert len(state.waiting) == WAITING
+    return state
 
 
 @pytest.mark.parametrize("busy", [1000, 900], ids=["nearly full", "a tenth free"])

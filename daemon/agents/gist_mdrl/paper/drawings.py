@@ -74,7 +74,7 @@ def bars(title: str, groups: Mapping[str, Mapping[str, float]]) -> Chart:
 
 
 def legend(names: Sequence[str], stated: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """Return the (CSS class, name) pairs of a legend."""
+    """Return the (CSS class, name) pairs of a legend: of what was measured, then, dashed, of what was ``stated``."""
     return [(f"h{index}" + (" dashed" if name in stated else ""), name)
             for index, name in enumerate((*names, *stated))]
 
