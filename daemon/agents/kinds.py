@@ -1,7 +1,8 @@
 """The kinds of agents that can be trained on a site and put in charge: each registers itself from its own folder.
 
 The trainer, promotion, the advisor and the command line know an agent by what stands here. To add one, write a folder
-with ``agent.py`` (acts, without torch), ``network.py`` (its forward pass in numpy) and ``train.py`` (learns).
+with ``agent.py`` (acts, without torch), ``network.py`` (its forward pass in numpy), ``train.py`` (learns) and, where it
+can serve a site, ``kind.py`` (registers it); a folder without that one only reproduces a paper.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class Kind:
 
     name: str
     train: Callable[[Course], Iterator[Progress]]
-    """Trains and yields now and then; whoever stops asking keeps the best so far. Raises ``TrainingError``."""
+    """Trains and yields now and then; whoever stops asking keeps the best so far. Raises ``TrainingError``, and
+    ``checkpoint.CheckpointError`` when what it would go on from must not be used."""
     load: Callable[[Path], Trained]
     """Raises ``checkpoint.CheckpointError`` when the weights must not be used."""
 
@@ -117,27 +119,27 @@ _KINDS: dict[str, Kind] = {}
 
 
 def register(kind: Kind) -> Kind:
-    """Make a kind known; called by its own ``agent.py``."""
+    """Make a kind known; called by its own ``kind.py``."""
     _KINDS[kind.name] = kind
     return kind
 
 
 def names() -> set[str]:
     """Return the names of all kinds without importing their agents: each is called as its folder."""
-    return {module.rsplit(".", 2)[-2] for module in _agents()} | set(_KINDS)
+    return {module.rsplit(".", 2)[-2] for module in _modules()} | set(_KINDS)
 
 
 def kinds() -> dict[str, Kind]:
-    """Return every kind by name, importing each folder's ``agent`` on first use, but never torch."""
-    for module in _agents():
+    """Return every kind by name, importing each folder's ``kind`` on first use, but never torch."""
+    for module in _modules():
         importlib.import_module(module)
     return _KINDS
 
 
-def _agents() -> Iterator[str]:
-    """Yield the module of each folder that makes it a kind; one without only reproduces a paper."""
+def _modules() -> Iterator[str]:
+    """Yield the module of each folder that makes it a kind."""
     package = __name__.rpartition(".")[0]
     for found in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        module = f"{package}.{found.name}.agent"
+        module = f"{package}.{found.name}.kind"
         if found.ispkg and importlib.util.find_spec(module) is not None:
             yield module

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ....storage.records import ModelCard
 from .. import checkpoint
 from ..contract import Agent
-from ..kinds import Course, Kind, Progress, Trained, TrainingError, register
 from ..memory import Batch, Floats, ReplayMemory, Transition
 from .environment import Decision, Partition
 from .network import Shape, Weights, initial, q_values
@@ -195,20 +194,3 @@ class GistAgent(Agent[Decision, Transition]):
     def statistics(self) -> Mapping[str, float]:
         """Return the loss of the latest step, and how much is remembered."""
         return {"loss": self._loss, "memory": float(len(self.memory))}
-
-
-def _train(course: Course) -> Iterator[Progress]:
-    try:
-        from .course import train  # torch, which only training needs
-    except ImportError as error:
-        raise TrainingError("gist_mdrl is trained with torch: pip install 'idlewatt[train]'") from error
-    return train(course)
-
-
-def _load(folder: Path) -> Trained:
-    from .live import load  # it knows the agent
-
-    return load(folder)
-
-
-KIND = register(Kind("gist_mdrl", _train, _load))

@@ -18,7 +18,6 @@ from ...replay.arrays import State
 from ...replay.rules import Rules, pointer_to
 from ...replay.state import Actions, ClusterState
 from .. import checkpoint
-from ..kinds import Course, Kind, register
 from . import network
 from .inputs import inputs_of, seconds
 from .network import FACTORS, INPUTS, LAYERS, MOODS, SIZE, TRAITS, layer
@@ -202,12 +201,3 @@ def load(folder: Path) -> Scorer:
     for name in LAYERS:
         layer(weights, name)[:] = named[name]
     return Scorer(weights, card)
-
-
-def _train(course: Course) -> Any:
-    from .train import train  # scipy, which only training needs
-
-    return train(course)
-
-
-KIND = register(Kind("scorer", _train, load))

@@ -1,0 +1,19 @@
+"""The GIST agents as a kind that a site can train and put in charge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..kinds import Course, Kind, Progress, TrainingError, register
+from .live import load
+
+
+def _train(course: Course) -> Iterator[Progress]:
+    try:
+        from .course import train  # torch, which only training needs
+    except ImportError as error:
+        raise TrainingError("gist_mdrl is trained with torch: pip install 'idlewatt[train]'") from error
+    return train(course)
+
+
+KIND = register(Kind("gist_mdrl", _train, load))
