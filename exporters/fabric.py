@@ -1,4 +1,4 @@
-"""The fabric as a source: read from a file or from Slurm, seldom, as switches hardly move."""
+"""The topology as a source: read from a file, from Slurm or from the configuration, seldom, as switches hardly move."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ..storage.durations import Duration
-from ..storage.topology import Fabric, TopologyError
+from ..storage.records import Islands
+from ..storage.topology import Boards, Fabric, Switch, Topology, TopologyError
+from .hostlist import expand
 from .slurm_cli import SlurmCli, SlurmCommands
 from .source import Clock, Role, SourceConfig, SourceError, TargetHealth, register
-from .topology import labels_of, parse_labels, parse_switches, parse_table
+from .topology import labels_of, parse_labels, parse_matrix, parse_switches, parse_table
 
 LARGEST_BYTES = 64 * 2**20
 
@@ -48,30 +50,82 @@ class SlurmTopologyConfig(SlurmCommands):
         return TopologySource(self.name or self.kind, lambda: parse_switches(slurm.topology()), clock, self.every)
 
 
+@register("topology")
+class TopologyConfig(SourceConfig):
+    """Switches named here, where no program tells them."""
+
+    role: ClassVar[Role] = "topology"
+    kind: Literal["topology"] = "topology"
+    leaves: dict[str, str] = Field(description="Nodes on each leaf switch, as Slurm lists hosts: dgx[01-08].")
+    spines: dict[str, str] = Field(default={}, description="Leaf switches below each spine, in the same way.")
+
+    @model_validator(mode="after")
+    def _a_tree(self) -> Self:
+        self.fabric()
+        return self
+
+    def build(self, clock: Clock) -> TopologySource:
+        """Return the source that this configuration describes."""
+        return TopologySource(self.name or self.kind, self.fabric, clock, float("inf"))
+
+    def fabric(self) -> Fabric:
+        """Return the switches as a tree; ValueError when they make none."""
+        return Fabric.of([*(Switch(name, expand(nodes)) for name, nodes in self.leaves.items()),
+                          *(Switch(name, (), expand(leaves)) for name, leaves in self.spines.items())])
+
+
+@register("gpu_links")
+class GpuLinksConfig(SourceConfig):
+    """How the GPUs inside nodes reach each other: ``nvidia-smi topo -m`` saved to a file, or islands named here."""
+
+    role: ClassVar[Role] = "topology"
+    kind: Literal["gpu_links"] = "gpu_links"
+    nodes: tuple[str, ...] = Field(min_length=1, description="Names of the nodes built like this, or patterns: dgx-*.")
+    file: Path | None = Field(default=None, description="What `nvidia-smi topo -m` prints on one of them.")
+    islands: Islands = Field(default=(), description="Instead: indexes of the GPUs of each NVLink or NUMA domain.")
+    every: Duration = Field(default=600.0, description="How often the file is read again.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.file is None) == (not self.islands):
+            raise ValueError("either file or islands tells how the GPUs are linked")
+        if self.islands:
+            Boards(self.nodes, self.islands)
+        return self
+
+    def build(self, clock: Clock) -> TopologySource:
+        """Return the source that this configuration describes."""
+        return TopologySource(self.name or self.kind, self.boards, clock, self.every)
+
+    def boards(self) -> Boards:
+        """Return the nodes with their islands; SourceError or TopologyError when the file does not tell them."""
+        return Boards(self.nodes, self.islands or read_matrix(self.file or Path()))
+
+
 class TopologySource:
-    """Reads a fabric, and keeps it for a while."""
+    """Reads a topology, and keeps it for a while."""
 
     role: Role = "topology"
 
-    def __init__(self, name: str, look: Callable[[], Fabric], clock: Clock, every_s: float) -> None:
+    def __init__(self, name: str, look: Callable[[], Topology], clock: Clock, every_s: float) -> None:
         self.name = name
         self._look, self._clock, self._every_s = look, clock, every_s
-        self._fabric: Fabric | None = None
+        self._known: Topology | None = None
         self._health = TargetHealth(name, up=False, duration_s=0.0)
 
-    def read(self) -> Fabric:
-        """Return the fabric, looked at anew when its time has come; SourceError when it cannot be."""
+    def read(self) -> Topology:
+        """Return the topology, looked at anew when its time has come; SourceError when it cannot be."""
         last = self._health.last_success_s
-        if self._fabric is not None and last is not None and 0 <= self._clock() - last < self._every_s:
-            return self._fabric
+        if self._known is not None and last is not None and 0 <= self._clock() - last < self._every_s:
+            return self._known
         began = time.perf_counter()
         try:
-            self._fabric = self._look()
+            self._known = self._look()
         except (SourceError, TopologyError) as error:
             self._health = TargetHealth(self.name, False, time.perf_counter() - began, str(error), last)
             raise SourceError(str(error), permanent=isinstance(error, TopologyError)) from error
         self._health = TargetHealth(self.name, True, time.perf_counter() - began, "", self._clock())
-        return self._fabric
+        return self._known
 
     def health(self) -> tuple[TargetHealth, ...]:
         """Return how the last look went."""
@@ -84,12 +138,7 @@ class TopologySource:
 def read_file(path: Path) -> Fabric:
     """Return the fabric that a file describes; SourceError when it cannot be read, TopologyError when it makes none."""
     try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise TopologyError(f"{path}: larger than {LARGEST_BYTES >> 20} MiB: no topology")
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}") from error
-    try:
+        text = _text(path)
         if text.lstrip().startswith("{"):
             return parse_labels(labels_of(json.loads(text)))
         if _is_table(text):
@@ -97,6 +146,23 @@ def read_file(path: Path) -> Fabric:
         return parse_switches(text)
     except (TopologyError, ValueError, RecursionError) as error:
         raise TopologyError(f"{path}: {error}") from error
+
+
+def read_matrix(path: Path) -> Islands:
+    """Return the islands that ``nvidia-smi topo -m`` shows, by the scheduler's indexes; errors as of `read_file`."""
+    try:
+        return parse_matrix(_text(path)).numbered()
+    except TopologyError as error:
+        raise TopologyError(f"{path}: {error}") from error
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise TopologyError(f"larger than {LARGEST_BYTES >> 20} MiB: no topology")
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _is_table(text: str) -> bool:

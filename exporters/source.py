@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..storage.records import SchedulerSnapshot, Telemetry
-from ..storage.topology import Fabric
+from ..storage.topology import Topology
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _SHOWN_TARGETS = 3
 Clock = Callable[[], float]
 """Returns seconds since the epoch; simulations pass an accelerated one."""
 
-Facts = Telemetry | SchedulerSnapshot | Fabric
+Facts = Telemetry | SchedulerSnapshot | Topology
 """What a source gives, by its role."""
 Role = Literal["telemetry", "scheduler", "topology"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
-from .records import Node
+from .records import Islands, Node
 
 
 class TopologyError(ValueError):
@@ -107,7 +108,7 @@ class Board:
         """Return how far apart two GPUs are, as a place in ``LINKS``; 0 is closest."""
         return LINKS.index(self.links[min(one, other), max(one, other)])
 
-    def islands(self) -> tuple[tuple[int, ...], ...]:
+    def islands(self) -> Islands:
         """Return the groups of GPUs that reach each other by NVLink, or else within one NUMA node."""
         closest = [{gpu} for gpu in self.gpus]
         reach = "NVLINK" if "NVLINK" in self.links.values() else "NODE"
@@ -116,3 +117,41 @@ class Board:
                 joined = [group for group in closest if one in group or other in group]
                 closest = [group for group in closest if group not in joined] + [set().union(*joined)]
         return tuple(sorted(tuple(sorted(group)) for group in closest))
+
+    def numbered(self) -> Islands:
+        """Return the islands as the scheduler numbers GPUs: 0, 1, 2, … over the holes."""
+        return tuple(tuple(self.gpus.index(gpu) for gpu in island) for island in self.islands())
+
+
+@dataclass(frozen=True)
+class Boards:
+    """Nodes whose GPUs hang together in the same way."""
+
+    names: tuple[str, ...]
+    """Of the nodes; patterns such as ``dgx-v100-*``."""
+    islands: Islands
+    """By the scheduler's indexes."""
+
+    def __post_init__(self) -> None:
+        """Refuse islands that share a GPU, or leave one out."""
+        indexes = sorted(index for island in self.islands for index in island)
+        if not indexes or indexes != list(range(len(indexes))):
+            raise TopologyError(f"islands must name each GPU from 0 on once, not {list(map(list, self.islands))}")
+
+    def placed(self, nodes: Iterable[Node]) -> Iterator[Node]:
+        """Yield the nodes with their islands; one of another name, or with other GPUs, stays as it is."""
+        size = sum(map(len, self.islands))
+        for node in nodes:
+            yield replace(node, islands=self.islands) if self._names(node) and node.gpus == size else node
+
+    def misfits(self, nodes: Iterable[Node]) -> tuple[str, ...]:
+        """Return the nodes of this name with another number of GPUs: MIG slices, GPUs that the scheduler lacks."""
+        size = sum(map(len, self.islands))
+        return tuple(sorted(node.name for node in nodes if self._names(node) and node.gpus != size))
+
+    def _names(self, node: Node) -> bool:
+        return any(fnmatchcase(node.name, pattern) for pattern in self.names)
+
+
+Topology = Fabric | Boards
+"""What is known of how GPUs reach each other: between nodes, or inside of them."""

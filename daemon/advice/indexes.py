@@ -1,10 +1,10 @@
-"""Which GPUs of a node are free, by the scheduler's own indexes."""
+"""Which GPUs of a node are free, by the scheduler's own indexes, and which of them to take: those close together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from ...storage.records import Placement, SchedulerSnapshot
+from ...storage.records import Islands, Placement, SchedulerSnapshot
 
 Indexes = tuple[tuple[int, ...], ...]
 """On each node of a placement."""
@@ -19,6 +19,7 @@ class FreeIndexes:
     def __init__(self, snapshot: SchedulerSnapshot) -> None:
         by_jobs = _held(snapshot)
         self._free: dict[str, list[int]] = {}
+        self._islands = {node.name: node.islands for node in snapshot.nodes}
         for node in snapshot.nodes:
             told = node.gpu_indexes_allocated
             held = by_jobs.get(node.name, set()) if told is None else set(told)
@@ -26,9 +27,33 @@ class FreeIndexes:
                 self._free[node.name] = [index for index in range(node.gpus) if index not in held]
 
     def hand_out(self, placements: Iterable[Placement]) -> list[Indexes]:
-        """Return GPUs for each placement, none of them twice, lowest first; () where they are not known or too few."""
+        """Return GPUs for each placement, none of them twice; () where they are not known or too few.
+
+        Those of one island where one has enough, the tightest of them, else of few; on an island the lowest.
+        """
         free = {name: list(indexes) for name, indexes in self._free.items()}
-        return [_taken(free, placement) for placement in placements]
+        return [self._taken(free, placement) for placement in placements]
+
+    def _taken(self, free: dict[str, list[int]], placement: Placement) -> Indexes:
+        parts = list(zip(placement.nodes, placement.gpus, strict=True))
+        if any(len(free.get(node, ())) < gpus for node, gpus in parts):
+            return ()
+        taken = tuple(close_together(free[node], gpus, self._islands[node]) for node, gpus in parts)
+        for (node, _), indexes in zip(parts, taken, strict=True):
+            free[node] = [index for index in free[node] if index not in indexes]
+        return taken
+
+
+def close_together(free: Sequence[int], gpus: int, islands: Islands) -> tuple[int, ...]:
+    """Return so many of the free GPUs, as the replay hands them out: see ``replay.slots.occupy_close``."""
+    left = [[index for index in free if index in island] for island in islands] or [list(free)]
+    taken: list[int] = []
+    while len(taken) < gpus:
+        wanted = gpus - len(taken)
+        best = min(left, key=lambda some: (len(some) < wanted, len(some) if len(some) >= wanted else -len(some)))
+        left.remove(best)
+        taken += best[:wanted]
+    return tuple(sorted(taken))
 
 
 def _held(snapshot: SchedulerSnapshot) -> dict[str, set[int] | None]:
@@ -41,13 +66,3 @@ def _held(snapshot: SchedulerSnapshot) -> dict[str, set[int] | None]:
         else:
             known.update(part.gpu_indexes)
     return held
-
-
-def _taken(free: dict[str, list[int]], placement: Placement) -> Indexes:
-    parts = list(zip(placement.nodes, placement.gpus, strict=True))
-    if any(len(free.get(node, ())) < gpus for node, gpus in parts):
-        return ()
-    taken = tuple(tuple(free[node][:gpus]) for node, gpus in parts)
-    for node, gpus in parts:
-        del free[node][:gpus]
-    return taken

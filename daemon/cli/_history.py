@@ -93,13 +93,14 @@ class Source:
 def described(text: str) -> Cluster:
     """Return the cluster of ``64x8`` or of a YAML file; ClusterError says what is wrong with it.
 
-    ``topology`` in the file names another one beside it that tells how the nodes hang together.
+    ``topology`` in the file names another one beside it that tells how the nodes hang together; ``links`` names, by
+    name of nodes or pattern, what ``nvidia-smi topo -m`` prints on them.
     """
     import yaml
 
-    from ...exporters.fabric import read_file
+    from ...exporters.fabric import read_file, read_matrix
     from ...exporters.source import SourceError
-    from ...storage.topology import TopologyError
+    from ...storage.topology import Boards, TopologyError
     from ..replay.cluster import Cluster, ClusterError
 
     if not text.endswith((".yaml", ".yml")):
@@ -109,9 +110,10 @@ def described(text: str) -> Cluster:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ClusterError(f"{text}: cannot be read: {error}") from error
     try:
-        topology = document.pop("topology", None)
-        fabric = None if topology is None else read_file(Path(text).parent / str(topology))
-        return Cluster.from_mapping(document, fabric)
+        folder, topology, links = Path(text).parent, document.pop("topology", None), document.pop("links", {})
+        fabrics = () if topology is None else (read_file(folder / str(topology)),)
+        boards = [Boards((name,), read_matrix(folder / str(file))) for name, file in links.items()]
+        return Cluster.from_mapping(document, *fabrics, *boards)
     except (SourceError, TopologyError) as error:
         raise ClusterError(f"{text}: {error}") from error
     except (ClusterError, TypeError, KeyError, AttributeError, ValueError) as error:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...storage.records import Node, Partition
-from ...storage.topology import Fabric
+from ...storage.records import Islands, Node, Partition
+from ...storage.topology import Fabric, Topology
 
 PLENTY = 1 << 56
 """Stands for an amount nobody told us: it never binds."""
@@ -21,10 +21,6 @@ MOST_GPUS = 1024
 """Higher indexes of GPUs are mistakes."""
 _NODE_KEYS = {"name", "count", "gpus", "cpus", "memory_bytes", "model", "leaf", "spine", "features", "partitions",
               "islands"}
-
-
-Islands = tuple[tuple[int, ...], ...]
-"""Indexes of the GPUs of a node by NVSwitch or NUMA domain; an index that is in none is not there."""
 
 
 class ClusterError(ValueError):
@@ -59,7 +55,8 @@ class Cluster:
     """Members of each partition, in the order of its definition. The first is the default one."""
     events: tuple[NodeEvent, ...] = field(default=())
     islands: Mapping[str, Islands] = field(default_factory=dict)
-    """How nodes are divided, by name; a node that is missing is one island with its GPUs numbered from 0."""
+    """How nodes are divided, by name; a node that is missing is one island with its GPUs numbered from 0. An index that
+    is on none is not there."""
 
     def __len__(self) -> int:
         """Return the number of nodes."""
@@ -109,11 +106,11 @@ class Cluster:
         return cls.from_records(nodes)
 
     @classmethod
-    def from_mapping(cls, described: Mapping[str, Any], fabric: Fabric | None = None) -> Cluster:
+    def from_mapping(cls, described: Mapping[str, Any], *known: Topology) -> Cluster:
         """Return the cluster of a YAML document: ``nodes: [{name, count, gpus, …}]``, ``events: [{time, node, kind}]``.
 
         A name with ``count`` becomes ``name0 … name<count-1>``; ``islands`` are as in :meth:`with_islands`. Unknown
-        keys are errors, and so are nodes that the ``fabric`` does not know.
+        keys are errors, and so are nodes that a fabric does not know, or whose GPUs are not those that a board has.
         """
         unknown = set(described) - {"nodes", "events"}
         if unknown:
@@ -121,8 +118,8 @@ class Cluster:
         groups = [(entry, _expand(row, entry)) for row, entry in enumerate(described.get("nodes") or ())]
         islands = {node.name: entry["islands"] for entry, nodes in groups for node in nodes if "islands" in entry}
         events = [NodeEvent(float(e["time"]), str(e["node"]), e["kind"]) for e in described.get("events") or ()]
-        cluster = cls.from_records(_hung([node for _, nodes in groups for node in nodes], fabric))
-        return cluster.with_islands(islands).with_events(events)
+        cluster = cls.from_records(_hung([node for _, nodes in groups for node in nodes], known))
+        return cluster.with_islands({**cluster.islands, **islands}).with_events(events)
 
     @classmethod
     def from_records(cls, nodes: Sequence[Node], partitions: Sequence[Partition] = ()) -> Cluster:
@@ -143,16 +140,18 @@ class Cluster:
             up=np.array([node.state.schedulable for node in nodes], bool),
             features=tuple(frozenset(node.features) for node in nodes),
             partitions=_members(nodes, partitions),
+            islands={node.name: node.islands for node in nodes if len(node.islands) > 1},
         )
 
 
-def _hung(nodes: Sequence[Node], fabric: Fabric | None) -> Sequence[Node]:
-    if fabric is None:
-        return nodes
-    loose = fabric.loose(nodes)
-    if loose:
-        raise ClusterError(f"{len(loose)} nodes hang on no switch of the topology: {', '.join(loose[:3])}")
-    return tuple(fabric.placed(nodes))
+def _hung(nodes: Sequence[Node], known: Sequence[Topology]) -> Sequence[Node]:
+    for topology in known:
+        wrong, why = (topology.loose(nodes), "hang on no switch of the topology") if isinstance(topology, Fabric) else \
+            (topology.misfits(nodes), "have another number of GPUs than the links name")
+        if wrong:
+            raise ClusterError(f"{len(wrong)} nodes {why}: {', '.join(wrong[:3])}")
+        nodes = tuple(topology.placed(nodes))
+    return nodes
 
 
 def _members(nodes: Sequence[Node], partitions: Sequence[Partition]) -> dict[str, NDArray[np.bool_]]:

@@ -14,6 +14,8 @@ from .cluster import Cluster
 from .moves import join, run_on
 from .workload import UNLIMITED_S, Workload, in_order
 
+FREE, NO_GPU = -1, -2
+"""Occupants of slots that hold no job."""
 OVERRUN_S = 60.0
 """How much longer a live job is expected to run that is past its limit."""
 MOST_TASKS = 10_000
@@ -69,6 +71,7 @@ def settle(arrays: a.State, cluster: Cluster, workload: Workload, jobs: Sequence
             arrays.jobs[job].status = a.HELD if arrays.jobs[job].status != a.REJECTED else a.REJECTED
         elif arrays.jobs[job].status != a.REJECTED:
             join(arrays, job)
+    _seat(arrays, jobs, row)
     for index, node in enumerate(nodes_of(snapshot)):
         _correct(arrays.nodes[index], node)
 
@@ -112,6 +115,22 @@ def _hold(arrays: a.State, job: int, record: Job, row: dict[str, int]) -> None:
     live.whole = 0  # what it took with it stands in its allocation
     run_on(arrays, job, len(held), 0.0)
     live.estimate = started + live.limit
+
+
+def _seat(arrays: a.State, jobs: Sequence[Job], row: dict[str, int]) -> None:
+    """Put running jobs on the very GPUs that they hold, on nodes where that is known of all of them."""
+    running = [job for job, record in enumerate(jobs) if record.state.active and arrays.jobs[job].status == a.RUNNING]
+    named: dict[int, list[tuple[int, int]]] = {}
+    for job in running:
+        for part in jobs[job].allocations:
+            if part.node in row:
+                named.setdefault(row[part.node], []).extend((index, job) for index in part.gpu_indexes or ())
+    for node, seats in named.items():
+        slots, taken = arrays.occupant[node], dict(seats)
+        known = 0 < len(taken) == len(seats) == (slots >= 0).sum() and max(taken) < slots.size
+        if known and (slots[list(taken)] != NO_GPU).all():
+            slots[slots >= 0] = FREE
+            slots[list(taken)] = list(taken.values())
 
 
 def _correct(live: a.Records, node: Node) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.storage.records import Node
-from idlewatt.storage.topology import Board, Fabric, Switch, TopologyError
+from idlewatt.storage.topology import Board, Boards, Fabric, Switch, TopologyError
 
 TREE = (Switch("leaf1", ("a", "b")), Switch("leaf2", ("c",)), Switch("spine1", (), ("leaf1", "leaf2")),
         Switch("core", (), ("spine1",)))
@@ -66,3 +66,34 @@ def test_every_gpu_is_on_exactly_one_island(gpus, random):
     board = dgx(lambda one, other: random.choice(["NVLINK", "PIX", "NODE", "SYS"]), sorted(gpus))
 
     assert sorted(gpu for island in board.islands() for gpu in island) == sorted(gpus)
+
+
+STATION = Board((0, 1, 2, 4), {pair: "NVLINK" if pair in ((0, 1), (2, 4)) else "SYS"
+                               for pair in ((0, 1), (0, 2), (0, 4), (1, 2), (1, 4), (2, 4))})
+"""A DGX Station: its fourth GPU is number 4, since number 3 drives the display."""
+
+
+def test_the_scheduler_counts_gpus_over_the_holes_that_the_driver_leaves():
+    assert STATION.islands() == ((0, 1), (2, 4))
+    assert STATION.numbered() == ((0, 1), (2, 3))
+
+
+def test_nodes_learn_how_their_gpus_are_linked_by_name_or_pattern():
+    boards = Boards(("dgx-*", "odd"), ((0, 1), (2, 3)))
+    nodes = [Node("dgx-1", (), 4), Node("odd", (), 4), Node("other", (), 4)]
+
+    assert [node.islands for node in boards.placed(nodes)] == [((0, 1), (2, 3)), ((0, 1), (2, 3)), ()]
+
+
+def test_a_node_that_hands_out_mig_slices_or_lacks_a_gpu_is_no_such_board():
+    boards = Boards(("*",), (tuple(range(8)),))
+    nodes = [Node("whole", (), 8), Node("sliced", (), 56, "1g.5gb"), Node("broken", (), 7)]
+
+    assert [bool(node.islands) for node in boards.placed(nodes)] == [True, False, False]
+    assert boards.misfits(nodes) == ("broken", "sliced")
+
+
+@pytest.mark.parametrize("islands", [(), ((),), ((0, 1), (1, 2)), ((0, 2),), ((0, 1), (-1,)), ((1, 2), (3, 4))])
+def test_islands_that_share_or_lack_a_gpu_are_refused(islands):
+    with pytest.raises(TopologyError, match="each GPU from 0 on once"):
+        Boards(("n",), islands)

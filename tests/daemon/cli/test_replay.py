@@ -115,6 +115,21 @@ def test_a_cluster_file_names_the_topology_of_its_nodes(tmp_path):
     assert described(str(cluster)).leaf.tolist() == [0, 1]
 
 
+def test_a_cluster_file_names_how_the_gpus_of_its_nodes_are_linked(tmp_path):
+    (tmp_path / "pair.topo").write_text("\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n")
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("links: {n*: pair.topo}\nnodes:\n- {name: n, count: 2, gpus: 2}\n- {name: m, gpus: 8}\n")
+    assert described(str(cluster)).islands == {"n0": ((0,), (1,)), "n1": ((0,), (1,))}
+
+
+def test_a_cluster_file_whose_links_are_those_of_other_servers_is_refused(replay, tmp_path):
+    (tmp_path / "pair.topo").write_text("\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n")
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("links: {n*: pair.topo}\nnodes:\n- {name: n, count: 2, gpus: 8}\n")
+    assert "2 nodes have another number of GPUs than the links name: n0, n1" in replay("--cluster", cluster,
+                                                                                       code=1).stderr
+
+
 def test_a_job_larger_than_the_cluster_is_rejected_by_name_and_the_rest_runs(replay):
     result = replay("--cluster", "1x8", "--format", "json", source=JOBS + "huge,1,10,9000,60,u,all\n")
     assert rows(result)["fifo"]["jobs"] == 40

@@ -63,6 +63,24 @@ def test_a_job_starts_only_where_it_may(asked, where):
     assert started(nodes, waits("1", **asked)) == {"1": (where,)}
 
 
+def test_running_jobs_sit_on_the_gpus_that_the_scheduler_names_and_islands_are_known():
+    halves = ((0, 1, 2, 3), (4, 5, 6, 7))
+    held = [Allocation("a", 2, (5, 7), 1), Allocation("a", 1, (0,), 1)]
+    jobs = [replace(runs(str(number), ("a", part.gpus, 1), start=NOW - 600 + number), allocations=(part,))
+            for number, part in enumerate(held)]
+    state = state_of([node("a", islands=halves), node("b")], *jobs)
+    assert state.occupant[0].tolist() == [1, -1, -1, -1, -1, 0, -1, 0]
+    assert state.cluster.islands == {"a": halves}
+    assert state.arrays.islands.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0] * 8]
+
+
+@pytest.mark.parametrize("indexes", [((0, 1), None), ((0, 1), (1,)), ((0, 9), (1,)), ((0,), (1,))])
+def test_where_the_named_gpus_do_not_add_up_jobs_still_hold_their_number(indexes):
+    jobs = [replace(runs(str(number), ("a", gpus, 1)), allocations=(Allocation("a", gpus, named, 1),))
+            for number, (gpus, named) in enumerate(zip((2, 1), indexes, strict=True))]
+    assert Counter(state_of([node("a")], *jobs).occupant[0].tolist()) == {-1: 5, 0: 2, 1: 1}
+
+
 @pytest.mark.parametrize("facts", [
     {"state": NodeState.DRAINED}, {"state": NodeState.DRAINING}, {"state": NodeState.DOWN}, {"reservation": "course"},
     {"state": NodeState.RESERVED}, {"state": NodeState.UNKNOWN}, {"state": NodeState.POWERED_DOWN}])
