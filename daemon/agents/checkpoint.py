@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as parse
 from safetensors.numpy import save as serialize
 
@@ -103,6 +103,22 @@ def write(path: Path, content: bytes) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(content)
     draft.replace(path)
+
+
+def write_unfinished(path: Path, told: Mapping[str, object], arrays: Arrays) -> None:
+    """Keep all that a training needs to go on, in one file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, serialize(dict(arrays), metadata={"training": json.dumps(told)}))
+
+
+def read_unfinished(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return what :func:`write_unfinished` was told and given; ``CheckpointError`` when the file is damaged."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names: list[str] = list(file.keys())
+            return json.loads(file.metadata()["training"]), {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: not an unfinished training ({error}); move it away to start anew") from error
 
 
 def _content(path: Path) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,10 +10,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as serialize
 
-from ..checkpoint import CheckpointError, schema_hash, write
+from ..checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
 from ..memory import Arrays, Batch, Returns, Step, Transition
 from ..schedules import Linear
 from .agent import UNNAMED, GistAgent, Hyperparameters, Options
@@ -22,7 +19,6 @@ from .environment import CLOSEST, JOBS, Arrival, Decision, Environment, Outcome,
 from .network import Weights, q_values
 
 TRAINING = "training.safetensors"
-DEVICES = ("cpu", "cuda", "auto")
 
 
 def device_named(name: str) -> str:
@@ -198,18 +194,17 @@ class Training:
 
     def save(self, folder: Path) -> None:
         """Keep all that training needs to go on, in one file."""
-        folder.mkdir(parents=True, exist_ok=True)
         told = {"plan": schema_hash(self._plan), "episodes": self.episodes, "updates": self._learner.updates,
                 "random": self.agent.random.bit_generator.state, "jobs": self._jobs.bit_generator.state}
         arrays = self._learner.state() | _under("memory", self.agent.memory.state())
         if self._best is not None:
             told["best"] = self._best[0]
             arrays |= _under("best", self._best[1])
-        write(folder / TRAINING, serialize(arrays, metadata={"training": json.dumps(told)}))
+        write_unfinished(folder / TRAINING, told, arrays)
 
     def resume(self, folder: Path) -> None:
         """Go on where :meth:`save` was called; ``CheckpointError`` when that was another training or is damaged."""
-        told, arrays = _read(folder / TRAINING)
+        told, arrays = read_unfinished(folder / TRAINING)
         if told.get("plan") != schema_hash(self._plan):
             raise CheckpointError(f"{folder / TRAINING}: of a training with other options, seed or partition; "
                                   "move it away to start anew")
@@ -253,16 +248,3 @@ def _under(folder: str, arrays: Arrays) -> Weights:
 
 def _below(folder: str, arrays: Arrays) -> Weights:
     return {name.removeprefix(f"{folder}."): array for name, array in arrays.items() if name.startswith(f"{folder}.")}
-
-
-def _names(file: Any) -> list[str]:
-    return list(file.keys())
-
-
-def _read(path: Path) -> tuple[dict[str, Any], Weights]:
-    """Return what is told and kept in the file of an unfinished training."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return json.loads(file.metadata()["training"]), {name: file.get_tensor(name) for name in _names(file)}
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: not an unfinished training ({error}); move it away to start anew") from error

@@ -81,8 +81,7 @@ class Scorer:
 
     def drift(self, state: ClusterState) -> float:
         """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
-        outside = self.outside(inputs_of(state)[state.waiting])
-        return float(outside.any(axis=1).mean()) if len(outside) else 0.0
+        return _share(self.outside(inputs_of(state)[state.waiting]))
 
     def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
         """Return what set this job apart from the rest of the queue, the weightiest first."""
@@ -128,7 +127,7 @@ class Scorer:
 
     def _strange_jobs(self, state: ClusterState) -> str | None:
         outside = self.outside(inputs_of(state)[state.waiting])
-        share = float(outside.any(axis=1).mean()) if len(outside) else 0.0
+        share = _share(outside)
         if share <= STRANGE:
             return None
         worst = INPUTS[int(outside.sum(axis=0).argmax())]
@@ -150,6 +149,11 @@ def _scored(weights: Floats, state: ClusterState) -> State:
     arrays = ready(weights, state.copy())
     network.score_all(arrays)
     return arrays
+
+
+def _share(outside: NDArray[np.bool_]) -> float:
+    """Return the share of jobs that lie outside in any input; 0 when there are none."""
+    return float(outside.any(axis=1).mean()) if len(outside) else 0.0
 
 
 def _ranks(scores: Floats) -> Floats:

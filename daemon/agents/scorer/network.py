@@ -83,16 +83,12 @@ def soft(value: float) -> float:
 
 @compiled
 def look(state: State) -> bool:
-    """Fill ``mood`` with what queue and nodes are like, then with the factors; False when nobody can start anyway."""
+    """Fill ``mood`` with what queue and nodes are like; False when nobody can start anyway."""
     mood = state.mood
     for place in range(mood.size):
         mood[place] = 0.0
     largest, total = look_at_nodes(state, mood)
-    if look_at_queue(state, mood, total) > largest:
-        return False
-    look_at_running(state)
-    decide_factors(state.weights, mood)
-    return True
+    return bool(look_at_queue(state, mood, total) <= largest)
 
 
 @compiled_without_lock
@@ -175,7 +171,7 @@ def decide_factors(weights: Floats, mood: Floats) -> None:
 
 @compiled
 def _score(state: State, job: int) -> Any:
-    """Return a waiting job's score, after :func:`look`; who has waited beyond all patience goes by age alone."""
+    """Return a waiting job's score by the factors in ``mood``; who has waited beyond all patience goes by age alone."""
     mood, known = state.mood, state.traits[job]
     wait = state.clock[NOW] - state.jobs[job].submit
     if wait > state.weights[PATIENCE]:
@@ -196,6 +192,8 @@ def score(state: State, job: int) -> float:
 def walk(state: State, key: Any, place: Any) -> None:
     """Score the queue and go through it with EASY backfill."""
     if look(state):
+        look_at_running(state)
+        decide_factors(state.weights, state.mood)
         count = rank_by_key(state, _score)
         go_through(state, place)
         rank_by_row(state, count)

@@ -6,7 +6,6 @@ moves where replays became better (Salimans et al., arXiv 1703.03864). Later his
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -14,16 +13,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as serialize
 
 from ....storage.records import ModelCard
-from ..checkpoint import CheckpointError, schema_hash, write
+from ..checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
 from ..kinds import Course, Progress, TrainingError
 from .agent import MEMBERS, load, save, schema
 from .arena import Arena
@@ -150,15 +145,14 @@ class Training:
         if self.now is not None:
             arrays |= {"weights": self.now.weights, "mean": self.now.mean, "first": self.now.first,
                        "second": self.now.second}
-        self.course.folder.mkdir(parents=True, exist_ok=True)
-        write(self.course.folder / STATE, serialize(arrays, metadata={"training": json.dumps(told)}))
+        write_unfinished(self.course.folder / STATE, told, arrays)
 
     def resume(self) -> None:
         """Go on where :meth:`save` was called, if it was; ``CheckpointError`` for another or a damaged training."""
         path = self.course.folder / STATE
         if not path.exists():
             return
-        told, arrays = _read(path)
+        told, arrays = read_unfinished(path)
         if told.get("plan") != self.plan:
             raise CheckpointError(f"{path}: of a training with another seed, incumbent or objective; move it away to "
                                   "start anew")
@@ -168,15 +162,6 @@ class Training:
         if told["steps"] >= 0:
             self.now = Member(**{name: arrays[name] for name in ("weights", "mean", "first", "second")},
                               steps=told["steps"])
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Floats]]:
-    try:
-        with safe_open(path, framework="numpy") as file:
-            names: list[str] = list(file.keys())
-            return json.loads(file.metadata()["training"]), {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: not an unfinished training ({error}); move it away to start anew") from error
 
 
 def train(course: Course) -> Iterator[Progress]:
