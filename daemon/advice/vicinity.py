@@ -27,8 +27,8 @@ class Vicinity:
     def closest(self, names: Sequence[str], count: int) -> tuple[str, ...]:
         """Return ``count`` of these nodes that are close together: on one leaf switch, else one spine, else few leaves.
 
-        As the placement ``nearest`` does it: of the switches that have enough the one with least, of spines first the
-        one that needs fewest leaves; of nodes that are equally close the first.
+        Much as the placement ``nearest`` does it: of the switches that have enough the one with least, of spines first
+        the one that needs fewest leaves; of nodes that are equally close the first.
         """
         for leaf in sorted(_grouped(names, self._leaf), key=len):
             if len(leaf) >= count:

@@ -1,7 +1,8 @@
-"""Nearest: GPUs as close together as they can be: one node, else one leaf switch, else one spine, else few leaves.
+"""Nearest: GPUs as close together as they can be: one node, else one leaf switch, else one spine, else few of both.
 
-Best fit at every level, so that big holes survive: the node, leaf or spine with the least room that still suffices; of
-spines first the one on which the fewest leaves do.
+Best fit at every level, so that big holes survive: the node, leaf or spines with the least room that still suffices; of
+spines first those that need the fewest switches. A placement costs (``replay.communication``) no more than any other as
+long as the job has no more than one smaller part, and where no spine suffices no more than ``FEW`` of them are there.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from ..replay.moves import fits
 from ..replay.pick import least, pick
 from .registry import placement
 
-FAR = 1 << 60
-ANY = 1 << 32
-"""Room of a switch in one number: nodes that fit any part of the job in the upper half, a full chunk in the lower."""
+FULL, ANY = 1 << 40, 1 << 20
+"""Room of a switch in one number: nodes that fit a full chunk of the job, any part of it, and for a leaf its spine."""
+FEW = 6
+"""Spines of which every set is looked at, 63 of them; of more, one by one and then all."""
+SPINE = 2
+"""What a further spine costs in further leaves: an edge to the centre weighs as much as two to a spine."""
 
 
 @placement("nearest")
@@ -36,80 +40,90 @@ def prefer_fullest(nodes: Records) -> None:
 
 @compiled_apart
 def prefer_close(site: Site, ask: Ask, room: Longs) -> None:
-    """Score nodes by switch, those of the same one by free GPUs; ``room`` is scratch."""
-    count_room(site, ask, room)
-    leaf = tightest_leaf(site.nodes, ask, room)
-    spine = -1 if leaf >= 0 else tightest_spine(site.nodes, ask, room)
+    """Score nodes leaf after leaf, those with most room first, where none suffices; ``room`` is scratch."""
+    leaves, spines = count_room(site, ask, room)
+    only = tightest_leaf(ask, room, leaves)
+    first, among = (0, 0) if only >= 0 else tightest_spines(site.nodes, ask, room, leaves, spines)
+    size = site.nodes.size + 1
     for node in range(site.nodes.size):
         row = site.nodes[node]
-        row.score = row.free_gpus
-        if leaf >= 0:
-            row.score += 0 if row.leaf == leaf else FAR
-        else:  # leaf after leaf, those with most room first, so that few of them are needed
-            row.score -= 1024 * ((room[row.leaf] // ANY + 1) * site.nodes.size - row.leaf)
-            row.score += 0 if spine < 0 or row.spine == spine else FAR
+        near = row.leaf == only if only >= 0 else below(room[row.leaf], first, among)
+        rank = (room[row.leaf] // FULL * size + room[row.leaf] % FULL // ANY + 1) * size - row.leaf if near else 0
+        row.score = row.free_gpus - 1024 * rank
 
 
 @compiled
-def count_room(site: Site, ask: Ask, room: Longs) -> None:
-    """Count the nodes that fit: by leaf in ``room``, by spine in the scores."""
+def count_room(site: Site, ask: Ask, room: Longs) -> tuple[int, int]:
+    """Count the nodes that fit, by leaf in ``room``, by spine in the scores; return how many of both there are."""
+    leaves, spines = 0, 0
     for switch in range(site.nodes.size):
         room[switch] = 0
         site.nodes[switch].score = 0
     for node in range(site.nodes.size):
         row = site.nodes[node]
+        leaves, spines = max(leaves, row.leaf + 1), max(spines, row.spine + 1)
+        room[row.leaf] = room[row.leaf] // ANY * ANY + row.spine
         if fits(site, node, ask, least(ask)):
-            more = ANY + (1 if ask.rests == 0 or fits(site, node, ask, ask.gpus) else 0)
+            more = ANY + (FULL if ask.rests == 0 or fits(site, node, ask, ask.gpus) else 0)
             room[row.leaf] += more
             site.nodes[row.spine].score += more
+    return leaves, spines
 
 
 @compiled
 def suffices(room: int, ask: Ask) -> bool:
-    """Tell whether a switch has room for all parts of the job."""
-    return room // ANY >= ask.chunks + ask.rests and room % ANY >= ask.chunks
+    """Tell whether there is room for all parts of the job."""
+    return room // FULL >= ask.chunks and room % FULL // ANY >= ask.chunks + ask.rests
 
 
 @compiled
-def tightest_leaf(nodes: Records, ask: Ask, room: Longs) -> int:
+def tightest_leaf(ask: Ask, room: Longs, leaves: int) -> int:
     """Return the leaf with the least room that suffices, -1 if none."""
     best = -1
-    for leaf in range(nodes.size):
-        if suffices(room[leaf], ask) and (best < 0 or room[leaf] < room[best]):
+    for leaf in range(leaves):
+        if suffices(room[leaf], ask) and (best < 0 or room[leaf] // ANY < room[best] // ANY):
             best = leaf
     return best
 
 
 @compiled
-def tightest_spine(nodes: Records, ask: Ask, room: Longs) -> int:
-    """Return the spine that needs fewest leaves, of those the one with the least room; -1 if none suffices."""
-    best, fewest = -1, nodes.size
-    for spine in range(nodes.size):
-        if suffices(nodes[spine].score, ask):
-            count = leaves_needed(nodes, spine, ask.chunks + ask.rests, room, fewest)
-            if count < fewest or (count == fewest and (best < 0 or nodes[spine].score < nodes[best].score)):
-                best, fewest = spine, count
-    return best
+def below(leaf: int, first: int, among: int) -> bool:
+    """Tell whether a leaf, by its room, is below one of the spines that bits from ``first`` on stand for; 0 is any."""
+    place = leaf % ANY - first
+    return among == 0 or (0 <= place < FEW and (among >> place) % 2 == 1)
 
 
 @compiled
-def leaves_needed(nodes: Records, spine: int, parts: int, room: Longs, most: int) -> int:
-    """Return how many leaves of a spine have room for so many parts; ``most`` + 1 where more would be needed."""
-    count, found, last = 0, 0, -1
-    while found < parts and count <= most:
-        leaf = -1
-        for node in range(nodes.size):
-            other = nodes[node].leaf
-            if nodes[node].spine == spine and (last < 0 or roomier(room, last, other)) and (
-                    leaf < 0 or roomier(room, other, leaf)):
-                leaf = other
-        found += room[leaf] // ANY
-        last = leaf
-        count += 1
+def tightest_spines(nodes: Records, ask: Ask, room: Longs, leaves: int, spines: int) -> tuple[int, int]:
+    """Return the spines on which the job costs least, of those the ones with the least room, as in :func:`below`."""
+    best, first, among = (1 << 62, 1 << 62), 0, 0
+    fewest = leaves_needed(ask, room, leaves, 0, 0)
+    sets = (1 << spines) - 1 if spines <= FEW else spines
+    for number in range(sets):
+        begin, bits = (0, number + 1) if spines <= FEW else (number, 1)
+        have, count = 0, 0
+        for place in range(FEW):
+            if (bits >> place) % 2 == 1:
+                have, count = have + nodes[begin + place].score, count + 1
+        if suffices(have, ask) and (SPINE * count + fewest, have) < best:
+            price = SPINE * count + leaves_needed(ask, room, leaves, begin, bits)
+            if (price, have) < best:
+                best, first, among = (price, have), begin, bits
+    return first, among
+
+
+@compiled
+def leaves_needed(ask: Ask, room: Longs, leaves: int, first: int, among: int) -> int:
+    """Return how many leaves below some spines the job needs, those with most room for full chunks first."""
+    count, full, fit, last = 0, 0, 0, 1 << 62
+    while last > 0 and (full < ask.chunks or fit < ask.chunks + ask.rests):
+        most = 0
+        for leaf in range(leaves):
+            if most < room[leaf] // ANY < last and below(room[leaf], first, among):
+                most = room[leaf] // ANY
+        for leaf in range(leaves):
+            if room[leaf] // ANY == most and below(room[leaf], first, among) and (
+                    full < ask.chunks or fit < ask.chunks + ask.rests):
+                full, fit, count = full + most // (FULL // ANY), fit + most % (FULL // ANY), count + 1
+        last = most
     return count
-
-
-@compiled
-def roomier(room: Longs, leaf: int, other: int) -> bool:
-    """Tell whether a leaf comes before another, the one with more room first."""
-    return room[leaf] // ANY > room[other] // ANY or (room[leaf] // ANY == room[other] // ANY and leaf < other)

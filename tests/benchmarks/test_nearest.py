@@ -22,8 +22,10 @@ def call(place, site, ask, chosen):
     return place(site, ask, chosen)
 
 
-@pytest.mark.parametrize(("leaf", "spine", "busy"), [(64, 512, 0.0), (16, 128, 0.0), (16, 128, 0.5), (1, 100, 0.0)],
-                         ids=["one leaf", "one spine", "one spine, half busy", "a leaf a node"])
+@pytest.mark.parametrize(("leaf", "spine", "busy"), [
+    (64, 512, 0.0), (16, 128, 0.0), (16, 128, 0.5), (1, 100, 0.0), (4, 200, 0.9), (1, 200, 0.9), (1, 1, 0.0)],
+    ids=["one leaf", "one spine", "one spine, half busy", "a leaf a node", "some of five spines, nearly full",
+         "the same, a leaf a node", "a spine a node"])
 def test_256_gpus_are_placed_on_a_thousand_nodes_within_a_millisecond(leaf, spine, busy):
     cluster = Cluster.from_records([Node(f"n{i}", ("p",), 8, leaf=f"l{i // leaf}", spine=f"s{i // spine}")
                                     for i in range(1000)])

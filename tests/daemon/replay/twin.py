@@ -118,31 +118,41 @@ class Twin:
         return list(zip(chosen, parts, strict=True))
 
     def distances(self, free, job, parts):
-        """Rank nodes: those of the leaf that suffices most tightly, else of the spine that does on fewest leaves."""
+        """Rank nodes: those of the leaf that suffices most tightly, else of the spines on which the job costs least."""
         if parts == 1:
             return lambda node: free[node][0]
-        room = [{}, {}]
-        for node in range(len(free)):
+        room = {leaf: (0, 0) for leaf, _ in self.switches}
+        for node, (leaf, _) in enumerate(self.switches):
             if self.fits(free, node, job, job.rest if job.rests else job.chunk):
-                full = self.fits(free, node, job, job.chunk)
-                for level in (0, 1):
-                    switch = self.switches[node][level]
-                    fit = room[level].get(switch, (0, 0))
-                    room[level][switch] = fit[0] + 1, fit[1] + full
-        enough = [[switch for switch, (fit, full) in level.items() if fit >= parts and full >= job.chunks]
-                  for level in room]
+                full, fit = room[leaf]
+                room[leaf] = full + self.fits(free, node, job, job.chunk), fit + 1
 
-        def leaves(spine):
-            below = {leaf for leaf, above in self.switches if above == spine}
-            sizes = sorted((fit for leaf, (fit, _) in room[0].items() if leaf in below), reverse=True)
-            return next(count for count in range(1, len(sizes) + 1) if sum(sizes[:count]) >= parts)
+        def total(leaves):
+            return tuple(map(sum, zip(*(room[leaf] for leaf in leaves), strict=True))) if leaves else (0, 0)
 
-        if enough[0]:
-            leaf = min(enough[0], key=lambda leaf: (room[0][leaf], leaf))
+        def suffices(leaves):
+            full, fit = total(leaves)
+            return full >= job.chunks and fit >= parts
+
+        alone = [leaf for leaf in room if suffices([leaf])]
+        if alone:
+            leaf = min(alone, key=lambda leaf: (room[leaf], leaf))
             return lambda node: (self.switches[node][0] != leaf, free[node][0])
-        spine = min(enough[1], key=lambda spine: (leaves(spine), room[1][spine], spine)) if enough[1] else None
-        return lambda node: (spine is not None and self.switches[node][1] != spine,
-                             -room[0].get(self.switches[node][0], (0, 0))[0], self.switches[node][0], free[node][0])
+
+        def price(leaves, spines):
+            first = sorted(leaves, key=room.get, reverse=True)
+            return 2 * spines + next(count for count in range(1, len(first) + 1) if suffices(first[:count]))
+
+        spines = sorted({spine for _, spine in self.switches})
+        sets = [some for number in range(1, 2 ** len(spines))
+                if (some := [spine for place, spine in enumerate(spines) if number >> place & 1])]
+        below = [({leaf for leaf, spine in self.switches if spine in some}, len(some))
+                 for some in (sets if len(spines) <= 6 else [[spine] for spine in spines])]
+        able = [(leaves, count) for leaves, count in below if suffices(leaves)]
+        near = min(able, key=lambda one: (price(*one), total(one[0])))[0] if able else set(room)
+        return lambda node: (self.switches[node][0] not in near,
+                             tuple(-count for count in room[self.switches[node][0]]), self.switches[node][0],
+                             free[node][0])
 
     def growth(self, free, gpus):
         """Return by how much the part of a node that the typical job cannot use grows; in millionths."""
