@@ -9,12 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, Union
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from ..exporters.source import SourceConfig, kinds
 from ..storage.durations import Duration
 from ..storage.retention import Retention
 from .advice.advisor import AdviceSettings
+from .advice.subject import SubjectSettings, subjects
 from .agents.kinds import Objective
 from .agents.kinds import names as agent_names
 from .policies.registry import parse as parse_policy
@@ -171,6 +181,22 @@ else:
                           BeforeValidator(_source)]
 
 
+class EachSubject(Strict):
+    """What is set of counsel beyond starts: a section for each subject."""
+
+    def of(self, subject: str) -> SubjectSettings:
+        """Return the settings of a subject."""
+        settings: SubjectSettings = getattr(self, subject)
+        return settings
+
+
+if TYPE_CHECKING:
+    CounselSettings = EachSubject
+else:
+    CounselSettings = create_model("CounselSettings", __base__=EachSubject, **{
+        name: (subject.settings, subject.settings()) for name, subject in subjects().items()})
+
+
 class Settings(Strict):
     """Everything that the configuration file says."""
 
@@ -180,6 +206,7 @@ class Settings(Strict):
     cycles: Cycles = Cycles()
     waste: WasteSettings = WasteSettings()
     advice: AdviceSettings = AdviceSettings()
+    counsel: CounselSettings = CounselSettings()
     counterfactual: CounterfactualSettings = CounterfactualSettings()
     training: TrainingSettings = TrainingSettings()
     sources: tuple[AnySource, ...] = ()

@@ -13,6 +13,7 @@ from ..storage.promotions import Decision, Promotion
 from ..storage.records import WASTED, JobState, PowerClass, Recommendation, SchedulerSnapshot, Telemetry
 from .advice.advisor import Advice
 from .advice.council import Learned
+from .advice.subject import Counsel
 from .counterfactual import Counterfactual
 from .cycles import CycleHealth
 from .learning.nightshift import Training
@@ -31,6 +32,8 @@ class Known:
     energy_joules: Mapping[tuple[str, PowerClass], float] = field(default_factory=dict)
     unmeasured_seconds: Mapping[str, float] = field(default_factory=dict)
     advice: Advice | None = None
+    counsel: Mapping[str, Counsel] = field(default_factory=dict)
+    """What was said last, by subject."""
     issued: Mapping[str, int] = field(default_factory=dict)
     """Jobs given a place, by policy, since the database began."""
     followed: Mapping[str, int] = field(default_factory=dict)
@@ -61,7 +64,7 @@ class Process:
 def published(known: Known, process: Process) -> Published:
     """Return the facts of the metrics page."""
     facts = _daemon(known, process) | _advice(known) | _simulated(known.counterfactual) | _training(known.training)
-    facts |= _learned(known.learned) | _held_out(known.learned.judged)
+    facts |= _learned(known.learned) | _held_out(known.learned.judged) | _counsel(known.counsel)
     if known.assessment is not None:
         facts |= _watts(known, known.assessment) | _wasters(known.assessment) | _gpus(known.assessment)
     if known.snapshot is not None:
@@ -147,6 +150,13 @@ def _advice(known: Known) -> dict[str, Any]:
         "advice_followed_total": {policy: float(count) for policy, count in known.followed.items()},
         "communication_cost": dict(known.communication),
     }
+
+
+def _counsel(said: Mapping[str, Counsel]) -> dict[str, Any]:
+    metrics = {name: value for counsel in said.values() for name, value in counsel.metrics.items()}
+    return metrics | {
+        "counsel_rows": {subject: float(len(counsel.rows)) for subject, counsel in said.items()},
+        "counsel_timestamp_seconds": {subject: counsel.issued_s for subject, counsel in said.items()}}
 
 
 def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:

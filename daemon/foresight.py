@@ -7,6 +7,7 @@ what it was shown in training.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,12 @@ class Experience:
         renewed = Experience(past)
         renewed._told = self._told
         return renewed
+
+    def apart(self) -> Experience:
+        """Return the same for another asker: what is told to one is not forgotten when another asks of other jobs."""
+        apart = copy(self)
+        apart._told = dict(self._told)
+        return apart
 
     def _foresee(self, jobs: Sequence[Job]) -> Floats:
         """Return [job, column of ``FORESIGHT``]."""

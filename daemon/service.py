@@ -4,6 +4,7 @@
                          +-> assess -> watts by class --+
     jobs -> snapshot ----+                              +-> what is published
               |          +-> advise -> recommendations -+
+              |          +-> counsel, by subject -------+
               +-> history <- record (windows, floors, accounting) <- retention
 
 Each cycle reads what others have brought, does one thing, and replaces its part of ``known`` whole; whoever reads
@@ -16,7 +17,9 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
+from ..exporters.publish import check
 from ..exporters.source import Clock, Source, SourceError, Watched
 from ..storage.errors import StoreError
 from ..storage.history import History
@@ -25,6 +28,7 @@ from ..storage.topology import Fabric
 from .advice.advisor import Advisor
 from .advice.council import Council
 from .advice.rehearsal import Rehearsal
+from .advice.subject import Adviser, Scene, subjects
 from .advice.vicinity import Vicinity, compared
 from .config import ConfigError, Settings
 from .counterfactual import Counterfactual, Request, Window, WindowReplayer
@@ -60,6 +64,7 @@ class Service:
         self._reloaded, self._loaded_s = True, clock()
         self._accounted_s: float | None = None
         self._sources = _build(settings, clock)
+        self._advisers = _advisers(settings, history)
         self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
@@ -91,7 +96,7 @@ class Service:
 
     def _fabrics(self) -> list[Fabric]:
         read = [watched.read().data for watched in self._of("topology")]
-        return [fabric for fabric in read if isinstance(fabric, Fabric)]
+        return [known for known in read if isinstance(known, Fabric | Boards)]
 
     def assess(self) -> None:
         """Put every watt into its class and book the energy since the last time."""
@@ -117,6 +122,19 @@ class Service:
         self._keep(lambda: self._history.record_abstentions(learned.silent.values()))
 
     def record(self) -> None:
+    def counsel(self, name: str) -> None:
+        """Consider one subject beyond starts; what was said of it before stays until there is more to say."""
+        known, subject = self.known, subjects()[name]
+        if known.snapshot is None or not self._rehearsal.over():
+            return
+        read = [watched.read().data for role in subject.reads for watched in self._of(role)]
+        scene = Scene(self._clock(), known.snapshot, known.telemetry, known.advice,
+                      tuple(facts for facts in read if facts is not None), self._council.experience)
+        said = self._advisers[name].consider(scene)
+        check(said.metrics)
+        with self._known_lock:
+            self.known = replace(self.known, counsel={**self.known.counsel, name: said})
+
         """Write closed windows and learned floors, and complete what only accounting knows."""
         with self._booking:
             windows, floors = self.accountant.drain_closed(), self.accountant.floors.learned()
@@ -201,15 +219,16 @@ class Service:
                 if settings.storage.url != self.settings.storage.url:
                     raise ConfigError("storage.url: another database needs a restart, not a reload")
                 sources = _build(settings, self._clock)
+                advisers = _advisers(settings, self._history)
             except ConfigError as error:
                 self._reloaded = False
                 log.error("configuration not reloaded, the old one goes on", extra={"error": str(error)})
                 raise
-            self._swap(settings, sources)
+            self._swap(settings, sources, advisers)
             self._reloaded, self._loaded_s = True, self._clock()
             log.info("configuration reloaded", extra={"sources": len(sources)})
 
-    def _swap(self, settings: Settings, sources: list[Watched]) -> None:
+    def _swap(self, settings: Settings, sources: list[Watched], advisers: dict[str, Adviser]) -> None:
         self._replays.end()
         self.beat.stop()
         self._replays = WindowReplayer()
@@ -221,6 +240,8 @@ class Service:
             self._council = Council(settings, self._history, self._speed, self._clock())
         old, self._sources = self._sources, sources
         if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
+        self._advisers = advisers
+        self._learn(counsel={name: said for name, said in self.known.counsel.items() if name in advisers})
             floors = self.accountant.floors.learned()
             self._write(*self.accountant.drain_all(), floors)
             fresh = WasteAccountant(settings.waste, settings.cycles.scrape * self._speed)
@@ -267,7 +288,9 @@ class Service:
                 Cycle("record", periods.record, self.record, periods.record),
                 Cycle("retention", periods.retention, self.retention, periods.retention),
                 Cycle("counterfactual", periods.counterfactual, self.counterfactual, periods.counterfactual),
-                Cycle("training", TRAINING_S, self.training))
+                Cycle("training", TRAINING_S, self.training),
+                *(Cycle(name, settings.counsel.of(name).every, partial(self.counsel, name), periods.advise)
+                  for name in self._advisers))
 
     def _of(self, role: str) -> list[Watched]:
         return [watched for watched in self._sources if watched.role == role]
@@ -310,6 +333,18 @@ def _rehearsal(settings: Settings) -> Rehearsal:
 
 
 def _build(settings: Settings, clock: Clock) -> list[Watched]:
+def _advisers(settings: Settings, history: History) -> dict[str, Adviser]:
+    """Return who considers each subject that is wanted; ConfigError names the one whose settings cannot be."""
+    opened: dict[str, Adviser] = {}
+    for name, subject in subjects().items():
+        if settings.counsel.of(name).enabled:
+            try:
+                opened[name] = subject.open(settings.counsel.of(name), history)
+            except ValueError as error:
+                raise ConfigError(f"counsel.{name}: {error}") from error
+    return opened
+
+
     """Return the configured sources; ConfigError names the one that cannot be set up."""
     built: list[Watched] = []
     for config in settings.sources:

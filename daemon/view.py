@@ -11,6 +11,7 @@ from ..exporters.source import TargetHealth
 from ..storage.promotions import Decision, Promotion
 from ..storage.records import WASTED, Job, PowerClass, Recommendation
 from .advice.council import Learned
+from .advice.subject import Row
 from .config import ConfigError, Settings
 from .facts import published
 from .service import Service
@@ -36,6 +37,11 @@ class DaemonView:
         """Return present advice, the policy in charge first, the most urgent job first."""
         advice = self._service.known.advice
         return advice.recommendations if advice else ()
+
+    def counsel(self, subject: str) -> Sequence[Row]:
+        """Return what there is to say on a subject beyond starts, what is worth most first."""
+        said = self._service.known.counsel.get(subject)
+        return said.rows if said else ()
 
     def waste(self) -> Sequence[WasteRow]:
         """Return where every watt goes."""

@@ -77,6 +77,7 @@ def _counter(text: str, *labels: str, cap: int = 1, known: Iterable[str] = ()) -
 # Caps: a site of 100 partitions and 10,000 nodes fits; beyond that something upstream is lying.
 PARTITIONS, NODES, POLICIES, COLLECTORS = 100, 10_000, 50, 500
 ADVICE = 50
+SUBJECTS = 20
 USERS = 200
 REASONS = 1_000
 
@@ -178,6 +179,11 @@ class Published:
         "Weight of the edges between the GPUs of each job, less is closer together: of running jobs of several GPUs "
         "that were advised to start, as they are placed (actual) and as was advised.", "partition", "placement",
         cap=PARTITIONS * 2)
+    counsel_rows: Series = _gauge(
+        "Rows of counsel beyond starts, by subject; all of them are in the API under the subject's name.",
+        "subject", cap=SUBJECTS)
+    counsel_timestamp_seconds: Series = _gauge(
+        "When the subject was last considered with success, in seconds since the epoch.", "subject", cap=SUBJECTS)
     simulated_energy_joules_total: Series = _counter(
         "Energy in joules that the closed windows would have taken under the policy, by replay of the same jobs; "
         "subtract two policies to compare them.", "policy", cap=POLICIES)
@@ -260,6 +266,15 @@ class Published:
 METRICS: tuple[Declared, ...] = tuple(Declared(name=PREFIX + item.name, **item.metadata)
                                       for item in fields(Published) if item.metadata)
 """The catalogue, in the order of the page: code, tests and documentation all read it."""
+
+
+def check(values: Mapping[str, Scalar | Series]) -> None:
+    """Raise ValueError for a value that is none of a metric here, or has other labels: it would fail the whole page."""
+    declared = {metric.name.removeprefix(PREFIX): metric for metric in METRICS}
+    for name, value in values.items():
+        if name not in declared:
+            raise ValueError(f"there is no metric {PREFIX}{name}")
+        _clean(declared[name], value)
 
 
 class PublishedCollector(Collector):

@@ -87,6 +87,11 @@ class Council:
         stale_s = max(STALE_S, STALE_READS * settings.cycles.jobs * self._speed)
         return Circumstances(seats, settings.counterfactual.incumbent, self._experience, stale_s)
 
+    @property
+    def experience(self) -> Experience | None:
+        """Return the run times of jobs that have ended, for whoever asks beside the round of advice."""
+        return None if self._experience is None else self._experience.apart()
+
     def note(self, advice: Advice) -> Learned:
         """Take note of who answered and who did not; return what is known now."""
         silent = {heard.seat.model: _silence(heard, self.learned.silent.get(heard.seat.model), advice.issued_s)

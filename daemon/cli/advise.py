@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from ...exporters.hostlist import ranges
+from ..advice.counsel import topics
 from ._client import ask, asks_daemon
 from ._output import ago, show
 
 _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "placement": "where (node:GPUs)",
             "starts_in": "starts in", "cost": "cost (else)", "change": "against incumbent",
             "reason": "why", "policy": "policy"}
+
+
+def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
+    """Add a flag for each subject beyond starts."""
+    for name, about in topics().items():
+        command = click.option(f"--{name}", "subject", flag_value=name, help=about)(command)
+    return command
 
 
 @click.command("advise")
@@ -23,7 +32,8 @@ _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "plac
 @click.option("--policy", help="Also a policy that is not in charge, by name.")
 @click.option("--state", type=click.Choice(["start", "hold"]), help="Only what can start now, or what is held.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
-def command(url: str, ca_file: str | None, style: str, **filters: Any) -> None:
+@_on_subjects
+def command(url: str, ca_file: str | None, style: str, subject: str | None = None, **filters: Any) -> None:
     """Show for every pending job where to start it now, or why to hold it and until when.
 
     Where the scheduler tells which GPUs are free, those to take follow a node's number of GPUs in brackets. The cost is
@@ -35,11 +45,23 @@ def command(url: str, ca_file: str | None, style: str, **filters: Any) -> None:
       idlewatt advise --state start --format csv
       scontrol update jobid=124 ReqNodeList=dgx-a100-02      # what following it looks like
     """
+    if subject:
+        _counsel(subject, ask(url, subject, ca_file, **filters), style)
+        return
     recommendations = ask(url, "recommendations", ca_file, **filters)
     if not filters["policy"]:
         recommendations = [row for row in recommendations if not row["shadow"]]
     show([_row(row) for row in recommendations] if style != "json" else recommendations, _COLUMNS, style,
          empty="no job is pending")
+
+
+def _counsel(name: str, rows: list[dict[str, Any]], style: str) -> None:
+    """Show what there is to say on a subject beyond starts."""
+    from ..advice.subject import subjects
+
+    subject = subjects()[name]
+    shown = rows if style == "json" else [subject.cells(row) for row in rows]
+    show(shown, subject.columns, style, empty=subject.empty)
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

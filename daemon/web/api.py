@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import GenericAlias
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -13,6 +14,7 @@ from werkzeug.datastructures import MultiDict
 
 from ...storage.promotions import Decision
 from ...storage.records import Job, JobState, NodeState, Recommendation
+from ..advice.subject import Subject, subjects
 from .view import DecisionRow, ModelRow, NodeRow, SourceRow, TargetGroup, View, WasteRow
 
 MOST_ROWS = 1_000_000
@@ -73,6 +75,14 @@ def _job_nodes(job: Job) -> Collection[str]:
     return [allocation.node for allocation in job.allocations] or job.scheduled_nodes
 
 
+def _counsel(subject: Subject) -> Endpoint:
+    rows: TypeAdapter[Any] = TypeAdapter(GenericAlias(tuple, (subject.row, ...)))
+    return Endpoint(subject.name, subject.help, lambda view: view.counsel(subject.name), rows, {
+        "partition": Filter("Partition of the job.", lambda row: (row.partition,)),
+        "node": Filter("Node that the row is about.", lambda row: row.nodes),
+        "user": Filter("User of the job.", joined=_users)})
+
+
 ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
     Endpoint(
         "recommendations", "What to do with each pending job now, and why.",
@@ -82,6 +92,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
          "user": Filter("User of the job.", joined=_users),
          "policy": Filter("Policy that gave the advice.", lambda row: (row.policy,)),
          "state": Filter("What is advised.", lambda row: (row.action,), ("start", "hold"))}),
+    *map(_counsel, subjects().values()),
     Endpoint(
         "waste", "Where every watt goes: the rows add up to the wall power.",
         lambda view: view.waste(), TypeAdapter(tuple[WasteRow, ...]),

@@ -9,6 +9,7 @@ from typing import Protocol
 from ...exporters.publish import Published
 from ...exporters.source import TargetHealth
 from ...storage.records import Job, Node, PowerClass, Recommendation
+from ..advice.subject import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,9 @@ class View(Protocol):
 
     def recommendations(self) -> Sequence[Recommendation]:
         """Return present advice, the policy in charge first, the most urgent job first."""
+
+    def counsel(self, subject: str) -> Sequence[Row]:
+        """Return what there is to say on a subject beyond starts, what is worth most first."""
 
     def waste(self) -> Sequence[WasteRow]:
         """Return where every watt goes."""

@@ -28,7 +28,7 @@ GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
 FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env", "service", "owner"}
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
 COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "overruns", "failures",
-           "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost"}
+           "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost", "rows"}
 
 
 def facts(**more) -> Published:
@@ -70,6 +70,8 @@ def facts(**more) -> Published:
         "advice_issued_total": {"easy": 12},
         "advice_followed_total": {"easy": 9},
         "communication_cost": {(a100, "actual"): 14.5, (a100, "advised"): 11.25},
+        "counsel_rows": {"elastic": 3, "moves": 0},
+        "counsel_timestamp_seconds": {"elastic": 1.8e9},
         "simulated_energy_joules_total": {"easy": 8.1e9, "naive": 8.9e9},
         "simulation_energy_error_ratio": -0.031,
         "simulated_wait_seconds_total": {"easy": 3.6e6, "naive": 5.4e6},

@@ -52,9 +52,11 @@ class ToyView:
     reloads: int = 0
     model_rows: tuple[ModelRow, ...] = ()
     decision_rows: tuple[DecisionRow, ...] = ()
+    counsels: dict[str, tuple] = dataclasses.field(default_factory=dict)
 
     def published(self): return self.facts
     def recommendations(self): return self.advice
+    def counsel(self, subject): return self.counsels.get(subject, ())
     def waste(self): return self.waste_rows
     def nodes(self): return self.node_rows
     def jobs(self): return self.job_rows
