@@ -24,7 +24,7 @@ from ..exporters.source import Clock, Source, SourceError, Watched
 from ..storage.errors import StoreError
 from ..storage.history import History
 from ..storage.records import GpuRollup, IdleFloor, Job, SchedulerSnapshot, Telemetry, WasteReading
-from ..storage.topology import Fabric
+from ..storage.topology import Boards, Fabric, Topology
 from .advice.advisor import Advisor
 from .advice.council import Council
 from .advice.rehearsal import Rehearsal
@@ -81,7 +81,8 @@ class Service:
         read = [watched.read().data for watched in self._of("telemetry")]
         found = [data for data in read if isinstance(data, Telemetry)]
         self._learn(telemetry=Telemetry(tuple(gpu for data in found for gpu in data.gpus),
-                                        tuple(node for data in found for node in data.nodes)))
+                                        tuple(node for data in found for node in data.nodes),
+                                        tuple(job for data in found for job in data.jobs)))
 
     def jobs(self) -> None:
         """Read the schedulers and record what changed."""
@@ -89,12 +90,12 @@ class Service:
         found = [snapshot.data for snapshot in read if isinstance(snapshot.data, SchedulerSnapshot)]
         if not found:
             return
-        merged = self._hanging.hang(_merged(found), self._fabrics())
+        merged = self._hanging.hang(_merged(found), self._topologies())
         self._learn(snapshot=merged)
         if any(snapshot.fresh for snapshot in read):
             self._keep(lambda: self._history.record_snapshot(merged))
 
-    def _fabrics(self) -> list[Fabric]:
+    def _topologies(self) -> list[Topology]:
         read = [watched.read().data for watched in self._of("topology")]
         return [known for known in read if isinstance(known, Fabric | Boards)]
 
@@ -121,7 +122,6 @@ class Service:
         self._keep(lambda: self._history.record_recommendations(advice.recommendations))
         self._keep(lambda: self._history.record_abstentions(learned.silent.values()))
 
-    def record(self) -> None:
     def counsel(self, name: str) -> None:
         """Consider one subject beyond starts; what was said of it before stays until there is more to say."""
         known, subject = self.known, subjects()[name]
@@ -135,6 +135,7 @@ class Service:
         with self._known_lock:
             self.known = replace(self.known, counsel={**self.known.counsel, name: said})
 
+    def record(self) -> None:
         """Write closed windows and learned floors, and complete what only accounting knows."""
         with self._booking:
             windows, floors = self.accountant.drain_closed(), self.accountant.floors.learned()
@@ -218,8 +219,8 @@ class Service:
                 settings = load()
                 if settings.storage.url != self.settings.storage.url:
                     raise ConfigError("storage.url: another database needs a restart, not a reload")
-                sources = _build(settings, self._clock)
                 advisers = _advisers(settings, self._history)
+                sources = _build(settings, self._clock)
             except ConfigError as error:
                 self._reloaded = False
                 log.error("configuration not reloaded, the old one goes on", extra={"error": str(error)})
@@ -239,9 +240,9 @@ class Service:
             self._council.end()
             self._council = Council(settings, self._history, self._speed, self._clock())
         old, self._sources = self._sources, sources
-        if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
         self._advisers = advisers
         self._learn(counsel={name: said for name, said in self.known.counsel.items() if name in advisers})
+        if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
             floors = self.accountant.floors.learned()
             self._write(*self.accountant.drain_all(), floors)
             fresh = WasteAccountant(settings.waste, settings.cycles.scrape * self._speed)
@@ -332,7 +333,6 @@ def _rehearsal(settings: Settings) -> Rehearsal:
     return Rehearsal(_policies(settings))
 
 
-def _build(settings: Settings, clock: Clock) -> list[Watched]:
 def _advisers(settings: Settings, history: History) -> dict[str, Adviser]:
     """Return who considers each subject that is wanted; ConfigError names the one whose settings cannot be."""
     opened: dict[str, Adviser] = {}
@@ -345,6 +345,7 @@ def _advisers(settings: Settings, history: History) -> dict[str, Adviser]:
     return opened
 
 
+def _build(settings: Settings, clock: Clock) -> list[Watched]:
     """Return the configured sources; ConfigError names the one that cannot be set up."""
     built: list[Watched] = []
     for config in settings.sources:
