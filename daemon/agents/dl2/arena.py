@@ -14,7 +14,7 @@ import numpy as np
 
 from ...replay.arrays import Floats, Longs
 from . import speeds
-from .kernel import BUNDLE, SERVER, WORKER, Cluster, Jobs
+from .kernel import BUNDLE, SERVER, WORKER, Cluster, Jobs, waiting
 
 SEED = 9973
 MOST_SLOTS = 3000
@@ -100,8 +100,8 @@ def watch(cluster: Cluster, trace: Trace, policy: Policy, ends: Floats) -> Itera
     left = trace.epochs.copy()
     for now in range(MOST_SLOTS):
         live = np.flatnonzero(np.isnan(ends) & (trace.arrival <= now))
-        jobs = Jobs(live, trace.model[live], (now - trace.arrival[live]).astype(np.float64), left[live],
-                    np.zeros((len(live), 2), np.int64))
+        jobs = waiting(cluster, live, trace.model[live], (now - trace.arrival[live]).astype(np.float64), left[live],
+                       trace.epochs[live])
         used = np.zeros((cluster.nodes, 2), np.int64)
         policy.fill(cluster, jobs, used)
         yield Slot(jobs, used)

@@ -1,7 +1,4 @@
-"""The hot path: who is given the next task, by every rule and by what is learned.
-
-All compiled code of DL2 is in this one file: numba looks for changes in the file of a function only.
-"""
+"""The hot path of the arena: what jobs may be given, and who is given the next task by each rule."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...replay.arrays import Floats, Longs
-from ...replay.compiled import compiled
+from ...replay.compiled import compiled, compiled_with_arrays
 
 Bools = NDArray[np.bool_]
 
@@ -42,8 +39,30 @@ class Jobs(NamedTuple):
     """Slots since arrival."""
     remaining: Floats
     """Epochs."""
+    epochs: Floats
+    """In all."""
     tasks: Longs
     """[job, server or worker], to be filled in."""
+    given: Longs
+    """[step, job and what], in the order in which tasks were given."""
+    steps: Longs
+    """[1] of these, so far."""
+
+
+@compiled_with_arrays
+def waiting(cluster: Cluster, number: Longs, model: Longs, stay: Floats, remaining: Floats, epochs: Floats) -> Jobs:
+    """Return jobs that have no tasks yet."""
+    count = model.size
+    return Jobs(number, model, stay, remaining, epochs, np.zeros((count, 2), np.int64),
+                np.empty((2 * cluster.most * count, 2), np.int64), np.zeros(1, np.int64))
+
+
+@compiled
+def fits(cluster: Cluster, jobs: Jobs, used: Longs, job: int, what: int, node: int) -> bool:
+    """Tell whether a node has room."""
+    model, demand = jobs.model[job], cluster.demand
+    return bool(used[node, 0] + demand[model, what, 0] <= cluster.slots
+                and used[node, 1] + demand[model, what, 1] <= cluster.slots)
 
 
 @compiled
@@ -52,25 +71,32 @@ def grant(cluster: Cluster, jobs: Jobs, used: Longs, job: int, what: int, among_
 
     The least used node takes it, or with ``among_all`` the least used that has room.
     """
-    model = jobs.model[job]
-    cpus, gpus = cluster.demand[model, what, 0], cluster.demand[model, what, 1]
     best, least = -1, np.int64(1 << 60)
     for node in range(used.shape[0]):
         load = used[node, 0] + used[node, 1]
-        room = used[node, 0] + cpus <= cluster.slots and used[node, 1] + gpus <= cluster.slots
-        if load < least and (room or not among_all):
-            best, least = (node if room else -1), load
+        if load < least:
+            room = fits(cluster, jobs, used, job, what, node)
+            if room or not among_all:
+                best, least = (node if room else -1), load
     if best < 0:
         return False
-    used[best, 0] += cpus
-    used[best, 1] += gpus
-    jobs.tasks[job, SERVER] += what != WORKER
-    jobs.tasks[job, WORKER] += what != SERVER
+    take(cluster, jobs, used, job, what, best)
     return True
 
 
 @compiled
-def _share(cluster: Cluster, jobs: Jobs, job: int) -> Any:
+def take(cluster: Cluster, jobs: Jobs, used: Longs, job: int, what: int, node: int) -> None:
+    """Give a job a task on a node that has room for it."""
+    used[node, 0] += cluster.demand[jobs.model[job], what, 0]
+    used[node, 1] += cluster.demand[jobs.model[job], what, 1]
+    jobs.tasks[job, SERVER] += what != WORKER
+    jobs.tasks[job, WORKER] += what != SERVER
+    jobs.given[jobs.steps[0], 0], jobs.given[jobs.steps[0], 1] = job, what
+    jobs.steps[0] += 1
+
+
+@compiled
+def share(cluster: Cluster, jobs: Jobs, job: int) -> Any:
     """Return the dominant share of a job."""
     largest, demand, model = 0, cluster.demand, jobs.model[job]
     for kind in range(2):
@@ -91,7 +117,41 @@ def bundles_by(cluster: Cluster, jobs: Jobs, used: Longs, keys: Floats, fair: bo
         if best < 0 or not grant(cluster, jobs, used, best, BUNDLE, among_all):
             return
         if fair:
-            keys[best] = _share(cluster, jobs, best)
+            keys[best] = share(cluster, jobs, best)
+
+
+@compiled
+def _alignment(cluster: Cluster, jobs: Jobs, used: Longs, job: int, node: int) -> tuple[float, float]:
+    """Return how well a bundle suits what is free on a node, and the work that a job has left, in Tetris' units."""
+    suits, size = 0.0, 0.0
+    for kind in range(2):
+        wanted = cluster.demand[jobs.model[job], BUNDLE, kind]
+        suits += (cluster.slots - used[node, kind]) * wanted
+        size += wanted
+    return suits, size * jobs.remaining[job] / jobs.epochs[job]
+
+
+@compiled
+def tetris(cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    """Fill node after node with bundles by alignment and work left, as coded: *most* work left goes first.
+
+    A node is closed by the first job that it has no room for, although another one may still fit.
+    """
+    node = 0
+    while node < cluster.nodes:
+        all_suit, all_left = 0.0, 1e-12
+        for job in range(jobs.model.size):
+            suits, left = _alignment(cluster, jobs, used, job, node)
+            all_suit, all_left = all_suit + suits, all_left + left
+        best, most = -1, -1.0
+        for job in range(jobs.model.size):
+            suits, left = _alignment(cluster, jobs, used, job, node)
+            if jobs.tasks[job, WORKER] < cluster.most and suits + all_suit / all_left * left > most:
+                best, most = job, suits + all_suit / all_left * left
+        if best >= 0 and fits(cluster, jobs, used, best, BUNDLE, node):
+            take(cluster, jobs, used, best, BUNDLE, node)
+        else:
+            node += 1
 
 
 @compiled
@@ -154,10 +214,16 @@ def max_relative_gain(cluster: Cluster, jobs: Jobs, used: Longs, closed: Bools) 
 
 
 @compiled
-def at_random(cluster: Cluster, jobs: Jobs, used: Longs, choices: Longs, draws: Floats) -> None:
-    """Give tasks at random while any fits; ``choices`` are [number, job and what]. Every job first gets a bundle."""
+def bundle_each(cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+    """Give every job a bundle, by arrival, as far as there is room: nobody starves."""
     for job in range(jobs.model.size):
         grant(cluster, jobs, used, job, BUNDLE, True)
+
+
+@compiled
+def at_random(cluster: Cluster, jobs: Jobs, used: Longs, choices: Longs, draws: Floats) -> None:
+    """Give tasks at random while any fits; ``choices`` are [number, job and what]. Every job first gets a bundle."""
+    bundle_each(cluster, jobs, used)
     count = choices.shape[0]
     for draw in draws:
         if count == 0:
@@ -169,91 +235,3 @@ def at_random(cluster: Cluster, jobs: Jobs, used: Longs, choices: Longs, draws: 
         if full or not grant(cluster, jobs, used, job, what, True):
             count -= 1
             choices[chosen, 0], choices[chosen, 1] = choices[count, 0], choices[count, 1]
-
-
-INPUTS = ("gain", "slots left", "slots saved", "CPU slots", "GPU slots", "ends", "stay", "jobs", "first",
-          "workers over servers", "future saved")
-HIDDEN = 8
-SIZE = (len(INPUTS) + 1) * HIDDEN + len(INPUTS) + 1
-"""Weights: hidden [input, unit], out [unit], linear [input], and what is added to every score."""
-LEAST = 1e-4
-"""Gain in log speed of a task that makes a job no faster."""
-CLOSED = -1e300
-"""Score of what cannot be given any more in this slot, for room is never given back in one."""
-
-
-@compiled
-def by_score(cluster: Cluster, jobs: Jobs, used: Longs, weights: Floats, scores: Floats, inputs: Floats) -> int:
-    """Give the next task to whom the scorer rates highest, while it rates anybody above 0; return the decisions.
-
-    ``scores`` [job, what] is scratch. Only the job that was given something is rated anew.
-    """
-    for job in range(jobs.model.size):
-        rate(cluster, jobs, job, weights, scores, inputs)
-    decisions = 0
-    while True:
-        best, most, what = -1, 0.0, 0
-        for job in range(jobs.model.size):
-            for kind in range(3):
-                if scores[job, kind] > most:
-                    best, most, what = job, scores[job, kind], kind
-        decisions += 1
-        if best < 0:
-            return decisions
-        if grant(cluster, jobs, used, best, what, True):
-            rate(cluster, jobs, best, weights, scores, inputs)
-        else:
-            scores[best, what] = CLOSED
-
-
-@compiled
-def rate(cluster: Cluster, jobs: Jobs, job: int, weights: Floats, scores: Floats, inputs: Floats) -> None:
-    """Write down the scores of what a job may be given; ``inputs`` is scratch."""
-    for what in range(3):
-        if scores[job, what] == CLOSED:
-            continue
-        scores[job, what] = _score(weights, inputs) if see(cluster, jobs, job, what, inputs) else CLOSED
-    if jobs.tasks[job, SERVER] == 0 or jobs.tasks[job, WORKER] == 0:
-        scores[job, SERVER] = scores[job, WORKER] = -1.0  # neither moves it alone
-
-
-@compiled
-def see(cluster: Cluster, jobs: Jobs, job: int, what: int, inputs: Floats) -> bool:
-    """Fill in what the scorer is shown of a task for a job; False when the job may have no more of it."""
-    model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]
-    then, also = servers + np.int64(what != WORKER), workers + np.int64(what != SERVER)
-    if then > cluster.most or also > cluster.most:
-        return False
-    first = servers == 0 or workers == 0
-    after = max(cluster.rates[model, then, also], 1e-9)
-    before = after / np.e if first else max(cluster.rates[model, servers, workers], 1e-9)
-    cpus, gpus = cluster.demand[model, what, 0] / cluster.slots, cluster.demand[model, what, 1] / cluster.slots
-    left = jobs.remaining[job] / after
-    inputs[0] = np.log(max(np.log(after / before), LEAST) / (cpus + gpus))
-    inputs[1] = np.log(left + 0.01)
-    inputs[2] = np.log1p(max(0.0, jobs.remaining[job] / before - left))
-    inputs[3], inputs[4] = cpus, gpus
-    inputs[5] = 1.0 if left <= 1.0 else 0.0
-    inputs[6] = 0.3 * np.log1p(jobs.stay[job])
-    inputs[7] = 0.3 * np.log1p(jobs.model.size)
-    inputs[8] = 1.0 if first else 0.0
-    inputs[9] = np.log((workers + 1.0) / (servers + 1.0))
-    fastest = cluster.rates[model, cluster.most, cluster.most]
-    worth = min(after, jobs.remaining[job]) - (0.0 if first else min(before, jobs.remaining[job]))
-    inputs[10] = np.log(max(worth / max(fastest, 1e-9), LEAST) / (cpus + gpus))
-    return True
-
-
-@compiled
-def _score(weights: Floats, inputs: Floats) -> Any:
-    count = inputs.size
-    out, linear = count * HIDDEN, (count + 1) * HIDDEN
-    total = weights[linear + count]
-    for place in range(count):
-        total += weights[linear + place] * inputs[place]
-    for unit in range(HIDDEN):
-        value = 0.0
-        for place in range(count):
-            value += weights[place * HIDDEN + unit] * inputs[place]
-        total += weights[out + unit] * value / (1.0 + abs(value))
-    return total

@@ -10,10 +10,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ...agents.dl2 import speeds
 from ...agents.dl2.arena import cluster
-from ...agents.dl2.elastic import Dl2
 from ...agents.dl2.paper import claims, pollux_trial
 from ...agents.dl2.paper.trial import Contest, contest
-from ...agents.dl2.train import Course, card_of, train
+from ...agents.dl2.sizefree.agent import SizeFree
+from ...agents.dl2.sizefree.train import Course, card_of, train
 from ...agents.report import write_report
 
 
@@ -39,5 +39,5 @@ def _contest(out: Path, most: int, rounds: int, seed: int, file: Path | None, ba
         steps.append(step)
         bar.update(task, completed=step.round, description=f"at most {most} workers: {step.jct:.3f} slots")
     weights = steps[-1].best
-    Dl2(weights).save(out / "models" / f"workers-{most}", card_of(course, steps))
+    SizeFree(weights).save(out / "models" / f"workers-{most}", card_of(course, steps))
     return contest(site, weights, steps, measured=file is not None)

@@ -22,6 +22,7 @@ from ..kernel import (
     grant,
     max_relative_gain,
     optimus,
+    tetris,
 )
 
 
@@ -48,16 +49,12 @@ class Fifo:
         bundles_by(cluster, jobs, used, jobs.number.astype(np.float64), False, self.among_all)
 
 
-@dataclass(frozen=True)
 class SrtfAsCoded:
     """Sorted by the *fraction* that is left, as the authors' code has it."""
 
-    epochs: Floats
-    """Of every job of the trace."""
-
     def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
         """Serve by the fraction left."""
-        bundles_by(cluster, jobs, used, jobs.remaining / self.epochs[jobs.number], False, False)
+        bundles_by(cluster, jobs, used, jobs.remaining / jobs.epochs, False, False)
 
 
 class Srtf:
@@ -69,8 +66,17 @@ class Srtf:
         bundles_by(cluster, jobs, used, jobs.remaining / fastest, False, True)
 
 
+class TetrisAsCoded:
+    """Node after node to whom it suits best, and has most left: the authors' Tetris."""
+
+    def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
+        """Serve node by node."""
+        if len(jobs.model):
+            tetris(cluster, jobs, used)
+
+
 class Tetris:
-    """Most demand met, in the multi-resource sense: the largest dot product of demand and free slots first."""
+    """Largest demand and least work left first, half each, as the Tetris paper means it (SIGCOMM'14)."""
 
     def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
         """Serve by alignment and by what is left, half each."""
@@ -138,11 +144,12 @@ def fitted_speeds(cluster: Cluster) -> Floats:
     return believed
 
 
-def baselines(cluster: Cluster, epochs: Floats, seed: int = 0) -> Mapping[str, Policy]:
-    """Return every policy by the name it has in the report; ``epochs`` are those of the trace's jobs."""
+def baselines(cluster: Cluster, seed: int = 0) -> Mapping[str, Policy]:
+    """Return every policy by the name it has in the report."""
     found: dict[str, Any] = {
-        "DRF": Drf(), "DRF, any node": Drf(among_all=True), "FIFO": Fifo(), "SRTF as coded": SrtfAsCoded(epochs),
-        "SRTF (oracle)": Srtf(), "Tetris": Tetris(), "Optimus (oracle)": Optimus(),
+        "DRF": Drf(), "DRF, any node": Drf(among_all=True), "FIFO": Fifo(), "SRTF as coded": SrtfAsCoded(),
+        "SRTF (oracle)": Srtf(), "Tetris as coded": TetrisAsCoded(),
+        "Tetris": Tetris(), "Optimus (oracle)": Optimus(),
         "Optimus (oracle), any node": Optimus(among_all=True), "Optimus (fitted)": Optimus(fitted_speeds(cluster)),
         "equal share": EqualShare(), "max-relative-gain (oracle)": MaxRelativeGain(),
         "random-feasible": RandomFeasible(seed), "random-feasible, bundles": RandomFeasible(seed, bundles=True)}

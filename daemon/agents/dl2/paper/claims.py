@@ -8,7 +8,7 @@ import numpy as np
 
 from ....charts import Chart, Shape, across, line, upwards, value_ticks
 from ...report import Section, Table
-from ..kernel import INPUTS, SIZE
+from ..sizefree.kernel import INPUTS, SIZE
 from ..speeds import FIT_ERROR, MODELS
 from .trial import BOUND, OURS, TRACES, Contest
 

@@ -11,9 +11,9 @@ import numpy as np
 from ....replay.arrays import Floats
 from ....replay.outcome import Interval
 from ..arena import replay, traces
-from ..elastic import Dl2
 from ..kernel import Cluster
-from ..train import Step
+from ..sizefree.agent import SizeFree
+from ..sizefree.train import Step
 from .baselines import baselines
 
 OURS = "ours"
@@ -50,7 +50,7 @@ def contest(cluster: Cluster, weights: Floats, steps: Sequence[Step], *, measure
     """Replay every policy on the same traces."""
     jct: dict[str, list[float]] = {}
     for trace in islice(traces(), TRACES):
-        for name, policy in {**baselines(cluster, trace.epochs), OURS: Dl2(weights)}.items():
+        for name, policy in {**baselines(cluster), OURS: SizeFree(weights)}.items():
             jct.setdefault(name, []).append(float(replay(cluster, trace, policy).mean()))
         fastest = cluster.rates[trace.model, 1:cluster.most + 1, 1:cluster.most + 1].max(axis=(1, 2))
         jct.setdefault(BOUND, []).append(float((trace.epochs / fastest).mean()))

@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idlewatt.daemon.agents.dl2.arena import Trace, ZeroProgressError, cluster, replay, traces, watch
-from idlewatt.daemon.agents.dl2.elastic import Dl2
 from idlewatt.daemon.agents.dl2.kernel import BUNDLE, SERVER, WORKER, grant
 from idlewatt.daemon.agents.dl2.paper.baselines import Drf, baselines
 from idlewatt.daemon.agents.dl2.paper.trial import BOUND, contest
+from idlewatt.daemon.agents.dl2.sizefree.agent import SizeFree
 
 TEN = list(islice(traces(), 10))
 SITE = cluster(8)
 
 
 def mean_over_traces(name):
-    return np.mean([replay(SITE, trace, baselines(SITE, trace.epochs)[name]).mean() for trace in TEN])
+    return np.mean([replay(SITE, trace, baselines(SITE)[name]).mean() for trace in TEN])
 
 
 @pytest.mark.parametrize(("policy", "slots"), [
@@ -29,13 +29,13 @@ def test_what_the_authors_environment_gives_is_met_within_five_percent(policy, s
 
 
 def test_the_untrained_agent_already_beats_chance_and_optimus():
-    ours = np.mean([replay(SITE, trace, Dl2()).mean() for trace in TEN])
+    ours = np.mean([replay(SITE, trace, SizeFree()).mean() for trace in TEN])
     assert ours < mean_over_traces("random-feasible")
     assert ours < mean_over_traces("Optimus (oracle)")
 
 
 def test_nobody_is_faster_than_alone():
-    found = contest(SITE, Dl2().weights, [], measured=False)
+    found = contest(SITE, SizeFree().weights, [], measured=False)
     for name, jct in found.jct.items():
         assert (jct >= found.jct[BOUND] - 1e-9).all(), name
     assert found.less_than("random-feasible").low > 0
@@ -51,7 +51,7 @@ def test_a_seed_gives_the_same_traces_and_another_one_others():
 @given(seed=st.integers(0, 1000), most=st.sampled_from([1, 3, 8]), nodes=st.sampled_from([4, 48]))
 def test_no_policy_gives_more_than_there_is_or_than_a_job_may_have(seed, most, nodes):
     site, trace = cluster(most, nodes=nodes), next(traces(seed, jobs=12))
-    for name, policy in {**baselines(site, trace.epochs), "ours": Dl2()}.items():
+    for name, policy in {**baselines(site), "ours": SizeFree()}.items():
         for slot in islice(watch(site, trace, policy, np.full(12, np.nan)), 20):
             taken = np.einsum("jt,jtk->k", slot.jobs.tasks, site.demand[slot.jobs.model, :BUNDLE])
             assert (taken == slot.used.sum(axis=0)).all(), name
@@ -78,7 +78,7 @@ def test_a_job_without_a_curve_is_no_reason_to_stall_the_others():
     blind.rates[2] = 0.0
     trace = Trace(np.zeros(2, np.int64), np.array([2, 0]), np.array([10.0, 10.0]))
     ends = np.full(2, np.nan)
-    list(islice(watch(blind, trace, Dl2(), ends), 5))
+    list(islice(watch(blind, trace, SizeFree(), ends), 5))
     assert np.isnan(ends[0])
     assert ends[1] < 5
 
@@ -86,14 +86,14 @@ def test_a_job_without_a_curve_is_no_reason_to_stall_the_others():
 def test_a_curve_that_falls_ends_what_a_job_is_given_last():
     falling = SITE._replace(rates=SITE.rates.copy())
     falling.rates[:, 3:, :] = 1e-3
-    slot = next(watch(falling, TEN[0], baselines(falling, TEN[0].epochs)["max-relative-gain (oracle)"],
+    slot = next(watch(falling, TEN[0], baselines(falling)["max-relative-gain (oracle)"],
                       np.full(60, np.nan)))
     assert slot.jobs.tasks[:, SERVER].max() == 2
 
 
 def test_more_jobs_than_tasks_leave_the_last_ones_waiting():
     crowd = Trace(np.zeros(60, np.int64), np.full(60, 6), np.full(60, 1.0))
-    slot = next(watch(cluster(8, nodes=2), crowd, Dl2(), np.full(60, np.nan)))
+    slot = next(watch(cluster(8, nodes=2), crowd, SizeFree(), np.full(60, np.nan)))
     assert 0 < (slot.jobs.tasks[:, WORKER] > 0).sum() < 60
 
 

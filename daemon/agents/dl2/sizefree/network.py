@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...replay.arrays import Floats, Longs
-from .kernel import HIDDEN, INPUTS, SIZE, Cluster, Jobs, by_score
+from ....replay.arrays import Floats, Longs
+from ..kernel import Cluster, Jobs
+from .kernel import HIDDEN, INPUTS, SIZE, by_score, look_ahead
 
 _SAVED, _FIRST = INPUTS.index("future saved"), INPUTS.index("first")
 FIRST, ANY = 5.0, 10.0
@@ -24,6 +25,9 @@ def initial(seed: int) -> Floats:
     return weights
 
 
-def fill(weights: Floats, cluster: Cluster, jobs: Jobs, used: Longs) -> int:
-    """Give tasks by score; return how many decisions that took."""
-    return int(by_score(cluster, jobs, used, weights, np.zeros((len(jobs.model), 3)), np.empty(len(INPUTS))))
+def fill(weights: Floats, cluster: Cluster, jobs: Jobs, used: Longs, changes: Floats | None = None) -> int:
+    """Give tasks by score, after looking ahead with ``changes`` [plan, job]; return how many decisions that took."""
+    if changes is not None:
+        return int(look_ahead(cluster, jobs, used, weights, changes))
+    count = len(jobs.model)
+    return int(by_score(cluster, jobs, used, weights, np.zeros(count), np.empty((count, 3)), np.empty(len(INPUTS))))

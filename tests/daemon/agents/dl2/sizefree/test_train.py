@@ -8,9 +8,9 @@ import pytest
 from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError
 from idlewatt.daemon.agents.dl2.arena import cluster, traces
-from idlewatt.daemon.agents.dl2.elastic import Dl2
-from idlewatt.daemon.agents.dl2.kernel import SIZE
-from idlewatt.daemon.agents.dl2.train import HOPELESS, Course, card_of, jct, train
+from idlewatt.daemon.agents.dl2.sizefree.agent import SizeFree
+from idlewatt.daemon.agents.dl2.sizefree.kernel import SIZE
+from idlewatt.daemon.agents.dl2.sizefree.train import HOPELESS, Course, card_of, jct, train
 
 SHORT = Course(cluster(8), rounds=4, pairs=4, at_once=2, pool=6, chosen_by=4, chosen_every=2)
 
@@ -36,11 +36,11 @@ def test_a_candidate_that_lets_a_job_starve_is_hopeless_not_an_error():
 
 def test_an_agent_comes_back_from_disk(tmp_path):
     steps = list(train(replace(SHORT, rounds=0)))
-    Dl2(steps[-1].best).save(tmp_path, card_of(SHORT, steps))
-    assert np.array_equal(Dl2.load(tmp_path).weights, steps[-1].best)
+    SizeFree(steps[-1].best).save(tmp_path, card_of(SHORT, steps))
+    assert np.array_equal(SizeFree.load(tmp_path).weights, steps[-1].best)
     (tmp_path / WEIGHTS).write_bytes(b"cut")
     with pytest.raises(CheckpointError, match="digest differs"):
-        Dl2.load(tmp_path)
+        SizeFree.load(tmp_path)
 
 
 def test_it_is_no_kind_that_a_site_could_put_in_charge():

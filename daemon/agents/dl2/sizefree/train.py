@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import islice
 
 import numpy as np
 
-from ....storage.records import ModelCard
-from ...replay.arrays import Floats
-from .arena import Trace, ZeroProgressError, replay, traces
-from .elastic import Dl2
-from .kernel import SIZE, Cluster
+from .....storage.records import ModelCard
+from ....replay.arrays import Floats
+from ...adam import Adam
+from ..arena import Trace, ZeroProgressError, replay, traces
+from ..kernel import Cluster
+from .agent import SizeFree
+from .kernel import SIZE
 from .network import initial
 
 HOPELESS = 1e3
@@ -32,7 +34,7 @@ class Course:
     cluster: Cluster
     seed: int = 1
     """Of the traces to learn from, and of the noise; those to choose by have the next one. Never the paper's."""
-    rounds: int = 150
+    rounds: int = 240
     pairs: int = 12
     at_once: int = 8
     """Traces that every candidate of a round is tried on: common random numbers."""
@@ -55,29 +57,12 @@ class Step:
     """Weights of the best candidate so far."""
 
 
-@dataclass
-class _Climb:
-    """Adam on the gradient that evolution strategies estimate."""
-
-    first: Floats = field(default_factory=lambda: np.zeros(SIZE))
-    second: Floats = field(default_factory=lambda: np.zeros(SIZE))
-    count: int = 0
-
-    def step(self, gradient: Floats) -> Floats:
-        """Return the direction, of about unit size in every weight."""
-        self.count += 1
-        self.first = 0.9 * self.first + 0.1 * gradient
-        self.second = 0.99 * self.second + 0.01 * gradient**2
-        corrected = self.first / (1 - 0.9**self.count)
-        return np.asarray(corrected / (np.sqrt(self.second / (1 - 0.99**self.count)) + 1e-8))
-
-
 def jct(cluster: Cluster, weights: Floats, tried_on: Sequence[Trace]) -> Floats:
     """Return the mean completion time of each trace, in slots."""
     found = np.empty(len(tried_on))
     for place, trace in enumerate(tried_on):
         try:
-            found[place] = replay(cluster, trace, Dl2(weights)).mean()
+            found[place] = replay(cluster, trace, SizeFree(weights)).mean()
         except ZeroProgressError:
             found[place] = HOPELESS
     return found
@@ -88,12 +73,12 @@ def train(course: Course) -> Iterator[Step]:
     draw = np.random.default_rng(course.seed)
     pool = list(islice(traces(course.seed), course.pool))
     judges = list(islice(traces(course.seed + 1), course.chosen_by))
-    weights, climb = initial(course.seed), _Climb()
+    weights, adam = initial(course.seed), Adam.of(SIZE)
     best, best_jct = weights, float(jct(course.cluster, weights, judges).mean())
     yield Step(0, best_jct, best)
     for number in range(1, course.rounds + 1):
         rate = course.rate * (1 - (number - 1) / course.rounds)
-        weights = weights - rate * climb.step(_gradient(course, weights, pool, draw))
+        weights = weights - rate * adam.direction(_gradient(course, weights, pool, draw))
         if number % course.chosen_every == 0 or number == course.rounds:
             now = float(jct(course.cluster, weights, judges).mean())
             if now < best_jct:
