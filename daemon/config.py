@@ -71,8 +71,10 @@ class RetentionSettings(Strict):
 
     def keep(self) -> Retention:
         """Return what the history is told."""
+    speeds: Duration = 400 * 86400.0
+    """How fast runs were, for elastic counsel."""
         return Retention(self.rollups, self.hourly_rollups, self.waste, self.hourly_waste, self.jobs,
-                         self.recommendations)
+                         self.recommendations, self.speeds)
 
 
 class StorageSettings(Strict):

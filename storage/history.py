@@ -13,13 +13,14 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from . import advice, database, energy, jobs, nodes, promotions, retention, simulated
+from . import advice, database, energy, jobs, nodes, promotions, retention, simulated, speeds
 from .errors import StoreError, StoreUnavailable
 from .promotions import Abstention, Promotion, Standing
 from .reading import HistoryReader
 from .records import GpuRollup, IdleFloor, Job, Node, Recommendation, SchedulerSnapshot, WasteReading
 from .retention import Retention
 from .simulated import Simulated
+from .speeds import RunSpeed
 
 log = logging.getLogger(__name__)
 BACKLOG_ITEMS = 500_000
@@ -143,6 +144,11 @@ class History(HistoryReader):
         """Record what policies would have taken since the first closed window, in place of the totals before."""
         some = tuple(totals)
         self._record(lambda connection: simulated.store(connection, some), len(some))
+
+    def record_speeds(self, runs: Iterable[RunSpeed]) -> None:
+        """Record how fast runs were; the same run and basis again replaces."""
+        some = tuple(runs)
+        self._record(lambda connection: speeds.store(connection, some), len(some))
 
     def open_jobs(self) -> tuple[Job, ...]:
         """Return jobs that left the scheduler's view without being seen finished: accounting knows how they ended."""

@@ -10,11 +10,12 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, Row, Select, Table, func, or_, select, text
 
-from . import advice, columns, database, energy, nodes, promotions, schema, simulated
+from . import advice, columns, database, energy, nodes, promotions, schema, simulated, speeds
 from .advice import Following, IssuedAdvice
 from .promotions import Abstention, Promotion, Standing
 from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, Placed, PowerClass, Request, WasteReading
 from .simulated import Simulated
+from .speeds import RunSpeed
 from .values import chunks
 
 
@@ -184,6 +185,12 @@ class HistoryReader:
         """Return what policies would have taken in all windows that have closed."""
         table = schema.simulated
         return tuple(map(simulated.simulated_of, self._all(select(table).order_by(table.c.policy))))
+
+    def speeds(self, last: int) -> tuple[RunSpeed, ...]:
+        """Return how fast the ``last`` runs were of which that was seen, the oldest first."""
+        table = schema.speeds
+        rows = self._all(select(table).order_by(table.c.last_s.desc(), table.c.id.desc()).limit(last))
+        return tuple(speeds.speed_of(row) for row in reversed(rows))
 
     def waste(self, since_s: float, until_s: float, *, per_node: bool = False) -> tuple[WasteReading, ...]:
         """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""

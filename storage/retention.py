@@ -31,6 +31,7 @@ class Retention:
     hourly_waste_s: float = 5 * 365 * _DAY_S
     jobs_s: float = 5 * 365 * _DAY_S
     recommendations_s: float = 400 * _DAY_S
+    speeds_s: float = 400 * _DAY_S
 
 
 def steps(connection: Connection, now_s: float, keep: Retention) -> Iterator[Step]:
@@ -48,6 +49,7 @@ def steps(connection: Connection, now_s: float, keep: Retention) -> Iterator[Ste
     # Decisions stay for good: there are few, and the last one on each agent is in force.
     yield from _prunes(connection, schema.abstentions, schema.abstentions.c.last_s < now_s - keep.recommendations_s)
     yield _remove(schema.standings, schema.standings.c.since_s < now_s - keep.recommendations_s)
+    yield from _prunes(connection, schema.speeds, schema.speeds.c.last_s < now_s - keep.speeds_s)
     later = nodes.alias()
     # The state that held at the cutoff stays: replay starts from it.
     yield from _prunes(connection, nodes, select(later.c.id).where(

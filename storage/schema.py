@@ -251,9 +251,29 @@ simulated = Table(
     Column("wait_error_ratio", Double),
 )
 
+speeds = Table(
+    "speeds", metadata,
+    Column("id", _Id, primary_key=True),
+    Column("job_id", Text, nullable=False),
+    Column("submit_s", Double, nullable=False),
+    Column("start_s", Double, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("template", Text, nullable=False),
+    Column("gpu_model", Text, nullable=False),
+    Column("gpus", BigInteger, nullable=False),
+    Column("nodes", BigInteger, nullable=False),
+    Column("basis", Text, nullable=False),  # throughput or activity
+    Column("rate", Double, nullable=False),
+    Column("samples", BigInteger, nullable=False),
+    Column("last_s", Double, nullable=False),
+    UniqueConstraint("job_id", "submit_s", "start_s", "basis"),
+)
+Index("ix_speeds_last_s", speeds.c.last_s)
+
 CLOCKS = {
     "jobs": "submit_s", "job_changes": "time_s", "runs": "start_s", "node_changes": "time_s", "rollups": "start_s",
     "waste": "start_s", "floors": "updated_s", "recommendations": "issued_s", "verdicts": "start_s",
     "promotions": "time_s", "abstentions": "first_s", "standings": "since_s", "simulated": "until_s",
+    "speeds": "last_s",
 }
 """The column that tells a row's age, by table."""
