@@ -27,6 +27,7 @@ from .advice.advisor import AdviceSettings
 from .advice.subject import SubjectSettings, subjects
 from .agents.kinds import Objective
 from .agents.kinds import names as agent_names
+from .learning.terms import ASSUMED, Terms
 from .policies.registry import parse as parse_policy
 from .waste import WasteSettings
 
@@ -35,6 +36,8 @@ STATE = Path("/var/lib/idlewatt")
 
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Limit = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+"""Of a ratio to the incumbent."""
 
 
 def _time_of_day(value: object) -> object:
@@ -68,11 +71,11 @@ class RetentionSettings(Strict):
     hourly_waste: Duration = 5 * 365 * 86400.0
     jobs: Duration = 5 * 365 * 86400.0
     recommendations: Duration = 400 * 86400.0
+    speeds: Duration = 400 * 86400.0
+    """How fast runs were, for elastic counsel."""
 
     def keep(self) -> Retention:
         """Return what the history is told."""
-    speeds: Duration = 400 * 86400.0
-    """How fast runs were, for elastic counsel."""
         return Retention(self.rollups, self.hourly_rollups, self.waste, self.hourly_waste, self.jobs,
                          self.recommendations, self.speeds)
 
@@ -143,6 +146,28 @@ class ObjectiveSettings(Strict):
         return Objective(self.jct_mean, self.slowdown_mean, self.wait_p99, self.energy_wasted, self.longest_wait)
 
 
+class TermsSettings(Strict):
+    """What must be true of an agent before it is put in charge."""
+
+    days: Annotated[int, Field(ge=2)] = ASSUMED.days
+    """Held-out days; drawn from fewer an interval means nothing."""
+    jobs: Annotated[int, Field(ge=2)] = ASSUMED.jobs
+    """Held-out jobs."""
+    group: Limit = ASSUMED.group
+    """Mean JCT of a partition or class of users over that under the incumbent, at most."""
+    tail: Limit = ASSUMED.tail
+    """p99 wait over that under the incumbent, at most."""
+    start_error: Duration = ASSUMED.start_error_s
+    """The incumbent's replay starts half of the jobs that close to when they really started, and"""
+    missed: Annotated[float, Field(ge=0, le=1)] = ASSUMED.missed
+    """misses at most this share of those that did."""
+
+    def known(self) -> Terms:
+        """Return the terms as promotion knows them."""
+        return Terms(days=self.days, jobs=self.jobs, group=self.group, tail=self.tail, start_error_s=self.start_error,
+                     missed=self.missed)
+
+
 class TrainingSettings(Strict):
     """How agents are trained on this site's history, night by night."""
 
@@ -159,6 +184,7 @@ class TrainingSettings(Strict):
     keep: Annotated[int, Field(ge=1)] = 10
     """Models of each kind that are kept, beside those in charge and in shadow."""
     objective: ObjectiveSettings = ObjectiveSettings()
+    terms: TermsSettings = TermsSettings()
 
     @field_validator("agent")
     @classmethod

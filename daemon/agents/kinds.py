@@ -105,6 +105,8 @@ class Kind:
     ``checkpoint.CheckpointError`` when what it would go on from must not be used."""
     load: Callable[[Path], Trained]
     """Raises ``checkpoint.CheckpointError`` when the weights must not be used."""
+    torch: bool = False
+    """Whether it trains with torch, and so where ``Course.device`` says."""
 
 
 FAILURES = (ValueError, ArithmeticError, LookupError, TypeError)

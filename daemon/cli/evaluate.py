@@ -13,6 +13,7 @@ from ._store import found, settings, store, uses_models
 
 if TYPE_CHECKING:
     from ..learning.models import ModelStore, Stored
+    from ..learning.terms import Terms
     from ..learning.training import Order
 
 
@@ -53,12 +54,12 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
             order = Order(known.name, source, 0.0, shown(cluster), trace_format, incumbent=default, seed=seed)
         where = Source(order.source, config_file, order.trace_format)
         order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent)
-        _judge(models, known, order, where, style)
+        _judge(models, known, order, where, settings(config_file).training.terms.known(), style)
     except (ModelError, TrainingError) as error:
         raise click.ClickException(str(error)) from error
 
 
-def _judge(models: ModelStore, model: Stored, order: Order, where: Source, style: str) -> None:
+def _judge(models: ModelStore, model: Stored, order: Order, where: Source, terms: Terms, style: str) -> None:
     from ..agents.histories import TEST_MOST_S, WARM_UP_S, held_out
     from ..learning.training import examined
     from ._training import fidelity, now_of, read, show_verdict, tell
@@ -71,7 +72,7 @@ def _judge(models: ModelStore, model: Stored, order: Order, where: Source, style
     tell(material.notes)
     stretches = held_out(material, seen_s)
     verdict = examined(models, model, stretches, order.incumbent, seed=order.seed, foreign=seen_s == float("-inf"),
-                       fidelity=fidelity(where, order, stretches[0].since_s))
+                       terms=terms, fidelity=fidelity(where, order, stretches[0].since_s))
     show_verdict(verdict, style)
 
 

@@ -53,6 +53,8 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
 @click.option("--budget", "budget_s", type=Seconds(), default="10m", show_default=True, help="Time to train for.")
 @click.option("--incumbent", help="The policy to start from and to beat.  [the configuration's]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of whatever is random.")
+@click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True,
+              help="Where an agent that trains with torch shall; auto is CUDA where there is one.")
 @click.option("--resume", is_flag=True, help="Go on with the training that was interrupted, on what it began with.")
 @click.option("--tensorboard", is_flag=True, help="Write the curve for TensorBoard, too (needs idlewatt[train]).")
 @click.option("--nightly", is_flag=True, help="Do what the configuration's `training` says, and put it in charge if "
@@ -95,7 +97,9 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
     from ..learning.training import Lesson, Workshop, kind_of
     from ._training import HIDDEN, read, tell
 
-    kind_of(options["agent"])
+    kind = kind_of(options["agent"])
+    if options["device"] == "cuda" and not kind.torch:
+        raise click.BadParameter(f"{kind.name} does not train with torch but on the CPU", param_hint="--device")
     workshop = Workshop(models, options["agent"])
     with workshop.locked():
         order = _resumed(workshop, options) if resume else _ordered(config_file, options)
@@ -111,7 +115,7 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
             interrupted = _learn(lesson)
         model = _kept(lesson, models, interrupted)
         if not interrupted.is_set():
-            verdict = _judged(models, model, where, lesson)
+            verdict = _judged(config_file, models, model, where, lesson)
             if order.source == "history":
                 _listened_to(config_file, models, verdict)
 
@@ -134,7 +138,7 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> Order:
         since_s = until_s - (options["last_s"] or known.training.history)
     return Order(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
                  options["trace_format"], since_s, until_s, incumbent, options["seed"],
-                 known.training.objective.known())
+                 known.training.objective.known(), options["device"])
 
 
 def _resumed(workshop: Workshop, options: dict[str, Any]) -> Order:
@@ -153,7 +157,7 @@ def _resumed(workshop: Workshop, options: dict[str, Any]) -> Order:
                                    f"not {options[name]!r}; leave it away, or leave --resume away")
     if HIDDEN in order.source and context.get_parameter_source("source") is click.core.ParameterSource.DEFAULT:
         raise click.UsageError(f"name the database once more, with its password: --from {order.source}")
-    return replace(order, budget_s=options["budget_s"])
+    return replace(order, budget_s=options["budget_s"], device=options["device"])
 
 
 def _tracker(workshop: Workshop, wanted: bool, stack: contextlib.ExitStack) -> Tracker:
@@ -195,7 +199,7 @@ def _kept(lesson: Lesson, models: ModelStore, interrupted: Event) -> Stored:
     return model
 
 
-def _judged(models: ModelStore, model: Stored, where: Source, lesson: Lesson) -> Verdict:
+def _judged(config_file: Path, models: ModelStore, model: Stored, where: Source, lesson: Lesson) -> Verdict:
     """Judge a whole training, show what came of it and what to do next; what it kept of itself may go."""
     from ...storage.promotions import Decision
     from ..learning.training import examined
@@ -203,6 +207,7 @@ def _judged(models: ModelStore, model: Stored, where: Source, lesson: Lesson) ->
 
     order = lesson.order
     verdict = examined(models, model, lesson.split.test, order.incumbent, seed=order.seed,
+                       terms=settings(config_file).training.terms.known(),
                        fidelity=fidelity(where, order, lesson.split.until_s))
     show_verdict(verdict, "table")
     lesson.workshop.clear()

@@ -80,7 +80,7 @@ def _trained(task: Task, store: ModelStore, workshop: Workshop) -> Night:
     for _ in lesson:
         pass
     model = lesson.keep(store, task.now_s)
-    verdict = examined(store, model, parts.test, task.incumbent, fidelity=fidelity, seed=order.seed)
+    verdict = examined(store, model, parts.test, task.incumbent, fidelity=fidelity, terms=task.terms, seed=order.seed)
     with Ledger.open(task.url) as ledger:
         decision = _decide(ledger, store, task, verdict, parts.test)
         make_room(ledger, store, task.agent, task.keep, "nightly", task.now_s)

@@ -24,6 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..agents.kinds import Objective
 from ..config import Settings
+from .terms import ASSUMED, Terms
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Task:
     promote: bool
     keep: int
     objective: Objective = Objective()
+    terms: Terms = ASSUMED
 
     @classmethod
     def of(cls, settings: Settings, now_s: float) -> Self:
@@ -55,7 +57,7 @@ class Task:
         wanted = settings.training
         return cls(settings.storage.url, settings.storage.models_folder, now_s, wanted.agent, wanted.budget,
                    wanted.history, settings.counterfactual.incumbent, wanted.promote, wanted.keep,
-                   wanted.objective.known())
+                   wanted.objective.known(), wanted.terms.known())
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from ..replay.power import Occupation, PowerModel, joules, occupation
 from ..replay.state import ClusterState
 from ..replay.workload import Workload
 from ..sweep import ALWAYS
+from .terms import ASSUMED, Terms
 
 Floats = NDArray[np.float64]
 
@@ -33,33 +34,6 @@ DAY_S = 86400.0
 HEURISTICS = ("sjf-prediction+best-fit+easy", "sjf-limit+best-fit+easy", "qssf+best-fit+easy", "wfp3+best-fit+easy",
               "limit-aged+best-fit+easy", "fifo+best-fit+easy")
 """What an operator could put in charge without any training."""
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What must be true of an agent before it is believed; assumed defaults (nobody publishes better ones)."""
-
-    days: int = 5
-    """Held-out days; drawn from fewer an interval means nothing."""
-    jobs: int = 100
-    better: float = 1.0
-    """The whole interval of its mean JCT relative to another's lies below this,"""
-    alike: float = 1.01
-    """or at least below this, and its p99 wait or wasted energy is clearly better:"""
-    clearly: float = 0.98
-    group: float = 1.10
-    """No partition or class of users has a mean JCT worse than this."""
-    group_jobs: int = 30
-    """Smaller groups are not looked at: one job would decide."""
-    tail: float = 1.25
-    """Its p99 wait is at most so much of the incumbent's,"""
-    tail_floor_s: float = 300.0
-    """which counts as this where it is less."""
-    start_error_s: float = 900.0
-    """The incumbent's replay starts half of the jobs that close to when they really started, and"""
-    missed: float = 0.1
-    """misses at most this share of those that did."""
-    resamples: int = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +82,7 @@ class Verdict:
     seed: int = 0
     fidelity: Fidelity | None = None
     """How far the incumbent's replay is from what really happened; None where the history is not this site's."""
-    terms: Terms = Terms()
+    terms: Terms = ASSUMED
 
     @property
     def reason(self) -> str:
@@ -121,7 +95,7 @@ class Verdict:
 
 
 def judge(candidate: Trained, incumbent: str, heuristics: Sequence[str], stretches: Sequence[Stretch], *,
-          fidelity: Fidelity | None = None, foreign: bool = False, terms: Terms = Terms(),
+          fidelity: Fidelity | None = None, foreign: bool = False, terms: Terms = ASSUMED,
           power: PowerModel | None = None, seed: int = 0) -> Verdict:
     """Replay held-out stretches under everybody and return the verdict; never raises for what the candidate does.
 

@@ -26,6 +26,7 @@ from ..agents.tracking import NoTracker, Tracker
 from ..fidelity import Fidelity
 from .models import ModelStore, Stored
 from .promotion import HEURISTICS, Verdict, judge
+from .terms import ASSUMED, Terms
 
 INCUMBENT = "fifo+first-fit+easy"
 ORDER = "order.json"
@@ -52,6 +53,8 @@ class Order:
     incumbent: str = INCUMBENT
     seed: int = 0
     objective: Objective = Objective()
+    device: str = "cpu"
+    """Where a kind that trains with torch does."""
 
     def write(self, folder: Path) -> None:
         """Keep the order beside what is made for it."""
@@ -141,7 +144,7 @@ class Lesson:
     def __iter__(self) -> Iterator[Progress]:
         """Train and yield how far it has come; ``TrainingError`` when it comes to nothing."""
         course = Course(self.split.fit, self.split.select, self.order.incumbent, self.order.seed, self.order.budget_s,
-                        self.workshop.course, self.order.objective, self.start)
+                        self.workshop.course, self.order.objective, self.start, self.order.device)
         self.saved = (course.folder / "best").is_dir()
         try:
             for step, progress in enumerate(kind_of(self.order.agent).train(course)):
@@ -178,13 +181,13 @@ def _told(order: Order) -> str:
 
 
 def examined(store: ModelStore, model: Stored, stretches: Sequence[Stretch], incumbent: str, *,
-             fidelity: Fidelity | None = None, foreign: bool = False, seed: int = 0) -> Verdict:
+             fidelity: Fidelity | None = None, foreign: bool = False, terms: Terms = ASSUMED, seed: int = 0) -> Verdict:
     """Judge a model on history that it has not seen, and write on its card what came of it; ModelError as of load.
 
     What came of a ``foreign`` history, another than it was trained on, is not written down.
     """
     verdict = judge(store.load(model.name), incumbent, HEURISTICS, stretches, fidelity=fidelity, foreign=foreign,
-                    seed=seed)
+                    terms=terms, seed=seed)
     if model.card is not None and not foreign:
         write_card(model.folder, replace(model.card, metrics=dict(figures(verdict))))
     return verdict

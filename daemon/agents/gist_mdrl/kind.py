@@ -16,4 +16,4 @@ def _train(course: Course) -> Iterator[Progress]:
     return train(course)
 
 
-KIND = register(Kind("gist_mdrl", _train, load))
+KIND = register(Kind("gist_mdrl", _train, load, torch=True))

@@ -11,7 +11,8 @@ from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
 from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.fidelity import Fidelity
 from idlewatt.daemon.learning import promotion
-from idlewatt.daemon.learning.promotion import Terms, judge
+from idlewatt.daemon.learning.promotion import judge
+from idlewatt.daemon.learning.terms import Terms
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import Start
