@@ -11,6 +11,7 @@ import math
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -39,6 +40,8 @@ GPU_CODES = {state: code for code, state in enumerate(GPU_CLASSES)}
 
 LONGEST_LABEL = 256
 """Characters of a label value that are kept: job names and reasons come from users."""
+LABELS_KNOWN = 16_384
+"""Label values that are not cleaned anew at each scrape: most are the same as before."""
 
 BUILD = {"version": version("idlewatt"), "revision": "", "branch": "", "python_version": platform.python_version()}
 
@@ -184,6 +187,14 @@ class Published:
         "subject", cap=SUBJECTS)
     counsel_timestamp_seconds: Series = _gauge(
         "When the subject was last considered with success, in seconds since the epoch.", "subject", cap=SUBJECTS)
+    move_info: Series = _gauge(
+        "Moves of running jobs that would let a waiting job (for_slurm_job_id) start now, no more than 50; always 1. "
+        "Only advice: nothing is moved.", "slurm_job_id", "node", "to_node", "gpus", "for_slurm_job_id", cap=ADVICE)
+    moves_freed_gpus: Series = _gauge(
+        "GPUs on which jobs that wait for room could start if other jobs were moved as advised.", "partition",
+        cap=PARTITIONS)
+    moves_moved_gpus: Series = _gauge("GPUs of the jobs that would have to be moved for it.", "partition",
+                                      cap=PARTITIONS)
     simulated_energy_joules_total: Series = _counter(
         "Energy in joules that the closed windows would have taken under the policy, by replay of the same jobs; "
         "subtract two policies to compare them.", "policy", cap=POLICIES)
@@ -341,6 +352,7 @@ def _clean(declared: Declared, value: Scalar | Series) -> dict[tuple[str, ...], 
     return rows
 
 
+@lru_cache(maxsize=LABELS_KNOWN)
 def _text(label: str) -> str:
     # A lone surrogate (a user's bytes that were no UTF-8) would fail the whole page.
     return str(label)[:LONGEST_LABEL].encode(errors="replace").decode()

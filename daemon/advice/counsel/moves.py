@@ -1,0 +1,124 @@
+"""Moves of running jobs that would let one start that waits for room.
+
+Slurm moves no job: it is requeued from its checkpoint and told where to start (``scontrol requeue``, ``scontrol update
+… ReqNodeList=``). Whoever is moved finds room on a node that meets all it asked for, with the same GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from ....storage.durations import Duration
+from ....storage.eligibility import eligible
+from ....storage.moves import Move, Relief
+from ....storage.records import Job, Recommendation
+from ..subject import Counsel, Scene, Subject, SubjectSettings, register
+
+if TYPE_CHECKING:
+    from ..room import Ground, Mover, Plan
+
+MOST_ROWS = 50
+MOST_SHAPES = 100
+"""Different requests for which moves are looked for in one round."""
+
+
+class Settings(SubjectSettings):
+    """How much may be moved for one job, and for whom it is worth it."""
+
+    moves: Annotated[int, Field(ge=1, le=4)] = 3
+    """Running jobs that are moved for one that waits, at most."""
+    gain: Duration = 600.0
+    """For a job that is expected to start within so long nothing is moved."""
+
+
+class Adviser:
+    """Looks for moves, for the jobs that are held in the order in which they are advised to start."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def consider(self, scene: Scene) -> Counsel:
+        """Return what to move for whom; each row takes those before it as done."""
+        rows = tuple(self._reliefs(scene))
+        return Counsel(scene.now_s, rows, _metrics(rows))
+
+    def _reliefs(self, scene: Scene) -> Iterator[Relief]:
+        from ...waste.demand import need
+        from ..room import Ground
+
+        ground = Ground(scene.snapshot, scene.now_s)
+        found, hopeless = 0, set[object]()
+        for job, advice in self._held(scene, ground):
+            wanted = need(job)
+            if wanted is None or wanted in hopeless:
+                continue
+            plan = ground.make_room(wanted, self._settings.moves)
+            if plan is None:
+                hopeless.add(wanted)
+            else:
+                found += 1
+                yield _relief(job, plan, advice, scene.now_s)
+            if found == MOST_ROWS or len(hopeless) == MOST_SHAPES:
+                return
+
+    def _held(self, scene: Scene, ground: Ground) -> Iterator[tuple[Job, Recommendation | None]]:
+        """Yield waiting jobs that are held for long; those that are advised to start get their place first."""
+        from ...waste.demand import need
+
+        said = {(row.job_id, row.submit_s): row for row in scene.advice.recommendations[::-1] if not row.shadow} \
+            if scene.advice else {}
+        waiting = {job.key: job for job in scene.snapshot.jobs if eligible(job, scene.now_s)}
+        for key, row in said.items():
+            if row.action == "start" and row.placement and key in waiting and (wanted := need(waiting.pop(key))):
+                ground.take(row.placement, wanted)
+        order = {key: place for place, key in enumerate(reversed(said))}
+        for key in sorted(waiting, key=lambda key: (order.get(key, len(order)), key[1])):
+            advice = said.get(key)
+            soon = advice and advice.expected_start_s is not None and \
+                advice.expected_start_s - scene.now_s < self._settings.gain
+            if not soon:
+                yield waiting[key], advice
+
+
+def _relief(job: Job, plan: Plan, advice: Recommendation | None, now_s: float) -> Relief:
+    return Relief(job.job_id, job.submit_s, job.partition, job.user, now_s, plan.placement,
+                  tuple(_move(mover, home) for mover, home in plan.moves),
+                  sum(mover.holds[0] for mover, _ in plan.moves), advice.expected_start_s if advice else None)
+
+
+def _move(mover: Mover, home: str) -> Move:
+    job = mover.job
+    return Move(job.job_id, job.user, mover.holds[0], job.allocations[0].node, home,
+                None if job.start_s is None else mover.ran_s)
+
+
+def _metrics(rows: tuple[Relief, ...]) -> dict[str, Any]:
+    freed, moved = dict[str, float](), dict[str, float]()
+    for row in rows:
+        freed[row.partition] = freed.get(row.partition, 0.0) + sum(row.placement.gpus)
+        moved[row.partition] = moved.get(row.partition, 0.0) + row.gpus_moved
+    info = {(move.job_id, move.origin, move.destination, str(move.gpus), row.job_id): 1.0
+            for row in rows for move in row.moves}
+    return {"move_info": info, "moves_freed_gpus": freed, "moves_moved_gpus": moved}
+
+
+def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    from ...cli._output import ago
+
+    at_stake = sum(move["gpus"] * (move["ran_s"] or 0.0) for move in row["moves"]) / 3600
+    placement, start = row["placement"], row["expected_start_s"]
+    return {**row, "gpus": sum(placement["gpus"]), "at_stake": at_stake,
+            "placement": ",".join(f"{node}:{gpus}" for node, gpus in zip(placement["nodes"], placement["gpus"],
+                                                                        strict=True)),
+            "moves": "; ".join(f"{move['job_id']} ({move['gpus']} GPUs) {move['origin']} -> {move['destination']}"
+                               for move in row["moves"]),
+            "otherwise": "nobody knows" if start is None else f"in {ago(start - row['issued_s'])}"}
+
+
+register(Subject("moves", Relief, Settings, lambda settings, history: Adviser(settings), {
+    "job_id": "job", "partition": "partition", "gpus": "GPUs", "placement": "could start on", "moves": "if these move",
+    "gpus_moved": "GPUs moved", "at_stake": "GPU-hours at stake", "otherwise": "else starts"}, _cells,
+    "no move would let a waiting job start"))
