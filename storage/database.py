@@ -6,10 +6,23 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Engine, Table, UniqueConstraint, create_engine, event, func, inspect, make_url, text
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Executable,
+    Table,
+    UniqueConstraint,
+    create_engine,
+    event,
+    func,
+    inspect,
+    make_url,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -212,10 +225,15 @@ def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any
     """
     if not rows:
         return
-    insert = (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(table)
+    connection.execute(_upsert(connection.dialect.name, table, tuple(update), tuple(keep_known)), rows)
+
+
+@cache
+def _upsert(dialect: str, table: Table, update: tuple[str, ...], keep_known: tuple[str, ...]) -> Executable:
+    """Return the statement; putting it together takes longer than writing the few rows of a cycle."""
+    insert = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table)
     unique = next((item for item in table.constraints if isinstance(item, UniqueConstraint)), table.primary_key)
     new: dict[str, Any] = {name: insert.excluded[name] for name in update}
     new |= {name: func.coalesce(insert.excluded[name], table.c[name]) for name in keep_known}
     key = [column.name for column in unique.columns]
-    statement = insert.on_conflict_do_update(index_elements=key, set_=new) if new else insert.on_conflict_do_nothing()
-    connection.execute(statement, rows)
+    return insert.on_conflict_do_update(index_elements=key, set_=new) if new else insert.on_conflict_do_nothing()

@@ -17,15 +17,15 @@ class Pages:
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._scraper = tuple(labels.items())
-        self._known: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
+        self._known: dict[tuple[str, ...], str] = {}
 
     def lines(self, page: Iterable[Metric], time_s: float) -> Iterator[str]:
         """Yield a line for every sample of a page."""
         for sample in (sample for family in page for sample in family.samples):
-            key = (sample.name, tuple(sample.labels.items()))
+            key = (sample.name, *sample.labels.values())
             name = self._known.get(key)
             if name is None:
-                name = self._known[key] = series(sample.name, (*key[1], *self._scraper))
+                name = self._known[key] = series(sample.name, (*sample.labels.items(), *self._scraper))
             yield f"{name} {sample.value} {time_s:.0f}\n"
 
 

@@ -31,14 +31,14 @@ from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, Demo
 log = logging.getLogger(__name__)
 
 DAY_S = 86400.0
-STEP_S = 240.0
+STEP_S = 270.0
 """Simulated time between two looks: under the five minutes after which Prometheus calls a series stale."""
 REPLAY_S = DAY_S
 """Simulated time between two counterfactual replays; hourly, as the daemon does it, would take most of the minute."""
 HOUR_S = 120.0
 """Length of an hour of the paper's Table 2: jobs last hours, so that two weeks see hundreds of them."""
 TICK_S = 30.0
-CYCLES = {"scrape": 1, "jobs": 1, "assess": 1, "advise": 2, "record": 4}
+CYCLES = {"scrape": 1, "jobs": 1, "assess": 1, "advise": 2, "record": 8}
 """The cycles of a look, each after those it reads from, and how many looks lie between two of its runs: advice that is
 younger than ten minutes is not called stale."""
 DRAWS = 2

@@ -32,7 +32,7 @@ def installed() -> bool:
 
 
 def make_blocks(file: Path, data: Path) -> None:
-    """Make an OpenMetrics file into blocks of a day below ``data``."""
+    """Make an OpenMetrics file into blocks below ``data``."""
     command = blocks_command(file, data)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_S)  # noqa: S603 - promtool
@@ -43,8 +43,8 @@ def make_blocks(file: Path, data: Path) -> None:
 
 
 def blocks_command(file: Path, data: Path) -> tuple[str, ...]:
-    """Return how anybody makes these blocks; promtool reads the whole file once for each, so they are long."""
-    return ("promtool", "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=24h", str(file), str(data))
+    """Return how anybody makes these blocks; promtool reads the whole file once for each, so they last 20 days."""
+    return ("promtool", "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=500h", str(file), str(data))
 
 
 def record(url: str, folder: Path, since_s: float, until_s: float, step_s: float) -> None:

@@ -350,9 +350,12 @@ def forecast(state: ClusterState, policy: Policy, horizon_s: float = 30 * 86400.
 
     Running jobs end at their limits, waiting ones run for theirs; nobody new arrives.
     """
+    waiting = state.waiting
+    if not len(waiting):
+        return {}
     ahead = followed(state, policy, horizon_s)
     start = ahead.arrays.jobs.start
-    return {int(job): Expectation(float(start[job]), ahead.placement(job)) for job in state.waiting
+    return {int(job): Expectation(float(start[job]), ahead.placement(job)) for job in waiting
             if not np.isnan(start[job])}
 
 

@@ -5,22 +5,22 @@ For histories that nobody can wait for: weeks are thousands of looks, and a look
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ...storage.records import Job, Node, Partition, Telemetry
+from ...storage.speeds import Throughput
 from .. import dcgm, ipmi
 from ..exposition import Exposition
+from ..prometheus_api import decode
 from ..scrape import Parse
 from ..slurm import SlurmSource
 from ..slurm_fields import Fields
 from ..slurm_json import (
     Parsed,
     Reservation,
-    load,
     parse_accounted,
     parse_job,
     parse_list,
@@ -30,9 +30,11 @@ from ..slurm_json import (
 )
 from ..source import Clock, Role, Source, SourceConfig, TargetHealth
 from ..targets import Target
+from ..throughput import parse
 from . import slurm
 from .cluster import SimulatedCluster
 from .pages import Pages
+from .throughput import QUERY, answer
 
 
 class DirectConfig(SourceConfig):
@@ -47,12 +49,13 @@ class DirectConfig(SourceConfig):
 
 
 def sources(cluster: SimulatedCluster, clock: Clock) -> tuple[SourceConfig, ...]:
-    """Return board telemetry, wall meters and Slurm of a cluster; each read first moves it to the clock's time."""
+    """Return board telemetry, wall meters, speeds and Slurm of a cluster; each read first moves it to the clock's time."""
     near, pages = _Near(cluster, clock), Pages(cluster)
     return (
         DirectConfig(kind="dcgm", source=_PageSource(
             "dcgm", near, pages.dcgm, dcgm.parse, dcgm.METRICS, cluster.exporter_answers)),
         DirectConfig(kind="ipmi", source=_PageSource("ipmi", near, pages.ipmi, ipmi.parse, ipmi.METRICS)),
+        DirectConfig(kind="throughput", source=_Speeds(near)),
         DirectConfig(kind="slurm_rest", source=SlurmSource("slurm_rest", _Slurm(near), clock)))
 
 
@@ -107,8 +110,30 @@ class _PageSource:
         """Release nothing."""
 
 
+class _Speeds:
+    """How fast jobs are, as a Prometheus would tell."""
+
+    role: Role = "throughput"
+    name = "throughput"
+
+    def __init__(self, near: _Near) -> None:
+        self._near = near
+
+    def read(self) -> Throughput:
+        """Read all jobs once."""
+        with self._near.now() as cluster:
+            return Throughput(cluster.now_s, parse(decode(json.dumps(answer(cluster, QUERY)).encode()), "job_id")[0])
+
+    def health(self) -> tuple[TargetHealth, ...]:
+        """Tell of no target: there is none."""
+        return ()
+
+    def close(self) -> None:
+        """Release nothing."""
+
+
 class _Slurm:
-    """Answers as slurmrestd does."""
+    """Answers as slurmrestd does, but for writing JSON and reading it again."""
 
     def __init__(self, near: _Near) -> None:
         self._near = near
@@ -138,4 +163,4 @@ class _Slurm:
 
     def _ask(self, answer: Callable[[SimulatedCluster], slurm.Answer]) -> Fields:
         with self._near.now() as cluster:
-            return load(json.dumps(answer(cluster)))
+            return Fields(answer(cluster), "answer")

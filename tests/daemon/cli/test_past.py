@@ -16,6 +16,7 @@ from idlewatt.daemon.cli import _opening, _past, _prometheus, demo
 from idlewatt.storage.history import History
 
 NOW_S, DAYS = 1_795_219_200.0, 0.1
+LOOKS = int(DAYS * _past.DAY_S / _past.STEP_S)
 PROMETHEUS = pytest.mark.skipif(not _prometheus.installed(), reason="Prometheus is not installed")
 
 
@@ -54,7 +55,7 @@ def test_every_page_says_when_and_by_whom_it_was_scraped(past):
     assert end == "# EOF"
     times = [float(line.rsplit(" ", 1)[1]) for line in lines]
     assert times == sorted(times)
-    assert set(times) == {NOW_S - DAYS * 86400 + (look + 1) * _past.STEP_S for look in range(36)}
+    assert set(times) == {NOW_S - DAYS * 86400 + (look + 1) * _past.STEP_S for look in range(LOOKS)}
     assert all('cluster="gist",instance="127.0.0.1:9723",job="idlewatt"' in line for line in lines)
 
 
@@ -66,7 +67,7 @@ def test_the_classes_add_up_to_the_wall_at_every_moment(past):
             sums[name][time_s] = sums[name].get(time_s, 0.0) + float(value)
     classes, walls = sums.values()
     assert classes == pytest.approx(walls)
-    assert len(walls) == 36
+    assert len(walls) == LOOKS
 
 
 def test_the_history_holds_the_jobs_of_the_past(past):
@@ -96,7 +97,7 @@ def test_what_the_rules_would_have_recorded_is_found_in_long_pasts_too(past, tmp
     with _prometheus.running(tmp_path, free_port(), 1, "127.0.0.1:1", LABELS) as url:
         counted = {name: _prometheus._range(url, f"count_over_time({name}[1d])", NOW_S, NOW_S, 60.0)
                    for name in ("partition:idlewatt_wasted_power:ratio", "idlewatt_unmeasured_gpus")}
-    assert [[series["values"][0][1] for series in found] for found in counted.values()] == [["36", "36"]] * 2
+    assert [[series["values"][0][1] for series in found] for found in counted.values()] == [[str(LOOKS)] * 2] * 2
 
 
 def refused(*arguments: str) -> str:
@@ -126,7 +127,7 @@ def test_the_demo_opens_its_past_goes_on_and_ends_without_leaving_anyone(tmp_pat
             assert any("source slurm_rest" in line for line in show.stdout)
             now_s = time.time()
             samples = _prometheus._range(urls[1], "count_over_time(idlewatt_unmeasured_gpus[1d])", now_s, now_s, 60)
-            assert [int(series["values"][0][1]) >= 36 for series in samples] == [True, True]
+            assert [int(series["values"][0][1]) >= LOOKS for series in samples] == [True, True]
             assert "idlewatt_power_watts{" in requests.get(f"{urls[0]}/metrics", timeout=10).text
             show.send_signal(signal.SIGINT)
             assert "the demo has ended" in show.stdout.read()
