@@ -49,9 +49,9 @@ def world(sizes, *jobs, **facts):
     for number, size in enumerate(sizes):
         told = {"gpus": size} if isinstance(size, int) else size
         held = [part for job in jobs for part in job.allocations if part.node == f"n{number}"]
-        nodes.append(Node(f"n{number}", **{
-            "partitions": ("p",), "cpus": 8 * told.get("gpus", 8), "gpus": 8,
-            "gpus_allocated": sum(part.gpus for part in held), "cpus_allocated": sum(part.cpus for part in held)} | told))
+        taken = {"gpus_allocated": sum(part.gpus for part in held), "cpus_allocated": sum(part.cpus for part in held)}
+        nodes.append(Node(f"n{number}", **{"partitions": ("p",), "cpus": 8 * told.get("gpus", 8), "gpus": 8} | taken
+                          | told))
     return SchedulerSnapshot(NOW, tuple(nodes), **facts, jobs=jobs)
 
 

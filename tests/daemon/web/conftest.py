@@ -13,6 +13,7 @@ from idlewatt.daemon.web.server import WebServer, listen
 from idlewatt.daemon.web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, TargetGroup, WasteRow
 from idlewatt.exporters.publish import Published
 from idlewatt.exporters.source import TargetHealth
+from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.records import (
     WASTED,
     Allocation,
@@ -160,6 +161,12 @@ def decisions() -> tuple[DecisionRow, ...]:
             DecisionRow(NOW - 9e5, "scorer@5", "refuse", "operator", "its replay failed"))
 
 
+def counsels() -> dict[str, tuple]:
+    """Return a row of counsel on each subject."""
+    to_dgx02 = Move("4711", "alice", 2, "dgx01", "dgx02", 7200.0)
+    return {"moves": (Relief("4721", NOW - 1500, "a100", "bob", NOW, Placement(("dgx01",), (8,)), (to_dgx02,), 2),)}
+
+
 def groups() -> tuple[TargetGroup, ...]:
     return tuple(TargetGroup((f"dgx0{n}:9400",), {"__meta_idlewatt_kind": "dcgm", "__meta_idlewatt_node": f"dgx0{n}"})
                  for n in (1, 2))
@@ -170,7 +177,7 @@ def view() -> ToyView:
     facts = Published(partitions=("a100", "v100"), unmeasured_gpus={"a100": 0.0, "v100": 1.0},
                       up={"slurm": 1.0, "ipmi": 0.0}, node_power_watts={("dgx01", "ipmi"): 2746.0})
     return ToyView(waste_rows(), node_rows(), jobs(), advice(), sources(), groups(), facts,
-                   model_rows=models(), decision_rows=decisions())
+                   model_rows=models(), decision_rows=decisions(), counsels=counsels())
 
 
 @pytest.fixture
