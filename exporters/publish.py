@@ -195,6 +195,21 @@ class Published:
         cap=PARTITIONS)
     moves_moved_gpus: Series = _gauge("GPUs of the jobs that would have to be moved for it.", "partition",
                                       cap=PARTITIONS)
+    elastic_time_ratio: Series = _gauge(
+        "Change in the time that a job still takes with that many GPUs more (+) or fewer, from a curve over its like: "
+        "-0.4 finishes 40 % sooner. bound is estimate, low or high of the 95 % interval; no more than 50 jobs.",
+        "partition", "slurm_job_id", "change", "bound", cap=ADVICE * 6)
+    elastic_marginal_gain_ratio: Series = _gauge(
+        "Marginal gain: change in a job's speed for each GPU of the change; no more than 50 jobs.",
+        "partition", "slurm_job_id", "change", cap=ADVICE * 2)
+    elastic_info: Series = _gauge(
+        "Jobs whose speed with more or fewer GPUs is known: GPUs now, the change, whether there is room for it now, "
+        "which waiting jobs it would make room for, and what the curve rests on (throughput, activity or configured); "
+        "always 1, no more than 50 jobs.",
+        "partition", "slurm_job_id", "change", "gpus", "basis", "room", "helps", cap=ADVICE * 2)
+    elastic_unknown_jobs: Series = _gauge(
+        "Running and pending jobs of which nothing can be said, by cause: unseen (no like run was watched), one_size "
+        "(all had as many GPUs) or no_curve (none fits).", "cause", cap=10)
     simulated_energy_joules_total: Series = _counter(
         "Energy in joules that the closed windows would have taken under the policy, by replay of the same jobs; "
         "subtract two policies to compare them.", "policy", cap=POLICIES)

@@ -17,6 +17,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..storage.records import SchedulerSnapshot, Telemetry
+from ..storage.speeds import Throughput
 from ..storage.topology import Topology
 
 log = logging.getLogger(__name__)
@@ -28,9 +29,9 @@ _SHOWN_TARGETS = 3
 Clock = Callable[[], float]
 """Returns seconds since the epoch; simulations pass an accelerated one."""
 
-Facts = Telemetry | SchedulerSnapshot | Topology
+Facts = Telemetry | SchedulerSnapshot | Topology | Throughput
 """What a source gives, by its role."""
-Role = Literal["telemetry", "scheduler", "topology"]
+Role = Literal["telemetry", "scheduler", "topology", "throughput"]
 
 
 class SourceError(Exception):

@@ -125,7 +125,9 @@ def configuration(simulation: str, folder: Path) -> dict[str, Any]:
             "waste": {"rated_node_watts": RATED_WATTS},
             "advice": {"spare_nodes": SPARE_NODES},
             "counterfactual": {"incumbent": SCHEDULER},
-            "sources": [*pages, {"kind": "slurm_rest", "url": simulation}]}
+            # A job of theirs is over in seconds of ours.
+            "counsel": {"elastic": {"every": "2s", "settle": "1s"}},
+            "sources": [*pages, {"kind": "throughput", "url": simulation}, {"kind": "slurm_rest", "url": simulation}]}
 
 
 def _write_config(folder: Path, simulation: str) -> Path:

@@ -14,7 +14,6 @@ from ...storage.records import Job, Node, Partition, Telemetry
 from ...storage.speeds import Throughput
 from .. import dcgm, ipmi
 from ..exposition import Exposition
-from ..prometheus_api import decode
 from ..scrape import Parse
 from ..slurm import SlurmSource
 from ..slurm_fields import Fields
@@ -34,7 +33,7 @@ from ..throughput import parse
 from . import slurm
 from .cluster import SimulatedCluster
 from .pages import Pages
-from .throughput import QUERY, answer
+from .throughput import rates
 
 
 class DirectConfig(SourceConfig):
@@ -49,7 +48,7 @@ class DirectConfig(SourceConfig):
 
 
 def sources(cluster: SimulatedCluster, clock: Clock) -> tuple[SourceConfig, ...]:
-    """Return board telemetry, wall meters, speeds and Slurm of a cluster; each read first moves it to the clock's time."""
+    """Return boards, wall meters, speeds and Slurm of a cluster; each read first moves it to the clock's time."""
     near, pages = _Near(cluster, clock), Pages(cluster)
     return (
         DirectConfig(kind="dcgm", source=_PageSource(
@@ -122,7 +121,8 @@ class _Speeds:
     def read(self) -> Throughput:
         """Read all jobs once."""
         with self._near.now() as cluster:
-            return Throughput(cluster.now_s, parse(decode(json.dumps(answer(cluster, QUERY)).encode()), "job_id")[0])
+            series = [({"job_id": job_id}, rate) for job_id, rate in rates(cluster).items()]
+            return Throughput(cluster.now_s, parse(series, "job_id")[0])
 
     def health(self) -> tuple[TargetHealth, ...]:
         """Tell of no target: there is none."""

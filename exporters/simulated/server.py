@@ -5,6 +5,7 @@
 ``/NODE/ipmi``
 ``/slurm/v0.0.38/...``,                slurmrestd: ping, jobs, nodes, partitions, reservations, and finished jobs
 ``/slurmdb/v0.0.38/jobs``
+``/api/v1/query``                      a Prometheus that knows ``job_throughput``, and nothing else
 ``/targets/dcgm`` (node, ipmi)         the pages as Prometheus HTTP service discovery, with ``node`` labels
 ``POST /steer``                        ``{"job_id": 9, "nodes": ["dgx-v100-02"]}``, as ``scontrol update ReqNodeList=``
 =====================================  ==================================================
@@ -21,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from . import slurm
+from . import slurm, throughput
 from .cluster import SimulatedCluster
 from .pages import CONTENT_TYPE, Pages
 
@@ -59,6 +60,8 @@ class Site:
             self._cluster.advance(self._clock())
             if url.path in self._slurm:
                 return JSON, json.dumps(self._slurm[url.path](self._cluster))
+            if url.path == "/api/v1/query":
+                return JSON, json.dumps(throughput.answer(self._cluster, parse_qs(url.query).get("query", [""])[0]))
             if url.path == "/slurmdb/v0.0.38/jobs":
                 return JSON, json.dumps(slurm.accounted(self._cluster, _since(url.query)))
             return self._page(url.path.strip("/").split("/"), base_url)

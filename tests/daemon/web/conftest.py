@@ -13,6 +13,7 @@ from idlewatt.daemon.web.server import WebServer, listen
 from idlewatt.daemon.web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, TargetGroup, WasteRow
 from idlewatt.exporters.publish import Published
 from idlewatt.exporters.source import TargetHealth
+from idlewatt.storage.elastic import ElasticAdvice, Resize
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.records import (
     WASTED,
@@ -164,7 +165,10 @@ def decisions() -> tuple[DecisionRow, ...]:
 def counsels() -> dict[str, tuple]:
     """Return a row of counsel on each subject."""
     to_dgx02 = Move("4711", "alice", 2, "dgx01", "dgx02", 7200.0)
-    return {"moves": (Relief("4721", NOW - 1500, "a100", "bob", NOW, Placement(("dgx01",), (8,)), (to_dgx02,), 2),)}
+    more = Resize(4, 0.7, (0.5, 0.9), -0.41, (-0.47, -0.33), 0.18, "resubmit it", 1200.0)
+    return {"elastic": (ElasticAdvice("4711", NOW - 90000, "a100", NOW, "RUNNING", "alice", ("dgx01",), 4, "throughput",
+                                      5, (2, 4, 8), 0.03, "41 % sooner with 4 more GPUs", more),),
+            "moves": (Relief("4721", NOW - 1500, "a100", "bob", NOW, Placement(("dgx01",), (8,)), (to_dgx02,), 2),)}
 
 
 def groups() -> tuple[TargetGroup, ...]:

@@ -1,0 +1,100 @@
+"""What a change of size is worth to a job, in figures and in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ....storage.elastic import ElasticAdvice, Interval, Resize
+from ....storage.records import Job, JobState
+from .curves import Learned
+from .sizes import Site, doubled
+
+BEARS = ", if the program can go on without them"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A job of which the curve is known."""
+
+    job: Job
+    gpus: int
+    """It has, or asks for."""
+    curve: Learned
+    basis: str
+    remaining_s: float | None
+
+
+def weigh(case: Case, site: Site, now_s: float) -> ElasticAdvice:
+    """Return what twice as many GPUs and half as many would do for a job."""
+    job, gpus = case.job, case.gpus
+    more = _resized(case, gpus) if case.curve.reaches(2 * gpus) else None
+    half = halved(job, gpus)
+    fewer = _resized(case, half - gpus, site.helped(job, gpus - half)) if half and case.curve.reaches(half) else None
+    room = more is not None and site.has_room(job, doubled(job.request, gpus, site.largest(job)))
+    return ElasticAdvice(
+        job.job_id, job.submit_s, job.partition, now_s, job.state.value, job.user,
+        tuple(part.node for part in job.allocations), gpus, case.basis,
+        case.curve.runs if case.basis != "configured" else 0, case.curve.sizes, case.curve.error,
+        ", ".join(_words(more, fewer, room, case.curve.falls_at)), more, fewer, case.curve.falls_at, case.remaining_s,
+        site.free_gpus(job), room)
+
+
+def _resized(case: Case, change: int, helps: tuple[str, ...] = ()) -> Resize:
+    gain, (low, high) = case.curve.ratio(case.gpus, case.gpus + change)
+    time = _time(gain)
+    saved_s = None if case.remaining_s is None else -case.remaining_s * time
+    return Resize(change, gain, (low, high), time, (_time(high), _time(low)), gain / change, _how(case, change),
+                  saved_s, helps)
+
+
+def halved(job: Job, gpus: int) -> int:
+    """Return the GPUs that are left when a job gives up half of them, or half of its nodes; 0 when it has only one."""
+    nodes = _nodes(job)
+    return gpus // 2 if nodes == 1 else gpus * _kept(nodes) // nodes
+
+
+def _nodes(job: Job) -> int:
+    return len(job.allocations) or max(1, job.request.nodes)
+
+
+def _kept(nodes: int) -> int:
+    return nodes - nodes // 2
+
+
+def _time(gain: float) -> float:
+    """Return the change in time that a change in speed makes."""
+    return 1 / (1 + gain) - 1
+
+
+def _how(case: Case, change: int) -> str:
+    """Return what it takes in Slurm: a running job can give up whole nodes, and nothing else."""
+    nodes, target, running = _nodes(case.job), case.gpus + change, case.job.state is JobState.RUNNING
+    if running and change > 0:
+        return f"resubmit it from its checkpoint with {target} GPUs: Slurm lets no running job grow"
+    if nodes > 1:
+        left = nodes * 2 if change > 0 else _kept(nodes)
+        return f"scontrol update JobId={case.job.job_id} NumNodes={left}{BEARS if running else ''}"
+    if running:
+        return f"resubmit it from its checkpoint with {target} GPUs: a running job can give up whole nodes only"
+    return f"submit it again with {target} GPUs"
+
+
+def _words(more: Resize | None, fewer: Resize | None, room: bool, falls_at: int | None) -> Iterator[str]:
+    if more is not None:
+        yield (f"{_sooner(more.time_ratio, more.time_interval)} with {more.gpus} more GPUs, "
+               f"{'for which there is room now' if room else 'for which there is no room now'}")
+    if fewer is not None:
+        yield f"{_sooner(fewer.time_ratio, fewer.time_interval)} with {-fewer.gpus} fewer"
+        if fewer.helps:
+            yield f"which would make room for {', '.join(fewer.helps)}"
+    if falls_at is not None:
+        yield f"slower again from {falls_at} GPUs"
+    if more is None and fewer is None:
+        yield "its size lies too far from those that were measured"
+
+
+def _sooner(ratio: float, interval: Interval) -> str:
+    """Return a change in time in words, with its interval: ``43 % sooner (31 to 52)``."""
+    low, high = sorted((-100 * ratio_ for ratio_ in interval) if ratio < 0 else (100 * ratio_ for ratio_ in interval))
+    return f"{abs(100 * ratio):.0f} % {'sooner' if ratio < 0 else 'later'} ({low:.0f} to {high:.0f})"
