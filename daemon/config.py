@@ -73,11 +73,13 @@ class RetentionSettings(Strict):
     recommendations: Duration = 400 * 86400.0
     speeds: Duration = 400 * 86400.0
     """How fast runs were, for elastic counsel."""
+    uses: Duration = 400 * 86400.0
+    """What runs used of their CPUs and memory, for counsel on allocation."""
 
     def keep(self) -> Retention:
         """Return what the history is told."""
         return Retention(self.rollups, self.hourly_rollups, self.waste, self.hourly_waste, self.jobs,
-                         self.recommendations, self.speeds)
+                         self.recommendations, self.speeds, self.uses)
 
 
 class StorageSettings(Strict):

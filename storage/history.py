@@ -13,7 +13,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from . import advice, database, energy, jobs, nodes, promotions, retention, simulated, speeds
+from . import advice, database, energy, jobs, nodes, promotions, retention, simulated, speeds, uses
 from .errors import StoreError, StoreUnavailable
 from .promotions import Abstention, Promotion, Standing
 from .reading import HistoryReader
@@ -21,6 +21,7 @@ from .records import GpuRollup, IdleFloor, Job, Node, Recommendation, SchedulerS
 from .retention import Retention
 from .simulated import Simulated
 from .speeds import RunSpeed
+from .uses import Use
 
 log = logging.getLogger(__name__)
 BACKLOG_ITEMS = 500_000
@@ -149,6 +150,11 @@ class History(HistoryReader):
         """Record how fast runs were; the same run and basis again replaces."""
         some = tuple(runs)
         self._record(lambda connection: speeds.store(connection, some), len(some))
+
+    def record_uses(self, some: Iterable[Use]) -> None:
+        """Record what runs used of what they held; the same run again replaces."""
+        known = tuple(some)
+        self._record(lambda connection: uses.store(connection, known), len(known))
 
     def open_jobs(self) -> tuple[Job, ...]:
         """Return jobs that left the scheduler's view without being seen finished: accounting knows how they ended."""

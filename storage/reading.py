@@ -10,12 +10,13 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, Row, Select, Table, func, or_, select, text
 
-from . import advice, columns, database, energy, nodes, promotions, schema, simulated, speeds
+from . import advice, columns, database, energy, nodes, promotions, schema, simulated, speeds, uses
 from .advice import Following, IssuedAdvice
 from .promotions import Abstention, Promotion, Standing
 from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, Placed, PowerClass, Request, WasteReading
 from .simulated import Simulated
 from .speeds import RunSpeed
+from .uses import Use
 from .values import chunks
 
 
@@ -191,6 +192,12 @@ class HistoryReader:
         table = schema.speeds
         rows = self._all(select(table).order_by(table.c.last_s.desc(), table.c.id.desc()).limit(last))
         return tuple(speeds.speed_of(row) for row in reversed(rows))
+
+    def uses(self, since_s: float = float("-inf")) -> tuple[Use, ...]:
+        """Return what runs used of which more was known at a moment or later, the oldest first."""
+        table = schema.uses
+        return tuple(map(uses.use_of, self._all(
+            select(table).where(table.c.updated_s >= since_s).order_by(table.c.updated_s, table.c.id))))
 
     def waste(self, since_s: float, until_s: float, *, per_node: bool = False) -> tuple[WasteReading, ...]:
         """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""

@@ -32,6 +32,7 @@ class Retention:
     jobs_s: float = 5 * 365 * _DAY_S
     recommendations_s: float = 400 * _DAY_S
     speeds_s: float = 400 * _DAY_S
+    uses_s: float = 400 * _DAY_S
 
 
 def steps(connection: Connection, now_s: float, keep: Retention) -> Iterator[Step]:
@@ -50,6 +51,7 @@ def steps(connection: Connection, now_s: float, keep: Retention) -> Iterator[Ste
     yield from _prunes(connection, schema.abstentions, schema.abstentions.c.last_s < now_s - keep.recommendations_s)
     yield _remove(schema.standings, schema.standings.c.since_s < now_s - keep.recommendations_s)
     yield from _prunes(connection, schema.speeds, schema.speeds.c.last_s < now_s - keep.speeds_s)
+    yield from _prunes(connection, schema.uses, schema.uses.c.updated_s < now_s - keep.uses_s)
     later = nodes.alias()
     # The state that held at the cutoff stays: replay starts from it.
     yield from _prunes(connection, nodes, select(later.c.id).where(

@@ -270,10 +270,33 @@ speeds = Table(
 )
 Index("ix_speeds_last_s", speeds.c.last_s)
 
+uses = Table(
+    "uses", metadata,
+    Column("id", _Id, primary_key=True),
+    Column("job_id", Text, nullable=False),
+    Column("submit_s", Double, nullable=False),
+    Column("start_s", Double, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("template", Text, nullable=False),
+    Column("gpus", BigInteger, nullable=False),  # held on each node, as are CPUs and memory
+    Column("cpus", BigInteger, nullable=False),
+    Column("memory_bytes", BigInteger, nullable=False),
+    Column("updated_s", Double, nullable=False),
+    Column("measured_s", Double, nullable=False),
+    Column("source", Text, nullable=False),  # cgroup, node or slurm
+    Column("cpus_mean", Double, nullable=False),
+    Column("cpus_p95", Double, nullable=False),
+    Column("at_limit_ratio", Double, nullable=False),
+    Column("memory_peak_bytes", Double),
+    Column("activity", Double),
+    UniqueConstraint("job_id", "submit_s", "start_s"),
+)
+Index("ix_uses_updated_s", uses.c.updated_s)
+
 CLOCKS = {
     "jobs": "submit_s", "job_changes": "time_s", "runs": "start_s", "node_changes": "time_s", "rollups": "start_s",
     "waste": "start_s", "floors": "updated_s", "recommendations": "issued_s", "verdicts": "start_s",
     "promotions": "time_s", "abstentions": "first_s", "standings": "since_s", "simulated": "until_s",
-    "speeds": "last_s",
+    "speeds": "last_s", "uses": "updated_s",
 }
 """The column that tells a row's age, by table."""
