@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
+
+WIDE = 1000
+"""Columns of a pipe or a file, which has no edge to wrap at."""
 
 
 def show(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], style: str, *, title: str = "",
@@ -44,6 +48,8 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title:
     from rich.text import Text
 
     console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDE
     if not rows:
         console.print(empty)
         return
