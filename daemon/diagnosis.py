@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -61,6 +63,22 @@ class Diagnosis:
         positions = np.flatnonzero(fits)
         best_first = positions[np.argsort(self._free.gpus[positions], kind="stable")]
         return [self._free.nodes[position].name for position in best_first]
+
+    def left_over(self, job: Job, gpus: int) -> Placement | None:
+        """Return so many of the GPUs that a job may use, of the nodes with least free first, however few each has."""
+        wanted = need(job)
+        if wanted is None or gpus < 1:
+            return None
+        here = self._free.allowed(wanted)
+        by_gpus, by_cpus, by_memory = self._free.room(replace(
+            wanted, gpus=1, cpus=-(-wanted.cpus // wanted.gpus), memory_bytes=-(-wanted.memory_bytes // wanted.gpus)))
+        room = np.where(here, np.minimum(np.minimum(by_gpus, by_cpus), by_memory), 0)
+        order = [place for place in np.argsort(room, kind="stable").tolist() if room[place] > 0]
+        taken = np.diff(np.minimum(np.cumsum(room[order]), gpus), prepend=0)
+        if not order or taken.sum() < gpus:
+            return None
+        held = [(self._free.nodes[place].name, int(part)) for place, part in zip(order, taken, strict=True) if part]
+        return Placement(tuple(name for name, _ in held), tuple(part for _, part in held))
 
     def _binding(self, wanted: Need) -> str:
         """Return the first constraint that binds, '' when the job has room now."""

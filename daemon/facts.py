@@ -149,6 +149,8 @@ def _advice(known: Known) -> dict[str, Any]:
         "advice_issued_total": {policy: float(count) for policy, count in known.issued.items()},
         "advice_followed_total": {policy: float(count) for policy, count in known.followed.items()},
         "communication_cost": dict(known.communication),
+        "advice_speedup_ratio": {(row.policy, row.job_id): 1 / other.relative_speed
+                                 for row in in_charge for other in row.alternatives if other.relative_speed},
     }
 
 

@@ -187,6 +187,9 @@ class Published:
         "subject", cap=SUBJECTS)
     counsel_timestamp_seconds: Series = _gauge(
         "When the subject was last considered with success, in seconds since the epoch.", "subject", cap=SUBJECTS)
+    advice_speedup_ratio: Series = _gauge(
+        "Expected speed on the advised placement over that on the GPUs left over here and there, for jobs to start "
+        "whose application was measured, no more than 50.", "policy", "slurm_job_id", cap=ADVICE)
     move_info: Series = _gauge(
         "Moves of running jobs that would let a waiting job (for_slurm_job_id) start now, no more than 50; always 1. "
         "Only advice: nothing is moved.", "slurm_job_id", "node", "to_node", "gpus", "for_slurm_job_id", cap=ADVICE)
@@ -210,6 +213,31 @@ class Published:
     elastic_unknown_jobs: Series = _gauge(
         "Running and pending jobs of which nothing can be said, by cause: unseen (no like run was watched), one_size "
         "(all had as many GPUs) or no_curve (none fits).", "cause", cap=10)
+    allocation_cpus: Series = _gauge(
+        "CPUs on each of its nodes of a job that could start, or run faster, on what its neighbours do not use; which "
+        "is held, used (95th percentile) or advised; no more than 50 jobs.", "partition", "slurm_job_id", "which",
+        cap=ADVICE * 3)
+    allocation_memory_bytes: Series = _gauge(
+        "Memory of these jobs likewise; used is the highest use seen, with the page cache.",
+        "partition", "slurm_job_id", "which", cap=ADVICE * 3)
+    allocation_sooner_ratio: Series = _gauge(
+        "Share of its remaining time by which such a job would end sooner; bound is estimate, low or high of the 95 % "
+        "interval.", "partition", "slurm_job_id", "bound", cap=ADVICE * 3)
+    allocation_starts_sooner_seconds: Series = _gauge(
+        "Time by which a waiting job would start sooner, in seconds.", "partition", "slurm_job_id", cap=ADVICE)
+    allocation_info: Series = _gauge(
+        "Who should give such a job what, and what for; state is running or pending, basis how its needs are known: "
+        "measured, prior (by its model's name) or fair-share; always 1, no more than 50 jobs.",
+        "partition", "slurm_job_id", "state", "node", "basis", "reason", cap=ADVICE)
+    allocation_jobs: Series = _gauge(
+        "Jobs on GPU nodes that were considered, by how their needs are known; fair-share is not at all.", "basis",
+        cap=3)
+    unused_cpus: Series = _gauge(
+        "CPUs that running jobs hold and measurably do not use, with the margin that they are left.", "partition",
+        cap=PARTITIONS)
+    unused_memory_bytes: Series = _gauge(
+        "Memory that running jobs hold and measurably do not use, page cache and margin counted as used.",
+        "partition", cap=PARTITIONS)
     simulated_energy_joules_total: Series = _counter(
         "Energy in joules that the closed windows would have taken under the policy, by replay of the same jobs; "
         "subtract two policies to compare them.", "policy", cap=POLICIES)

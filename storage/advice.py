@@ -98,8 +98,8 @@ def placed(connection: Connection) -> tuple[Placed, ...]:
 def issued_of(row: Row[Any]) -> IssuedAdvice:
     """Return the recommendation that a row holds."""
     placement = None if row.nodes is None else Placement(tuple(row.nodes), tuple(row.gpus))
-    alternatives = tuple(Alternative(Placement(tuple(nodes), tuple(gpus)), reason, *cost)
-                         for nodes, gpus, reason, *cost in row.alternatives)
+    alternatives = tuple(Alternative(Placement(tuple(nodes), tuple(gpus)), reason, *cost_and_speed)
+                         for nodes, gpus, reason, *cost_and_speed in row.alternatives)
     return IssuedAdvice(Recommendation(
         job_id=row.job_id, submit_s=row.submit_s, partition=row.partition, issued_s=row.issued_s, policy=row.policy,
         objective=row.objective, action=row.action, reason=row.reason, placement=placement,
@@ -159,7 +159,8 @@ def _row(item: Recommendation) -> dict[str, Any]:
             "gpus": None if placement is None else list(placement.gpus),
             "expected_start_s": number(item.expected_start_s),
             "alternatives": [[list(map(words, other.placement.nodes)), list(other.placement.gpus), words(other.reason),
-                              number(other.communication_cost)] for other in item.alternatives],
+                              number(other.communication_cost), number(other.relative_speed)]
+                             for other in item.alternatives],
             "interval_s": None if interval is None or None in interval else interval,
             "wait_change_s": number(item.wait_change_s), "reasons": list(map(words, item.reasons)),
             "instead": _instead_row(item.instead), "communication_cost": number(item.communication_cost),

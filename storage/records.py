@@ -397,6 +397,8 @@ class Alternative:
     reason: str
     communication_cost: float | None = None
     """As that of the recommendation."""
+    relative_speed: float | None = None
+    """Speed of the job there over that on the placement that is advised; None where nobody measured such jobs."""
 
 
 @dataclass(frozen=True, slots=True)

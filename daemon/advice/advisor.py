@@ -20,6 +20,7 @@ from ..policies.registry import parse
 from ..replay.state import ClusterState
 from ..replay.workload import Foresight
 from .answer import Answer, Manner, instead_of
+from .closeness import APPLICATIONS, NAMES
 from .hearing import Heard, Moment, Said, Seat, expected, hear, reasons
 from .outlook import Change
 
@@ -44,6 +45,8 @@ class AdviceSettings(BaseModel):
     """Empty nodes per partition that are never advised to be powered down: the next job should not wait for a boot."""
     power_down_after: Duration = 1800.0
     """A node is worth powering down when no known job needs it for at least so long; a boot costs minutes and watts."""
+    applications: dict[str, str] = dict(NAMES)
+    """Whose measured speeds a job follows, by pattern of its name."""
 
     @field_validator("policy")
     @classmethod
@@ -51,6 +54,14 @@ class AdviceSettings(BaseModel):
         if parse(name).order.oracle:
             raise ValueError(f"{name!r} looks at true run times, which nobody knows in advance")
         return name
+
+    @field_validator("applications")
+    @classmethod
+    def _measured(cls, names: dict[str, str]) -> dict[str, str]:
+        for pattern, application in names.items():
+            if application not in APPLICATIONS:
+                raise ValueError(f"{pattern}: {application!r} was not measured; {', '.join(APPLICATIONS)} were")
+        return names
 
     @field_validator("shadow")
     @classmethod
@@ -123,13 +134,14 @@ class Advisor:
 
     def _told(self, answer: Answer, now_s: float, changes: Mapping[int, Change] | None = None) -> list[Recommendation]:
         """Return advice in words; without ``changes`` it is that of a shadow."""
-        manner = Manner(now_s, self._settings.objective, changes is None, changes or {})
+        manner = Manner(now_s, self._settings.objective, changes is None, changes or {}, self._settings.applications)
         return [said for _, said in answer.recommend(manner)]
 
     def _told_by_agent(self, leader: Said, heuristic: Answer, moment: Moment) -> list[Recommendation]:
         """Return an agent's advice with what moved it, and what the heuristic would have said."""
         otherwise = {(said.job_id, said.submit_s): instead_of(said) for said in self._told(heuristic, moment.now_s)}
-        manner = Manner(moment.now_s, self._settings.objective, changes=leader.changes)
+        manner = Manner(moment.now_s, self._settings.objective, changes=leader.changes,
+                        applications=self._settings.applications)
         return [replace(said, instead=otherwise.get((said.job_id, said.submit_s)),
                         reasons=reasons(leader.agent, moment.state, row) if number < MOST_REASONED else ())
                 for number, (row, said) in enumerate(leader.answer.recommend(manner))]

@@ -9,6 +9,7 @@ from ...storage.records import Alternative, Instead, Job, JobState, Placement, R
 from ..diagnosis import Diagnosis
 from ..replay.engine import Expectation, Policy, forecast
 from ..replay.state import ClusterState, Start
+from .closeness import application_of, relative_speed
 from .outlook import HORIZON_S, Change
 
 MOST_ALTERNATIVES = 3
@@ -23,6 +24,8 @@ class Manner:
     shadow: bool = False
     changes: Mapping[int, Change] = field(default_factory=dict)
     """Expected change in wait against the incumbent, by row of the state."""
+    applications: Mapping[str, str] = field(default_factory=dict)
+    """By pattern of job names, whose measured speeds they follow."""
 
 
 class Answer:
@@ -76,7 +79,8 @@ class Answer:
 
     def _start(self, job: Job, row: int, manner: Manner) -> Recommendation:
         placement, indexes = self._starts[row]
-        alternatives = () if manner.shadow else tuple(self._alternatives(job, placement))
+        alternatives = () if manner.shadow else (*self._alternatives(job, placement),
+                                                 *self._scattered(job, placement, manner.applications))
         return Recommendation(job.job_id, job.submit_s, job.partition, manner.now_s, self.policy.name,
                               manner.objective, "start", self._diagnosis.why_here(job, placement), placement,
                               manner.now_s, alternatives, manner.shadow,
@@ -89,6 +93,14 @@ class Answer:
             self._other_groups(placement, names)
         for other, reason in others:
             yield Alternative(other, reason, self._diagnosis.vicinity.cost(other))
+
+    def _scattered(self, job: Job, placement: Placement, applications: Mapping[str, str]) -> Iterator[Alternative]:
+        """Yield the GPUs that are left over here and there, where it is known what closeness is worth to the job."""
+        application, gpus = application_of(job.name, applications), sum(placement.gpus)
+        other = self._diagnosis.left_over(job, gpus) if application and gpus > 1 else None
+        if other is not None and len(other.nodes) > len(placement.nodes):
+            yield Alternative(other, f"scattered over what is left over; its speed as measured for {application}",
+                              self._diagnosis.vicinity.cost(other), relative_speed(application, other, placement))
 
     def _other_nodes(self, job: Job, placement: Placement, names: list[str]) -> Iterator[tuple[Placement, str]]:
         """Yield other nodes for a job of one node, the next best first."""

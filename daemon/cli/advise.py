@@ -13,7 +13,7 @@ from ._client import ask, asks_daemon
 from ._output import ago, show
 
 _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "placement": "where (node:GPUs)",
-            "starts_in": "starts in", "cost": "cost (else)", "change": "against incumbent",
+            "starts_in": "starts in", "cost": "cost (else)", "speed": "speed", "change": "against incumbent",
             "reason": "why", "policy": "policy"}
 
 
@@ -37,7 +37,9 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
     """Show for every pending job where to start it now, or why to hold it and until when.
 
     Where the scheduler tells which GPUs are free, those to take follow a node's number of GPUs in brackets. The cost is
-    that of communication between them, less is closer together; in brackets that of the next best placement.
+    that of communication between them, less is closer together; in brackets that of the next best placement. The speed
+    is that on GPUs which are left over here and there, times so much; it is known for jobs like those that were
+    measured.
 
     \b
     Examples:
@@ -68,8 +70,8 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     start = row["expected_start_s"]
     waits = "now" if row["action"] == "start" else ago(start - row["issued_s"]) if start is not None else None
     why = "; ".join((*row["reasons"], row["reason"]))
-    return row | {"placement": _where(row), "starts_in": waits, "cost": _cost(row), "change": _change(row),
-                  "reason": why}
+    return row | {"placement": _where(row), "starts_in": waits, "cost": _cost(row), "speed": _speed(row),
+                  "change": _change(row), "reason": why}
 
 
 def _where(row: dict[str, Any]) -> str | None:
@@ -87,6 +89,12 @@ def _cost(row: dict[str, Any]) -> str | None:
         return None
     other = next((other["communication_cost"] for other in row["alternatives"]), None)
     return f"{row['communication_cost']:.3g}" + (f" ({other:.3g})" if other is not None else "")
+
+
+def _speed(row: dict[str, Any]) -> str | None:
+    """Return how much faster the job is expected to run than scattered."""
+    speed = next((other["relative_speed"] for other in row["alternatives"] if other["relative_speed"]), None)
+    return None if speed is None else f"{1 / speed:.2g} x scattered"
 
 
 def _change(row: dict[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader
 
 from ...exporters.hostlist import ranges
-from ...storage.records import WASTED, Job, JobState, PowerClass, Recommendation
+from ...storage.records import WASTED, Job, JobState, Placement, PowerClass, Recommendation
 from .view import ModelRow, NodeRow, View, WasteRow
 
 MOST_JOBS = 50
@@ -161,10 +161,21 @@ def closeness(advice: Recommendation) -> str:
     cost = advice.communication_cost
     if cost is None or advice.placement is None or sum(advice.placement.gpus) < 2:
         return ""
-    others = [f"{other.communication_cost:.3g} on {', '.join(other.placement.nodes[:MOST_NAMED])}"
-              f"{' …' if len(other.placement.nodes) > MOST_NAMED else ''}"
+    others = [f"{other.communication_cost:.3g} on {named(other.placement)}"
               for other in advice.alternatives[:1] if other.communication_cost is not None]
     return "; ".join((f"{cost:.3g}", *others))
+
+
+def speedup(advice: Recommendation) -> str:
+    """Return how fast the job is expected to run beside scattered GPUs; '' where no such job was measured."""
+    return next((f"{1 / other.relative_speed:.2g} times as fast as on {named(other.placement)}, {other.reason}"
+                 for other in advice.alternatives if other.relative_speed), "")
+
+
+def named(placement: Placement) -> str:
+    """Return the nodes of a placement, of many the first."""
+    more = " …" if len(placement.nodes) > MOST_NAMED else ""
+    return ", ".join(placement.nodes[:MOST_NAMED]) + more
 
 
 def _signed(seconds: float) -> str:
@@ -177,7 +188,7 @@ def _source(name: str) -> str:
 
 _TEMPLATES = Environment(loader=FunctionLoader(_source), autoescape=True, trim_blocks=True, lstrip_blocks=True)
 _TEMPLATES.filters |= {"watts": watts, "percent": percent, "span": span, "change": change, "gpus": gpus,
-                       "closeness": closeness}
+                       "closeness": closeness, "speedup": speedup}
 
 
 def render(view: View, telemetry_path: str) -> str:

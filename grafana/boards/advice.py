@@ -46,7 +46,7 @@ def build() -> str:
     """Return the board."""
     return board("advice", "Placement advice", "What to start where, whether it is followed, and what it is worth.",
                  ((4, _figures()), (4, _worth()), (8, _now()), (8, _held()), (9, _savings()), (9, _record()),
-                  (8, _closeness())),
+                  (8, _closeness()), (8, _moves())),
                  variables=(price(),))
 
 
@@ -169,9 +169,33 @@ def _closeness() -> Row:
         (6, number("Communication cost above the advised", "By how much the running jobs of several GPUs are further "
                    "apart than where they were advised to start. Below zero they are closer together than advised.",
                    f"{actual} / {advised} - 1", "percentunit", empty="no such job runs")),
-        (18, lines("Communication cost of placements, as they are and as advised", "Weight of the edges between the "
+        (6, listing("Speed beside scattered GPUs", "How fast jobs would run where they are advised to start, beside "
+                    "the GPUs that are left over here and there: 2 is twice as fast. For jobs of applications that "
+                    "were measured (advice.applications), no more than 50.",
+                    (f"max by (slurm_job_id) (idlewatt_advice_speedup_ratio{{{DAEMON}}})",),
+                    {"slurm_job_id": "Job", "Value": "Times as fast"}, order="-Times as fast",
+                    special={"Times as fast": column(decimals=2)},
+                    empty=quiet("no such job could start now, or none would be scattered"))),
+        (12, lines("Communication cost of placements, as they are and as advised", "Weight of the edges between the "
                    "GPUs of each job, all running jobs of several GPUs together that were advised to start: GPU to "
                    "node 1/40, node to leaf switch 1/4, leaf switch to spine 1/2, spine to the others 1. Where no "
                    "topology is known all nodes count as on one leaf switch.",
                    ((actual, "as they are"), (advised, "as advised")), "short",
                    empty=quiet("no job of several GPUs runs that was advised to start"))))
+
+
+def _moves() -> Row:
+    return (
+        (5, number("GPUs that moves would make room for", "GPUs on which jobs that wait for room could start if others "
+                   "were moved as advised beside. Nothing is moved by idlewatt.",
+                   f"sum(idlewatt_moves_freed_gpus{{{DAEMON}}}) or {NO_ADVICE}", "short", empty="no advice")),
+        (5, number("GPUs that would be moved for it", "GPUs of the jobs that would go on elsewhere: where they keep no "
+                   "checkpoint, what they did is lost.", f"sum(idlewatt_moves_moved_gpus{{{DAEMON}}}) or {NO_ADVICE}",
+                   "short", empty="no advice")),
+        (14, listing("Moves that would let a waiting job start", "The fewest GPUs that were found to be moved so that "
+                     "a job starts which waits for room; those for one job belong together, no more than 50 in all. "
+                     "With where it would start, and what is at stake: idlewatt advise --moves.",
+                     (f"max by (for_slurm_job_id, slurm_job_id, node, to_node, gpus) (idlewatt_move_info{{{NODE}}})",),
+                     {"for_slurm_job_id": "Lets start", "slurm_job_id": "Move job", "gpus": "GPUs", "node": "From",
+                      "to_node": "To"}, order="Lets start", special={"GPUs": column(width=60)},
+                     empty=quiet("no move would let a waiting job start"))))

@@ -79,3 +79,12 @@ def test_nodes_with_room_come_with_the_least_left_first():
     found = ask(node("a", 8), node("b", 2), node("c", 4), node("d", 1))
     assert found.nodes_with_room(job(Request(2)), 2) == ["b", "c", "a"]
     assert found.nodes_with_room(job(Request(0)), 0) == []
+
+
+@pytest.mark.parametrize(("request_", "gpus", "where"), [
+    (Request(4, 1, 4), 4, "b:1,a:3"), (Request(6), 6, "b:1,a:3,c:2"), (Request(1), 1, "b:1"),
+    (Request(4, 1, 4, cpus=100), 4, "a:2,c:2"), (Request(13), 13, None), (Request(0), 0, None)])
+def test_what_is_left_over_is_taken_from_the_nodes_with_least(request_, gpus, where):
+    nodes = node("a", 3), node("b", 1, cpus_allocated=50), node("c", 8), node("d", 8, partitions=("other",))
+    found = ask(*nodes).left_over(job(request_), gpus)
+    assert (found and str(found)) == where

@@ -35,7 +35,8 @@ def test_repeated_advice_is_one_row_that_lasts_longer(history, make):
 
 
 def test_advice_comes_back_as_it_was_given(history, make):
-    given = make.advice(10.0, "a", "b", alternatives=(Alternative(Placement(("c",), (4,)), "breaks a hole", 1.5),),
+    given = make.advice(10.0, "a", "b",
+                        alternatives=(Alternative(Placement(("c",), (4,)), "breaks a hole", 1.5, 0.48),),
                         interval_s=(-5.0, 2.0), expected_start_s=12.0, shadow=True, wait_change_s=-1.5,
                         reasons=("short", "waited long"),
                         instead=Instead("fifo", "hold", Placement(("d",), (2,)), 90.0), communication_cost=2.25,

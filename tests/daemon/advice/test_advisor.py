@@ -95,6 +95,30 @@ def test_a_gang_that_is_close_is_told_what_it_would_cost_further_apart():
     assert other.communication_cost > found.communication_cost
 
 
+def test_a_job_like_those_that_were_measured_is_told_what_scattered_gpus_would_cost_it():
+    nodes = [node("dgx1"), node("dgx2", 6), node("dgx3", 6)]
+    found = only(nodes, pending("9", 4, name="bert-large"))
+    other = found.alternatives[-1]
+    assert (str(found.placement), str(other.placement)) == ("dgx1:4", "dgx2:2,dgx3:2")
+    assert other.reason == "scattered over what is left over; its speed as measured for bert"
+    assert other.relative_speed == pytest.approx(0.48, abs=0.01)
+    assert other.communication_cost > found.communication_cost
+
+
+@pytest.mark.parametrize(("name", "gpus", "used"), [("secret", 4, 6), ("bert", 1, 7), ("bert", 2, 6), ("bert", 8, 8)])
+def test_of_other_jobs_and_where_nothing_is_scattered_no_speed_is_told(name, gpus, used):
+    found = only([node("dgx1"), node("dgx2", used)], pending("9", gpus, name=name))
+    assert [other.relative_speed for other in found.alternatives if other.relative_speed] == []
+
+
+def test_a_site_says_itself_what_its_jobs_are_like():
+    nodes = [node("dgx1"), node("dgx2", 6), node("dgx3", 6)]
+    found = only(nodes, pending("9", 4, name="train"), applications={"train*": "imagenet"})
+    assert found.alternatives[-1].relative_speed == pytest.approx(1.0, abs=0.05)
+    with pytest.raises(ValidationError, match="'gpt' was not measured; bert, "):
+        AdviceSettings(applications={"*": "gpt"})
+
+
 def test_jobs_that_start_on_one_node_are_given_different_gpus():
     nodes = [node("dgx1", 2, gpu_indexes_allocated=(0, 5))]
     first, second = advise(nodes, pending("8", 2, waits=90), pending("9", 3)).recommendations

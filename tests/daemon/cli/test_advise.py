@@ -41,7 +41,7 @@ def test_json_tells_the_alternatives_too(shell):
 
 def test_the_table_has_the_headings_people_know(shell):
     assert shell.text("advise").splitlines()[0].split() == ["job", "partition", "advice", "where", "(node:GPUs)",
-                                                            "starts", "in", "cost", "(else)", "against",
+                                                            "starts", "in", "cost", "(else)", "speed", "against",
                                                             "incumbent", "why", "policy"]
 
 
