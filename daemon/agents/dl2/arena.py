@@ -6,7 +6,7 @@ the ten validation traces come out only with the earlier tree's demands and its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -19,6 +19,8 @@ from .kernel import BUNDLE, SERVER, WORKER, Cluster, Jobs, waiting
 SEED = 9973
 MOST_SLOTS = 3000
 """A policy that has not ended by then never will."""
+HOPELESS = 1e3
+"""Completion time, in slots, that stands for that."""
 
 ARRIVALS = (23, 8, 10, 13, 24, 21, 17, 29, 11, 16, 39, 61, 25, 28, 59, 50, 82, 59, 35, 46, 46, 32, 28, 16, 19, 8, 22,
             10, 19, 17, 24, 16, 29, 30, 47, 63, 39, 48, 42, 42, 57, 64, 22, 46, 42, 23, 17, 68, 24, 3, 8, 10, 13, 18,
@@ -93,6 +95,23 @@ def replay(cluster: Cluster, trace: Trace, policy: Policy) -> Floats:
     for _ in watch(cluster, trace, policy, ends):
         pass
     return ends
+
+
+def mean_jct(cluster: Cluster, policy: Policy, tried_on: Iterable[Trace]) -> Floats:
+    """Return the mean completion time of each trace in slots; ``HOPELESS`` where some job never ends."""
+    found = []
+    for trace in tried_on:
+        try:
+            found.append(float(replay(cluster, trace, policy).mean()))
+        except ZeroProgressError:
+            found.append(HOPELESS)
+    return np.array(found)
+
+
+def progress(cluster: Cluster, jobs: Jobs) -> Floats:
+    """Return the epochs that jobs do in a slot, with the tasks they have."""
+    return np.asarray(np.minimum(cluster.rates[jobs.model, jobs.tasks[:, SERVER], jobs.tasks[:, WORKER]],
+                                 jobs.remaining))
 
 
 def watch(cluster: Cluster, trace: Trace, policy: Policy, ends: Floats) -> Iterator[Slot]:

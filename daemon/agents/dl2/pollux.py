@@ -7,6 +7,7 @@ Tiresias and Optimus, the one with free batches with Pollux. Between changes of 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -103,6 +104,32 @@ class RelativeGain:
             size = batch or best_batch(job.application, placement, job.epoch)
             self._known[key] = job.application.goodput(placement, job.application.split(size, gpus), job.epoch)
         return self._known[key]
+
+
+@dataclass
+class RandomSizes:
+    """GPUs to anybody whose batch can feed one more: the floor under every claim."""
+
+    draw: random.Random
+    _active: tuple[str, ...] = ()
+
+    def decide(self, now: int, active: Sequence[Job], held: Allocations) -> Allocations:
+        """Draw anew when jobs came or went; else leave everything."""
+        names = tuple(job.name for job in active)
+        if names == self._active:
+            return {name: held.get(name, []) for name in names}
+        self._active = names
+        left = NODES * NODE_GPUS
+        sizes = {job.name: int(place < left) for place, job in enumerate(active)}
+        hungry = [job for job in active if 0 < sizes[job.name] < most(job)]
+        for _ in range(left - sum(sizes.values())):
+            if not hungry:
+                break
+            job = self.draw.choice(hungry)
+            sizes[job.name] += 1
+            if sizes[job.name] == most(job):
+                hungry.remove(job)
+        return packed(sizes, held)
 
 
 def most(job: Job) -> int:

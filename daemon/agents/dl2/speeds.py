@@ -52,7 +52,7 @@ def measured(path: Path, most: int) -> Floats:
     from scipy.interpolate import Rbf  # heavy, and only wanted where somebody has the file
 
     points: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
-    for number, row in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, row in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         try:
             model, _, _, servers, workers, speeds, *_ = ast.literal_eval(row)
             points[model].append((int(servers), int(workers), float(sum(speeds))))

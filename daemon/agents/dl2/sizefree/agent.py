@@ -6,7 +6,7 @@ GPUs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -40,16 +40,12 @@ class SizeFree:
         self.decisions += network.fill(self.weights, cluster, jobs, used, self._changes(jobs) if self.plans else None)
 
     def _changes(self, jobs: Jobs) -> Floats:
-        """Draw favours to try, [plan, job]: the same for the same situation. The first plan is the scorer's own."""
+        """Draw favours to try, [plan, job, what]: the same for the same situation. The first are the scorer's own."""
         count = len(jobs.model)
         draw = np.random.default_rng([count, int(jobs.stay.sum())])
-        changed = draw.random((self.plans, count)) < CHANGED / max(count, 1)
+        changed = draw.random((self.plans, count, 1)) < CHANGED / max(count, 1)
         changed[0] = False
-        return np.where(changed, SPREAD * draw.standard_normal((self.plans, count)), 0.0)
-
-    def looking_ahead(self) -> SizeFree:
-        """Return the same agent, which tries plans before it gives anything."""
-        return replace(self, plans=PLANS, decisions=0)
+        return np.where(changed, SPREAD * draw.standard_normal((self.plans, count, 3)), 0.0)
 
     def save(self, folder: Path, card: ModelCard) -> ModelCard:
         """Write weights and card; return the card as written, digests filled in."""

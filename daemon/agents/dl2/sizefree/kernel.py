@@ -28,7 +28,7 @@ def by_score(cluster: Cluster, jobs: Jobs, used: Longs, weights: Floats, favour:
              inputs: Floats) -> int:
     """Give the next task to whom the scorer rates highest, while it rates anybody above 0; return the decisions.
 
-    ``favour`` is added to a job's scores where they are compared with others'. Only the job that was given something
+    ``favour`` [job, what] is added to scores where they are compared. Only the job that was given something
     is rated anew. ``scores`` [job, what] and ``inputs`` are scratch.
     """
     for job in range(jobs.model.size):
@@ -39,8 +39,8 @@ def by_score(cluster: Cluster, jobs: Jobs, used: Longs, weights: Floats, favour:
         best, most, what = -1, -np.inf, 0
         for job in range(jobs.model.size):
             for kind in range(3):
-                if scores[job, kind] > 0.0 and scores[job, kind] + favour[job] > most:
-                    best, most, what = job, scores[job, kind] + favour[job], kind
+                if scores[job, kind] > 0.0 and scores[job, kind] + favour[job, kind] > most:
+                    best, most, what = job, scores[job, kind] + favour[job, kind], kind
         decisions += 1
         if best < 0:
             return decisions
@@ -54,10 +54,10 @@ def by_score(cluster: Cluster, jobs: Jobs, used: Longs, weights: Floats, favour:
 def look_ahead(cluster: Cluster, jobs: Jobs, used: Longs, weights: Floats, changes: Floats) -> int:
     """Give tasks by the plan for this slot that ends the jobs here soonest, were nobody else to come.
 
-    Plan after plan adds a row of ``changes`` [plan, job] to the favours of the best so far, and is played to its end
-    with the scorer as it is in all later slots. Return the decisions.
+    Plan after plan adds a row of ``changes`` [plan, job, what] to the favours of the best so far, and is played to its
+    end with the scorer as it is in all later slots. Return the decisions.
     """
-    favour, best, decisions = np.zeros(jobs.model.size), np.inf, 0
+    favour, best, decisions = np.zeros((jobs.model.size, 3)), np.inf, 0
     scores, inputs = np.empty((jobs.model.size, 3)), np.empty(len(INPUTS))
     for plan in range(len(changes)):
         tried = favour + changes[plan]
@@ -95,7 +95,7 @@ def _played(cluster: Cluster, jobs: Jobs, weights: Floats, scores: Floats, input
         if jobs.model.size == 0:
             return total, decisions
         decisions += by_score(cluster, jobs, np.zeros((cluster.nodes, 2), np.int64), weights,
-                              np.zeros(jobs.model.size), scores, inputs)
+                              np.zeros((jobs.model.size, 3)), scores, inputs)
     for job in range(jobs.model.size):
         total += jobs.remaining[job] / max(cluster.rates[jobs.model[job], cluster.most, cluster.most], 1e-12)
     return total, decisions

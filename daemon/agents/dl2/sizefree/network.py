@@ -26,8 +26,8 @@ def initial(seed: int) -> Floats:
 
 
 def fill(weights: Floats, cluster: Cluster, jobs: Jobs, used: Longs, changes: Floats | None = None) -> int:
-    """Give tasks by score, after looking ahead with ``changes`` [plan, job]; return how many decisions that took."""
+    """Give tasks by score, after looking ahead with ``changes`` [plan, job, what]; return the decisions it took."""
     if changes is not None:
         return int(look_ahead(cluster, jobs, used, weights, changes))
-    count = len(jobs.model)
-    return int(by_score(cluster, jobs, used, weights, np.zeros(count), np.empty((count, 3)), np.empty(len(INPUTS))))
+    blank = np.zeros((2, len(jobs.model), 3))
+    return int(by_score(cluster, jobs, used, weights, blank[0], blank[1], np.empty(len(INPUTS))))

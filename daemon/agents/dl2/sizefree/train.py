@@ -17,14 +17,11 @@ import numpy as np
 from .....storage.records import ModelCard
 from ....replay.arrays import Floats
 from ...adam import Adam
-from ..arena import Trace, ZeroProgressError, replay, traces
+from ..arena import Trace, mean_jct, traces
 from ..kernel import Cluster
 from .agent import SizeFree
 from .kernel import SIZE
 from .network import initial
-
-HOPELESS = 1e3
-"""Completion time, in slots, that stands for a candidate under which some job never ends."""
 
 
 @dataclass(frozen=True)
@@ -57,30 +54,19 @@ class Step:
     """Weights of the best candidate so far."""
 
 
-def jct(cluster: Cluster, weights: Floats, tried_on: Sequence[Trace]) -> Floats:
-    """Return the mean completion time of each trace, in slots."""
-    found = np.empty(len(tried_on))
-    for place, trace in enumerate(tried_on):
-        try:
-            found[place] = replay(cluster, trace, SizeFree(weights)).mean()
-        except ZeroProgressError:
-            found[place] = HOPELESS
-    return found
-
-
 def train(course: Course) -> Iterator[Step]:
     """Train and yield now and then; whoever stops asking keeps the best so far."""
     draw = np.random.default_rng(course.seed)
     pool = list(islice(traces(course.seed), course.pool))
     judges = list(islice(traces(course.seed + 1), course.chosen_by))
     weights, adam = initial(course.seed), Adam.of(SIZE)
-    best, best_jct = weights, float(jct(course.cluster, weights, judges).mean())
+    best, best_jct = weights, float(mean_jct(course.cluster, SizeFree(weights), judges).mean())
     yield Step(0, best_jct, best)
     for number in range(1, course.rounds + 1):
         rate = course.rate * (1 - (number - 1) / course.rounds)
         weights = weights - rate * adam.direction(_gradient(course, weights, pool, draw))
         if number % course.chosen_every == 0 or number == course.rounds:
-            now = float(jct(course.cluster, weights, judges).mean())
+            now = float(mean_jct(course.cluster, SizeFree(weights), judges).mean())
             if now < best_jct:
                 best, best_jct = weights.copy(), now
             yield Step(number, now, best)
@@ -90,8 +76,9 @@ def _gradient(course: Course, weights: Floats, pool: Sequence[Trace], draw: np.r
     """Return where completion times rise, from antithetic pairs on the same few traces."""
     tried_on = [pool[place] for place in draw.choice(len(pool), course.at_once, replace=False)]
     noise = draw.standard_normal((course.pairs, SIZE))
-    worse = np.array([jct(course.cluster, weights + course.noise * step, tried_on).mean()
-                      - jct(course.cluster, weights - course.noise * step, tried_on).mean() for step in noise])
+    worse = np.array([mean_jct(course.cluster, SizeFree(weights + course.noise * step), tried_on).mean()
+                      - mean_jct(course.cluster, SizeFree(weights - course.noise * step), tried_on).mean()
+                      for step in noise])
     return np.asarray((worse / (worse.std() + 1e-9)) @ noise / course.pairs)
 
 

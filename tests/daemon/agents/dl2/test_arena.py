@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.daemon.agents.dl2.arena import Trace, ZeroProgressError, cluster, replay, traces, watch
+from idlewatt.daemon.agents.dl2.agent import FlatAgent
+from idlewatt.daemon.agents.dl2.arena import Trace, ZeroProgressError, cluster, mean_jct, replay, traces, watch
 from idlewatt.daemon.agents.dl2.kernel import BUNDLE, SERVER, WORKER, grant
+from idlewatt.daemon.agents.dl2.network import Shape
 from idlewatt.daemon.agents.dl2.paper.baselines import Drf, baselines
 from idlewatt.daemon.agents.dl2.paper.trial import BOUND, contest
 from idlewatt.daemon.agents.dl2.sizefree.agent import SizeFree
@@ -28,6 +30,11 @@ def test_what_the_authors_environment_gives_is_met_within_five_percent(policy, s
     assert mean_over_traces(policy) == pytest.approx(slots, rel=0.05)
 
 
+def test_tetris_as_coded_is_as_slow_as_the_authors_own_over_twenty_traces():
+    found = mean_jct(SITE, baselines(SITE)["Tetris as coded"], islice(traces(), 20))
+    assert found.mean() == pytest.approx(13.12, rel=0.02)
+
+
 def test_the_untrained_agent_already_beats_chance_and_optimus():
     ours = np.mean([replay(SITE, trace, SizeFree()).mean() for trace in TEN])
     assert ours < mean_over_traces("random-feasible")
@@ -35,7 +42,7 @@ def test_the_untrained_agent_already_beats_chance_and_optimus():
 
 
 def test_nobody_is_faster_than_alone():
-    found = contest(SITE, SizeFree().weights, [], measured=False)
+    found = contest(SITE, SizeFree().weights, [], measured=False, plans=2)
     for name, jct in found.jct.items():
         assert (jct >= found.jct[BOUND] - 1e-9).all(), name
     assert found.less_than("random-feasible").low > 0
@@ -47,11 +54,19 @@ def test_a_seed_gives_the_same_traces_and_another_one_others():
     assert not np.array_equal(first.model, other.model)
 
 
+def test_whoever_looks_ahead_is_better_and_decides_the_same_again():
+    judged = list(islice(traces(2), 4))
+    plain, ahead, again = (mean_jct(SITE, SizeFree(plans=plans), judged).mean() for plans in (0, 16, 16))
+    assert ahead == again
+    assert ahead < plain
+
+
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 1000), most=st.sampled_from([1, 3, 8]), nodes=st.sampled_from([4, 48]))
 def test_no_policy_gives_more_than_there_is_or_than_a_job_may_have(seed, most, nodes):
     site, trace = cluster(most, nodes=nodes), next(traces(seed, jobs=12))
-    for name, policy in {**baselines(site), "ours": SizeFree()}.items():
+    flat = FlatAgent.fresh(Shape(), seed)
+    for name, policy in {**baselines(site), "ours": SizeFree(), "ahead": SizeFree(plans=2), "flat": flat}.items():
         for slot in islice(watch(site, trace, policy, np.full(12, np.nan)), 20):
             taken = np.einsum("jt,jtk->k", slot.jobs.tasks, site.demand[slot.jobs.model, :BUNDLE])
             assert (taken == slot.used.sum(axis=0)).all(), name

@@ -1,14 +1,15 @@
 """Elastic rules in Pollux's arena."""
 
 import os
+import random
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.daemon.agents.dl2.paper.pollux_trial import made_up, mean_h
-from idlewatt.daemon.agents.dl2.pollux import RelativeGain, best_batch, freed, most, packed
+from idlewatt.daemon.agents.dl2.paper.pollux_trial import hours, made_up
+from idlewatt.daemon.agents.dl2.pollux import RandomSizes, RelativeGain, best_batch, freed, most, packed
 from idlewatt.daemon.replay.published.pollux import NODE_GPUS, NODES, Artifact
 
 TRACES = Path(os.environ.get("IDLEWATT_TRACES", Path(__file__).parents[4].parent / "shared/traces"))
@@ -37,6 +38,10 @@ def artifact():
     return Artifact(TRACES)
 
 
+def mean_h(jobs, haste):
+    return hours(jobs, RelativeGain(haste)).mean()
+
+
 @with_traces
 def test_the_plain_rule_gives_what_is_known_of_it(artifact):
     assert mean_h(artifact.jobs("1.0", 1), 0.0) == pytest.approx(2337 / 3600, rel=0.01)
@@ -53,6 +58,14 @@ def test_nobody_gets_more_gpus_than_its_batch_can_feed(artifact):
     sizes = RelativeGain().sizes(jobs)
     assert sum(sizes) <= NODES * NODE_GPUS
     assert all(size <= most(job) for size, job in zip(sizes, jobs, strict=True))
+
+
+@with_traces
+def test_chance_gives_out_all_gpus_that_anybody_can_use(artifact):
+    jobs = artifact.jobs("1.0", 1)[:10]
+    placed = RandomSizes(random.Random(0)).decide(60, jobs, {})
+    assert all(1 <= len(placed[job.name]) <= most(job) for job in jobs)
+    assert sum(map(len, placed.values())) == min(NODES * NODE_GPUS, sum(map(most, jobs)))
 
 
 @with_traces

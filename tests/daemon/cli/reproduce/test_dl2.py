@@ -8,12 +8,14 @@ from idlewatt.daemon.cli.reproduce import command
 
 
 def test_the_report_has_the_table_and_says_what_is_missing(tmp_path):
-    result = CliRunner().invoke(command, ["dl2", "--workers", "8", "--rounds", "0", "--out", str(tmp_path)])
+    result = CliRunner().invoke(command, [
+        "dl2", "--workers", "8", "--rounds", "0", "--plans", "2", "--updates", "0", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     text = (tmp_path / "report.md").read_text()
     assert re.search(r"\| DRF \| 10\.0\d\d \| 10\.03 \| 10\.246 \|", text)
     assert "random-feasible" in text
-    assert "not rebuilt here" in text
+    assert "| ours, without looking ahead | 5.6" in text
+    assert "What does not reproduce" in text
     assert (tmp_path / "report.html").is_file()
     assert (tmp_path / "models/workers-8/card.json").is_file()
 

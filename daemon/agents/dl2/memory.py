@@ -1,0 +1,86 @@
+"""Prioritised replay memory (Schaul et al. 2016): surprising decisions are drawn more often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...replay.arrays import Floats, Longs
+from .flat_kernel import Singles
+from .kernel import Bools
+from .network import Shape
+
+SHARPNESS, HIGHEST = 0.9, 4.0
+"""Exponent of an error that makes a priority, and the largest."""
+
+
+class Batch(NamedTuple):
+    """Decisions as columns, [decision, ...]."""
+
+    state: Singles
+    allowed: Bools
+    action: Longs
+    chance: Singles
+    """That the policy which acted gave to the action."""
+    reward: Singles
+    """Of the whole slot."""
+    following: Singles
+    """The first state of the next slot."""
+    further: Singles
+    """1 while the episode goes on, 0 where there is no next slot."""
+
+
+def columns(shape: Shape, rows: int) -> Batch:
+    """Return empty columns."""
+    return Batch(np.zeros((rows, shape.inputs), np.float32), np.zeros((rows, shape.actions), np.bool_),
+                 np.zeros(rows, np.int64), np.zeros(rows, np.float32), np.zeros(rows, np.float32),
+                 np.zeros((rows, shape.inputs), np.float32), np.zeros(rows, np.float32))
+
+
+class Memory:
+    """The latest decisions; the oldest make room."""
+
+    def __init__(self, shape: Shape, capacity: int) -> None:
+        self._columns = columns(shape, capacity)
+        self._priority = np.zeros(capacity)
+        self._added = 0
+
+    def __len__(self) -> int:
+        """Return how many are held."""
+        return min(self._added, len(self._priority))
+
+    def add(self, batch: Batch, priority: float) -> None:
+        """Keep the decisions of a slot."""
+        rows = (self._added + np.arange(len(batch.action))) % len(self._priority)
+        values: Any
+        for column, values in zip(self._columns, batch, strict=True):
+            column[rows] = values
+        self._priority[rows] = priority
+        self._added += len(rows)
+
+    def sample(self, size: int, correction: float, random: np.random.Generator) -> tuple[Longs, Batch, Singles]:
+        """Return rows drawn by priority, what is in them, and their weights: 1 at most, ``correction`` is beta."""
+        likely = self._priority[:len(self)] / self._priority[:len(self)].sum()
+        rows = np.searchsorted(np.cumsum(likely), random.random(size) * (1.0 - 1e-12)).astype(np.int64)
+        rows = np.minimum(rows, len(self) - 1)
+        weights = (len(self) * likely[rows]) ** -correction
+        drawn: Any = (column[rows] for column in self._columns)
+        return rows, Batch(*drawn), (weights / weights.max()).astype(np.float32)
+
+    def learned(self, rows: Longs, errors: Floats) -> None:
+        """Take in how wrong the value of decisions was."""
+        self._priority[rows] = np.minimum(np.abs(errors) ** SHARPNESS, HIGHEST) + 1e-6
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return all that is needed to go on later."""
+        kept = {name: column[:len(self)] for name, column in self._columns._asdict().items()}
+        return kept | {"priority": self._priority[:len(self)], "added": np.array([self._added])}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what :meth:`state` returned."""
+        self._added = int(state["added"][0])
+        for name, column in {**self._columns._asdict(), "priority": self._priority}.items():
+            column[:len(self)] = state[name]

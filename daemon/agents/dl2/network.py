@@ -1,0 +1,69 @@
+"""The policy and the value network: the same lines run on numpy arrays and on torch tensors (training)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .flat_kernel import PER_JOB, Desk, Net
+
+Weights = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The size of the networks: flat, so tied to its window."""
+
+    window: int = 20
+    """Jobs that are seen, J (§6.2, for 48 nodes)."""
+    hidden: int = 128
+    """Units of each of two layers; the paper has 256, which takes thrice as long."""
+
+    @property
+    def inputs(self) -> int:
+        """Return the numbers in a state."""
+        return self.window * PER_JOB
+
+    @property
+    def actions(self) -> int:
+        """Return 3J + 1: worker, server or bundle for each job, or the end of the slot."""
+        return 3 * self.window + 1
+
+
+def initial(shape: Shape, outputs: int, random: np.random.Generator) -> Weights:
+    """Return weights as He et al. (2015) draw them, the last layer's 0: every action is as likely."""
+    weights: Weights = {}
+    before = shape.inputs
+    for name in ("first", "second"):
+        bound = np.sqrt(6.0 / before)
+        weights[f"{name}.weight"] = random.uniform(-bound, bound, (before, shape.hidden)).astype(np.float32)
+        weights[f"{name}.bias"] = np.zeros(shape.hidden, np.float32)
+        before = shape.hidden
+    weights["out.weight"] = np.zeros((before, outputs), np.float32)
+    weights["out.bias"] = np.zeros(outputs, np.float32)
+    return weights
+
+
+def outputs(weights: Mapping[str, Any], states: Any) -> Any:
+    """Return the last layer, [..., outputs], for states [..., inputs]: scores of actions, or the value."""
+    hidden = states
+    for name in ("first", "second"):
+        hidden = (hidden @ weights[f"{name}.weight"] + weights[f"{name}.bias"]).clip(min=0)
+    return hidden @ weights["out.weight"] + weights["out.bias"]
+
+
+def compiled_form(weights: Weights) -> Net:
+    """Return the policy as the hot path takes it; the arrays are the same, not copies."""
+    return Net(weights["first.weight"], weights["first.bias"], weights["second.weight"], weights["second.bias"],
+               weights["out.weight"], weights["out.bias"])
+
+
+def desk(shape: Shape) -> Desk:
+    """Return scratch for one decision."""
+    return Desk(np.empty(shape.window, np.int64), np.empty(shape.inputs, np.float32),
+                np.empty(shape.actions, np.bool_), np.empty(shape.hidden, np.float32),
+                np.empty(shape.hidden, np.float32), np.empty(shape.actions))
