@@ -125,9 +125,18 @@ def configuration(simulation: str, folder: Path) -> dict[str, Any]:
             "waste": {"rated_node_watts": RATED_WATTS},
             "advice": {"spare_nodes": SPARE_NODES},
             "counterfactual": {"incumbent": SCHEDULER},
-            # A job of theirs is over in seconds of ours.
-            "counsel": {"elastic": {"every": "2s", "settle": "1s"}},
+            "counsel": {"elastic": _elastic()},
             "sources": [*pages, {"kind": "throughput", "url": simulation}, {"kind": "slurm_rest", "url": simulation}]}
+
+
+def _elastic() -> dict[str, Any]:
+    """Return two curves that the site has measured itself, so that there is counsel before runs have been watched."""
+    from ...exporters.simulated.throughput import speed
+
+    # A job of theirs is over in a minute of ours.
+    return {"every": "2s", "settle": "1s", "curves": [
+        {"name": name, "speeds": {boards: round(speed(name, boards), 1) for boards in (2, 4, 8)}}
+        for name in ("resnet50", "vit-large")]}
 
 
 def _write_config(folder: Path, simulation: str) -> Path:

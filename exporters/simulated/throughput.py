@@ -25,6 +25,12 @@ SPREAD = 0.04
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
+def speed(name: str, boards: int) -> float:
+    """Return samples per second of a job on so many V100, as its owner would measure them."""
+    a, b, d = CURVES[name]
+    return SAMPLES / (a / boards + b + d * boards)
+
+
 def rates(cluster: SimulatedCluster) -> dict[str, float]:
     """Return samples per second by job id, of the running jobs that count them."""
     return {str(job.job_id): _rate(job) for job in cluster.running.values() if job.name in CURVES}
@@ -41,8 +47,6 @@ def answer(cluster: SimulatedCluster, query: str) -> dict[str, Any]:
 def _rate(job: SimulatedJob) -> float:
     if job.state is not JobState.RUNNING or job.behaviour in (Behaviour.IDLE, Behaviour.HUNG):
         return 0.0
-    a, b, d = CURVES[job.name]
-    workers = job.flavor.gpus
     # The same spread for the same job whenever it is asked: no generator, which would change the cluster's course.
     spread = 1.0 + SPREAD * (2.0 * (job.job_id * _GOLDEN % 1.0) - 1.0)
-    return SAMPLES * FASTER.get(job.partition, 1.0) * spread / (a / workers + b + d * workers)
+    return FASTER.get(job.partition, 1.0) * spread * speed(job.name, job.flavor.gpus)

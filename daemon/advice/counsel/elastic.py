@@ -110,7 +110,7 @@ class Adviser:
 
         advised = scene.advice.recommendations if scene.advice else ()
         site = Site(scene.snapshot, [row for row in advised if row.action == "start" and not row.shadow], scene.now_s)
-        jobs, unknown, rows = _sized(scene.snapshot.jobs), Counter[str](), []
+        jobs, unknown, rows = _sized(scene.snapshot.jobs), Counter[str](), list[ElasticAdvice]()
         remaining = _remaining(scene, [job for job, _ in jobs])
         for job, gpus in jobs:
             curve, basis = self._curve(job, kinds[job.key])
@@ -185,7 +185,7 @@ def _worth(row: ElasticAdvice) -> tuple[bool, float, str]:
 
 
 def _metrics(rows: Sequence[ElasticAdvice], unknown: Counter[str]) -> dict[str, Series]:
-    times, gains, infos = {}, {}, {}
+    times, gains, infos = (dict[tuple[str, ...], float | None]() for _ in range(3))
     for row, change in ((one, change) for one in rows for change in (one.more, one.fewer) if change):
         key = row.partition, row.job_id, f"{change.gpus:+d}"
         gains[key] = change.per_gpu_ratio

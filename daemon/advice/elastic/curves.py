@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...replay.speed import SpeedError, falls_at
+from ...replay.speed import SpeedError
 
 Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
 
 DRAWS = 200
 LEVEL = 0.95
@@ -25,9 +26,11 @@ SPREAD, SPREAD_RUNS = 0.08, 4.0
 """The assumed spread of rates from run to run, relatively, and how many runs it outweighs."""
 WORST = 0.35
 """A curve that is further off its own measurements than this, relatively, tells nothing."""
-TWO_SIZES = ((0, 1), (0, 2))
-"""With two sizes nobody can tell a fixed cost (b) from one that grows with the workers (d): either may be true, and
-every mixture lies between them."""
+TWO_SIZES = ((0, 1), (0, 2), (1, 2))
+"""With two sizes nobody can tell a fixed cost (b) from one that grows with the workers (d): each curve of two terms
+that meets both points may be true, and every other lies between them."""
+MOST_GPUS, MOST_APART = 100_000, 1e6
+"""Beyond them something upstream is lying."""
 AS_GOOD = 1e-6
 """Fits whose squared residuals differ by no more are equally good."""
 
@@ -58,10 +61,12 @@ class Learned:
 
     @property
     def falls_at(self) -> int | None:
-        """Return the first number of GPUs within reach that is slower than one fewer; None where none is."""
-        times = _times(np.arange(1, self.sizes[-1] * REACH + 1)) @ self.coefficients
-        index = falls_at((1 / times).tolist())
-        return None if index is None else index + 1
+        """Return the first number of GPUs within reach that is surely slower than one fewer; None where none is."""
+        a, _, d = self.draws.T
+        # One more than n makes it slower where n (n + 1) > a / d.
+        tops = np.where(d > 0, (np.sqrt(1 + 4 * a / np.where(d > 0, d, 1.0)) - 1) / 2, np.inf)
+        surely = np.quantile(np.floor(tops) + 2, LEVEL, method="higher")
+        return int(surely) if surely <= self.sizes[-1] * REACH else None
 
 
 def learned(gpus: Sequence[int], rates: Sequence[float], seed: int = 0) -> Learned:
@@ -73,19 +78,20 @@ def learned(gpus: Sequence[int], rates: Sequence[float], seed: int = 0) -> Learn
     sizes, speeds = np.asarray(gpus, np.int64), np.asarray(rates, np.float64)
     if sizes.shape != speeds.shape or not (np.isfinite(speeds) & (speeds > 0) & (sizes > 0)).all():
         raise SpeedError("sizes and rates must be positive numbers, one of each per run")
+    if len(sizes) and (sizes.max() > MOST_GPUS or speeds.min() < speeds.max() / MOST_APART):
+        raise SpeedError(f"no job has more than {MOST_GPUS} GPUs, nor are like jobs {MOST_APART:g} times as fast")
     distinct = tuple(sorted(set(sizes.tolist())))
     if len(distinct) < 2:
         raise SpeedError("a curve needs runs of two different sizes")
-    terms, subsets = _times(sizes), TWO_SIZES if len(distinct) == 2 else ((0, 1, 2),)
-    found = _fits(terms, speeds, subsets)
-    coefficients = np.mean(found, axis=0)
-    fitted = 1 / (terms @ coefficients)
+    speeds = speeds / np.exp(np.mean(np.log(speeds)))  # only ratios are ever told
+    shape = _Shape(sizes, speeds)
+    coefficients = shape.fit(speeds).mean(axis=0)
+    fitted = 1 / (shape.terms @ coefficients)
     residuals = np.log(speeds / fitted)
     error = float(np.sqrt(np.mean(residuals ** 2)))
     if error > WORST:
         raise SpeedError(f"the curve is {error:.0%} off its own measurements")
-    draws = _drawn(terms, fitted, residuals, subsets, np.random.default_rng(seed))
-    return Learned(coefficients, draws, error, distinct, len(speeds))
+    return Learned(coefficients, _drawn(shape, fitted, residuals, seed), error, distinct, len(speeds))
 
 
 def _times(gpus: object) -> Floats:
@@ -94,29 +100,45 @@ def _times(gpus: object) -> Floats:
     return np.stack([1 / workers, np.ones_like(workers), workers], axis=-1)
 
 
-def _fits(terms: Floats, speeds: Floats, subsets: Sequence[Sequence[int]]) -> list[Floats]:
-    """Return the coefficients of the subsets of terms that fit best by relative errors: one, or several as good."""
-    from scipy.optimize import nnls  # heavy, and only wanted when curves are fitted
+class _Shape:
+    """What curves over these sizes may look like.
 
-    found = []
-    for subset in subsets:
-        coefficients = np.zeros(terms.shape[1])
+    Over two sizes no curve falls before the faster one: up to ``top`` it rises where ``a >= m d``, with ``m = top (top
+    - 1)``, and as ``a = a' + m d`` that is one more coefficient that is not negative. Three sizes tell for themselves.
+    """
+
+    def __init__(self, sizes: Longs, speeds: Floats) -> None:
+        means = {size: float(speeds[sizes == size].mean()) for size in sizes.tolist()}
+        top = max(means, key=lambda size: (means[size], size)) if len(means) == 2 else 1
+        self.terms = _times(sizes)
+        self._free = np.array([[1.0, 0.0, top * (top - 1.0)], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+        self._subsets = TWO_SIZES if len(means) == 2 else ((0, 1, 2),)
+        self.freedom = min(3, len(means))
+
+    def fit(self, speeds: Floats) -> Floats:
+        """Return the coefficients that fit best by relative errors, [fit, coefficient]: one, or several as good."""
+        from scipy.optimize import nnls  # heavy, and only wanted when curves are fitted
+
         # Scaled by the speeds the target is 1 everywhere, so a slow run weighs no more than a fast one.
-        coefficients[list(subset)], off = nnls(terms[:, list(subset)] * speeds[:, None], np.ones_like(speeds))
-        found.append((off ** 2, coefficients))
-    best = min(off for off, _ in found)
-    return [coefficients for off, coefficients in found if off <= best + AS_GOOD]
+        columns, ones = self.terms @ self._free * speeds[:, None], np.ones_like(speeds)
+        scale = np.linalg.norm(columns, axis=0)
+        found = []
+        for subset in map(list, self._subsets):
+            coefficients = np.zeros(3)
+            coefficients[subset], off = nnls(columns[:, subset] / scale[subset], ones)
+            found.append((off ** 2, self._free @ (coefficients / scale)))
+        best = min(off for off, _ in found)
+        return np.array([coefficients for off, coefficients in found if off <= best + AS_GOOD])
 
 
-def _drawn(terms: Floats, fitted: Floats, residuals: Floats, subsets: Sequence[Sequence[int]],
-           chance: np.random.Generator) -> Floats:
+def _drawn(shape: _Shape, fitted: Floats, residuals: Floats, seed: int) -> Floats:
     """Return the coefficients of curves fitted to drawn rates: the spread itself is drawn, too."""
-    freedom = SPREAD_RUNS + max(0, len(residuals) - len(subsets[0]))
+    chance = np.random.default_rng(seed)
+    freedom = SPREAD_RUNS + max(0, len(residuals) - shape.freedom)
     square = SPREAD_RUNS * SPREAD ** 2 + float(residuals @ residuals)
-    draws = np.empty((DRAWS, terms.shape[1]))
+    draws = np.empty((DRAWS, 3))
     for number in range(DRAWS):
         spread = np.sqrt(square / chance.chisquare(freedom))
-        rates = fitted * np.exp(spread * chance.standard_normal(len(fitted)))
-        fits = _fits(terms, rates, subsets)
+        fits = shape.fit(fitted * np.exp(spread * chance.standard_normal(len(fitted))))
         draws[number] = fits[number % len(fits)]
     return draws
