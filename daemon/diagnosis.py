@@ -64,6 +64,11 @@ class Diagnosis:
         best_first = positions[np.argsort(self._free.gpus[positions], kind="stable")]
         return [self._free.nodes[position].name for position in best_first]
 
+    def cost_now(self, placement: Placement) -> float | None:
+        """Return what a placement costs in communication on the GPUs that it would be given now."""
+        (indexes,) = self.indexes.hand_out([placement])
+        return self.vicinity.cost(placement, indexes)
+
     def left_over(self, job: Job, gpus: int) -> Placement | None:
         """Return so many of the GPUs that a job may use, of the nodes with least free first, however few each has."""
         wanted = need(job)

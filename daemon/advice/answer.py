@@ -84,7 +84,8 @@ class Answer:
         return Recommendation(job.job_id, job.submit_s, job.partition, manner.now_s, self.policy.name,
                               manner.objective, "start", self._diagnosis.why_here(job, placement), placement,
                               manner.now_s, alternatives, manner.shadow,
-                              communication_cost=self._diagnosis.vicinity.cost(placement), gpu_indexes=indexes)
+                              communication_cost=self._diagnosis.vicinity.cost(placement, indexes),
+                              gpu_indexes=indexes)
 
     def _alternatives(self, job: Job, placement: Placement) -> Iterator[Alternative]:
         """Yield other placements that have room, what they cost in communication, and what else is to say."""
@@ -92,7 +93,7 @@ class Answer:
         others = self._other_nodes(job, placement, names) if len(placement.nodes) == 1 else \
             self._other_groups(placement, names)
         for other, reason in others:
-            yield Alternative(other, reason, self._diagnosis.vicinity.cost(other))
+            yield Alternative(other, reason, self._diagnosis.cost_now(other))
 
     def _scattered(self, job: Job, placement: Placement, applications: Mapping[str, str]) -> Iterator[Alternative]:
         """Yield the GPUs that are left over here and there, where it is known what closeness is worth to the job."""
@@ -100,7 +101,7 @@ class Answer:
         other = self._diagnosis.left_over(job, gpus) if application and gpus > 1 else None
         if other is not None and len(other.nodes) > len(placement.nodes):
             yield Alternative(other, f"scattered over what is left over; its speed as measured for {application}",
-                              self._diagnosis.vicinity.cost(other), relative_speed(application, other, placement))
+                              self._diagnosis.cost_now(other), relative_speed(application, other, placement))
 
     def _other_nodes(self, job: Job, placement: Placement, names: list[str]) -> Iterator[tuple[Placement, str]]:
         """Yield other nodes for a job of one node, the next best first."""

@@ -31,7 +31,7 @@ class FreeIndexes:
 
         Those of one island where one has enough, the tightest of them, else of few; on an island the lowest.
         """
-        free = {name: list(indexes) for name, indexes in self._free.items()}
+        free = dict(self._free)
         return [self._taken(free, placement) for placement in placements]
 
     def _taken(self, free: dict[str, list[int]], placement: Placement) -> Indexes:

@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from ...storage.records import Node, Placed, Placement
-from ..replay.communication import PREDECESSOR, Weights, cost
+from ..replay.communication import PREDECESSOR, Weights, cost, pairs_apart
+from .indexes import Indexes
 
 
 class Vicinity:
-    """The switches above the nodes of a snapshot."""
+    """The switches above the nodes of a snapshot, and the islands inside them."""
 
     def __init__(self, nodes: Sequence[Node], weights: Weights = PREDECESSOR) -> None:
         self._leaf = {node.name: (node.spine, node.leaf) for node in nodes}
         spines = {leaf: leaf[0] for leaf in self._leaf.values()}
         self._spine = spines if any(spines.values()) else None
+        self._islands = {node.name: node.islands for node in nodes}
         self._weights = weights
 
-    def cost(self, placement: Placement | None) -> float | None:
-        """Return what a placement costs; None without one, or where a node of it is not known any more."""
+    def cost(self, placement: Placement | None, indexes: Indexes = ()) -> float | None:
+        """Return what a placement costs; None without one, or where a node of it is not known any more.
+
+        ``indexes`` are its GPUs; where they are not known they count as on one island.
+        """
         if placement is None or not all(node in self._leaf for node in placement.nodes):
             return None
         held = dict(zip(placement.nodes, placement.gpus, strict=True))
-        return cost(held, self._leaf, self._spine, self._weights)
+        named = zip(placement.nodes, indexes, strict=False)
+        apart = sum(pairs_apart(some, self._islands[node]) for node, some in named)
+        return cost(held, self._leaf, self._spine, self._weights, apart=apart)
 
     def closest(self, names: Sequence[str], count: int) -> tuple[str, ...]:
         """Return ``count`` of these nodes that are close together: on one leaf switch, else one spine, else few leaves.

@@ -7,9 +7,11 @@ of its bandwidth; the level above the racks, which it does not have, is ours.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
+
+from ...storage.records import Islands
 
 Node = TypeVar("Node", bound=Hashable)
 Leaf = TypeVar("Leaf", bound=Hashable)
@@ -21,6 +23,8 @@ class Weights:
 
     gpu: float = 1 / 40
     """From a GPU to its node, and to each other GPU of the node: NVLink."""
+    apart: float = 1 / 16
+    """To a GPU of the node that NVLink does not reach: PCIe 3.0; the predecessor's nodes have none such."""
     node: float = 1 / 4
     """From a node to its leaf switch: InfiniBand."""
     leaf: float = 1 / 2
@@ -33,12 +37,20 @@ PREDECESSOR = Weights()
 
 
 def cost(gpus: Mapping[Node, int], leaf: Mapping[Node, Leaf], spine: Mapping[Leaf, Hashable] | None = None,
-         weights: Weights = PREDECESSOR) -> float:
+         weights: Weights = PREDECESSOR, *, apart: int = 0) -> float:
     """Return the cost of a placement: ``gpus`` held by node, the leaf switch of each node, the spine of each leaf.
 
-    Without ``spine`` the leaves hang on the centre itself.
+    Without ``spine`` the leaves hang on the centre itself. ``apart`` counts pairs of GPUs on different islands of a
+    node.
     """
     leaves = {leaf[node] for node in gpus}
     inside = weights.gpu * sum(held + held * (held - 1) / 2 for held in gpus.values())
+    inside += (weights.apart - weights.gpu) * apart
     above = weights.spine * len({spine[switch] for switch in leaves}) if spine else 0.0
     return inside + weights.node * len(gpus) + weights.leaf * len(leaves) + above
+
+
+def pairs_apart(indexes: Collection[int], islands: Islands) -> int:
+    """Return how many pairs of these GPUs of a node are on different islands; none where the islands are not known."""
+    together = [sum(index in island for index in indexes) for island in islands] or [len(indexes)]
+    return (len(indexes) ** 2 - sum(count**2 for count in together)) // 2

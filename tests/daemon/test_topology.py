@@ -90,3 +90,41 @@ def test_advice_names_the_gpus_of_one_island(told, rig):
     small = [(node, indexes) for node, indexes in named if len(indexes) <= 4]
     assert small
     assert all(any(indexes <= set(island) for island in halves[node]) for node, indexes in small)
+
+
+BAD = {
+    "loop": ("topology_file", "SwitchName=a Switches=b\nSwitchName=b Switches=a", "is above itself"),
+    "two-leaves": ("topology_file", "SwitchName=a Nodes=dgx-a100-01\nSwitchName=b Nodes=dgx-a100-01",
+                   "node dgx-a100-01 hangs on two switches: a and b"),
+    "half-described": ("topology_file", "SwitchName=a Switches=b", "switch a is above b, which is not described"),
+    "one-way": ("gpu_links", "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tSYS\t X ", "by NV4, but back it is SYS"),
+    "gone": ("topology_file", None, "cannot be read"),
+}
+STATION = "\tGPU0\tGPU1\tGPU2\tGPU4\n" + "\n".join(
+    "\t".join([f"GPU{one}", *(" X " if one == other else "NV4" for other in (0, 1, 2, 4))]) for one in (0, 1, 2, 4))
+
+
+def test_a_topology_that_cannot_be_is_told_and_hides_nothing_else(rig, tmp_path, caplog):
+    (tmp_path / "good.conf").write_text("SwitchName=good Nodes=dgx-a100-[01-02],nowhere")
+    (tmp_path / "station.topo").write_text(STATION)
+    sources = [f"{{kind: slurm_rest, url: '{rig.server.url}'}}",
+               f"{{kind: topology_file, file: '{tmp_path}/good.conf'}}",
+               f"{{kind: gpu_links, nodes: [dgx-*], file: '{tmp_path}/station.topo'}}"]
+    for name, (kind, text, _) in BAD.items():
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        nodes = "nodes: [dgx-*], " if kind == "gpu_links" else ""
+        sources.append(f"{{name: {name}, kind: {kind}, {nodes}file: '{tmp_path}/{name}'}}")
+    service = rig.service(sources=f"[{', '.join(sources)}]")
+
+    service.jobs()
+
+    wrong = {watched.name: watched.status.error for watched in service.sources if not watched.status.success}
+    assert set(wrong) == set(BAD)
+    assert all(words in wrong[name] for name, (_, _, words) in BAD.items())
+    nodes = {node.name: node for node in service.known.snapshot.nodes}
+    assert {name: node.leaf for name, node in nodes.items()} == {
+        "dgx-a100-01": "good", "dgx-a100-02": "good", "dgx-v100-01": "dgx-v100-01", "dgx-v100-02": "dgx-v100-02"}
+    assert not any(node.islands for node in nodes.values())
+    assert "1 nodes that the scheduler does not know: nowhere" in caplog.text
+    assert "4 nodes have another number of GPUs than their kind" in caplog.text

@@ -95,6 +95,16 @@ def test_a_gang_that_is_close_is_told_what_it_would_cost_further_apart():
     assert other.communication_cost > found.communication_cost
 
 
+def test_gpus_of_one_island_are_named_and_an_alternative_that_has_none_is_dearer():
+    halves = {"islands": ((0, 1, 2, 3), (4, 5, 6, 7)), "gpu_indexes_allocated": (0, 1, 4, 5)}
+    nodes = [node("dgx1", 4, **halves), node("dgx2", 3, **halves | {"gpu_indexes_allocated": (0, 1, 2)})]
+    first, second = advise(nodes, pending("8", 4, waits=90), pending("9", 4)).recommendations
+    assert (str(first.placement), first.gpu_indexes) == ("dgx1:4", ((2, 3, 6, 7),))
+    assert (str(second.placement), second.gpu_indexes) == ("dgx2:4", ((4, 5, 6, 7),))
+    (other,) = first.alternatives
+    assert other.communication_cost == second.communication_cost < first.communication_cost
+
+
 def test_a_job_like_those_that_were_measured_is_told_what_scattered_gpus_would_cost_it():
     nodes = [node("dgx1"), node("dgx2", 6), node("dgx3", 6)]
     found = only(nodes, pending("9", 4, name="bert-large"))

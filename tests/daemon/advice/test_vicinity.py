@@ -28,6 +28,14 @@ def test_spines_cost_only_where_they_are_known():
     assert far - near == pytest.approx(1.0)
 
 
+def test_gpus_on_two_islands_cost_more_where_it_is_known_which_they_are():
+    vicinity = Vicinity([Node("n0", ("all",), 4, islands=((0, 1), (2, 3))), Node("n1", ("all",), 4)])
+    pair = Placement(("n0",), (2,))
+
+    assert vicinity.cost(pair, ((0, 2),)) > vicinity.cost(pair, ((2, 3),)) == vicinity.cost(pair)
+    assert vicinity.cost(Placement(("n1",), (2,)), ((0, 2),)) == vicinity.cost(Placement(("n1",), (2,)))
+
+
 @pytest.mark.parametrize("placement", [None, Placement(("n0", "gone"), (1, 1))])
 def test_what_is_nowhere_costs_nothing_that_is_known(placement):
     assert cluster("a").cost(placement) is None

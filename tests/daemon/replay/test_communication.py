@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idlewatt.daemon.replay.communication import Weights, cost
+from idlewatt.daemon.replay.communication import PREDECESSOR, Weights, cost, pairs_apart
 
 RACK = {(rack, machine): rack for rack in range(2) for machine in range(4)}
 
@@ -38,3 +38,20 @@ def test_another_spine_costs_more_than_another_leaf():
     spine = {"l1": "s1", "l2": "s1", "l3": "s2"}
 
     assert cost({"a": 8, "c": 8}, leaf, spine) - cost({"a": 8, "b": 8}, leaf, spine) == Weights().spine
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.data())
+def test_pairs_on_different_islands_are_those_that_nvlink_does_not_join(islands, data):
+    size = len(islands)
+    taken = data.draw(st.sets(st.integers(0, size - 1)))
+    divided = tuple(tuple(gpu for gpu in range(size) if islands[gpu] == one) for one in set(islands))
+    apart = sum(islands[one] != islands[other] for one, other in combinations(sorted(taken), 2))
+
+    assert pairs_apart(taken, divided) == apart
+    assert pairs_apart(taken, ()) == 0
+
+
+def test_gpus_of_two_islands_cost_more_than_of_one():
+    dearer = cost({"n": 4}, {"n": "l"}, apart=4) - cost({"n": 4}, {"n": "l"})
+
+    assert dearer == pytest.approx(4 * (PREDECESSOR.apart - PREDECESSOR.gpu))
