@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import product
 
 from .records import Islands, Node
 
@@ -109,14 +110,17 @@ class Board:
         return LINKS.index(self.links[min(one, other), max(one, other)])
 
     def islands(self) -> Islands:
-        """Return the groups of GPUs that reach each other by NVLink, or else within one NUMA node."""
-        closest = [{gpu} for gpu in self.gpus]
-        reach = "NVLINK" if "NVLINK" in self.links.values() else "NODE"
-        for (one, other), link in self.links.items():
-            if LINKS.index(link) <= LINKS.index(reach):
-                joined = [group for group in closest if one in group or other in group]
-                closest = [group for group in closest if group not in joined] + [set().union(*joined)]
-        return tuple(sorted(tuple(sorted(group)) for group in closest))
+        """Return the groups of GPUs of which each reaches every other by NVLink, or else within one NUMA node.
+
+        The mesh of a DGX-1, in which a GPU reaches four others, falls into its halves: neighbours of one CPU go first.
+        """
+        reach = LINKS.index("NVLINK" if "NVLINK" in self.links.values() else "NODE")
+        groups = [{gpu} for gpu in self.gpus]
+        for one, other in sorted(self.links, key=lambda pair: (self.numa.get(pair[0]) != self.numa.get(pair[1]), pair)):
+            first, second = (next(group for group in groups if gpu in group) for gpu in (one, other))
+            if first is not second and all(self.distance(*pair) <= reach for pair in product(first, second)):
+                groups = [group for group in groups if group not in (first, second)] + [first | second]
+        return tuple(sorted(tuple(sorted(group)) for group in groups))
 
     def numbered(self) -> Islands:
         """Return the islands as the scheduler numbers GPUs: 0, 1, 2, … over the holes."""

@@ -16,6 +16,8 @@ from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, Demo
 
 SPEED = 60.0
 TARGETS = ("dcgm", "node", "ipmi")
+HALVES = [[0, 1, 2, 3], [4, 5, 6, 7]]
+"""The boards of a DGX-1V by CPU: NVLink joins each of them to all others of its half, and to one of the other."""
 
 
 @click.command("demo")
@@ -126,7 +128,8 @@ def configuration(simulation: str, folder: Path) -> dict[str, Any]:
             "advice": {"spare_nodes": SPARE_NODES},
             "counterfactual": {"incumbent": SCHEDULER},
             "counsel": {"elastic": _elastic()},
-            "sources": [*pages, {"kind": "throughput", "url": simulation}, {"kind": "slurm_rest", "url": simulation}]}
+            "sources": [*pages, {"kind": "throughput", "url": simulation}, {"kind": "slurm_rest", "url": simulation},
+                        {"kind": "gpu_links", "nodes": ["dgx-v100-*"], "islands": HALVES}]}
 
 
 def _elastic() -> dict[str, Any]:

@@ -61,6 +61,16 @@ def test_pairs_of_bonded_gpus_are_islands_of_two():
     assert board.islands() == ((0, 1), (2, 3), (4, 5), (6, 7))
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5, 6, 7), (0, 4, 1, 5, 2, 6, 3, 7), (7, 2, 5, 0, 3, 6, 1, 4)])
+def test_the_mesh_of_a_dgx_1_falls_into_its_halves_however_it_is_numbered(order):
+    half = {gpu: int(place > 3) for place, gpu in enumerate(order)}
+    twin = dict(zip(order, (*order[4:], *order[:4]), strict=True))
+    links = dgx(lambda one, other: "NVLINK" if half[one] == half[other] or twin[one] == other else "SYS").links
+    halves = tuple(sorted(tuple(sorted(gpu for gpu in order if half[gpu] == side)) for side in (0, 1)))
+
+    assert Board(tuple(range(8)), links, numa=half).islands() == halves
+
+
 @given(st.sets(st.integers(0, 15), min_size=1), st.randoms(use_true_random=False))
 def test_every_gpu_is_on_exactly_one_island(gpus, random):
     board = dgx(lambda one, other: random.choice(["NVLINK", "PIX", "NODE", "SYS"]), sorted(gpus))
