@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TextIO
 
 import structlog
 
@@ -43,8 +43,8 @@ class Repeats(logging.Filter):
         return True
 
 
-def configure(level: str, style: Format) -> None:
-    """Send every log line of the process to standard error, as ``style``."""
+def configure(level: str, style: Format, stream: TextIO | None = None) -> None:
+    """Send every log line of the process to a stream, standard error by default, as ``style``."""
     renderer = (structlog.processors.JSONRenderer() if style == "json"
                 else structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "logger", "event"]))
     formatter = structlog.stdlib.ProcessorFormatter(
@@ -56,7 +56,7 @@ def configure(level: str, style: Format) -> None:
             structlog.processors.format_exc_info,
         ],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer])
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(formatter)
     handler.addFilter(Repeats())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

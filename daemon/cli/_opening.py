@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..logs import configure
 from ..service import Service
 from ..view import DaemonView
 from ..web.app import WebApp
@@ -41,8 +41,7 @@ def check(folder: Path | None, ports: tuple[int, int]) -> None:
 def begin(stack: ExitStack, folder: Path, days: float, nodes: int, seed: int,
           ports: tuple[int, int]) -> tuple[str, list[str]]:
     """Live through the days and go on; return the daemon's URL and what to tell."""
-    logging.basicConfig(filename=folder / "demo.log", level=logging.INFO,
-                        format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    configure("info", "logfmt", stack.enter_context((folder / "demo.log").open("w", encoding="utf-8")))
     address, file = f"127.0.0.1:{ports[0]}", folder / "past.om"
     labels = {"cluster": CLUSTER, "instance": address, "job": "idlewatt"}
     cluster = _past.simulated(days, nodes, seed, time.time())

@@ -20,6 +20,7 @@ from ...exporters.simulated.direct import sources
 from ...storage.errors import StoreError
 from ...storage.history import History
 from ..advice.advisor import Advice, AdviceSettings
+from ..advice.subject import subjects
 from ..config import CounterfactualSettings, Settings, StorageSettings
 from ..counterfactual import Request, replayed
 from ..service import Service
@@ -33,12 +34,12 @@ log = logging.getLogger(__name__)
 DAY_S = 86400.0
 STEP_S = 270.0
 """Simulated time between two looks: under the five minutes after which Prometheus calls a series stale."""
-REPLAY_S = DAY_S
+REPLAY_S = DAY_S / 3
 """Simulated time between two counterfactual replays; hourly, as the daemon does it, would take most of the minute."""
 HOUR_S = 120.0
 """Length of an hour of the paper's Table 2: jobs last hours, so that two weeks see hundreds of them."""
 TICK_S = 30.0
-CYCLES = {"scrape": 1, "jobs": 1, "assess": 1, "advise": 2, "record": 8}
+CYCLES = {"scrape": 1, "jobs": 1, "assess": 1, "advise": 2, "record": 8, **dict.fromkeys(subjects(), 8)}
 """The cycles of a look, each after those it reads from, and how many looks lie between two of its runs: advice that is
 younger than ten minutes is not called stale."""
 DRAWS = 2
