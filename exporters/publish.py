@@ -212,7 +212,7 @@ class Published:
         "partition", "slurm_job_id", "change", "gpus", "basis", "room", "helps", cap=ADVICE * 2)
     elastic_unknown_jobs: Series = _gauge(
         "Running and pending jobs of which nothing can be said, by cause: unseen (no like run was watched), one_size "
-        "(all had as many GPUs) or no_curve (none fits).", "cause", cap=10)
+        "(all had as many GPUs), no_curve (none fits) or too_far (its size from those measured).", "cause", cap=10)
     allocation_cpus: Series = _gauge(
         "CPUs on each of its nodes of a job that could start, or run faster, on what its neighbours do not use; which "
         "is held, used (95th percentile) or advised; no more than 50 jobs.", "partition", "slurm_job_id", "which",

@@ -28,7 +28,7 @@ GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
 FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env", "service", "owner"}
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
 COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "overruns", "failures",
-           "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost", "rows"}
+           "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost", "cpus", "rows"}
 
 
 def facts(**more) -> Published:
@@ -80,7 +80,7 @@ def facts(**more) -> Published:
                                (a100, "4711", "+4", "high"): -0.31},
         "elastic_marginal_gain_ratio": {(a100, "4711", "+4"): 0.18},
         "elastic_info": {(a100, "4711", "+4", "4", "throughput", "now", ""): 1},
-        "elastic_unknown_jobs": {"unseen": 3, "one_size": 1, "no_curve": 0},
+        "elastic_unknown_jobs": {"unseen": 3, "one_size": 1, "no_curve": 0, "too_far": 0},
         "allocation_cpus": {(a100, "124", "held"): 24, (a100, "124", "used"): 23.5, (a100, "124", "advised"): 48},
         "allocation_memory_bytes": {(a100, "124", "held"): 2.0**36, (a100, "124", "used"): None,
                                     (a100, "124", "advised"): 2.0**36},

@@ -19,6 +19,7 @@ from ....storage.durations import Duration
 from ....storage.elastic import ElasticAdvice
 from ....storage.errors import StoreError
 from ....storage.records import Job, JobState
+from ..elastic.words import sooner
 from ..subject import Counsel, Scene, Subject, SubjectSettings, register
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ STALE_S = 300.0
 CONFIGURED = "configured"
 CAUSES = ("unseen", "one_size", "no_curve")
 """Why nothing is said of a job: no like run was seen for long enough, or all had one size, or no curve fits them."""
+FAR = "too_far"
+"""Its own size lies too far from those that were measured."""
 
 Size = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -116,8 +119,10 @@ class Adviser:
             curve, basis = self._curve(job, kinds[job.key])
             if curve is None:
                 unknown[basis] += 1
-            elif len(rows) < MOST_WEIGHED and (curve.reaches(2 * gpus) or curve.reaches(max(1, gpus // 2))):
-                rows.append(weigh(Case(job, gpus, curve, basis, remaining.get(job.key)), site, scene.now_s))
+            elif len(rows) < MOST_WEIGHED:
+                row = weigh(Case(job, gpus, curve, basis, remaining.get(job.key)), site, scene.now_s)
+                unknown[FAR] += row.more is None and row.fewer is None
+                rows += [row] if row.more or row.fewer else []
         return sorted(rows, key=_worth), unknown
 
     def _curve(self, job: Job, kind: Kind) -> tuple[Learned | None, str]:
@@ -194,7 +199,7 @@ def _metrics(rows: Sequence[ElasticAdvice], unknown: Counter[str]) -> dict[str, 
         infos[*key, str(row.gpus), row.basis, "now" if row.has_room and change.gpus > 0 else "no",
               " ".join(change.helps)] = 1.0
     return {"elastic_time_ratio": times, "elastic_marginal_gain_ratio": gains, "elastic_info": infos,
-            "elastic_unknown_jobs": {cause: float(unknown[cause]) for cause in CAUSES}}
+            "elastic_unknown_jobs": {cause: float(unknown[cause]) for cause in (*CAUSES, FAR)}}
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,9 +213,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
 def _change(change: Mapping[str, Any] | None) -> str | None:
     if change is None:
         return None
-    low, high = sorted(-100 * bound for bound in change["time_interval"])
-    sooner = -100 * change["time_ratio"]
-    return f"{change['gpus']:+d}: {sooner:+.0f} % ({low:+.0f} to {high:+.0f})"
+    return f"{change['gpus']:+d}: {sooner(change['time_ratio'], change['time_interval'])}"
 
 
 def _ways(row: Mapping[str, Any]) -> Iterator[str]:
@@ -222,7 +225,7 @@ def _ways(row: Mapping[str, Any]) -> Iterator[str]:
 
 register(Subject(
     "elastic", ElasticAdvice, Settings, Adviser,
-    {"job_id": "job", "state": "state", "partition": "partition", "gpus": "GPUs", "more": "with more: sooner",
-     "room": "room", "fewer": "with fewer: sooner", "helps": "makes room for", "basis": "known by", "runs": "runs",
+    {"job_id": "job", "state": "state", "partition": "partition", "gpus": "GPUs", "more": "with more",
+     "room": "room", "fewer": "with fewer", "helps": "makes room for", "basis": "known by", "runs": "runs",
      "how": "how"},
     _cells, "of no job is it known how fast it is with more or fewer GPUs", ("throughput",)))

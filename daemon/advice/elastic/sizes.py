@@ -6,20 +6,18 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from ....storage.eligibility import eligible
-from ....storage.records import Job, JobState, Node, Recommendation, Request, SchedulerSnapshot
-from ...waste.demand import need
-from ...waste.stranded import FreeNodes
+from ....storage.records import Job, JobState, Recommendation, Request, SchedulerSnapshot
+from ...waste.demand import Need, need
+from ..room import Amounts, Ground
 
 MOST_ASKED = 50
 """Waiting jobs that are asked whether they would have room."""
 MOST_HELPED = 5
 """Of those that would, so many are named."""
 
-Taken = tuple[int, int, int]
-"""GPUs, CPUs, bytes."""
+Returned = Sequence[tuple[str, Amounts]]
+"""What is given back by node."""
 
 
 def doubled(request: Request, gpus: int, largest: int) -> Request:
@@ -35,36 +33,41 @@ def doubled(request: Request, gpus: int, largest: int) -> Request:
 
 
 class Site:
-    """The nodes of a snapshot with what is free on them, but for what starts are advised on."""
+    """What is free on the nodes of a snapshot, but for what starts are advised on."""
 
     def __init__(self, snapshot: SchedulerSnapshot, starts: Iterable[Recommendation], now_s: float) -> None:
-        requests = {job.key: job.request for job in snapshot.jobs}
-        promised: dict[str, Taken] = {}
+        self._ground = Ground(snapshot, now_s)
+        jobs, started = {job.key: job for job in snapshot.jobs}, set[tuple[str, float]]()
         for start in starts:
-            request = requests.get((start.job_id, start.submit_s))
-            if request is not None and start.placement is not None:
-                for node, gpus in zip(start.placement.nodes, start.placement.gpus, strict=True):
-                    promised[node] = _plus(promised.get(node, (0, 0, 0)), _share(request, gpus))
-        self._nodes = {node.name: _less(node, promised.get(node.name, (0, 0, 0))) for node in snapshot.nodes}
-        started = {(start.job_id, start.submit_s) for start in starts}
+            job = jobs.get((start.job_id, start.submit_s))
+            wanted = need(job) if job is not None else None
+            if wanted is not None and start.placement is not None:
+                self._ground.take(start.placement, wanted)
+                started.add((start.job_id, start.submit_s))
         waiting = sorted((job for job in snapshot.jobs if job.key not in started and eligible(job, now_s)),
                          key=lambda job: (job.submit_s, job.job_id))
-        self._free = FreeNodes(self._nodes.values())
-        self._waiting = [job for job in waiting if not _fits(job, self._free)][:MOST_ASKED]
+        wishes = [(job.job_id, wanted) for job in waiting if (wanted := need(job)) is not None][:MOST_ASKED]
+        lacking = {wanted for wanted in {wanted for _, wanted in wishes} if not self._fits(wanted)}
+        self._waiting = [(job_id, wanted) for job_id, wanted in wishes if wanted in lacking]
+        self._largest: dict[str, int] = {}
+        for node in self._ground.nodes:
+            for partition in node.partitions:
+                self._largest[partition] = max(node.gpus, self._largest.get(partition, 1))
 
     def largest(self, job: Job) -> int:
         """Return the GPUs of the largest node in a job's partitions."""
-        partitions = set(job.partition.split(","))
-        return max((node.gpus for node in self._nodes.values() if partitions.intersection(node.partitions)), default=1)
+        return max(self._largest.get(partition, 1) for partition in job.partition.split(","))
 
     def free_gpus(self, job: Job) -> int:
         """Return the GPUs that are free on the nodes that a job may use."""
         wanted = need(job)
-        return 0 if wanted is None else int(self._free.gpus[self._free.allowed(wanted)].sum())
+        return 0 if wanted is None else int(self._ground.free[self._ground.allowed(wanted), 0].clip(0).sum())
 
     def has_room(self, job: Job, request: Request) -> bool:
         """Tell whether a job fits with another request, on what is free and what it holds itself."""
-        return _fits(replace(job, request=request), self._returned(_held(job)))
+        wanted = need(replace(job, request=request))
+        held = [(part.node, (part.gpus, part.cpus, part.memory_bytes)) for part in job.allocations]
+        return wanted is not None and self._fits(wanted, held)
 
     def helped(self, job: Job, gpus: int) -> tuple[str, ...]:
         """Return waiting jobs that would have room, each by itself, if a running job gave up so many of its GPUs.
@@ -73,62 +76,30 @@ class Site:
         """
         if job.state is not JobState.RUNNING:
             return ()
-        free = self._returned(_given_up(job, gpus))
-        return tuple(other.job_id for other in self._waiting if _fits(other, free))[:MOST_HELPED]
+        returned = _given_up(job, gpus)
+        fits = {wanted for wanted in {wanted for _, wanted in self._waiting} if self._fits(wanted, returned)}
+        return tuple(job_id for job_id, wanted in self._waiting if wanted in fits)[:MOST_HELPED]
 
-    def _returned(self, returned: Sequence[tuple[str, Taken]]) -> FreeNodes:
-        if not returned:
-            return self._free
-        given = dict(returned)
-        return FreeNodes(_less(node, _minus(given[node.name])) if node.name in given else node
-                         for node in self._nodes.values())
-
-
-def _fits(job: Job, free: FreeNodes) -> bool:
-    wanted = need(job)
-    if wanted is None or not free.nodes:
-        return False
-    room = np.where(free.allowed(wanted), np.minimum.reduce(free.room(wanted)), 0)
-    return int(room.sum() if wanted.splits else (room > 0).sum()) >= wanted.sets
+    def _fits(self, wanted: Need, returned: Returned = ()) -> bool:
+        """Tell whether there is room for a need, on what is free and what is given back."""
+        free = self._ground.free.clip(0)
+        for node, amounts in returned:
+            if node in self._ground.row:
+                free[self._ground.row[node]] += amounts
+        each = (wanted.gpus, max(1, wanted.cpus), max(1, wanted.memory_bytes))
+        sets = (free[self._ground.allowed(wanted)] // each).min(axis=1, initial=wanted.sets)
+        return int(sets.sum() if wanted.splits else (sets > 0).sum()) >= wanted.sets
 
 
-def _held(job: Job) -> list[tuple[str, Taken]]:
-    return [(part.node, (part.gpus, part.cpus, part.memory_bytes)) for part in job.allocations]
-
-
-def _given_up(job: Job, gpus: int) -> list[tuple[str, Taken]]:
+def _given_up(job: Job, gpus: int) -> Returned:
     """Return what a job gives back on which nodes."""
     if len(job.allocations) == 1:
         (part,) = job.allocations
         some = min(gpus, part.gpus) / max(1, part.gpus)
         return [(part.node, (min(gpus, part.gpus), int(part.cpus * some), int(part.memory_bytes * some)))]
-    given, left = [], gpus
-    for node, taken in reversed(_held(job)):
-        if taken[0] <= left:
-            given.append((node, taken))
-            left -= taken[0]
+    given, left = list[tuple[str, Amounts]](), gpus
+    for part in reversed(job.allocations):
+        if part.gpus <= left:
+            given.append((part.node, (part.gpus, part.cpus, part.memory_bytes)))
+            left -= part.gpus
     return given
-
-
-def _share(request: Request, gpus: int) -> Taken:
-    """Return what so many of a job's GPUs take of a node."""
-    whole = max(1, request.gpus)
-    return gpus, math.ceil(request.cpus * gpus / whole), math.ceil(request.memory_bytes * gpus / whole)
-
-
-def _plus(one: Taken, other: Taken) -> Taken:
-    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
-
-
-def _minus(taken: Taken) -> Taken:
-    return -taken[0], -taken[1], -taken[2]
-
-
-def _less(node: Node, taken: Taken) -> Node:
-    """Return a node of which more is taken, but never more than all, nor less than nothing."""
-    if taken == (0, 0, 0):
-        return node
-    gpus, cpus, memory = taken
-    return replace(node, gpus_allocated=min(max(0, node.gpus_allocated + gpus), node.gpus),
-                   cpus_allocated=max(0, node.cpus_allocated + cpus),
-                   memory_allocated_bytes=max(0, node.memory_allocated_bytes + memory))

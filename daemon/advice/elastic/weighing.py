@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ....storage.elastic import ElasticAdvice, Interval, Resize
+from ....storage.elastic import ElasticAdvice, Resize
 from ....storage.records import Job, JobState
 from .curves import Learned
 from .sizes import Site, doubled
+from .words import counted, sooner
 
 BEARS = ", if the program can go on without them"
 
@@ -71,30 +72,22 @@ def _how(case: Case, change: int) -> str:
     """Return what it takes in Slurm: a running job can give up whole nodes, and nothing else."""
     nodes, target, running = _nodes(case.job), case.gpus + change, case.job.state is JobState.RUNNING
     if running and change > 0:
-        return f"resubmit it from its checkpoint with {target} GPUs: Slurm lets no running job grow"
+        return f"resubmit it from its checkpoint with {counted(target)}: Slurm lets no running job grow"
     if nodes > 1:
         left = nodes * 2 if change > 0 else _kept(nodes)
         return f"scontrol update JobId={case.job.job_id} NumNodes={left}{BEARS if running else ''}"
     if running:
-        return f"resubmit it from its checkpoint with {target} GPUs: a running job can give up whole nodes only"
-    return f"submit it again with {target} GPUs"
+        return f"resubmit it from its checkpoint with {counted(target)}: a running job can give up whole nodes only"
+    return f"submit it again with {counted(target)}"
 
 
 def _words(more: Resize | None, fewer: Resize | None, room: bool, falls_at: int | None) -> Iterator[str]:
     if more is not None:
-        yield (f"{_sooner(more.time_ratio, more.time_interval)} with {more.gpus} more GPUs, "
+        yield (f"{sooner(more.time_ratio, more.time_interval)} with {more.gpus} more GPUs, "
                f"{'for which there is room now' if room else 'for which there is no room now'}")
     if fewer is not None:
-        yield f"{_sooner(fewer.time_ratio, fewer.time_interval)} with {-fewer.gpus} fewer"
+        yield f"{sooner(fewer.time_ratio, fewer.time_interval)} with {-fewer.gpus} fewer"
         if fewer.helps:
             yield f"which would make room for {', '.join(fewer.helps)}"
     if falls_at is not None:
         yield f"slower again from {falls_at} GPUs"
-    if more is None and fewer is None:
-        yield "its size lies too far from those that were measured"
-
-
-def _sooner(ratio: float, interval: Interval) -> str:
-    """Return a change in time in words, with its interval: ``43 % sooner (31 to 52)``."""
-    low, high = sorted((-100 * ratio_ for ratio_ in interval) if ratio < 0 else (100 * ratio_ for ratio_ in interval))
-    return f"{abs(100 * ratio):.0f} % {'sooner' if ratio < 0 else 'later'} ({low:.0f} to {high:.0f})"

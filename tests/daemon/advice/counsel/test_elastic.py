@@ -61,7 +61,8 @@ def test_a_curve_is_learned_from_runs_of_two_sizes_and_not_from_one(adviser):
     opened = adviser()
     said = watched(opened, ("1", 2, 190.0), ("2", 2, 200.0))
     assert said.rows == ()
-    assert said.metrics["elastic_unknown_jobs"] == {"unseen": 0.0, "one_size": 1.0, "no_curve": 0.0}
+    assert said.metrics["elastic_unknown_jobs"] == {
+        "unseen": 0.0, "one_size": 1.0, "no_curve": 0.0, "too_far": 0.0}
     said = watched(opened, ("3", 4, 340.0))
     (row,) = said.rows
     assert (row.job_id, row.gpus, row.basis, row.runs, row.sizes) == ("3", 4, "throughput", 3, (2, 4))
@@ -146,6 +147,12 @@ def test_a_history_that_cannot_be_written_does_not_silence_it(adviser, history, 
     opened = adviser(curves=(KNOWN,))
     monkeypatch.setattr(history, "record_speeds", full)
     assert len(opened.consider(scene(job(), rates=[("1", 5.0)])).rows) == 1
+
+
+def test_a_size_far_from_the_measured_is_counted_and_not_guessed(adviser):
+    said = adviser(curves=(KNOWN,)).consider(scene(job(gpus=64, state=JobState.PENDING)))
+    assert said.rows == ()
+    assert said.metrics["elastic_unknown_jobs"]["too_far"] == 1.0
 
 
 @pytest.mark.parametrize("odd", [

@@ -12,6 +12,7 @@ from idlewatt.storage.records import (
     Job,
     JobState,
     Node,
+    NodeState,
     Placement,
     Recommendation,
     Request,
@@ -148,6 +149,7 @@ def test_a_node_that_is_gone_or_lies_about_itself_makes_no_room():
     assert row.has_room is False
     lying = replace(node("n1", 0), gpus_allocated=99)
     assert weighed(running(), site([lying], running())).free_gpus == 0
+    assert weighed(running(), site([node("n1", 8, state=NodeState.DOWN)], running())).has_room is False
 
 
 @settings(max_examples=40, deadline=None)
