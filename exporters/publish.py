@@ -218,7 +218,7 @@ class Published:
         "is held, used (95th percentile) or advised; no more than 50 jobs.", "partition", "slurm_job_id", "which",
         cap=ADVICE * 3)
     allocation_memory_bytes: Series = _gauge(
-        "Memory of these jobs likewise; used is the highest use seen, with the page cache.",
+        "Memory of these jobs in bytes, likewise; used is the highest use seen, with the page cache.",
         "partition", "slurm_job_id", "which", cap=ADVICE * 3)
     allocation_sooner_ratio: Series = _gauge(
         "Share of its remaining time by which such a job would end sooner; bound is estimate, low or high of the 95 % "
@@ -236,7 +236,7 @@ class Published:
         "CPUs that running jobs hold and measurably do not use, with the margin that they are left.", "partition",
         cap=PARTITIONS)
     unused_memory_bytes: Series = _gauge(
-        "Memory that running jobs hold and measurably do not use, page cache and margin counted as used.",
+        "Memory in bytes that running jobs hold and measurably do not use; page cache and margin count as used.",
         "partition", cap=PARTITIONS)
     simulated_energy_joules_total: Series = _counter(
         "Energy in joules that the closed windows would have taken under the policy, by replay of the same jobs; "

@@ -29,6 +29,7 @@ from idlewatt.storage.records import (
     Recommendation,
     Request,
 )
+from idlewatt.storage.shares import Giver, ShareAdvice
 
 NOW = 1_800_000_000.0
 
@@ -116,7 +117,7 @@ def advice() -> tuple[Recommendation, ...]:
         Recommendation("4720", now - 5400, a100, now, "easy", "wait", "start",
                        "dgx02 is empty and the only node with eight free GPUs on one NVSwitch.",
                        Placement(("dgx02",), (8,)), now,
-                       (Alternative(Placement(("dgx01", "dgx02"), (2, 6)), "crosses two nodes", 1.6),),
+                       (Alternative(Placement(("dgx01", "dgx02"), (2, 6)), "crosses two nodes", 1.6, 0.48),),
                        communication_cost=1.65, gpu_indexes=(tuple(range(8)),)),
         Recommendation("4721", now - 1500, a100, now, "easy", "wait", "start",
                        "Fits beside job 4712 and leaves no stranded GPU on dgx01.", Placement(("dgx01",), (2,)), now),
@@ -166,7 +167,12 @@ def counsels() -> dict[str, tuple]:
     """Return a row of counsel on each subject."""
     to_dgx02 = Move("4711", "alice", 2, "dgx01", "dgx02", 7200.0)
     more = Resize(4, 0.7, (0.5, 0.9), -0.41, (-0.47, -0.33), 0.18, "resubmit it", 1200.0)
-    return {"elastic": (ElasticAdvice("4711", NOW - 90000, "a100", NOW, "RUNNING", "alice", ("dgx01",), 4, "throughput",
+    share = ShareAdvice("124", NOW - 90000, "a100", NOW, "running", ("dgx01",), 2, 24, 48, 2**36, 2**36, "measured",
+                        "give job 124 the 24 cores that job 123 does not use; both finish sooner",
+                        "--cpus-per-gpu=24", "synergy-tune", 23.5, None, 0.4, (0.0, 0.5), None,
+                        (Giver("123", NOW - 95000, 24, 0, 0.1, (0.05, 0.2)),))
+    return {"allocation": (share,),
+            "elastic": (ElasticAdvice("4711", NOW - 90000, "a100", NOW, "RUNNING", "alice", ("dgx01",), 4, "throughput",
                                       5, (2, 4, 8), 0.03, "41 % sooner with 4 more GPUs", more),),
             "moves": (Relief("4721", NOW - 1500, "a100", "bob", NOW, Placement(("dgx01",), (8,)), (to_dgx02,), 2),)}
 

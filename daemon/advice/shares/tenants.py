@@ -1,0 +1,169 @@
+"""Who is on which node, who waits to go there, and what is known of the needs of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ....storage import records
+from ....storage.eligibility import eligible
+from ....storage.records import Job, JobState, Recommendation, SchedulerSnapshot
+from ....storage.uses import Use
+from ...replay.prediction import template
+from ...waste.demand import Need, need
+from ...waste.stranded import satisfies
+from .meter import Run, Window, held
+from .sensitivity import Evidence, Outlook, Part, outlook, recognized
+from .tune import Key, Node, Tenant
+
+MOST_RUNS = 20
+"""Of a template: people change what their jobs do."""
+
+
+class Past:
+    """What runs used, by user and name but for its numbers."""
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[str, str], dict[Run, Use]] = {}
+
+    def learn(self, uses: Iterable[Use]) -> None:
+        """Take in uses; the same run again replaces."""
+        for use in sorted(uses, key=lambda use: use.updated_s):
+            runs = self._runs.setdefault((use.user, use.template), {})
+            runs.pop(use.run, None)
+            runs[use.run] = use
+            while len(runs) > MOST_RUNS:
+                del runs[next(iter(runs))]
+
+    def like(self, job: Job) -> list[Use]:
+        """Return the last runs of like jobs, the newest first."""
+        return list(self._runs.get((job.user, template(job.name)), {}).values())[::-1]
+
+
+@dataclass(frozen=True)
+class Insight:
+    """What outlooks are made from."""
+
+    windows: Mapping[Run, Window]
+    past: Past
+    models: Mapping[str, str]
+    """A site's patterns of job names, with the model or task of each."""
+    margin: float
+    starved: float
+
+    def of(self, job: Job, has: Part, gpus: int, fair: Part) -> Outlook:
+        """Return the outlook of a job that holds, or asks for, a part of a node."""
+        window = self.windows.get((*job.key, job.start_s or 0.0)) if job.state.active else None
+        return outlook(Evidence(has, gpus, fair, window, self.past.like(job), recognized(job.name, self.models),
+                                waits=not job.state.active), self.margin, self.starved)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A job that waits, and how it stands in the queue."""
+
+    job: Job
+    need: Need
+    expected_start_s: float | None
+    """If the policy in charge is followed."""
+    held_up: tuple[tuple[str, float], ...] = ()
+    """Nodes on which jobs before it are expected to start, and when."""
+
+    def harmless(self, node: str, now_s: float) -> bool:
+        """Tell whether starting here now delays nobody who comes first (as in EASY backfilling)."""
+        ends = float("inf") if self.job.limit_s is None else now_s + self.job.limit_s
+        return all(ends <= start_s for name, start_s in self.held_up if name == node)
+
+
+@dataclass
+class Town:
+    """The nodes with their tenants, and who waits."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    jobs: dict[Key, Job] = field(default_factory=dict)
+    waiting: list[Waiting] = field(default_factory=list)
+
+
+def town(snapshot: SchedulerSnapshot, advice: Sequence[Recommendation], insight: Insight, now_s: float) -> Town:
+    """Return the cluster as it is now; what the policy in charge would start at once counts as held."""
+    found = Town()
+    running = [job for job in snapshot.jobs if job.state is JobState.RUNNING and job.allocations]
+    promised = _promised(advice, {job.key: job for job in snapshot.jobs if job.state is JobState.PENDING})
+    for node in snapshot.nodes:
+        if node.gpus and node.state.schedulable:
+            found.nodes[node.name] = _node(node, promised.get(node.name, ()))
+    for job in running:
+        found.jobs[job.key] = job
+        _move_in(job, found.nodes, insight)
+    found.waiting = list(_waiting(snapshot.jobs, advice, now_s))
+    return found
+
+
+def fair_share(fair: Part, gpus: int) -> Part:
+    """Return what so many GPUs of a node have as their share of it."""
+    return Part(fair.cpus * gpus, fair.memory_bytes * gpus)
+
+
+def candidates(node: records.Node, found: Town, insight: Insight, now_s: float) -> Iterator[Tenant]:
+    """Yield the jobs that may go to a node, in their order."""
+    here = found.nodes[node.name]
+    for one in found.waiting:
+        request = one.job.request
+        if request.gpus > here.free_gpus or not set(one.need.partitions) & set(node.partitions):
+            continue
+        if satisfies(node, one.need) and one.harmless(node.name, now_s):
+            has = Part(request.cpus, request.memory_bytes)
+            yield Tenant(one.job.key, request.gpus,
+                         insight.of(one.job, has, request.gpus, fair_share(here.fair, request.gpus)))
+
+
+def _node(node: records.Node, promised: Iterable[tuple[int, Part]]) -> Node:
+    taken = list(promised)
+    free = Part(node.cpus - node.cpus_allocated - sum(part.cpus for _, part in taken),
+                node.memory_bytes - node.memory_allocated_bytes - sum(part.memory_bytes for _, part in taken))
+    return Node(Part(max(free.cpus, 0), max(free.memory_bytes, 0)),
+                max(node.gpus - node.gpus_allocated - sum(gpus for gpus, _ in taken), 0),
+                Part(node.cpus // node.gpus, node.memory_bytes // node.gpus), [])
+
+
+def _promised(advice: Iterable[Recommendation], pending: Mapping[Key, Job]) -> dict[str, list[tuple[int, Part]]]:
+    """Return GPUs and part of each node that jobs to be started now would take."""
+    found: dict[str, list[tuple[int, Part]]] = {}
+    for row in advice:
+        job = pending.get((row.job_id, row.submit_s))
+        if row.shadow or row.action != "start" or row.placement is None or job is None:
+            continue
+        count = len(row.placement.nodes)
+        part = Part(-(-job.request.cpus // count), -(-job.request.memory_bytes // count))
+        for name, gpus in zip(row.placement.nodes, row.placement.gpus, strict=True):
+            found.setdefault(name, []).append((gpus, part))
+    return found
+
+
+def _move_in(job: Job, nodes: Mapping[str, Node], insight: Insight) -> None:
+    part = held(job)
+    alike = all((other.gpus, other.cpus, other.memory_bytes) == (part.gpus, part.cpus, part.memory_bytes)
+                for other in job.allocations)
+    measured = (*job.key, job.start_s or 0.0) in insight.windows
+    for place in job.allocations:
+        if place.node in nodes:
+            node = nodes[place.node]
+            known = insight.of(job, Part(place.cpus, place.memory_bytes), place.gpus,
+                               fair_share(node.fair, place.gpus))
+            node.tenants = [*node.tenants, Tenant(job.key, place.gpus, known, gives=measured and alike,
+                                                  takes=len(job.allocations) == 1 and place.gpus > 0)]
+
+
+def _waiting(jobs: Iterable[Job], advice: Iterable[Recommendation], now_s: float) -> Iterator[Waiting]:
+    """Yield held jobs that one node may serve, in the order of the policy in charge."""
+    pending = {job.key: job for job in jobs if eligible(job, now_s)}
+    before: list[tuple[str, float]] = []
+    for row in advice:
+        job = pending.get((row.job_id, row.submit_s))
+        if row.shadow or row.action != "hold" or job is None:
+            continue
+        wanted = need(job)
+        if wanted is not None and job.request.nodes == 1 and not job.request.exclusive:
+            yield Waiting(job, wanted, row.expected_start_s, tuple(before))
+        if row.placement is not None and row.expected_start_s is not None:
+            before += [(name, row.expected_start_s) for name in row.placement.nodes]
