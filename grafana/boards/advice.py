@@ -46,7 +46,7 @@ def build() -> str:
     """Return the board."""
     return board("advice", "Placement advice", "What to start where, whether it is followed, and what it is worth.",
                  ((4, _figures()), (4, _worth()), (8, _now()), (8, _held()), (9, _savings()), (9, _record()),
-                  (8, _closeness()), (8, _moves())),
+                  (8, _closeness()), (8, _moves()), (8, _elastic())),
                  variables=(price(),))
 
 
@@ -199,3 +199,29 @@ def _moves() -> Row:
                      {"for_slurm_job_id": "Lets start", "slurm_job_id": "Move job", "gpus": "GPUs", "node": "From",
                       "to_node": "To"}, order="Lets start", special={"GPUs": column(width=60)},
                      empty=quiet("no move would let a waiting job start"))))
+
+
+def _elastic() -> Row:
+    info = f"max by (slurm_job_id, change, gpus, room, helps, basis) (idlewatt_elastic_info{{{DAEMON}}})"
+
+    def beside(values: str) -> str:
+        return f"{info} * on (slurm_job_id, change) group_left () max by (slurm_job_id, change) ({values})"
+
+    times = (beside(f'idlewatt_elastic_time_ratio{{{DAEMON}, bound="{bound}"}}')
+             for bound in ("estimate", "low", "high"))
+    return (
+        (5, number("Jobs of unknown elasticity", "Running and pending jobs of which nobody knows how fast they would "
+                   "be with more or fewer GPUs: no like run was watched, all had one size, or no curve fits them. "
+                   "Nothing is said of these.", f"sum(idlewatt_elastic_unknown_jobs{{{DAEMON}}}) or {NO_ADVICE}", "short",
+                   empty="no advice")),
+        (19, listing("What more or fewer GPUs would do for a job", "Change in the time that it still takes, with its "
+                     "95 % interval, and the marginal gain: speed for each GPU of the change. Known by the throughput "
+                     "of like runs, by their GPUs' activity (which flatters large sizes), or as configured. Slurm "
+                     "lets no running job grow: idlewatt advise --elastic says what it takes. No more than 50 jobs.",
+                     (*times, beside(f"idlewatt_elastic_marginal_gain_ratio{{{DAEMON}}}")),
+                     {"slurm_job_id": "Job", "gpus": "GPUs", "change": "Change", "Value #A": "Time left",
+                      "Value #B": "At best", "Value #C": "At worst", "Value #D": "Speed per GPU", "room": "Room",
+                      "helps": "Makes room for", "basis": "Known by"}, unit="percentunit", order="Time left",
+                     special={"Job": column(width=80), "GPUs": column("short", width=60),
+                              "Change": column("short", width=70), "Room": column(width=60)},
+                     empty=quiet("of no job is it known"))))
