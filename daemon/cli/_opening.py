@@ -8,9 +8,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
+import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..config import Settings
 from ..logs import configure
 from ..service import Service
 from ..view import DaemonView
@@ -63,7 +65,17 @@ def begin(stack: ExitStack, folder: Path, days: float, nodes: int, seed: int,
     else:
         notes += [f"metrics  {days:g} days as OpenMetrics; for a Prometheus that keeps so much:",
                   f"         {' '.join(_prometheus.blocks_command(file, Path('DATA')))}"]
-    return url, [*notes, f"files    {folder}   Ctrl-C ends the demo"]
+    return url, [*notes, f"agent    idlewatt train --config.file {_config(folder, service.settings)} --budget 1m",
+                 f"files    {folder}   Ctrl-C ends the demo"]
+
+
+def _config(folder: Path, settings: Settings) -> Path:
+    """Write what other commands need to know of this daemon; training fills the board of agents."""
+    path = folder / "idlewatt.yml"
+    path.write_text(yaml.safe_dump({
+        "cluster": settings.cluster, "storage": {"url": settings.storage.url},
+        "counterfactual": {"incumbent": settings.counterfactual.incumbent}}, sort_keys=False), "utf-8")
+    return path
 
 
 @contextmanager

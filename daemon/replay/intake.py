@@ -103,7 +103,8 @@ def fitted(intake: Intake, cluster: Cluster) -> Intake:
     """Return the intake without what the cluster's description does not tell apart: partitions, GPU models."""
     work, notes = intake.workload, list(intake.notes)
     if tuple(cluster.partitions) == ("default",) and work.partition_names != ("default",):
-        notes.append(f"the cluster has no partitions: the jobs' ({_some(work.partition_names)}) are not asked for")
+        if any(work.partition_names):
+            notes.append(f"the cluster has no partitions: the jobs' ({_some(work.partition_names)}) are not asked for")
         work = replace(work, partition=np.zeros(len(work), np.int32), partition_names=("default",))
     if not any(cluster.model) and (work.model >= 0).any():
         notes.append(f"the cluster has no GPU models: the jobs' ({_some(work.model_names)}) are not asked for")
