@@ -28,6 +28,8 @@ MOST_BESIDE = 12
 """Jobs of a node that are considered, the smallest of them."""
 MOST_MOVES = 4
 """For one job."""
+MOST = PLENTY >> 2
+"""Of anything that a job is taken to ask for: what leaves a node where there is plenty still fits an array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +80,15 @@ class Ground:
     def make_room(self, wanted: Need, most: int) -> Plan | None:
         """Return what at most so many moves can do for a job, carried out; None when it has room or they cannot."""
         before, moved = self.free.copy(), set(self._moved)
-        plan = self._planned(wanted, most)
+        plan = self._planned(wanted, self._parts(wanted), most)
         if plan is None or not plan.moves:
             self.free, self._moved = before, moved
             return None
         return plan
 
-    def _planned(self, wanted: Need, most: int) -> Plan | None:
+    def _planned(self, wanted: Need, parts: Sequence[int], most: int) -> Plan | None:
         closed = np.zeros(len(self.nodes), bool)
         nodes, moves = list[int](), list[tuple[Mover, str]]()
-        parts = self._parts(wanted)
         for gpus in parts:
             found = self._cleared(wanted, gpus, closed, most - len(moves))
             if found is None:
@@ -98,8 +99,7 @@ class Ground:
             self.free[node] -= _amounts(wanted, gpus)
             closed[node] = True
             nodes.append(node)
-        return Plan(Placement(tuple(self.nodes[node].name for node in nodes), tuple(parts)), tuple(moves)) \
-            if parts else None
+        return Plan(Placement(tuple(self.nodes[node].name for node in nodes), tuple(parts)), tuple(moves))
 
     def _parts(self, wanted: Need) -> list[int]:
         """Return the GPUs on each node, the most first, as the replay splits a job; nothing when it cannot fit."""
@@ -107,7 +107,7 @@ class Ground:
         if wanted.exclusive or wanted.total_gpus > self.free[:, 0].clip(0).sum() or not allowed.any():
             return []
         if not wanted.splits:
-            return [wanted.gpus] * wanted.sets
+            return [wanted.gpus] * wanted.sets if wanted.sets <= len(self.nodes) else []
         chunk = min(wanted.total_gpus, max(self.nodes[row].gpus for row in np.flatnonzero(allowed)))
         full, rest = divmod(wanted.total_gpus, chunk)
         return [chunk] * full + [rest] * (rest > 0)
@@ -155,8 +155,8 @@ class Ground:
         wanted, held = need(job), job.allocations[0]
         assert wanted is not None  # it holds GPUs: see _movable
         share = _amounts(wanted, held.gpus)
-        return Mover(job, wanted, node, (held.gpus, max(held.cpus, share[1]), max(held.memory_bytes, share[2])),
-                     max(0.0, self._now_s - (self._now_s if job.start_s is None else job.start_s)))
+        holds = held.gpus, min(MOST, max(held.cpus, share[1])), min(MOST, max(held.memory_bytes, share[2]))
+        return Mover(job, wanted, node, holds, 0.0 if job.start_s is None else max(0.0, self._now_s - job.start_s))
 
     def _homes(self, movers: Sequence[Mover], closed: Masks) -> list[int] | None:
         """Return another node for each job, all of them at once; None when there are none."""
@@ -212,8 +212,8 @@ def _free(node: Node) -> Amounts:
 
 def _amounts(wanted: Need, gpus: int) -> Amounts:
     """Return what so many GPUs of a job take of a node."""
-    return (gpus, min(PLENTY, -(-wanted.cpus * gpus // wanted.gpus)),
-            min(PLENTY, -(-wanted.memory_bytes * gpus // wanted.gpus)))
+    return (gpus, min(MOST, -(-wanted.cpus * gpus // wanted.gpus)),
+            min(MOST, -(-wanted.memory_bytes * gpus // wanted.gpus)))
 
 
 def _movable(job: Job) -> bool:

@@ -18,6 +18,7 @@ from ....storage.records import Job, Recommendation
 from ..subject import Counsel, Scene, Subject, SubjectSettings, register
 
 if TYPE_CHECKING:
+    from ...waste.demand import Need
     from ..room import Ground, Mover, Plan
 
 MOST_ROWS = 50
@@ -50,7 +51,8 @@ class Adviser:
         from ..room import Ground
 
         ground = Ground(scene.snapshot, scene.now_s)
-        found, hopeless = 0, set[object]()
+        found = 0
+        hopeless: set[Need] = set()
         for job, advice in self._held(scene, ground):
             wanted = need(job)
             if wanted is None or wanted in hopeless:
@@ -68,13 +70,13 @@ class Adviser:
         """Yield waiting jobs that are held for long; those that are advised to start get their place first."""
         from ...waste.demand import need
 
-        said = {(row.job_id, row.submit_s): row for row in scene.advice.recommendations[::-1] if not row.shadow} \
-            if scene.advice else {}
+        recommended = scene.advice.recommendations if scene.advice else ()
+        said = {(row.job_id, row.submit_s): row for row in recommended if not row.shadow}
         waiting = {job.key: job for job in scene.snapshot.jobs if eligible(job, scene.now_s)}
         for key, row in said.items():
             if row.action == "start" and row.placement and key in waiting and (wanted := need(waiting.pop(key))):
                 ground.take(row.placement, wanted)
-        order = {key: place for place, key in enumerate(reversed(said))}
+        order = {key: place for place, key in enumerate(said)}
         for key in sorted(waiting, key=lambda key: (order.get(key, len(order)), key[1])):
             advice = said.get(key)
             soon = advice and advice.expected_start_s is not None and \

@@ -143,6 +143,19 @@ def test_what_can_never_be_is_not_looked_for(job):
     assert planned(world([8, 8], runs("a", ("n0", 2))), job) is None
 
 
+def test_a_job_of_more_nodes_than_there_are_is_not_taken_apart():
+    giant = {"gpus": 10**6, "cpus": 0}
+
+    assert planned(world([giant, giant]), waits(10**6, 10**6, 1)) is None
+
+
+def test_amounts_beyond_reason_do_no_harm():
+    unknown = {"cpus": 0, "memory_bytes": 0}
+    job = runs("a", ("n0", 2), memory_bytes=2**64)
+
+    assert planned(world([unknown, unknown], job, stays("b", ("n1", 4))), waits(8, 1, 8)) == ({"a": "n1"}, "n0:8")
+
+
 def test_a_node_that_says_more_is_taken_than_it_has_is_no_place_to_go():
     snapshot = world([8, {"gpus": 8, "gpus_allocated": 99}], runs("a", ("n0", 2)))
 
