@@ -1,6 +1,9 @@
 import pytest
 
-from idlewatt.storage.records import JobState
+from idlewatt.daemon.advice.counsel.elastic import Adviser, Settings
+from idlewatt.daemon.advice.subject import Counsel
+from idlewatt.storage.moves import Move, Relief
+from idlewatt.storage.records import JobState, Placement
 
 
 @pytest.fixture
@@ -47,6 +50,38 @@ def test_the_table_has_the_headings_people_know(shell):
 
 def test_no_pending_job_is_said_so(shell):
     assert shell.text("advise", "--user", "nobody") == "no job is pending\n"
+
+
+def test_what_more_or_fewer_gpus_would_do_is_a_table_of_its_own(shell):
+    shell.service.counsel("elastic")
+    assert shell.text("advise", "--elastic") == "of no job is it known how fast it is with more or fewer GPUs\n"
+    curve = {"name": "*", "speeds": {2: 100.0, 4: 180.0, 8: 300.0}}
+    shell.service._advisers["elastic"] = Adviser(Settings(curves=(curve,)), shell.service._history)
+    shell.service.counsel("elastic")
+    jobs = {job.job_id: job for job in shell.service.known.snapshot.jobs}
+    rows = shell.csv("advise", "--elastic")
+    assert {row["job_id"] for row in rows} == {row["job_id"] for row in shell.json("advise", "--elastic")} != set()
+    assert all(int(row["gpus"]) == jobs[row["job_id"]].request.gpus for row in rows)
+    assert all("sooner (" in row["more"] for row in rows if row["more"])
+    assert {row["job_id"] for row in shell.csv("advise", "--elastic", "--user", "alice")} == {
+        row["job_id"] for row in rows if jobs[row["job_id"]].user == "alice"} != set()
+
+
+def test_moves_are_a_table_of_their_own(shell):
+    shell.service.counsel("moves")
+    assert shell.text("advise", "--moves") == "no move would let a waiting job start\n"
+    move = Move("7", "eve", 2, "n0", "n1", 3600.0)
+    row = Relief("9", 0.0, "A100", "bob", 100.0, Placement(("n0",), (8,)), (move,), 2)
+    shell.service._learn(counsel={"moves": Counsel(100.0, (row,))})
+    (shown,) = shell.csv("advise", "--moves", "--node", "n1")
+    assert (shown["moves"], shown["at_stake"], shown["otherwise"]) == ("7 (2 GPUs) n0 -> n1", "2.0", "nobody knows")
+    assert shell.csv("advise", "--moves", "--node", "n2") == []
+
+
+def test_a_filter_that_a_subject_does_not_know_is_said_so(shell):
+    done = shell.run("advise", "--elastic", "--policy", "easy")
+    assert done.exit_code == 1
+    assert "unknown parameter 'policy'" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [("--state", "run"), ("--limit", "-1"), ("stray",)])
