@@ -36,6 +36,8 @@ def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
 def command(url: str, ca_file: str | None, style: str, subject: str | None = None, **filters: Any) -> None:
     """Show for every pending job where to start it now, or why to hold it and until when.
 
+    Or, by one of the flags at the end, what there is to say beyond starts: what is worth most first.
+
     Where the scheduler tells which GPUs are free, those to take follow a node's number of GPUs in brackets. The cost is
     that of communication between them, less is closer together; in brackets that of the next best placement. The speed
     is that on GPUs which are left over here and there, times so much; it is known for jobs like those that were
@@ -45,6 +47,7 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
     Examples:
       idlewatt advise
       idlewatt advise --state start --format csv
+      idlewatt advise --elastic --user alice
       scontrol update jobid=124 ReqNodeList=dgx-a100-02      # what following it looks like
     """
     if subject:

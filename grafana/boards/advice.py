@@ -212,8 +212,8 @@ def _elastic() -> Row:
     return (
         (5, number("Jobs of unknown elasticity", "Running and pending jobs of which nobody knows how fast they would "
                    "be with more or fewer GPUs: no like run was watched, all had one size, or no curve fits them. "
-                   "Nothing is said of these.", f"sum(idlewatt_elastic_unknown_jobs{{{DAEMON}}}) or {NO_ADVICE}", "short",
-                   empty="no advice")),
+                   "Nothing is said of these.", f"sum(idlewatt_elastic_unknown_jobs{{{DAEMON}}}) or {NO_ADVICE}",
+                   "short", empty="no advice")),
         (19, listing("What more or fewer GPUs would do for a job", "Change in the time that it still takes, with its "
                      "95 % interval, and the marginal gain: speed for each GPU of the change. Known by the throughput "
                      "of like runs, by their GPUs' activity (which flatters large sizes), or as configured. Slurm "

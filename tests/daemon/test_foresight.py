@@ -66,3 +66,15 @@ def test_tasks_of_an_array_share_what_is_told(history):
 
 def test_only_the_last_jobs_are_remembered(history):
     assert history.load_columns(last=10).job_id.tolist() == [str(number) for number in range(190, 200)]
+
+
+def test_another_asker_does_not_make_it_forget(history):
+    columns = history.load_columns()
+    pending = Job("new", 1e9 + 200 * 300.0, JobState.PENDING, "gpu", Request(1), user="u1", name="train_lr0.9",
+                  limit_s=DAY)
+    young = Experience(history.load_columns(until_s=1e9 + 3000.0))
+    before = young([pending])
+    other = young.apart()
+    assert other([pending]) == before
+    other([])
+    assert young.renewed(columns)([pending]) == before

@@ -1,11 +1,13 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 
 import pytest
 
+from idlewatt.daemon import config
 from idlewatt.daemon.advice import subject as joint
 from idlewatt.daemon.advice.counsel import topics
 from idlewatt.daemon.advice.subject import Counsel, Subject, SubjectSettings, subjects
+from idlewatt.daemon.config import ConfigError
 from idlewatt.daemon.view import DaemonView
 from idlewatt.exporters.publish import check
 
@@ -101,3 +103,28 @@ def test_only_known_metrics_with_their_labels_pass():
     check({"fragmentation_ratio": {"a100": 0.5}, "pue_ratio": None})
     with pytest.raises(ValueError, match="idlewatt_no_such"):
         check({"no_such": 1.0})
+
+
+def test_a_subject_that_is_not_wanted_is_not_considered(rig):
+    service = rig.service(counsel="{elastic: {enabled: false}}")
+    assert "elastic" not in service._advisers
+    assert "elastic" not in service.beat.health()
+
+
+def test_what_was_said_goes_when_a_reload_leaves_the_subject_out(rig):
+    service = rig.service()
+    service._learn(counsel={"elastic": Counsel(7.0)})
+    service.reload(lambda: config.parse(rig.text(counsel="{elastic: {enabled: false}}")))
+    assert service.known.counsel == {}
+
+
+def test_a_subject_that_cannot_be_is_named_and_the_old_configuration_goes_on(rig, monkeypatch):
+    def refuse(*_):
+        raise ValueError("no such thing")
+
+    service = rig.service()
+    broken = replace(subjects()["elastic"], open=refuse)
+    monkeypatch.setitem(joint._SUBJECTS, "elastic", broken)
+    with pytest.raises(ConfigError, match=r"counsel\.elastic: no such thing"):
+        service.reload(lambda: config.parse(rig.text()))
+    assert "elastic" in service._advisers
