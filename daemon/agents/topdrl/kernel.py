@@ -1,0 +1,169 @@
+"""The hot path of the bench: one event after the other, and what a placement does to the speed of a job."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...replay.arrays import Floats, Longs, Words
+from ...replay.compiled import compiled, compiled_apart
+
+NOW, FREE, QUEUED, RUNNING, COMING = 0, 0, 1, 2, 3
+"""Places in ``Cluster.clock``, and in ``Cluster.counts``: free GPUs, jobs that wait, run, and have been submitted."""
+WINDOW = 128
+"""Oldest waiting jobs that a policy may choose from."""
+
+
+class Site(NamedTuple):
+    """What does not change."""
+
+    nodes: int
+    gpus: int
+    """Of a node."""
+    per_leaf: int
+    """Nodes on a leaf switch."""
+    slow: Floats
+    """[application, nodes less 1, GPUs on the fullest node less 1] time of a step, over that on one GPU."""
+    per_crossing: float
+    """Share by which each leaf switch beyond the first prolongs what a step takes longer than on one GPU."""
+
+
+class Jobs(NamedTuple):
+    """The jobs of an episode, by submission."""
+
+    submit: Floats
+    run: Floats
+    """Seconds, placed as close together as can be."""
+    gpus: Longs
+    application: Longs
+    start: Floats
+    """NaN until it started; this and what follows is filled in."""
+    end: Floats
+    speed: Floats
+    """Relative to the closest placement, 0..1."""
+    held: Longs
+    """[job, GPU] node of each of its GPUs."""
+
+
+class Cluster(NamedTuple):
+    """How things are."""
+
+    free: Longs
+    """[node] GPUs."""
+    clock: Floats
+    counts: Longs
+    queue: Longs
+    """Waiting jobs, by submission."""
+    running: Longs
+    """Running jobs, by end."""
+    words: Words
+    room: Longs
+    """[leaf] scratch: free GPUs."""
+    then: Longs
+    """[node] scratch: free GPUs at a moment to come."""
+    spot: Longs
+    """Scratch: node of each GPU of a placement."""
+    near: Floats
+    """[GPUs, of what] of the nearest placement of so many: nodes, GPUs on the fullest one, leaves, and what is free on
+    its last node."""
+    soon: Floats
+    """[GPUs] seconds until so many will be free on one node, or on one leaf where no node has as many."""
+    seen: Floats
+    """Scratch: what an agent sees of a job."""
+
+
+@compiled_apart
+def advance(site: Site, jobs: Jobs, cluster: Cluster) -> bool:
+    """Go on to the next moment at which a job may be started; False when there is none."""
+    counts, clock = cluster.counts, cluster.clock
+    while counts[RUNNING] > 0 or counts[COMING] < jobs.submit.size:
+        ending = jobs.end[cluster.running[0]] if counts[RUNNING] > 0 else np.inf
+        coming = jobs.submit[counts[COMING]] if counts[COMING] < jobs.submit.size else np.inf
+        clock[NOW] = min(ending, coming)
+        while counts[RUNNING] > 0 and jobs.end[cluster.running[0]] <= clock[NOW]:
+            leave(jobs, cluster)
+        while counts[COMING] < jobs.submit.size and jobs.submit[counts[COMING]] <= clock[NOW]:
+            cluster.queue[counts[QUEUED]] = counts[COMING]
+            counts[QUEUED] += 1
+            counts[COMING] += 1
+        if anybody_fits(jobs, cluster):
+            return True
+    return False
+
+
+@compiled
+def leave(jobs: Jobs, cluster: Cluster) -> None:
+    """Let the running job that ends first give its GPUs back."""
+    job = cluster.running[0]
+    cluster.counts[RUNNING] -= 1
+    for place in range(cluster.counts[RUNNING]):
+        cluster.running[place] = cluster.running[place + 1]
+    for gpu in range(jobs.gpus[job]):
+        cluster.free[jobs.held[job, gpu]] += 1
+    cluster.counts[FREE] += jobs.gpus[job]
+
+
+@compiled
+def anybody_fits(jobs: Jobs, cluster: Cluster) -> bool:
+    """Tell whether a job in the window could start."""
+    for place in range(min(cluster.counts[QUEUED], WINDOW)):
+        if jobs.gpus[cluster.queue[place]] <= cluster.counts[FREE]:
+            return True
+    return False
+
+
+@compiled
+def start(site: Site, jobs: Jobs, cluster: Cluster, place: int) -> None:
+    """Start the job at a place in the queue on the nodes in ``spot``."""
+    counts, job = cluster.counts, cluster.queue[place]
+    counts[QUEUED] -= 1
+    for behind in range(place, counts[QUEUED]):
+        cluster.queue[behind] = cluster.queue[behind + 1]
+    for gpu in range(jobs.gpus[job]):
+        jobs.held[job, gpu] = cluster.spot[gpu]
+        cluster.free[cluster.spot[gpu]] -= 1
+    counts[FREE] -= jobs.gpus[job]
+    nodes, most, leaves = extent(site, cluster, jobs.gpus[job])
+    jobs.speed[job] = speed(site, jobs.application[job], jobs.gpus[job], nodes, most, leaves)
+    jobs.start[job] = cluster.clock[NOW]
+    jobs.end[job] = cluster.clock[NOW] + jobs.run[job] / jobs.speed[job]
+    behind = counts[RUNNING]
+    while behind > 0 and jobs.end[cluster.running[behind - 1]] > jobs.end[job]:
+        cluster.running[behind] = cluster.running[behind - 1]
+        behind -= 1
+    cluster.running[behind] = job
+    counts[RUNNING] += 1
+
+
+@compiled
+def extent(site: Site, cluster: Cluster, gpus: int) -> Any:
+    """Return the nodes of the placement in ``spot``, where each comes once, the GPUs on the fullest, and its leaves."""
+    nodes, most, leaves, here = 0, 0, 0, 0
+    for leaf in range(cluster.room.size):
+        cluster.room[leaf] = 0
+    for gpu in range(gpus):
+        node = cluster.spot[gpu]
+        if gpu == 0 or node != cluster.spot[gpu - 1]:
+            nodes += 1
+            here = 0
+            leaves += 1 - cluster.room[node // site.per_leaf]
+            cluster.room[node // site.per_leaf] = 1
+        here += 1
+        most = max(most, here)
+    return nodes, most, leaves
+
+
+@compiled
+def step_time(site: Site, application: int, nodes: int, most: int, leaves: int) -> Any:
+    """Return how long a step takes, over that on one GPU."""
+    further = site.slow[application, min(nodes, site.slow.shape[1]) - 1, most - 1] - 1.0
+    return 1.0 + further * (1.0 + site.per_crossing * (leaves - 1))
+
+
+@compiled
+def speed(site: Site, application: int, gpus: int, nodes: int, most: int, leaves: int) -> Any:
+    """Return the speed of a placement relative to the closest one; none counts as faster than that."""
+    fewest = (gpus + site.gpus - 1) // site.gpus
+    closest = step_time(site, application, fewest, min(gpus, site.gpus), (fewest + site.per_leaf - 1) // site.per_leaf)
+    return min(1.0, closest / step_time(site, application, nodes, most, leaves))

@@ -1,0 +1,1 @@
+"""What ``idlewatt reproduce topdrl`` measures and says."""

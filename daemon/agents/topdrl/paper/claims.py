@@ -1,0 +1,179 @@
+"""What ``idlewatt reproduce topdrl`` says: the paper's claim, what came of it on both benches, and what is assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....charts import Chart, Shape, across, line, upwards, value_ticks
+from ....replay.outcome import Interval
+from ...report import Section, Table
+from ..arena import LOADS, PER_LEAF, SIZES
+from ..speeds import APPLICATIONS, PER_CROSSING
+from . import predecessor
+from .trial import BETTER_ORDERS, BOUND, LITERAL, NEAREST, OURS, PAPER, RANDOM, STRICT, WAITING, Contest
+
+TITLE = "TopDRL: who starts now, and close together, rebuilt"
+Curve = Sequence[tuple[int, float]]
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that was measured."""
+
+    all_sizes: Contest
+    """Made-up held-out episodes on clusters of all sizes."""
+    by_size: Sequence[Contest]
+    with_literal: Contest
+    """The smallest clusters, on which the literal network can be asked, too."""
+    real: Sequence[Contest]
+    """Episodes cut from traces."""
+    curves: Mapping[str, Curve]
+    """(round, logarithm of the objective relative to where the training set out) by agent and seed."""
+    predecessor: predecessor.Findings
+
+
+def preface(found: Findings) -> list[str]:
+    """Return what the reader should know first."""
+    trainings = found.all_sizes.found[OURS].shape[0]
+    return ["The paper's claim, of which only the abstract is public: a network that picks the next job, and a "
+            "heuristic that picks the GPUs closest together, beat six baselines. Which six is not said; the rows are "
+            "every order of its predecessor (FCFS, SJF, smallest, random) with each of its placements, a superset of "
+            "what the six can be without another trained model.",
+            "random-feasible starts anybody anywhere; the bound is one machine of all GPUs that may interrupt and "
+            "divide jobs. A result that only beats the paper's baselines is not a result: rules that wait for close "
+            "GPUs are shown, too.",
+            f"Ours is one network for all sizes, {trainings} trainings; intervals are 95 %, paired over "
+            f"{found.all_sizes.episodes} held-out episodes and over trainings."]
+
+
+def sections(found: Findings) -> Iterator[Section]:
+    """Yield the report's parts."""
+    yield verdict(found.all_sizes)
+    yield table(found.all_sizes)
+    yield sizes(found.by_size)
+    yield literal(found.with_literal)
+    if found.real:
+        yield real(found.real)
+    yield training(found.curves)
+    yield predecessor.section(found.predecessor)
+    yield assumptions()
+
+
+def verdict(contest: Contest) -> Section:
+    """Say whether ours beats what it has to."""
+    told = []
+    for what, names in (("each baseline of the paper", list(PAPER)), ("random-feasible", [RANDOM]),
+                        ("each heuristic order on the nearest GPUs", NEAREST),
+                        ("each rule of ours that waits for close GPUs", list(WAITING))):
+        lost = [f"{name} ({metric})" for name in names for column, metric in _METRICS
+                if not contest.beats(name, column)]
+        told.append(f"Better than {what}, in completion time and in throughput: "
+                    + ("yes, the interval is clear of zero for all." if not lost else f"not than {', '.join(lost)}."))
+    for column, metric in _METRICS:
+        for names, called in ((NEAREST, "best order on the nearest GPUs"), (list(WAITING), "best rule that waits")):
+            best = contest.best(names, column)
+            told.append(f"{metric.capitalize()} against the {called}, {best}: {_interval(contest.gain(best, column))}.")
+    return Section("The contended bench: verdict", told)
+
+
+_METRICS = (("jct_s", "completion time"), ("throughput", "throughput"))
+
+
+def _interval(found: Interval) -> str:
+    return f"{found.estimate:+.1%} ({found.low:+.1%} to {found.high:+.1%})"
+
+
+def table(contest: Contest, mark: Sequence[str] = (OURS, LITERAL)) -> Section:
+    """Return every policy, best completion time first."""
+    rows = []
+    for name in sorted(contest.found, key=lambda name: contest.mean(name, "jct_s")):
+        figures = [f"{contest.mean(name, 'jct_s') / _HOUR_S:.2f}", f"{contest.mean(name, 'throughput'):.3f}"]
+        kept = ["-", "-"] if name == BOUND else [f"{contest.mean(name, 'wait_p99_s') / _HOUR_S:.1f}",
+                                                 f"{contest.mean(name, 'speed'):.3f}"]
+        against = ["-", "-"] if name in mark else [_interval(contest.gain(name, column)) for column, _ in _METRICS]
+        rows.append((name, *figures, *kept, *against))
+    return Section(f"{contest.name}: {contest.episodes} episodes", [
+        f"{' and '.join(STRICT)}: the first in order keeps all others waiting until it fits; elsewhere the first that "
+        "fits goes. Throughput: useful GPU time while jobs come, over all there is; a GPU of a job that runs at half "
+        "its best speed counts half. Speed: mean of that over the GPU time spent."],
+        [Table(("Policy", "Mean JCT, h", "Throughput", "99 % wait, h", "Speed", "Ours: JCT", "Ours: throughput"),
+               rows)])
+
+
+def sizes(contests: Sequence[Contest]) -> Section:
+    """Return how ours does on clusters that it was not trained on."""
+    rows = [(contest.name, str(contest.episodes), *_versus(contest, NEAREST), *_versus(contest, list(WAITING)))
+            for contest in contests]
+    return Section("By size of the cluster", ["Trained on 64 and 128 GPUs; the larger ones it never saw."],
+                   [Table(_VERSUS, rows)])
+
+
+_VERSUS = ("Cluster", "Episodes", "Best order + nearest", "Ours: JCT", "Ours: throughput", "Best rule that waits",
+           "Ours: JCT", "Ours: throughput")
+
+
+def _versus(contest: Contest, names: Sequence[str]) -> list[str]:
+    """Return the best of some by completion time, and ours against it."""
+    best = contest.best(names, "jct_s")
+    return [best, *(_interval(contest.gain(best, column)) for column, _ in _METRICS)]
+
+
+def literal(contest: Contest) -> Section:
+    """Return the literal network beside the size-free one, and what both are worth."""
+    shown = (BOUND, OURS, LITERAL, *WAITING, *BETTER_ORDERS, "SJF + nearest", "FCFS + nearest",
+             "FCFS + first-available", RANDOM)
+    rows = [(name, f"{contest.mean(name, 'jct_s') / _HOUR_S:.2f}", f"{contest.mean(name, 'throughput'):.3f}",
+             *(["-", "-"] if name == LITERAL else [_interval(contest.gain(name, column, LITERAL))
+                                                   for column, _ in _METRICS]))
+            for name in sorted(shown, key=lambda name: contest.mean(name, "jct_s"))]
+    return Section("The literal network, 64 GPUs", [
+        "A canvas of nodes and GPUs, the first 32 jobs of the queue and a summary, convolved apart and joined; it "
+        "imitates the rule SJF as near, close or wait, then learns by PPO from rewards of throughput. It can be asked "
+        "about no other cluster."],
+        [Table(("Policy", "Mean JCT, h", "Throughput", "Literal: JCT", "Literal: throughput"), rows)])
+
+
+def real(contests: Sequence[Contest]) -> Section:
+    """Return episodes cut from traces, jobs in their order and with their gaps, only denser."""
+    rows = [(contest.name, str(contest.episodes), *_versus(contest, NEAREST), *_versus(contest, list(WAITING)))
+            for contest in contests]
+    return Section("Jobs as they came", [
+        "Cut from real traces: the jobs in their order and with the gaps between them, scaled to the same loads. Of "
+        "Philly's clusters sizes and lengths were learned from; Lingjun and Venus were never seen."],
+        [Table(_VERSUS, rows)])
+
+
+def training(curves: Mapping[str, Curve]) -> Section:
+    """Draw how the agents came about."""
+    charts, told = [], []
+    for name, curve in curves.items():
+        rounds = np.array([number for number, _ in curve], np.float64)
+        worth = 100.0 * np.exp([value for _, value in curve])
+        x, y = across(0.0, float(rounds.max(initial=1.0))), upwards(float(worth.max(initial=1.0)), 160)
+        charts.append(Chart(f"{name}: objective on episodes to choose by, the rule's = 100", 160, "rounds",
+                            value_ticks(x), value_ticks(y), (Shape("h0", name, line(x(rounds), y(worth))),)))
+        told.append(f"{name}: from {worth[0]:.1f} to {worth.min():.1f} of the rule's 100.")
+    return Section("Training", [
+        "Seeds of the episodes to learn from, to choose by and to test on are different ones. Ours: completion time "
+        "over throughput, relative to the rule that it sets out from. Literal: completion time.", *told], charts=charts)
+
+
+def assumptions() -> Section:
+    """Say what is not known, and what is not here."""
+    return Section("What is assumed, and what is not here", [
+        f"Clusters: {', '.join(map(str, SIZES))} GPUs, nodes of 4 (those that were measured), {PER_LEAF} nodes on a "
+        f"leaf switch, {PER_LEAF // 2} up to 128 GPUs. Jobs: 4 for each GPU, sizes and lengths of Philly's two "
+        f"complete virtual clusters, cut at a day; GPU time wanted is {LOADS[0]:g} to {LOADS[1]:g} of what there is "
+        "while jobs come, at random moments.",
+        f"Speeds: Pollux's measurements of {', '.join(APPLICATIONS)} on one to four nodes. Split over two nodes, the "
+        "first three take about twice as long, the others hardly longer. No trace tells applications: each is as "
+        "likely. Nobody measured these machines across leaf switches; each further one prolongs what communication "
+        f"costs by {PER_CROSSING:.0%}, as in the predecessor.",
+        "All policies know how long a job runs on close GPUs; who predicts lengths will gain less. Jobs are never "
+        "interrupted or moved.",
+        "Layers, sizes and rewards of the paper's network are not public; ours are our own. Its real jobs are not, "
+        "either."])

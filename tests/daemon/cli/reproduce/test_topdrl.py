@@ -1,0 +1,64 @@
+"""``idlewatt reproduce topdrl`` from end to end, with hardly any training."""
+
+import re
+from functools import partial
+
+import pytest
+from click.testing import CliRunner
+
+from idlewatt.daemon.agents.topdrl import arena
+from idlewatt.daemon.agents.topdrl.literal.train import Course
+from idlewatt.daemon.agents.topdrl.paper import predecessor
+from idlewatt.daemon.cli.reproduce import _topdrl, command
+
+QUICK = ["topdrl", "--seeds", "1", "--rounds", "0", "--literal-rounds", "0", "--episodes", "1"]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """Shrink what no option shrinks."""
+    monkeypatch.setattr(_topdrl, "SIZES", (64, 128))
+    monkeypatch.setattr(_topdrl.by_gradient, "Course", partial(Course, lessons=1, epochs=1, chosen_by=1))
+    monkeypatch.setattr(_topdrl.predecessor, "carry_out", partial(predecessor.carry_out, 4))
+
+
+def test_the_report_shows_both_environments_and_every_baseline(tmp_path):
+    result = CliRunner().invoke(command, [*QUICK, "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "report.md").read_text()
+    for order in ("FCFS", "SJF", "smallest", "random"):
+        for placement in ("first-available", "load-balance", "nearest"):
+            assert f"| {order} + {placement} |" in text
+    assert re.search(r"\| random-feasible \| \d+\.\d\d \| 0\.\d+ \|", text)
+    assert "bound (no policy can be better)" in text
+    assert "| released PPO (as printed) | 22.99 |" in text
+    assert re.search(r"\| literal \| \d+\.\d\d \|", text)
+    assert "Jobs as they came" not in text
+    assert (tmp_path / "report.html").is_file()
+    assert (tmp_path / "models/seed-1/card.json").is_file()
+    assert (tmp_path / "models/literal-0/card.json").is_file()
+
+
+def test_what_was_trained_is_not_trained_again(tmp_path, monkeypatch):
+    assert CliRunner().invoke(command, [*QUICK, "--out", str(tmp_path)]).exit_code == 0
+    (tmp_path / "report.md").unlink()
+    monkeypatch.setattr(_topdrl.by_gradient, "train", None)
+    assert CliRunner().invoke(command, [*QUICK, "--out", str(tmp_path)]).exit_code == 0
+    assert (tmp_path / "report.md").is_file()
+
+
+def test_traces_that_are_missing_are_told_before_anything_is_trained(tmp_path):
+    result = CliRunner().invoke(command, [*QUICK, "--traces", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert arena.REAL[0].file in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_topdrl, "_evolved", interrupted)
+    result = CliRunner().invoke(command, [*QUICK, "--out", str(tmp_path)])
+    assert result.exit_code == 130
+    assert "the same command goes on" in result.output
