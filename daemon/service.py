@@ -28,6 +28,7 @@ from ..storage.topology import Boards, Fabric, Topology
 from .advice.advisor import Advisor
 from .advice.council import Council
 from .advice.rehearsal import Rehearsal
+from .advice.shares.accounts import accounted
 from .advice.subject import Adviser, Scene, subjects
 from .advice.vicinity import Vicinity, compared
 from .config import ConfigError, Settings
@@ -321,6 +322,7 @@ class Service:
                 log.warning("accounting cannot be read", extra={"target": watched.name, "error": str(error)})
                 continue
             self._keep(lambda jobs=jobs: self._history.record_finished(jobs))  # type: ignore[misc]
+            self._keep(lambda jobs=jobs: self._history.record_uses(accounted(jobs)))  # type: ignore[misc]
             self._accounted_s = now
 
 

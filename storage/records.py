@@ -245,6 +245,8 @@ class Job:
     raw_id: int | None = None
     """The scheduler's internal number, where it differs from ``job_id``."""
     allocations: tuple[Allocation, ...] = ()
+    cpu_seconds: float | None = None
+    """CPU time that the last run used; of accounts only, and None where they do not measure it."""
 
     @property
     def key(self) -> tuple[str, float]:

@@ -12,6 +12,9 @@ from . import schema
 from .database import upsert
 from .values import number, whole, words
 
+ACCOUNTS = "slurm"
+"""Source of what only accounting tells."""
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -56,10 +59,14 @@ _NEEDED = ("submit_s", "start_s", "updated_s", "measured_s", "cpus_mean", "cpus_
 
 
 def store(connection: Connection, uses: Iterable[Use]) -> None:
-    """Record uses; the same run again replaces. One that holds what is no number is left out."""
-    rows = {use.run: _row(use) for use in uses}
-    upsert(connection, schema.uses, [row for row in rows.values() if None not in [row[name] for name in _NEEDED]],
-           update=_MEASURED)
+    """Record uses; the same run again replaces, but the accounts' nothing that was measured.
+
+    One that holds what is no number is left out.
+    """
+    rows = {(use.source == ACCOUNTS, use.run): _row(use) for use in uses}
+    good = {key: row for key, row in rows.items() if None not in [row[name] for name in _NEEDED]}
+    upsert(connection, schema.uses, [row for (told, _), row in good.items() if not told], update=_MEASURED)
+    upsert(connection, schema.uses, [row for (told, _), row in good.items() if told])
 
 
 def use_of(row: Row[Any]) -> Use:

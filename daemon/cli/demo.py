@@ -15,7 +15,7 @@ import click
 from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError, answered, python, tail
 
 SPEED = 60.0
-TARGETS = ("dcgm", "node", "ipmi")
+TARGETS = ("dcgm", "node", "ipmi", "cgroup")
 HALVES = [[0, 1, 2, 3], [4, 5, 6, 7]]
 """The boards of a DGX-1V by CPU: NVLink joins each of them to all others of its half, and to one of the other."""
 
@@ -127,7 +127,8 @@ def configuration(simulation: str, folder: Path) -> dict[str, Any]:
             "waste": {"rated_node_watts": RATED_WATTS},
             "advice": {"spare_nodes": SPARE_NODES},
             "counterfactual": {"incumbent": SCHEDULER},
-            "counsel": {"elastic": _elastic()},
+            # Ten minutes of theirs are enough to see what a job does not use: it does the same all the time.
+            "counsel": {"elastic": _elastic(), "allocation": {"every": "1s", "window": "10m"}},
             "sources": [*pages, {"kind": "throughput", "url": simulation}, {"kind": "slurm_rest", "url": simulation},
                         {"kind": "gpu_links", "nodes": ["dgx-v100-*"], "islands": HALVES}]}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...storage.records import Job, Node, Partition, Telemetry
 from ...storage.speeds import Throughput
-from .. import dcgm, ipmi
+from .. import cgroup, dcgm, ipmi
 from ..exposition import Exposition
 from ..scrape import Parse
 from ..slurm import SlurmSource
@@ -48,12 +48,13 @@ class DirectConfig(SourceConfig):
 
 
 def sources(cluster: SimulatedCluster, clock: Clock) -> tuple[SourceConfig, ...]:
-    """Return boards, wall meters, speeds and Slurm of a cluster; each read first moves it to the clock's time."""
+    """Return boards, wall meters, uses, speeds and Slurm of a cluster; each read first moves it to the clock's time."""
     near, pages = _Near(cluster, clock), Pages(cluster)
     return (
         DirectConfig(kind="dcgm", source=_PageSource(
             "dcgm", near, pages.dcgm, dcgm.parse, dcgm.METRICS, cluster.exporter_answers)),
         DirectConfig(kind="ipmi", source=_PageSource("ipmi", near, pages.ipmi, ipmi.parse, ipmi.METRICS)),
+        DirectConfig(kind="cgroup", source=_PageSource("cgroup", near, pages.cgroup, cgroup.parse, cgroup.METRICS)),
         DirectConfig(kind="throughput", source=_Speeds(near)),
         DirectConfig(kind="slurm_rest", source=SlurmSource("slurm_rest", _Slurm(near), clock)))
 
@@ -89,7 +90,8 @@ class _PageSource:
             found = [self._read(cluster, number) for number in range(len(cluster.servers))]
         self._exposition.next_round()
         return Telemetry(tuple(gpu for part in found for gpu in part.gpus),
-                         tuple(node for part in found for node in part.nodes))
+                         tuple(node for part in found for node in part.nodes),
+                         tuple(job for part in found for job in part.jobs))
 
     def _read(self, cluster: SimulatedCluster, number: int) -> Telemetry:
         name, now_s = cluster.servers[number].name, cluster.now_s

@@ -1,4 +1,4 @@
-"""The pages of dcgm-exporter, node_exporter and ipmi_exporter for one server of the simulated cluster."""
+"""The pages of dcgm-exporter, node_exporter, ipmi_exporter and cgroup_exporter for one simulated server."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from prometheus_client.utils import floatToGoString
 
-from .boards import Floats
+from .boards import CPU_BUSY, MEMORY_SHARE, Floats
 from .cluster import SimulatedCluster
+from .jobs import SimulatedJob
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 DRIVER = "535.129.03"
@@ -152,6 +153,22 @@ class Pages:
         """Return a realistic part of what node_exporter shows of a server."""
         return "\n".join(_node_lines(self._cluster, server)) + "\n"
 
+    def cgroup(self, server: int) -> str:
+        """Return what cgroup_exporter shows of the jobs on a server, as Jobstats' forks of it write it."""
+        jobs = [job for _, job in sorted(self._cluster.running.items()) if server in dict(job.allocation)]
+        families = (("cpu_total_seconds", "Cumalitive CPU total seconds for cgroup", self._cpu_seconds),
+                    ("cpus", "Number of CPUs in the cgroup", lambda job: job.cpus_per_node),
+                    ("memory_total_bytes", "Memory total given to cgroup in bytes", lambda job: job.memory_per_node),
+                    ("memory_used_bytes", "Memory used in bytes",
+                     lambda job: job.memory_per_node * MEMORY_SHARE // 1))
+        lines: list[str] = []
+        for name, text, value in families:
+            lines += _single(f"cgroup_{name}", text, [(_job_labels(job), float(value(job))) for job in jobs])
+        return "\n".join(lines) + "\n"
+
+    def _cpu_seconds(self, job: SimulatedJob) -> float:
+        return job.cpus_per_node * CPU_BUSY[job.behaviour] * (self._cluster.now_s - (job.start_s or 0.0))
+
     def ipmi(self, server: int) -> str:
         """Return what ipmi_exporter shows of a server's BMC; a BMC that hangs fails its collectors."""
         up = self._cluster.meter_answers(server)
@@ -175,6 +192,11 @@ def _labels(cluster: SimulatedCluster, server: int, index: int) -> str:
     return (f'gpu="{index}",UUID="{board_uuid(cluster.shape.seed, name, index)}",'
             f'pci_bus_id="00000000:{7 + 8 * index:02X}:00.0",device="nvidia{index}",modelName="{model.board}",'
             f'Hostname="{name}",DCGM_FI_DRIVER_VERSION="{DRIVER}"')
+
+
+def _job_labels(job: SimulatedJob) -> str:
+    path = f"/system.slice/slurmstepd.scope/job_{job.job_id}"
+    return f'{{cgroup="{path}",jobid="{job.job_id}",step="",task=""}}'
 
 
 def board_uuid(seed: int, server: str, index: int) -> str:

@@ -2,11 +2,11 @@
 
 =====================================  ==================================================
 ``/NODE/dcgm``, ``/NODE/node``,        the pages of a node's exporters
-``/NODE/ipmi``
+``/NODE/ipmi``, ``/NODE/cgroup``
 ``/slurm/v0.0.38/...``,                slurmrestd: ping, jobs, nodes, partitions, reservations, and finished jobs
 ``/slurmdb/v0.0.38/jobs``
 ``/api/v1/query``                      a Prometheus that knows ``job_throughput``, and nothing else
-``/targets/dcgm`` (node, ipmi)         the pages as Prometheus HTTP service discovery, with ``node`` labels
+``/targets/dcgm`` (node, ipmi, cgroup) the pages as Prometheus HTTP service discovery, with ``node`` labels
 ``POST /steer``                        ``{"job_id": 9, "nodes": ["dgx-v100-02"]}``, as ``scontrol update ReqNodeList=``
 =====================================  ==================================================
 """
@@ -47,7 +47,7 @@ class Site:
         self._number = {server.name: number for number, server in enumerate(cluster.servers)}
         pages = Pages(cluster, mig)
         self._pages: Mapping[str, Callable[[int], str]] = {
-            "dcgm": pages.dcgm, "node": pages.node, "ipmi": pages.ipmi}
+            "dcgm": pages.dcgm, "node": pages.node, "ipmi": pages.ipmi, "cgroup": pages.cgroup}
         self._slurm: Mapping[str, Callable[[SimulatedCluster], slurm.Answer]] = {
             f"/slurm/v0.0.38/{name}": answer for name, answer in (
                 ("ping", slurm.ping), ("jobs", slurm.jobs), ("nodes", slurm.nodes),

@@ -168,6 +168,16 @@ def test_nodes_partitions_and_reservations_of_22_05_are_read(recorded):
     assert (maint.name, maint.nodes, maint.maintenance) == ("maint", ("dgx-a100-02",), True)
 
 
+def test_the_accounts_know_the_cpu_time_of_a_run_by_its_steps(recorded):
+    (run,) = parse_list(load(recorded("slurm/rest_slurmdb_job_with_step.json")), "jobs", parse_accounted).records
+    assert run.cpu_seconds == pytest.approx(0.014648)
+    step = {"time": {"total": {"seconds": 3, "microseconds": 500_000}}}
+    job = {"job_id": 7, "time": {"submission": 10}, "state": {"current": "COMPLETED"}}
+    assert [parse_accounted(Fields(job | {"steps": steps})).cpu_seconds for steps in (
+        [step, step], [], [{}], "none", [{"time": 5}], [{"time": {"total": {"seconds": "x"}}}])] == [
+        7.0, None, None, None, None, None]
+
+
 def test_the_accounts_know_each_run_but_no_indexes(recorded):
     runs = parse_list(load(recorded("slurm/rest_slurmdb_jobs.json")), "jobs", parse_accounted).records
     first, second = (run for run in runs if run.name == "bert-ft")

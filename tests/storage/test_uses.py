@@ -35,6 +35,14 @@ def test_what_is_no_number_is_not_recorded_and_hostile_names_are_bent(history, n
     assert (use.job_id, use.user, use.memory_peak_bytes, use.cpus) == ("9", "ab", None, 2**63 - 1)
 
 
+def test_what_accounts_tell_replaces_nothing_that_was_measured(history):
+    told = replace(USE, source="slurm", cpus_p95=16.0, updated_s=999.0)
+    history.record_uses([told, USE])
+    history.record_uses([told, replace(told, job_id="8"), replace(told, job_id="8", cpus_p95=9.0)])
+    assert [(use.job_id, use.source, use.cpus_p95) for use in history.uses()] == [
+        ("7", "cgroup", 6.25), ("8", "slurm", 9.0)]
+
+
 def test_old_uses_go(history):
     history.record_uses([USE, replace(USE, job_id="8", updated_s=90_000.0)])
     history.compact(100_000.0, Retention(uses_s=50_000.0))

@@ -35,7 +35,7 @@ def far(now):
     server = SimulationServer(Site(SimulatedCluster(Shape(start_s=START_S)), now))
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     pages = {kind: {"kind": kind, "http_sd_configs": [{"url": f"{server.url}/targets/{kind}"}]}
-             for kind in ("dcgm", "ipmi")}
+             for kind in ("dcgm", "ipmi", "cgroup")}
     configs = pages | {"slurm_rest": {"kind": "slurm_rest", "url": server.url}}
     built = {kind: source.kinds()[kind].model_validate(config).build(now) for kind, config in configs.items()}
     yield built
@@ -45,7 +45,7 @@ def far(now):
     server.server_close()
 
 
-@pytest.mark.parametrize("kind", ["dcgm", "ipmi", "slurm_rest"])
+@pytest.mark.parametrize("kind", ["dcgm", "ipmi", "cgroup", "slurm_rest"])
 def test_both_ways_tell_the_same(near, far, now, kind):
     for _ in range(3):
         now.now_s += 600.0

@@ -107,3 +107,16 @@ def test_a_bmc_that_hangs_fails_its_collectors_and_shows_no_watts(cluster):
     found = samples(Pages(cluster).ipmi(3))
     assert "ipmi_dcmi_power_consumption_watts" not in found
     assert [row.value for row in found["ipmi_up"]] == [0, 0, 0]
+
+
+def test_a_cgroup_page_tells_what_each_job_on_the_server_uses(cluster):
+    before = {row.labels["jobid"]: row.value for row in samples(Pages(cluster).cgroup(0))["cgroup_cpu_total_seconds"]}
+    assert set(before) == {str(job.job_id) for job in cluster.running.values() if 0 in dict(job.allocation)}
+    cluster.advance(cluster.now_s + 60)
+    found = samples(Pages(cluster).cgroup(0))
+    after = {row.labels["jobid"]: row.value for row in found["cgroup_cpu_total_seconds"]}
+    cores = [(after[job] - before[job]) / 60 for job in before]
+    # All but the hundredth of the CPUs that the system itself keeps busy.
+    assert sum(cores) == pytest.approx((cluster.boards.cpu_busy[0] - 0.01) * cluster.servers[0].model.cpus)
+    held = {row.labels["jobid"]: row.value for row in found["cgroup_memory_total_bytes"]}
+    assert all(row.value < held[row.labels["jobid"]] for row in found["cgroup_memory_used_bytes"])
