@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 MOST_ROWS = 50
 MOST_WEIGHED = 500
 """Jobs that are weighed in one round, the oldest first."""
+MOST_FITTED = 2_000
+"""Curves that are kept."""
 PAST = 20_000
 """Runs of the history that a new daemon begins with."""
 STALE_S = 300.0
@@ -91,15 +93,13 @@ class Adviser:
     def _watch(self, scene: Scene) -> dict[tuple[str, float], Kind]:
         """Take new readings into the means of running jobs; return the kind of every job."""
         from ....storage.speeds import Throughput
-        from ..elastic.runs import kind_of, models, readings
+        from ..elastic.runs import Models, kind_of, readings
 
-        by_node, by_partition = models(scene.snapshot.nodes)
-        kinds, given = {}, [facts for facts in scene.facts if isinstance(facts, Throughput)]
+        models, kinds = Models(scene.snapshot.nodes), dict[tuple[str, float], "Kind"]()
+        given = [facts for facts in scene.facts if isinstance(facts, Throughput)]
         found = readings(scene.snapshot.jobs, given, scene.telemetry.gpus)
         for job in scene.snapshot.jobs:
-            held = {by_node.get(part.node, "") for part in job.allocations}
-            model = job.request.gpu_model or by_partition.get(job.partition, "")
-            kind = kinds[job.key] = kind_of(job, held.pop() if len(held) == 1 else model)
+            kind = kinds[job.key] = kind_of(job, models.of(job))
             reading = found.get(job.job_id)
             if reading and job.start_s is not None and scene.now_s - reading.time_s <= STALE_S \
                     and reading.time_s - job.start_s >= self._settings.settle:
@@ -150,9 +150,9 @@ class Adviser:
 
         if len(set(gpus)) < 2:
             return None
-        key = gpus, tuple(float(f"{rate:.2g}") for rate in rates)
+        key = gpus, tuple(float(f"{rate:.3g}") for rate in rates)
         if key not in self._fitted:
-            if len(self._fitted) > MOST_WEIGHED:
+            if len(self._fitted) >= MOST_FITTED:
                 self._fitted.clear()
             try:
                 self._fitted[key] = learned(gpus, rates)

@@ -125,13 +125,20 @@ def _by_activity(job: Job, boards: Mapping[tuple[str, int], GpuReading]) -> Read
     return Reading(ACTIVITY, sum(active), min(board.time_s for board in held if board is not None))
 
 
-def models(nodes: Iterable[Node]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the GPU model by node, and by partition where all of its nodes have the same."""
-    nodes = list(nodes)
-    by_partition: dict[str, set[str]] = {}
-    for node in nodes:
-        if node.gpus:
-            for partition in node.partitions:
-                by_partition.setdefault(partition, set()).add(node.gpu_model)
-    return ({node.name: node.gpu_model for node in nodes},
-            {partition: next(iter(found)) for partition, found in by_partition.items() if len(found) == 1})
+class Models:
+    """The GPU models of nodes and partitions."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._by_node: dict[str, str] = {}
+        self._by_partition: dict[str, set[str]] = {}
+        for node in nodes:
+            self._by_node[node.name] = node.gpu_model
+            for partition in node.partitions if node.gpus else ():
+                self._by_partition.setdefault(partition, set()).add(node.gpu_model)
+
+    def of(self, job: Job) -> str:
+        """Return the model of a job's GPUs, or of those it asks for; '' where it may be any of several."""
+        held = {self._by_node.get(part.node, "") for part in job.allocations}
+        partitions = (self._by_partition.get(partition, set()) for partition in job.partition.split(","))
+        may = held or ({job.request.gpu_model} if job.request.gpu_model else set().union(*partitions))
+        return next(iter(may)) if len(may) == 1 else ""

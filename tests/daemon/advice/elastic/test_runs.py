@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from idlewatt.daemon.advice.elastic.runs import MEMORY, Reading, Runs, kind_of, models, readings
+from idlewatt.daemon.advice.elastic.runs import MEMORY, Models, Reading, Runs, kind_of, readings
 from idlewatt.storage.records import Allocation, GpuReading, Job, JobState, Node, Request
 from idlewatt.storage.speeds import JobRate, Throughput
 
@@ -122,6 +122,12 @@ def test_a_job_that_is_gone_or_waits_is_not_looked_at():
     assert readings([replace(JOB, state=JobState.COMPLETED)], rates, BOARDS) == {}
 
 
-def test_a_partition_of_several_models_names_none():
-    nodes = (Node("n1", ("a", "all"), 8, "a100"), Node("n2", ("b", "all"), 8, "v100"), Node("n3", ("b",), 0))
-    assert models(nodes) == ({"n1": "a100", "n2": "v100", "n3": ""}, {"a": "a100", "b": "v100"})
+@pytest.mark.parametrize(("partition", "more", "model"), [
+    ("a", {}, "a100"), ("b", {}, "v100"), ("all", {}, ""), ("a,b", {}, ""), ("a,a2", {}, "a100"), ("gone", {}, ""),
+    ("all", {"request": Request(1, gpu_model="h100")}, "h100"),
+    ("all", {"allocations": (Allocation("n2", 1),)}, "v100"),
+    ("a", {"allocations": (Allocation("n1", 1), Allocation("n2", 1))}, "")])
+def test_a_job_has_the_gpus_of_its_nodes_or_those_it_may_get(partition, more, model):
+    nodes = (Node("n1", ("a", "a2", "all"), 8, "a100"), Node("n2", ("b", "all"), 8, "v100"), Node("n3", ("b",), 0))
+    waits = Job("1", 0.0, JobState.PENDING, partition, Request(1))
+    assert Models(nodes).of(replace(waits, **more)) == model
