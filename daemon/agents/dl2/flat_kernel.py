@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...replay.arrays import Floats, Longs
-from ...replay.compiled import compiled
+from ...replay.compiled import compiled, compiled_apart
 from .kernel import BUNDLE, SERVER, WORKER, Bools, Cluster, Jobs, bundle_each, fits, grant, share
 
 Singles = NDArray[np.float32]
@@ -43,8 +43,8 @@ class Trail(NamedTuple):
     actions: Longs
     chances: Floats
     """Of the action taken, as the policy gave it."""
-    count: Longs
-    """[1]"""
+    taken: Longs
+    """[1] how many of the rows."""
 
 
 class Desk(NamedTuple):
@@ -59,7 +59,7 @@ class Desk(NamedTuple):
     chances: Floats
 
 
-@compiled
+@compiled_apart
 def look(cluster: Cluster, jobs: Jobs, used: Longs, desk: Desk) -> int:
     """Fill in the window, its state and what is open; return how many tasks are. Jobs that have all are not seen."""
     desk.seen[:] = -1
@@ -109,7 +109,7 @@ def _layer(inputs: Singles, weights: Singles, bias: Singles, outputs: Singles) -
                 outputs[column] += value * weights[row, column]
 
 
-@compiled
+@compiled_apart
 def think(net: Net, desk: Desk, scores: Singles) -> None:
     """Fill in the chances of all actions: a softmax over those that are open."""
     _layer(desk.state, net.first, net.first_bias, desk.first)
@@ -174,14 +174,14 @@ def _aware(jobs: Jobs, desk: Desk, draws: Floats) -> int:
 @compiled
 def _note(trail: Trail, desk: Desk, action: int) -> None:
     """Write down a decision, as long as there are rows."""
-    row = trail.count[0]
+    row = trail.taken[0]
     if row < trail.actions.size:
         for place in range(desk.state.size):
             trail.states[row, place] = desk.state[place]
         for place in range(desk.allowed.size):
             trail.allowed[row, place] = desk.allowed[place]
         trail.actions[row], trail.chances[row] = action, desk.chances[action]
-        trail.count[0] += 1
+        trail.taken[0] += 1
 
 
 @compiled
@@ -211,7 +211,9 @@ def by_window(cluster: Cluster, jobs: Jobs, used: Longs, net: Net, desk: Desk, s
 @compiled
 def _kind(action: int) -> int:
     """Return what an action gives."""
-    return (WORKER, SERVER, BUNDLE)[action % 3]
+    if action % 3 == ACTION_OF[BUNDLE]:
+        return BUNDLE
+    return SERVER if action % 3 == ACTION_OF[SERVER] else WORKER
 
 
 @compiled

@@ -55,6 +55,7 @@ class Memory:
     def add(self, batch: Batch, priority: float) -> None:
         """Keep the decisions of a slot."""
         rows = (self._added + np.arange(len(batch.action))) % len(self._priority)
+        column: Any
         values: Any
         for column, values in zip(self._columns, batch, strict=True):
             column[rows] = values

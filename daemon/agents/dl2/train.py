@@ -86,14 +86,14 @@ def lessons(course: Course) -> tuple[Singles, Bools, Longs]:
             taught = asked._replace(tasks=asked.tasks.copy())
             rebuild(course.cluster, jobs, np.zeros_like(slot.used), taught, desk(course.values.shape), told)
             found.append(told)
-    if not sum(int(told.count[0]) for told in found):
+    if not sum(int(told.taken[0]) for told in found):
         raise TrainingError("the teacher gives no job more than its first bundle: there is nothing to imitate; name "
                             "another one, or train without")
     return (_joined(found, "states"), _joined(found, "allowed"), _joined(found, "actions"))
 
 
 def _joined(trails: Sequence[Trail], column: str) -> Any:
-    return np.concatenate([getattr(told, column)[:told.count[0]] for told in trails])
+    return np.concatenate([getattr(told, column)[:told.taken[0]] for told in trails])
 
 
 def imitate(policy: dict[str, torch.Tensor], course: Course, random: np.random.Generator) -> None:
@@ -123,7 +123,8 @@ class ActorCritic:
 
     def update(self, batch: Batch, weights: Singles) -> Floats:
         """Take one step; return how wrong the values were. FloatingPointError when the loss is not finite."""
-        told: Any = Batch(*(torch.from_numpy(np.ascontiguousarray(column)) for column in batch))
+        columns: Any = (torch.from_numpy(np.ascontiguousarray(column)) for column in batch)
+        told: Any = Batch(*columns)
         important = torch.from_numpy(weights)
         advantage, critic_loss = self._advantage(told, important)
         log_chances = masked(self.policy, told.state, told.allowed)
@@ -195,7 +196,7 @@ class Training:
         """Number of the one that is learned from next."""
         self._rewards = (0.0, 0)
         """Sum and number so far."""
-        self.best = copied(arrays(self._learner.policy))
+        self.best = copied(self.policy)
         self.curve: list[tuple[int, float]] = []
         self._warmed = False
 
@@ -223,28 +224,31 @@ class Training:
         """Return the best so far."""
         return FlatAgent(self.best, self.course.values.shape)
 
+    @property
+    def policy(self) -> Weights:
+        """Return the policy as it is now, which learning changes in place."""
+        return arrays(self._learner.policy)
+
     def _judge(self, began: float) -> Step:
         """Look how good the policy is, and remember it if it is the best."""
         self.spent_s = time.monotonic() - began
-        policy = arrays(self._learner.policy)
-        agent = FlatAgent(policy, self.course.values.shape)
+        agent = FlatAgent(self.policy, self.course.values.shape)
         found = float(mean_jct(self.course.cluster, agent, self._judges).mean())
         if not self.curve or found < min(score for _, score in self.curve):
-            self.best = copied(policy)
+            self.best = copied(self.policy)
         self.curve.append((self.updates, found))
         return Step(self.updates, found, self.best, self.spent_s)
 
     def _episode(self, trace: Trace) -> Iterator[int]:
         """Play a trace and learn once a slot; yield the number of updates."""
         course, options = self.course, self.course.options
-        agent = FlatAgent(arrays(self._learner.policy), course.values.shape, self.random.random,
-                          course.values.exploration if options.aware else 0.0)
+        told = trail(course.values.shape, 2 * course.cluster.most * len(trace.arrival))
+        agent = FlatAgent(self.policy, course.values.shape, self.random.random,
+                          course.values.exploration if options.aware else 0.0, told)
         before: Batch | None = None
-        slots = watch(course.cluster, trace, agent, np.full(len(trace.arrival), np.nan))
-        agent.trail = trail(course.values.shape, 2 * course.cluster.most * len(trace.arrival))
-        for slot in slots:
-            batch = _decided(agent.trail, float((progress(course.cluster, slot.jobs) / slot.jobs.epochs).sum()))
-            agent.trail.count[0] = 0
+        for slot in watch(course.cluster, trace, agent, np.full(len(trace.arrival), np.nan)):
+            batch = _decided(told, float((progress(course.cluster, slot.jobs) / slot.jobs.epochs).sum()))
+            told.taken[0] = 0
             if batch is None:
                 continue
             if before is not None:
@@ -317,7 +321,7 @@ def copied(weights: Weights) -> Weights:
 
 def _decided(told: Trail, reward: float) -> Batch | None:
     """Return the decisions of a slot, all of which had a part in its reward; None for none."""
-    count = int(told.count[0])
+    count = int(told.taken[0])
     if count == 0:
         return None
     states = told.states[:count].copy()

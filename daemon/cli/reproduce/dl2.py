@@ -14,7 +14,7 @@ import click
               help="Most workers of a job; several are reported apart. Speeds beyond 10 are extrapolated.")
 @click.option("--rounds", type=click.IntRange(0, 100_000), default=240, show_default=True,
               help="Of training the size-free agent.")
-@click.option("--plans", type=click.IntRange(0, 100_000), default=256, show_default=True,
+@click.option("--plans", type=click.IntRange(0, 100_000), default=512, show_default=True,
               help="That the size-free agent tries in each slot.")
 @click.option("--updates", type=click.IntRange(0, 1_000_000), default=6000, show_default=True,
               help="Of each training of DL2's own agent, for the first --workers; 0 leaves it out.")

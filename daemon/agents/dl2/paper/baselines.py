@@ -49,6 +49,7 @@ class Fifo:
         bundles_by(cluster, jobs, used, jobs.number.astype(np.float64), False, self.among_all)
 
 
+@dataclass(frozen=True)
 class SrtfAsCoded:
     """Sorted by the *fraction* that is left, as the authors' code has it."""
 
@@ -57,6 +58,7 @@ class SrtfAsCoded:
         bundles_by(cluster, jobs, used, jobs.remaining / jobs.epochs, False, False)
 
 
+@dataclass(frozen=True)
 class Srtf:
     """Shortest remaining time first, at the best speed it can have."""
 
@@ -66,6 +68,7 @@ class Srtf:
         bundles_by(cluster, jobs, used, jobs.remaining / fastest, False, True)
 
 
+@dataclass(frozen=True)
 class TetrisAsCoded:
     """Node after node to whom it suits best, and has most left: the authors' Tetris."""
 
@@ -75,6 +78,7 @@ class TetrisAsCoded:
             tetris(cluster, jobs, used)
 
 
+@dataclass(frozen=True)
 class Tetris:
     """Largest demand and least work left first, half each, as the Tetris paper means it (SIGCOMM'14)."""
 
@@ -85,6 +89,7 @@ class Tetris:
         bundles_by(cluster, jobs, used, jobs.remaining / longest - demand, False, True)
 
 
+@dataclass(frozen=True)
 class EqualShare:
     """The same number of bundles for everybody."""
 
@@ -109,6 +114,7 @@ class Optimus:
         optimus(known, jobs, used, np.zeros(len(jobs.model), np.bool_), self.among_all)
 
 
+@dataclass(frozen=True)
 class MaxRelativeGain:
     """Most gain in log speed per slot that it takes: proportional fairness."""
 

@@ -160,11 +160,10 @@ def ablations(outcomes: Sequence[Outcome]) -> Section:
 
 def _verdict(outcomes: Sequence[Outcome], whole: Outcome) -> str:
     """Say which of the paper's ablations come out as it has them."""
-    kept, lost = [], []
-    for outcome in outcomes:
-        if outcome.variant.claimed is not None:
-            longer = longer_than(outcome.jct, whole.jct)
-            (kept if longer.low > 0 else lost).append(f"{outcome.variant.name} ({longer.estimate:+.1%})")
+    claimed = {outcome.variant.name: longer_than(outcome.jct, whole.jct) for outcome in outcomes
+               if outcome.variant.claimed is not None}
+    kept = [f"{name} ({longer.estimate:+.1%})" for name, longer in claimed.items() if longer.low > 0]
+    lost = [f"{name} ({longer.estimate:+.1%})" for name, longer in claimed.items() if longer.low <= 0]
     return (f"Jobs take longer, as in the paper: {', '.join(kept) or 'nowhere'}. "
             f"Not so, or not told apart: {', '.join(lost) or 'nowhere'}.")
 

@@ -19,8 +19,6 @@ from . import network
 from .kernel import HIDDEN, INPUTS
 
 SCHEMA = {"inputs": list(INPUTS), "hidden": HIDDEN, "actions": ["server", "worker", "bundle"]}
-PLANS = 256
-"""That are tried in a slot by whoever looks ahead: of 64 and 256 the better on traces to choose by."""
 CHANGED, SPREAD = 2.0, 2.0
 """Jobs whose favour a plan changes, on average, and by how much."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....replay.arrays import Floats, Longs
-from ....replay.compiled import compiled, compiled_with_arrays
+from ....replay.compiled import compiled, compiled_apart, compiled_with_arrays
 from ..kernel import SERVER, WORKER, Cluster, Jobs, grant, waiting
 
 INPUTS = ("gain", "slots left", "slots saved", "CPU slots", "GPU slots", "ends", "stay", "jobs", "first",
@@ -23,7 +23,7 @@ CLOSED = -1e300
 """Score of what cannot be given any more in this slot, for room is never given back in one."""
 
 
-@compiled
+@compiled_apart
 def by_score(cluster: Cluster, jobs: Jobs, used: Longs, weights: Floats, favour: Floats, scores: Floats,
              inputs: Floats) -> int:
     """Give the next task to whom the scorer rates highest, while it rates anybody above 0; return the decisions.
