@@ -89,6 +89,18 @@ def test_a_job_over_two_nodes_has_the_indexes_of_each(source, cluster):
     assert (job.request.gpus, job.request.nodes, job.request.gpus_per_node) == (8, 2, 4)
 
 
+def test_a_running_job_gives_up_whole_nodes_its_last_ones_and_never_grows(source, cluster):
+    # What elastic counsel says that Slurm can do.
+    job_id = cluster.sbatch("-p", "A100", "-N2", "--gres=gpu:a100:2", "-J", "shrinking")
+    cluster.wait_for(lambda: jobs_named(source, "shrinking"))
+    cluster.run("scontrol", "update", f"jobid={job_id}", "numnodes=1")
+    (job,) = cluster.wait_for(lambda: [job for job in jobs_named(source, "shrinking") if len(job.allocations) == 1])
+    assert [(part.node, part.gpus) for part in job.allocations] == [("dgx-a100-01", 2)]
+    for more in ("numnodes=2", "trespernode=gres:gpu:a100:4"):
+        with pytest.raises(AssertionError):
+            cluster.run("scontrol", "update", f"jobid={job_id}", more)
+
+
 def test_tasks_of_an_array_run_under_their_own_names_and_the_rest_stands_for_many(source, cluster):
     array = cluster.sbatch("-p", "V100", "--gres=gpu:v100:1", "--array=0-9%2", "-J", "array")
     running = cluster.wait_for(lambda: len(found := jobs_named(source, "array")) == 2 and found)

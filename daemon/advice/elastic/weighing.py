@@ -11,8 +11,6 @@ from .curves import Learned
 from .sizes import Site, doubled
 from .words import counted, sooner
 
-BEARS = ", if the program can go on without them"
-
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -69,16 +67,16 @@ def _time(gain: float) -> float:
 
 
 def _how(case: Case, change: int) -> str:
-    """Return what it takes in Slurm: a running job can give up whole nodes, and nothing else."""
-    nodes, target, running = _nodes(case.job), case.gpus + change, case.job.state is JobState.RUNNING
-    if running and change > 0:
-        return f"resubmit it from its checkpoint with {counted(target)}: Slurm lets no running job grow"
-    if nodes > 1:
-        left = nodes * 2 if change > 0 else _kept(nodes)
-        return f"scontrol update JobId={case.job.job_id} NumNodes={left}{BEARS if running else ''}"
-    if running:
-        return f"resubmit it from its checkpoint with {counted(target)}: a running job can give up whole nodes only"
-    return f"submit it again with {counted(target)}"
+    """Return what it takes in Slurm: a running job can give up whole nodes, its last ones, and no more."""
+    nodes, target = _nodes(case.job), counted(case.gpus + change)
+    if case.job.state is not JobState.RUNNING:
+        return f"submit it again with {target}"
+    if change > 0:
+        return f"resubmit it from its checkpoint with {target}: Slurm lets no running job grow"
+    if nodes == 1:
+        return f"resubmit it from its checkpoint with {target}: a running job can give up whole nodes only"
+    return (f"scontrol update JobId={case.job.job_id} NumNodes={_kept(nodes)}, if the program can go on without the "
+            "others")
 
 
 def _words(more: Resize | None, fewer: Resize | None, room: bool, falls_at: int | None) -> Iterator[str]:

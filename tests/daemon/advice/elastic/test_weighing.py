@@ -115,9 +115,6 @@ def test_what_slurm_cannot_do_is_said():
     waiting = weighed(pending("9", 4), site([node("n1", 8)]))
     assert waiting.more.how == "submit it again with 8 GPUs"
     assert waiting.fewer.helps == ()
-    wide = weighed(pending("9", 8, 2), site([node("n1", 8)]))
-    assert wide.more.how == "scontrol update JobId=9 NumNodes=4"
-    assert wide.fewer.how == "scontrol update JobId=9 NumNodes=1"
 
 
 def test_a_curve_that_falls_promises_nothing():
