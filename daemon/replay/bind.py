@@ -52,13 +52,11 @@ def distinct(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def _eligible(cluster: Cluster, workload: Workload, partition: int, model: int, constraint: int) -> Masks:
-    members = cluster.partitions
-    name = workload.partition_names[partition] if partition >= 0 else ""
-    several = [members[part] for part in (name, *name.split(",")) if part in members]
+    several = _members(cluster, workload.partition_names[partition]) if partition >= 0 else []
     if several:
         mask = np.logical_or.reduce(several)
     elif partition < 0 or workload.partition_names == ("default",):
-        mask = next(iter(members.values()), np.ones(len(cluster), bool)).copy()
+        mask = next(iter(cluster.partitions.values()), np.ones(len(cluster), bool)).copy()
     else:
         return np.zeros(len(cluster), bool)
     if model >= 0:
@@ -67,6 +65,11 @@ def _eligible(cluster: Cluster, workload: Workload, partition: int, model: int, 
         mask &= np.array([workload.constraints[constraint].admits(node, features)
                           for node, features in zip(cluster.names, cluster.features, strict=True)])
     return mask
+
+
+def _members(cluster: Cluster, name: str) -> list[Masks]:
+    """Return the nodes of each partition that a job names, perhaps several with commas; unknown ones have none."""
+    return [cluster.partitions[part] for part in (name, *name.split(",")) if part in cluster.partitions]
 
 
 def shape(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix: NDArray[np.int8]) -> dict[str, Any]:
@@ -109,6 +112,8 @@ def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], ma
     reject((least > workload.gpus) | (most < workload.gpus) | ((least < 1) & (workload.gpus > 0)),
            "asks for fewer GPUs than its least or more than its most")
     reachable: Masks = np.asarray(matrix.any(axis=1))
+    strange = np.array([*(not _members(cluster, name) for name in workload.partition_names), False])
+    reject(~reachable[pool] & strange[workload.partition], "the cluster has no such partition")
     reject(~reachable[pool], "no node of the partition meets what it asks for (model, features, list of nodes)")
     reject(_too_large(cluster, pool, matrix, shapes), "larger than the cluster")
     _reject_dependents(workload.dependency, found)

@@ -231,7 +231,7 @@ def test_a_job_larger_than_the_cluster_never_runs(request_):
 def test_a_job_of_an_unknown_partition_never_runs():
     found = only([node("dgx1")], replace(pending("9"), partition="tpu"))
     assert found.action == "hold"
-    assert found.reason.startswith("can never run: no node of the partition")
+    assert found.reason == "can never run: the cluster has no such partition"
 
 
 # Order and backfill.

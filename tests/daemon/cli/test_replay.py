@@ -93,7 +93,7 @@ def test_a_cluster_file_with_partitions_sends_jobs_to_theirs_and_names_what_it_d
     source = JOBS + "x,5,10,1,60,u,elsewhere\n"
     result = replay("--cluster", cluster, "--format", "json", source=source)
     assert rows(result)["fifo"]["jobs_rejected"] == 1
-    assert "1 jobs can never run here: no node of the partition" in result.stderr
+    assert "1 jobs can never run here: the cluster has no such partition" in result.stderr
     assert "(x in line 42)" in result.stderr
 
 
