@@ -1,0 +1,197 @@
+"""One joint decision: node agents look at each other, say what they would take, and settle who does.
+
+1. Each candidate node embeds what it sees and attends to the others (two heads).
+2. It rates every action: to reject, or to accept one task at one level.
+3. Agents that can take the same task are joined by an edge, each with the four that it attends to most; an edge's
+   payoff is the product of two low-rank factors, less a penalty for both taking one task.
+4. Max-plus passes messages for a few rounds and keeps the best joint action that it came across (anytime).
+5. Repair: whatever that was, each task goes to exactly one agent that can take it, as long as there is one.
+
+What has an agent, a task or an edge in its loops is compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...replay.arrays import Floats, Longs
+from ...replay.compiled import compiled_with_arrays
+from .kernel import LEVELS
+from .sight import PAIR_INPUTS, SEEN
+
+HIDDEN, HEADS, RANK = 8, 2, 4
+NEIGHBOURS = 4
+ITERATIONS = 4
+CONFLICT = 20.0
+"""Payoff lost when two agents take one task; utilities are of the order of 1."""
+_ACCEPT = PAIR_INPUTS + LEVELS
+"""Inputs of an accepting action beside the agent's embedding."""
+SHAPES = {"embed": (SEEN + 1, HIDDEN), "query": (HIDDEN, HIDDEN), "key": (HIDDEN, HIDDEN), "value": (HIDDEN, HIDDEN),
+          "mix": (HIDDEN, HIDDEN), "reject": (HIDDEN + 1,), "direct": (_ACCEPT,), "inner": (HIDDEN + _ACCEPT, HIDDEN),
+          "outer": (HIDDEN,), "factor": (HIDDEN + _ACCEPT, RANK), "factor_reject": (HIDDEN, RANK)}
+"""Of the weights, by name."""
+
+
+def embed(seen: Floats, weights: Floats) -> Floats:
+    """Return what agents make of what they see, [agent, hidden]."""
+    return np.asarray(np.tanh(seen @ weights[:-1] + weights[-1]))
+
+
+def attend(inner: Floats, query: Floats, key: Floats, value: Floats, mix: Floats) -> tuple[Floats, Floats]:
+    """Return embeddings that know of each other, and the attention [agent, other], the mean of the heads."""
+    asked, told, content = (np.reshape(inner @ part, (len(inner), HEADS, -1)).swapaxes(0, 1)
+                            for part in (query, key, value))
+    scores = asked @ told.swapaxes(1, 2) / np.sqrt(HIDDEN // HEADS)
+    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+    weights /= weights.sum(axis=2, keepdims=True)
+    heard = (weights @ content).swapaxes(0, 1).reshape(inner.shape)
+    return inner + heard @ mix, weights.mean(axis=0)
+
+
+@compiled_with_arrays
+def rate(inner: Floats, pair: Floats, able: Floats, reject: Floats, direct: Floats, within: Floats, outer: Floats,
+         factor: Floats, factor_reject: Floats) -> tuple[Floats, Floats]:
+    """Return utilities [agent, action] and payoff factors [agent, action, rank]; -inf for what cannot be.
+
+    Action 0 rejects; action ``1 + task * LEVELS + level`` accepts. ``able`` [agent, task, level] is above 0 if it can.
+    """
+    count, tasks = pair.shape[0], pair.shape[1]
+    utility = np.full((count, 1 + tasks * LEVELS), -np.inf)
+    factors = np.zeros((count, 1 + tasks * LEVELS, RANK))
+    inputs = np.zeros(HIDDEN + _ACCEPT)
+    for agent in range(count):
+        inputs[:HIDDEN] = inner[agent]
+        utility[agent, 0] = inner[agent] @ reject[:-1] + reject[-1]
+        factors[agent, 0] = inner[agent] @ factor_reject
+        for task in range(tasks):
+            for level in range(LEVELS):
+                if able[agent, task, level] <= 0.0:
+                    continue
+                inputs[HIDDEN:HIDDEN + PAIR_INPUTS] = pair[agent, task]
+                inputs[HIDDEN + PAIR_INPUTS:] = 0.0
+                inputs[HIDDEN + PAIR_INPUTS + level] = 1.0
+                action = 1 + task * LEVELS + level
+                utility[agent, action] = inputs[HIDDEN:] @ direct + np.tanh(inputs @ within) @ outer
+                factors[agent, action] = inputs @ factor
+    return utility, factors
+
+
+@compiled_with_arrays
+def edges(attention: Floats, able: Floats) -> Any:
+    """Return the pairs of agents that can take the same task, each with those few that it attends to most."""
+    count = attention.shape[0]
+    can = np.zeros(able.shape[:2], np.bool_)
+    for agent in range(count):
+        for task in range(able.shape[1]):
+            can[agent, task] = able[agent, task].max() > 0.0
+    joined = np.zeros((count, count), np.bool_)
+    for agent in range(count):
+        asked = np.zeros(count, np.bool_)
+        asked[agent] = True
+        for _ in range(NEIGHBOURS):
+            best, most = agent, -1.0
+            for other in range(count):
+                if not asked[other] and attention[agent, other] > most and (can[agent] & can[other]).any():
+                    best, most = other, attention[agent, other]
+            if best != agent:
+                asked[best] = joined[min(agent, best), max(agent, best)] = True
+    return np.argwhere(joined).astype(np.int64)
+
+
+@compiled_with_arrays
+def payoff(factors: Floats, one: int, other: int) -> Any:
+    """Return what each pair of actions of two agents is worth beside their utilities, [action, other's]."""
+    width = factors.shape[1]
+    worth = np.zeros((width, width))
+    for own in range(width):
+        for theirs in range(width):
+            for rank in range(RANK):
+                worth[own, theirs] += factors[one, own, rank] * factors[other, theirs, rank]
+    for task in range((factors.shape[1] - 1) // LEVELS):
+        both = slice(1 + task * LEVELS, 1 + (task + 1) * LEVELS)
+        worth[both, both] -= CONFLICT
+    return worth
+
+
+@compiled_with_arrays
+def worth_of(actions: Longs, utility: Floats, joined: Longs, payoffs: Floats) -> float:
+    """Return the true worth of a joint action."""
+    total = 0.0
+    for agent in range(actions.size):
+        total += utility[agent, actions[agent]]
+    for edge in range(joined.shape[0]):
+        total += payoffs[edge, actions[joined[edge, 0]], actions[joined[edge, 1]]]
+    return total
+
+
+@compiled_with_arrays
+def settle(utility: Floats, factors: Floats, joined: Longs, iterations: int) -> Longs:
+    """Return the best joint action that max-plus comes across; with no edges everybody's own best."""
+    width, number = utility.shape[1], joined.shape[0]
+    payoffs = np.zeros((number, width, width))
+    for edge in range(number):
+        payoffs[edge] = payoff(factors, joined[edge, 0], joined[edge, 1])
+    messages = np.zeros((number, 2, width))  # to the first, to the second
+    believed = utility.copy()
+    best = _own_best(believed)
+    most = worth_of(best, utility, joined, payoffs)
+    for _ in range(iterations if number else 0):
+        for edge in range(number):
+            _send(believed, messages, payoffs, joined, edge)
+        actions = _own_best(believed)
+        worth = worth_of(actions, utility, joined, payoffs)
+        if worth > most:
+            best, most = actions, worth
+    return best
+
+
+@compiled_with_arrays
+def _own_best(believed: Floats) -> Longs:
+    best = np.zeros(believed.shape[0], np.int64)
+    for agent in range(believed.shape[0]):
+        best[agent] = believed[agent].argmax()
+    return best
+
+
+@compiled_with_arrays
+def _send(believed: Floats, messages: Floats, payoffs: Floats, joined: Longs, edge: int) -> None:
+    """Pass one message each way over an edge; ``believed`` is kept as utility plus all messages."""
+    for way in range(2):
+        sender, receiver = joined[edge, 1 - way], joined[edge, way]
+        told = np.full(believed.shape[1], -np.inf)
+        for own in range(believed.shape[1]):
+            known = believed[sender, own] - messages[edge, 1 - way, own]
+            if known == -np.inf:
+                continue
+            for other in range(believed.shape[1]):
+                worth = payoffs[edge, other, own] if way == 0 else payoffs[edge, own, other]
+                told[other] = max(told[other], known + worth)
+        told -= told.mean()
+        believed[receiver] += told - messages[edge, way]
+        messages[edge, way] = told
+
+
+@compiled_with_arrays
+def repair(actions: Longs, utility: Floats, tasks: int) -> Longs:
+    """Return the agent and level of each task, (-1, -1) only where no agent is left that can take it.
+
+    Of several that took a task the one that rates it highest has it; one that nobody took goes to whoever rates it
+    highest among those without a task so far. Earlier tasks go before later ones: for them room was made.
+    """
+    given = np.full((tasks, 2), -1)
+    busy = np.zeros(actions.size, np.bool_)
+    for task in range(tasks):
+        for willing in (True, False):
+            best, most = 0, -np.inf
+            for agent in range(actions.size):
+                if given[task, 0] >= 0 or busy[agent]:
+                    continue
+                for action in range(1 + task * LEVELS, 1 + (task + 1) * LEVELS):
+                    if (action == actions[agent] or not willing) and utility[agent, action] > most:
+                        best, most = agent * LEVELS + action - 1 - task * LEVELS, utility[agent, action]
+            if most > -np.inf:
+                given[task] = (best // LEVELS, best % LEVELS)
+                busy[best // LEVELS] = True
+    return given

@@ -1,0 +1,312 @@
+"""What happens on the nodes: who sits where, with how many CPUs and how much memory, and how far that brings them.
+
+All jobs of at most a node's GPUs sit on one node; larger ones take whole nodes with all that is in them. Memory counts
+in units of a third of the fair share, so that a node has as many of them as CPUs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...replay.arrays import Floats, Longs
+from ...replay.compiled import compiled, compiled_apart
+
+GPU, CPU, MEMORY = 0, 1, 2
+"""Columns of what a node has free."""
+WAITING = -1
+"""In ``Jobs.node``: on none."""
+GONE = 1 << 40
+"""In ``Nodes.owner``: no job, but the node is not there."""
+THROUGHPUT, SAVED, RELATIVE = 0, 1, 2
+"""What ``divide`` gives the next share for: speed, time saved (Optimus), relative gain (as DL2's scorer sees it)."""
+LEAN, FAIR, BEST = 0, 1, 2
+"""Levels at which a task is accepted: half the fair CPUs; the fair share; what it can use at most. Never more than
+that. What a node has beyond the levels of its jobs is divided anew whenever they change."""
+LEVELS = 3
+
+
+class Site(NamedTuple):
+    """What does not change."""
+
+    rates: Floats
+    """[model, GPUs, CPUs, memory] speed of a job, relative to its fair share."""
+    best: Longs
+    """[model, GPUs, CPUs or memory] the least that is as fast as a whole node."""
+    options: Longs
+    """[model, GPUs, option, CPUs or memory] grants worth having, by rising CPUs; 0 beyond the last."""
+    company: Floats
+    """[model, neighbour's] part of its speed that is left on a shared node; the worst neighbour counts."""
+    moves: Floats
+    """[GPUs] seconds that a job loses when it is moved or resumed."""
+    nodes: int
+    size: int = 8
+    """GPUs of a node."""
+    shares: int = 24
+    """CPUs, and units of memory, of a node."""
+    round_s: float = 300.0
+    regrant_s: float = 0.63
+    """Seconds that a change of CPUs or memory costs a running job: DL2's slowest hot scaling."""
+
+
+class Jobs(NamedTuple):
+    """All jobs by submission, [job]."""
+
+    submit: Floats
+    work: Floats
+    """Seconds at the fair share."""
+    gpus: Longs
+    model: Longs
+    left: Floats
+    """Seconds at the fair share."""
+    attained: Floats
+    """GPU-seconds."""
+    end: Floats
+    """NaN before."""
+    node: Longs
+    """The first one of a job that has several; WAITING is none."""
+    cpus: Longs
+    memory: Longs
+    level: Longs
+    """At which it was accepted."""
+    speed: Floats
+    before: Longs
+    """[job, node or CPUs or memory] in the last round."""
+
+
+class Nodes(NamedTuple):
+    """All nodes, [node]."""
+
+    free: Longs
+    """[node, GPUs or CPUs or memory]."""
+    members: Longs
+    """[node, place] jobs that share it, in ``seated`` places."""
+    seated: Longs
+    owner: Longs
+    """The job that has all of it and others beside, or -1."""
+
+
+@compiled
+def whole(site: Site, gpus: int) -> int:
+    """Return how many whole nodes a job takes, 0 when it shares one."""
+    return (gpus + site.size - 1) // site.size if gpus > site.size else 0
+
+
+@compiled
+def put(jobs: Jobs, nodes: Nodes, job: int, node: int, cpus: int, memory: int) -> None:
+    """Seat a job on a node that has room."""
+    free = nodes.free[node]
+    free[GPU] -= jobs.gpus[job]
+    free[CPU] -= cpus
+    free[MEMORY] -= memory
+    jobs.node[job], jobs.cpus[job], jobs.memory[job] = node, cpus, memory
+    nodes.members[node, nodes.seated[node]] = job
+    nodes.seated[node] += 1
+
+
+@compiled
+def regrant(jobs: Jobs, nodes: Nodes, job: int, cpus: int, memory: int) -> None:
+    """Give a seated job other CPUs and memory."""
+    free = nodes.free[jobs.node[job]]
+    free[CPU] += jobs.cpus[job] - cpus
+    free[MEMORY] += jobs.memory[job] - memory
+    jobs.cpus[job], jobs.memory[job] = cpus, memory
+
+
+@compiled_apart
+def take_off(site: Site, jobs: Jobs, nodes: Nodes, job: int) -> None:
+    """Take a job off its nodes."""
+    node = jobs.node[job]
+    jobs.node[job] = WAITING
+    if whole(site, jobs.gpus[job]):
+        for other in range(site.nodes):
+            if nodes.owner[other] == job:
+                nodes.owner[other] = -1
+                nodes.free[other] = (site.size, site.shares, site.shares)
+        return
+    free = nodes.free[node]
+    free[GPU] += jobs.gpus[job]
+    free[CPU] += jobs.cpus[job]
+    free[MEMORY] += jobs.memory[job]
+    last = nodes.seated[node] - 1
+    for place in range(last):
+        if nodes.members[node, place] == job:
+            nodes.members[node, place] = nodes.members[node, last]
+    nodes.seated[node] = last
+
+
+@compiled
+def vanish(site: Site, jobs: Jobs, nodes: Nodes, node: int) -> None:
+    """Take everybody off a node that is gone, and never offer it again."""
+    if nodes.owner[node] >= 0:
+        take_off(site, jobs, nodes, nodes.owner[node])
+    while nodes.seated[node] > 0:
+        take_off(site, jobs, nodes, nodes.members[node, 0])
+    nodes.owner[node] = GONE
+    nodes.free[node] = (0, 0, 0)
+
+
+@compiled
+def floor_of(site: Site, jobs: Jobs, job: int, level: int, what: int) -> Any:
+    """Return the CPUs or the memory (``what`` 0 or 1) that a job is sure of at a level."""
+    gpus = jobs.gpus[job]
+    best = site.best[jobs.model[job], gpus, what]
+    fair = gpus * site.shares // site.size
+    if level == BEST:
+        return best
+    if level == LEAN and what == 0:
+        fair = max(1, fair // 2)
+    return min(best, fair)
+
+
+@compiled_apart
+def divide(site: Site, jobs: Jobs, nodes: Nodes, node: int, form: int, taste: Floats) -> float:
+    """Divide a node among its jobs: to each what its level assures, the rest where it does most; return their speed.
+
+    ``taste`` are the powers of a job's remaining work and of its GPUs in its weight. The speed is of GPUs.
+    """
+    for place in range(nodes.seated[node]):
+        job = nodes.members[node, place]
+        level = min(jobs.level[job], FAIR)
+        regrant(jobs, nodes, job, floor_of(site, jobs, job, level, 0), floor_of(site, jobs, job, level, 1))
+    for place in range(nodes.seated[node]):  # the best is assured only as long as nobody's fair share is needed for it
+        job = nodes.members[node, place]
+        cpus, memory = floor_of(site, jobs, job, BEST, 0), floor_of(site, jobs, job, BEST, 1)
+        if jobs.level[job] == BEST and fits(jobs, nodes, job, cpus, memory):
+            regrant(jobs, nodes, job, cpus, memory)
+    while _give_next(site, jobs, nodes, node, form, taste):
+        pass
+    speed = 0.0
+    for place in range(nodes.seated[node]):
+        job = nodes.members[node, place]
+        speed += jobs.gpus[job] * rate_of(site, jobs, job)
+    return speed
+
+
+@compiled
+def rate_of(site: Site, jobs: Jobs, job: int) -> Any:
+    """Return the speed of a job on a shared node, neighbours aside."""
+    return site.rates[jobs.model[job], jobs.gpus[job], jobs.cpus[job], jobs.memory[job]]
+
+
+@compiled
+def fits(jobs: Jobs, nodes: Nodes, job: int, cpus: int, memory: int) -> Any:
+    """Tell whether a seated job can have so many CPUs and so much memory."""
+    free = nodes.free[jobs.node[job]]
+    return cpus - jobs.cpus[job] <= free[CPU] and memory - jobs.memory[job] <= free[MEMORY]
+
+
+@compiled
+def _give_next(site: Site, jobs: Jobs, nodes: Nodes, node: int, form: int, taste: Floats) -> bool:
+    """Give one job of a node the next grant that is most worth its share of the node; False when none helps."""
+    best, most, cpus_then, memory_then = -1, 1e-12, 0, 0
+    for place in range(nodes.seated[node]):
+        job = nodes.members[node, place]
+        rate = rate_of(site, jobs, job)
+        options = site.options[jobs.model[job], jobs.gpus[job]]
+        for index in range(options.shape[0]):
+            if options[index, 0] == 0:
+                break
+            cpus, memory = max(jobs.cpus[job], options[index, 0]), max(jobs.memory[job], options[index, 1])
+            then = site.rates[jobs.model[job], jobs.gpus[job], cpus, memory]
+            if then <= rate or not fits(jobs, nodes, job, cpus, memory):
+                continue
+            worth = _worth(jobs, job, rate, then, form, taste) / (cpus - jobs.cpus[job] + memory - jobs.memory[job])
+            if worth > most:
+                best, most, cpus_then, memory_then = job, worth, cpus, memory
+    if best >= 0:
+        regrant(jobs, nodes, best, cpus_then, memory_then)
+    return best >= 0
+
+
+@compiled
+def _worth(jobs: Jobs, job: int, rate: float, then: float, form: int, taste: Floats) -> Any:
+    if form == SAVED:
+        return jobs.left[job] * (1.0 / rate - 1.0 / then)
+    if form == RELATIVE:
+        return np.log(then / rate)
+    weight = np.exp(taste[0] * np.log(jobs.left[job] + 60.0) + taste[1] * np.log(jobs.gpus[job]))
+    return weight * (then - rate)
+
+
+@compiled
+def divide_all(site: Site, jobs: Jobs, nodes: Nodes, form: int, taste: Floats) -> None:
+    """Divide every shared node among its jobs."""
+    for node in range(site.nodes):
+        if nodes.seated[node] > 0:
+            divide(site, jobs, nodes, node, form, taste)
+
+
+@compiled
+def paces(site: Site, jobs: Jobs, nodes: Nodes, live: Longs) -> None:
+    """Write down how fast everybody is, the worst neighbour counted."""
+    for job in live:
+        node = jobs.node[job]
+        if node < 0:
+            jobs.speed[job] = 0.0
+        elif whole(site, jobs.gpus[job]):
+            jobs.speed[job] = 1.0
+        else:
+            jobs.speed[job] = rate_of(site, jobs, job) * beside(site, jobs, nodes, node, jobs.model[job], job)
+
+
+@compiled
+def beside(site: Site, jobs: Jobs, nodes: Nodes, node: int, model: int, job: int) -> float:
+    """Return the part of its speed that the worst neighbour on a node leaves a model; ``job`` is not its own."""
+    left = 1.0
+    for place in range(nodes.seated[node]):
+        other = nodes.members[node, place]
+        if other != job:
+            left = min(left, site.company[model, jobs.model[other]])
+    return left
+
+
+@compiled
+def advance(site: Site, jobs: Jobs, nodes: Nodes, live: Longs, now: float, meters: Floats) -> int:
+    """Let a round pass; leave those who are not done in ``live`` and return how many they are.
+
+    ``meters`` add up the GPU-seconds held, the seconds of nodes with a job, and the work done in GPU-seconds.
+    """
+    kept = 0
+    for job in live:
+        _run(site, jobs, job, now, meters)
+        if np.isnan(jobs.end[job]):
+            live[kept] = job
+            kept += 1
+        else:
+            take_off(site, jobs, nodes, job)
+        jobs.before[job] = (jobs.node[job], jobs.cpus[job], jobs.memory[job])
+    for node in range(site.nodes):
+        held = nodes.seated[node] > 0 or 0 <= nodes.owner[node] < GONE
+        meters[1] += site.round_s if held else 0.0
+    return kept
+
+
+@compiled
+def _run(site: Site, jobs: Jobs, job: int, now: float, meters: Floats) -> None:
+    """Let a job run for a round, or up to its end."""
+    if jobs.node[job] < 0 or jobs.speed[job] <= 0.0:
+        return
+    pause = _pause(site, jobs, job)
+    needed = pause + jobs.left[job] / jobs.speed[job]
+    held = min(site.round_s, needed)
+    done = max(0.0, held - pause) * jobs.speed[job]
+    if needed <= site.round_s:
+        jobs.end[job], done = now + held, jobs.left[job]
+    jobs.left[job] -= done
+    jobs.attained[job] += held * jobs.gpus[job]
+    meters[0] += held * jobs.gpus[job]
+    meters[2] += done * jobs.gpus[job]
+
+
+@compiled
+def _pause(site: Site, jobs: Jobs, job: int) -> Any:
+    """Return the seconds that a job loses to what was decided: nothing at its first start."""
+    if jobs.attained[job] == 0.0:
+        return 0.0
+    if jobs.before[job, 0] != jobs.node[job]:
+        return site.moves[min(jobs.gpus[job], site.moves.size - 1)]
+    if jobs.before[job, CPU] != jobs.cpus[job] or jobs.before[job, MEMORY] != jobs.memory[job]:
+        return site.regrant_s
+    return 0.0

@@ -1,0 +1,76 @@
+"""The weights of the agent: who goes first, how a node is divided, and what node agents make of each other.
+
+Who goes first and how a node is divided are not in MAIFS' abstract; both are small and learned with the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...replay.arrays import Floats, Longs
+from .arena import Round
+from .graph import ITERATIONS, SHAPES, attend, edges, embed, rate, repair, settle
+
+ORDER_INPUTS = ("log remaining", "log GPUs", "best speed", "log attained", "runs", "log remaining over drain",
+                "beyond drain", "waited")
+ORDER_HIDDEN = 6
+ALL_SHAPES: Mapping[str, tuple[int, ...]] = {
+    **SHAPES, "order_direct": (len(ORDER_INPUTS),), "order_inner": (len(ORDER_INPUTS) + 1, ORDER_HIDDEN),
+    "order_outer": (ORDER_HIDDEN,), "taste": (3,)}
+SIZE = sum(int(np.prod(shape)) for shape in ALL_SHAPES.values())
+
+Weights = Mapping[str, Floats]
+
+
+def unpacked(flat: Floats) -> Weights:
+    """Return the arrays by name that a flat vector holds."""
+    ends = np.cumsum([int(np.prod(shape)) for shape in ALL_SHAPES.values()])
+    parts = np.split(np.asarray(flat, np.float64), ends[:-1])
+    return {name: np.ascontiguousarray(part.reshape(shape))
+            for (name, shape), part in zip(ALL_SHAPES.items(), parts, strict=True)}
+
+
+def initial(seed: int) -> Floats:
+    """Return the weights that training sets out from: Synergy-tune's choice, and two rules of thumb.
+
+    Shortest remaining service goes first, but for jobs that would outlast everything else; a task goes where the fewest
+    GPUs stay free and the node gains most, at its best. What agents make of each other is drawn but not heeded.
+    """
+    draw = np.random.default_rng(seed)
+    arrays = {name: draw.standard_normal(shape) * 0.3 for name, shape in ALL_SHAPES.items()}
+    for silent in ("mix", "outer", "factor", "factor_reject", "reject", "order_outer", "taste"):
+        arrays[silent] = np.zeros(ALL_SHAPES[silent])
+    arrays["direct"] = np.array([-4.0, 0, 0, 0, 1.0, 3.0, 0, 0, 2.0, 2.0, 2.2])
+    arrays["order_direct"] = np.array([1.0, 1.0, 0, 0, 0, 0, -3.0, 0])
+    return np.concatenate([arrays[name].ravel() for name in ALL_SHAPES])
+
+
+def keys(weights: Weights, round: Round) -> Floats:
+    """Return each live job's place in line, the lowest first."""
+    jobs, site, live = round.jobs, round.site, round.live
+    left, gpus = jobs.left[live], jobs.gpus[live]
+    small = np.minimum(gpus, site.size)
+    best = np.where(gpus > site.size, 1.0, site.rates[jobs.model[live], small, -1, -1])
+    drain = np.log((left * gpus).sum() / (site.nodes * site.size) + 60.0)
+    log_left = np.log(left + 60.0)
+    inputs = np.stack([
+        log_left, np.log(gpus), np.log(best), 0.1 * np.log(jobs.attained[live] + 60.0), jobs.node[live] >= 0,
+        0.3 * (log_left - drain), np.maximum(0.0, log_left - drain),
+        0.3 * np.log1p((round.now - jobs.submit[live]) / site.round_s)], axis=1)
+    hidden = np.tanh(inputs @ weights["order_inner"][:-1] * 0.3 + weights["order_inner"][-1])
+    return np.asarray(inputs @ weights["order_direct"] + hidden @ weights["order_outer"])
+
+
+def joint(weights: Weights, seen: Floats, pair: Floats, able: Floats, *, attentive: bool = True,
+          coordinated: bool = True) -> Longs:
+    """Return the candidate and level for each task, [task, 2], -1 for none; see :mod:`.graph`."""
+    inner = embed(seen, weights["embed"])
+    heard, attention = attend(inner, weights["query"], weights["key"], weights["value"], weights["mix"])
+    if not attentive:
+        heard, attention = inner, np.zeros_like(attention)
+    utility, factors = rate(heard, pair, able, weights["reject"], weights["direct"], weights["inner"],
+                            weights["outer"], weights["factor"], weights["factor_reject"])
+    joined = edges(attention, able) if coordinated else np.zeros((0, 2), np.int64)
+    return np.asarray(repair(settle(utility, factors, joined, ITERATIONS), utility, pair.shape[1]))

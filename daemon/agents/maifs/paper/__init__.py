@@ -1,0 +1,1 @@
+"""What MAIFS claims, beside what comes of it here."""

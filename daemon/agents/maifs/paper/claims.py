@@ -1,0 +1,175 @@
+"""What ``idlewatt reproduce maifs`` says: the abstract's claim, what comes of it here, and what cannot be known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....charts import Chart, Shape, across, line, upwards, value_ticks
+from ....replay.arrays import Floats
+from ....replay.fungible import SHARES
+from ....replay.outcome import Interval
+from ...report import Section, Table
+from .. import network
+from ..train import Step
+from ..windows import LOAD, LONGEST_S
+from .trial import BOUND, OURS, Contest
+
+TITLE = "MAIFS: placement and fungible allocation, rebuilt"
+CLAIMED = {"makespan": 0.44, "JCT": 0.46}
+"""By how much the paper is below "state-of-the-art scheduling algorithms", at most."""
+TEACHER = "Synergy tune, SRSF"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that was measured."""
+
+    contests: Sequence[Contest]
+    steps: Sequence[Step]
+    """How the agent came about."""
+    shares: Floats
+    """Of the linear programme's throughput, by window."""
+    complete: Mapping[str, Mapping[str, tuple[float, ...]]]
+    """``FIGURES`` on complete virtual clusters, by their name and policy."""
+    ablations: Sequence[str]
+    """Names of the agents without one part, in the contests."""
+
+
+def preface(found: Findings) -> list[str]:
+    """Return what the reader should know first."""
+    split = ", ".join(f"{share:.0%} {task}" for task, share in SHARES.items())
+    return ["Only the abstract of MAIFS is public: not its traces (two large production ones), nor its cluster sizes, "
+            "nor its network. What is below is our reading of it, on days of Philly and Helios that nothing was "
+            f"learned from. Neither trace tells what its jobs train; models are drawn by Synergy's split ({split}).",
+            f"A window holds as many of a day's first jobs as bring {LOAD:g} times the work that the nodes can do in a "
+            f"day, submitted over a day, or all at once; jobs of more than {LONGEST_S / 3600:.0f} h are cut to that. "
+            "Servers are Synergy's (8 GPUs, 24 CPUs, 500 GB), rounds take 300 s, who is moved or resumed loses 7, 30 "
+            "or 60 s. SRTF, SRSF, Optimus and ours know how much work is left; FIFO, LAS and Tiresias do not.",
+            f"Ours is one set of {network.SIZE} weights for every size, trained by evolution strategies on earlier "
+            "days, 6 to 20 nodes. A result that only beats random-feasible, or FIFO, is not a result."]
+
+
+def sections(found: Findings) -> Iterator[Section]:
+    """Yield the report's parts."""
+    yield verdict(found)
+    yield claim(found)
+    yield optimum(found)
+    for contest in found.contests:
+        yield table(contest)
+    if found.complete:
+        yield complete(found)
+    yield curve(found.steps)
+    yield missing()
+
+
+def verdict(found: Findings) -> Section:
+    """Say in which settings ours is better than each of Synergy-tune's orders, beyond chance."""
+    tunes = [name for name in found.contests[0].figures if name.startswith("Synergy tune")]
+    rows = []
+    for contest in found.contests:
+        for figure in CLAIMED:
+            best = contest.best(tunes, figure)
+            less = contest.less_than(best, figure)
+            rows.append((contest.setting.name, figure, best, percent(less), verdict_of(less),
+                         percent(contest.less_than(TEACHER, figure))))
+    won, lost = (sum(row[4] == word for row in rows) for word in ("better", "worse"))
+    return Section("Against Synergy-tune", [
+        f"In {won} of {len(rows)} comparisons ours is below the *best* of tune's orders for that very figure (each "
+        f"order is best in something), in {lost} above; the last column compares it with {TEACHER}, which it set out "
+        "from."],
+        [Table(("Setting", "Figure", "Best tune", "Ours is less by (95 %)", "", f"Than {TEACHER}"), rows)])
+
+
+def verdict_of(less: Interval) -> str:
+    """Return a word for an interval."""
+    return "better" if less.low > 0 else "worse" if less.high < 0 else "not told apart"
+
+
+def percent(less: Interval) -> str:
+    """Return an estimate with its interval."""
+    return f"{less.estimate:+.1%} ({less.low:+.1%} to {less.high:+.1%})"
+
+
+def claim(found: Findings) -> Section:
+    """Set the abstract's two numbers beside the largest and the mean of ours, against each baseline by name."""
+    rows = []
+    for name in found.contests[0].figures:
+        if name in (OURS, BOUND, *found.ablations):
+            continue
+        cells = []
+        for figure in CLAIMED:
+            all_ = [(contest.less_than(name, figure).estimate, contest.setting.name) for contest in found.contests]
+            most, where = max(all_)
+            cells += [f"{np.mean([estimate for estimate, _ in all_]):+.1%}", f"{most:+.1%} ({where})"]
+        rows.append((name, *cells))
+    return Section("The abstract's numbers", [
+        f"The paper is below \"state-of-the-art scheduling algorithms by up to\" {CLAIMED['makespan']:.0%} in makespan "
+        f"and {CLAIMED['JCT']:.0%} in job completion time, which ones is not said. Ours, over all settings:"],
+        [Table(("Baseline", "Makespan, mean", "at most", "JCT, mean", "at most"), rows)])
+
+
+def optimum(found: Findings) -> Section:
+    """Say how near to the linear programme ours comes."""
+    told = [f"For the jobs that ours seats in a round it does {found.shares.mean():.1%} (window by window "
+            f"{found.shares.min():.1%} to {found.shares.max():.1%}) of the work that Synergy's linear programme does "
+            "when the CPUs and the memory of all nodes are pooled and nobody has neighbours."]
+    for contest in found.contests:
+        if BOUND in contest.figures:
+            told.append(f"{contest.setting.name}: ours has a mean JCT {-contest.less_than(BOUND, 'JCT').estimate:+.1%} "
+                        f"and a makespan {-contest.less_than(BOUND, 'makespan').estimate:+.1%} above those of the "
+                        "programme with shortest remaining service first, a better order apart.")
+    return Section("Against the linear programme", told)
+
+
+def table(contest: Contest) -> Section:
+    """Return every policy in a setting."""
+    rows = []
+    for name in sorted(contest.figures, key=lambda name: contest.mean(name, "JCT")):
+        compared = ["-" if name == OURS else percent(contest.less_than(name, figure)) for figure in CLAIMED]
+        rows.append((name, f"{contest.mean(name, 'JCT') / 3600:.3f}", compared[1],
+                     f"{contest.mean(name, 'makespan') / 3600:.2f}", compared[0],
+                     f"{contest.mean(name, 'utilization'):.1%}", f"{contest.mean(name, 'energy') / 3.6e9:.3f}"))
+    windows = len(contest.figures[OURS]["JCT"])
+    return Section(contest.setting.name, [f"Mean over {windows} windows."], [Table(
+        ("Policy", "JCT, h", "ours is less by (95 %)", "Makespan, h", "ours is less by (95 %)", "GPU time held",
+         "Energy, MWh"), rows)])
+
+
+def complete(found: Findings) -> Section:
+    """Return complete virtual clusters as they were: one replay each, so without interval."""
+    tables = []
+    for name, figures in found.complete.items():
+        rows = [(policy, f"{jct:,.0f}", f"{makespan / 3600:,.1f}", f"{used:.1%}", f"{joules / 3.6e9:.2f}")
+                for policy, (jct, makespan, used, joules) in sorted(figures.items(), key=lambda item: item[1][0])]
+        tables.append(Table((name, "JCT, s", "Makespan, h", "GPU time held", "Energy, MWh"), rows))
+    return Section("Complete virtual clusters, as they were", [
+        "Nothing is cut or stretched. Makespan says little here: it is that of the last long job."], tables)
+
+
+def curve(steps: Sequence[Step]) -> Section:
+    """Draw how the agent came about."""
+    rounds = np.array([step.round for step in steps], np.float64)
+    ratio = np.exp([step.score for step in steps])
+    x, y = across(0.0, float(rounds.max(initial=1.0))), upwards(1.1, 200)
+    chart = Chart(f"Completion time and makespan over those of {TEACHER}, on windows to choose by", 200, "rounds",
+                  value_ticks(x), value_ticks(y), (Shape("h0", OURS, line(x(rounds), y(ratio))),))
+    return Section("Training", [f"From {ratio[0]:.3f} to {ratio.min():.3f}."], charts=[chart])
+
+
+def missing() -> Section:
+    """Say what is not in here."""
+    return Section("What is ours and not the paper's, and what is not here", [
+        "The abstract names attention between agents and a dynamic coordination graph. Here the agents are nodes; each "
+        "is asked about four tasks at a time, attends to at most 32 others in two heads, is joined to the four that it "
+        "attends to most among those that could take the same task, and max-plus settles who does. Who goes first and "
+        "how a node is divided are learned with it; the abstract does not say how MAIFS does either.",
+        "Jobs of more than 8 GPUs take whole nodes, all that is in them, the emptiest first: neither trace tells "
+        "racks, so nodes that must cooperate have nothing to choose between.",
+        "The interference is DeepShare's, measured on jobs that all span nodes; for jobs within a node that is an "
+        "upper estimate, and only the worst neighbour counts.",
+        "DL2's own agent sizes jobs by workers and parameter servers, which these jobs do not have; \"DL2-like\" gives "
+        "out CPUs and memory by the relative gain that its scorer is shown.",
+        "The experiments on a Kubernetes cluster are not repeated."])

@@ -1,0 +1,189 @@
+"""Who is served in a round, and where the heuristics seat them, compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...replay.arrays import Longs
+from ...replay.compiled import compiled, compiled_apart
+from .kernel import BEST, CPU, FAIR, GONE, GPU, MEMORY, Jobs, Nodes, Site, fits, floor_of, put, regrant, take_off, whole
+
+PROPORTIONAL, GREEDY, TUNE = 0, 1, 2
+"""How the heuristics share a node's CPUs and memory."""
+
+
+@compiled
+def select(site: Site, jobs: Jobs, nodes: Nodes, order: Longs, queue: Longs) -> int:
+    """Keep who goes first while GPUs last, take the others off; fill ``queue`` with whom to place, return how many."""
+    left, count = 0, 0
+    for node in range(site.nodes):
+        left += 0 if nodes.owner[node] == GONE else site.size
+    for job in order:
+        gpus = max(jobs.gpus[job], whole(site, jobs.gpus[job]) * site.size)
+        if gpus <= left:
+            left -= gpus
+            if jobs.node[job] < 0:
+                count = enqueue(jobs, queue, 0, count, job)
+        elif jobs.node[job] >= 0:
+            take_off(site, jobs, nodes, job)
+    return count
+
+
+@compiled
+def enqueue(jobs: Jobs, queue: Longs, first: int, count: int, job: int) -> int:
+    """Insert a job into ``queue[first:count]``, most GPUs first and else last; return the new end."""
+    place = count
+    while place > first and jobs.gpus[queue[place - 1]] < jobs.gpus[job]:
+        queue[place] = queue[place - 1]
+        place -= 1
+    queue[place] = job
+    return count + 1
+
+
+@compiled
+def release(site: Site, jobs: Jobs, nodes: Nodes, live: Longs, queue: Longs, count: int) -> int:
+    """Put whoever shares a node into the queue, too, and sort that by GPUs and then CPUs wanted; return its new end."""
+    for job in live:
+        if jobs.node[job] >= 0 and not whole(site, jobs.gpus[job]):
+            take_off(site, jobs, nodes, job)
+            queue[count] = job
+            count += 1
+    for place in range(1, count):
+        job, wanted = queue[place], _wanted(site, jobs, queue[place])
+        while place > 0 and _wanted(site, jobs, queue[place - 1]) < wanted:
+            queue[place] = queue[place - 1]
+            place -= 1
+        queue[place] = job
+    return count
+
+
+@compiled
+def _wanted(site: Site, jobs: Jobs, job: int) -> Any:
+    gpus = jobs.gpus[job]
+    return gpus * site.shares if whole(site, gpus) else gpus * site.shares + floor_of(site, jobs, job, BEST, 0)
+
+
+@compiled
+def make_room(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, count: int) -> int:
+    """Move the fewest GPUs of smaller jobs out of the way of ``queue[first]``, if anything need be and helps.
+
+    Who has to go is put into the queue; return its new end.
+    """
+    gpus = jobs.gpus[queue[first]]
+    best, least = -1, site.size + 1
+    for node in range(site.nodes):
+        if nodes.owner[node] >= 0:
+            continue
+        movable = nodes.free[node, GPU]
+        if movable >= gpus:
+            return count
+        for place in range(nodes.seated[node]):
+            member = jobs.gpus[nodes.members[node, place]]
+            movable += member if member < gpus else 0
+        if movable >= gpus and gpus - nodes.free[node, GPU] < least:
+            best, least = node, gpus - nodes.free[node, GPU]
+    while best >= 0 and nodes.free[best, GPU] < gpus:
+        count = _evict_smallest(site, jobs, nodes, best, queue, first + 1, count)
+    return count
+
+
+@compiled_apart
+def _evict_smallest(site: Site, jobs: Jobs, nodes: Nodes, node: int, queue: Longs, first: int, count: int) -> int:
+    smallest = nodes.members[node, 0]
+    for place in range(nodes.seated[node]):
+        if jobs.gpus[nodes.members[node, place]] < jobs.gpus[smallest]:
+            smallest = nodes.members[node, place]
+    take_off(site, jobs, nodes, smallest)
+    return enqueue(jobs, queue, first, count, smallest)
+
+
+@compiled
+def seat_whole(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, count: int) -> int:
+    """Give ``queue[first]`` whole nodes, the emptiest; who sits there is put into the queue; return its new end."""
+    job = queue[first]
+    for _ in range(whole(site, jobs.gpus[job])):
+        emptiest = -1
+        for node in range(site.nodes):
+            if nodes.owner[node] < 0 and (emptiest < 0 or nodes.free[node, GPU] > nodes.free[emptiest, GPU]):
+                emptiest = node
+        while nodes.seated[emptiest] > 0:
+            count = _evict_smallest(site, jobs, nodes, emptiest, queue, first + 1, count)
+        nodes.owner[emptiest] = job
+        nodes.free[emptiest] = (0, 0, 0)
+        jobs.node[job] = emptiest
+    return count
+
+
+@compiled
+def place_all(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, count: int, rule: int) -> None:
+    """Place the queue as the heuristics do: on the node with the fewest free GPUs on which what they want fits."""
+    first = 0
+    while first < count:
+        job = queue[first]
+        if whole(site, jobs.gpus[job]):
+            count = seat_whole(site, jobs, nodes, queue, first, count)
+        else:
+            count = make_room(site, jobs, nodes, queue, first, count)
+            _place(site, jobs, nodes, job, rule)
+        first += 1
+
+
+@compiled
+def _place(site: Site, jobs: Jobs, nodes: Nodes, job: int, rule: int) -> None:
+    """Place one job; without room for what it wants a greedy one waits, others take the fair share."""
+    jobs.level[job] = FAIR if rule == PROPORTIONAL else BEST
+    node = _tightest(site, jobs, nodes, job, rule != PROPORTIONAL)
+    if node < 0 and rule != GREEDY:
+        node = _tightest(site, jobs, nodes, job, False)
+        jobs.level[job] = FAIR
+    if node < 0:
+        return
+    if rule == PROPORTIONAL:
+        fair = jobs.gpus[job] * site.shares // site.size
+        put(jobs, nodes, job, node, fair, fair)
+        return
+    cpus, memory = floor_of(site, jobs, job, jobs.level[job], 0), floor_of(site, jobs, job, jobs.level[job], 1)
+    if rule == TUNE:
+        _shrink_peers(site, jobs, nodes, node, cpus, memory)
+    put(jobs, nodes, job, node, cpus, memory)
+
+
+@compiled_apart
+def _tightest(site: Site, jobs: Jobs, nodes: Nodes, job: int, at_best: bool) -> int:
+    """Return the node with the fewest free GPUs that has room, be it for the best or only for the GPUs; -1 for none.
+
+    Where a job was before it stays, if it can.
+    """
+    found, least, gpus = -1, site.size + 1, jobs.gpus[job]
+    cpus, memory = floor_of(site, jobs, job, BEST, 0), floor_of(site, jobs, job, BEST, 1)
+    for node in range(site.nodes):
+        free = nodes.free[node]
+        room = free[GPU] >= gpus and (not at_best or (free[CPU] >= cpus and free[MEMORY] >= memory))
+        if room and jobs.before[job, 0] == node:
+            return node
+        if room and free[GPU] < least:
+            found, least = node, free[GPU]
+    return found
+
+
+@compiled
+def _shrink_peers(site: Site, jobs: Jobs, nodes: Nodes, node: int, cpus: int, memory: int) -> None:
+    """Take from peers, down to their fair share, what a job needs on their node."""
+    for place in range(nodes.seated[node]):
+        if nodes.free[node, CPU] >= cpus and nodes.free[node, MEMORY] >= memory:
+            return
+        peer = nodes.members[node, place]
+        jobs.level[peer] = FAIR
+        regrant(jobs, nodes, peer, floor_of(site, jobs, peer, FAIR, 0), floor_of(site, jobs, peer, FAIR, 1))
+
+
+@compiled
+def grow(site: Site, jobs: Jobs, nodes: Nodes) -> None:
+    """Give whoever sits at the fair share its best again where the node has become free enough, as tune does anew."""
+    for node in range(site.nodes):
+        for place in range(nodes.seated[node]):
+            job = nodes.members[node, place]
+            cpus, memory = floor_of(site, jobs, job, BEST, 0), floor_of(site, jobs, job, BEST, 1)
+            if jobs.level[job] == FAIR and fits(jobs, nodes, job, cpus, memory):
+                jobs.level[job] = BEST
+                regrant(jobs, nodes, job, cpus, memory)

@@ -1,0 +1,170 @@
+"""What node agents see, compiled: which nodes are asked about a task, and what they know of it and of themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...replay.arrays import Floats, Longs
+from ...replay.compiled import compiled, compiled_apart
+from .kernel import (
+    BEST,
+    CPU,
+    FAIR,
+    GPU,
+    LEVELS,
+    MEMORY,
+    THROUGHPUT,
+    Jobs,
+    Nodes,
+    Site,
+    beside,
+    divide,
+    floor_of,
+    put,
+    rate_of,
+    take_off,
+)
+
+TASKS, NOMINATED = 4, 8
+"""Tasks of a joint decision, and nodes that are asked for each: 32 candidates at most."""
+SEEN, PAIR_INPUTS = 8, 8
+"""What an agent sees of its node, and of a task on it."""
+
+
+@compiled_apart
+def pressure(site: Site, jobs: Jobs, nodes: Nodes, node: int) -> int:
+    """Return how many more CPUs the jobs of a node could use than there are; below 0, how many are left over."""
+    wanted = -site.shares
+    for place in range(nodes.seated[node]):
+        wanted += floor_of(site, jobs, nodes.members[node, place], BEST, 0)
+    return wanted
+
+
+@compiled
+def nominate(site: Site, jobs: Jobs, nodes: Nodes, tasks: Longs, crowd: Longs, candidates: Longs, asked: Longs) -> int:
+    """Fill in the nodes that are asked, and ``asked`` [candidate, task]; return how many they are.
+
+    For each task those that it fills best, and those with the most CPUs to spare, as many of each. ``crowd`` [node] is
+    scratch.
+    """
+    count = 0
+    asked[:] = 0
+    for node in range(site.nodes):
+        crowd[node] = pressure(site, jobs, nodes, node)
+    for task in range(tasks.size):
+        for turn in range(NOMINATED):
+            best, least = -1, 1e18
+            for node in range(site.nodes):
+                room = nodes.free[node, GPU] - jobs.gpus[tasks[task]]
+                if room < 0 or nodes.owner[node] >= 0:
+                    continue
+                cost = 1e3 * room + crowd[node] if turn % 2 else 1e3 * crowd[node] + room
+                if cost < least and not _is_asked(candidates, asked, count, node, task):
+                    best, least = node, cost
+            if best < 0:
+                break
+            count = _ask(candidates, asked, count, best, task)
+    return count
+
+
+@compiled
+def _is_asked(candidates: Longs, asked: Longs, count: int, node: int, task: int) -> Any:
+    for index in range(count):
+        if candidates[index] == node:
+            return asked[index, task] == 1
+    return False
+
+
+@compiled
+def _ask(candidates: Longs, asked: Longs, count: int, node: int, task: int) -> int:
+    for index in range(count):
+        if candidates[index] == node:
+            asked[index, task] = 1
+            return count
+    candidates[count] = node
+    asked[count, task] = 1
+    return count + 1
+
+
+@compiled
+def observe(site: Site, jobs: Jobs, nodes: Nodes, tasks: Longs, candidates: Longs, asked: Longs, taste: Floats,
+            seen: Floats, pair: Floats, able: Floats) -> None:
+    """Fill in what candidates see of themselves and of each task, and at which levels they are able to accept it."""
+    pair[:] = 0.0
+    able[:] = 0.0
+    for index in range(candidates.size):
+        node = candidates[index]
+        speed = divide(site, jobs, nodes, node, THROUGHPUT, taste)
+        _see_node(site, jobs, nodes, node, speed, seen[index])
+        for task in range(tasks.size):
+            if asked[index, task] == 1 and jobs.gpus[tasks[task]] <= nodes.free[node, GPU]:
+                _see_task(site, jobs, nodes, node, tasks[task], speed, taste, pair[index, task])
+                _mark_able(site, jobs, nodes, node, tasks[task], able[index, task])
+
+
+@compiled
+def _see_node(site: Site, jobs: Jobs, nodes: Nodes, node: int, speed: float, seen: Floats) -> None:
+    gpus = site.size - nodes.free[node, GPU]
+    log_left, indifferent = 0.0, 0.0
+    for place in range(nodes.seated[node]):
+        job = nodes.members[node, place]
+        log_left += np.log(jobs.left[job] + 60.0)
+        indifferent += 1.0 if floor_of(site, jobs, job, BEST, 0) <= jobs.gpus[job] else 0.0
+    seen[0] = gpus / site.size
+    seen[1] = nodes.free[node, CPU] / site.shares
+    seen[2] = nodes.free[node, MEMORY] / site.shares
+    seen[3] = nodes.seated[node] / site.size
+    seen[4] = speed / max(gpus, 1) - 1.0
+    seen[5] = pressure(site, jobs, nodes, node) / site.shares
+    seen[6] = log_left / max(nodes.seated[node], 1) / 10.0
+    seen[7] = indifferent / max(nodes.seated[node], 1)
+
+
+@compiled
+def _see_task(site: Site, jobs: Jobs, nodes: Nodes, node: int, job: int, speed: float, taste: Floats,
+              pair: Floats) -> None:
+    """Try the task on the node, and take it off again."""
+    gpus = jobs.gpus[job]
+    pair[0] = (nodes.free[node, GPU] - gpus) / site.size
+    pair[1] = 1.0 if nodes.free[node, GPU] == gpus else 0.0
+    harm = 1.0
+    for place in range(nodes.seated[node]):
+        harm = min(harm, site.company[jobs.model[nodes.members[node, place]], jobs.model[job]])
+    pair[2] = 1.0 - beside(site, jobs, nodes, node, jobs.model[job], job)
+    pair[3] = 1.0 - harm
+    pair[4] = (jobs.before[job, 0] == node) * 1.0
+    level, jobs.level[job] = jobs.level[job], FAIR
+    put(jobs, nodes, job, node, 0, 0)
+    pair[5] = (divide(site, jobs, nodes, node, THROUGHPUT, taste) - speed) / gpus - 1.0
+    pair[6] = rate_of(site, jobs, job) - 1.0
+    pair[7] = nodes.free[node, CPU] / site.shares
+    take_off(site, jobs, nodes, job)
+    jobs.level[job] = level
+    divide(site, jobs, nodes, node, THROUGHPUT, taste)
+
+
+@compiled
+def _mark_able(site: Site, jobs: Jobs, nodes: Nodes, node: int, job: int, able: Floats) -> None:
+    """Mark the levels at which a node can take a task in, if need be down to the fair share of those who are there."""
+    cpus, memory = site.shares, site.shares
+    for place in range(nodes.seated[node]):
+        member = nodes.members[node, place]
+        level = min(jobs.level[member], FAIR)
+        cpus -= floor_of(site, jobs, member, level, 0)
+        memory -= floor_of(site, jobs, member, level, 1)
+    for level in range(LEVELS):
+        if floor_of(site, jobs, job, level, 0) <= cpus and floor_of(site, jobs, job, level, 1) <= memory:
+            able[level] = 1.0
+
+
+@compiled
+def accept(site: Site, jobs: Jobs, nodes: Nodes, job: int, node: int, level: int, taste: Floats) -> bool:
+    """Seat a task at a level and divide the node anew; False, and nothing, where it does not fit (any more)."""
+    if node < 0 or node >= site.nodes or nodes.owner[node] >= 0 or nodes.free[node, GPU] < jobs.gpus[job]:
+        return False
+    jobs.level[job] = level
+    put(jobs, nodes, job, node, 0, 0)
+    divide(site, jobs, nodes, node, THROUGHPUT, taste)
+    return True

@@ -1,0 +1,47 @@
+"""How long the joint decision of 32 nodes takes, and one on a cluster of a thousand."""
+
+import time
+
+import numpy as np
+import pytest
+
+from idlewatt.daemon.agents.maifs import network
+from idlewatt.daemon.agents.maifs.agent import Maifs
+from idlewatt.daemon.agents.maifs.arena import Trace, begin, site_of
+from idlewatt.daemon.agents.maifs.kernel import LEVELS
+from idlewatt.daemon.agents.maifs.sight import PAIR_INPUTS, SEEN, TASKS
+from idlewatt.daemon.replay.fungible import drawn
+
+BOUND_S = 2e-3
+
+
+def median_s(call, times=200):
+    call()
+    taken = []
+    for _ in range(times):
+        started = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - started)
+    return float(np.median(taken))
+
+
+def test_32_candidates_decide_together_in_two_milliseconds():
+    draw = np.random.default_rng(0)
+    weights = network.unpacked(draw.standard_normal(network.SIZE))
+    seen, pair = draw.standard_normal((32, SEEN)), draw.standard_normal((32, TASKS, PAIR_INPUTS))
+    taken = median_s(lambda: network.joint(weights, seen, pair, np.ones((32, TASKS, LEVELS))))
+    print(f"32 candidates, {TASKS} tasks, all can take all: {taken * 1e3:.2f} ms, bound {BOUND_S * 1e3:.0f} ms")
+    assert taken < BOUND_S
+
+
+@pytest.mark.parametrize("nodes", [32, 1000])
+def test_a_decision_from_the_state_of_the_nodes_stays_in_milliseconds(nodes):
+    draw = np.random.default_rng(0)
+    jobs = 6 * nodes
+    round = begin(site_of(nodes), Trace(np.zeros(jobs), np.full(jobs, 1e4), np.ones(jobs, np.int64), drawn(jobs, draw)))
+    round.live = np.arange(jobs - TASKS)
+    Maifs().decide(round)
+    tasks = np.arange(jobs - TASKS, jobs)
+    taken = median_s(lambda: Maifs().choose(round, tasks))
+    print(f"{nodes} nodes, {jobs} jobs: {taken * 1e3:.2f} ms")
+    assert taken < 2 * BOUND_S

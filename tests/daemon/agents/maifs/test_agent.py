@@ -1,0 +1,189 @@
+"""Joint decisions: feasible whatever the state and the weights, coordinated, and defined where input is bad."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from rounds import GNMT, SITE, check, drawn, trace
+
+from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError
+from idlewatt.daemon.agents.maifs import graph, kernel, network, placing, sight
+from idlewatt.daemon.agents.maifs.agent import Maifs
+from idlewatt.daemon.agents.maifs.arena import begin, replay, site_of, watch
+from idlewatt.daemon.agents.maifs.kernel import LEVELS
+from idlewatt.daemon.agents.maifs.paper.baselines import Synergy, srsf
+from idlewatt.daemon.agents.maifs.placing import TUNE
+from idlewatt.daemon.agents.maifs.sight import PAIR_INPUTS, SEEN
+from idlewatt.daemon.agents.maifs.train import Course, card_of, train
+
+STATES = 100_000
+
+
+def any_weights(seed, scale=1.0):
+    return network.unpacked(scale * np.random.default_rng(seed).standard_normal(network.SIZE))
+
+
+def test_no_action_is_infeasible_in_a_hundred_thousand_random_states():
+    draw, sets = np.random.default_rng(0), [any_weights(seed, 10.0 ** (seed % 5 - 2)) for seed in range(50)]
+    names = ("reject", "direct", "inner", "outer", "factor", "factor_reject")
+    for block in range(STATES // 1000):
+        count, tasks = 1 + block % 4, 1 + block % 3
+        inner, pair = draw.standard_normal((1000, count, graph.HIDDEN)), draw.standard_normal(
+            (1000, count, tasks, PAIR_INPUTS))
+        able = (draw.random((1000, count, tasks, LEVELS)) < draw.random((1000, 1, 1, 1))) * 1.0
+        chosen = np.empty((1000, tasks, 2), np.int64)
+        for number in range(1000):
+            weights = sets[number % 50]
+            utility, factors = graph.rate(inner[number], pair[number], able[number], *(weights[name] for name in names))
+            joined = graph.edges(inner[number] @ inner[number].T, able[number])
+            chosen[number] = graph.repair(graph.settle(utility, factors, joined, 4), utility, tasks)
+        assert_feasible(chosen, able)
+
+
+def assert_feasible(chosen, able):
+    """Assert of states [state, task, agent and level] that all can be done, none twice, and none is left undone."""
+    states, tasks = np.arange(len(chosen))[:, None], np.arange(chosen.shape[1])
+    agent, level = chosen[..., 0], chosen[..., 1]
+    taken = agent >= 0
+    assert (able[states, agent, tasks, level][taken] > 0).all()
+    busy = np.zeros(able.shape[:2], int)
+    np.add.at(busy, (np.broadcast_to(states, agent.shape)[taken], agent[taken]), 1)
+    assert busy.max() <= 1
+    idle_and_able = (able.max(axis=3) > 0) & (busy == 0)[:, :, None]
+    assert not (idle_and_able.any(axis=1) & ~taken).any()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_the_weights_no_node_is_overcommitted_and_every_job_ends(seed):
+    agent = Maifs(np.random.default_rng(seed).standard_normal(network.SIZE) * 10.0 ** (seed % 3 - 1),
+                  attentive=seed % 2 > 0, coordinated=seed % 3 > 0)
+    for round in watch(SITE, drawn(seed), agent):
+        check(round)
+    assert not np.isnan(round.jobs.end).any()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_max_plus_is_never_worse_than_everybody_alone_and_mostly_the_best_there_is(seed):
+    draw = np.random.default_rng(seed)
+    utility = draw.standard_normal((3, 1 + 2 * LEVELS))
+    factors = draw.standard_normal((3, 1 + 2 * LEVELS, graph.RANK)) * 0.3
+    joined = np.array([[0, 1], [1, 2]])  # a tree, on which max-plus is exact once messages have crossed it
+    payoffs = np.stack([graph.payoff(factors, *edge) for edge in joined])
+    worth = {actions: graph.worth_of(np.array(actions), utility, joined, payoffs)
+             for actions in product(range(utility.shape[1]), repeat=3)}
+    found = graph.worth_of(graph.settle(utility, factors, joined, graph.ITERATIONS), utility, joined, payoffs)
+    assert found >= worth[tuple(utility.argmax(axis=1).tolist())]
+    assert found == pytest.approx(max(worth.values()))
+
+
+def test_edges_join_only_those_who_could_take_the_same_task_and_at_most_four_each_asks_for():
+    able = np.zeros((12, 2, LEVELS))
+    able[:10, 0], able[10:, 1] = 1.0, 1.0
+    attention = np.random.default_rng(0).random((12, 12))
+    joined = graph.edges(attention, able).tolist()
+    assert [10, 11] in joined
+    assert all((one < 10) == (other < 10) for one, other in joined)
+    for agent in range(12):
+        asked = sorted((other for other in range(12) if other != agent and (other < 10) == (agent < 10)),
+                       key=lambda other: -attention[agent, other])[:graph.NEIGHBOURS]
+        assert all([min(agent, other), max(agent, other)] in joined for other in asked)
+    assert len(joined) <= 12 * graph.NEIGHBOURS
+
+
+def test_a_graph_without_edges_leaves_everybody_to_themselves():
+    utility = np.random.default_rng(1).standard_normal((5, 1 + 2 * LEVELS))
+    factors = np.zeros((5, 1 + 2 * LEVELS, graph.RANK))
+    alone = graph.settle(utility, factors, np.zeros((0, 2), np.int64), 4)
+    assert alone.tolist() == utility.argmax(axis=1).tolist()
+    able = np.zeros((5, 2, LEVELS))
+    assert graph.edges(np.ones((5, 5)), able).shape == (0, 2)
+
+
+def test_ties_everywhere_are_settled_the_same_way_each_time():
+    weights = network.unpacked(np.zeros(network.SIZE))
+    seen, pair, able = np.zeros((6, SEEN)), np.zeros((6, 4, PAIR_INPUTS)), np.ones((6, 4, LEVELS))
+    first = network.joint(weights, seen, pair, able)
+    assert first.tolist() == network.joint(weights, seen, pair, able).tolist()
+    assert sorted(first[:, 0].tolist()) == [0, 1, 2, 3]
+    same = trace(*[(0, 3000, 2, GNMT)] * 40)
+    assert replay(SITE, same, Maifs()).jct.tolist() == replay(SITE, same, Maifs()).jct.tolist()
+
+
+def test_tasks_that_nobody_can_take_go_to_nobody():
+    given = network.joint(any_weights(0), np.zeros((3, SEEN)), np.zeros((3, 2, PAIR_INPUTS)), np.zeros((3, 2, LEVELS)))
+    assert (given[:, 0] == -1).all()
+
+
+def test_a_node_that_vanishes_while_it_is_decided_is_not_used_and_its_jobs_wait():
+    class Vanishing(Maifs):
+        def choose(self, round, tasks):
+            chosen = super().choose(round, tasks)
+            if round.now == 600 and round.nodes.owner[chosen[0, 0]] < 0:
+                kernel.vanish(round.site, round.jobs, round.nodes, chosen[0, 0])
+            return chosen
+
+    gone = 0
+    for round in watch(SITE, trace(*[(0, 3000, 4, GNMT)] * 4, *[(600, 3000, 1, GNMT)] * 3), Vanishing()):
+        gone = np.flatnonzero(round.nodes.owner == kernel.GONE)
+        sharing = round.jobs.node[round.live[round.jobs.node[round.live] >= 0]]
+        assert not np.isin(sharing, gone).any()
+        assert (round.nodes.free >= 0).all()
+    assert len(gone) >= 1
+    assert not np.isnan(round.jobs.end).any()
+
+
+def test_a_whole_node_that_vanishes_takes_its_job_off_all_of_its_nodes():
+    round = begin(SITE, trace((0, 3000, 16, GNMT)))
+    round.live = np.array([0])
+    Maifs().decide(round)
+    kernel.vanish(round.site, round.jobs, round.nodes, int(round.jobs.node[0]))
+    assert round.jobs.node[0] == kernel.WAITING
+    assert (round.nodes.owner == kernel.GONE).sum() == 1
+    assert (round.nodes.owner == 0).sum() == 0
+
+
+def test_a_full_node_refuses_what_was_accepted_for_it():
+    round = begin(SITE, trace((0, 3000, 8, GNMT), (0, 3000, 1, GNMT)))
+    taste = np.zeros(3)
+    assert sight.accept(round.site, round.jobs, round.nodes, 0, 2, kernel.BEST, taste)
+    assert not sight.accept(round.site, round.jobs, round.nodes, 1, 2, kernel.LEAN, taste)
+    assert not sight.accept(round.site, round.jobs, round.nodes, 1, 99, kernel.LEAN, taste)
+
+
+def test_at_most_eight_nodes_are_asked_for_each_of_four_tasks_of_a_thousand_nodes():
+    round = begin(site_of(1000), trace(*[(0, 3000, gpus, GNMT) for gpus in (1, 2, 4, 8)]))
+    candidates, asked = np.empty(32, np.int64), np.empty((32, 4), np.int64)
+    count = sight.nominate(round.site, round.jobs, round.nodes, np.arange(4), np.empty(1000, np.int64), candidates,
+                           asked)
+    assert 8 <= count <= 32
+    assert asked[:count].sum(axis=0).tolist() == [8] * 4
+    assert len(set(candidates[:count].tolist())) == count
+
+
+def test_a_training_never_ends_worse_than_it_began_and_the_same_course_gives_the_same_agent():
+    tasks = [(SITE, drawn(seed, 12)) for seed in range(6)]
+    course = Course(lambda number: tasks[number % 4], tasks[4:], Synergy(srsf, TUNE), rounds=2, pairs=2,
+                    at_once=2, chosen_every=1)
+    first, again = (list(train(course)) for _ in range(2))
+    assert [step.round for step in first] == [0, 1, 2]
+    assert np.array_equal(first[-1].best, again[-1].best)
+    least = min(step.score for step in first)
+    assert least <= first[0].score
+
+
+def test_an_agent_comes_back_from_disk(tmp_path):
+    tasks = [(SITE, drawn(0, 5))]
+    course = Course(lambda number: tasks[0], tasks, Synergy(srsf, TUNE), rounds=0)
+    steps = list(train(course))
+    Maifs(steps[-1].best).save(tmp_path, card_of(course, steps, "made up"))
+    assert Maifs.load(tmp_path).flat == pytest.approx(steps[-1].best, abs=1e-6)
+    (tmp_path / WEIGHTS).write_bytes(b"cut")
+    with pytest.raises(CheckpointError, match="digest differs"):
+        Maifs.load(tmp_path)
+
+
+def test_a_queue_is_sorted_by_gpus_and_keeps_who_came_first():
+    round = begin(SITE, trace(*[(0, 3000, gpus, GNMT) for gpus in (1, 4, 1, 8)]))
+    queue = np.empty(9, np.int64)
+    assert placing.select(round.site, round.jobs, round.nodes, np.arange(4), queue) == 4
+    assert queue[:4].tolist() == [3, 1, 0, 2]
