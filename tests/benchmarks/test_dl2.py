@@ -1,19 +1,48 @@
-"""How many tasks a second the elastic agent decides on, in whole replays."""
+"""How many tasks a second the elastic agents decide on, in whole replays, and how soon one matches its teacher."""
 
 import time
+from itertools import islice
 
-from idlewatt.daemon.agents.dl2.arena import cluster, replay, traces
+import pytest
+
+from idlewatt.daemon.agents.dl2.agent import FlatAgent
+from idlewatt.daemon.agents.dl2.arena import cluster, mean_jct, replay, traces
+from idlewatt.daemon.agents.dl2.network import Shape
 from idlewatt.daemon.agents.dl2.sizefree.agent import SizeFree
 
 BOUND = 50_000.0
+WITHIN, LONGEST_S = 1.02, 120.0
+SITE = cluster(8)
 
 
-def test_the_agent_decides_fifty_thousand_times_a_second():
-    site, trace = cluster(8), next(traces())
-    replay(site, trace, SizeFree())
-    agent, started = SizeFree(), time.perf_counter()
-    for _ in range(5):
-        replay(site, trace, agent)
+def full_handed(seed=0):
+    """Return DL2's own agent, untaught, who never ends a slot before nothing fits."""
+    agent = FlatAgent.fresh(Shape(), seed)
+    agent.weights["out.bias"][-1] = -100.0
+    return agent
+
+
+@pytest.mark.parametrize("make", [SizeFree, lambda: SizeFree(plans=64), full_handed],
+                         ids=["size-free", "looking ahead", "DL2's own"])
+def test_an_agent_decides_fifty_thousand_times_a_second(make):
+    trace = next(traces())
+    replay(SITE, trace, make())
+    agent, started = make(), time.perf_counter()
+    for _ in range(3):
+        replay(SITE, trace, agent)
     rate = agent.decisions / (time.perf_counter() - started)
     print(f"{rate:,.0f} decisions/s, {rate / BOUND:.1f} x the bound")
     assert rate > BOUND
+
+
+@pytest.mark.parametrize("teacher", ["DRF", "max-relative-gain (oracle)"])
+def test_a_teacher_is_reached_within_two_percent_in_two_minutes(teacher):
+    train = pytest.importorskip("idlewatt.daemon.agents.dl2.train")
+    literal = pytest.importorskip("idlewatt.daemon.agents.dl2.paper.literal")
+    training = train.Training(train.Course(SITE, literal.TEACHERS[teacher], updates=0))
+    *_, step = training.run()
+    taught = mean_jct(SITE, literal.TEACHERS[teacher], islice(traces(), 10)).mean()
+    learned = mean_jct(SITE, training.agent, islice(traces(), 10)).mean()
+    print(f"{learned:.3f} slots, {learned / taught:.3f} of {teacher}'s; {step.spent_s:.0f} s of {LONGEST_S:.0f}")
+    assert learned <= WITHIN * taught
+    assert step.spent_s < LONGEST_S
