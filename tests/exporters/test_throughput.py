@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from idlewatt.exporters.prometheus_api import decode
 from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
 from idlewatt.exporters.simulated.throughput import QUERY, answer, rates
 from idlewatt.exporters.source import SourceError
@@ -66,6 +67,16 @@ def test_a_job_with_several_series_has_no_rate_and_it_is_said(ask, caplog):
 def test_an_answer_that_is_none_says_what_was_asked(ask, text):
     with pytest.raises(SourceError, match="job_throughput"):
         ask(text)
+
+
+def test_what_a_real_prometheus_answers_is_read(recorded):
+    series = decode(recorded("prometheus_query_vector_nan_inf.json"))
+    assert {str(value) for _, value in series} >= {"nan"}
+    found, ambiguous = parse(series, "UUID")
+    assert {rate.job_id: rate.rate for rate in found} == {
+        labels["UUID"]: value for labels, value in series if math.isfinite(value)}
+    assert ambiguous == ()
+    assert parse(series, "job") == ((), ("dcgm",))
 
 
 @given(st.lists(st.tuples(st.dictionaries(st.sampled_from(["job_id", "rank"]), st.text(max_size=2)), st.floats())))
