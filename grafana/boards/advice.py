@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board, price
-from .panels import DAEMON, NODE, Row, column, lines, listing, number, quiet
+from .panels import DAEMON, NODE, PARTITION, Row, column, lines, listing, number, quiet
 
 AGE = f"clamp_min(max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}}), 0)"
 ISSUED = f"sum(increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))"
@@ -46,7 +46,7 @@ def build() -> str:
     """Return the board."""
     return board("advice", "Placement advice", "What to start where, whether it is followed, and what it is worth.",
                  ((4, _figures()), (4, _worth()), (8, _now()), (8, _held()), (9, _savings()), (9, _record()),
-                  (8, _closeness()), (8, _moves()), (8, _elastic())),
+                  (8, _closeness()), (8, _moves()), (8, _elastic()), (8, _allocation())),
                  variables=(price(),))
 
 
@@ -186,12 +186,13 @@ def _closeness() -> Row:
 
 def _moves() -> Row:
     return (
-        (5, number("GPUs that moves would make room for", "GPUs on which jobs that wait for room could start if others "
-                   "were moved as advised beside. Nothing is moved by idlewatt.",
-                   f"sum(idlewatt_moves_freed_gpus{{{DAEMON}}}) or {NO_ADVICE}", "short", empty="no advice")),
+        (5, number("GPUs that moves would free", "GPUs on which jobs that wait for room could start if others were "
+                   "moved as advised beside. Nothing is moved by idlewatt.",
+                   f"sum(idlewatt_moves_freed_gpus{{{DAEMON}}}) or {NO_ADVICE}", "short", empty="no advice",
+                   tall=True)),
         (5, number("GPUs that would be moved for it", "GPUs of the jobs that would go on elsewhere: where they keep no "
                    "checkpoint, what they did is lost.", f"sum(idlewatt_moves_moved_gpus{{{DAEMON}}}) or {NO_ADVICE}",
-                   "short", empty="no advice")),
+                   "short", empty="no advice", tall=True)),
         (14, listing("Moves that would let a waiting job start", "The fewest GPUs that were found to be moved so that "
                      "a job starts which waits for room; those for one job belong together, no more than 50 in all. "
                      "With where it would start, and what is at stake: idlewatt advise --moves.",
@@ -213,7 +214,7 @@ def _elastic() -> Row:
         (5, number("Jobs of unknown elasticity", "Running and pending jobs of which nobody knows how fast they would "
                    "be with more or fewer GPUs: no like run was watched, all had one size, or no curve fits them. "
                    "Nothing is said of these.", f"sum(idlewatt_elastic_unknown_jobs{{{DAEMON}}}) or {NO_ADVICE}",
-                   "short", empty="no advice")),
+                   "short", empty="no advice", tall=True)),
         (19, listing("What more or fewer GPUs would do for a job", "Change in the time that it still takes, with its "
                      "95 % interval, and the marginal gain: speed for each GPU of the change. Known by the throughput "
                      "of like runs, by their GPUs' activity (which flatters large sizes), or as configured. Slurm "
@@ -225,3 +226,34 @@ def _elastic() -> Row:
                      special={"Job": column(width=80), "GPUs": column("short", width=60),
                               "Change": column("short", width=70), "Room": column(width=60)},
                      empty=quiet("of no job is it known"))))
+
+
+def _allocation() -> Row:
+    info = f"max by (slurm_job_id, state, node, basis, reason) (idlewatt_allocation_info{{{NODE}}})"
+
+    def beside(values: str) -> str:
+        return f"{info} * on (slurm_job_id) group_left () max by (slurm_job_id) ({values})"
+
+    cpus = (beside(f'idlewatt_allocation_cpus{{{DAEMON}, which="{which}"}}') for which in ("held", "advised"))
+    return (
+        (4, number("CPUs held and not used", "CPUs that running jobs hold and do not use by their 95th percentile and "
+                   "a margin: others could, and free GPUs may be stranded for want of them. Only what was measured "
+                   "counts.", f"sum(idlewatt_unused_cpus{{{PARTITION}}}) or {NO_ADVICE}", "short", empty="no advice",
+                   tall=True)),
+        (4, number("Jobs of unknown needs", "Jobs on GPU nodes of whose use of CPUs and memory nothing was measured, "
+                   "and whose names tell no model: they stay at their fair share.",
+                   f'sum(idlewatt_allocation_jobs{{{DAEMON}, basis="fair-share"}}) or {NO_ADVICE}', "short",
+                   empty="no advice", tall=True)),
+        (16, listing("Who should have what others do not use", "Jobs that could start, or run faster, with CPUs and "
+                     "memory of their node that neighbours measurably do not use: how many CPUs they have and should "
+                     "have, and the share of their remaining time that saves, with the low end of its 95 % interval. "
+                     "No more than 50; all of them: idlewatt advise --allocation.",
+                     (info, *cpus, *(beside(f'idlewatt_allocation_sooner_ratio{{{DAEMON}, bound="{bound}"}}')
+                                     for bound in ("estimate", "low"))),
+                     {"slurm_job_id": "Job", "node": "Node", "Value #B": "CPUs", "Value #C": "Advised",
+                      "Value #D": "Sooner by", "Value #E": "At least", "basis": "Known by", "reason": "What and why"},
+                     order="-Sooner by", special={
+                         "Job": column(width=60), "Node": column(width=110), "CPUs": column(width=60),
+                         "Advised": column(width=70), "Sooner by": column("percentunit", width=85),
+                         "At least": column("percentunit", width=75), "Known by": column(width=85)},
+                     empty=quiet("nobody could use what others leave"))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .board import board
-from .panels import DAEMON, Row, column, lines, listing, number, quiet, timeline
+from .panels import DAEMON, Row, column, lines, listing, number, timeline
 
 UP = f"idlewatt_up{{{DAEMON}}}"
 NOTHING = "no data: is idlewatt up, and scraped?"
@@ -95,4 +95,4 @@ def _knowledge() -> Row:
                      (f"max by (policy, version) (idlewatt_model_info{{{DAEMON}}}) * on (policy) group_left () "
                       f"(time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}}))",),
                      {"policy": "Agent", "version": "Version", "Value": "Age"}, unit="s",
-                     empty=quiet("none: a heuristic is in charge"))))
+                     empty="none: a heuristic is in charge")))

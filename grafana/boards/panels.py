@@ -80,8 +80,11 @@ def top(count: int, by: str, metric: str, selector: str) -> str:
 
 def number(title: str, description: str, expr: str, unit: str, *, steps: Sequence[tuple[float | None, str]] = (),
            past: str = "", text: dict[str, tuple[str, str]] | None = None, decimals: int | None = None,
-           empty: str = "no data", legend: str = "") -> Panel:
-    """Return one large figure; ``past`` fixes its time range, ``text`` shows words and colours for values."""
+           empty: str = "no data", legend: str = "", tall: bool = False) -> Panel:
+    """Return one large figure; ``past`` fixes its time range, ``text`` shows words and colours for values.
+
+    ``tall`` keeps it as large as others where its panel is as high as a table beside it.
+    """
     panel = _described(stat.Panel(), title, description, unit).no_value(empty)
     panel.thresholds(_thresholds(steps or ((None, "text"),))).color_scheme(_color(FieldColorModeId.THRESHOLDS))
     panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
@@ -90,6 +93,8 @@ def number(title: str, description: str, expr: str, unit: str, *, steps: Sequenc
     panel.with_target(_query("A", expr, legend, instant=True))
     if legend:
         panel.text(common.VizTextDisplayOptions().value_size(20))  # a name that would else break in two
+    if tall:
+        panel.text(common.VizTextDisplayOptions().value_size(56))
     if past:
         panel.time_from(past).hide_time_override(True)
     if text:
@@ -188,9 +193,10 @@ def listing(title: str, description: str, queries: Sequence[str], columns: dict[
                                     indexByName={name: place for place, name in enumerate(columns)}))
     if order:
         panel.sort_by([common.TableSortByFieldState().display_name(order.lstrip("-")).desc(order.startswith("-"))])
-    for heading in columns.values():
-        # An empty cell would repeat what is said of an empty table.
-        _override(panel, heading, noValue="-", **{"unit": unit, **(special or {}).get(heading, {})})
+    for name, heading in columns.items():
+        # An empty cell would repeat what is said of an empty table; and job 12345 is not 12.3 K.
+        usual = {"noValue": "-", "unit": unit if name.startswith("Value") else "string"}
+        _override(panel, heading, **{**usual, **(special or {}).get(heading, {})})
     return panel
 
 

@@ -21,7 +21,7 @@ OF_RULES = {'{cluster=~"$cluster"}', '{alertname=~"Gpu.*|WastedPowerHigh|EmptyNo
 BOARDS = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
 RECORDED = ROOT / "tests" / "recorded"
 UNITS = {"watt", "kwatt", "megwatt", "watth", "kwatth", "joule", "percentunit", "celsius", "s", "bytes", "short",
-         "locale", "dateTimeFromNow"}
+         "locale", "dateTimeFromNow", "string"}
 LETTERS = "ABCDEFGHIJ"
 LEGACY = {"graph", "singlestat", "table-old"}
 THIRD_PARTY = {"ALERTS", "process_resident_memory_bytes"}
