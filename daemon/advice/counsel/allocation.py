@@ -68,8 +68,8 @@ def _gain(row: Mapping[str, Any]) -> str | None:
         return f"{row['starts_sooner_s'] / 3600:.1f} h"
     if row["sooner_ratio"] is None or row["sooner_interval"] is None:
         return None
-    low, high = row["sooner_interval"]
-    return f"{row['sooner_ratio']:.0%} ({low:.0%} to {high:.0%})"
+    low, high = (f"{100 * bound:.0f}" for bound in row["sooner_interval"])
+    return f"{100 * row['sooner_ratio']:.0f} % ({low} to {high})"
 
 
 register(Subject("allocation", ShareAdvice, Settings, _open, _COLUMNS, _cells, empty="no job runs"))

@@ -24,7 +24,7 @@ Run = tuple[str, float, float]
 QUANTILE = 95
 ENOUGH = 0.8
 """Share of a window that must have been measured."""
-LONGEST_GAP_S = 300.0
+LONGEST_GAP_S = 600.0
 """Over a longer gap between two readings the mean says nothing of the peaks."""
 ROUNDING = 1.1
 """Two pages are never read at exactly the moments that they bear: a little more than the whole node may be one."""

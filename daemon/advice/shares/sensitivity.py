@@ -204,7 +204,7 @@ def _starved(known: Outlook, evidence: Evidence, limited: float) -> Outlook:
                          if run.gpus and run.cpus and run.activity)) if gpus and limited >= MOSTLY else None
     best_cpus, best_memory = has.cpus, has.memory_bytes
     if limited >= MOSTLY and activity is not None and has.cpus:
-        best_cpus = math.floor(has.cpus * min(MOST_TIMES, 1 / max(activity, 1 / MOST_TIMES)))
+        best_cpus = math.floor(has.cpus / max(activity, 1 / MOST_TIMES) + 1e-6)
     own = matrix(evidence.model) if evidence.model and gpus else None
     memory_full = known.memory_used is not None and known.memory_used >= FULL * has.memory_bytes > 0
     if own is not None and memory_full:

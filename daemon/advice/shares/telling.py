@@ -33,14 +33,17 @@ class Telling:
             yield self._go_on(tenant, job, window_s)
 
     def _start(self, tenant: Tenant, job: Job, waits_s: float | None) -> ShareAdvice:
-        reason = words.gift(job.job_id, self._shares(tenant.key), words.starts(self._name, waits_s))
+        shares = self._shares(tenant.key)
+        # What nobody holds it would take anyway.
+        shares = [share for share in shares if share[0]] or shares
+        reason = words.gift(job.job_id, shares, words.starts(self._name, waits_s))
         return self._row(tenant, job, "pending", (self._name,), reason, starts_sooner_s=waits_s)
 
     def _go_on(self, tenant: Tenant, job: Job, window_s: float) -> ShareAdvice:
         speed, shares = self._speed(tenant.key), self._shares(tenant.key)
         takers = [(taker[0], part) for (giver, taker), part in self._gifts.items() if giver == tenant.key]
         if shares:
-            reason = words.gift(job.job_id, shares, words.worth(speed.sooner[0], shares))
+            reason = words.gift(job.job_id, shares, words.worth(*speed.sooner[:2], shares))
         elif takers:
             reason = words.given([name for name, _ in takers], _sum([part for _, part in takers]), tenant.outlook,
                                  window_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .meter import QUANTILE
 from .sensitivity import Outlook, Part
@@ -20,13 +20,15 @@ def gift(taker: str, shares: Sequence[Share], what_for: str) -> str:
     return f"give job {taker} {_amount([part for _, part, _ in shares])} {_whose(shares)}; {what_for}"
 
 
-def worth(taker: float, shares: Sequence[Share]) -> str:
-    """Return what a gift does to taker and givers, by the share of their remaining time that they save."""
-    givers = {name: sooner for name, _, sooner in shares if name}
-    if givers and taker > SAME and min(givers.values()) > SAME:
+def worth(sooner: float, at_least: float, shares: Sequence[Share]) -> str:
+    """Return what a gift does to taker and givers, by the share of their remaining time that they save.
+
+    What may be nothing, by the lower end of its interval, is told as what may be.
+    """
+    givers = {name: saved for name, _, saved in shares if name}
+    if givers and at_least > SAME and min(givers.values()) > SAME:
         return "both finish sooner" if len(givers) == 1 else "all finish sooner"
-    later = {name: -sooner for name, sooner in givers.items() if sooner < -SAME}
-    return f"it finishes {taker:.0%} sooner{_spared(givers, later)}"
+    return f"it {'finishes' if at_least > SAME else 'may finish'} {_percent(sooner)} sooner{_spared(givers)}"
 
 
 def starts(node: str, in_s: float | None) -> str:
@@ -51,10 +53,12 @@ def kept(outlook: Outlook) -> str:
     """Return why a job keeps what it has."""
     if outlook.basis == "fair-share":
         return "nothing is known of its needs yet: it keeps what it has"
+    wants = outlook.best.cpus > outlook.has.cpus
     if outlook.basis == "prior":
-        return "by the model that its name tells it needs what it has; not measured yet"
+        needs = "it could use more cores, but nobody near has any to give" if wants else "it needs what it has"
+        return f"by the model that its name tells {needs}; not measured yet"
     spare = outlook.has.cpus - outlook.least.cpus
-    if outlook.best.cpus > outlook.has.cpus:
+    if wants:
         return "its GPUs wait for its cores, but nobody near has any to give"
     return f"does not use {spare} of its {outlook.has.cpus} cores, but nobody near needs them" if spare > 0 \
         else "uses what it has"
@@ -93,12 +97,18 @@ def _whose(shares: Sequence[Share]) -> str:
     return f"that {several}{' or nobody holds' if free else ''}"
 
 
-def _spared(givers: dict[str, float], later: dict[str, float]) -> str:
+def _spared(givers: Mapping[str, float]) -> str:
+    """Return what a gift does to those who give."""
     if not givers:
         return ""
+    later = {name: -saved for name, saved in givers.items() if saved < -SAME}
     if later:
-        return "".join(f", job {name} {share:.0%} later" for name, share in later.items())
+        return "".join(f", job {name} {_percent(saved)} later" for name, saved in later.items())
     return f", job{'s' * (len(givers) > 1)} {_listed(list(givers))} no later"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _listed(names: Sequence[str]) -> str:

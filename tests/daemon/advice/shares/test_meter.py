@@ -103,7 +103,7 @@ def test_the_same_page_again_says_nothing_new():
 def test_over_a_long_gap_a_mean_says_nothing_of_peaks():
     site = Site()
     site.show(("7", "n1", 0.0, None))
-    site.show(("7", "n1", 10.0, None), seconds=900.0)
+    site.show(("7", "n1", 10.0, None), seconds=901.0)
     assert site.window is None
     assert site.meter.unrecorded() == []
 
