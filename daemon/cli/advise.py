@@ -19,7 +19,7 @@ _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "plac
 
 def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
     """Add a flag for each subject beyond starts."""
-    for name, about in topics().items():
+    for name, about in reversed(topics().items()):
         command = click.option(f"--{name}", "subject", flag_value=name, help=about)(command)
     return command
 

@@ -76,8 +76,8 @@ def _job_nodes(job: Job) -> Collection[str]:
 
 
 def _counsel(subject: Subject) -> Endpoint:
-    rows: TypeAdapter[Any] = TypeAdapter(GenericAlias(tuple, (subject.row, ...)))
-    return Endpoint(subject.name, subject.help, lambda view: view.counsel(subject.name), rows, {
+    rows: Any = GenericAlias(tuple, (subject.row, ...))
+    return Endpoint(subject.name, subject.help, lambda view: view.counsel(subject.name), TypeAdapter(rows), {
         "partition": Filter("Partition of the job.", lambda row: (row.partition,)),
         "node": Filter("Node that the row is about.", lambda row: row.nodes),
         "user": Filter("User of the job.", joined=_users)})
