@@ -114,7 +114,7 @@ def rate(cluster: Cluster, jobs: Jobs, job: int, weights: Floats, scores: Floats
 
 @compiled
 def see(cluster: Cluster, jobs: Jobs, job: int, what: int, inputs: Floats) -> bool:
-    """Fill in what the scorer is shown of a task for a job; False when the job may have no more of it."""
+    """Fill in what the scorer is shown of a task for a job; False when it may have no more, or would be slower."""
     model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]
     then, also = servers + np.int64(what != WORKER), workers + np.int64(what != SERVER)
     if then > cluster.most or also > cluster.most:
@@ -122,6 +122,8 @@ def see(cluster: Cluster, jobs: Jobs, job: int, what: int, inputs: Floats) -> bo
     first = servers == 0 or workers == 0
     after = max(cluster.rates[model, then, also], 1e-9)
     before = after / np.e if first else max(cluster.rates[model, servers, workers], 1e-9)
+    if after < before:
+        return False
     cpus, gpus = cluster.demand[model, what, 0] / cluster.slots, cluster.demand[model, what, 1] / cluster.slots
     left = jobs.remaining[job] / after
     inputs[0] = np.log(max(np.log(after / before), LEAST) / (cpus + gpus))

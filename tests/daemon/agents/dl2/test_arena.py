@@ -98,11 +98,11 @@ def test_a_job_without_a_curve_is_no_reason_to_stall_the_others():
     assert ends[1] < 5
 
 
-def test_a_curve_that_falls_ends_what_a_job_is_given_last():
+@pytest.mark.parametrize("policy", [baselines(SITE)["max-relative-gain (oracle)"], SizeFree(), SizeFree(plans=2)])
+def test_a_curve_that_falls_ends_what_a_job_is_given(policy):
     falling = SITE._replace(rates=SITE.rates.copy())
     falling.rates[:, 3:, :] = 1e-3
-    slot = next(watch(falling, TEN[0], baselines(falling)["max-relative-gain (oracle)"],
-                      np.full(60, np.nan)))
+    slot = next(watch(falling, TEN[0], policy, np.full(60, np.nan)))
     assert slot.jobs.tasks[:, SERVER].max() == 2
 
 
