@@ -74,8 +74,8 @@ class Literal:
 
     def act(self, view: View) -> int:
         """Return the open action that is rated highest."""
-        logits, _ = network.forward(self.weights, view.canvas[None], view.queue[None], view.summary[None])
-        return int(np.where(view.open, logits[0], -np.inf).argmax())
+        jobs, wait, _ = network.forward(self.weights, view.canvas[None], view.queue[None], view.summary[None])
+        return int(np.where(view.open, np.append(jobs[0], wait[0]), -np.inf).argmax())
 
     def replay(self, episode: Episode) -> Jobs:
         """Run an episode to its end; return its jobs with their times. ValueError for a cluster of another shape."""

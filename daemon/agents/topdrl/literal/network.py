@@ -20,33 +20,44 @@ GPUS, NODES, PER_NODE, PER_LEAF = 64, 16, 4, 4
 """The only cluster that a network like this can be asked about."""
 ACTIONS = ROWS + 1
 """A job of the queue, or to wait."""
-_SHAPES = {"node": (len(PAINTS) * PER_NODE, 16), "leaf": (16 * PER_LEAF, 16), "job": (len(QUEUE), 24),
-           "job2": (24, 12), "summary": (len(SUMMARY), 16),
-           "all": (16 * NODES // PER_LEAF + 12 * ROWS + 16, 128), "choice": (128, ACTIONS), "value": (128, 1)}
+_SHAPES = {
+    "node": (len(PAINTS) * PER_NODE, 16), "leaf": (16 * PER_LEAF, 16),
+    "job": (len(QUEUE), 24), "job2": (24, 12),
+    "summary": (len(SUMMARY), 16),
+    "all": (16 * NODES // PER_LEAF + 12 * ROWS + 16, 64),
+    "row": (24 + 64, 32), "choice": (32, 1), "wait": (64, 1), "value": (64, 1)}
 
 
 def initial(seed: int) -> Weights:
     """Return weights as He et al. (2015) draw them; those of the last layers are 0."""
     draw, weights = np.random.default_rng(seed), {}
     for name, (before, size) in _SHAPES.items():
-        bound = 0.0 if name in ("choice", "value") else np.sqrt(6.0 / before)
+        bound = 0.0 if name in ("choice", "wait", "value") else np.sqrt(6.0 / before)
         weights[f"{name}.weight"] = draw.uniform(-bound, bound, (before, size)).astype(np.float32)
         weights[f"{name}.bias"] = np.zeros(size, np.float32)
     return weights
 
 
-def forward(weights: Mapping[str, Any], canvas: Any, queue: Any, summary: Any) -> tuple[Any, Any]:
-    """Return logits [batch, action] and values [batch] for [batch, node, paint x GPU] and so on."""
+def forward(weights: Mapping[str, Any], canvas: Any, queue: Any, summary: Any) -> tuple[Any, Any, Any]:
+    """Return logits of jobs [batch, row] and of waiting [batch, 1], and values [batch].
+
+    They are given [batch, node, paint x GPU], [batch, row, input] and [batch, input].
+    """
     def layer(name: str, inputs: Any) -> Any:
         return (inputs @ weights[f"{name}.weight"] + weights[f"{name}.bias"]).clip(min=0)
 
     count = len(canvas)
     nodes = layer("node", canvas)
     leaves = layer("leaf", nodes.reshape(count, NODES // PER_LEAF, -1)).reshape(count, -1)
-    waiting = layer("job2", layer("job", queue)).reshape(count, -1)
+    jobs = layer("job", queue)
+    waiting = layer("job2", jobs).reshape(count, -1)
     # The three branches side by side; a sum of products is the same in numpy and torch, a concatenation is not.
     joined, first, second = weights["all.weight"], leaves.shape[1], leaves.shape[1] + waiting.shape[1]
     total = leaves @ joined[:first] + waiting @ joined[first:second] + layer("summary", summary) @ joined[second:]
     hidden = (total + weights["all.bias"]).clip(min=0)
-    logits = hidden @ weights["choice.weight"] + weights["choice.bias"]
-    return logits, (hidden @ weights["value.weight"] + weights["value.bias"])[:, 0]
+    # Each job once more, in the light of all: the last convolution over the queue.
+    own, light = weights["row.weight"][:jobs.shape[2]], weights["row.weight"][jobs.shape[2]:]
+    rows = (jobs @ own + (hidden @ light)[:, None] + weights["row.bias"]).clip(min=0)
+    chosen = (rows @ weights["choice.weight"] + weights["choice.bias"])[:, :, 0]
+    return (chosen, hidden @ weights["wait.weight"] + weights["wait.bias"],
+            (hidden @ weights["value.weight"] + weights["value.bias"])[:, 0])

@@ -33,11 +33,11 @@ class Course:
     """Everything that a training is given; the same course gives the same agent."""
 
     seed: int = 1
-    lessons: int = 64
+    lessons: int = 32
     """Episodes of the rule that is imitated."""
-    epochs: int = 30
+    epochs: int = 20
     """Times that these are gone through."""
-    rounds: int = 100
+    rounds: int = 60
     values_first: int = 8
     """Rounds in which only values are learned, or the first advantages would be chance."""
     tables: int = 8
@@ -46,7 +46,7 @@ class Course:
     """Of each table in a round."""
     chosen_by: int = 16
     chosen_every: int = 5
-    rate: float = 1e-4
+    rate: float = 3e-4
     clip: float = 0.2
     passes: int = 4
     batch: int = 256
@@ -148,7 +148,8 @@ class Learner:
 
     def chances(self, columns: Any) -> tuple[Any, Any]:
         """Return log probabilities of actions and values; closed actions have none."""
-        logits, value = forward(self.tensors, columns.canvas, columns.queue, columns.summary)
+        jobs, wait, value = forward(self.tensors, columns.canvas, columns.queue, columns.summary)
+        logits = torch.cat((jobs, wait), dim=1)
         return torch.log_softmax(logits.masked_fill(~columns.open, -1e9), dim=1), value
 
     @torch.no_grad()

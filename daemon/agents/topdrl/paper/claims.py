@@ -131,9 +131,9 @@ def literal(contest: Contest) -> Section:
                                                    for column, _ in _METRICS]))
             for name in sorted(shown, key=lambda name: contest.mean(name, "jct_s"))]
     return Section("The literal network, 64 GPUs", [
-        "A canvas of nodes and GPUs, the first 32 jobs of the queue and a summary, convolved apart and joined; it "
-        "imitates the rule SJF as near, close or wait, then learns by PPO from rewards of throughput. It can be asked "
-        "about no other cluster."],
+        "A canvas of nodes and GPUs, the first 32 jobs of the queue and a summary, each convolved, then joined, and each "
+        "job rated in the light of all. It imitates the rule SJF as near, close or wait, then learns by PPO from rewards "
+        "of throughput. One training; it can be asked about no other cluster."],
         [Table(("Policy", "Mean JCT, h", "Throughput", "Literal: JCT", "Literal: throughput"), rows)])
 
 
