@@ -1,6 +1,9 @@
-"""Stretches of history as something to be good at: replayed by any weights, judged relative to the incumbent."""
+"""Stretches of history as something to be good at: replayed by any weights, judged relative to known orders."""
 
 from __future__ import annotations
+
+import math
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +17,7 @@ from ..kinds import Objective, Stretch
 from .agent import outfit, rules_of
 from .inputs import inputs_of
 from .network import SIZE
+from .orders import blank, plain
 
 Floats = NDArray[np.float64]
 
@@ -29,6 +33,12 @@ class Arena:
         self.counted = (self._fresh.arrays.jobs.status != a.REJECTED) & (stretch.workload.submit >= stretch.since_s)
         self.incumbent = self._judged(engine.run(stretch.cluster, stretch.workload, named(incumbent)))
 
+    @cached_property
+    def bar(self) -> float:
+        """Return the logarithm of the objective that the best of the known orders reaches; the incumbent's is 0."""
+        orders = plain(blank(self._objective.longest_wait_s))
+        return min(0.0, *(math.log(self.score(weights)) for weights in orders))
+
     def play(self, weights: Floats) -> engine.Run:
         """Replay the stretch."""
         state = self._fresh.copy()
@@ -39,6 +49,10 @@ class Arena:
     def score(self, weights: Floats) -> float:
         """Return the objective of these weights relative to the incumbent's."""
         return self._judged(self.play(weights)).relative(self.incumbent, self._objective)
+
+    def regret(self, weights: Floats) -> float:
+        """Return the logarithm of the objective of these weights over that of the best known order."""
+        return math.log(self.score(weights)) - self.bar
 
     def _judged(self, run: engine.Run) -> Figures:
         return figures(run, self.stretch.since_s, watts=self._objective.energy_wasted > 0)

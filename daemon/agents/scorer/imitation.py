@@ -19,37 +19,14 @@ from ...policies import named
 from ...replay.engine import decisions
 from ...replay.state import Start
 from .arena import Arena
-from .network import FACTORS, HIDDEN, INPUTS, SHORT_S, SIZE, TRAITS, layer
+from .network import FACTORS, HIDDEN, INPUTS, SHORT_S, TRAITS, layer
 
 Floats = NDArray[np.float64]
 
 MOST_CHOICES, MOST_OTHERS, MOST_JOBS = 400, 10, 12_000
 _DESCENT: dict[str, Any] = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": 120}}
-LOG_2 = float(np.log(2.0))
 DECAY = 3e-4
 """A policy that can be imitated perfectly would want endless weights."""
-
-
-def initial(random: np.random.Generator, patience_s: float) -> Floats:
-    """Return weights that choose the fullest node, and order by the first trait alone, which is nothing yet."""
-    weights = np.zeros(SIZE)
-    for name, fan_in in (("order.hidden", len(INPUTS)), ("mood.hidden", 4), ("place.hidden", 4)):
-        part = layer(weights, name)
-        part[:] = random.normal(0.0, 1.0 / np.sqrt(fan_in), part.shape)
-    layer(weights, "order.linear")[:, 1:] = random.normal(0.0, 0.3, (len(INPUTS), TRAITS - 1))
-    layer(weights, "mood.base")[0] = 1.0
-    layer(weights, "place.linear")[0] = 1.0
-    layer(weights, "patience")[:] = patience_s
-    return weights
-
-
-def plain(weights: Floats) -> Iterator[Floats]:
-    """Yield weights that order exactly as SJF by limit, SJF by prediction and QSSF do."""
-    for parts in ({"requested limit": 1.0}, {"predicted run time": 1.0}, {"predicted run time": 1.0, "GPUs": LOG_2}):
-        found = weights.copy()
-        for name, value in parts.items():
-            layer(found, "order.linear")[INPUTS.index(name), 0] = value
-        yield found
 
 
 def choices(arena: Arena, policy: str) -> Iterator[Floats]:

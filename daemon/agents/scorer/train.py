@@ -2,6 +2,9 @@
 
 A step draws pairs of opposite changes to the weights, replays the same stretches with each (common random numbers), and
 moves where replays became better (Salimans et al., arXiv 1703.03864). Later history, ``course.select``, picks the best.
+
+Better means: less regret against the best known order of each stretch, and regret hurts more than the same gain
+pleases. Nobody can tell beforehand which order suits a site; whoever never does much worse than any need not be chosen.
 """
 
 from __future__ import annotations
@@ -16,27 +19,34 @@ from importlib.metadata import version
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from ....storage.records import ModelCard
+from ..adam import Adam
 from ..checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
-from ..kinds import Course, Progress, TrainingError
+from ..kinds import Course, Progress, Stretch, TrainingError
 from .agent import MEMBERS, load, save, schema
 from .arena import Arena
-from .imitation import agreement, hindsight, imitate, initial, lesson, plain
+from .imitation import agreement, hindsight, imitate, lesson
 from .network import INPUTS, SIZE, layer
+from .orders import initial, plain
 
 Floats = NDArray[np.float64]
 
 LESSONS, TRIALS = 4, 12
 """Stretches that are imitated; that are looked at in hindsight, and on which it is tried what to set out from."""
-PAIRS, TOGETHER = 12, 2
+PAIRS, TOGETHER = 8, 4
 """Pairs of changes in a step, stretches that each is tried on."""
-POOL = 48
-"""Stretches that are drawn; memory for them is kept."""
+KEPT_JOBS, FEWEST, MOST = 400_000, 48, 256
+"""Stretches are kept ready to be replayed: as many as have so many jobs together, within bounds. From few of them their
+peculiarities are learned."""
+AVERSION = 25.0
+"""A regret of 1/25 hurts e times as much as none (exponential utility)."""
 SIGMA, STEP, MEMORY = 0.08, (0.02, 0.004), 0.9
 """Size of the changes; of the steps, first and last; weight of the past in the mean that is judged and kept."""
-EVERY = 8
-"""Steps between looks at later history."""
+EVERY, STEPS = 10, 160
+"""Steps between looks at later history; of a member, unless the budget ends before: what comes of them then depends on
+the machine."""
 FEWEST_JOBS = 20
 OUTER = ("order.traits", "order.linear", "mood.factors", "mood.base", "place.score", "place.linear")
 """What evolution changes. Hidden layers stay as imitation, or chance, made them: a dozen pairs tell more about 170
@@ -57,23 +67,21 @@ LEARNED = _learned()
 
 @dataclass
 class Member:
-    """One run of evolution strategies: where it is, and Adam's moments (Kingma & Ba 2015)."""
+    """One run of evolution strategies: where it is, and what it has been through."""
 
     weights: Floats
     mean: Floats = field(default_factory=lambda: np.zeros(0))
     """Of the latest weights: most of a step is chance, and chance evens out (Polyak & Juditsky 1992)."""
-    first: Floats = field(default_factory=lambda: np.zeros(SIZE))
-    second: Floats = field(default_factory=lambda: np.zeros(SIZE))
-    steps: int = 0
+    adam: Adam = field(default_factory=lambda: Adam.of(SIZE))
+
+    @property
+    def steps(self) -> int:
+        """Return how many steps it has gone."""
+        return self.adam.steps
 
     def move(self, gradient: Floats, step: float) -> None:
         """Go a step against the gradient."""
-        self.steps += 1
-        self.first = 0.9 * self.first + 0.1 * gradient
-        self.second = 0.99 * self.second + 0.01 * gradient ** 2
-        unbiased = self.first / (1 - 0.9 ** self.steps), self.second / (1 - 0.99 ** self.steps)
-        change = step * unbiased[0] / (np.sqrt(unbiased[1]) + 1e-8)
-        self.weights = self.weights - change * LEARNED
+        self.weights = self.weights - step * self.adam.direction(gradient) * LEARNED
         self.mean = MEMORY * (self.mean if self.mean.size else self.weights) + (1 - MEMORY) * self.weights
 
 
@@ -84,15 +92,21 @@ class Ground:
         self.course, self._pool = course, pool
         self._fit: dict[int, Arena] = {}
         self._lesson: list[Floats] | None = None
-        self.select = [Arena(stretch, course.incumbent, course.objective) for stretch in course.select]
+        self.select = [self._arena(stretch) for stretch in course.select]
         if not self.select:
             raise TrainingError("no later history to choose by; give a longer one")
+        first = course.fit(0)
+        self._fit[0] = self._arena(first)
+        self._count = int(np.clip(KEPT_JOBS // max(1, len(first.workload)), FEWEST, MOST))
+
+    def _arena(self, stretch: Stretch) -> Arena:
+        return Arena(stretch, self.course.incumbent, self.course.objective)
 
     def fit(self, number: int) -> Arena:
-        """Return the stretch of this number, one of ``POOL``."""
-        number %= POOL
+        """Return the stretch of this number, the same one again after some hundred."""
+        number %= self._count
         if number not in self._fit:
-            self._fit[number] = Arena(self.course.fit(number), self.course.incumbent, self.course.objective)
+            self._fit[number] = self._arena(self.course.fit(number))
         return self._fit[number]
 
     def seen(self) -> list[Arena]:
@@ -105,15 +119,17 @@ class Ground:
             self._lesson = lesson([self.fit(number) for number in range(LESSONS)], self.course.incumbent)
         return self._lesson
 
-    def scores(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
-        """Return logarithms of objectives, [candidate, arena]: their mean is that of ratios."""
+    def pains(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
+        """Return how much each candidate hurts: the regret that would hurt as much everywhere, a logarithm."""
         jobs = [(arena, weights) for weights in candidates for arena in arenas]
-        found = list(self._pool.map(lambda job: job[0].score(job[1]), jobs))
-        return np.log(found).reshape(len(candidates), len(arenas))
+        found = list(self._pool.map(lambda job: job[0].regret(job[1]), jobs))
+        regrets = np.reshape(found, (len(candidates), len(arenas)))
+        return np.asarray(logsumexp(AVERSION * regrets, axis=1, b=1.0 / len(arenas)) / AVERSION)
 
-    def worth(self, candidates: Sequence[Floats]) -> Floats:
-        """Return the objective of each candidate on later history."""
-        return np.asarray(np.exp(self.scores(candidates, self.select).mean(axis=1)))
+    def worth(self, candidate: Floats) -> float:
+        """Return the objective of a candidate on later history, relative to the incumbent's."""
+        bar = np.mean([arena.bar for arena in self.select])
+        return float(np.exp(bar + self.pains([candidate], self.select)[0]))
 
 
 @dataclass
@@ -132,6 +148,12 @@ class Training:
     now: Member | None = None
 
     @property
+    def turns(self) -> float:
+        """Return how many members' shares of the budget are used up, of time or of steps: 0..``MEMBERS``."""
+        gone = len(self.worth) - 1 + self.now.steps / STEPS if self.now is not None else 0.0
+        return min(float(MEMBERS), max(MEMBERS * self.spent_s / max(1e-9, self.course.budget_s), gone))
+
+    @property
     def plan(self) -> str:
         """Return the digest of what makes it this training and no other."""
         return schema_hash({**schema(), "seed": self.course.seed, "incumbent": self.course.incumbent,
@@ -143,8 +165,8 @@ class Training:
                 "cpu_s": self.cpu_s, "curve": self.curve, "steps": self.now.steps if self.now else -1}
         arrays = {"best": self.best}
         if self.now is not None:
-            arrays |= {"weights": self.now.weights, "mean": self.now.mean, "first": self.now.first,
-                       "second": self.now.second}
+            arrays |= {"weights": self.now.weights, "mean": self.now.mean, "first": self.now.adam.first,
+                       "second": self.now.adam.second}
         write_unfinished(self.course.folder / STATE, told, arrays)
 
     def resume(self) -> None:
@@ -160,26 +182,26 @@ class Training:
         self.agreement, self.spent_s, self.cpu_s = told["agreement"], told["spent_s"], told.get("cpu_s", 0.0)
         self.curve = [(share, score) for share, score in told["curve"]]
         if told["steps"] >= 0:
-            self.now = Member(**{name: arrays[name] for name in ("weights", "mean", "first", "second")},
-                              steps=told["steps"])
+            self.now = Member(arrays["weights"], arrays["mean"],
+                              Adam(arrays["first"], arrays["second"], told["steps"]))
 
 
 def train(course: Course) -> Iterator[Progress]:
     """Train one member after the other, each for its share of the budget; yield how far it has come.
 
-    Every step is decided by the seed and its number; how many fit into the budget is decided by the machine.
+    Every step is decided by the seed and its number: whoever finishes within the budget finds the same on any machine.
     """
     training = Training(course)
     training.resume()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         ground = Ground(course, pool)
         _check(ground)
-        while training.spent_s < course.budget_s:
+        while training.turns < MEMBERS:
             began, cpu = time.monotonic(), time.process_time()
             saved = _round(training, ground)
             training.spent_s += time.monotonic() - began
             training.cpu_s += time.process_time() - cpu
-            done = min(1.0, training.spent_s / course.budget_s)
+            done = training.turns / MEMBERS
             if saved:
                 _keep(training, ground)
             if training.worth:
@@ -203,27 +225,21 @@ def _check(ground: Ground) -> None:
 
 def _round(training: Training, ground: Ground) -> bool:
     """Set a member out, or take it some steps further; tell whether there is something better to be kept."""
-    member, course = _whose_turn(training), training.course
+    member = min(MEMBERS - 1, int(training.turns), len(training.worth))
     if training.now is None or len(training.worth) <= member:
         training.now = _set_out(training, ground, member)
-        found = float(ground.worth([training.now.weights])[0])
+        found = ground.worth(training.now.weights)
         training.best = np.concatenate([training.best, training.now.weights[None]])
         training.worth.append(_finite(found, training.now))
         return True
     for _ in range(EVERY):
-        done = (training.spent_s / course.budget_s * MEMBERS) % 1.0
-        _step(training.now, ground, np.random.default_rng([course.seed, member, training.now.steps]),
-              STEP[0] + (STEP[1] - STEP[0]) * done)
-    found = _finite(float(ground.worth([training.now.mean])[0]), training.now)
+        _step(training.now, ground, np.random.default_rng([training.course.seed, member, training.now.steps]),
+              STEP[0] + (STEP[1] - STEP[0]) * (training.turns % 1.0))
+    found = _finite(ground.worth(training.now.mean), training.now)
     if found >= training.worth[member]:
         return False
     training.best[member], training.worth[member] = training.now.mean, found
     return True
-
-
-def _whose_turn(training: Training) -> int:
-    """Return the member that this part of the budget belongs to."""
-    return min(MEMBERS - 1, int(MEMBERS * training.spent_s / training.course.budget_s), len(training.worth))
 
 
 def _set_out(training: Training, ground: Ground, member: int) -> Member:
@@ -237,7 +253,7 @@ def _set_out(training: Training, ground: Ground, member: int) -> Member:
         starts.append(load(course.start).members[member])
     if math.isnan(training.agreement):
         training.agreement = agreement(starts[0], lesson([ground.fit(LESSONS)], course.incumbent))
-    return Member(starts[int(ground.scores(starts, trials).mean(axis=1).argmin())])
+    return Member(starts[int(ground.pains(starts, trials).argmin())])
 
 
 def _step(member: Member, ground: Ground, random: np.random.Generator, step: float) -> None:
@@ -245,10 +261,10 @@ def _step(member: Member, ground: Ground, random: np.random.Generator, step: flo
     changes = random.standard_normal((PAIRS, SIZE)) * LEARNED
     arenas = [ground.fit(TOGETHER * member.steps + number) for number in range(TOGETHER)]
     both = [member.weights + sign * SIGMA * change for change in changes for sign in (1.0, -1.0)]
-    scores = ground.scores(both, arenas).mean(axis=1)
-    if not np.isfinite(scores).all():
+    pains = ground.pains(both, arenas)
+    if not np.isfinite(pains).all():
         raise TrainingError(f"the objective is no number after {member.steps} steps; what was best before is kept")
-    better = scores[0::2] - scores[1::2]
+    better = pains[0::2] - pains[1::2]
     member.move(better @ changes / (PAIRS * max(1e-9, float(better.std()))), step)
 
 

@@ -53,6 +53,7 @@ LAZY = {"informative": 0.0, "lazy": 0.9, "no": 1.0}
 TAUGHT = ("informative", "lazy", "informative", "lazy", "no")
 """What the stretches to learn from are drawn from."""
 NODES, LIMITS, LOADS = (4, 8, 32, 128), ("informative", "lazy"), (0.7, 0.9, 1.1)
+FIRST_JUDGED = 200
 REGIMES = tuple(Regime(nodes, limits, load) for nodes in NODES for limits in LIMITS for load in LOADS)
 
 
@@ -96,8 +97,13 @@ def _arrivals(random: np.random.Generator, gap_s: Floats) -> Floats:
     return np.asarray(even + 0.4 * DAY_S / (2 * np.pi) * (1.0 - np.cos(day)))
 
 
+def judging(regime: Regime, number: int) -> Stretch:
+    """Return the trace of this number to judge by: none that was looked at while the scorer was made."""
+    return stretch(regime, FIRST_JUDGED + number)
+
+
 def drawn(nodes: int, number: int) -> Stretch:
-    """Return the trace of this number on so many nodes: any limits, any load."""
+    """Return the trace of this number on so many nodes to learn from: any limits, any load."""
     random = np.random.default_rng([7, number])
     regime = Regime(nodes, str(random.choice(TAUGHT)), float(random.uniform(0.65, 1.15)))
     return stretch(regime, 1_000_000 + number)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.agents.kinds import Course
+from idlewatt.daemon.agents.scorer import train as training
 from idlewatt.daemon.agents.scorer.bench.regimes import INCUMBENT, Regime, stretch
-from idlewatt.daemon.agents.scorer.train import train
 
 SITE = Regime(4, "informative", 1.0)
 
@@ -25,14 +25,24 @@ def small(number, jobs=300):
 @pytest.fixture(scope="session")
 def course_of():
     def made(folder, **changes):
-        course = Course(partial(small), [small(100), small(101)], INCUMBENT, 0, 6.0, folder)
+        course = Course(partial(small), [small(100), small(101)], INCUMBENT, 0, 3600.0, folder)
         return dataclasses.replace(course, **changes)
 
     return made
 
 
+@pytest.fixture(scope="session", autouse=True)
+def tiny():
+    """Make trainings short: fewer stretches, fewer steps, fewer changes tried in each."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"LESSONS": 2, "TRIALS": 4, "FEWEST": 8, "MOST": 8, "PAIRS": 4, "EVERY": 5,
+                            "STEPS": 20}.items():
+            patch.setattr(training, name, value)
+        yield
+
+
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory, course_of):
+def trained(tmp_path_factory, course_of, tiny):
     """Return the folder of a training that ran to its end, and what it told of itself."""
     folder = tmp_path_factory.mktemp("scorer")
-    return folder, list(train(course_of(folder)))
+    return folder, list(training.train(course_of(folder)))

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,8 +13,11 @@ from idlewatt.daemon.agents.kinds import Objective, Stretch, TrainingError, kind
 from idlewatt.daemon.agents.scorer import imitation
 from idlewatt.daemon.agents.scorer.arena import Arena
 from idlewatt.daemon.agents.scorer.bench.regimes import INCUMBENT
-from idlewatt.daemon.agents.scorer.train import STATE, train
+from idlewatt.daemon.agents.scorer.orders import blank, initial, plain
+from idlewatt.daemon.agents.scorer.train import STATE, Ground, Training, _set_out, train
+from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.engine import run
 from idlewatt.daemon.replay.workload import Workload
 
 from .conftest import small
@@ -52,13 +56,44 @@ def test_a_damaged_unfinished_training_is_refused_by_name(tmp_path, course_of):
         next(train(course_of(tmp_path)))
 
 
-def test_it_goes_on_from_a_model_where_it_is_told_to(trained, tmp_path, course_of):
-    begun = next(train(course_of(tmp_path, start=trained[0] / "best")))
-    assert begun.score <= trained[1][-1].score + 0.05
+def test_it_sets_out_from_a_model_where_that_is_better_than_all_it_knows(trained, tmp_path, course_of):
+    course = course_of(tmp_path, start=trained[0] / "best")
+    known = kinds()["scorer"].load(trained[0] / "best").members[0]
+    with ThreadPoolExecutor(1) as threads:
+        ground = Ground(course, threads)
+        begun = _set_out(Training(course), ground, 0).weights
+        trials = [ground.fit(number) for number in range(4)]
+        ours, theirs = ground.pains([begun, known], trials)
+    assert ours <= theirs
 
 
-def site(run, gpus, submit):
-    work = Workload.of(submit, run, gpus, limit=run)
+def test_regret_hurts_more_than_the_same_gain_pleases(tmp_path, course_of, monkeypatch):
+    regrets = {"even": [0.01, 0.01], "bold": [0.06, -0.06], "worse": [0.02, 0.02]}
+    with ThreadPoolExecutor(1) as threads:
+        ground = Ground(course_of(tmp_path), threads)
+        monkeypatch.setattr(Arena, "regret", lambda arena, name: regrets[name][ground.select.index(arena)])
+        even, bold, worse = ground.pains(["even", "bold", "worse"], ground.select)
+    assert even == pytest.approx(0.01)
+    assert bold > worse > even
+
+
+def test_no_known_order_does_better_than_the_bar_and_one_reaches_it():
+    arena = Arena(small(1), INCUMBENT, Objective())
+    regrets = [arena.regret(weights) for weights in plain(blank(Objective().longest_wait_s))]
+    assert min(regrets) >= 0.0
+    assert min(*regrets, -arena.bar) == 0.0
+
+
+def test_first_come_first_served_is_among_the_known_orders():
+    whole = small(3)
+    arena = Arena(whole, "fifo+best-fit+easy", Objective())
+    first = next(plain(blank(Objective().longest_wait_s)))
+    theirs = run(whole.cluster, whole.workload, named("fifo+best-fit+easy"))
+    assert np.array_equal(arena.play(first).start, theirs.start)
+
+
+def site(ran, gpus, submit):
+    work = Workload.of(submit, ran, gpus, limit=ran)
     return Stretch(Cluster.from_spec("1x8"), work, 0.0)
 
 
@@ -98,7 +133,7 @@ def test_an_objective_that_is_no_number_ends_the_training_and_keeps_the_best(tmp
 @pytest.mark.parametrize("loss", ["choices", "run times"])
 def test_the_gradients_of_imitation_are_those_of_differences(loss):
     arena = Arena(small(1), INCUMBENT, Objective())
-    weights = imitation.initial(np.random.default_rng(0), 1e6)
+    weights = initial(np.random.default_rng(0), 1e6)
     weights += 0.1 * np.random.default_rng(1).standard_normal(len(weights))
     chosen = imitation.lesson([arena], INCUMBENT)[:40]
     rows = np.concatenate(chosen)
@@ -111,7 +146,7 @@ def test_the_gradients_of_imitation_are_those_of_differences(loss):
 
 def test_a_policy_that_orders_by_what_is_told_is_imitated_well():
     arena, other = (Arena(small(number), INCUMBENT, Objective()) for number in (1, 2))
-    weights = imitation.initial(np.random.default_rng(0), 1e6)
+    weights = initial(np.random.default_rng(0), 1e6)
     policy = "sjf-limit+best-fit+greedy"
     learned = imitation.imitate(weights, imitation.lesson([arena], policy))
     assert imitation.agreement(learned, imitation.lesson([other], policy)) > 0.85
