@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, text
 
 _BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 
@@ -31,6 +32,16 @@ def postgres() -> Iterator[str]:
     finally:
         _run([*control, "stop", "--mode", "immediate"])
         shutil.rmtree(root)
+
+
+def database(server: str, name: str) -> str:
+    """Return the URL of an empty database of this name."""
+    engine = create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return server.replace("/postgres?", f"/{name}?")
 
 
 def _run(command: list[str]) -> None:

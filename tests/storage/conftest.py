@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from postgres import database
 
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Placement, Recommendation, Request
@@ -15,13 +15,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the URL of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/history.db?timeout=0.1"
-    server = request.getfixturevalue("postgres")
-    engine = create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text("DROP DATABASE IF EXISTS history WITH (FORCE)"))
-        connection.execute(text("CREATE DATABASE history"))
-    engine.dispose()
-    return server.replace("/postgres?", "/history?")
+    return database(request.getfixturevalue("postgres"), "history")
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import signal
 import pytest
 from chooser import chooser, train  # noqa: F401
 from click.testing import CliRunner
+from postgres import database
 from sites import SINCE, record, site, write_trace
 
 from idlewatt.daemon.agents import kinds
@@ -213,6 +214,48 @@ def test_what_is_learned_on_the_own_history_is_listened_to_at_once_and_two_of_a_
     assert "trained on a part" not in done.stdout
     assert desk.run("promote", newest["model"], "--reason", "x").exit_code == 0
     assert desk.rows()[0]["state"] == "in charge"
+
+
+@pytest.mark.postgres
+def test_models_learn_from_a_postgresql_history_and_what_is_decided_on_them_is_kept_there(tmp_path, postgres):
+    url = database(postgres, "learned")
+    record(url, site(days=20, jobs=1700, dependency=-1))
+    desk = Desk(tmp_path)
+    desk.config.write_text(f"storage: {{url: '{url}', models: {tmp_path}/models}}\n")
+    done = desk.run("train", "--agent", "chooser")
+    assert done.exit_code == 0, done.output
+    (row,) = desk.rows()
+    assert (row["state"], row["by"], row["card"]["source"]) == ("shadow", "operator", "history")
+    done = desk.run("evaluate", row["model"], "--format", "json")
+    assert json.loads(done.stdout)["fidelity"]["jobs"] > 100
+    assert desk.run("promote", row["model"], "--reason", "tried it").exit_code == 0
+    assert desk.rows()[0]["state"] == "in charge"
+    assert desk.run("demote", row["model"], "--reason", "large jobs wait").exit_code == 0
+    with History.read_only(url) as reader:
+        assert [one.decision.value for one in reader.decisions()] == ["shadow", "promote", "demote"]
+    # The same history, named as a source of its own.
+    done = desk.run("train", "--agent", "chooser", "--from", url, "--seed", "1")
+    assert done.exit_code == 0, done.output
+    assert desk.rows()[0]["card"]["source"] == url
+
+
+def test_where_torch_trains_is_for_agents_that_train_with_it(desk):
+    done = desk.train("--device", "cuda")
+    assert done.exit_code == 2
+    assert "chooser does not train with torch but on the CPU" in done.output
+    assert desk.train("--device", "auto").exit_code == 0
+
+
+def test_the_device_reaches_the_training(desk, monkeypatch):
+    asked = []
+
+    def noted(course):
+        asked.append(course.device)
+        return train(course)
+
+    monkeypatch.setitem(kinds._KINDS, "chooser", Kind("chooser", noted, kinds._KINDS["chooser"].load, torch=True))
+    assert desk.train("--device", "cuda").exit_code == 0
+    assert asked == ["cuda"]
 
 
 def test_curves_are_written_for_tensorboard_where_wanted(desk, monkeypatch):

@@ -9,8 +9,9 @@ import time
 from dataclasses import replace
 from datetime import datetime
 
+import numpy as np
 import pytest
-from chooser import chooser  # noqa: F401
+from chooser import CHOICES, chooser  # noqa: F401
 from click.testing import CliRunner
 from sites import SINCE, record, site
 
@@ -114,6 +115,45 @@ def test_what_has_earned_it_waits_for_an_operator_where_the_configuration_says_s
     last = [decision for decision in decisions(task) if decision.time_s == NOW + 120]
     assert last[0].decision is Decision.SHADOW
     assert f"under {first.model}, which is in charge: not surely better" in last[0].reason
+
+
+def terms(text):
+    """Return the terms that an operator wrote down."""
+    return config.parse(f"training: {{terms: {text}}}").training.terms.known()
+
+
+@pytest.fixture
+def clairvoyant(chooser, monkeypatch):  # noqa: F811
+    """Let the chooser choose what nobody else can do: to know how long jobs will run."""
+    choices = (*CHOICES, "oracle")
+    monkeypatch.setattr("chooser.CHOICES", choices)
+    monkeypatch.setattr("chooser.SCHEMA", {"choices": list(choices)})
+    monkeypatch.setattr("chooser.LIKE", {"jct": np.zeros(len(choices), np.float32)})
+
+
+@pytest.mark.usefixtures("clairvoyant")
+def test_who_is_surely_better_on_held_out_days_is_in_charge_the_next_morning(task, tmp_path):
+    url = f"sqlite:///{tmp_path}/lazy.db"  # all ask for two days: only who knows better can do better
+    record(url, site(days=20, jobs=1900, dependency=-1, limit=np.full(1900, 2 * DAY_S)))
+    task = replace(task, url=url, terms=terms("{tail: 3, missed: 0.25}"))  # and long jobs pay for it
+    night = nightly.carry_out(task)
+    (decision,) = decisions(task)
+    assert decision.decision is Decision.PROMOTE, decision.reason
+    assert (decision.model, decision.by) == (night.model, "nightly")
+    compared = decision.figures["against"]
+    assert set(compared) == {decision.figures["incumbent"], decision.figures["best"]}
+    assert all(interval["high"] < 1.0 for interval in compared.values())
+    assert 1.25 < decision.figures["tail_ratio"] <= 3
+    assert ModelStore(task.models).find(night.model).card.metrics["earned"] == 1.0
+
+
+@pytest.mark.usefixtures("chooser")
+def test_terms_that_the_operator_set_hold_at_night(task):
+    assert nightly.carry_out(replace(task, terms=terms("{days: 30, tail: 1.5}"))).result == "done"
+    (decision,) = decisions(task)
+    assert decision.decision is Decision.SHADOW
+    assert "30 days and 100 jobs are needed" in decision.reason
+    assert decision.figures["terms"]["tail"] == 1.5
 
 
 def test_soon_after_a_demotion_what_has_earned_it_waits_in_shadow(task):
