@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ....storage.records import ModelCard
-from ...replay.arrays import Longs
+from ...replay.arrays import Floats, Longs
 from .. import checkpoint
 from .flat_kernel import Trail, by_window
 from .kernel import Cluster, Jobs
@@ -37,6 +37,8 @@ class Options:
 
 
 PAPER = Options()
+LIKELIEST = (-1.0, 1.0, 0.0, 0.0)
+"""Draws that take the likeliest action and explore nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class FlatAgent:
 
     weights: Weights
     shape: Shape
-    draw: Callable[[tuple[int, int]], np.ndarray[tuple[int, ...], np.dtype[np.float64]]] | None = None
+    draw: Callable[[tuple[int, int]], Floats] | None = None
     """Uniform numbers, for an agent that samples; without, it takes the likeliest action."""
     exploration: float = 0.0
     """Chance that job-aware exploration is heard."""
@@ -86,9 +88,7 @@ class FlatAgent:
     def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
         """Give tasks one by one; masked by the room on nodes before the softmax, not renormalised after."""
         size = 2 * cluster.most * len(jobs.model) + 1, 4
-        draws = np.full(size, -1.0) if self.draw is None else self.draw(size)
-        if self.draw is None:
-            draws[:, 1] = 1.0
+        draws = np.broadcast_to(LIKELIEST, size).copy() if self.draw is None else self.draw(size)
         scores = np.empty(self.shape.actions, np.float32)
         told = trail(self.shape, 0) if self.trail is None else self.trail
         self.decisions += int(by_window(cluster, jobs, used, compiled_form(self.weights), desk(self.shape), scores,

@@ -25,6 +25,8 @@ from .memory import Batch, Memory
 from .network import Weights, desk, initial, outputs
 
 STATE = "training.safetensors"
+LONGEST = 1000
+"""Slots of a trace that are learned from: a job that nothing moves would keep it from ever ending."""
 CORRECTION = (0.1, 1.0)
 """Beta of the prioritised memory, at first and in the end."""
 
@@ -79,7 +81,7 @@ def lessons(course: Course) -> tuple[Singles, Bools, Longs]:
     """Return what the teacher did, [decision, ...]: states, what was open, its actions. TrainingError for nothing."""
     found = []
     for trace in islice(traces(course.seed), course.values.imitated):
-        for slot in islice(watch(course.cluster, trace, course.teacher, np.full(len(trace.arrival), np.nan)), 1000):
+        for slot in islice(watch(course.cluster, trace, course.teacher, np.full(len(trace.arrival), np.nan)), LONGEST):
             asked = slot.jobs
             jobs = waiting(course.cluster, asked.number, asked.model, asked.stay, asked.remaining, asked.epochs)
             told = trail(course.values.shape, int(asked.steps[0]))
@@ -246,7 +248,7 @@ class Training:
         agent = FlatAgent(self.policy, course.values.shape, self.random.random,
                           course.values.exploration if options.aware else 0.0, told)
         before: Batch | None = None
-        for slot in watch(course.cluster, trace, agent, np.full(len(trace.arrival), np.nan)):
+        for slot in islice(watch(course.cluster, trace, agent, np.full(len(trace.arrival), np.nan)), LONGEST):
             batch = _decided(told, float((progress(course.cluster, slot.jobs) / slot.jobs.epochs).sum()))
             told.taken[0] = 0
             if batch is None:

@@ -9,8 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from idlewatt.daemon.agents.checkpoint import CheckpointError  # noqa: E402
+from idlewatt.daemon.agents.dl2 import train as learning  # noqa: E402
 from idlewatt.daemon.agents.dl2.agent import PAPER, FlatAgent, Hyperparameters  # noqa: E402
-from idlewatt.daemon.agents.dl2.arena import cluster, mean_jct, traces  # noqa: E402
+from idlewatt.daemon.agents.dl2.arena import HOPELESS, cluster, mean_jct, traces  # noqa: E402
 from idlewatt.daemon.agents.dl2.kernel import bundle_each  # noqa: E402
 from idlewatt.daemon.agents.dl2.network import Shape, outputs  # noqa: E402
 from idlewatt.daemon.agents.dl2.paper import literal  # noqa: E402
@@ -96,12 +97,15 @@ def test_every_part_of_the_paper_can_be_left_out(change):
     assert any(not np.array_equal(array, whole.policy[name]) for name, array in part.policy.items())
 
 
-def test_a_model_without_a_curve_stalls_nobody_who_learns():
+def test_a_model_without_a_curve_keeps_no_trace_from_ending(monkeypatch):
+    monkeypatch.setattr(learning, "LONGEST", 80)
     blind = cluster(4)
-    blind.rates[3] = 0.0
-    course = replace(SHORT, cluster=blind, updates=10, judged_every=10, options=replace(PAPER, warm_up=False))
-    steps, _ = trained(course)
-    assert np.isfinite(steps[-1].jct)
+    blind.rates[:3] = 0.0  # some job of every trace
+    course = replace(SHORT, cluster=blind, updates=100, judged_every=100, options=replace(PAPER, warm_up=False))
+    steps, training = trained(course)
+    assert [step.update for step in steps] == [0, 100]
+    assert [step.jct for step in steps] == [HOPELESS, HOPELESS]
+    assert all(np.isfinite(array).all() for array in training.policy.values())
 
 
 def test_the_report_has_the_warm_up_the_ablations_and_the_curves(tmp_path, monkeypatch):
