@@ -217,7 +217,8 @@ def _change(change: Mapping[str, Any] | None) -> str | None:
 
 
 def _ways(row: Mapping[str, Any]) -> Iterator[str]:
-    if row["has_room"]:
+    """Yield what can be done now, where somebody gains by it."""
+    if row["has_room"] and row["more"]["time_ratio"] < 0:
         yield row["more"]["how"]
     if row["fewer"] and row["fewer"]["helps"]:
         yield row["fewer"]["how"]

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -178,3 +178,11 @@ def test_the_table_has_every_column(adviser):
         cells = subject.cells(row)
         assert set(subject.columns) <= set(cells)
     assert cells["fewer"] is not None
+
+
+def test_nobody_is_told_how_to_become_slower(adviser):
+    falling = CurveSettings(name="*", speeds={2: 100.0, 4: 110.0, 8: 60.0})
+    (row,) = adviser(curves=(falling,)).consider(scene(job())).rows
+    assert row.has_room
+    assert row.more.time_ratio > 0
+    assert subjects()["elastic"].cells(asdict(row))["how"] == ""
