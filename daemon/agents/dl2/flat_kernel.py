@@ -205,7 +205,7 @@ def by_window(cluster: Cluster, jobs: Jobs, used: Longs, net: Net, desk: Desk, s
         if action == desk.allowed.size - 1:
             return decision + 1
         grant(cluster, jobs, used, desk.seen[action // 3], _kind(action), True)
-    return draws.shape[0]
+    return len(draws)
 
 
 @compiled

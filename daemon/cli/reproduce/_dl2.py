@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,15 +26,20 @@ class Effort:
     """How much is trained and tried."""
 
     rounds: int
+    """Of the size-free agent's training."""
     plans: int
+    """That it tries in each slot."""
     updates: int
+    """Of each training of DL2's own agent; 0 leaves it out."""
     seed: int
 
 
 def reproduce(out: Path, most: Sequence[int], effort: Effort, file: Path | None,
               packaged: Path | None) -> Mapping[str, Path]:
     """Train for each limit of workers, replay and write the report, with the agents beside it."""
-    artifact = None if packaged is None else Artifact(packaged)  # what is missing should not come up an hour later
+    artifact = None if packaged is None else Artifact(packaged)  # what is missing should not come up in half an hour
+    if effort.updates:
+        importlib.import_module("torch")
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True))
     with bar:
         sites = {limit: cluster(limit, None if file is None else speeds.measured(file, limit)) for limit in most}

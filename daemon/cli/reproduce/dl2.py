@@ -27,8 +27,8 @@ def command(out: Path, most: tuple[int, ...], rounds: int, plans: int, updates: 
             traces: Path | None) -> None:
     """Rebuild DL2's simulation, train its agent and ours for it, and show them beside DRF, Optimus, chance and others.
 
-    About TIME on two cores. DL2's own agent needs torch: pip install 'idlewatt[train]'. Its trainings, in --out, go
-    on where an interrupted run left them.
+    About half an hour, a third of it Pollux's arena and a quarter DL2's own agent, which needs torch: pip install
+    'idlewatt[train]'. Its seven trainings, in --out, go on where an interrupted run left them.
 
     \b
     Examples:
