@@ -103,8 +103,10 @@ class Ground:
 
     def _parts(self, wanted: Need) -> list[int]:
         """Return the GPUs on each node, the most first, as the replay splits a job; nothing when it cannot fit."""
+        if wanted.exclusive or wanted.total_gpus > self.free[:, 0].clip(0).sum():
+            return []
         allowed = self.allowed(wanted)
-        if wanted.exclusive or wanted.total_gpus > self.free[:, 0].clip(0).sum() or not allowed.any():
+        if not allowed.any():
             return []
         if not wanted.splits:
             return [wanted.gpus] * wanted.sets if wanted.sets <= len(self.nodes) else []
@@ -134,7 +136,7 @@ class Ground:
     def _emptied(self, node: int, needs: Amounts, closed: Masks, most: int, below: tuple[int, float],
                  ) -> list[tuple[Mover, int]] | None:
         """Return who leaves a node for where, so that a part fits, for less than a price; None when nobody can."""
-        lacks = [need - free for need, free in zip(needs, self.free[node].tolist(), strict=True)]
+        lacks = [wants - free for wants, free in zip(needs, self.free[node].tolist(), strict=True)]
         for some in self._groups(node, closed, most):
             if _price(some) >= below:
                 return None
@@ -189,7 +191,8 @@ class Ground:
     def allowed(self, wanted: Need) -> Masks:
         """Return which nodes a job may use, whatever is free on them."""
         key = (wanted.partitions, wanted.model, wanted.features, wanted.required_nodes, wanted.excluded_nodes,
-               wanted.reservation, wanted.sets if wanted.features or wanted.required_nodes else 0)
+               wanted.reservation, wanted.exclusive, wanted.splits,
+               wanted.sets if wanted.features or wanted.required_nodes else 0)
         if key not in self._allowed:
             partitions = set(wanted.partitions) - self._down
             self._allowed[key] = np.array([not partitions.isdisjoint(node.partitions) and satisfies(node, wanted)

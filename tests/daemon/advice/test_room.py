@@ -143,6 +143,18 @@ def test_what_can_never_be_is_not_looked_for(job):
     assert planned(world([8, 8], runs("a", ("n0", 2))), job) is None
 
 
+@pytest.mark.parametrize("other", [{"exclusive": True}, {"nodes": 8}])
+def test_what_a_job_may_use_does_not_depend_on_who_asked_before_it(other):
+    snapshot = world([{"features": ("ib", "roce")}, {"features": ("roce",)}], runs("a", ("n0", 2)))
+    one, another = (need(waits(8, features="[ib*1&roce*1]", **asked)) for asked in ({}, other))
+    ground = Ground(snapshot, NOW)
+
+    masks = [ground.allowed(wanted).tolist() for wanted in (one, another, one)]
+
+    assert masks == [Ground(snapshot, NOW).allowed(wanted).tolist() for wanted in (one, another, one)]
+    assert masks[0] != masks[1]
+
+
 def test_a_job_of_more_nodes_than_there_are_is_not_taken_apart():
     giant = {"gpus": 10**6, "cpus": 0}
 
