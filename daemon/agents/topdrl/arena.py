@@ -1,15 +1,15 @@
 """The contended bench: rigid jobs of real sizes and lengths, which run slower where their GPUs are far apart.
 
 Nodes have four GPUs, as those on which the speeds were measured. Every policy knows how long a job runs when its GPUs
-are close together, as in the predecessor's environment. No job runs for longer than a day, the limit of many a site;
-no trace tells applications, so each of the six measured ones is as likely.
+are close together, as in the predecessor's environment, unless that is only :func:`guessed`. No job runs for longer
+than a day, the limit of many a site; no trace tells applications, so each of the six measured ones is as likely.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -67,6 +67,8 @@ REAL = (Real("Philly 7f04ca, as it was", "philly/philly_jobs.csv.gz", "7f04ca"),
         Real("Lingjun", "alibaba_lingjun_2023/crux_jobs.csv"),
         Real("Venus", "helios_venus/helios_venus_2vc_sept.csv"))
 """Of the first two the sizes and lengths were learned from, but not their order; the others were never seen."""
+SEEN = 64
+"""Numbers that an agent may be shown at once."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,10 @@ class Episode:
                                    speed=np.full(count, np.nan), held=np.zeros_like(self.jobs.held))
         whole, queues = np.zeros(site.nodes, np.int64), np.zeros((2, count), np.int64)
         return fresh, Cluster(
-            whole + site.gpus, np.array([-np.inf]), np.array([self.gpus, 0, 0, 0], np.int64), queues[0], queues[1],
-            np.array([self.seed, 0], np.uint64), np.zeros(-(-site.nodes // site.per_leaf), np.int64), whole,
-            np.zeros(widest + 1, np.int64), np.zeros((widest + 1, 4)), np.zeros(widest + 1), np.zeros(SEEN))
-
-
-SEEN = 64
-"""Numbers that an agent may be shown at once."""
+            free=whole + site.gpus, clock=np.array([-np.inf]), counts=np.array([self.gpus, 0, 0, 0], np.int64),
+            queue=queues[0], running=queues[1], words=np.array([self.seed, 0], np.uint64),
+            room=np.zeros(-(-site.nodes // site.per_leaf), np.int64), then=whole, spot=np.zeros(widest + 1, np.int64),
+            near=np.zeros((widest + 1, 4)), soon=np.zeros(widest + 1), seen=np.zeros(SEEN))
 
 
 def site(gpus: int, per_leaf: int | None = None) -> Site:
@@ -111,7 +110,8 @@ def site(gpus: int, per_leaf: int | None = None) -> Site:
 def jobs_of(submit: ArrayLike, run: ArrayLike, gpus: ArrayLike, application: ArrayLike) -> Jobs:
     """Return jobs that have not started, sorted by submission."""
     wanted, nobody = np.asarray(gpus, np.int64), np.full(np.size(submit), np.nan)
-    return Jobs(np.asarray(submit, np.float64), np.asarray(run, np.float64), wanted, np.asarray(application, np.int64),
+    lengths = np.asarray(run, np.float64)
+    return Jobs(np.asarray(submit, np.float64), lengths, lengths, wanted, np.asarray(application, np.int64),
                 nobody, nobody, nobody, np.zeros((wanted.size, int(wanted.max())), np.int64))
 
 
@@ -160,6 +160,12 @@ def made_up_all(seed: int, each: int, sizes: tuple[int, ...] = SIZES) -> Iterato
         for number in range(each):
             for mix in MIXES:
                 yield made_up(seed, number, gpus, mix)
+
+
+def guessed(episode: Episode, spread: float) -> Episode:
+    """Return an episode whose lengths are only guessed: log-normally off, by ``exp(spread)`` as a standard."""
+    error = np.exp(spread * np.random.default_rng(episode.seed).standard_normal(len(episode.jobs.run)))
+    return replace(episode, jobs=episode.jobs._replace(guess=episode.jobs.run * error))
 
 
 @dataclass(frozen=True)

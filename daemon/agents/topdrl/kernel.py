@@ -35,6 +35,8 @@ class Jobs(NamedTuple):
     submit: Floats
     run: Floats
     """Seconds, placed as close together as can be."""
+    guess: Floats
+    """Of the same, what policies know."""
     gpus: Longs
     application: Longs
     start: Floats
@@ -134,6 +136,12 @@ def start(site: Site, jobs: Jobs, cluster: Cluster, place: int) -> None:
         behind -= 1
     cluster.running[behind] = job
     counts[RUNNING] += 1
+
+
+@compiled
+def left(jobs: Jobs, job: int, now: float) -> Any:
+    """Return in how many seconds a running job should end; one that has outlived the guess may end at any moment."""
+    return max(0.0, jobs.start[job] + jobs.guess[job] / jobs.speed[job] - now)
 
 
 @compiled

@@ -12,7 +12,7 @@ from .kernel import FREE, QUEUED, RUNNING, WINDOW, Cluster, Jobs, Site, advance,
 from .placing import NEAREST, look, place_job, speed_now
 
 FCFS, SJF, SMALLEST, RANDOM, SMALLEST_AREA, SJF_NOW = range(6)
-"""Orders. Area is GPUs x run time; "now" is at the speed that the nearest free GPUs allow."""
+"""Orders. Lengths are as guessed. Area is GPUs x length; "now" is at the speed that the nearest free GPUs allow."""
 CLOSE = 0.86
 """Least speed, relative to the closest placement, at which rules that wait start a job."""
 
@@ -72,5 +72,5 @@ def sort_key(site: Site, jobs: Jobs, cluster: Cluster, order: int, job: int) -> 
     if order == RANDOM:
         return np.float64(draw(cluster.words, 1 << 30))
     if order == SMALLEST_AREA:
-        return jobs.run[job] * jobs.gpus[job]
-    return jobs.run[job] / (speed_now(site, jobs, cluster, job) if order == SJF_NOW else 1.0)
+        return jobs.guess[job] * jobs.gpus[job]
+    return jobs.guess[job] / (speed_now(site, jobs, cluster, job) if order == SJF_NOW else 1.0)

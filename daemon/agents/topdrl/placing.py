@@ -6,7 +6,7 @@ from typing import Any
 
 from ...replay.compiled import compiled, compiled_apart
 from ...replay.moves import draw
-from .kernel import FREE, NOW, QUEUED, RUNNING, WINDOW, Cluster, Jobs, Site, extent, speed
+from .kernel import FREE, NOW, QUEUED, RUNNING, WINDOW, Cluster, Jobs, Site, extent, left, speed
 
 NEAREST, FIRST, BALANCE, ANYWHERE = range(4)
 """Placements: as close together as can be, the first free GPUs, the emptiest nodes of the emptiest leaf, any."""
@@ -154,9 +154,9 @@ def look_ahead(site: Site, jobs: Jobs, cluster: Cluster) -> None:
             on_node = cluster.then[node]
             on_leaf = cluster.room[node // site.per_leaf]
             if on_node <= widest and cluster.soon[on_node] < 0.0:
-                cluster.soon[on_node] = jobs.end[job] - now
+                cluster.soon[on_node] = left(jobs, job, now)
             if site.gpus < on_leaf <= widest and cluster.soon[on_leaf] < 0.0:
-                cluster.soon[on_leaf] = jobs.end[job] - now
+                cluster.soon[on_leaf] = left(jobs, job, now)
 
 
 @compiled

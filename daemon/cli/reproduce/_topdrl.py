@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ...agents.checkpoint import CARD, read_card
 from ...agents.report import write_report
-from ...agents.topdrl.arena import REAL, SIZES, cut, made_up_all
+from ...agents.topdrl.arena import REAL, SIZES, cut, guessed, made_up_all
 from ...agents.topdrl.literal import train as by_gradient
 from ...agents.topdrl.literal.agent import Literal
 from ...agents.topdrl.literal.network import GPUS
@@ -66,17 +67,9 @@ def _measured(plan: Plan, bar: Progress) -> claims.Findings:
         bar.advance(task)
     real = [] if plan.traces is None else _real(plan.traces, plan.episodes, ours)
     bar.advance(task)
-    return claims.Findings(joined(by_size), by_size, by_size[SIZES.index(GPUS)], real, curves, predecessor.carry_out())
-
-
-def joined(contests: Sequence[Contest]) -> Contest:
-    """Return the contests as one, of the policies that took part in all."""
-    import numpy as np
-
-    common = set.intersection(*(set(one.found) for one in contests))
-    return Contest("All clusters", sum(one.episodes for one in contests),
-                   {name: np.concatenate([one.found[name] for one in contests], axis=1)
-                    for name in contests[0].found if name in common})
+    vague = _guessed(plan.episodes, ours)
+    return claims.Findings(Contest.joined("All clusters", by_size), by_size, by_size[SIZES.index(GPUS)], real, vague,
+                           curves, predecessor.carry_out())
 
 
 def _evolved(plan: Plan, seed: int, curves: dict[str, claims.Curve], bar: Progress) -> SizeFree:
@@ -104,6 +97,11 @@ def _literal(plan: Plan, curves: dict[str, claims.Curve], bar: Progress) -> Lite
         Literal(steps[-1].best).save(folder, by_gradient.card_of(course, steps))
     curves[LITERAL] = [(round(share * course.rounds), worth) for share, worth in read_card(folder / CARD).curve]
     return Literal.load(folder)
+
+
+def _guessed(each: int, ours: Sequence[SizeFree]) -> Contest:
+    drawn = [guessed(episode, math.log(claims.FACTOR)) for episode in made_up_all(HELD_OUT, 2 * each, SIZES[:2])]
+    return contest(f"{' and '.join(map(str, SIZES[:2]))} GPUs", drawn, {OURS: [agent.replay for agent in ours]})
 
 
 def _real(traces: Path, each: int, ours: Sequence[SizeFree]) -> list[Contest]:

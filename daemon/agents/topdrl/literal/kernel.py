@@ -6,7 +6,7 @@ import numpy as np
 
 from ....replay.arrays import Floats
 from ....replay.compiled import compiled_without_lock
-from ..kernel import FREE, NOW, QUEUED, RUNNING, Cluster, Jobs, Site, speed, start
+from ..kernel import FREE, NOW, QUEUED, RUNNING, Cluster, Jobs, Site, left, speed, start
 from ..placing import NEAREST, look, place_job, speed_now
 
 ROWS = 32
@@ -34,17 +34,17 @@ def observe(site: Site, jobs: Jobs, cluster: Cluster, canvas: Floats, queue: Flo
         for gpu in range(jobs.gpus[job]):
             node = jobs.held[job, gpu]
             canvas[0, node, cluster.then[node]] = 0.0
-            canvas[1, node, cluster.then[node]] = 0.4 * np.log1p((jobs.end[job] - now) / 3600.0)
+            canvas[1, node, cluster.then[node]] = 0.4 * np.log1p(left(jobs, job, now) / 3600.0)
             cluster.then[node] += 1
     for place in range(counts[QUEUED]):
         job = cluster.queue[place]
-        work += jobs.run[job] * jobs.gpus[job]
+        work += jobs.guess[job] * jobs.gpus[job]
         if place < ROWS:
             gpus, fits = jobs.gpus[job], jobs.gpus[job] <= counts[FREE]
             apart = speed(site, jobs.application[job], gpus, min(2, gpus), (gpus + 1) // 2, 1) if gpus <= site.gpus \
                 else 1.0
             queue[place, 0] = gpus / 8.0
-            queue[place, 1] = 0.4 * np.log1p(jobs.run[job] / 600.0)
+            queue[place, 1] = 0.4 * np.log1p(jobs.guess[job] / 600.0)
             queue[place, 2] = 0.4 * np.log1p((now - jobs.submit[job]) / 600.0)
             queue[place, 3] = -np.log(apart)
             queue[place, 4] = -np.log(speed_now(site, jobs, cluster, job)) if fits else 0.0

@@ -75,9 +75,12 @@ class Contest:
         found = self.gain(policy, metric)
         return found.high < 0 if metric == "jct_s" else found.low > 0
 
-    def only(self, kept: Sequence[int], name: str) -> Contest:
-        """Return the same of some episodes."""
-        return Contest(name, len(kept), {policy: rows[:, kept] for policy, rows in self.found.items()})
+    @classmethod
+    def joined(cls, name: str, parts: Sequence[Contest]) -> Contest:
+        """Return several contests as one, of the policies that took part in all."""
+        common = [policy for policy in parts[0].found if all(policy in part.found for part in parts)]
+        return cls(name, sum(part.episodes for part in parts),
+                   {policy: np.concatenate([part.found[policy] for part in parts], axis=1) for policy in common})
 
 
 def by_rule(rule: Rule) -> Play:

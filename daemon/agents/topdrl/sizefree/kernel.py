@@ -17,9 +17,9 @@ from ..placing import NEAREST, look, place_job, speed_now
 
 INPUTS = ("run", "GPUs", "slower now", "slower apart", "waited", "waited over run", "waiting pays", "soon",
           "fills a node", "opens a node", "free", "jobs", "work", "split")
-"""Of a job: run time, GPUs, by how much it would run slower on the nearest free ones, and on two nodes; its wait, also
-relative; what it gains if it waits until they are free together, and when that is; whether it takes all that is left of
-a node, or part of an empty one. Of all: the free share, jobs and work in the queue, jobs that would be split now."""
+"""Of a job: run time as guessed, GPUs, by how much it would run slower on the nearest free ones, and on two nodes; its
+wait, also relative; what it gains if it waits until they are free together, and when that is; whether it takes all that
+is left of a node, or part of an empty one. Of all: the free share, jobs and work in the queue, jobs to be split now."""
 ROOMS = 5
 """Nodes of a leaf by free GPUs, 0 to 4, as shares: what the convolution over leaves sees."""
 UNITS, HIDDEN = 4, 8
@@ -81,7 +81,7 @@ def look_at_queue(site: Site, jobs: Jobs, cluster: Cluster) -> None:
     total, seen, work, split = site.nodes * site.gpus, cluster.seen, 0.0, 0
     for place in range(cluster.counts[QUEUED]):
         job = cluster.queue[place]
-        work += jobs.gpus[job] * jobs.run[job]
+        work += jobs.gpus[job] * jobs.guess[job]
         if place < WINDOW and jobs.gpus[job] <= cluster.counts[FREE]:
             split += speed_now(site, jobs, cluster, job) < 0.9
     seen[10] = cluster.counts[FREE] / total
@@ -111,8 +111,8 @@ def look_at_leaves(site: Site, cluster: Cluster, weights: Floats) -> None:
 @compiled
 def look_at_job(site: Site, jobs: Jobs, cluster: Cluster, job: int) -> None:
     """Fill in what is seen of a job; after :func:`look`."""
-    seen, gpus, run, application = cluster.seen, jobs.gpus[job], jobs.run[job], jobs.application[job]
-    now, soon, left = speed_now(site, jobs, cluster, job), cluster.soon[gpus], cluster.near[gpus, 3]
+    seen, gpus, run, application = cluster.seen, jobs.gpus[job], jobs.guess[job], jobs.application[job]
+    now, soon, room = speed_now(site, jobs, cluster, job), cluster.soon[gpus], cluster.near[gpus, 3]
     apart = 1.0 if gpus > site.gpus else speed(site, application, gpus, min(2, gpus), (gpus + 1) // 2, 1)
     waited, later = cluster.clock[NOW] - jobs.submit[job], now < 1.0 and soon >= 0.0
     seen[0] = 0.5 * np.log((run + 60.0) / 3600.0)
@@ -123,8 +123,8 @@ def look_at_job(site: Site, jobs: Jobs, cluster: Cluster, job: int) -> None:
     seen[5] = 0.5 * np.log1p(waited / (run + 60.0))
     seen[6] = np.log((run / now + 60.0) / (soon + run + 60.0)) if later else 0.0
     seen[7] = 0.25 * np.log1p(soon / 60.0) if later else 0.0
-    seen[8] = 1.0 if left == gpus else 0.0
-    seen[9] = 1.0 if gpus < left == site.gpus else 0.0
+    seen[8] = 1.0 if room == gpus else 0.0
+    seen[9] = 1.0 if gpus < room == site.gpus else 0.0
 
 
 @compiled

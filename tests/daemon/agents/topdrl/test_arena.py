@@ -17,6 +17,7 @@ from idlewatt.daemon.agents.topdrl.arena import (
     Episode,
     bound,
     cut,
+    guessed,
     jobs_of,
     made_up,
     made_up_all,
@@ -172,6 +173,18 @@ def test_a_seed_gives_the_same_episode_and_another_one_others():
     assert outcome(first, PLAYS["random-feasible"](first)) == outcome(again, PLAYS["random-feasible"](again))
 
 
+def test_lengths_that_are_only_guessed_mislead_the_order_but_not_the_end():
+    drawn = made_up(1, 0, 64, MIXES[0])
+    vague = guessed(drawn, 1.0)
+    assert np.array_equal(vague.jobs.run, drawn.jobs.run)
+    assert np.log(vague.jobs.guess / drawn.jobs.run).std() == pytest.approx(1.0, abs=0.2)
+    for name in (OURS, "SJF + nearest", "SJF as near, close or wait"):
+        found = PLAYS[name](vague)
+        assert found.end - found.start == pytest.approx(found.run / found.speed)
+        assert not np.array_equal(found.start, PLAYS[name](drawn).start), name
+    assert np.array_equal(PLAYS["FCFS + nearest"](vague).end, PLAYS["FCFS + nearest"](drawn).end)
+
+
 def test_a_cluster_of_half_a_node_is_refused():
     with pytest.raises(ValueError, match="no whole number of nodes"):
         site(66)
@@ -203,4 +216,6 @@ def test_a_gain_is_told_from_chance():
     assert found.beats("worse", "jct_s")
     assert not found.beats("worse", "throughput")
     assert not found.beats("same", "jct_s")
-    assert found.only([0, 1], "two").mean("worse", "jct_s") == rows[0, :2, 0].mean()
+    both = Contest.joined("both", [found, Contest("other", 12, {OURS: rows, "worse": rows})])
+    assert (both.episodes, set(both.found)) == (24, {OURS, "worse"})
+    assert both.mean("worse", "jct_s") == pytest.approx(rows[0, :, 0].mean())

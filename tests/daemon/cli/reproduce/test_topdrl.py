@@ -33,6 +33,7 @@ def test_the_report_shows_both_environments_and_every_baseline(tmp_path):
     assert "bound (no policy can be better)" in text
     assert "| released PPO (as printed) | 22.99 |" in text
     assert re.search(r"\| literal \| \d+\.\d\d \|", text)
+    assert "off by a factor of 2" in text
     assert "Jobs as they came" not in text
     assert (tmp_path / "report.html").is_file()
     assert (tmp_path / "models/seed-1/card.json").is_file()
