@@ -1,7 +1,6 @@
 """The agent in the arena: whom a round serves, then joint decisions of the nodes, four tasks at a time.
 
-There is no ``agent.py`` here, for it is no ``Kind``: it can be put in charge of no site, whose jobs ask for fixed CPUs
-and memory. What it knows serves as advice.
+There is no ``kind.py`` here: it can be put in charge of no site, whose jobs ask for fixed CPUs and memory.
 """
 
 from __future__ import annotations
@@ -54,10 +53,9 @@ class Maifs:
         count = placing.select(site, jobs, nodes, order, queue)
         if self.integrated and self.fungible:
             self._place(round, queue, count)
+            exchange(site, jobs, nodes, self.weights["taste"])
         else:
             placing.place_all(site, jobs, nodes, queue, count, PROPORTIONAL)
-        if self.fungible and self.integrated:
-            exchange(site, jobs, nodes, self.weights["taste"])
         if self.fungible:
             kernel.divide_all(site, jobs, nodes, THROUGHPUT, self.weights["taste"])
         kernel.paces(site, jobs, nodes, round.live)

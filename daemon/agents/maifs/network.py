@@ -14,7 +14,7 @@ from .arena import Round
 from .graph import ITERATIONS, SHAPES, attend, edges, embed, rate, repair, settle
 
 ORDER_INPUTS = ("log remaining", "log GPUs", "best speed", "log attained", "runs", "log remaining over drain",
-                "beyond drain", "waited")
+                "beyond drain", "beyond drain per GPU")
 ORDER_HIDDEN = 6
 ALL_SHAPES: Mapping[str, tuple[int, ...]] = {
     **SHAPES, "order_direct": (len(ORDER_INPUTS),), "order_inner": (len(ORDER_INPUTS) + 1, ORDER_HIDDEN),
@@ -55,10 +55,10 @@ def keys(weights: Weights, round: Round) -> Floats:
     best = np.where(gpus > site.size, 1.0, site.rates[jobs.model[live], small, -1, -1])
     drain = np.log((left * gpus).sum() / (site.nodes * site.size) + 60.0)
     log_left = np.log(left + 60.0)
+    beyond = np.maximum(0.0, log_left - drain)
     inputs = np.stack([
         log_left, np.log(gpus), np.log(best), 0.1 * np.log(jobs.attained[live] + 60.0), jobs.node[live] >= 0,
-        0.3 * (log_left - drain), np.maximum(0.0, log_left - drain),
-        0.3 * np.log1p((round.now - jobs.submit[live]) / site.round_s)], axis=1)
+        0.3 * (log_left - drain), beyond, beyond / gpus], axis=1)
     hidden = np.tanh(inputs @ weights["order_inner"][:-1] * 0.3 + weights["order_inner"][-1])
     return np.asarray(inputs @ weights["order_direct"] + hidden @ weights["order_outer"])
 

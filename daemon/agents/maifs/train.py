@@ -40,9 +40,9 @@ class Course:
     agent: Callable[[Floats], Policy] = Maifs
     """Makes a policy of weights; an ablation makes another one."""
     seed: int = 1
-    rounds: int = 40
+    rounds: int = 30
     pairs: int = 8
-    at_once: int = 5
+    at_once: int = 6
     """Windows that every candidate of a round is tried on: common random numbers."""
     chosen_every: int = 10
     rate: float = 0.5

@@ -27,7 +27,7 @@ GPUS = 8
 """Of a node."""
 LOAD = 1.2
 """Work at the fair share that a window brings, over what the GPUs can do in a day."""
-SMALL, LARGE = (6, 13), 20
+SMALL, LARGE = (6, 13), (16, 33)
 """Nodes to learn on, from and below; Helios' larger jobs need more."""
 LONGEST_S = DAY_S
 """Longer jobs are cut to this: else a window's makespan is its longest job, whatever is decided."""
@@ -78,7 +78,7 @@ def _rows(work: Workload, day: int, nodes: int, load: float) -> Jobs:
 
 
 def window(history: History, traces: Path, day: int, nodes: int, *, load: float = LOAD, seed: int = 0) -> Trace:
-    """Return the jobs of a day; FileNotFoundError when the trace is not there."""
+    """Return the jobs of a day; ``TraceError`` when the trace is not there."""
     work = _workload(traces / history.file)
     rows = _rows(work, day, nodes, load).rows
     submit = work.submit[rows] - (_midnight(work) + day * DAY_S)
@@ -116,8 +116,8 @@ def at_once(trace: Trace) -> Trace:
 def lesson(traces: Path, number: int) -> tuple[Site, Trace]:
     """Return the window number ``n`` to learn from: any day before those held out, size, load and neighbours drawn."""
     draw = np.random.default_rng([29, number])
-    history = HELIOS if draw.random() < 0.15 else PHILLY
-    nodes = LARGE if history is HELIOS else int(draw.integers(*SMALL))
+    history = HELIOS if draw.random() < 0.35 else PHILLY
+    nodes = int(draw.integers(*(LARGE if history is HELIOS else SMALL)))
     day = int(draw.integers(history.first, history.held_out - 2))
     trace = window(history, traces, day, nodes, load=float(draw.uniform(0.8, 1.6)), seed=1000 + number)
     return site_of(nodes, disturbing=bool(draw.random() < 0.3)), at_once(trace) if number % 2 else trace

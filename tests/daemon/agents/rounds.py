@@ -1,5 +1,7 @@
 """Made-up work for the arena of fungible jobs, and what must hold in each of its rounds."""
 
+import gzip
+
 import numpy as np
 
 from idlewatt.daemon.agents.maifs.arena import Trace, site_of
@@ -36,3 +38,26 @@ def check(round):
             taken[jobs.node[job]] += (jobs.gpus[job], jobs.cpus[job], jobs.memory[job])
     assert (nodes.free >= 0).all()
     assert (taken + nodes.free == (site.size, site.shares, site.shares)).all()
+
+
+def write_traces(folder):
+    """Write a Philly and a Helios of few, large jobs under the names that the packaged ones have."""
+    draw = np.random.default_rng(0)
+    (folder / "philly").mkdir()
+    (folder / "helios_venus").mkdir()
+    rows = [f"{number},2017-08-14 23:27:00,{second},{gpus},{run},,{'0e4a51' if number % 40 == 0 else ''},"
+            for number, (second, gpus, run) in enumerate(_jobs(draw, 131, 40))]
+    with gzip.open(folder / "philly/philly_jobs.csv.gz", "wt") as file:
+        file.write("\n".join(["job,submit,submit_s,gpus,run_s,run2_s,vc,vc_src", *rows]) + "\n")
+    head = ("job_id,user,tenant,class,submit_time,num_chips,chip_type,num_nodes,duration_s,walltime_limit_s,"
+            "final_status")
+    rows = [f"{number},u,vcvGl,c,{int(second * 1e6)},{gpus},,{-(-gpus // 8)},{run},{run},COMPLETED"
+            for number, (second, gpus, run) in enumerate(_jobs(draw, 26, 20))]
+    (folder / "helios_venus/helios_venus_2vc_sept.csv").write_text("\n".join([head, *rows]) + "\n")
+    return folder
+
+
+def _jobs(draw, days, each):
+    """Yield (submit, GPUs, run time), the first at once, then so many each day."""
+    for second in np.sort(np.append(draw.uniform(0, days * 86400, days * each), 0.0)).tolist():
+        yield int(second), int(draw.choice([4, 8, 16])), int(draw.uniform(20_000, 200_000))

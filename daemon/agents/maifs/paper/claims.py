@@ -49,7 +49,7 @@ def preface(found: Findings) -> list[str]:
             "Servers are Synergy's (8 GPUs, 24 CPUs, 500 GB), rounds take 300 s, who is moved or resumed loses 7, 30 "
             "or 60 s. SRTF, SRSF, Optimus and ours know how much work is left; FIFO, LAS and Tiresias do not.",
             f"Ours is one set of {network.SIZE} weights for every size, trained by evolution strategies on earlier "
-            "days, 6 to 20 nodes. A result that only beats random-feasible, or FIFO, is not a result."]
+            "days, 6 to 32 nodes. A result that only beats random-feasible, or FIFO, is not a result."]
 
 
 def sections(found: Findings) -> Iterator[Section]:

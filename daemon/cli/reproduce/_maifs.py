@@ -1,0 +1,87 @@
+"""What ``idlewatt reproduce maifs`` does once its options are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ....storage.traces import TraceError
+from ...agents.maifs import windows
+from ...agents.maifs.agent import Maifs
+from ...agents.maifs.arena import Policy, site_of
+from ...agents.maifs.paper import claims, trial
+from ...agents.maifs.paper.baselines import Synergy, srsf
+from ...agents.maifs.placing import TUNE
+from ...agents.maifs.train import Course, Step, card_of, train
+from ...agents.report import write_report
+from ...replay.arrays import Floats
+
+FIRST_JUDGE, JUDGES = 9_000_000, 24
+"""Windows to choose among candidates by: of the days that are learned from, but none of the windows."""
+ABLATIONS: Mapping[str, Callable[[Floats], Policy]] = {
+    "ours, no attention": partial(Maifs, attentive=False), "ours, no graph": partial(Maifs, coordinated=False),
+    "ours, fixed allocation": partial(Maifs, fungible=False), "ours, two-stage": partial(Maifs, integrated=False)}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be measured."""
+
+    out: Path
+    traces: Path
+    rounds: int
+    seed: int
+    most: int
+    """Windows of each setting."""
+    ablations: bool
+
+
+def reproduce(plan: Plan) -> Mapping[str, Path]:
+    """Train, replay and write the report, with the agents beside it."""
+    bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True))
+    with bar:
+        ours, steps = _trained(plan, trial.OURS, Maifs, bar)
+        without = {name: _trained(plan, name, agent, bar)[0]
+                   for name, agent in (ABLATIONS if plan.ablations else {}).items()}
+        found = _measured(plan, ours, without, steps, bar)
+    return write_report(plan.out, claims.TITLE, claims.preface(found), list(claims.sections(found)))
+
+
+def course(plan: Plan, agent: Callable[[Floats], Policy]) -> Course:
+    """Return what an agent is taught."""
+    judges = [windows.lesson(plan.traces, FIRST_JUDGE + number) for number in range(JUDGES)]
+    return Course(partial(windows.lesson, plan.traces), judges, Synergy(srsf, TUNE), agent, plan.seed, plan.rounds)
+
+
+def _trained(plan: Plan, name: str, agent: Callable[[Floats], Policy], bar: Progress) -> tuple[Policy, list[Step]]:
+    """Return an agent, and how it came about."""
+    taught, steps = course(plan, agent), []
+    task = bar.add_task(f"training {name}", total=plan.rounds)
+    for step in train(taught):
+        steps.append(step)
+        bar.update(task, completed=step.round, description=f"training {name}: {step.score:+.4f}")
+    source = f"Philly and Helios before days {windows.PHILLY.held_out} and {windows.HELIOS.held_out}"
+    Maifs(steps[-1].best).save(plan.out / "models" / name.replace(", ", "-").replace(" ", "-"),
+                               card_of(taught, steps, source))
+    return agent(steps[-1].best), steps
+
+
+def _measured(plan: Plan, ours: Policy, without: Mapping[str, Policy], steps: list[Step],
+              bar: Progress) -> claims.Findings:
+    others = {trial.OURS: ours, **without}
+    settings = [setting for setting in trial.SETTINGS if any(trial.traces_of(setting, plan.traces, 1))]
+    contests = [trial.contest(setting, plan.traces, others, plan.most)
+                for setting in bar.track(settings, description="held-out days")]
+    bounded = next((setting for setting in settings if setting.bounded), None)
+    if bounded is None:
+        raise TraceError(f"{plan.traces}: Philly has too few jobs since day {windows.PHILLY.held_out} to judge by")
+    shares = trial.share_of_optimum(ours, site_of(bounded.nodes),
+                                    list(trial.traces_of(bounded, plan.traces, plan.most)))
+    complete = {name: trial.complete(place, plan.traces, others)
+                for name, place in bar.track(trial.COMPLETE.items(), description="complete clusters")}
+    return claims.Findings(contests, steps, shares, complete, list(without))

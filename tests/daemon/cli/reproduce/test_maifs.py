@@ -1,0 +1,32 @@
+"""``idlewatt reproduce maifs`` from end to end, on made-up traces and with hardly any training."""
+
+from click.testing import CliRunner
+from rounds import write_traces
+
+from idlewatt.daemon.agents.maifs.paper import trial
+from idlewatt.daemon.agents.maifs.windows import PHILLY
+from idlewatt.daemon.cli.reproduce import _maifs, command
+
+
+def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch):
+    few = (trial.Setting(PHILLY, 16, bounded=True), trial.Setting(PHILLY, 16, at_once=True, disturbing=True))
+    monkeypatch.setattr(trial, "SETTINGS", few)
+    monkeypatch.setattr(_maifs, "JUDGES", 2)
+    result = CliRunner().invoke(command, ["maifs", "--traces", str(write_traces(tmp_path)), "--rounds", "0",
+                                          "--windows", "2", "--ablations", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "out/report.md").read_text()
+    for name in ("Synergy proportional, FIFO", "Tiresias", "Optimus", "random-feasible", "LP optimum", "ours, no graph",
+                 "Philly, 16 nodes, all at once, neighbours disturb", "Venus vcvGl, September"):
+        assert f"| {name}" in text or f"## {name}" in text, name
+    assert "Only the abstract of MAIFS is public" in text
+    assert "44% in makespan and 46%" in text
+    assert (tmp_path / "out/report.html").is_file()
+    assert (tmp_path / "out/models/ours/card.json").is_file()
+
+
+def test_a_folder_without_the_traces_is_told_so(tmp_path):
+    result = CliRunner().invoke(command, ["maifs", "--traces", str(tmp_path), "--rounds", "0", "--out",
+                                          str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert "philly_jobs.csv.gz: No such file" in result.output
