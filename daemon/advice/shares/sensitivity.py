@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -261,8 +261,19 @@ def _slowed(cores: Floats, cpus: int) -> Speed:
 class _Curve:
     """The activity of like jobs' GPUs by CPUs per GPU, as it was measured and as resamples of the runs have it."""
 
-    whole: Sensitivity
-    resampled: Sequence[Sensitivity]
+    points: Floats
+    """Of each run its CPUs per GPU and its activity."""
+
+    @cached_property
+    def whole(self) -> Sensitivity:
+        """Return it as measured."""
+        return _profile(self.points)
+
+    @cached_property
+    def resampled(self) -> Sequence[Sensitivity]:
+        """Return it as resamples have it; only made when somebody asks for an interval, as it takes long."""
+        picks = np.random.default_rng(0).integers(len(self.points), size=(DRAWS, len(self.points)))
+        return [_profile(self.points[pick]) for pick in picks]
 
     def speed(self, gpus: int, before: int, after: int) -> Speed:
         """Return the speed with other CPUs; beyond what was ever tried nothing is gained."""
@@ -278,9 +289,7 @@ def _curve(points: tuple[tuple[float, float], ...]) -> _Curve | None:
     """Return the curve through (CPUs per GPU, activity) of runs; None where all had the same CPUs."""
     if len({cpus for cpus, _ in points}) < 2:
         return None
-    measured = np.array(points)
-    picks = np.random.default_rng(0).integers(len(points), size=(DRAWS, len(points)))
-    return _Curve(_profile(measured), [_profile(measured[pick]) for pick in picks])
+    return _Curve(np.array(points))
 
 
 def _profile(points: Floats) -> Sensitivity:

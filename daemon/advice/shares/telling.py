@@ -21,14 +21,14 @@ class Telling:
                  now_s: float) -> None:
         self._name, self._plan, self._now_s = name, plan, now_s
         self._running = {tenant.key: (tenant, found.jobs[tenant.key]) for tenant in node.tenants}
-        expected = {one.job.key: (one.job, one.expected_start_s) for one in found.waiting}
-        self._starting = {tenant.key: (tenant, *expected[tenant.key]) for tenant in waiting if tenant.key in plan.parts}
+        self._starting = [(tenant, found.waiting[tenant.key]) for tenant in waiting if tenant.key in plan.parts]
         self._gifts = by_pair(plan.gifts)
 
     def rows(self, window_s: float) -> Iterator[ShareAdvice]:
         """Yield the rows; ``window_s`` is how far back use was looked at."""
-        for tenant, job, expected_s in self._starting.values():
-            yield self._start(tenant, job, None if expected_s is None else max(expected_s - self._now_s, 0.0))
+        for tenant, one in self._starting:
+            starts_s = one.expected_start_s
+            yield self._start(tenant, one.job, None if starts_s is None else max(starts_s - self._now_s, 0.0))
         for tenant, job in self._running.values():
             yield self._go_on(tenant, job, window_s)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ from .tune import Key, Node, Tenant
 
 MOST_RUNS = 20
 """Of a template: people change what their jobs do."""
+MOST_WAITING = 200
+"""Jobs of the queue for which room is sought: each is held against each node that has GPUs free."""
 
 
 class Past:
@@ -50,12 +53,18 @@ class Insight:
     """A site's patterns of job names, with the model or task of each."""
     margin: float
     starved: float
+    _known: dict[tuple[Key, Part, Part], Outlook] = field(default_factory=dict, init=False)
+    """A job that waits may go to many nodes that are alike."""
 
     def of(self, job: Job, has: Part, gpus: int, fair: Part) -> Outlook:
         """Return the outlook of a job that holds, or asks for, a part of a node."""
-        window = self.windows.get((*job.key, job.start_s or 0.0)) if job.state.active else None
-        return outlook(Evidence(has, gpus, fair, window, self.past.like(job), recognized(job.name, self.models),
-                                waits=not job.state.active), self.margin, self.starved)
+        found = self._known.get((job.key, has, fair))
+        if found is None:
+            window = self.windows.get((*job.key, job.start_s or 0.0)) if job.state.active else None
+            found = self._known[job.key, has, fair] = outlook(
+                Evidence(has, gpus, fair, window, self.past.like(job), recognized(job.name, self.models),
+                         waits=not job.state.active), self.margin, self.starved)
+        return found
 
 
 @dataclass(frozen=True)
@@ -66,13 +75,26 @@ class Waiting:
     need: Need
     expected_start_s: float | None
     """If the policy in charge is followed."""
-    held_up: tuple[tuple[str, float], ...] = ()
-    """Nodes on which jobs before it are expected to start, and when."""
+    place: int
+    """In the queue."""
 
-    def harmless(self, node: str, now_s: float) -> bool:
-        """Tell whether starting here now delays nobody who comes first (as in EASY backfilling)."""
-        ends = float("inf") if self.job.limit_s is None else now_s + self.job.limit_s
-        return all(ends <= start_s for name, start_s in self.held_up if name == node)
+
+class Reservations:
+    """When jobs are expected to start on each node, in the order of the queue."""
+
+    def __init__(self) -> None:
+        self._starts: dict[str, list[tuple[int, float]]] = {}
+
+    def add(self, place: int, node: str, start_s: float) -> None:
+        """Take in a job that comes after all those before."""
+        starts = self._starts.setdefault(node, [])
+        starts.append((place, min(start_s, starts[-1][1]) if starts else start_s))
+
+    def before(self, place: int, node: str) -> float:
+        """Return when the first of those that come before a place starts on a node; infinite when none does."""
+        starts = self._starts.get(node, ())
+        earlier = bisect_left(starts, (place,))
+        return starts[earlier - 1][1] if earlier else float("inf")
 
 
 @dataclass
@@ -81,7 +103,9 @@ class Town:
 
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[Key, Job] = field(default_factory=dict)
-    waiting: list[Waiting] = field(default_factory=list)
+    """Those that run."""
+    waiting: dict[Key, Waiting] = field(default_factory=dict)
+    reservations: Reservations = field(default_factory=Reservations)
 
 
 def town(snapshot: SchedulerSnapshot, advice: Sequence[Recommendation], insight: Insight, now_s: float) -> Town:
@@ -95,7 +119,7 @@ def town(snapshot: SchedulerSnapshot, advice: Sequence[Recommendation], insight:
     for job in running:
         found.jobs[job.key] = job
         _move_in(job, found.nodes, insight)
-    found.waiting = list(_waiting(snapshot.jobs, advice, now_s))
+    _line_up(found, {job.key: job for job in snapshot.jobs if eligible(job, now_s)}, advice)
     return found
 
 
@@ -105,13 +129,14 @@ def fair_share(fair: Part, gpus: int) -> Part:
 
 
 def candidates(node: records.Node, found: Town, insight: Insight, now_s: float) -> Iterator[Tenant]:
-    """Yield the jobs that may go to a node, in their order."""
+    """Yield the jobs that may go to a node and, as in EASY backfilling, delay nobody there who comes before them."""
     here = found.nodes[node.name]
-    for one in found.waiting:
+    for one in found.waiting.values() if here.free_gpus else ():
         request = one.job.request
         if request.gpus > here.free_gpus or not set(one.need.partitions) & set(node.partitions):
             continue
-        if satisfies(node, one.need) and one.harmless(node.name, now_s):
+        ends_s = now_s + (float("inf") if one.job.limit_s is None else one.job.limit_s)
+        if ends_s <= found.reservations.before(one.place, node.name) and satisfies(node, one.need):
             has = Part(request.cpus, request.memory_bytes)
             yield Tenant(one.job.key, request.gpus,
                          insight.of(one.job, has, request.gpus, fair_share(here.fair, request.gpus)))
@@ -154,16 +179,16 @@ def _move_in(job: Job, nodes: Mapping[str, Node], insight: Insight) -> None:
                                                   takes=len(job.allocations) == 1 and place.gpus > 0)]
 
 
-def _waiting(jobs: Iterable[Job], advice: Iterable[Recommendation], now_s: float) -> Iterator[Waiting]:
-    """Yield held jobs that one node may serve, in the order of the policy in charge."""
-    pending = {job.key: job for job in jobs if eligible(job, now_s)}
-    before: list[tuple[str, float]] = []
-    for row in advice:
+def _line_up(found: Town, pending: Mapping[Key, Job], advice: Iterable[Recommendation]) -> None:
+    """Take in held jobs that one node may serve, in the order of the policy in charge, and what is kept for whom."""
+    for place, row in enumerate(advice):
         job = pending.get((row.job_id, row.submit_s))
         if row.shadow or row.action != "hold" or job is None:
             continue
         wanted = need(job)
-        if wanted is not None and job.request.nodes == 1 and not job.request.exclusive:
-            yield Waiting(job, wanted, row.expected_start_s, tuple(before))
+        alone = job.request.nodes == 1 and not job.request.exclusive
+        if wanted is not None and alone and len(found.waiting) < MOST_WAITING:
+            found.waiting[job.key] = Waiting(job, wanted, row.expected_start_s, place)
         if row.placement is not None and row.expected_start_s is not None:
-            before += [(name, row.expected_start_s) for name in row.placement.nodes]
+            for name in row.placement.nodes:
+                found.reservations.add(place, name, row.expected_start_s)

@@ -15,6 +15,9 @@ from idlewatt.daemon.advice.counsel.allocation import Settings
 from idlewatt.daemon.advice.shares.adviser import Shares
 from idlewatt.daemon.advice.subject import Scene, subjects
 from idlewatt.exporters.publish import check
+from idlewatt.exporters.simulated import direct
+from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
+from idlewatt.exporters.simulated.jobs import Behaviour
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.records import (
     Allocation,
@@ -220,6 +223,24 @@ def test_rows_become_a_table():
     assert all(set(subject.columns) <= set(row) for row in shown)
     assert (shown[0]["cores"], shown[0]["gain"], shown[0]["memory"]) == ("24 → 48", "50 % (0 to 50)", "256 GiB")
     assert allocation._cells(shown[0] | {"starts_sooner_s": 7200.0, "nodes": ["a", "b"]})["gain"] == "2.0 h"
+
+
+def test_on_the_simulated_cluster_who_starves_is_told_whose_cores_lie_idle():
+    cluster = SimulatedCluster(Shape(start_s=1e9))
+    configs = direct.sources(cluster, lambda: cluster.now_s)
+    sources = {config.kind: config.build(lambda: cluster.now_s) for config in configs}
+    shares = Shares(Settings(window="10m"), Shelf())
+    for _ in cluster.run(900.0, 60.0):
+        read = [sources[kind].read() for kind in ("dcgm", "cgroup")]
+        said = shares.consider(Scene(cluster.now_s, sources["slurm_rest"].read(),
+                                     Telemetry(read[0].gpus, (), read[1].jobs)))
+    carols = {job.behaviour: job for job in cluster.running.values() if job.user.name == "carol"}
+    starved, idle = carols[Behaviour.UNDERUSED], carols[Behaviour.IDLE]
+    row = rows(said)[str(starved.job_id)]
+    assert row.cpus_used == pytest.approx(0.85 * starved.cpus)
+    assert row.cpus_advised > row.cpus
+    assert str(idle.job_id) in {giver.job_id for giver in row.givers}
+    assert "does not use" in row.reason or "do not use" in row.reason
 
 
 numbers = st.one_of(st.none(), st.floats(), st.floats(0, 1e7))
