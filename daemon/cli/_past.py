@@ -39,7 +39,7 @@ REPLAY_S = DAY_S / 3
 HOUR_S = 120.0
 """Length of an hour of the paper's Table 2: jobs last hours, so that two weeks see hundreds of them."""
 TICK_S = 30.0
-CYCLES = {"scrape": 1, "jobs": 1, "assess": 1, "advise": 2, "record": 8, **dict.fromkeys(subjects(), 8),
+CYCLES = {"scrape": 1, "jobs": 1, "assess": 1, "advise": 2, "record": 8, **dict.fromkeys(subjects(), 16),
           "allocation": 2}
 """The cycles of a look, each after those it reads from, and how many looks lie between two of its runs: advice that is
 younger than ten minutes is not called stale, and over longer than ten minutes nobody's use of CPUs is measured."""

@@ -24,6 +24,8 @@ class Heuristic:
 
     def decide(self, state: ClusterState) -> Actions:
         """Return what to start, and preempt, now; the state stays as it is."""
+        if not (len(state.waiting) or self.rules.resizing):
+            return ()
         return engine.act(state.copy(), self.rules)
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,13 @@ class Sensitivity:
     def at(self, cpus: float, memory: float) -> float:
         """Return the speed with so many CPUs and bytes per GPU."""
         (row, across), (column, along) = _place(self.cpus, cpus), _place(self.memory, memory)
-        corners = np.pad(self.speed, ((1, 0), (1, 0)))[row:row + 2, column:column + 2]
+        corners = self._padded[row:row + 2, column:column + 2]
         return float(np.array([1 - across, across]) @ corners @ np.array([1 - along, along]))
+
+    @cached_property
+    def _padded(self) -> Floats:
+        """Return the speeds with those of no CPUs and of no memory before them: 0."""
+        return np.pad(self.speed, ((1, 0), (1, 0)))
 
     def best(self, most_cpus: float, most_memory: float, tolerance: float = 1e-6) -> tuple[float, float]:
         """Return the least CPUs and bytes per GPU that are as fast as all there is; few CPUs before little memory."""
