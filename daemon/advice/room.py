@@ -2,7 +2,8 @@
 
 Looked for within bounds, since it is to take milliseconds. For one node it is the least that there is, as far as a few
 moves do; a job of several nodes gets them one after the other. Jobs of one node are moved, to a node with the same GPUs
-on which they might have started; a job of several nodes stays, and so does one that shares no node.
+on which they might have started; a job of several nodes stays, and so does one that shares no node. What is kept for
+somebody who comes first is used only by who is gone before, as in EASY backfilling (Lifka, JSSPP'95).
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class Ground:
                 self._beside[self.row[job.allocations[0].node]].append(job)
         self.movable = np.array([sum(job.allocations[0].gpus for job in jobs) for jobs in self._beside], np.int64)
         self._moved: set[tuple[str, float]] = set()
-        self._roomy: dict[tuple[Need, Amounts, str], list[int]] = {}
+        self._roomy: dict[tuple[Need, Amounts, str, float | None], list[int]] = {}
+        self._kept_from_s = np.full(len(self.nodes), np.inf)
 
     def take(self, placement: Placement, wanted: Need) -> None:
         """Let a job have its place."""
@@ -77,20 +79,30 @@ class Ground:
             if name in self.row:
                 self.free[self.row[name]] -= _amounts(wanted, gpus)
 
-    def make_room(self, wanted: Need, most: int) -> Plan | None:
+    def keep(self, nodes: Iterable[str], from_s: float) -> None:
+        """Keep nodes for a job that is expected to start there: whoever is asked about later delays it nowhere."""
+        for name in nodes:
+            if name in self.row:
+                self._kept_from_s[self.row[name]] = min(from_s, self._kept_from_s[self.row[name]])
+
+    def unkept(self, limit_s: float | None) -> Masks:
+        """Return the nodes on which a job of such a time limit, started now, delays nobody they are kept for."""
+        return self._kept_from_s >= (np.inf if limit_s is None else self._now_s + limit_s)
+
+    def make_room(self, wanted: Need, most: int, limit_s: float | None = None) -> Plan | None:
         """Return what at most so many moves can do for a job, carried out; None when it has room or they cannot."""
         before, moved = self.free.copy(), set(self._moved)
-        plan = self._planned(wanted, self._parts(wanted), most)
+        plan = self._planned(wanted, self.allowed(wanted) & self.unkept(limit_s), most)
         if plan is None or not plan.moves:
             self.free, self._moved = before, moved
             return None
         return plan
 
-    def _planned(self, wanted: Need, parts: Sequence[int], most: int) -> Plan | None:
-        closed = np.zeros(len(self.nodes), bool)
+    def _planned(self, wanted: Need, usable: Masks, most: int) -> Plan | None:
+        closed, parts = np.zeros(len(self.nodes), bool), self._parts(wanted, usable)
         nodes, moves = list[int](), list[tuple[Mover, str]]()
         for gpus in parts:
-            found = self._cleared(wanted, gpus, closed, most - len(moves))
+            found = self._cleared(_amounts(wanted, gpus), usable & ~closed, closed, most - len(moves))
             if found is None:
                 return None
             node, made = found
@@ -101,27 +113,23 @@ class Ground:
             nodes.append(node)
         return Plan(Placement(tuple(self.nodes[node].name for node in nodes), tuple(parts)), tuple(moves))
 
-    def _parts(self, wanted: Need) -> list[int]:
+    def _parts(self, wanted: Need, usable: Masks) -> list[int]:
         """Return the GPUs on each node, the most first, as the replay splits a job; nothing when it cannot fit."""
-        if wanted.exclusive or wanted.total_gpus > self.free[:, 0].clip(0).sum():
-            return []
-        allowed = self.allowed(wanted)
-        if not allowed.any():
+        if wanted.exclusive or wanted.total_gpus > self.free[:, 0].clip(0).sum() or not usable.any():
             return []
         if not wanted.splits:
             return [wanted.gpus] * wanted.sets if wanted.sets <= len(self.nodes) else []
-        chunk = min(wanted.total_gpus, max(self.nodes[row].gpus for row in np.flatnonzero(allowed)))
+        chunk = min(wanted.total_gpus, max(self.nodes[row].gpus for row in np.flatnonzero(usable)))
         full, rest = divmod(wanted.total_gpus, chunk)
         return [chunk] * full + [rest] * (rest > 0)
 
-    def _cleared(self, wanted: Need, gpus: int, closed: Masks, most: int) -> tuple[int, list[tuple[Mover, int]]] | None:
+    def _cleared(self, needs: Amounts, usable: Masks, closed: Masks, most: int,
+                 ) -> tuple[int, list[tuple[Mover, int]]] | None:
         """Return a node for a part of a job and who has to leave it for where; None when there is none."""
-        needs = _amounts(wanted, gpus)
-        usable = self.allowed(wanted) & ~closed
         fits = np.flatnonzero(usable & (self.free >= needs).all(axis=1))
         if len(fits):
             return int(fits[np.argmin(self.free[fits, 0])]), []
-        lacks = np.maximum(gpus - self.free[:, 0], 1)
+        lacks = np.maximum(needs[0] - self.free[:, 0], 1)
         able = np.flatnonzero(usable & (self.movable >= lacks))
         best, price = None, (PLENTY, 0.0)
         self._roomy.clear()
@@ -180,9 +188,10 @@ class Ground:
 
         As many as there are moves suffice: whoever has so many to choose from finds one that no other has taken.
         """
-        key = mover.wanted, mover.holds, self.nodes[mover.node].gpu_model
+        limit_s = mover.job.limit_s  # from its new start it has it whole
+        key = mover.wanted, mover.holds, self.nodes[mover.node].gpu_model, limit_s
         if key not in self._roomy:
-            usable = self.allowed(mover.wanted) & (self._models == key[2]) & ~closed
+            usable = self.allowed(mover.wanted) & self.unkept(limit_s) & (self._models == key[2]) & ~closed
             fits = np.flatnonzero(usable & (self.free >= mover.holds).all(axis=1))
             fullest_first = fits[np.argsort(self.free[fits, 0], kind="stable")]
             self._roomy[key] = fullest_first[:MOST_MOVES + 1].tolist()

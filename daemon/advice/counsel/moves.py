@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ...waste.demand import Need
     from ..room import Ground, Mover, Plan
 
-MOST_ROWS = 50
 MOST_SHAPES = 100
 """Different requests for which moves are looked for in one round."""
 
@@ -47,27 +46,40 @@ class Adviser:
         return Counsel(scene.now_s, rows, _metrics(rows))
 
     def _reliefs(self, scene: Scene) -> Iterator[Relief]:
-        from ...waste.demand import need
+        from ....exporters.publish import ADVICE
         from ..room import Ground
 
-        ground = Ground(scene.snapshot, scene.now_s)
-        found = 0
-        hopeless: set[Need] = set()
+        ground, moves = Ground(scene.snapshot, scene.now_s), 0
+        hopeless: set[tuple[Need, float | None]] = set()
         for job, advice in self._held(scene, ground):
-            wanted = need(job)
-            if wanted is None or wanted in hopeless:
-                continue
-            plan = ground.make_room(wanted, self._settings.moves)
-            if plan is None:
-                hopeless.add(wanted)
-            else:
-                found += 1
+            plan = self._plan(job, advice, ground, hopeless, scene.now_s)
+            if plan is not None:
+                moves += len(plan.moves)
+                if moves > ADVICE:  # a row of which half is not published would be no help
+                    return
                 yield _relief(job, plan, advice, scene.now_s)
-            if found == MOST_ROWS or len(hopeless) == MOST_SHAPES:
+            elif advice and advice.placement and advice.expected_start_s is not None:
+                ground.keep(advice.placement.nodes, advice.expected_start_s)
+            if len(hopeless) == MOST_SHAPES:
                 return
 
+    def _plan(self, job: Job, advice: Recommendation | None, ground: Ground,
+              hopeless: set[tuple[Need, float | None]], now_s: float) -> Plan | None:
+        """Return what to move for a job; None where it starts soon or nothing helps, which is noted."""
+        from ...waste.demand import need
+
+        wanted = need(job)
+        soon = advice and advice.expected_start_s is not None and \
+            advice.expected_start_s - now_s < self._settings.gain
+        if soon or wanted is None or (wanted, job.limit_s) in hopeless:
+            return None
+        plan = ground.make_room(wanted, self._settings.moves, job.limit_s)
+        if plan is None:
+            hopeless.add((wanted, job.limit_s))
+        return plan
+
     def _held(self, scene: Scene, ground: Ground) -> Iterator[tuple[Job, Recommendation | None]]:
-        """Yield waiting jobs that are held for long; those that are advised to start get their place first."""
+        """Yield waiting jobs that are held; those that are advised to start get their place first."""
         from ...waste.demand import need
 
         recommended = scene.advice.recommendations if scene.advice else ()
@@ -78,11 +90,7 @@ class Adviser:
                 ground.take(row.placement, wanted)
         order = {key: place for place, key in enumerate(said)}
         for key in sorted(waiting, key=lambda key: (order.get(key, len(order)), key[1])):
-            advice = said.get(key)
-            soon = advice and advice.expected_start_s is not None and \
-                advice.expected_start_s - scene.now_s < self._settings.gain
-            if not soon:
-                yield waiting[key], advice
+            yield waiting[key], said.get(key)
 
 
 def _relief(job: Job, plan: Plan, advice: Recommendation | None, now_s: float) -> Relief:

@@ -1,5 +1,6 @@
 """Room for waiting jobs: the fewest GPUs moved, and never a move that cannot be."""
 
+from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
@@ -135,6 +136,26 @@ def test_room_that_was_made_is_taken_for_the_next():
 
     assert [plan and {mover.job.job_id: home for mover, home in plan.moves} for plan in plans] == [
         {"a": "n2"}, {"b": "n2"}, None]
+
+
+@pytest.mark.parametrize(("limit_s", "home"), [(None, None), (3601.0, None), (3600.0, "n1")])
+def test_what_is_kept_for_somebody_is_used_only_by_who_is_gone_before(limit_s, home):
+    snapshot = world([8, 8], replace(runs("a", ("n0", 2)), limit_s=limit_s), stays("b", ("n1", 4)))
+    ground = Ground(snapshot, NOW)
+    ground.keep(("n1", "elsewhere"), NOW + 7200)
+    ground.keep(("n1",), NOW + 3600)
+
+    plan = ground.make_room(need(waits(8, 1, 8)), 3)
+
+    assert (plan and plan.moves[0][1]) == home
+
+
+@pytest.mark.parametrize(("limit_s", "found"), [(None, False), (3601.0, False), (3600.0, True)])
+def test_room_is_not_made_where_the_job_would_stay_longer_than_the_node_is_free_for(limit_s, found):
+    ground = Ground(world([8, 8], runs("a", ("n0", 2)), stays("b", ("n1", 4))), NOW)
+    ground.keep(("n0",), NOW + 3600)
+
+    assert (ground.make_room(need(waits(8, 1, 8)), 3, limit_s) is not None) == found
 
 
 @pytest.mark.parametrize("job", [waits(10**9, 10**9, 1), waits(10**9), waits(8, 1, 8, memory_bytes=2**70),

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.counsel.moves import Adviser, Settings
 from idlewatt.daemon.advice.subject import Scene, subjects
-from idlewatt.exporters.publish import check
+from idlewatt.exporters.publish import ADVICE, check
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.records import (
     Allocation,
@@ -81,6 +81,34 @@ def test_nothing_is_moved_for_a_job_that_starts_soon_whatever_a_shadow_says():
     assert considered(waits("9"), advice=soon).rows == ()
     assert len(considered(waits("9"), advice=soon, gain="4m").rows) == 1
     assert len(considered(waits("9"), advice=[said("9", "hold", start_s=None)]).rows) == 1
+
+
+@pytest.mark.parametrize(("limit_s", "where"), [(None, []), (HOUR, []), (299.0, [("n0",)])])
+def test_whoever_is_helped_delays_nobody_who_is_expected_to_start_first(limit_s, where):
+    first = [said(job_id, "hold", Placement((node,), (8,)), NOW + 300) for job_id, node in (("7", "n0"), ("8", "n1"))]
+    jobs = waits("7"), waits("8"), waits("9", limit_s=limit_s)
+
+    assert [row.placement.nodes for row in considered(*jobs, advice=[*first, said("9", "hold")]).rows] == where
+    assert len(considered(*jobs, advice=[said("9", "hold"), *first]).rows) == 1
+
+
+def test_who_is_helped_keeps_no_other_nodes():
+    first = said("8", "hold", Placement(("n1",), (8,)), NOW + HOUR)
+
+    assert [row.job_id for row in considered(waits("8"), waits("9"), advice=[first, said("9", "hold")]).rows] == [
+        "8", "9"]
+
+
+def test_no_row_is_cut_where_there_are_more_moves_than_are_published():
+    count = ADVICE // 3 + 1
+    nodes = [Node(f"h{number}", ("p",), 8, gpus_allocated=3) for number in range(count)]
+    homes = [Node(f"g{number}", ("p",), 2, gpus_allocated=1) for number in range(3 * count)]
+    jobs = [Job(f"{number}-{part}", NOW - HOUR, JobState.RUNNING, "p", Request(1, 1, 1), start_s=NOW - HOUR,
+                allocations=(Allocation(f"h{number}", 1),)) for number in range(count) for part in range(3)]
+    snapshot = SchedulerSnapshot(NOW, (*nodes, *homes), (), (*jobs, *(waits(f"w{number}") for number in range(count))))
+    counsel = Adviser(Settings()).consider(Scene(NOW, snapshot, Telemetry()))
+
+    assert len(counsel.metrics["move_info"]) == sum(len(row.moves) for row in counsel.rows) == ADVICE // 3 * 3
 
 
 def test_without_advice_the_oldest_is_helped_first():
