@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_ROWS = 50
 MOST_WEIGHED = 500
 """Jobs that are weighed in one round, the oldest first."""
 MOST_FITTED = 2_000
@@ -82,13 +81,15 @@ class Adviser:
 
     def consider(self, scene: Scene) -> Counsel:
         """Return what other sizes would do, and record how fast jobs are."""
+        from ....exporters.publish import ADVICE
+
         kinds = self._watch(scene)
         try:
             self._history.record_speeds(self._runs.changed())
         except StoreError as error:
             log.error("speeds of runs cannot be written; they are kept and tried again", extra={"error": str(error)})
         rows, unknown = self._weighed(scene, kinds)
-        return Counsel(scene.now_s, tuple(rows), _metrics(rows[:MOST_ROWS], unknown))
+        return Counsel(scene.now_s, tuple(rows), _metrics(rows[:ADVICE], unknown))
 
     def _watch(self, scene: Scene) -> dict[tuple[str, float], Kind]:
         """Take new readings into the means of running jobs; return the kind of every job."""
