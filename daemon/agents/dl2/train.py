@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -280,7 +281,8 @@ class Training:
         """Return the digest of what makes it this training and no other."""
         course = self.course
         return schema_hash({"options": asdict(course.options), "values": asdict(course.values), "seed": course.seed,
-                            "updates": course.updates, "teacher": repr(course.teacher), "most": course.cluster.most})
+                            "updates": course.updates, "teacher": repr(course.teacher), "most": course.cluster.most,
+                            "speeds": hashlib.sha256(course.cluster.rates.tobytes()).hexdigest()})
 
     def _keep(self) -> None:
         """Keep all that it needs to go on, in one file."""
