@@ -22,6 +22,8 @@ CPU_SECONDS: Mapping[str, float] = {
     "ceems_compute_unit_cpu_user_seconds_total": 1.0, "ceems_compute_unit_cpu_system_seconds_total": 1.0,
     "slurm_job_core_usage_total": 1e-9}
 """Counters of CPU time with their unit in seconds."""
+_BY_CORE = "slurm_job_core_usage_total"
+"""One series for each core: all of them are the job's. Any other that comes twice is the same, read twice."""
 _CPU_TIME = (("cgroup_cpu_total_seconds",),
              ("ceems_compute_unit_cpu_user_seconds_total", "ceems_compute_unit_cpu_system_seconds_total"),
              ("slurm_job_core_usage_total",))
@@ -33,8 +35,8 @@ METRICS = (*CPU_SECONDS, *_MEMORY)
 _JOB_ID = re.compile(r"[A-Za-z0-9_+.-]{1,64}")
 _JOB_CGROUP = re.compile(r"/job_(\d{1,10})")
 
-Values = dict[str, float]
-"""Sums by metric; NaN once a part of the sum was not measured."""
+Values = dict[tuple[str, str], float]
+"""By metric and core, '' for all cores; NaN is not measured."""
 
 
 def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:
@@ -53,11 +55,9 @@ def jobs(samples: Samples, node_of: Callable[[Mapping[str, str]], str],
         if job_id is None or time_s is None:
             continue
         key = job_id, node_of(labels)
-        times[key] = time_s
-        number = measured(value)
-        values = found.setdefault(key, {})
-        # One series per core in slurm-job-exporter: all of them are the job's.
-        values[name] = values.get(name, 0.0) + (float("nan") if number is None else number)
+        times.setdefault(key, time_s)
+        number, core = measured(value), labels.get("core", "") if name == _BY_CORE else ""
+        found.setdefault(key, {}).setdefault((name, core), float("nan") if number is None else number)
     return tuple(_readings(found, times))
 
 
@@ -76,7 +76,10 @@ def _job_id(labels: Mapping[str, str]) -> str | None:
 
 
 def _readings(found: Mapping[tuple[str, str], Values], times: Mapping[tuple[str, str], float]) -> Iterator[JobReading]:
-    for (job_id, node), values in found.items():
+    for (job_id, node), series in found.items():
+        values = dict[str, float]()
+        for (name, _core), value in series.items():
+            values[name] = values.get(name, 0.0) + value
         parts = next((names for names in _CPU_TIME if values.keys() >= set(names)), ())
         seconds = sum(values[name] * CPU_SECONDS[name] for name in parts) if parts else float("nan")
         memory = next((values[name] for name in _MEMORY if name in values), float("nan"))

@@ -59,6 +59,19 @@ def test_the_cores_of_slurm_job_exporter_add_up_in_seconds():
     assert read(page) == (JobReading("9", "dgx-01", 100.0, 4.0, None),)
 
 
+def test_what_prometheus_holds_twice_under_two_names_of_the_scrape_counts_once():
+    def labels(scrape, **more):
+        return {"jobid": "5", "slurmjobid": "5", "job": scrape, **more}
+
+    samples = [(("cgroup_cpu_total_seconds", labels(scrape)), 100.0) for scrape in ("cgroup", "slurm")]
+    samples += [(("cgroup_memory_used_bytes", labels(scrape)), 8.0) for scrape in ("cgroup", "slurm")]
+    cores = [(("slurm_job_core_usage_total", labels(scrape, core=core)), 3e9)
+             for scrape in ("cgroup", "slurm") for core in "01"]
+
+    assert parse(samples, TARGET, 100.0).jobs == (JobReading("5", "dgx-01", 100.0, 100.0, 8.0),)
+    assert parse(cores, TARGET, 100.0).jobs == (JobReading("5", "dgx-01", 100.0, 6.0, None),)
+
+
 @pytest.mark.parametrize("value", ["NaN", "-1", "+Inf", "1.8446744073709552e+19"])
 def test_a_number_that_is_none_is_unmeasured(value):
     reading, = read(jobstats(1, value, 5))
