@@ -62,7 +62,8 @@ class Contest:
 
         Drawn are episodes, the same for both, and trainings.
         """
-        ours, theirs = self.found[whose][:, :, METRICS.index(metric)], self.found[policy][0, :, METRICS.index(metric)]
+        column = METRICS.index(metric)
+        ours, theirs = self.found[whose][:, :, column], self.found[policy][:, :, column].mean(axis=0)
         draw = np.random.default_rng(0)
         episodes = draw.integers(0, len(theirs), (RESAMPLES, len(theirs)))
         trainings = draw.integers(0, len(ours), (RESAMPLES, len(ours)))
