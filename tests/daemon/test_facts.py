@@ -1,5 +1,6 @@
 from idlewatt.daemon.facts import Known, Process, published
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
+from idlewatt.exporters.source import SourceStatus
 from idlewatt.storage.records import (
     Allocation,
     GpuReading,
@@ -47,3 +48,10 @@ def test_jobs_wait_by_partition_and_reason_and_each_task_of_an_array_counts():
 
 def test_before_the_first_snapshot_nothing_is_said_of_jobs():
     assert published(Known(), Process()).pending_jobs == {}
+
+
+def test_a_source_that_nobody_has_read_yet_is_not_said_to_be_down():
+    failed = SourceStatus("slurm", "scheduler", success=False, duration_s=0.5, reads=1, failures=1)
+    unread = SourceStatus("throughput", "throughput", success=False, duration_s=0.0)
+    page = published(Known(), Process((failed, unread)))
+    assert (page.up, page.collector_duration_seconds) == ({"slurm": 0.0}, {"slurm": 0.5})
