@@ -56,7 +56,8 @@ def _figures() -> Row:
                    "Learning.", f'max by (policy) ({_role("in_charge")})', "short",
                    legend="{{policy}}")),
         (3, number("Placements", "Jobs that the policy in charge would start now.",
-                   f"count(count by (slurm_job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}", "short")),
+                   f"count(count by (cluster, slurm_job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}",
+                   "short")),
         (3, number("Age", "Time since the oldest policy last advised. Red from ten minutes: the "
                    "cluster has moved on, do not follow it.", AGE, "s",
                    steps=((None, "green"), (120.0, "orange"), (600.0, "red")), empty="no advice")),
@@ -109,12 +110,13 @@ def _now() -> Row:
 
 
 def _held() -> Row:
-    why = (f'max by (policy, slurm_job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, action="hold"}})')
+    why = (f'max by (cluster, policy, slurm_job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
+           'action="hold"})')
     return (
         (24, listing("Jobs that are held, and until when", "What cannot start now, by expected start, no more than 50: "
                      "the start assumes that jobs use their full limits, so it is rather too late. None: it can never "
                      "run, the reason says why.",
-                     (why, f"{why} * on (policy, slurm_job_id) group_left () max by (policy, slurm_job_id) "
+                     (why, f"{why} * on (cluster, policy, slurm_job_id) group_left () max by (cluster, policy, slurm_job_id) "
                       f"(idlewatt_advice_expected_start_timestamp_seconds{{{DAEMON}}}) * 1e3"),
                      {"slurm_job_id": "Job", "Value #B": "Expected start", "reason": "Reason", "policy": "Policy"},
                      special={"Job": column(width=80), "Policy": column(width=195),
@@ -170,9 +172,10 @@ def _closeness() -> Row:
                    "apart than where they were advised to start. Below zero they are closer together than advised.",
                    f"{actual} / {advised} - 1", "percentunit", empty="no such job runs")),
         (6, listing("Speed beside scattered GPUs", "How fast jobs would run where they are advised to start, beside "
-                    "the GPUs that are left over here and there: 2 is twice as fast. For jobs of applications that "
-                    "were measured (advice.applications), no more than 50.",
-                    (f"max by (slurm_job_id) (idlewatt_advice_speedup_ratio{{{DAEMON}}})",),
+                    "the GPUs that are left over here and there: 2 is twice as fast. By Pollux's tables (OSDI'21, up "
+                    "to four nodes of four GPUs), for jobs whose name tells one of its applications "
+                    "(advice.applications); no more than 50.",
+                    (f"max by (cluster, slurm_job_id) (idlewatt_advice_speedup_ratio{{{DAEMON}}})",),
                     {"slurm_job_id": "Job", "Value": "Times as fast"}, order="-Times as fast",
                     special={"Times as fast": column(decimals=2)},
                     empty=quiet("no such job could start now, or none would be scattered"))),
@@ -196,17 +199,19 @@ def _moves() -> Row:
         (14, listing("Moves that would let a waiting job start", "The fewest GPUs that were found to be moved so that "
                      "a job starts which waits for room; those for one job belong together, no more than 50 in all. "
                      "With where it would start, and what is at stake: idlewatt advise --moves.",
-                     (f"max by (for_slurm_job_id, slurm_job_id, node, to_node, gpus) (idlewatt_move_info{{{NODE}}})",),
+                     ("max by (cluster, for_slurm_job_id, slurm_job_id, node, to_node, gpus) "
+                      f"(idlewatt_move_info{{{NODE}}})",),
                      {"for_slurm_job_id": "Lets start", "slurm_job_id": "Move job", "gpus": "GPUs", "node": "From",
                       "to_node": "To"}, order="Lets start", special={"GPUs": column(width=60)},
                      empty=quiet("no move would let a waiting job start"))))
 
 
 def _elastic() -> Row:
-    info = f"max by (slurm_job_id, change, gpus, room, helps, basis) (idlewatt_elastic_info{{{DAEMON}}})"
+    info = f"max by (cluster, slurm_job_id, change, gpus, room, helps, basis) (idlewatt_elastic_info{{{DAEMON}}})"
+    change = "cluster, slurm_job_id, change"
 
     def beside(values: str) -> str:
-        return f"{info} * on (slurm_job_id, change) group_left () max by (slurm_job_id, change) ({values})"
+        return f"{info} * on ({change}) group_left () max by ({change}) ({values})"
 
     times = (beside(f'idlewatt_elastic_time_ratio{{{DAEMON}, bound="{bound}"}}')
              for bound in ("estimate", "low", "high"))
@@ -229,10 +234,10 @@ def _elastic() -> Row:
 
 
 def _allocation() -> Row:
-    info = f"max by (slurm_job_id, state, node, basis, reason) (idlewatt_allocation_info{{{NODE}}})"
+    info = f"max by (cluster, slurm_job_id, state, node, basis, reason) (idlewatt_allocation_info{{{NODE}}})"
 
     def beside(values: str) -> str:
-        return f"{info} * on (slurm_job_id) group_left () max by (slurm_job_id) ({values})"
+        return f"{info} * on (cluster, slurm_job_id) group_left () max by (cluster, slurm_job_id) ({values})"
 
     cpus = (beside(f'idlewatt_allocation_cpus{{{DAEMON}, which="{which}"}}') for which in ("held", "advised"))
     return (

@@ -163,6 +163,12 @@ def test_every_selector_is_of_the_chosen_daemon_and_cluster(board):
             assert 'job=~"$job"' in inside or f"{{{inside}}}" in OF_RULES
 
 
+def test_jobs_with_one_id_on_two_clusters_are_not_taken_for_one(board):
+    for expression in expressions(board):
+        for labels in re.findall(r"(?:by|on) \(([^)]*slurm_job_id[^)]*)\)", expression):
+            assert "cluster" in labels.split(", "), expression
+
+
 def test_labels_of_selectors_exist_on_their_metric(selected, golden):
     for selector in (selector for selector, _ in selected if selector.name.startswith("idlewatt_")):
         carried = set(re.findall(r"(\w+)=", re.search(rf"^{selector.name}(\{{.*?\}})? ", golden, re.M)[1] or ""))
