@@ -189,7 +189,8 @@ class Published:
         "When the subject was last considered with success, in seconds since the epoch.", "subject", cap=SUBJECTS)
     advice_speedup_ratio: Series = _gauge(
         "Expected speed on the advised placement over that on the GPUs left over here and there, for jobs to start "
-        "whose application was measured, no more than 50.", "policy", "slurm_job_id", cap=ADVICE)
+        "whose name tells an application in Pollux's tables (OSDI'21, up to 4 nodes of 4 GPUs), no more than 50.",
+        "policy", "slurm_job_id", cap=ADVICE)
     move_info: Series = _gauge(
         "Moves of running jobs that would let a waiting job (for_slurm_job_id) start now, no more than 50; always 1. "
         "Only advice: nothing is moved.", "slurm_job_id", "node", "to_node", "gpus", "for_slurm_job_id", cap=ADVICE)

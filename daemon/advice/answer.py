@@ -9,7 +9,7 @@ from ...storage.records import Alternative, Instead, Job, JobState, Placement, R
 from ..diagnosis import Diagnosis
 from ..replay.engine import Expectation, Policy, forecast
 from ..replay.state import ClusterState, Start
-from .closeness import application_of, relative_speed
+from .closeness import SOURCE, application_of, relative_speed
 from .outlook import HORIZON_S, Change
 
 MOST_ALTERNATIVES = 3
@@ -100,7 +100,7 @@ class Answer:
         application, gpus = application_of(job.name, applications), sum(placement.gpus)
         other = self._diagnosis.left_over(job, gpus) if application and gpus > 1 else None
         if other is not None and len(other.nodes) > len(placement.nodes):
-            yield Alternative(other, f"scattered over what is left over; its speed as measured for {application}",
+            yield Alternative(other, f"scattered over what is left over; its speed by {SOURCE} for {application}",
                               self._diagnosis.cost_now(other), relative_speed(application, other, placement))
 
     def _other_nodes(self, job: Job, placement: Placement, names: list[str]) -> Iterator[tuple[Placement, str]]:

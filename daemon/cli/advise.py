@@ -40,8 +40,8 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
 
     Where the scheduler tells which GPUs are free, those to take follow a node's number of GPUs in brackets. The cost is
     that of communication between them, less is closer together; in brackets that of the next best placement. The speed
-    is that on GPUs which are left over here and there, times so much; it is known for jobs like those that were
-    measured.
+    is that on GPUs which are left over here and there, times so much, by Pollux's tables (OSDI'21, nodes of four GPUs);
+    it is known for jobs whose name tells one of the applications measured there.
 
     \b
     Examples:

@@ -110,7 +110,8 @@ def test_a_job_like_those_that_were_measured_is_told_what_scattered_gpus_would_c
     found = only(nodes, pending("9", 4, name="bert-large"))
     other = found.alternatives[-1]
     assert (str(found.placement), str(other.placement)) == ("dgx1:4", "dgx2:2,dgx3:2")
-    assert other.reason == "scattered over what is left over; its speed as measured for bert"
+    assert other.reason == "scattered over what is left over; its speed by Pollux's tables (OSDI'21, nodes of " \
+        "4 GPUs) for bert"
     assert other.relative_speed == pytest.approx(0.48, abs=0.01)
     assert other.communication_cost > found.communication_cost
 
