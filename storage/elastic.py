@@ -63,6 +63,6 @@ class ElasticAdvice:
     remaining_s: float | None = None
     """Expected time to its end, or its run time while it is pending; None where no prediction is to be had."""
     free_gpus: int = 0
-    """GPUs that are free for it now, of those that no start is advised for: its nodes' and others of its partition."""
+    """GPUs that are free for it now: no start is advised for them, and it delays nobody there who comes before it."""
     has_room: bool = False
     """Whether ``more`` fits there now."""

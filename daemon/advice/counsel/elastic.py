@@ -113,7 +113,7 @@ class Adviser:
         from ..elastic.weighing import Case, weigh
 
         advised = scene.advice.recommendations if scene.advice else ()
-        site = Site(scene.snapshot, [row for row in advised if row.action == "start" and not row.shadow], scene.now_s)
+        site = Site(scene.snapshot, [row for row in advised if not row.shadow], scene.now_s)
         jobs, unknown, rows = _sized(scene.snapshot.jobs), Counter[str](), list[ElasticAdvice]()
         remaining = _remaining(scene, [job for job, _ in jobs])
         for job, gpus in jobs:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ....storage.elastic import ElasticAdvice, Resize
 from ....storage.records import Job, JobState
 from .curves import Learned
-from .sizes import Site, doubled
+from .sizes import Site, doubled, given_up, nodes_left
 from .words import counted, sooner
 
 
@@ -27,9 +27,9 @@ class Case:
 def weigh(case: Case, site: Site, now_s: float) -> ElasticAdvice:
     """Return what twice as many GPUs and half as many would do for a job."""
     job, gpus = case.job, case.gpus
-    more = _resized(case, gpus) if case.curve.reaches(2 * gpus) else None
+    more = _resized(case, gpus) if _known(case, 2 * gpus) else None
     half = halved(job, gpus)
-    fewer = _resized(case, half - gpus, site.helped(job, gpus - half)) if half and case.curve.reaches(half) else None
+    fewer = _resized(case, half - gpus, site.helped(job)) if 0 < half < gpus and _known(case, half) else None
     room = more is not None and site.has_room(job, doubled(job.request, gpus, site.largest(job)))
     return ElasticAdvice(
         job.job_id, job.submit_s, job.partition, now_s, job.state.value, job.user,
@@ -37,6 +37,11 @@ def weigh(case: Case, site: Site, now_s: float) -> ElasticAdvice:
         case.curve.runs if case.basis != "configured" else 0, case.curve.sizes, case.curve.error,
         ", ".join(_words(more, fewer, room, case.curve.falls_at)), more, fewer, case.curve.falls_at, case.remaining_s,
         site.free_gpus(job), room)
+
+
+def _known(case: Case, gpus: int) -> bool:
+    """Tell whether both a job's own size and another are near enough to what was measured."""
+    return case.curve.reaches(case.gpus) and case.curve.reaches(gpus)
 
 
 def _resized(case: Case, change: int, helps: tuple[str, ...] = ()) -> Resize:
@@ -49,16 +54,14 @@ def _resized(case: Case, change: int, helps: tuple[str, ...] = ()) -> Resize:
 
 def halved(job: Job, gpus: int) -> int:
     """Return the GPUs that are left when a job gives up half of them, or half of its nodes; 0 when it has only one."""
+    if job.state is JobState.RUNNING:
+        return gpus - sum(amounts[0] for _, amounts in given_up(job))
     nodes = _nodes(job)
-    return gpus // 2 if nodes == 1 else gpus * _kept(nodes) // nodes
+    return gpus // 2 if nodes == 1 else gpus * nodes_left(nodes) // nodes
 
 
 def _nodes(job: Job) -> int:
     return len(job.allocations) or max(1, job.request.nodes)
-
-
-def _kept(nodes: int) -> int:
-    return nodes - nodes // 2
 
 
 def _time(gain: float) -> float:
@@ -75,8 +78,8 @@ def _how(case: Case, change: int) -> str:
         return f"resubmit it from its checkpoint with {target}: Slurm lets no running job grow"
     if nodes == 1:
         return f"resubmit it from its checkpoint with {target}: a running job can give up whole nodes only"
-    return (f"scontrol update JobId={case.job.job_id} NumNodes={_kept(nodes)}, if the program can go on without the "
-            "others")
+    return (f"scontrol update JobId={case.job.job_id} NumNodes={nodes_left(nodes)}, if the program can go on "
+            "without the others")
 
 
 def _words(more: Resize | None, fewer: Resize | None, room: bool, falls_at: int | None) -> Iterator[str]:

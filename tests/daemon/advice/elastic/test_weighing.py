@@ -41,8 +41,13 @@ def pending(job_id, gpus, nodes=1, cpus=8):
                Request(gpus, nodes, gpus // nodes, cpus * gpus, 64 * gpus), user="bob", reason="Resources")
 
 
-def site(nodes, *jobs, starts=()):
-    return Site(SchedulerSnapshot(NOW, tuple(nodes), jobs=jobs), starts, NOW)
+def site(nodes, *jobs, advice=()):
+    return Site(SchedulerSnapshot(NOW, tuple(nodes), jobs=jobs), advice, NOW)
+
+
+def advised(job, action, node_name, start_s=None):
+    return Recommendation(job.job_id, job.submit_s, "a100", NOW, "easy", "wait", action, "",
+                          Placement((node_name,), (job.request.gpus,)), expected_start_s=start_s)
 
 
 def weighed(job, place, curve=CURVE, remaining_s=3600.0):
@@ -80,9 +85,25 @@ def test_there_is_room_when_its_own_gpus_and_the_free_ones_are_enough(free, room
 
 def test_gpus_that_a_start_is_advised_for_are_not_room():
     job, other = running(), pending("2", 2)
-    start = Recommendation("2", 5.0, "a100", NOW, "easy", "wait", "start", "", Placement(("n1",), (2,)))
-    row = weighed(job, site([node("n1", 4)], job, other, starts=(start,)))
+    row = weighed(job, site([node("n1", 4)], job, other, advice=[advised(other, "start", "n1")]))
     assert (row.has_room, row.free_gpus) == (False, 2)
+
+
+@pytest.mark.parametrize(("limit_s", "room"), [(None, False), (7200.0, False), (3600.0, True)])
+def test_room_that_somebody_before_it_is_expected_on_is_only_for_who_is_gone_by_then(limit_s, room):
+    job, first = replace(running(), limit_s=limit_s), pending("2", 8)
+    row = weighed(job, site([node("n1", 4)], job, first, advice=[advised(first, "hold", "n1", NOW + 3600)]))
+    assert (row.has_room, row.free_gpus) == (room, 4 * room)
+
+
+def test_nobody_is_helped_at_the_cost_of_who_comes_before_and_is_expected_there():
+    job, first, later, short = running(gpus=8), pending("2", 8), pending("3", 4), pending("4", 2)
+    short = replace(short, limit_s=600.0)
+    advice = [advised(first, "hold", "n1", NOW + 3600), advised(later, "hold", "n1", NOW + 9000),
+              advised(short, "hold", "n1", NOW + 9000)]
+    assert site([node("n1", 0)], job, first, later, short, advice=advice).helped(job) == ("4",)
+    first_last = [*advice[1:], advice[0]]
+    assert site([node("n1", 0)], job, first, later, short, advice=first_last).helped(job) == ("3", "4")
 
 
 def test_who_would_have_room_is_named():
@@ -105,6 +126,30 @@ def test_a_running_job_of_several_nodes_gives_up_whole_ones():
     assert row.fewer.gpus == -8
     assert row.fewer.how.startswith("scontrol update JobId=1 NumNodes=2")
     assert row.fewer.helps == ("2",)
+
+
+def test_a_job_of_uneven_nodes_gives_up_what_its_last_ones_have():
+    first = Allocation("n1", 8, None, 64, 512)
+    job = replace(running(gpus=10), allocations=(first, Allocation("n2", 2, None, 16, 128)))
+    curve = learned((4, 8, 16), [100.0, 190.0, 350.0])
+    row = weighed(job, site([node("n1", 0), node("n2", 0)], job, pending("2", 2)), curve)
+    assert (row.fewer.gpus, row.fewer.helps) == (-2, ("2",))
+    none = replace(job, allocations=(first, Allocation("n2", 0, None, 16, 128)))
+    assert weighed(none, site([node("n1", 0), node("n2", 0)], none), curve).fewer is None
+
+
+def test_a_job_far_from_what_was_measured_is_told_nothing_of_sizes_that_are_near():
+    job, curve = running(gpus=2), learned((8, 16), [190.0, 350.0])
+    assert curve.reaches(4)
+    row = weighed(job, site([node("n1", 6)], job), curve)
+    assert (row.more, row.fewer) == (None, None)
+
+
+def test_amounts_beyond_reason_do_no_harm():
+    job = replace(running(), allocations=(Allocation("n1", 4, None, 2**64, 2**64),))
+    here = site([node("n1", 0), node("n2", 0)], job, pending("2", 2))
+    assert here.helped(job) == ("2",)
+    assert here.has_room(job, job.request)
 
 
 def test_what_slurm_cannot_do_is_said():
