@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ...storage.durations import Duration
 from ...storage.records import Node, NodeState, Recommendation, SchedulerSnapshot
 from ..diagnosis import Diagnosis
+from ..durations import span
 from ..policies import named
 from ..policies.registry import parse
 from ..replay.state import ClusterState
@@ -158,13 +159,9 @@ class Advisor:
                 continue
             until = needed.get(node.name)
             reasons[node.name] = ("no known job needs it" if until is None
-                                  else f"no known job needs it for {_minutes(until - now_s)}")
+                                  else f"no known job needs it for {span(until - now_s)}")
         return reasons
 
 
 def _empty(node: Node) -> bool:
     return node.state is NodeState.UP and not node.reservation and not node.gpus_allocated and not node.cpus_allocated
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"

@@ -70,16 +70,3 @@ def plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(value))
-
-
-def ago(seconds: float | None) -> str:
-    """Return a duration as people say it: ``45s``, ``12m``, ``3h 5m``, ``2d 4h``."""
-    if seconds is None:
-        return "-"
-    sign, left = ("-" if seconds < 0 else ""), int(abs(seconds))
-    days, hours, minutes = left // 86400, left // 3600 % 24, left // 60 % 60
-    if days:
-        return f"{sign}{days}d {hours}h"
-    if hours:
-        return f"{sign}{hours}h {minutes}m"
-    return f"{sign}{minutes}m" if minutes else f"{sign}{left}s"

@@ -9,8 +9,9 @@ import click
 
 from ...exporters.hostlist import ranges
 from ..advice.counsel import topics
+from ..durations import ago
 from ._client import ask, asks_daemon
-from ._output import ago, show
+from ._output import show
 
 _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "placement": "where (node:GPUs)",
             "starts_in": "starts in", "cost": "cost (else)", "speed": "speed", "change": "against incumbent",

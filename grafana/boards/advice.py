@@ -112,11 +112,12 @@ def _now() -> Row:
 def _held() -> Row:
     why = (f'max by (cluster, policy, slurm_job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
            'action="hold"})')
+    job = "cluster, policy, slurm_job_id"
     return (
         (24, listing("Jobs that are held, and until when", "What cannot start now, by expected start, no more than 50: "
                      "the start assumes that jobs use their full limits, so it is rather too late. None: it can never "
                      "run, the reason says why.",
-                     (why, f"{why} * on (cluster, policy, slurm_job_id) group_left () max by (cluster, policy, slurm_job_id) "
+                     (why, f"{why} * on ({job}) group_left () max by ({job}) "
                       f"(idlewatt_advice_expected_start_timestamp_seconds{{{DAEMON}}}) * 1e3"),
                      {"slurm_job_id": "Job", "Value #B": "Expected start", "reason": "Reason", "policy": "Policy"},
                      special={"Job": column(width=80), "Policy": column(width=195),

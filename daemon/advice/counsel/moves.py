@@ -116,7 +116,7 @@ def _metrics(rows: tuple[Relief, ...]) -> dict[str, Any]:
 
 
 def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    from ...cli._output import ago
+    from ...durations import ago
 
     at_stake = sum(move["gpus"] * (move["ran_s"] or 0.0) for move in row["moves"]) / 3600
     placement, start = row["placement"], row["expected_start_s"]

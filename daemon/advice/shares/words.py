@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ...durations import span
 from .meter import QUANTILE
 from .sensitivity import Outlook, Part
 
@@ -33,7 +34,7 @@ def worth(sooner: float, at_least: float, shares: Sequence[Share]) -> str:
 
 def starts(node: str, in_s: float | None) -> str:
     """Return where a job could start now, and when it would otherwise."""
-    instead = "" if in_s is None else f" instead of in {_span(in_s)}"
+    instead = "" if in_s is None else f" instead of in {span(in_s)}"
     return f"it can start now on {node}{instead}"
 
 
@@ -41,7 +42,7 @@ def given(takers: Sequence[str], part: Part, outlook: Outlook, window_s: float) 
     """Return why a job may be taken from, and for whom."""
     facts, has = [], outlook.has
     if part.cpus and outlook.used is not None:
-        facts.append(f"{part.cpus} of its {has.cpus} cores (its {QUANTILE}th percentile in {_span(window_s)} is "
+        facts.append(f"{part.cpus} of its {has.cpus} cores (its {QUANTILE}th percentile in {span(window_s)} is "
                      f"{outlook.used:.1f})")
     if part.memory_bytes and outlook.memory_used is not None:
         facts.append(f"{part.memory_bytes / GIB:.0f} of its {has.memory_bytes / GIB:.0f} GiB (at the most "
@@ -113,7 +114,3 @@ def _percent(share: float) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....storage.records import ModelCard
+from ...durations import span
 from ...policies.registry import never
 from ...replay import engine
 from ...replay.arrays import State
@@ -110,7 +111,7 @@ class Scorer:
         def worth(seconds: float) -> float:
             return float(-pull * math.log1p(seconds / network.SHORT_S) - relative * min(8.0, seconds / mean))
 
-        return worth(wait[job]) - worth(usual), f"has waited {_time(wait[job])} (queue {_time(usual)})"
+        return worth(wait[job]) - worth(usual), f"has waited {span(wait[job])} (queue {span(usual)})"
 
     def _wrong_size(self, state: ClusterState) -> str | None:
         low, high = self.card.seen.get("nodes", (0.0, math.inf))
@@ -171,12 +172,8 @@ def _in_words(name: str, value: float, usual: float) -> str:
     return f"{name} {shape(value)} (queue {shape(usual)})"
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"
-
-
 def _duration(value: float) -> str:
-    return _time(3600 * math.exp(3 * value))
+    return span(3600 * math.exp(3 * value))
 
 
 def _times(value: float) -> str:

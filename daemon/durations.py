@@ -1,0 +1,21 @@
+"""Lengths of time, as people read them."""
+
+from __future__ import annotations
+
+
+def ago(seconds: float | None) -> str:
+    """Return a duration in its two largest units: ``45s``, ``12m``, ``3h 5m``, ``2d 4h``; ``-`` where there is none."""
+    if seconds is None:
+        return "-"
+    sign, left = ("-" if seconds < 0 else ""), int(abs(seconds))
+    days, hours, minutes = left // 86400, left // 3600 % 24, left // 60 % 60
+    if days:
+        return f"{sign}{days}d {hours}h"
+    if hours:
+        return f"{sign}{hours}h {minutes}m"
+    return f"{sign}{minutes}m" if minutes else f"{sign}{left}s"
+
+
+def span(seconds: float) -> str:
+    """Return a duration as it stands in a sentence: ``45 min``, from an hour and a half on ``1.5 h``."""
+    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"
