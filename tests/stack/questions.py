@@ -36,8 +36,14 @@ NO_AGENT = {
 BY_CHANCE = {
     "advice: Communication cost above the advised A",
     *(f"advice: Communication cost of placements, as they are and as advised {letter}" for letter in "AB"),
+    "advice: Speed beside scattered GPUs A", "advice: Moves that would let a waiting job start A",
 }
-"""Empty until a job of several GPUs runs that was advised before it started; within minutes that is chance."""
+"""Empty until a job of several GPUs runs, or waits, for which there is something to be had: that is chance."""
+NO_LIKE = {
+    *(f"advice: What more or fewer GPUs would do for a job {letter}" for letter in "ABCD"),
+    *(f"advice: Who should have what others do not use {letter}" for letter in "ABCDE"),
+}
+"""Empty where nobody has told how fast like jobs were, or what jobs use of their CPUs and memory."""
 NO_ALERT = {"health: Alerts A"}
 """A past knows no alerts: those begin to pend where a Prometheus evaluates them."""
 NO_RULES = {"health: Rules A"}
