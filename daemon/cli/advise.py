@@ -88,10 +88,11 @@ def _where(row: dict[str, Any]) -> str | None:
 
 
 def _cost(row: dict[str, Any]) -> str | None:
-    """Return the cost in communication, in brackets that of the next best placement."""
+    """Return the cost in communication, in brackets that of the next best placement; scattered GPUs are none."""
     if row["communication_cost"] is None:
         return None
-    other = next((other["communication_cost"] for other in row["alternatives"]), None)
+    other = next((other["communication_cost"] for other in row["alternatives"] if other["relative_speed"] is None),
+                 None)
     return f"{row['communication_cost']:.3g}" + (f" ({other:.3g})" if other is not None else "")
 
 

@@ -161,8 +161,9 @@ def closeness(advice: Recommendation) -> str:
     cost = advice.communication_cost
     if cost is None or advice.placement is None or sum(advice.placement.gpus) < 2:
         return ""
+    best = [other for other in advice.alternatives if other.relative_speed is None][:1]  # scattered GPUs come after
     others = [f"{other.communication_cost:.3g} on {named(other.placement)}"
-              for other in advice.alternatives[:1] if other.communication_cost is not None]
+              for other in best if other.communication_cost is not None]
     return "; ".join((f"{cost:.3g}", *others))
 
 

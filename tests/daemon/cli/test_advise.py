@@ -1,9 +1,10 @@
 import pytest
 
+from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.counsel.elastic import Adviser, Settings
 from idlewatt.daemon.advice.subject import Counsel
 from idlewatt.storage.moves import Move, Relief
-from idlewatt.storage.records import JobState, Placement
+from idlewatt.storage.records import Alternative, JobState, Placement, Recommendation
 
 
 @pytest.fixture
@@ -65,6 +66,22 @@ def test_what_more_or_fewer_gpus_would_do_is_a_table_of_its_own(shell):
     assert all("sooner (" in row["more"] for row in rows if row["more"])
     assert {row["job_id"] for row in shell.csv("advise", "--elastic", "--user", "alice")} == {
         row["job_id"] for row in rows if jobs[row["job_id"]].user == "alice"} != set()
+
+
+def test_the_next_best_placement_is_not_what_is_left_over_here_and_there(shell):
+    placement = Placement(("n0",), (4,))
+    scattered = Alternative(Placement(("n1", "n2"), (2, 2)), "scattered", 2.5, 0.5)
+    other = Alternative(Placement(("n3",), (4,)), "opens an empty node", 1.5)
+
+    def shown(*alternatives):
+        row = Recommendation("9", 0.0, "A100", 100.0, "easy", "wait", "start", "", placement, 100.0, alternatives,
+                             communication_cost=1.0)
+        shell.service._learn(advice=Advice(100.0, (row,)))
+        (found,) = shell.csv("advise")
+        return found["cost"], found["speed"]
+
+    assert shown(scattered) == ("1", "2 x scattered")
+    assert shown(scattered, other) == ("1 (1.5)", "2 x scattered")
 
 
 def test_moves_are_a_table_of_their_own(shell):
