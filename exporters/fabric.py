@@ -99,7 +99,10 @@ class GpuLinksConfig(SourceConfig):
 
     def boards(self) -> Boards:
         """Return the nodes with their islands; SourceError or TopologyError when the file does not tell them."""
-        return Boards(self.nodes, self.islands or read_matrix(self.file or Path()))
+        if self.islands:
+            return Boards(self.nodes, self.islands)
+        assert self.file is not None  # see _one_of_both
+        return Boards(self.nodes, read_matrix(self.file))
 
 
 class TopologySource:

@@ -151,10 +151,10 @@ class History(HistoryReader):
         some = tuple(runs)
         self._record(lambda connection: speeds.store(connection, some), len(some))
 
-    def record_uses(self, some: Iterable[Use]) -> None:
+    def record_uses(self, runs: Iterable[Use]) -> None:
         """Record what runs used of what they held; the same run again replaces."""
-        known = tuple(some)
-        self._record(lambda connection: uses.store(connection, known), len(known))
+        some = tuple(runs)
+        self._record(lambda connection: uses.store(connection, some), len(some))
 
     def open_jobs(self) -> tuple[Job, ...]:
         """Return jobs that left the scheduler's view without being seen finished: accounting knows how they ended."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pkgutil
+from functools import cache
 from importlib.util import find_spec
 
 
+@cache
 def topics() -> dict[str, str]:
     """Return what each file here is about, by its name, without importing any: ``--help`` must answer at once."""
     from pydoc import synopsis
