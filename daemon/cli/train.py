@@ -50,7 +50,8 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
 @click.option("--last", "last_s", type=Seconds(), help="How far back the history goes that is learned from.  [90d]")
 @click.option("--until", "until_s", type=Moment(), help="Know nothing later: 2026-11-01T03:00, or seconds.")
-@click.option("--budget", "budget_s", type=Seconds(), default="10m", show_default=True, help="Time to train for.")
+@click.option("--budget", "budget_s", type=Seconds(), default="10m", show_default=True,
+              help="Time to train for, at most.")
 @click.option("--incumbent", help="The policy to start from and to beat.  [the configuration's]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of whatever is random.")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True,

@@ -44,7 +44,7 @@ AVERSION = 25.0
 """A regret of 1/25 hurts e times as much as none (exponential utility)."""
 SIGMA, STEP, MEMORY = 0.08, (0.02, 0.004), 0.9
 """Size of the changes; of the steps, first and last; weight of the past in the mean that is judged and kept."""
-EVERY, STEPS = 10, 160
+EVERY, STEPS = 10, 400
 """Steps between looks at later history; of a member, unless the budget ends before: what comes of them then depends on
 the machine."""
 FEWEST_JOBS = 20

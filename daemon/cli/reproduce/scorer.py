@@ -13,7 +13,8 @@ from ..replay import Seconds
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("scorer-report"),
               show_default=True, help="Folder for report.html, report.md and the trained models.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=5, show_default=True, help="Models to train.")
-@click.option("--budget", type=Seconds(), default="10m", show_default=True, help="Time to train each of them.")
+@click.option("--budget", type=Seconds(), default="10m", show_default=True,
+              help="Time to train each of them, at most.")
 @click.option("--drawn", type=click.IntRange(1, 1000), default=10, show_default=True,
               help="Traces of each made-up site.")
 @click.option("--traces", envvar="IDLEWATT_TRACES", type=click.Path(exists=True, file_okay=False, path_type=Path),
