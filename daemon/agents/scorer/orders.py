@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .network import INPUTS, SIZE, TRAITS, Floats, layer
+from ...replay.arrays import Floats
+from .network import INPUTS, SIZE, TRAITS, layer
 
 LOG_2 = float(np.log(2.0))
 
