@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from ...storage.records import Placement
-from ..agents.topdrl import speeds
+from ..replay import locality
 
-APPLICATIONS = speeds.APPLICATIONS
+APPLICATIONS = locality.APPLICATIONS
 """What was measured: the models of Pollux's artifact, on nodes of four GPUs."""
-SOURCE = f"Pollux's tables (OSDI'21, nodes of {speeds.GPUS} GPUs)"
+SOURCE = f"Pollux's tables (OSDI'21, nodes of {locality.GPUS} GPUs)"
 """As it is told beside every speed."""
 NAMES: Mapping[str, str] = {"*bert*": "bert", "*yolo*": "yolov3", "*resnet*": "imagenet", "*deepspeech*": "deepspeech2"}
 """What jobs of such names are taken for where a site says nothing: ImageNet is ResNet-50."""
 
-_SLOW = speeds.slow()
+_SLOW = locality.slow()
 
 
 def application_of(name: str, names: Mapping[str, str]) -> str:
@@ -39,4 +39,4 @@ def relative_speed(application: str, placement: Placement, other: Placement) -> 
 def _slow(application: str, placement: Placement) -> float:
     nodes = sum(gpus > 0 for gpus in placement.gpus)
     measured = _SLOW[APPLICATIONS.index(application)]
-    return float(measured[min(nodes, len(measured)) - 1, min(max(placement.gpus), speeds.GPUS) - 1])
+    return float(measured[min(nodes, len(measured)) - 1, min(max(placement.gpus), locality.GPUS) - 1])

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ....storage.traces import read_trace
+from ...replay import locality
 from ...replay.arrays import Floats, Longs
 from ...replay.intake import from_trace
 from ...replay.workload import Workload
-from . import speeds
 from .kernel import Cluster, Jobs, Site
 
 SIZES = (64, 128, 256, 512)
@@ -101,10 +101,10 @@ class Episode:
 
 def site(gpus: int, per_leaf: int | None = None) -> Site:
     """Return a cluster of so many GPUs; ValueError unless nodes are whole."""
-    if gpus < speeds.GPUS or gpus % speeds.GPUS:
-        raise ValueError(f"{gpus} GPUs are no whole number of nodes of {speeds.GPUS}")
+    if gpus < locality.GPUS or gpus % locality.GPUS:
+        raise ValueError(f"{gpus} GPUs are no whole number of nodes of {locality.GPUS}")
     several = per_leaf or (PER_LEAF if gpus > 128 else PER_LEAF // 2)
-    return Site(gpus // speeds.GPUS, speeds.GPUS, several, speeds.slow(), speeds.PER_CROSSING)
+    return Site(gpus // locality.GPUS, locality.GPUS, several, locality.slow(), locality.PER_CROSSING)
 
 
 def jobs_of(submit: ArrayLike, run: ArrayLike, gpus: ArrayLike, application: ArrayLike) -> Jobs:
@@ -150,7 +150,7 @@ def _read(path: Path) -> Workload:
 def _episode(draw: np.random.Generator, gpus: int, wanted: Longs, run: Floats, submit: Floats, mix: str) -> Episode:
     span_s = float((run * wanted).sum()) / gpus / draw.uniform(*LOADS)
     when = (submit - submit[0]) / max(float(submit[-1] - submit[0]), 1e-9) * span_s
-    application = draw.integers(0, len(speeds.APPLICATIONS), len(run))
+    application = draw.integers(0, len(locality.APPLICATIONS), len(run))
     return Episode(site(gpus), jobs_of(when, run, wanted, application), mix, int(draw.integers(1 << 31)))
 
 

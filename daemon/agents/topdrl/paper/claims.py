@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....charts import Chart, Shape, across, line, upwards, value_ticks
+from ....replay.locality import APPLICATIONS, PER_CROSSING
 from ....replay.outcome import Interval
 from ...report import Section, Table
 from ..arena import LOADS, PER_LEAF, SIZES
-from ..speeds import APPLICATIONS, PER_CROSSING
 from . import predecessor
 from .trial import BETTER_ORDERS, BOUND, LITERAL, NEAREST, OURS, PAPER, RANDOM, STRICT, WAITING, Contest
 

@@ -1,7 +1,7 @@
 """TopDRL's bench: where jobs go, how fast they are there, who goes first, and what must never happen."""
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from itertools import combinations
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.daemon.agents.topdrl import kernel, orders, placing, speeds
+from idlewatt.daemon.agents.topdrl import kernel, orders, placing
 from idlewatt.daemon.agents.topdrl.arena import (
     MIXES,
     REAL,
@@ -28,9 +28,10 @@ from idlewatt.daemon.agents.topdrl.orders import Rule
 from idlewatt.daemon.agents.topdrl.paper.trial import OURS, RULES, Contest, by_rule, contest
 from idlewatt.daemon.agents.topdrl.sizefree.agent import SizeFree
 from idlewatt.daemon.replay.communication import cost
+from idlewatt.daemon.replay.locality import APPLICATIONS
 
 TRACES = Path(os.environ.get("IDLEWATT_TRACES") or Path(__file__).parents[5] / "shared/traces")
-BERT, IMAGENET = speeds.APPLICATIONS.index("bert"), speeds.APPLICATIONS.index("imagenet")
+BERT, IMAGENET = APPLICATIONS.index("bert"), APPLICATIONS.index("imagenet")
 PLAYS = {**{name: by_rule(rule) for name, rule in RULES.items()}, OURS: SizeFree().replay}
 
 
@@ -92,25 +93,6 @@ def test_bert_runs_at_half_its_speed_when_split_and_resnet_does_not_care():
     assert kernel.speed(here, IMAGENET, 4, 2, 2, 1) > 0.99
     assert kernel.speed(here, BERT, 4, 2, 2, 2) < kernel.speed(here, BERT, 4, 2, 2, 1)
     assert kernel.speed(here, BERT, 8, 4, 2, 1) == 1.0  # measured faster than the closest; none counts as that
-
-
-def test_the_speeds_are_those_of_polluxs_tables():
-    archive = TRACES / "pollux_osdi21/pollux_osdi21_data.tar.gz"
-    if not archive.exists():
-        pytest.skip("the packaged traces are not here")
-    from idlewatt.daemon.replay.published.pollux_speed import Application, Archive
-
-    tables = Archive(archive)
-    for name, ours in zip(speeds.APPLICATIONS, speeds.slow(), strict=True):
-        measured = defaultdict(dict)
-        for placement, batch, step, _ in Application.load(tables, name).placements:
-            measured[placement][batch] = step
-        batch = max(set.intersection(*map(set, measured.values())))
-        means = defaultdict(list)
-        for placement, steps in measured.items():
-            means[len(placement), int(max(placement))].append(steps[batch] / measured["1"][batch])
-        theirs = [[np.mean(means[nodes, most]) for most in range(1, 5)] for nodes in range(1, 5)]
-        assert ours == pytest.approx(np.array(theirs), abs=0.0051), name
 
 
 @settings(max_examples=4, deadline=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...replay.arrays import Floats
+from .arrays import Floats
 
 GPUS = 4
 """Of a node, as on the machines that were measured."""
