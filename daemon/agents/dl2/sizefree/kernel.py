@@ -19,6 +19,8 @@ LEAST = 1e-4
 """Gain in log speed of a task that makes a job no faster."""
 HORIZON = 12
 """Slots that a plan is played for."""
+BELIEVED = 0.95
+"""A task that leaves a job less of its speed is not given; a smaller fall may be the error of the speeds' fit."""
 CLOSED = -1e300
 """Score of what cannot be given any more in this slot, for room is never given back in one."""
 
@@ -114,7 +116,7 @@ def rate(cluster: Cluster, jobs: Jobs, job: int, weights: Floats, scores: Floats
 
 @compiled
 def see(cluster: Cluster, jobs: Jobs, job: int, what: int, inputs: Floats) -> bool:
-    """Fill in what the scorer is shown of a task for a job; False when it may have no more, or would be slower."""
+    """Fill in what the scorer is shown of a task for a job; False when it may have no more, or would be slowed."""
     model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]
     then, also = servers + np.int64(what != WORKER), workers + np.int64(what != SERVER)
     if then > cluster.most or also > cluster.most:
@@ -122,7 +124,7 @@ def see(cluster: Cluster, jobs: Jobs, job: int, what: int, inputs: Floats) -> bo
     first = servers == 0 or workers == 0
     after = max(cluster.rates[model, then, also], 1e-9)
     before = after / np.e if first else max(cluster.rates[model, servers, workers], 1e-9)
-    if after < before:
+    if after < BELIEVED * before:
         return False
     cpus, gpus = cluster.demand[model, what, 0] / cluster.slots, cluster.demand[model, what, 1] / cluster.slots
     left = jobs.remaining[job] / after
