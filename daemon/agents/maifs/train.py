@@ -1,7 +1,8 @@
 """How the agent learns: evolution strategies on whole replays, every candidate on the same windows.
 
-It sets out from what Synergy-tune does. A candidate is judged by completion time and makespan, relative to Synergy-tune
-by shortest remaining service on the same window; both as submitted and with all jobs at the beginning.
+It sets out from what Synergy-tune does and from two rules of thumb (:func:`.network.initial`). A candidate is judged by
+completion time and makespan, relative to Synergy-tune by shortest remaining service on the same window; half of the
+windows are as submitted, half have all jobs at the beginning.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class Course:
     agent: Callable[[Floats], Policy] = Maifs
     """Makes a policy of weights; an ablation makes another one."""
     seed: int = 1
-    rounds: int = 30
+    rounds: int = 10
     pairs: int = 8
-    at_once: int = 6
+    at_once: int = 8
     """Windows that every candidate of a round is tried on: common random numbers."""
-    chosen_every: int = 10
+    chosen_every: int = 5
     rate: float = 0.5
     """Of learning, at first and relative to the noise; it falls to 0."""
 
@@ -63,7 +64,7 @@ class Step:
 def noise() -> Floats:
     """Return how far each weight is moved: far where it acts by itself, less within the network."""
     own = {"direct", "order_direct", "taste"}
-    return np.concatenate([np.full(int(np.prod(shape)), 0.3 if name in own else 0.05)
+    return np.concatenate([np.full(int(np.prod(shape)), 0.15 if name in own else 0.02)
                            for name, shape in network.ALL_SHAPES.items()])
 
 

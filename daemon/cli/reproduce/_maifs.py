@@ -14,6 +14,7 @@ from ....storage.traces import TraceError
 from ...agents.maifs import windows
 from ...agents.maifs.agent import Maifs
 from ...agents.maifs.arena import Policy, site_of
+from ...agents.maifs.network import initial
 from ...agents.maifs.paper import claims, trial
 from ...agents.maifs.paper.baselines import Synergy, srsf
 from ...agents.maifs.placing import TUNE
@@ -46,8 +47,9 @@ def reproduce(plan: Plan) -> Mapping[str, Path]:
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True))
     with bar:
         ours, steps = _trained(plan, trial.OURS, Maifs, bar)
-        without = {name: _trained(plan, name, agent, bar)[0]
-                   for name, agent in (ABLATIONS if plan.ablations else {}).items()}
+        without = {"ours, untrained": Maifs(initial(plan.seed)),
+                   **{name: _trained(plan, name, agent, bar)[0]
+                      for name, agent in (ABLATIONS if plan.ablations else {}).items()}}
         found = _measured(plan, ours, without, steps, bar)
     return write_report(plan.out, claims.TITLE, claims.preface(found), list(claims.sections(found)))
 

@@ -35,7 +35,7 @@ class Findings:
     complete: Mapping[str, Mapping[str, tuple[float, ...]]]
     """``FIGURES`` on complete virtual clusters, by their name and policy."""
     ablations: Sequence[str]
-    """Names of the agents without one part, in the contests."""
+    """Names of the agents without training, or without one part, in the contests."""
 
 
 def preface(found: Findings) -> list[str]:
@@ -156,7 +156,12 @@ def curve(steps: Sequence[Step]) -> Section:
     x, y = across(0.0, float(rounds.max(initial=1.0))), upwards(1.1, 200)
     chart = Chart(f"Completion time and makespan over those of {TEACHER}, on windows to choose by", 200, "rounds",
                   value_ticks(x), value_ticks(y), (Shape("h0", OURS, line(x(rounds), y(ratio))),))
-    return Section("Training", [f"From {ratio[0]:.3f} to {ratio.min():.3f}."], charts=[chart])
+    told = ("Nothing better was found than the rules of thumb that it set out from"
+            if ratio.min() == ratio[0] else "What it set out from are rules of thumb")
+    return Section("Training", [
+        f"From {ratio[0]:.3f} to {ratio.min():.3f}. {told}: Synergy-tune's best fit and best share where the node "
+        "gains most, shortest remaining service first, but for jobs that outlast the rest. The row \"ours, untrained\" "
+        "tells what they are worth by themselves."], charts=[chart])
 
 
 def missing() -> Section:

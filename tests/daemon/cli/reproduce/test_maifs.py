@@ -17,6 +17,7 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
     assert result.exit_code == 0, result.output
     text = (tmp_path / "out/report.md").read_text()
     for name in ("Synergy proportional, FIFO", "Tiresias", "Optimus", "random-feasible", "LP optimum", "ours, no graph",
+                 "ours, untrained",
                  "Philly, 16 nodes, all at once, neighbours disturb", "Venus vcvGl, September"):
         assert f"| {name}" in text or f"## {name}" in text, name
     assert "Only the abstract of MAIFS is public" in text
