@@ -99,8 +99,9 @@ class Ground:
         return plan
 
     def _planned(self, wanted: Need, usable: Masks, most: int) -> Plan | None:
-        closed, parts = np.zeros(len(self.nodes), bool), self._parts(wanted, usable)
+        closed = np.zeros(len(self.nodes), bool)
         nodes, moves = list[int](), list[tuple[Mover, str]]()
+        parts = self._parts(wanted)
         for gpus in parts:
             found = self._cleared(_amounts(wanted, gpus), usable & ~closed, closed, most - len(moves))
             if found is None:
@@ -113,13 +114,16 @@ class Ground:
             nodes.append(node)
         return Plan(Placement(tuple(self.nodes[node].name for node in nodes), tuple(parts)), tuple(moves))
 
-    def _parts(self, wanted: Need, usable: Masks) -> list[int]:
+    def _parts(self, wanted: Need) -> list[int]:
         """Return the GPUs on each node, the most first, as the replay splits a job; nothing when it cannot fit."""
-        if wanted.exclusive or wanted.total_gpus > self.free[:, 0].clip(0).sum() or not usable.any():
+        if wanted.exclusive or wanted.total_gpus > self.free[:, 0].clip(0).sum():
+            return []
+        allowed = self.allowed(wanted)
+        if not allowed.any():
             return []
         if not wanted.splits:
             return [wanted.gpus] * wanted.sets if wanted.sets <= len(self.nodes) else []
-        chunk = min(wanted.total_gpus, max(self.nodes[row].gpus for row in np.flatnonzero(usable)))
+        chunk = min(wanted.total_gpus, max(self.nodes[row].gpus for row in np.flatnonzero(allowed)))
         full, rest = divmod(wanted.total_gpus, chunk)
         return [chunk] * full + [rest] * (rest > 0)
 

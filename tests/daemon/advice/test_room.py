@@ -158,6 +158,13 @@ def test_room_is_not_made_where_the_job_would_stay_longer_than_the_node_is_free_
     assert (ground.make_room(need(waits(8, 1, 8)), 3, limit_s) is not None) == found
 
 
+def test_a_job_is_not_taken_apart_because_the_node_that_could_hold_it_is_kept():
+    ground = Ground(world([8, 4, 4, 8], runs("a", ("n1", 2)), stays("b", ("n3", 4))), NOW)
+    ground.keep(("n0",), NOW + 3600)
+
+    assert ground.make_room(need(waits(8)), 3) is None
+
+
 @pytest.mark.parametrize("job", [waits(10**9, 10**9, 1), waits(10**9), waits(8, 1, 8, memory_bytes=2**70),
                                  waits(8, 1, 8, partition="nowhere"), waits(8, 1, 8, exclusive=True)])
 def test_what_can_never_be_is_not_looked_for(job):
