@@ -6,7 +6,7 @@ allocation is none of ours. Telemetry's own job labels only help to choose when 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from ...storage.records import Allocation, Job, Node
@@ -51,12 +51,14 @@ def allocations_by_node(jobs: Iterable[Job]) -> dict[str, list[Held]]:
 def slots(boards: list[Board], node: Node | None) -> list[Slot]:
     """Return the boards of a node with a hole for each one that the scheduler has and telemetry does not."""
     found = [Slot(board.reading.index, board) for board in boards]
-    missing = min(node.gpus if node is not None else 0, MOST_BOARDS) - len(found)
-    if missing > 0:
-        seen = {slot.index for slot in found}
-        holes = [index for index in range(len(found) + missing) if index not in seen][:missing]
-        found = sorted([*found, *(Slot(index, None) for index in holes)], key=lambda slot: slot.index)
-    return found
+    lost = [Slot(index, None) for index in holes([slot.index for slot in found], node)]
+    return sorted([*found, *lost], key=lambda slot: slot.index) if lost else found
+
+
+def holes(indexes: Collection[int], node: Node | None) -> list[int]:
+    """Return indexes for the boards of a node that the scheduler has and telemetry does not."""
+    missing = max(0, min(node.gpus if node is not None else 0, MOST_BOARDS) - len(indexes))
+    return [index for index in range(len(indexes) + missing) if index not in indexes][:missing]
 
 
 def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int, Holder]:

@@ -94,11 +94,13 @@ class Adviser:
     def _watch(self, scene: Scene) -> dict[tuple[str, float], Kind]:
         """Take new readings into the means of running jobs; return the kind of every job."""
         from ....storage.speeds import Throughput
+        from ..boards import Boards
         from ..elastic.runs import Models, kind_of, readings
 
         models, kinds = Models(scene.snapshot.nodes), dict[tuple[str, float], "Kind"]()
         given = [facts for facts in scene.facts if isinstance(facts, Throughput)]
-        found = readings(scene.snapshot.jobs, given, scene.telemetry.gpus)
+        found = readings(scene.snapshot.jobs, given, Boards(scene.telemetry.gpus, scene.snapshot.nodes))
+        self._runs.forget_ended(scene.snapshot.jobs)
         for job in scene.snapshot.jobs:
             kind = kinds[job.key] = kind_of(job, models.of(job))
             reading = found.get(job.job_id)

@@ -7,25 +7,34 @@ are; what one basis says is never mixed with what another does.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from ....storage.records import GpuReading, Job, JobState, Node
+from ....storage.records import Job, JobState, Node
 from ....storage.speeds import RunSpeed, Throughput
 from ...replay.prediction import template
+from ..boards import Boards
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 THROUGHPUT, ACTIVITY = "throughput", "activity"
 LEAST_SAMPLES = 3
 """Readings before a run counts."""
 LEAST_ACTIVITY = 0.05
 """A job that does nothing has no speed."""
-MEMORY = 48
-"""Last runs of like jobs that count: users change their programs."""
+MEMORY = 24
+"""Last runs of like jobs of one size that count: users change their programs."""
+MOST_SIZES = 32
+"""Sizes of a kind, by either basis, that are remembered; those seen last."""
 MOST_KINDS = 5_000
 """Kinds of jobs that are remembered; those seen last."""
 
 Kind = tuple[str, str, str]
 """User, template and GPU model."""
+Run = tuple[str, float, float, str]
+"""Job id, submit time, start time and basis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,56 +52,68 @@ def kind_of(job: Job, gpu_model: str) -> Kind:
 
 
 class Runs:
-    """The runs that were watched, by kind."""
+    """The runs that were watched: the means of those that go on, and the last that count by kind, basis and GPUs."""
 
     def __init__(self, past: Iterable[RunSpeed] = ()) -> None:
-        self._by_kind: dict[Kind, dict[tuple[str, float, float, str], RunSpeed]] = {}
-        self._changed: dict[tuple[str, float, float, str], RunSpeed] = {}
+        # However many like jobs run at once, none of them may begin anew because others are remembered.
+        self._means: dict[Run, RunSpeed] = {}
+        self._by_kind: dict[Kind, dict[tuple[str, int], dict[Run, RunSpeed]]] = {}
+        self._changed: dict[Run, RunSpeed] = {}
         for run in past:
-            self._keep((run.user, run.template, run.gpu_model), run)
+            self._keep(run)
+
+    def forget_ended(self, jobs: Iterable[Job]) -> None:
+        """Let go of the means of jobs that are not among these: they go on counting among the last of their kind."""
+        known = {job.key for job in jobs}
+        self._means = {key: run for key, run in self._means.items() if key[:2] in known}
 
     def watch(self, job: Job, kind: Kind, reading: Reading) -> None:
         """Take a reading into the mean of a run; one that is not newer than the last is no news."""
         if job.start_s is None or not (math.isfinite(reading.rate) and reading.rate > 0):
             return
         gpus = sum(part.gpus for part in job.allocations)
-        run = self._by_kind.get(kind, {}).get((*job.key, job.start_s, reading.basis))
+        key = *job.key, job.start_s, reading.basis
+        # The scheduler may have told of nobody for a moment.
+        run = self._means.get(key) or self._by_kind.get(kind, {}).get((reading.basis, gpus), {}).get(key)
         if run is None or run.gpus != gpus:  # one that was shrunk is another job from then on
             run = RunSpeed(job.job_id, job.submit_s, job.start_s, *kind, gpus, len(job.allocations), reading.basis,
                            0.0, 0, -math.inf)
         if gpus <= 0 or reading.time_s <= run.last_s:
             return
         mean = (run.rate * run.samples + reading.rate) / (run.samples + 1)
-        self._keep(kind, replace(run, rate=mean, samples=run.samples + 1, last_s=reading.time_s))
-        self._changed[_key(run)] = self._by_kind[kind][_key(run)]
+        self._changed[key] = replace(run, rate=mean, samples=run.samples + 1, last_s=reading.time_s)
+        self._keep(self._changed[key])
 
     def of(self, kind: Kind, basis: str) -> list[RunSpeed]:
-        """Return the last runs of a kind that were seen for long enough."""
-        found = [run for run in self._by_kind.get(kind, {}).values()
-                 if run.basis == basis and run.samples >= LEAST_SAMPLES]
-        return found[-MEMORY:]
+        """Return the last runs of a kind that were seen for long enough, of every size."""
+        sizes = self._by_kind.get(kind, {})
+        return [run for size in sorted(sizes) if size[0] == basis for run in sizes[size].values()]
 
     def changed(self) -> list[RunSpeed]:
         """Return the runs of which there was news since this was last asked."""
         changed, self._changed = list(self._changed.values()), {}
         return changed
 
-    def _keep(self, kind: Kind, run: RunSpeed) -> None:
-        runs = self._by_kind.pop(kind, {})
-        runs.pop(_key(run), None)
-        runs[_key(run)] = run  # the one seen last is the last
-        while len(runs) > 2 * MEMORY:
-            del runs[next(iter(runs))]
-        self._by_kind[kind] = runs
-        while len(self._by_kind) > MOST_KINDS:
-            del self._by_kind[next(iter(self._by_kind))]
+    def _keep(self, run: RunSpeed) -> None:
+        key, kind = (run.job_id, run.submit_s, run.start_s, run.basis), (run.user, run.template, run.gpu_model)
+        self._means[key] = run
+        if run.samples >= LEAST_SAMPLES:
+            sizes = self._by_kind.get(kind, {})
+            runs = sizes.get((run.basis, run.gpus), {})
+            _put_last(runs, key, run, MEMORY)
+            _put_last(sizes, (run.basis, run.gpus), runs, MOST_SIZES)
+            _put_last(self._by_kind, kind, sizes, MOST_KINDS)
 
 
-def _key(run: RunSpeed) -> tuple[str, float, float, str]:
-    return run.job_id, run.submit_s, run.start_s, run.basis
+def _put_last(known: dict[K, V], key: K, value: V, most: int) -> None:
+    """Put what was seen last at the end, and let go of the first of too many."""
+    known.pop(key, None)
+    known[key] = value
+    while len(known) > most:
+        del known[next(iter(known))]
 
 
-def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], gpus: Iterable[GpuReading]) -> dict[str, Reading]:
+def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], boards: Boards) -> dict[str, Reading]:
     """Return how fast running jobs are, by id: as the site measures it, else by activity.
 
     A job that two sources give has none of that basis: nobody knows which of them is meant.
@@ -102,7 +123,6 @@ def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], gpus: Iterab
         for rate in source.rates:
             given.setdefault(rate.job_id, []).append(Reading(THROUGHPUT, rate.rate, source.time_s))
     measured = {job_id: found[0] for job_id, found in given.items() if len(found) == 1}
-    boards = {(gpu.node, gpu.index): gpu for gpu in gpus}
     found = {}
     for job in jobs:
         if job.state is not JobState.RUNNING:
@@ -115,10 +135,9 @@ def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], gpus: Iterab
     return found
 
 
-def _by_activity(job: Job, boards: Mapping[tuple[str, int], GpuReading]) -> Reading | None:
+def _by_activity(job: Job, boards: Boards) -> Reading | None:
     """Return the activity of a job's GPUs, added up; None where one of them is unknown, or they do nothing."""
-    places = [(part.node, index) for part in job.allocations for index in part.gpu_indexes or (-1,) * part.gpus]
-    held = [boards.get(place) for place in places]
+    held = [board for part in job.allocations for board in boards.of(part)]
     active = [board.activity for board in held if board is not None and board.activity is not None]
     if not held or len(active) < len(held) or sum(active) < LEAST_ACTIVITY * len(held):
         return None

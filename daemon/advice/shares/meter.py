@@ -7,15 +7,16 @@ job that has it alone uses. Its node's page cache is not in that, so that of mem
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....storage.records import Allocation, GpuReading, Job, JobReading, JobState, Node, SchedulerSnapshot, Telemetry
+from ....storage.records import Allocation, Job, JobReading, JobState, Node, SchedulerSnapshot, Telemetry
 from ....storage.uses import Use
 from ...replay.prediction import template
+from ..boards import Boards
 
 Floats = NDArray[np.float64]
 Run = tuple[str, float, float]
@@ -99,11 +100,8 @@ class _Round:
         self._busy = {reading.node: reading for reading in telemetry.nodes if reading.cpu_busy_ratio is not None}
         self.nodes = {node.name: node for node in snapshot.nodes}
         self._crowd = Counter(part.node for job in snapshot.jobs if job.state.active for part in job.allocations)
-        boards: dict[str, list[GpuReading]] = {}
-        for gpu in telemetry.gpus:
-            if gpu.time_s >= snapshot.time_s - LONGEST_GAP_S:
-                boards.setdefault(gpu.node, []).append(gpu)
-        self._boards = {name: sorted(some, key=lambda gpu: gpu.index) for name, some in boards.items()}
+        fresh = (gpu for gpu in telemetry.gpus if gpu.time_s >= snapshot.time_s - LONGEST_GAP_S)
+        self._boards = Boards(fresh, snapshot.nodes)
 
     def of_job(self, job: Job, node: str) -> JobReading | None:
         """Return what its cgroup says; cgroups go by Slurm's own number, which an array task is not known by."""
@@ -119,18 +117,9 @@ class _Round:
 
     def activity(self, parts: Iterable[Allocation]) -> float | None:
         """Return the mean activity of a job's boards; None unless that of each is known."""
-        found: list[float | None] = []
-        for part in parts:
-            boards = self._boards.get(part.node, [])
-            places = part.gpu_indexes if part.gpu_indexes is not None else self._all_of(part)
-            # The scheduler counts GPUs without the holes that their own indexes may have.
-            found += [boards[place].activity if 0 <= place < len(boards) else None for place in places]
+        found = [board.activity if board is not None else None for part in parts for board in self._boards.of(part)]
         known = [value for value in found if value is not None and 0 <= value <= 1]
         return float(np.mean(known)) if known and len(known) == len(found) else None
-
-    def _all_of(self, part: Allocation) -> Sequence[int]:
-        """Return the places of unnamed GPUs where they can only be all of them; one that is none otherwise."""
-        return range(part.gpus) if part.gpus == len(self._boards.get(part.node, [])) else (-1,) * part.gpus
 
 
 class Meter:

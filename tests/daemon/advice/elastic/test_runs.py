@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from idlewatt.daemon.advice.boards import Boards
 from idlewatt.daemon.advice.elastic.runs import MEMORY, Models, Reading, Runs, kind_of, readings
 from idlewatt.storage.records import Allocation, GpuReading, Job, JobState, Node, Request
 from idlewatt.storage.speeds import JobRate, Throughput
@@ -17,7 +18,12 @@ def board(node, index, activity=0.5, time_s=NOW):
     return GpuReading(f"GPU-{node}-{index}", node, index, time_s, activity=activity)
 
 
+NODES = [Node("dgx1", ("a100",), 2), Node("dgx2", ("a100",), 8)]
 BOARDS = [board("dgx1", 0), board("dgx1", 1, 1.0), board("dgx2", 4), board("dgx2", 5)]
+
+
+def read(jobs, throughput=(), boards=BOARDS):
+    return readings(jobs, throughput, Boards(boards, NODES))
 
 
 def seen(*rates, basis="throughput"):
@@ -83,43 +89,80 @@ def test_only_the_last_runs_of_a_kind_are_remembered():
     assert [run.job_id for run in found] == [str(number) for number in range(2 * MEMORY, 3 * MEMORY)]
 
 
+def rounds(runs, number, of=3, gpus=2, first_s=NOW):
+    """Let so many like jobs be watched side by side for so many rounds."""
+    jobs = [replace(JOB, job_id=f"{gpus}_{task}", allocations=(Allocation("dgx1", gpus),)) for task in range(number)]
+    for turn in range(of):
+        runs.forget_ended(jobs)
+        for task in jobs:
+            runs.watch(task, KIND, Reading("throughput", 1.0 + turn, first_s + 60 * turn))
+    return runs
+
+
+def test_more_like_jobs_at_once_than_are_remembered_all_keep_their_means():
+    runs = rounds(Runs(), 5 * MEMORY)
+    assert {(run.samples, run.rate) for run in runs.changed()} == {(3, 2.0)}
+    assert len(runs.of(KIND, "throughput")) == MEMORY
+
+
+def test_a_new_daemon_goes_on_with_more_like_jobs_than_are_remembered():
+    runs = rounds(Runs(rounds(Runs(), 5 * MEMORY).changed()), 5 * MEMORY, of=1, first_s=NOW + 600)
+    assert {run.samples for run in runs.changed()} == {4}
+
+
+def test_many_runs_of_one_size_push_out_no_other_size():
+    runs = rounds(rounds(Runs(), 2, gpus=4), 5 * MEMORY)
+    assert [run.gpus for run in runs.of(KIND, "throughput")] == [2] * MEMORY + [4] * 2
+
+
+def test_runs_that_have_ended_still_count():
+    runs = rounds(Runs(), 2)
+    runs.forget_ended([])
+    assert len(runs.of(KIND, "throughput")) == 2
+
+
 def test_throughput_goes_before_activity():
-    found = readings([JOB], [Throughput(NOW, (JobRate("7", 812.0),))], BOARDS)
+    found = read([JOB], [Throughput(NOW, (JobRate("7", 812.0),))])
     assert found == {"7": Reading("throughput", 812.0, NOW)}
 
 
 def test_a_job_that_makes_no_progress_is_not_called_fast_for_its_spinning_gpus():
-    assert readings([JOB], [Throughput(NOW, (JobRate("7", 0.0),))], BOARDS)["7"].rate == 0.0
+    assert read([JOB], [Throughput(NOW, (JobRate("7", 0.0),))])["7"].rate == 0.0
 
 
 def test_a_job_that_two_sources_give_has_none():
     twice = [Throughput(NOW, (JobRate("7", 812.0),)), Throughput(NOW, (JobRate("7", 813.0),))]
-    assert readings([JOB], twice, BOARDS) == {}
+    assert read([JOB], twice) == {}
 
 
 def test_an_arrays_task_is_found_by_the_schedulers_own_number():
     task = replace(JOB, job_id="6_2", raw_id=7)
-    assert readings([task], [Throughput(NOW, (JobRate("7", 812.0),))], [])["6_2"].rate == 812.0
+    assert read([task], [Throughput(NOW, (JobRate("7", 812.0),))], ())["6_2"].rate == 812.0
 
 
 def test_activity_is_added_up_over_the_boards_and_as_old_as_the_oldest():
     boards = [*BOARDS[:3], board("dgx2", 5, 0.5, NOW - 20)]
-    assert readings([JOB], [], boards) == {"7": Reading("activity", 2.5, NOW - 20)}
+    assert read([JOB], (), boards) == {"7": Reading("activity", 2.5, NOW - 20)}
+
+
+def test_the_scheduler_counts_without_the_holes_of_nvml():
+    job = replace(JOB, allocations=(Allocation("dgx1", 1, (1,)),))
+    assert read([job], (), [board("dgx1", 0, 0.2), board("dgx1", 3, 0.7)])["7"].rate == 0.7
 
 
 @pytest.mark.parametrize("boards", [
     BOARDS[:3], [*BOARDS[:3], board("dgx2", 5, None)], [replace(one, activity=0.0) for one in BOARDS], []])
 def test_a_board_that_is_not_known_or_a_job_that_does_nothing_gives_no_speed(boards):
-    assert readings([JOB], [], boards) == {}
+    assert read([JOB], (), boards) == {}
 
 
 def test_of_a_job_whose_boards_the_scheduler_does_not_tell_nothing_is_known():
-    assert readings([replace(JOB, allocations=(Allocation("dgx1", 2),))], [], BOARDS) == {}
+    assert read([replace(JOB, allocations=(Allocation("dgx2", 2),))]) == {}
 
 
 def test_a_job_that_is_gone_or_waits_is_not_looked_at():
     rates = [Throughput(NOW, (JobRate("7", 812.0), JobRate("999", 1.0)))]
-    assert readings([replace(JOB, state=JobState.COMPLETED)], rates, BOARDS) == {}
+    assert read([replace(JOB, state=JobState.COMPLETED)], rates) == {}
 
 
 @pytest.mark.parametrize(("partition", "more", "model"), [

@@ -188,6 +188,15 @@ def test_activity_is_unmeasured_where_a_board_is_missing_or_nobody_names_them():
         assert site.window.activity is None
 
 
+def test_boards_behind_one_that_is_lost_are_not_taken_for_those_before():
+    site = Site(job("7", Allocation("n1", 2, (1, 2), 16, 128)))
+    for minute in range(12):
+        boards = [GpuReading(f"G{index}", "n1", index, 1060.0 + minute * STEP_S, activity=activity)
+                  for index, activity in ((1, 0.2), (2, 0.4), (3, 1.0))]
+        site.show(("7", "n1", minute * STEP_S, None), gpus=tuple(boards))
+    assert site.window.activity == pytest.approx(0.3)
+
+
 number = st.one_of(st.none(), st.floats(), st.floats(0, 1e6))
 
 
