@@ -66,6 +66,7 @@ def begin(stack: ExitStack, folder: Path, days: float, nodes: int, seed: int,
         notes += [f"metrics  {days:g} days as OpenMetrics; for a Prometheus that keeps so much:",
                   f"         {' '.join(_prometheus.blocks_command(file, Path('DATA')))}"]
     return url, [*notes, f"agent    idlewatt train --config.file {_config(folder, service.settings)} --budget 1m",
+                 "         trains one in a minute: the board Learning shows it beside the heuristics",
                  f"files    {folder}   Ctrl-C ends the demo"]
 
 
