@@ -66,7 +66,7 @@ def _gain(row: Mapping[str, Any]) -> str | None:
     """Return how much sooner a job ends, in brackets the 95 % interval, or starts."""
     if row["starts_sooner_s"] is not None:
         return f"{row['starts_sooner_s'] / 3600:.1f} h"
-    if row["sooner_ratio"] is None or row["sooner_interval"] is None:
+    if not row["sooner_ratio"]:  # nobody knows, or nothing changes
         return None
     low, high = (f"{100 * bound:.0f}" for bound in row["sooner_interval"])
     return f"{100 * row['sooner_ratio']:.0f} % ({low} to {high})"
