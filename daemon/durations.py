@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+SAME = 0.005
+"""A change of a length of time by less than half a per cent is none."""
+
 
 def ago(seconds: float | None) -> str:
     """Return a duration in its two largest units: ``45s``, ``12m``, ``3h 5m``, ``2d 4h``; ``-`` where there is none."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...durations import span
+from ...durations import SAME, span
 from .meter import QUANTILE
 from .sensitivity import Outlook, Part
 
 GIB = 2**30
-SAME = 0.005
-"""A change below half a per cent is none."""
 
 Share = tuple[str, Part, float]
 """Id of a giver ('' of nobody), its gift, and the share of its remaining time by which it ends sooner."""
