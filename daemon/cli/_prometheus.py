@@ -19,7 +19,7 @@ from ._parts import DemoError, answered, child
 PROGRAMS = ("prometheus", "promtool")
 RULES = ("recording.yml", "alerts.yml")
 MOST_S = 600.0
-"""More than promtool takes for two months of a few nodes: it reads the past once for each of its three or four blocks."""
+"""More than promtool takes for two months of a few nodes, though it reads all of it once for each block."""
 MOST_POINTS = 10_000
 """Prometheus answers no more than 11,000 points of a series."""
 MARGIN_DAYS = 15
