@@ -14,10 +14,10 @@ from ....replay.arrays import Floats
 from ....replay.outcome import Interval
 from ...report import Section, Table
 from ..agent import PAPER, PUBLISHED, Hyperparameters, Options
-from ..arena import HOPELESS, Policy, mean_jct, traces
+from ..arena import HOPELESS, Policy, Trace, mean_jct, traces
 from ..kernel import Cluster
 from ..train import Course, Training, card_of
-from .baselines import Drf, MaxRelativeGain, Optimus, Tetris
+from .baselines import Drf, MaxRelativeGain, Optimus, RandomFeasible, Tetris
 from .trial import TRACES, over_traces
 
 TEACHERS: Mapping[str, Policy] = {"DRF": Drf(), "Tetris": Tetris(), "Optimus (oracle)": Optimus(),
@@ -76,6 +76,8 @@ class Literal:
 
     lessons: Sequence[Lesson]
     outcomes: Sequence[Outcome]
+    chance: Floats
+    """Of each of the paper's traces, by giving tasks at random while one fits."""
 
 
 Tell = Callable[[str, float], None]
@@ -90,7 +92,12 @@ def carry_out(cluster: Cluster, updates: int, seed: int, folder: Path, tell: Tel
     outcomes = [_outcome(replace(plain, updates=updates, teacher=TEACHERS[variant.teacher], options=variant.options,
                                  folder=folder / f"{number}"), variant, tell)
                 for number, variant in enumerate(VARIANTS)]
-    return Literal(lessons, outcomes)
+    chance = [_mean(cluster, RandomFeasible(0), trace) for trace in islice(traces(), TRACES)]
+    return Literal(lessons, outcomes, np.array(chance))
+
+
+def _mean(cluster: Cluster, policy: Policy, trace: Trace) -> float:
+    return float(mean_jct(cluster, policy, [trace])[0])
 
 
 def _lesson(course: Course, teacher: str, tell: Tell) -> Lesson:
@@ -120,7 +127,7 @@ def _on_ten(cluster: Cluster, policy: Policy) -> Floats:
 def sections(literal: Literal) -> Iterator[Section]:
     """Yield what the report says of DL2's own agent."""
     yield warm_up(literal.lessons)
-    yield ablations(literal.outcomes)
+    yield ablations(literal.outcomes, literal.chance)
     yield curves(literal.outcomes)
 
 
@@ -138,7 +145,7 @@ def warm_up(lessons: Sequence[Lesson]) -> Section:
         [Table(("Teacher", "Teacher's slots", "After imitation", "Difference", "Warm-up took"), rows)])
 
 
-def ablations(outcomes: Sequence[Outcome]) -> Section:
+def ablations(outcomes: Sequence[Outcome], chance: Floats) -> Section:
     """Tell what reinforcement learning gives, and what it needs."""
     whole = next(outcome for outcome in outcomes if outcome.variant.name == WHOLE)
     rows = []
@@ -153,8 +160,8 @@ def ablations(outcomes: Sequence[Outcome]) -> Section:
         "is given to. The paper discounts later slots by 0.9; the published code looks at the slot alone. Weights are "
         "those that were best on the traces to choose by, which are not the paper's ten. One training each: what "
         "training itself varies by is not in the interval.",
-        _verdict(outcomes, whole)],
-        [Table(("Variant (teacher DRF)", "After warm-up", "Best", "The ten traces", "Longer than the whole (95 %)",
+        _verdict(outcomes, whole), _worth(outcomes, chance)],
+        [Table(("Variant (teacher DRF)", "Set out with", "Best", "The ten traces", "Longer than the whole (95 %)",
                 "Paper", "Training took"), rows)])
 
 
@@ -166,6 +173,16 @@ def _verdict(outcomes: Sequence[Outcome], whole: Outcome) -> str:
     lost = [f"{name} ({longer.estimate:+.1%})" for name, longer in claimed.items() if longer.low <= 0]
     return (f"Jobs take longer, as in the paper: {', '.join(kept) or 'nowhere'}. "
             f"Not so, or not told apart: {', '.join(lost) or 'nowhere'}.")
+
+
+def _worth(outcomes: Sequence[Outcome], chance: Floats) -> str:
+    """Say what training was good for at all."""
+    better = [outcome.variant.name for outcome in outcomes if longer_than(outcome.jct, chance).high < 0]
+    gained = [outcome.variant.name for outcome in outcomes
+              if min(score for _, score in outcome.curve) < outcome.curve[0][1]]
+    return (f"Giving tasks at random while one fits takes {chance.mean():.3f} slots; below that with a 95 % interval: "
+            f"{', '.join(better) or 'none'}. Reinforcement learning improves on what it set out with: "
+            f"{', '.join(gained) or 'nowhere'}; the others are best before it.")
 
 
 def longer_than(jct: Floats, whole: Floats) -> Interval:
