@@ -14,7 +14,7 @@ from idlewatt.daemon.cli.reproduce import _scorer, command
 
 
 def figures(jct_mean_s, wait_p99_s=3600.0):
-    return Figures(jct_mean_s, 2.0, wait_p99_s, 100.0, 0.0)
+    return Figures(jct_mean_s, 2.0, wait_p99_s, 100.0, None)
 
 
 def cell(ours, theirs, name="a site", wait_p99_s=3600.0):
@@ -65,13 +65,13 @@ def test_the_verdict_says_whether_it_is_reached(ours, said):
     found = claims.Findings([cell(90.0, 100.0), cell(ours, 100.0, "a hard site")], {}, [], [])
     told = " ".join(claims.verdict(found).paragraphs)
     assert said in told
-    assert "No site has a worse 99 % wait." in told
+    assert "No site has a 99 % wait that is worse" in told
 
 
 def test_a_worse_tail_is_told_unless_nobody_would_notice():
     long, short = (claims.Findings([cell(90.0, 100.0, wait_p99_s=wait)], {}, [], []) for wait in (7200.0, 800.0))
     assert "x 1.98" in " ".join(claims.verdict(long).paragraphs)
-    assert "No site has a worse" in " ".join(claims.verdict(short).paragraphs)
+    assert "No site has a 99 % wait that is worse" in " ".join(claims.verdict(short).paragraphs)
 
 
 def test_a_made_up_trace_is_the_same_for_the_same_number_and_as_dense_as_asked_for():
