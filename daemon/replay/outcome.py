@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from . import arrays as a
 from .engine import Run
@@ -15,6 +16,9 @@ Floats = NDArray[np.float64]
 
 SHORT_S = 10.0
 """Bound of the bounded slowdown: shorter jobs count as this long (Feitelson & Rudolph 1998)."""
+
+FEWEST_PAIRS = 10
+"""With fewer of them an interval is not to be called a finding."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
@@ -152,3 +156,17 @@ def ratio_interval(submit: Floats, ours: Floats, theirs: Floats, *, block_s: flo
         ratios = totals[0] / totals[1]
     low, high = np.nanquantile(ratios, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(ours.sum() / theirs.sum()) if theirs.sum() else float("nan"), float(low), float(high))
+
+
+def paired_ratio(ours: Floats, theirs: Floats, *, level: float = 0.95) -> Interval:
+    """Return the geometric mean of ``ours / theirs``, with Student's t interval on the logarithms of the pairs.
+
+    For a few independent pairs above 0, rows matching: there a bootstrap of percentiles is too narrow. Bounds are NaN
+    with one pair, all is NaN with none.
+    """
+    logs = np.log(ours / theirs)
+    if len(logs) < 2:
+        return Interval(float(np.exp(logs[0])) if len(logs) else float("nan"), float("nan"), float("nan"))
+    reach = float(stdtrit(len(logs) - 1, (1 + level) / 2) * logs.std(ddof=1) / np.sqrt(len(logs)))
+    mean = float(logs.mean())
+    return Interval(float(np.exp(mean)), float(np.exp(mean - reach)), float(np.exp(mean + reach)))

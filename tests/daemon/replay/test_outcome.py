@@ -89,6 +89,27 @@ def test_the_bootstrap_interval_covers_the_truth_and_excludes_one_when_clear():
     assert interval.low <= interval.estimate <= interval.high < 1
 
 
+def test_the_interval_of_few_pairs_is_students():
+    ours, theirs = np.array([0.9, 0.8, 1.1]), np.array([1.0, 1.0, 1.0])
+    found = outcome.paired_ratio(ours, theirs)
+    logs = np.log(ours)
+    assert found.estimate == pytest.approx((0.9 * 0.8 * 1.1) ** (1 / 3))
+    assert np.log(found.high) == pytest.approx(logs.mean() + 4.302653 * logs.std(ddof=1) / 3 ** 0.5)  # t, 2 degrees
+    assert found.low * found.high == pytest.approx(found.estimate ** 2)
+
+
+def test_the_interval_of_few_pairs_covers_the_truth_as_often_as_it_says():
+    draw = np.random.default_rng(0).normal(np.log(0.9), 0.2, (2000, 4))
+    held = [found.low <= 0.9 <= found.high for found in (outcome.paired_ratio(np.exp(row), np.ones(4)) for row in draw)]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.02)
+
+
+def test_one_pair_has_no_interval_and_none_no_estimate():
+    one, none = (outcome.paired_ratio(np.full(count, 0.5), np.ones(count)) for count in (1, 0))
+    assert (one.estimate, math.isnan(one.low), math.isnan(one.high)) == (pytest.approx(0.5), True, True)
+    assert math.isnan(none.estimate)
+
+
 def test_fragmentation_is_the_share_of_free_gpus_that_the_typical_job_cannot_use():
     workload = Workload.of([0, 0, 0, 1000], [10, 10, 10, 1], [6, 6, 8, 8])
     states = engine.decisions(Cluster.from_spec("2x8"), workload, named("fifo"))
