@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
@@ -117,10 +117,10 @@ class Evidence:
 
 def outlook(evidence: Evidence, margin: float, starved: float) -> Outlook:
     """Return the best of what can be known."""
-    runs = [run for run in evidence.runs if run.gpus > 0 and run.cpus > 0][:LAST_RUNS]
-    if evidence.window is None and not (evidence.waits and runs and evidence.gpus):
+    evidence = replace(evidence, runs=[run for run in evidence.runs if run.gpus > 0 and run.cpus > 0])
+    if evidence.window is None and not (evidence.waits and evidence.runs and evidence.gpus):
         return _by_prior(evidence) if evidence.model and evidence.gpus else _unknown(evidence)
-    return _measured(evidence, runs, margin, starved)
+    return _measured(evidence, margin, starved)
 
 
 def recognized(name: str, patterns: Mapping[str, str]) -> str:
@@ -180,8 +180,8 @@ def _ratio(known: Sensitivity, gpus: int, has: Part, part: Part) -> float:
     return known.at(part.cpus / gpus, part.memory_bytes / gpus) / before if before > 0 else 1.0
 
 
-def _measured(evidence: Evidence, runs: Sequence[Use], margin: float, starved: float) -> Outlook:
-    has, gpus, window = evidence.has, evidence.gpus, evidence.window
+def _measured(evidence: Evidence, margin: float, starved: float) -> Outlook:
+    has, gpus, window, runs = evidence.has, evidence.gpus, evidence.window, evidence.runs[:LAST_RUNS]
     used = max([run.cpus_p95 / run.gpus * gpus for run in runs] + ([window.p95] if window else []))
     peaks = [run.memory_peak_bytes / run.gpus * gpus for run in runs if run.memory_peak_bytes is not None]
     if window and window.memory_peak_bytes is not None:
@@ -201,7 +201,7 @@ def _starved(known: Outlook, evidence: Evidence, limited: float) -> Outlook:
     has, gpus, window = known.has, evidence.gpus, evidence.window
     activity = window.activity if window else _mean([run.activity for run in evidence.runs[:LAST_RUNS]])
     curve = _curve(tuple((run.cpus / run.gpus, run.activity) for run in evidence.runs
-                         if run.gpus and run.cpus and run.activity)) if gpus and limited >= MOSTLY else None
+                         if run.activity)) if gpus and limited >= MOSTLY else None
     best_cpus, best_memory = has.cpus, has.memory_bytes
     if limited >= MOSTLY and activity is not None and has.cpus:
         best_cpus = math.floor(has.cpus / max(activity, 1 / MOST_TIMES) + 1e-6)

@@ -13,7 +13,7 @@ from ....storage.uses import Use
 from ...replay.prediction import template
 from ...waste.demand import Need, need
 from ...waste.stranded import satisfies
-from .meter import Run, Window, held
+from .meter import Run, Window
 from .sensitivity import Evidence, Outlook, Part, outlook, recognized
 from .tune import Key, Node, Tenant
 
@@ -166,17 +166,16 @@ def _promised(advice: Iterable[Recommendation], pending: Mapping[Key, Job]) -> d
 
 
 def _move_in(job: Job, nodes: Mapping[str, Node], insight: Insight) -> None:
-    part = held(job)
-    alike = all((other.gpus, other.cpus, other.memory_bytes) == (part.gpus, part.cpus, part.memory_bytes)
-                for other in job.allocations)
+    # Of a job on several nodes all would have to give, or be given, alike.
+    alone = len(job.allocations) == 1
     measured = (*job.key, job.start_s or 0.0) in insight.windows
     for place in job.allocations:
         if place.node in nodes:
             node = nodes[place.node]
             known = insight.of(job, Part(place.cpus, place.memory_bytes), place.gpus,
                                fair_share(node.fair, place.gpus))
-            node.tenants = [*node.tenants, Tenant(job.key, place.gpus, known, gives=measured and alike,
-                                                  takes=len(job.allocations) == 1 and place.gpus > 0)]
+            node.tenants = [*node.tenants, Tenant(job.key, place.gpus, known, gives=measured and alone,
+                                                  takes=alone and place.gpus > 0)]
 
 
 def _line_up(found: Town, pending: Mapping[Key, Job], advice: Iterable[Recommendation]) -> None:

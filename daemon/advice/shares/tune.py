@@ -36,7 +36,7 @@ class Tenant:
     gpus: int
     outlook: Outlook
     gives: bool = False
-    """Whether it may be taken from: what it uses has been measured while it runs."""
+    """Whether it may be taken from: it runs on this node alone, and what it uses there has been measured."""
     takes: bool = False
     """Whether it may be given more: a job on several nodes would need it on all of them."""
 

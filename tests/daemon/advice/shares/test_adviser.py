@@ -132,6 +132,16 @@ def test_two_that_trade_cores_for_memory_both_finish_sooner():
     assert row.givers[0].sooner_interval[0] > 0
 
 
+def test_a_job_on_two_nodes_gives_nothing_as_both_nodes_would_have_to():
+    there = Allocation("n2", 3, (0, 1, 2), 40, 256 * GIB)
+    both = replace(running("123", 40), allocations=(*running("123", 40).allocations, there))
+    site = Site(both, running("124", 24, gpus=(3, 4, 5)), nodes=(NODE, replace(NODE, name="n2", cpus_allocated=40)))
+    said = site.look(12, cores={"123": 13.9, "124": 23.9}, activity={"124": 0.3})
+    assert rows(said)["123"].cpus_advised == 40
+    assert not rows(said)["124"].givers
+    assert said.metrics["unused_cpus"] == {"gpu": 0.0}
+
+
 def test_what_was_never_measured_is_not_taken_and_said_to_be_unknown():
     said = Site(running("123", 40), running("124", 24, gpus=(3, 4, 5))).look(20, activity={"124": 0.2})
     assert {row.basis for row in said.rows} == {"fair-share"}

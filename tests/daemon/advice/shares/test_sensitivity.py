@@ -54,6 +54,12 @@ def test_a_starved_job_is_as_fast_as_its_cpus_until_its_gpus_work_all_the_time()
     assert (found.by_cpus(60).low, found.by_cpus(60).high) == (1, pytest.approx(1.5))
 
 
+def test_like_runs_without_gpus_do_not_hide_how_much_the_gpus_of_others_worked():
+    runs = [use(number, gpus=0) for number in range(5)] + [use(9, at_limit=1.0, activity=0.5)]
+    found = known(has=Part(20, FAIR.memory_bytes), gpus=2, waits=True, runs=runs)
+    assert (found.basis, found.best.cpus) == ("measured", 40)
+
+
 def test_more_is_worth_something_only_in_the_time_at_the_limit():
     half = known(window=window([39.0] * 10 + [5.0] * 10, activity=0.5)).by_cpus(80)
     assert half.estimate == pytest.approx(1 / (0.5 / 2 + 0.5))
