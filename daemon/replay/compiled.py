@@ -1,8 +1,9 @@
 """Compile the hot path with numba, and keep what was compiled where it can be found again.
 
 numba notices an edit of the file that a function stands in, not of the files it calls into, so the cache folder is
-named after a digest of all compiled sources: an upgraded package never runs yesterday's machine code. Without a
-writable folder everything still works; it is only compiled anew by every process.
+named after a digest of all compiled sources: an upgraded package never runs yesterday's machine code. An agent's
+machine code has a folder within, named after the agent's own sources, so that an edit of one costs only its own
+compilation. Without a writable folder everything still works; it is only compiled anew by every process.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
@@ -47,6 +48,8 @@ with _absent("scipy"):
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_HERE = Path(__file__).parent
+_POLICIES, _AGENTS = _HERE.parent / "policies", _HERE.parent / "agents"
 KEPT = 4
 """Folders of machine code beside ours: other versions may be installed, too."""
 _UNCLAIMED_S = 86400.0
@@ -61,11 +64,29 @@ def cache_folder() -> Path:
     base = config.CACHE_DIR or os.environ.get("CACHE_DIRECTORY", "").split(":")[0]
     if not base:
         base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "idlewatt")
-    digest = hashlib.sha256(numba.__version__.encode())
-    here = Path(__file__).parent
-    for source in sorted([*here.glob("*.py"), *(here.parent / "policies").glob("*.py")]):
+    sources = [*_HERE.glob("*.py"), *_POLICIES.glob("*.py")]
+    return Path(base) / f"compiled-{_digest(sources, numba.__version__)}"
+
+
+def _folder(function: Callable[..., Any]) -> Path:
+    """Return the folder of one function's machine code."""
+    source = Path(function.__code__.co_filename)
+    if source.parent in (_HERE, _POLICIES):
+        return cache_folder()
+    within = source.is_relative_to(_AGENTS)
+    return cache_folder() / _around(_AGENTS / source.relative_to(_AGENTS).parts[0] if within else source.parent)
+
+
+@functools.cache
+def _around(folder: Path) -> str:
+    return _digest(folder.rglob("*.py"))
+
+
+def _digest(sources: Iterable[Path], version: str = "") -> str:
+    digest = hashlib.sha256(version.encode())
+    for source in sorted(sources):
         digest.update(source.read_bytes())
-    return Path(base) / f"compiled-{digest.hexdigest()[:16]}"
+    return digest.hexdigest()[:16]
 
 
 @functools.cache
@@ -105,11 +126,11 @@ def _make_room(ours: Path) -> None:
 
 
 @contextmanager
-def _cached() -> Iterator[None]:
+def _cached(function: Callable[..., Any]) -> Iterator[None]:
     """Point numba at our folder while it decorates; other users of numba in the process keep theirs."""
     claim(cache_folder())
     before = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_folder())
+    config.CACHE_DIR = str(_folder(function))
     try:
         yield
     finally:
@@ -144,7 +165,7 @@ def compiled_with_arrays(function: Function) -> Function:
 
 def _njit(function: Function, **options: Any) -> Any:
     try:
-        with _cached():
+        with _cached(function):
             return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no folder it may write to
         return numba.njit(**options)(function)
@@ -158,7 +179,7 @@ def pointer(function: Callable[..., Any], signature: Any) -> Any:
     """
     options: dict[str, Any] = {"_nrt": False}
     try:
-        with _cached():
+        with _cached(function):
             return numba.cfunc(signature, cache=True, **options)(function)
     except RuntimeError:
         return numba.cfunc(signature, **options)(function)

@@ -1,3 +1,4 @@
+import importlib.util
 import os
 import subprocess
 import sys
@@ -80,3 +81,30 @@ def test_machine_code_of_a_version_that_claims_nothing_stays_for_a_day(tmp_path)
     compiled.claim(tmp_path / "compiled-mine")
     assert young.exists()
     assert not old.exists()
+
+
+def test_an_edit_around_an_agents_code_costs_its_own_compilation_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "_AGENTS", tmp_path)
+    for name in ("one", "other"):
+        (tmp_path / name / "inner").mkdir(parents=True)
+        (tmp_path / name / "inner" / "kernel.py").write_text("def move(x):\n    return x\n")
+        (tmp_path / name / "rules.py").write_text(f"# {name}")
+
+    def folders():
+        compiled._around.cache_clear()
+        return [compiled._folder(function_of(tmp_path / name / "inner" / "kernel.py")) for name in ("one", "other")]
+
+    before = folders()
+    (tmp_path / "one" / "rules.py").write_text("BEST = 2")
+    after = folders()
+    assert before[0] != after[0]
+    assert before[1] == after[1]
+    assert {folder.parent for folder in (*before, *after)} == {compiled.cache_folder()}
+
+
+def function_of(source):
+    """Return the function that stands in a file."""
+    spec = importlib.util.spec_from_file_location(source.parent.parent.name, source)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.move
