@@ -40,8 +40,8 @@ PAIRS, TOGETHER = 8, 4
 KEPT_JOBS, FEWEST, MOST = 400_000, 48, 256
 """Stretches are kept ready to be replayed: as many as have so many jobs together, within bounds. From few of them their
 peculiarities are learned."""
-AVERSION = 25.0
-"""A regret of 1/25 hurts e times as much as none (exponential utility)."""
+AVERSION = 10.0
+"""A regret of 10 % hurts e times as much as none (exponential utility)."""
 SIGMA, STEP, MEMORY = 0.08, (0.02, 0.004), 0.9
 """Size of the changes; of the steps, first and last; weight of the past in the mean that is judged and kept."""
 EVERY, STEPS = 10, 400

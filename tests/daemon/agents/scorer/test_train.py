@@ -68,7 +68,7 @@ def test_it_sets_out_from_a_model_where_that_is_better_than_all_it_knows(trained
 
 
 def test_regret_hurts_more_than_the_same_gain_pleases(tmp_path, course_of, monkeypatch):
-    regrets = {"even": [0.01, 0.01], "bold": [0.06, -0.06], "worse": [0.02, 0.02]}
+    regrets = {"even": [0.01, 0.01], "bold": [0.1, -0.1], "worse": [0.02, 0.02]}
     with ThreadPoolExecutor(1) as threads:
         ground = Ground(course_of(tmp_path), threads)
         monkeypatch.setattr(Arena, "regret", lambda arena, name: regrets[name][ground.select.index(arena)])
