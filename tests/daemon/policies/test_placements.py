@@ -50,17 +50,20 @@ def test_fragmentation_avoids_leaving_what_the_typical_job_cannot_use():
 
 
 def test_tetris_takes_the_node_whose_free_resources_the_job_points_at():
-    def chosen(gpus, cpus):
-        cluster = Cluster.from_records([Node("gpus", ("p",), 8, cpus=64), Node("cpus", ("p",), 8, cpus=64)])
-        state = ClusterState.of(cluster, Workload.of([0.0], [1.0], [gpus], cpus=[cpus]))
-        state.arrays.nodes.free_gpus[:] = [8, 4]
-        state.arrays.nodes.free_cpus[:] = [16, 64]
+    def chosen(gpus, cpus, memory=0):
+        cluster = Cluster.from_records([Node(name, ("p",), 8, cpus=64, memory_bytes=1 << 40)
+                                        for name in ("gpus", "cpus", "memory")])
+        state = ClusterState.of(cluster, Workload.of([0.0], [1.0], [gpus], cpus=[cpus], memory=[memory]))
+        state.arrays.nodes.free_gpus[:] = [8, 4, 2]
+        state.arrays.nodes.free_cpus[:] = [16, 64, 16]
+        state.arrays.nodes.free_memory[:] = [1 << 38, 1 << 38, 1 << 40]
         state.arrays.clock[0] = 0.0
         join(state.arrays, 0)
         return list(named("tetris").decide(state)[0].nodes)
 
     assert chosen(gpus=4, cpus=4) == [0]
     assert chosen(gpus=1, cpus=16) == [1]
+    assert chosen(gpus=1, cpus=1, memory=1 << 39) == [2]
 
 
 TREES = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 7)), min_size=2, max_size=9)
