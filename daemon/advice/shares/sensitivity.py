@@ -41,6 +41,8 @@ MOSTLY = 0.5
 LAST_RUNS = 5
 DRAWS = 200
 """Resamples behind a 95 % interval."""
+LEAST_SPEED = 1e-9
+"""What is slower is as good as standing still: nobody divides by it."""
 FULL = 0.95
 """A job that used so much of its memory, page cache included, may want more."""
 _WORD = re.compile(r"[a-z0-9]+")
@@ -177,7 +179,9 @@ def _spread(own: Sensitivity, siblings: Sequence[Sensitivity], gpus: int, has: P
 
 def _ratio(known: Sensitivity, gpus: int, has: Part, part: Part) -> float:
     before = known.at(has.cpus / gpus, has.memory_bytes / gpus)
-    return known.at(part.cpus / gpus, part.memory_bytes / gpus) / before if before > 0 else 1.0
+    if before <= LEAST_SPEED:
+        return 1.0
+    return max(known.at(part.cpus / gpus, part.memory_bytes / gpus), LEAST_SPEED) / before
 
 
 def _measured(evidence: Evidence, margin: float, starved: float) -> Outlook:
@@ -254,7 +258,7 @@ def _slowed(cores: Floats, cpus: int) -> Speed:
     means = shares[draw.integers(len(shares), size=(DRAWS, len(shares)))].mean(axis=1)
     low, high = np.percentile(means, (2.5, 97.5))
     estimate = float(shares.mean())
-    return Speed(max(estimate, 1e-9), max(float(min(low, estimate)), 1e-9), max(float(max(high, estimate)), 1e-9))
+    return Speed(*(max(float(speed), LEAST_SPEED) for speed in (estimate, min(low, estimate), max(high, estimate))))
 
 
 @dataclass(frozen=True)
