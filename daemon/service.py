@@ -28,8 +28,7 @@ from ..storage.topology import Boards, Fabric, Topology
 from .advice.advisor import Advisor
 from .advice.council import Council
 from .advice.rehearsal import Rehearsal
-from .advice.shares.accounts import accounted
-from .advice.subject import Adviser, Scene, subjects
+from .advice.subject import Adviser, Bookkeeper, Scene, subjects
 from .advice.vicinity import Vicinity, compared
 from .config import ConfigError, Settings
 from .counterfactual import Counterfactual, Request, Window, WindowReplayer
@@ -65,7 +64,7 @@ class Service:
         self._reloaded, self._loaded_s = True, clock()
         self._accounted_s: float | None = None
         self._sources = _build(settings, clock)
-        self._advisers = _advisers(settings, history)
+        self._advisers = _advisers(settings, history, {})
         self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
@@ -220,7 +219,7 @@ class Service:
                 settings = load()
                 if settings.storage.url != self.settings.storage.url:
                     raise ConfigError("storage.url: another database needs a restart, not a reload")
-                advisers = _advisers(settings, self._history)
+                advisers = _advisers(settings, self._history, self._unchanged(settings))
                 sources = _build(settings, self._clock)
             except ConfigError as error:
                 self._reloaded = False
@@ -229,6 +228,11 @@ class Service:
             self._swap(settings, sources, advisers)
             self._reloaded, self._loaded_s = True, self._clock()
             log.info("configuration reloaded", extra={"sources": len(sources)})
+
+    def _unchanged(self, settings: Settings) -> dict[str, Adviser]:
+        """Return the advisers that go on with all that they have seen."""
+        return {name: adviser for name, adviser in self._advisers.items()
+                if settings.counsel.of(name) == self.settings.counsel.of(name)}
 
     def _swap(self, settings: Settings, sources: list[Watched], advisers: dict[str, Adviser]) -> None:
         self._replays.end()
@@ -322,7 +326,9 @@ class Service:
                 log.warning("accounting cannot be read", extra={"target": watched.name, "error": str(error)})
                 continue
             self._keep(lambda jobs=jobs: self._history.record_finished(jobs))  # type: ignore[misc]
-            self._keep(lambda jobs=jobs: self._history.record_uses(accounted(jobs)))  # type: ignore[misc]
+            for adviser in self._advisers.values():
+                if isinstance(adviser, Bookkeeper):
+                    self._keep(partial(adviser.finished, jobs))
             self._accounted_s = now
 
 
@@ -335,11 +341,11 @@ def _rehearsal(settings: Settings) -> Rehearsal:
     return Rehearsal(_policies(settings))
 
 
-def _advisers(settings: Settings, history: History) -> dict[str, Adviser]:
+def _advisers(settings: Settings, history: History, kept: Mapping[str, Adviser]) -> dict[str, Adviser]:
     """Return who considers each subject that is wanted; ConfigError names the one whose settings cannot be."""
-    opened: dict[str, Adviser] = {}
+    opened = dict(kept)
     for name, subject in subjects().items():
-        if settings.counsel.of(name).enabled:
+        if name not in kept and settings.counsel.of(name).enabled:
             try:
                 opened[name] = subject.open(settings.counsel.of(name), history)
             except ValueError as error:

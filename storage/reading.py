@@ -193,11 +193,12 @@ class HistoryReader:
         rows = self._all(select(table).order_by(table.c.last_s.desc(), table.c.id.desc()).limit(last))
         return tuple(speeds.speed_of(row) for row in reversed(rows))
 
-    def uses(self, since_s: float = float("-inf")) -> tuple[Use, ...]:
-        """Return what runs used of which more was known at a moment or later, the oldest first."""
+    def uses(self, since_s: float = float("-inf"), last: int | None = None) -> tuple[Use, ...]:
+        """Return what the ``last`` runs used of which more was known at a moment or later, the oldest first."""
         table = schema.uses
-        return tuple(map(uses.use_of, self._all(
-            select(table).where(table.c.updated_s >= since_s).order_by(table.c.updated_s, table.c.id))))
+        rows = self._all(select(table).where(table.c.updated_s >= since_s).order_by(
+            table.c.updated_s.desc(), table.c.id.desc()).limit(last))
+        return tuple(uses.use_of(row) for row in reversed(rows))
 
     def waste(self, since_s: float, until_s: float, *, per_node: bool = False) -> tuple[WasteReading, ...]:
         """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""

@@ -5,7 +5,8 @@ docstring is the help of the command line and of the API, a sentence that begins
 holds:
 
 * ``class Settings(SubjectSettings)``: what a site may set, in the section ``counsel: {<name>: ...}``;
-* a class with the one method of ``Adviser``, made once for each configuration by ``open(settings, history)``;
+* a class with the one method of ``Adviser`` (and that of ``Bookkeeper``, where it learns from the accounts), made by
+  ``open(settings, history)`` and kept until its section of the configuration changes;
 * at its end ``register(Subject("<name>", ...))``.
 
 What follows from that without another line: a cycle of its own named as the subject (what it raises is logged, counted
@@ -25,9 +26,9 @@ imported where it is used, as the command line reads a file for its columns.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from ...exporters.publish import Scalar, Series
     from ...exporters.source import Facts, Role
     from ...storage.history import History
-    from ...storage.records import SchedulerSnapshot, Telemetry
+    from ...storage.records import Job, SchedulerSnapshot, Telemetry
     from ..foresight import Experience
     from .advisor import Advice
 
@@ -104,6 +105,14 @@ class Adviser(Protocol):
 
     def consider(self, scene: Scene) -> Counsel:
         """Return what there is to say now; whatever it raises ends this round of this subject only."""
+
+
+@runtime_checkable
+class Bookkeeper(Protocol):
+    """An adviser that learns from the accounts, too."""
+
+    def finished(self, jobs: Iterable[Job]) -> None:
+        """Take in jobs that ended, some of them again, in another thread than ``consider``; StoreError is logged."""
 
 
 def _as_it_is(row: Mapping[str, Any]) -> Mapping[str, Any]:

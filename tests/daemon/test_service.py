@@ -11,7 +11,7 @@ from idlewatt.daemon.config import ConfigError
 from idlewatt.daemon.view import DaemonView
 from idlewatt.storage.errors import StoreLocked, StoreUnavailable
 from idlewatt.storage.history import History
-from idlewatt.storage.records import JobState, PowerClass
+from idlewatt.storage.records import Allocation, Job, JobState, PowerClass, Request
 
 
 def wait_until(condition, timeout_s=20.0):
@@ -230,6 +230,24 @@ def test_a_reload_of_waste_settings_keeps_exported_counters_and_floors(rig):
     after = published(service).energy_joules_total
     assert all(after[key] >= joules for key, joules in energy.items())
     assert service.accountant.floors.learned().keys() == floors.keys()
+
+
+def test_a_reload_keeps_what_counsel_has_seen_unless_its_own_section_changes(rig):
+    service = rig.service()
+    before = dict(service._advisers)
+    service.reload(lambda: config.parse(rig.text(counsel="{allocation: {margin: 0.5}}")))
+    assert {name for name, adviser in before.items() if service._advisers[name] is not adviser} == {"allocation"}
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_what_runs_used_by_the_accounts_is_recorded_only_for_counsel_on_allocation(rig, monkeypatch, wanted):
+    service = rig.service(counsel=f"{{allocation: {{enabled: {str(wanted).lower()}}}}}")
+    ended = [Job(str(gpus), 0.0, JobState.COMPLETED, "a100", Request(gpus), "ann", name="train", start_s=100.0,
+                 end_s=1100.0, allocations=(Allocation("dgx01", gpus, None, 16, 128),), cpu_seconds=200.0)
+             for gpus in (0, 2)]
+    monkeypatch.setattr(service._of("scheduler")[0].source, "finished", lambda since_s: ended)
+    service.record()
+    assert [use.job_id for use in service._history.uses()] == ["2"] * wanted
 
 
 def test_a_clock_that_jumps_back_adds_no_energy(rig):

@@ -19,6 +19,7 @@ def test_uses_survive_a_restart_the_oldest_first(url):
     with History.open(url) as history:
         assert history.uses() == (other, USE)
         assert history.uses(300.1) == (USE,)
+        assert history.uses(last=1) == (USE,)
 
 
 def test_the_same_run_again_replaces_and_another_run_of_the_job_is_beside_it(history):

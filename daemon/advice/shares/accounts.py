@@ -18,20 +18,19 @@ from .meter import held
 SHORTEST_S = 60.0
 """A run that ended sooner did little but start."""
 TIMES = 20.0
-STARVED = 0.8
 
 
-def accounted(jobs: Iterable[Job]) -> Iterator[Use]:
-    """Yield the uses of runs whose CPU time the accounts know."""
+def accounted(jobs: Iterable[Job], starved: float) -> Iterator[Use]:
+    """Yield the uses of runs on GPUs whose CPU time the accounts know."""
     for job in jobs:
         if job.start_s is None or job.end_s is None or job.cpu_seconds is None or not job.allocations:
             continue
         part, lasted_s = held(job), job.end_s - job.start_s
-        if lasted_s < SHORTEST_S or not part.cpus:
+        if lasted_s < SHORTEST_S or not part.cpus or not part.gpus:
             continue
         cores = job.cpu_seconds / lasted_s
         # All of it may have been on one node, or all of them alike.
         mean, even = min(cores, part.cpus), min(cores / len(job.allocations), part.cpus)
-        at_limit = max(0.0, (even / part.cpus - STARVED) / (1 - STARVED))
+        at_limit = max(0.0, (even / part.cpus - starved) / (1 - starved)) if starved < 1 else 0.0
         yield Use(job.job_id, job.submit_s, job.start_s, job.user, template(job.name), part.gpus, part.cpus,
                   part.memory_bytes, job.end_s, lasted_s, ACCOUNTS, mean, min(TIMES * mean, part.cpus), at_limit)

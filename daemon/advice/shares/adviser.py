@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ....exporters.publish import ADVICE
 from ....storage.errors import StoreError
+from ....storage.records import Job
 from ....storage.shares import ShareAdvice
 from ..subject import Counsel, Scene
+from .accounts import accounted
 from .meter import Meter
 from .telling import Telling
 from .tenants import Insight, Past, Town, candidates, town
@@ -24,9 +27,13 @@ log = logging.getLogger(__name__)
 
 RECORD_S = 300.0
 """How often uses are recorded: a run that ends in between is recorded the next time."""
+OVERLAP_S = 2 * RECORD_S
+"""How far back is read again what was recorded: the last reading of a run is older than its record."""
 BOUNDS = ("estimate", "low", "high")
 REMEMBERED_S = 90 * 86400.0
 """How far back like runs are looked for."""
+PAST = 20_000
+"""Runs that are read back at most."""
 
 
 class Shares:
@@ -35,7 +42,7 @@ class Shares:
     def __init__(self, settings: Settings, history: History) -> None:
         self._settings, self._history = settings, history
         self._meter, self._past = Meter(settings.window, settings.starved), Past()
-        self._recorded_s, self._known_until_s = float("-inf"), float("-inf")
+        self._recorded_s, self._unread_s, self._change = float("-inf"), float("-inf"), Lock()
 
     def consider(self, scene: Scene) -> Counsel:
         """Return a row for every job that runs on a GPU node, and for each that could start on what others leave."""
@@ -48,16 +55,31 @@ class Shares:
         rows = tuple(sorted(self._rows(found, scene, insight), key=_urgency))
         return Counsel(scene.now_s, rows, _metrics(rows, found))
 
+    def finished(self, jobs: Iterable[Job]) -> None:
+        """Record what accounting tells of jobs; it may tell late, so that is read from the first of their ends on."""
+        told = list(accounted(jobs, self._settings.starved))
+        self._history.record_uses(told)
+        self._read_from(min((use.updated_s for use in told), default=float("inf")))
+
+    def _read_from(self, time_s: float) -> None:
+        with self._change:
+            self._unread_s = min(self._unread_s, time_s)
+
     def _remember(self, now_s: float) -> None:
-        """Write what was measured, and read what there is of like runs; without a database what is known must do."""
+        """Read what there is of like runs, and write what was measured; without a database what is known must do."""
         if now_s < self._recorded_s + RECORD_S:
             return
         self._recorded_s = now_s
+        with self._change:
+            since_s, self._unread_s = self._unread_s, now_s - OVERLAP_S
         try:
+            # Read first: what was measured before a restart goes on and is not replaced by minutes.
+            known = self._history.uses(max(now_s - REMEMBERED_S, since_s), PAST)
+            self._meter.resume(known)
+            self._past.learn(known)
             self._history.record_uses(self._meter.unrecorded())
-            self._past.learn(self._history.uses(max(now_s - REMEMBERED_S, self._known_until_s - RECORD_S)))
-            self._known_until_s = now_s
         except StoreError as error:
+            self._read_from(since_s)
             log.error("what runs used cannot be recorded or read now", extra={"error": str(error)})
 
     def _rows(self, found: Town, scene: Scene, insight: Insight) -> Iterator[ShareAdvice]:

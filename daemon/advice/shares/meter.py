@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....storage.records import Allocation, Job, JobReading, JobState, Node, SchedulerSnapshot, Telemetry
-from ....storage.uses import Use
+from ....storage.uses import ACCOUNTS, Use
 from ...replay.prediction import template
 from ..boards import Boards
 
@@ -27,6 +27,8 @@ ENOUGH = 0.8
 """Share of a window that must have been measured."""
 LONGEST_GAP_S = 600.0
 """Over a longer gap between two readings the mean says nothing of the peaks."""
+MOST_ENDED = 2_000
+"""Runs that ended and wait to be recorded: the database may be gone for long."""
 ROUNDING = 1.1
 """Two pages are never read at exactly the moments that they bear: a little more than the whole node may be one."""
 
@@ -90,6 +92,8 @@ class _Track:
     """Time for which the activity of its boards is known."""
     fresh: bool = False
     """Whether there is something that was not recorded yet."""
+    recorded: bool = False
+    """Whether what was recorded of the run is all in here."""
 
 
 class _Round:
@@ -115,6 +119,10 @@ class _Round:
             return None
         return reading.time_s, reading.cpu_busy_ratio * known.cpus
 
+    def on_gpus(self, job: Job) -> bool:
+        """Return whether a job is on a node that has GPUs; nothing is said of others."""
+        return any(part.node in self.nodes and self.nodes[part.node].gpus > 0 for part in job.allocations)
+
     def activity(self, parts: Iterable[Allocation]) -> float | None:
         """Return the mean activity of a job's boards; None unless that of each is known."""
         found = [board.activity if board is not None else None for part in parts for board in self._boards.of(part)]
@@ -128,31 +136,42 @@ class Meter:
     def __init__(self, window_s: float, starved: float) -> None:
         self._window_s, self._starved = window_s, starved
         self._tracks: dict[Run, _Track] = {}
-        self._ended: list[_Track] = []
+        self._ended: dict[Run, _Track] = {}
 
     def observe(self, snapshot: SchedulerSnapshot, telemetry: Telemetry) -> None:
         """Take in what was read; what was read before says nothing new."""
         seen, tracks = _Round(snapshot, telemetry), {}
         for job in snapshot.jobs:
-            if job.state.active and job.allocations and job.start_s is not None:
+            if job.state.active and job.start_s is not None and seen.on_gpus(job):
                 run = (*job.key, job.start_s)
-                track = tracks[run] = self._tracks.get(run) or _Track(job)
+                # The scheduler may have told of nobody for a moment.
+                track = tracks[run] = self._tracks.get(run) or self._ended.pop(run, None) or _Track(job)
                 track.job = job
                 if job.state is JobState.RUNNING:
                     self._sample(track, seen)
-        self._ended += [track for run, track in self._tracks.items() if run not in tracks and track.fresh]
+        self._ended |= {run: track for run, track in self._tracks.items() if run not in tracks and track.fresh}
         self._tracks = tracks
+        while len(self._ended) > MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+
+    def resume(self, uses: Iterable[Use]) -> None:
+        """Go on from what was recorded of runs before this meter watched them; its own records are no news."""
+        for use in uses:
+            track = self._tracks.get(use.run) or self._ended.get(use.run)
+            if track is not None and not track.recorded and use.source != ACCOUNTS:
+                _go_on(track, use)
 
     def windows(self) -> dict[Run, Window]:
         """Return the windows of running jobs of which enough has been measured."""
         return {run: _window(track) for run, track in self._tracks.items() if self._full(track)}
 
     def unrecorded(self) -> list[Use]:
-        """Return the uses of runs of which there is more to say than when this was asked last."""
-        fresh = [track for track in (*self._ended, *self._tracks.values()) if track.fresh]
-        self._ended = []
+        """Return the uses of runs on GPUs of which there is more to say than when this was asked last."""
+        fresh = [track for track in (*self._ended.values(), *self._tracks.values())
+                 if track.fresh and held(track.job).gpus]
+        self._ended = {}
         for track in fresh:
-            track.fresh = False
+            track.fresh, track.recorded = False, True
         return [_use(track) for track in fresh]
 
     def _sample(self, track: _Track, seen: _Round) -> None:
@@ -226,6 +245,19 @@ def _add_up(track: _Track, sample: Sample, limit: float) -> None:
     if sample.activity is not None:
         track.watched_s += sample.seconds
         track.active_s += sample.activity * sample.seconds
+
+
+def _go_on(track: _Track, use: Use) -> None:
+    track.recorded = True
+    track.busiest = max(track.busiest, use.cpus_p95)
+    track.measured_s += use.measured_s
+    track.core_s += use.cpus_mean * use.measured_s
+    track.at_limit_s += use.at_limit_ratio * use.measured_s
+    if use.memory_peak_bytes is not None:
+        track.memory_peak = max(track.memory_peak or 0.0, use.memory_peak_bytes)
+    if use.activity is not None:
+        track.watched_s += use.measured_s
+        track.active_s += use.activity * use.measured_s
 
 
 def _window(track: _Track) -> Window:

@@ -19,6 +19,8 @@ from .tune import Key, Node, Tenant
 
 MOST_RUNS = 20
 """Of a template: people change what their jobs do."""
+MOST_KINDS = 5_000
+"""Users' templates that are remembered; those learned of last."""
 MOST_WAITING = 200
 """Jobs of the queue for which room is sought: each is held against each node that has GPUs free."""
 
@@ -27,20 +29,20 @@ class Past:
     """What runs used, by user and name but for its numbers."""
 
     def __init__(self) -> None:
-        self._runs: dict[tuple[str, str], dict[Run, Use]] = {}
+        self._kinds: dict[tuple[str, str], dict[Run, Use]] = {}
 
     def learn(self, uses: Iterable[Use]) -> None:
-        """Take in uses; the same run again replaces."""
-        for use in sorted(uses, key=lambda use: use.updated_s):
-            runs = self._runs.setdefault((use.user, use.template), {})
-            runs.pop(use.run, None)
-            runs[use.run] = use
-            while len(runs) > MOST_RUNS:
-                del runs[next(iter(runs))]
+        """Take in uses; the same run again replaces, and one that ended long ago may come late."""
+        for use in uses:
+            kind = use.user, use.template
+            runs = self._kinds.pop(kind, {}) | {use.run: use}
+            self._kinds[kind] = dict(sorted(runs.items(), key=lambda item: item[1].updated_s)[-MOST_RUNS:])
+            if len(self._kinds) > MOST_KINDS:
+                del self._kinds[next(iter(self._kinds))]
 
     def like(self, job: Job) -> list[Use]:
         """Return the last runs of like jobs, the newest first."""
-        return list(self._runs.get((job.user, template(job.name)), {}).values())[::-1]
+        return list(self._kinds.get((job.user, template(job.name)), {}).values())[::-1]
 
 
 @dataclass(frozen=True)

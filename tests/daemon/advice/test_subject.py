@@ -126,5 +126,5 @@ def test_a_subject_that_cannot_be_is_named_and_the_old_configuration_goes_on(rig
     broken = replace(subjects()["elastic"], open=refuse)
     monkeypatch.setitem(joint._SUBJECTS, "elastic", broken)
     with pytest.raises(ConfigError, match=r"counsel\.elastic: no such thing"):
-        service.reload(lambda: config.parse(rig.text()))
+        service.reload(lambda: config.parse(rig.text(counsel="{elastic: {settle: 1m}}")))
     assert "elastic" in service._advisers

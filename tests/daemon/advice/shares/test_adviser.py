@@ -12,7 +12,9 @@ from pydantic import ValidationError
 from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.counsel import allocation
 from idlewatt.daemon.advice.counsel.allocation import Settings
+from idlewatt.daemon.advice.shares import tenants
 from idlewatt.daemon.advice.shares.adviser import Shares
+from idlewatt.daemon.advice.shares.tenants import Past
 from idlewatt.daemon.advice.subject import Scene, subjects
 from idlewatt.exporters.publish import check
 from idlewatt.exporters.simulated import direct
@@ -32,6 +34,7 @@ from idlewatt.storage.records import (
     SchedulerSnapshot,
     Telemetry,
 )
+from idlewatt.storage.uses import Use
 
 GIB = 2**30
 NODE = Node("n1", ("gpu",), 8, "a100", cpus=64, memory_bytes=512 * GIB, cpus_allocated=64, gpus_allocated=6,
@@ -49,10 +52,11 @@ class Shelf:
             raise StoreUnavailable("the disk is full")
         self.kept |= {use.run: use for use in uses}
 
-    def uses(self, since_s):
+    def uses(self, since_s, last):
         if self.broken:
             raise StoreUnavailable("the disk is full")
-        return tuple(use for use in self.kept.values() if use.updated_s >= since_s)
+        found = (use for use in self.kept.values() if use.updated_s >= since_s)
+        return tuple(sorted(found, key=lambda use: use.updated_s))[-last:]
 
 
 def running(job_id, cpus, *, gpus=(0, 1, 2), memory=256 * GIB, node="n1", name="train", **more):
@@ -186,6 +190,37 @@ def test_like_runs_teach_what_a_job_that_waits_needs_across_a_restart():
     again.shelf.kept, again.now = site.shelf.kept, site.now
     row = rows(again.look())["125"]
     assert (row.basis, row.cpus_advised) == ("measured", 20)
+
+
+def test_a_restart_does_not_replace_what_was_recorded_of_a_run_that_goes_on():
+    site = Site(running("123", 44))
+    site.look(31, cores={"123": 14.0}, memory={"123": 99e9})
+    again = Site(running("123", 44))
+    again.shelf.kept, again.now = dict(site.shelf.kept), site.now
+    again.look(7, cores={"123": 1.0}, memory={"123": 1e9})
+    (before,), (after,) = site.shelf.kept.values(), again.shelf.kept.values()
+    assert after.measured_s > before.measured_s > 1500
+    assert (after.cpus_p95, after.memory_peak_bytes) == (pytest.approx(14), 99e9)
+
+
+def test_what_accounting_tells_is_learned_however_late():
+    node = replace(NODE, cpus_allocated=44, memory_allocated_bytes=480 * GIB)
+    site = Site(running("130", 44), replace(waiting("125", 60), user="ann"), nodes=(node,), advice=[held("125", 9e4)])
+    site.now = 1e6
+    assert rows(site.look(6))["125"].basis == "fair-share"
+    site.shares.finished([replace(running("77", 60, gpus=(0, 1), name="fresh"), end_s=9e4, cpu_seconds=5e4)])
+    row = rows(site.look(6))["125"]
+    assert row.basis == "measured"
+
+
+def test_no_more_is_remembered_than_is_bounded(monkeypatch):
+    monkeypatch.setattr(tenants, "MOST_KINDS", 2)
+    runs = [Use(str(number), 0.0, 1.0, "ann", name, 2, 16, 128, float(number), 60.0, "cgroup", 1.0, 1.0, 0.0)
+            for number, name in enumerate(["a", "b", *"a" * 30, "c"])]
+    past = Past()
+    past.learn([*runs, replace(runs[0], job_id="late", updated_s=-1.0)])
+    assert [len(past.like(replace(waiting("9", 1), user="ann", name=name))) for name in "abc"] == [20, 0, 1]
+    assert past.like(replace(waiting("9", 1), user="ann", name="a"))[0].job_id == "31"
 
 
 def test_a_database_that_fails_does_not_end_counsel_and_is_caught_up_with():

@@ -1,6 +1,7 @@
 """What running jobs use, from counters that restart, lie and vanish."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from idlewatt.storage.records import (
     SchedulerSnapshot,
     Telemetry,
 )
+from idlewatt.storage.uses import Use
 
 NODE = Node("n1", ("gpu",), 8, cpus=64, memory_bytes=512)
 STEP_S = 60.0
@@ -126,6 +128,54 @@ def test_a_job_that_is_gone_is_recorded_once_and_forgotten():
     assert use.cpus_mean == pytest.approx(4)
     site.show(("7", "n1", 1e6, 1.0))
     assert site.meter.unrecorded() == []
+
+
+def test_a_run_goes_on_from_what_was_recorded_before_a_restart():
+    before = Site()
+    before.run(14.0, memory=100.0)
+    use, = before.meter.unrecorded()
+    again = Site()
+    again.show(("7", "n1", 0.0, 8.0))
+    again.meter.resume([use])
+    again.run(2.0, count=13, memory=8.0)
+    assert again.window.memory_peak_bytes == 100
+    after, = again.meter.unrecorded()
+    assert (after.run, after.cpus_p95, after.memory_peak_bytes) == (use.run, pytest.approx(14), 100)
+    assert after.measured_s == use.measured_s + 780
+    assert after.cpus_mean == pytest.approx((14 * use.measured_s + 2 * 720) / after.measured_s)
+
+
+def test_its_own_records_and_what_accounts_tell_add_nothing():
+    site = Site()
+    site.run(4.0)
+    told = Use("7", 0.0, 10.0, "ann", "train_#", 2, 16, 128, 900.0, 890.0, "slurm", 1.0, 16.0, 0.0)
+    site.meter.resume([told])
+    use, = site.meter.unrecorded()
+    site.meter.resume([use])
+    site.show(("7", "n1", 12 * STEP_S * 4, 64.0))
+    again, = site.meter.unrecorded()
+    assert (use.measured_s, again.measured_s) == (660, 720)
+
+
+def test_a_job_that_the_scheduler_left_out_once_does_not_begin_anew():
+    site = Site()
+    site.run(4.0)
+    jobs, site.jobs = site.jobs, ()
+    site.show()
+    site.jobs = jobs
+    site.show(("7", "n1", 13 * STEP_S * 4, 64.0))
+    use, = site.meter.unrecorded()
+    assert use.measured_s == 660 + 120
+
+
+def test_jobs_without_gpus_are_watched_beside_gpus_only_and_never_recorded():
+    site = Site(job("7", Allocation("n1", 0, (), 16, 128)))
+    site.run(4.0)
+    assert site.window.p95 == pytest.approx(4)
+    assert site.meter.unrecorded() == []
+    far = Site(job("7", Allocation("n1", 0, (), 16, 128)), nodes=(replace(NODE, gpus=0),))
+    far.run(4.0)
+    assert far.window is None
 
 
 def test_a_suspended_job_is_not_watched_and_goes_on_where_it_was():
