@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ....storage.traces import read_trace
+from ....storage.traces import TraceError, read_trace
 from ...replay import locality
 from ...replay.arrays import Floats, Longs
 from ...replay.intake import from_trace
 from ...replay.workload import Workload
-from .kernel import Cluster, Jobs, Site
+from .kernel import WINDOW, Cluster, Jobs, Site
 
 SIZES = (64, 128, 256, 512)
 """GPUs of the clusters."""
@@ -115,9 +115,16 @@ def jobs_of(submit: ArrayLike, run: ArrayLike, gpus: ArrayLike, application: Arr
                 nobody, nobody, nobody, np.zeros((wanted.size, int(wanted.max())), np.int64))
 
 
+def described() -> Mapping[str, object]:
+    """Return all that the bench is made of, as JSON can hold it: an agent that was trained on another is another."""
+    return {"jobs": _JOBS, "jobs per GPU": JOBS_PER_GPU, "loads": LOADS, "largest": LARGEST, "longest": LONGEST_S,
+            "nodes per leaf": PER_LEAF, "window": WINDOW, "speeds": locality.slow().tolist(),
+            "crossing": locality.PER_CROSSING}
+
+
 def made_up(seed: int, number: int, gpus: int, mix: str) -> Episode:
     """Draw an episode: sizes and lengths as in a trace, submissions at random."""
-    draw = np.random.default_rng([seed, number, gpus])
+    draw = np.random.default_rng([seed, number, gpus, MIXES.index(mix)])
     table = {wanted: row for wanted, row in _JOBS[mix].items() if wanted <= gpus // LARGEST}
     shares = np.array([count for count, _ in table.values()], np.float64)
     drawn = draw.choice(len(table), JOBS_PER_GPU * gpus, p=shares / shares.sum())
@@ -129,12 +136,15 @@ def made_up(seed: int, number: int, gpus: int, mix: str) -> Episode:
 
 
 def cut(trace: Real, folder: Path, number: int, gpus: int) -> Episode:
-    """Cut an episode out of a real trace, at a density drawn from ``LOADS``; FileNotFoundError without the trace."""
+    """Cut an episode out of a real trace, at a density drawn from ``LOADS``; TraceError when no jobs are to be had."""
     work = _read(folder / trace.file)
     kept = (work.run > 0) & (work.gpus > 0) & (work.gpus <= gpus // LARGEST)
     if trace.partition is not None:
-        kept &= work.partition == work.partition_names.index(trace.partition)
+        kept &= np.array(work.partition_names)[work.partition] == trace.partition
     rows = np.flatnonzero(kept)
+    if not len(rows):
+        raise TraceError(f"{folder / trace.file}: no jobs of up to {gpus // LARGEST} GPUs"
+                         + (f" in partition {trace.partition}" if trace.partition else ""))
     draw, count = np.random.default_rng([97, number, gpus]), min(JOBS_PER_GPU * gpus, len(rows))
     first = int(draw.integers(0, len(rows) - count + 1))
     rows = rows[first:first + count]

@@ -43,7 +43,7 @@ def reproduce(plan: Plan) -> Mapping[str, Path]:
     """Train, replay and write the report; after Ctrl-C the same command goes on where training was."""
     if plan.traces is not None:
         for trace in REAL:
-            (plan.traces / trace.file).stat()  # minutes of training later would be late to find out
+            cut(trace, plan.traces, 0, REAL_SIZES[0])  # minutes of training later would be late to find out
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True))
     with bar:
         try:
@@ -88,7 +88,7 @@ def _evolved(plan: Plan, seed: int, curves: dict[str, claims.Curve], bar: Progre
 def _literal(plan: Plan, curves: dict[str, claims.Curve], bar: Progress) -> Literal:
     """Return the literal agent; a training of two minutes is done anew when it was interrupted."""
     course = by_gradient.Course(rounds=plan.literal_rounds)
-    folder = plan.out / "models" / f"literal-{course.rounds}"
+    folder = plan.out / "models" / f"literal-{course.plan[:8]}"
     if not (folder / CARD).exists():
         task, steps = bar.add_task(LITERAL, total=max(course.rounds, 1)), []
         for step in by_gradient.train(course):

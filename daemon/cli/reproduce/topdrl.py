@@ -15,7 +15,7 @@ import click
 @click.option("--rounds", type=click.IntRange(0, 100_000), default=160, show_default=True, help="Of each of them.")
 @click.option("--literal-rounds", type=click.IntRange(0, 100_000), default=60, show_default=True,
               help="Of the literal network's training.")
-@click.option("--episodes", type=click.IntRange(1, 1000), default=4, show_default=True,
+@click.option("--episodes", type=click.IntRange(1, 1000), default=5, show_default=True,
               help="Held-out ones of each of four sizes of cluster and two mixes of jobs.")
 @click.option("--traces", envvar="IDLEWATT_TRACES", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Folder of the packaged traces (or IDLEWATT_TRACES), for jobs as they came; else left out.")
@@ -33,15 +33,15 @@ def command(out: Path, seeds: int, rounds: int, literal_rounds: int, episodes: i
         import torch  # noqa: F401
     except ImportError as error:
         raise click.ClickException("training needs torch: pip install 'idlewatt[train]'") from error
+    from ....storage.traces import TraceError
     from ...agents.checkpoint import CheckpointError
     from ._topdrl import Plan, reproduce
 
     try:
         written = reproduce(Plan(out, seeds, rounds, literal_rounds, episodes, traces))
-    except FileNotFoundError as error:
-        raise click.ClickException(f"{error.filename}: a trace is missing; --traces names the folder of all of them") \
-            from error
-    except (CheckpointError, OSError) as error:
+    except TraceError as error:
+        raise click.ClickException(f"{error}; --traces names the folder of all packaged traces") from error
+    except (CheckpointError, FloatingPointError, OSError) as error:
         raise click.ClickException(str(error)) from error
     for path in written.values():
         click.echo(path)

@@ -21,6 +21,8 @@ from .network import ACTIONS, GPUS, NODES, PER_LEAF, PER_NODE
 SCHEMA = {"canvas": [list(PAINTS), NODES, PER_NODE, PER_LEAF], "queue": [list(QUEUE), ROWS], "summary": list(SUMMARY),
           "actions": ACTIONS}
 WAIT = ROWS
+WAITING_COSTS = 2.0
+"""What an hour of waiting takes from the reward, in hours of running at the best speed."""
 
 
 class View(NamedTuple):

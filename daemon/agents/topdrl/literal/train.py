@@ -1,4 +1,4 @@
-"""How the literal agent learns: it imitates the best rule, then PPO (Schulman et al. 2017) by rewards of throughput.
+"""How the literal agent learns: it imitates the best rule, then PPO (Schulman et al. 2017), paid by job and hour.
 
 The only file of TopDRL that imports torch.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -17,10 +17,11 @@ import torch
 
 from .....storage.records import ModelCard
 from ....replay.arrays import Floats
-from ..arena import MIXES, Episode, made_up, outcome
+from ...checkpoint import schema_hash
+from ..arena import MIXES, Episode, described, made_up, outcome
 from ..kernel import NOW
 from ..orders import CLOSE
-from .agent import WAIT, Literal, Table, View, play
+from .agent import SCHEMA, WAIT, WAITING_COSTS, Literal, Table, View, play
 from .kernel import QUEUE
 from .network import GPUS, Weights, forward, initial
 
@@ -55,8 +56,12 @@ class Course:
     """Rewards so much later count 1/e."""
     smoothing: float = 0.95
     """Lambda of generalised advantages."""
-    waiting: float = 2.0
-    """What an hour of waiting costs, in hours of running at the best speed."""
+    waiting: float = WAITING_COSTS
+
+    @property
+    def plan(self) -> str:
+        """Return the digest of what makes it this training and no other."""
+        return schema_hash({**SCHEMA, **asdict(self), "bench": described()})
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ def episodes(seed: int, count: int) -> list[Episode]:
 
 
 class Seat:
-    """A table that is played without end, one episode after the other, and pays by throughput."""
+    """A table that is played without end, one episode after the other, and pays for work done, less waiting."""
 
     def __init__(self, course: Course, number: int) -> None:
         self._course, self._next = course, number
@@ -123,7 +128,10 @@ class Seat:
         return reward, math.exp(-hours / self._course.horizon_h)
 
     def _earned(self, since: float) -> float:
-        """Return what jobs got done, in hours at their best speed, less what waiting cost; about 1 in the horizon."""
+        """Return what jobs got done, in hours at their best speed, less what waiting cost; about 1 in the horizon.
+
+        A job of many GPUs counts as one, as it does in the mean completion time.
+        """
         jobs, now = self.table.jobs, float(self.table.cluster.clock[NOW])
         going = np.maximum(0.0, np.minimum(jobs.end, now) - np.maximum(jobs.start, since)) * jobs.speed
         until = np.where(np.isnan(jobs.start), now, jobs.start)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ....charts import Chart, Shape, across, line, upwards, value_ticks
-from ....replay.locality import APPLICATIONS, PER_CROSSING
-from ....replay.outcome import Interval
+from ....replay.locality import APPLICATIONS, GPUS, PER_CROSSING
+from ....replay.outcome import FEWEST_PAIRS, Interval
 from ...report import Section, Table
-from ..arena import LOADS, PER_LEAF, SIZES
+from ..arena import JOBS_PER_GPU, LARGEST, LOADS, LONGEST_S, PER_LEAF, SIZES
+from ..kernel import WINDOW
+from ..literal.agent import WAITING_COSTS
+from ..literal.kernel import ROWS
+from ..sizefree.train import TRAINED_ON
 from . import predecessor
 from .trial import BETTER_ORDERS, BOUND, LITERAL, NEAREST, OURS, PAPER, RANDOM, STRICT, WAITING, Contest
 
@@ -50,8 +55,10 @@ def preface(found: Findings) -> list[str]:
             "random-feasible starts anybody anywhere; the bound is one machine of all GPUs that may interrupt and "
             "divide jobs. A result that only beats the paper's baselines is not a result: rules that wait for close "
             "GPUs are shown, too.",
-            f"Ours is one network for all sizes, {trainings} trainings; intervals are 95 %, paired over "
-            f"{found.all_sizes.episodes} held-out episodes and over trainings."]
+            f"Ours is one network for all sizes, {trainings} trainings. What ours gains is the geometric mean of "
+            "ratios over held-out episodes, those of all trainings averaged; intervals are 95 %, Student's t on the "
+            f"logarithms of these pairs, {found.all_sizes.episodes} in all. They tell how sure it is for these agents; "
+            "how far trainings differ is told beside."]
 
 
 def sections(found: Findings) -> Iterator[Section]:
@@ -76,19 +83,28 @@ def verdict(contest: Contest) -> Section:
                         ("each rule of ours that waits for close GPUs", list(WAITING))):
         lost = [f"{name} ({metric})" for name in names for column, metric in _METRICS
                 if not contest.beats(name, column)]
-        told.append(f"Better than {what}, in completion time and in throughput: "
-                    + ("yes, the interval is clear of zero for all." if not lost else f"not than {', '.join(lost)}."))
+        told.append(f"Better than {what}, in completion time and in throughput: {_told(contest, lost)}")
     for column, metric in _METRICS:
         for names, called in ((NEAREST, "best order on the nearest GPUs"), (list(WAITING), "best rule that waits")):
             best = contest.best(names, column)
-            told.append(f"{metric.capitalize()} against the {called}, {best}: {_interval(contest.gain(best, column))}.")
+            each = ", ".join(f"{gain.estimate:+.1%}" for gain in contest.gains(best, column))
+            told.append(f"{metric.capitalize()} against the {called}, {best}: {_interval(contest.gain(best, column))}; "
+                        f"by training {each}.")
     return Section("The contended bench: verdict", told)
+
+
+def _told(contest: Contest, lost: Sequence[str]) -> str:
+    if contest.episodes < FEWEST_PAIRS:
+        return f"{contest.episodes} episodes are too few to tell."
+    return f"not than {', '.join(lost)}." if lost else "yes, the interval is clear of zero for all."
 
 
 _METRICS = (("jct_s", "completion time"), ("throughput", "throughput"))
 
 
 def _interval(found: Interval) -> str:
+    if math.isnan(found.low):
+        return f"{found.estimate:+.1%} (one episode)"
     return f"{found.estimate:+.1%} ({found.low:+.1%} to {found.high:+.1%})"
 
 
@@ -113,8 +129,11 @@ def sizes(contests: Sequence[Contest]) -> Section:
     """Return how ours does on clusters that it was not trained on."""
     rows = [(contest.name, str(contest.episodes), *_versus(contest, NEAREST), *_versus(contest, list(WAITING)))
             for contest in contests]
-    return Section("By size of the cluster", ["Trained on 64 and 128 GPUs; the larger ones it never saw."],
-                   [Table(_VERSUS, rows)])
+    known = " and ".join(map(str, sorted(set(TRAINED_ON))))
+    told = [f"Trained on {known} GPUs; the larger ones it never saw."]
+    if any(contest.episodes < FEWEST_PAIRS for contest in contests):
+        told.append(f"Fewer than {FEWEST_PAIRS} episodes are too few to tell, whatever the interval.")
+    return Section("By size of the cluster", told, [Table(_VERSUS, rows)])
 
 
 _VERSUS = ("Cluster", "Episodes", "Best order + nearest", "Ours: JCT", "Ours: throughput", "Best rule that waits",
@@ -145,9 +164,10 @@ def literal(contest: Contest) -> Section:
                                                    for column, _ in _METRICS]))
             for name in sorted(shown, key=lambda name: contest.mean(name, "jct_s"))]
     return Section("The literal network, 64 GPUs", [
-        "A canvas of nodes and GPUs, the first 32 jobs of the queue and a summary, each convolved, then joined, and "
-        "each job rated in the light of all. It imitates the rule SJF as near, close or wait, then learns by PPO from "
-        "rewards of throughput. One training; it can be asked about no other cluster."],
+        f"A canvas of nodes and GPUs, the first {ROWS} jobs of the queue and a summary, each convolved, then joined, "
+        "and each job rated in the light of all. It imitates the rule SJF as near, close or wait, then learns by PPO: "
+        f"paid for the job-hours that get done, at best speed, less {WAITING_COSTS:g} times those of waiting. One "
+        "training; it can be asked about no other cluster."],
         [Table(("Policy", "Mean JCT, h", "Throughput", "Literal: JCT", "Literal: throughput"), rows)])
 
 
@@ -180,15 +200,19 @@ def training(curves: Mapping[str, Curve]) -> Section:
 def assumptions() -> Section:
     """Say what is not known, and what is not here."""
     return Section("What is assumed, and what is not here", [
-        f"Clusters: {', '.join(map(str, SIZES))} GPUs, nodes of 4 (those that were measured), {PER_LEAF} nodes on a "
-        f"leaf switch, {PER_LEAF // 2} up to 128 GPUs. Jobs: 4 for each GPU, sizes and lengths of Philly's two "
-        f"complete virtual clusters, cut at a day; GPU time wanted is {LOADS[0]:g} to {LOADS[1]:g} of what there is "
-        "while jobs come, at random moments.",
+        f"Clusters: {', '.join(map(str, SIZES))} GPUs, nodes of {GPUS} (those that were measured), {PER_LEAF} nodes on "
+        f"a leaf switch, {PER_LEAF // 2} up to 128 GPUs. Jobs: {JOBS_PER_GPU} for each GPU, sizes and lengths of "
+        f"Philly's two complete virtual clusters, cut at {LONGEST_S / _HOUR_S:g} hours; GPU time wanted is "
+        f"{LOADS[0]:g} to {LOADS[1]:g} of what there is while jobs come, at random moments.",
+        f"Jobs of more than one in {LARGEST} of a cluster's GPUs are left out.",
+        f"Who goes first is chosen, by all rules and by ours, among the {WINDOW} jobs that have waited longest, by the "
+        f"literal network among {ROWS}; on large clusters more than that often wait.",
         f"Speeds: Pollux's measurements of {', '.join(APPLICATIONS)} on one to four nodes. Split over two nodes, the "
         "first three take about twice as long, the others hardly longer. No trace tells applications: each is as "
         "likely. Nobody measured these machines across leaf switches; each further one prolongs what communication "
-        f"costs by {PER_CROSSING:.0%}, as in the predecessor.",
-        "But where it says so, all policies know how long a job runs on close GPUs. Jobs are never interrupted or "
-        "moved.",
+        f"costs by {PER_CROSSING:.0%}: our choice; the predecessor has so much for each further machine.",
+        "But where it says so, all policies know how long a job runs on close GPUs. Ours, SJF as near and the rules "
+        "that wait also know exactly how much slower each job would run apart; the paper's baselines do not, and no "
+        "site's history tells it. Jobs are never interrupted or moved.",
         "Layers, sizes and rewards of the paper's network are not public; ours are our own. Its real jobs are not, "
         "either."])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from ....replay.arrays import Floats
-from ....replay.outcome import Interval
+from ....replay.outcome import FEWEST_PAIRS, Interval, paired_ratio
 from .. import orders, placing
 from ..arena import Episode, Outcome, bound, outcome
 from ..kernel import Jobs
@@ -35,7 +35,6 @@ RULES: Mapping[str, Rule] = {**PAPER, RANDOM: Rule(orders.RANDOM, placing.ANYWHE
                              **WAITING}
 NEAREST = [name for name, rule in {**PAPER, **BETTER_ORDERS}.items() if rule.placement == placing.NEAREST]
 """Heuristic orders with the same placement as ours."""
-RESAMPLES = 10_000
 METRICS = tuple(field.name for field in fields(Outcome))
 
 
@@ -58,23 +57,21 @@ class Contest:
         return min(names, key=lambda name: sign * self.mean(name, metric))
 
     def gain(self, policy: str, metric: str, whose: str = OURS) -> Interval:
-        """Return by which share the mean of ``whose`` is above a policy's: 95 % paired bootstrap.
+        """Return by which share ``whose`` is above a policy in an episode, its trainings averaged: 95 %, paired."""
+        return self._above(self.found[whose][:, :, METRICS.index(metric)].mean(axis=0), policy, metric)
 
-        Drawn are episodes, the same for both, and trainings.
-        """
-        column = METRICS.index(metric)
-        ours, theirs = self.found[whose][:, :, column], self.found[policy][:, :, column].mean(axis=0)
-        draw = np.random.default_rng(0)
-        episodes = draw.integers(0, len(theirs), (RESAMPLES, len(theirs)))
-        trainings = draw.integers(0, len(ours), (RESAMPLES, len(ours)))
-        drawn = ours[trainings[:, :, None], episodes[:, None, :]].mean(axis=(1, 2)) / theirs[episodes].mean(axis=1)
-        low, high = np.quantile(drawn - 1.0, (0.025, 0.975))
-        return Interval(float(ours.mean() / theirs.mean()) - 1.0, float(low), float(high))
+    def gains(self, policy: str, metric: str) -> list[Interval]:
+        """Return the same of each training of ours."""
+        return [self._above(ours, policy, metric) for ours in self.found[OURS][:, :, METRICS.index(metric)]]
+
+    def _above(self, ours: Floats, policy: str, metric: str) -> Interval:
+        ratio = paired_ratio(ours, self.found[policy][:, :, METRICS.index(metric)].mean(axis=0))
+        return Interval(ratio.estimate - 1.0, ratio.low - 1.0, ratio.high - 1.0)
 
     def beats(self, policy: str, metric: str) -> bool:
-        """Tell whether ours is better and the interval does not include that it is not."""
+        """Tell whether ours is better and the interval does not include that it is not; never of too few episodes."""
         found = self.gain(policy, metric)
-        return found.high < 0 if metric == "jct_s" else found.low > 0
+        return self.episodes >= FEWEST_PAIRS and (found.high < 0 if metric == "jct_s" else found.low > 0)
 
     @classmethod
     def joined(cls, name: str, parts: Sequence[Contest]) -> Contest:

@@ -18,7 +18,7 @@ from .....storage.records import ModelCard
 from ....replay.arrays import Floats
 from ...adam import Adam
 from ...checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
-from ..arena import MIXES, Outcome, made_up, outcome
+from ..arena import MIXES, Outcome, described, made_up, outcome
 from .agent import SCHEMA, SizeFree
 from .kernel import OUT, SIZE
 from .network import initial
@@ -112,7 +112,7 @@ class Training:
     @property
     def plan(self) -> str:
         """Return the digest of what makes it this training and no other."""
-        return schema_hash({**SCHEMA, **asdict(self.course)})
+        return schema_hash({**SCHEMA, **asdict(self.course), "sizes": TRAINED_ON, "bench": described()})
 
     def save(self, folder: Path | None) -> None:
         """Keep all that it needs to go on."""

@@ -15,6 +15,7 @@ from idlewatt.daemon.agents.topdrl.arena import (
     MIXES,
     REAL,
     Episode,
+    Real,
     bound,
     cut,
     guessed,
@@ -29,6 +30,7 @@ from idlewatt.daemon.agents.topdrl.paper.trial import OURS, RULES, Contest, by_r
 from idlewatt.daemon.agents.topdrl.sizefree.agent import SizeFree
 from idlewatt.daemon.replay.communication import cost
 from idlewatt.daemon.replay.locality import APPLICATIONS
+from idlewatt.storage.traces import TraceError
 
 TRACES = Path(os.environ.get("IDLEWATT_TRACES") or Path(__file__).parents[5] / "shared/traces")
 BERT, IMAGENET = APPLICATIONS.index("bert"), APPLICATIONS.index("imagenet")
@@ -155,6 +157,18 @@ def test_a_seed_gives_the_same_episode_and_another_one_others():
     assert outcome(first, PLAYS["random-feasible"](first)) == outcome(again, PLAYS["random-feasible"](again))
 
 
+def test_the_mixes_of_a_number_share_nothing_but_the_number():
+    one, other = (made_up(1, 0, 64, mix) for mix in MIXES)
+    assert one.seed != other.seed
+    assert not np.array_equal(one.jobs.application, other.jobs.application)
+
+
+def test_a_trace_without_jobs_of_a_partition_is_told(tmp_path):
+    (tmp_path / "jobs.csv").write_text("job,submit_s,run_s,gpus\n1,0,60,1\n")
+    with pytest.raises(TraceError, match=r"jobs\.csv: no jobs of up to 16 GPUs in partition gone"):
+        cut(Real("gone", "jobs.csv", "gone"), tmp_path, 0, 64)
+
+
 def test_lengths_that_are_only_guessed_mislead_the_order_but_not_the_end():
     drawn = made_up(1, 0, 64, MIXES[0])
     vague = guessed(drawn, 1.0)
@@ -198,6 +212,10 @@ def test_a_gain_is_told_from_chance():
     assert found.beats("worse", "jct_s")
     assert not found.beats("worse", "throughput")
     assert not found.beats("same", "jct_s")
+    assert [gain.estimate for gain in found.gains("worse", "jct_s")] == pytest.approx([-0.1])
+    few = Contest("few", 9, {name: figures[:, :9] for name, figures in found.found.items()})
+    assert few.gain("worse", "jct_s").high < 0
+    assert not few.beats("worse", "jct_s")  # too few episodes are never called a finding
     both = Contest.joined("both", [found, Contest("other", 12, {OURS: rows, "worse": rows})])
     assert (both.episodes, set(both.found)) == (24, {OURS, "worse"})
     assert both.mean("worse", "jct_s") == pytest.approx(rows[0, :, 0].mean())

@@ -37,7 +37,7 @@ def test_the_report_shows_both_environments_and_every_baseline(tmp_path):
     assert "Jobs as they came" not in text
     assert (tmp_path / "report.html").is_file()
     assert (tmp_path / "models/seed-1/card.json").is_file()
-    assert (tmp_path / "models/literal-0/card.json").is_file()
+    assert len(list(tmp_path.glob("models/literal-*/card.json"))) == 1
 
 
 def test_what_was_trained_is_not_trained_again(tmp_path, monkeypatch):
@@ -46,13 +46,25 @@ def test_what_was_trained_is_not_trained_again(tmp_path, monkeypatch):
     monkeypatch.setattr(_topdrl.by_gradient, "train", None)
     assert CliRunner().invoke(command, [*QUICK, "--out", str(tmp_path)]).exit_code == 0
     assert (tmp_path / "report.md").is_file()
+    other = CliRunner().invoke(command, [*QUICK[:-4], "--literal-rounds", "1", "--out", str(tmp_path)])
+    assert isinstance(other.exception, TypeError)  # another course is trained anew, and here nothing can be
 
 
 def test_traces_that_are_missing_are_told_before_anything_is_trained(tmp_path):
     result = CliRunner().invoke(command, [*QUICK, "--traces", str(tmp_path), "--out", str(tmp_path / "out")])
     assert result.exit_code == 1
     assert arena.REAL[0].file in result.output
+    assert "--traces names the folder" in result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_a_loss_that_is_no_number_is_told_in_a_line(tmp_path, monkeypatch):
+    def diverged(*_):
+        raise FloatingPointError("the loss is no number")
+
+    monkeypatch.setattr(_topdrl, "_evolved", diverged)
+    result = CliRunner().invoke(command, [*QUICK, "--out", str(tmp_path)])
+    assert (result.exit_code, result.output.strip()) == (1, "Error: the loss is no number")
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
