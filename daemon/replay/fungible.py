@@ -88,11 +88,6 @@ def _place(axis: Floats, value: float) -> tuple[int, float]:
     return below, float((value - points[below]) / (points[below + 1] - points[below]))
 
 
-def throughput(sensitivity: Sensitivity, gpus: int, cpus: float, memory: float) -> float:
-    """Return what a job with so many GPUs, CPUs and bytes in all does, in units of one GPU at its fair share."""
-    return gpus * sensitivity.at(cpus / gpus, memory / gpus) if gpus > 0 else 0.0
-
-
 def filled(cpus: Floats, memory: Floats, speed: Floats) -> Sensitivity:
     """Return a profile whose holes (NaN) are closed from what was measured; SpeedError where nothing was.
 
@@ -168,7 +163,7 @@ def company() -> Floats:
     return together(MODELS, left)
 
 
-def grants(step: float) -> Floats:
+def _grants(step: float) -> Floats:
     """Return speeds by [model, CPUs, multiples of ``step`` bytes], each per GPU: ``SpeedTable.grants``."""
     steps = range(int(np.ceil(MEMORY[-1] / step)) + 1)
     return np.array([[[sensitivity.at(cpus, along * step) for along in steps] for cpus in range(int(CPUS[-1]) + 1)]
@@ -176,6 +171,9 @@ def grants(step: float) -> Floats:
 
 
 def speed_table(step: float = FAIR_MEMORY / 3, **others: Any) -> SpeedTable:
-    """Return the engine's table for jobs whose ``application`` is an index of ``MODELS``; ``others`` are its fields."""
+    """Return what ``engine.run(speed=...)`` needs to replay jobs whose ``application`` is an index of ``MODELS``.
+
+    It is for policies of the engine that give CPUs and memory with their starts; ``others`` are fields of the table.
+    """
     return SpeedTable(**{"size": np.ones((len(MODELS), 1)), "spread": np.ones((len(MODELS), len(LEVELS))),
-                         "grants": grants(step), "step": step, **others})
+                         "grants": _grants(step), "step": step, **others})

@@ -61,8 +61,8 @@ class Round:
     live: Longs
     """Jobs in the system, by submission."""
     now: float
-    meters: Floats = field(default_factory=lambda: np.zeros(3))
-    """GPU-seconds held, seconds of nodes with a job, work done in GPU-seconds."""
+    meters: Floats = field(default_factory=lambda: np.zeros(2))
+    """GPU-seconds held, seconds of nodes with a job."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,8 @@ def begin(site: Site, trace: Trace) -> Round:
                 np.full(count, np.nan), np.full(count, WAITING), np.zeros(count, np.int64), np.zeros(count, np.int64),
                 np.full(count, FAIR), np.zeros(count), np.full((count, 3), WAITING))
     nodes = Nodes(np.tile(np.array([site.size, site.shares, site.shares]), (site.nodes, 1)),
-                  np.zeros((site.nodes, site.size), np.int64), np.zeros(site.nodes, np.int64), np.full(site.nodes, -1))
+                  np.zeros((site.nodes, site.size), np.int64), np.zeros(site.nodes, np.int64), np.full(site.nodes, -1),
+                  np.zeros(site.nodes))
     return Round(site, jobs, nodes, np.zeros(0, np.int64), 0.0)
 
 

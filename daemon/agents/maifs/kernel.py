@@ -85,6 +85,8 @@ class Nodes(NamedTuple):
     seated: Longs
     owner: Longs
     """The job that has all of it and others beside, or -1."""
+    busy: Floats
+    """Seconds of the last round for which some job held it."""
 
 
 @compiled
@@ -138,7 +140,10 @@ def take_off(site: Site, jobs: Jobs, nodes: Nodes, job: int) -> None:
 
 @compiled
 def vanish(site: Site, jobs: Jobs, nodes: Nodes, node: int) -> None:
-    """Take everybody off a node that is gone, and never offer it again."""
+    """Take everybody off a node that is gone, and never offer it again.
+
+    No replay calls it, for no trace tells of failures: it is how tests let a node vanish in the middle of a decision.
+    """
     if nodes.owner[node] >= 0:
         take_off(site, jobs, nodes, nodes.owner[node])
     while nodes.seated[node] > 0:
@@ -266,28 +271,29 @@ def beside(site: Site, jobs: Jobs, nodes: Nodes, node: int, model: int, job: int
 def advance(site: Site, jobs: Jobs, nodes: Nodes, live: Longs, now: float, meters: Floats) -> int:
     """Let a round pass; leave those who are not done in ``live`` and return how many they are.
 
-    ``meters`` add up the GPU-seconds held, the seconds of nodes with a job, and the work done in GPU-seconds.
+    ``meters`` add up the GPU-seconds held, and the seconds of nodes with a job.
     """
     kept = 0
+    nodes.busy[:] = 0.0
     for job in live:
-        _run(site, jobs, job, now, meters)
+        held = _run(site, jobs, job, now)
+        meters[0] += held * jobs.gpus[job]
+        _occupy(site, jobs, nodes, job, held)
         if np.isnan(jobs.end[job]):
             live[kept] = job
             kept += 1
         else:
             take_off(site, jobs, nodes, job)
         jobs.before[job] = (jobs.node[job], jobs.cpus[job], jobs.memory[job])
-    for node in range(site.nodes):
-        held = nodes.seated[node] > 0 or 0 <= nodes.owner[node] < GONE
-        meters[1] += site.round_s if held else 0.0
+    meters[1] += nodes.busy.sum()
     return kept
 
 
 @compiled
-def _run(site: Site, jobs: Jobs, job: int, now: float, meters: Floats) -> None:
-    """Let a job run for a round, or up to its end."""
+def _run(site: Site, jobs: Jobs, job: int, now: float) -> Any:
+    """Let a job run for a round, or up to its end; return for how many seconds it held its GPUs."""
     if jobs.node[job] < 0 or jobs.speed[job] <= 0.0:
-        return
+        return 0.0
     pause = _pause(site, jobs, job)
     needed = pause + jobs.left[job] / jobs.speed[job]
     held = min(site.round_s, needed)
@@ -296,8 +302,20 @@ def _run(site: Site, jobs: Jobs, job: int, now: float, meters: Floats) -> None:
         jobs.end[job], done = now + held, jobs.left[job]
     jobs.left[job] -= done
     jobs.attained[job] += held * jobs.gpus[job]
-    meters[0] += held * jobs.gpus[job]
-    meters[2] += done * jobs.gpus[job]
+    return held
+
+
+@compiled
+def _occupy(site: Site, jobs: Jobs, nodes: Nodes, job: int, held: float) -> None:
+    """Keep the nodes of a job busy for as long as it held them, or a neighbour does."""
+    if held <= 0.0:
+        return
+    if not whole(site, jobs.gpus[job]):
+        nodes.busy[jobs.node[job]] = max(nodes.busy[jobs.node[job]], held)
+        return
+    for node in range(site.nodes):
+        if nodes.owner[node] == job:
+            nodes.busy[node] = held
 
 
 @compiled

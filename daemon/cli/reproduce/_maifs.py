@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ....storage.traces import TraceError
 from ...agents.maifs import windows
 from ...agents.maifs.agent import Maifs
-from ...agents.maifs.arena import Policy, site_of
+from ...agents.maifs.arena import Policy, Trace, site_of
 from ...agents.maifs.network import initial
 from ...agents.maifs.paper import claims, trial
 from ...agents.maifs.paper.baselines import Synergy, srsf
@@ -27,6 +27,15 @@ FIRST_JUDGE, JUDGES = 9_000_000, 24
 ABLATIONS: Mapping[str, Callable[[Floats], Policy]] = {
     "ours, no attention": partial(Maifs, attentive=False), "ours, no graph": partial(Maifs, coordinated=False),
     "ours, fixed allocation": partial(Maifs, fungible=False), "ours, two-stage": partial(Maifs, integrated=False)}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What agents are judged by."""
+
+    settings: Sequence[trial.Setting]
+    bounded: trial.Setting
+    complete: Sequence[tuple[windows.Place, Trace]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +53,25 @@ class Plan:
 
 def reproduce(plan: Plan) -> Mapping[str, Path]:
     """Train, replay and write the report, with the agents beside it."""
+    work = _read(plan)  # before training, which a missing trace must not waste
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True))
     with bar:
         ours, steps = _trained(plan, trial.OURS, Maifs, bar)
         without = {"ours, untrained": Maifs(initial(plan.seed)),
+                   trial.INDEPENDENT: Maifs(steps[-1].best, coordinated=False),
                    **{name: _trained(plan, name, agent, bar)[0]
                       for name, agent in (ABLATIONS if plan.ablations else {}).items()}}
-        found = _measured(plan, ours, without, steps, bar)
+        found = _measured(plan, work, ours, without, steps, bar)
     return write_report(plan.out, claims.TITLE, claims.preface(found), list(claims.sections(found)))
+
+
+def _read(plan: Plan) -> Work:
+    """Return the held-out work; ``TraceError`` when there is too little."""
+    settings = [setting for setting in trial.SETTINGS if any(trial.traces_of(setting, plan.traces, 1))]
+    bounded = next((setting for setting in settings if setting.bounded), None)
+    if bounded is None:
+        raise TraceError(f"{plan.traces}: Philly has too few jobs since day {windows.PHILLY.held_out} to judge by")
+    return Work(settings, bounded, [(place, windows.complete(place, plan.traces)) for place in windows.COMPLETE])
 
 
 def course(plan: Plan, agent: Callable[[Floats], Policy]) -> Course:
@@ -73,17 +93,14 @@ def _trained(plan: Plan, name: str, agent: Callable[[Floats], Policy], bar: Prog
     return agent(steps[-1].best), steps
 
 
-def _measured(plan: Plan, ours: Policy, without: Mapping[str, Policy], steps: list[Step],
+def _measured(plan: Plan, work: Work, ours: Policy, without: Mapping[str, Policy], steps: list[Step],
               bar: Progress) -> claims.Findings:
     others = {trial.OURS: ours, **without}
-    settings = [setting for setting in trial.SETTINGS if any(trial.traces_of(setting, plan.traces, 1))]
     contests = [trial.contest(setting, plan.traces, others, plan.most)
-                for setting in bar.track(settings, description="held-out days")]
-    bounded = next((setting for setting in settings if setting.bounded), None)
-    if bounded is None:
-        raise TraceError(f"{plan.traces}: Philly has too few jobs since day {windows.PHILLY.held_out} to judge by")
-    shares = trial.share_of_optimum(ours, site_of(bounded.nodes),
-                                    list(trial.traces_of(bounded, plan.traces, plan.most)))
-    complete = {name: trial.complete(place, plan.traces, others)
-                for name, place in bar.track(trial.COMPLETE.items(), description="complete clusters")}
-    return claims.Findings(contests, steps, shares, complete, list(without))
+                for setting in bar.track(work.settings, description="held-out days")]
+    shares = trial.share_of_optimum(ours, site_of(work.bounded.nodes),
+                                    list(trial.traces_of(work.bounded, plan.traces, plan.most)))
+    complete = {place.name: trial.complete(place, trace, others)
+                for place, trace in bar.track(work.complete, description="complete clusters")}
+    return claims.Findings(contests, steps, shares, complete,
+                           [name for name in without if name != trial.INDEPENDENT])

@@ -14,7 +14,7 @@ import click
               type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Folder of the packaged traces (or IDLEWATT_TRACES).")
 @click.option("--rounds", type=click.IntRange(0, 100_000), default=10, show_default=True,
-              help="Of training; more found nothing better.")
+              help="Of training.")
 @click.option("--seed", type=click.IntRange(0, 9000), default=1, show_default=True, help="Of training.")
 @click.option("--windows", "most", type=click.IntRange(1, 100), default=12, show_default=True,
               help="Held-out days that each setting is judged on, at most.")
@@ -23,7 +23,7 @@ import click
 def command(out: Path, traces: Path, rounds: int, seed: int, most: int, ablations: bool) -> None:
     """Train an agent as MAIFS' abstract describes it and show it beside Synergy, Tiresias, Optimus and chance.
 
-    About five minutes on two cores; with --ablations ten.
+    About seven minutes; with --ablations about fifteen.
 
     \b
     Examples:
@@ -31,11 +31,12 @@ def command(out: Path, traces: Path, rounds: int, seed: int, most: int, ablation
       idlewatt reproduce maifs --traces traces --rounds 2 --windows 2 --out quick
     """
     from ....storage.traces import TraceError
+    from ...agents.maifs.arena import ZeroProgressError
     from ._maifs import Plan, reproduce
 
     try:
         written = reproduce(Plan(out, traces, rounds, seed, most, ablations))
-    except (TraceError, OSError) as error:
+    except (TraceError, ZeroProgressError, OSError) as error:
         raise click.ClickException(str(error)) from error
     for path in written.values():
         click.echo(path)

@@ -8,7 +8,7 @@ from idlewatt.daemon.agents.maifs.arena import Trace, site_of
 from idlewatt.daemon.replay.fungible import MODELS
 
 SITE = site_of(4)
-ALEXNET, RESNET18, GNMT = (MODELS.index(model) for model in ("alexnet", "resnet18", "gnmt"))
+ALEXNET, RESNET18, RESNET50, GNMT = (MODELS.index(model) for model in ("alexnet", "resnet18", "resnet50", "gnmt"))
 
 
 def trace(*jobs):
@@ -40,19 +40,22 @@ def check(round):
     assert (taken + nodes.free == (site.size, site.shares, site.shares)).all()
 
 
-def write_traces(folder):
-    """Write a Philly and a Helios of few, large jobs under the names that the packaged ones have."""
+def write_traces(folder, *, days=(131, 26), helios_each=20):
+    """Write a Philly and a Helios of few, large jobs under the names that the packaged ones have.
+
+    Jobs of later days than ``days`` are left out; the rest is the same.
+    """
     draw = np.random.default_rng(0)
     (folder / "philly").mkdir()
     (folder / "helios_venus").mkdir()
     rows = [f"{number},2017-08-14 23:27:00,{second},{gpus},{run},,{'0e4a51' if number % 40 == 0 else ''},"
-            for number, (second, gpus, run) in enumerate(_jobs(draw, 131, 40))]
+            for number, (second, gpus, run) in enumerate(_jobs(draw, 131, 40)) if second < days[0] * 86400]
     with gzip.open(folder / "philly/philly_jobs.csv.gz", "wt") as file:
         file.write("\n".join(["job,submit,submit_s,gpus,run_s,run2_s,vc,vc_src", *rows]) + "\n")
     head = ("job_id,user,tenant,class,submit_time,num_chips,chip_type,num_nodes,duration_s,walltime_limit_s,"
             "final_status")
     rows = [f"{number},u,vcvGl,c,{int(second * 1e6)},{gpus},,{-(-gpus // 8)},{run},{run},COMPLETED"
-            for number, (second, gpus, run) in enumerate(_jobs(draw, 26, 20))]
+            for number, (second, gpus, run) in enumerate(_jobs(draw, 26, helios_each)) if second < days[1] * 86400]
     (folder / "helios_venus/helios_venus_2vc_sept.csv").write_text("\n".join([head, *rows]) + "\n")
     return folder
 

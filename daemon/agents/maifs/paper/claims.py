@@ -10,17 +10,18 @@ import numpy as np
 from ....charts import Chart, Shape, across, line, upwards, value_ticks
 from ....replay.arrays import Floats
 from ....replay.fungible import SHARES
-from ....replay.outcome import Interval
+from ....replay.outcome import FEWEST_PAIRS, Interval
 from ...report import Section, Table
 from .. import network
 from ..train import Step
-from ..windows import LOAD, LONGEST_S
-from .trial import BOUND, OURS, Contest
+from ..windows import LARGE, LOAD, LONGEST_S, SMALL
+from .trial import INDEPENDENT, OURS, PROGRAMME, Contest
 
 TITLE = "MAIFS: placement and fungible allocation, rebuilt"
 CLAIMED = {"makespan": 0.44, "JCT": 0.46}
 """By how much the paper is below "state-of-the-art scheduling algorithms", at most."""
 TEACHER = "Synergy tune, SRSF"
+BETTER, WORSE, TOO_FEW = "better", "worse", "too few"
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,21 @@ class Findings:
     steps: Sequence[Step]
     """How the agent came about."""
     shares: Floats
-    """Of the linear programme's throughput, by window."""
+    """Of the linear programmes' throughput, [window, bound or Synergy's]."""
     complete: Mapping[str, Mapping[str, tuple[float, ...]]]
     """``FIGURES`` on complete virtual clusters, by their name and policy."""
     ablations: Sequence[str]
     """Names of the agents without training, or without one part, in the contests."""
+
+    @property
+    def ratio(self) -> Floats:
+        """Return completion time and makespan over the teacher's, on windows to choose by, at each step of training."""
+        return np.exp([step.score for step in self.steps])
+
+    @property
+    def learned(self) -> bool:
+        """Tell whether training found anything better than what it set out from."""
+        return bool(self.ratio.min() < self.ratio[0])
 
 
 def preface(found: Findings) -> list[str]:
@@ -48,8 +59,17 @@ def preface(found: Findings) -> list[str]:
             f"day, submitted over a day, or all at once; jobs of more than {LONGEST_S / 3600:.0f} h are cut to that. "
             "Servers are Synergy's (8 GPUs, 24 CPUs, 500 GB), rounds take 300 s, who is moved or resumed loses 7, 30 "
             "or 60 s. SRTF, SRSF, Optimus and ours know how much work is left; FIFO, LAS and Tiresias do not.",
-            f"Ours is one set of {network.SIZE} weights for every size, trained by evolution strategies on earlier "
-            "days, 6 to 32 nodes. A result that only beats random-feasible, or FIFO, is not a result."]
+            f"Ours is one set of {network.SIZE} weights for every size. {_came_about(found)} A result that only beats "
+            "random-feasible, or FIFO, is not a result."]
+
+
+def _came_about(found: Findings) -> str:
+    """Return where the weights are from."""
+    sizes = f"earlier days, {SMALL[0]} to {LARGE[1] - 1} nodes"
+    if found.learned:
+        return f"Evolution strategies found them on {sizes}."
+    return (f"They are rules of thumb: evolution strategies on {sizes}, found nothing better, so no payoff of the "
+            "coordination graph acts in them.")
 
 
 def sections(found: Findings) -> Iterator[Section]:
@@ -61,35 +81,40 @@ def sections(found: Findings) -> Iterator[Section]:
         yield table(contest)
     if found.complete:
         yield complete(found)
-    yield curve(found.steps)
-    yield missing()
+    yield curve(found)
+    yield missing(found)
 
 
 def verdict(found: Findings) -> Section:
-    """Say in which settings ours is better than each of Synergy-tune's orders, beyond chance."""
+    """Say in which settings ours is better than each of Synergy-tune's orders."""
     tunes = [name for name in found.contests[0].figures if name.startswith("Synergy tune")]
     rows = []
     for contest in found.contests:
         for figure in CLAIMED:
             best = contest.best(tunes, figure)
             less = contest.less_than(best, figure)
-            rows.append((contest.setting.name, figure, best, percent(less), verdict_of(less),
+            rows.append((contest.setting.name, figure, best, percent(less), verdict_of(less, contest.windows),
                          percent(contest.less_than(TEACHER, figure))))
-    won, lost = (sum(row[4] == word for row in rows) for word in ("better", "worse"))
+    won, lost, few = (sum(row[4] == word for row in rows) for word in (BETTER, WORSE, TOO_FEW))
     return Section("Against Synergy-tune", [
         f"In {won} of {len(rows)} comparisons ours is below the *best* of tune's orders for that very figure (each "
-        f"order is best in something), in {lost} above; the last column compares it with {TEACHER}, which it set out "
-        "from."],
+        f"order is best in something), in {lost} above; {few} have less than {FEWEST_PAIRS} windows, too few to tell. "
+        f"The last column compares it with {TEACHER}, the teacher. Intervals are Student's t on the logarithms of the "
+        "ratios, window by window; windows of one trace are not quite independent."],
         [Table(("Setting", "Figure", "Best tune", "Ours is less by (95 %)", "", f"Than {TEACHER}"), rows)])
 
 
-def verdict_of(less: Interval) -> str:
+def verdict_of(less: Interval, windows: int) -> str:
     """Return a word for an interval."""
-    return "better" if less.low > 0 else "worse" if less.high < 0 else "not told apart"
+    if windows < FEWEST_PAIRS:
+        return TOO_FEW
+    return BETTER if less.low > 0 else WORSE if less.high < 0 else "not told apart"
 
 
 def percent(less: Interval) -> str:
-    """Return an estimate with its interval."""
+    """Return an estimate with its interval, where there is one."""
+    if np.isnan(less.low):
+        return f"{less.estimate:+.1%}"
     return f"{less.estimate:+.1%} ({less.low:+.1%} to {less.high:+.1%})"
 
 
@@ -97,7 +122,7 @@ def claim(found: Findings) -> Section:
     """Set the abstract's two numbers beside the largest and the mean of ours, against each baseline by name."""
     rows = []
     for name in found.contests[0].figures:
-        if name in (OURS, BOUND, *found.ablations):
+        if name in (OURS, PROGRAMME, *found.ablations):
             continue
         cells = []
         for figure in CLAIMED:
@@ -112,16 +137,19 @@ def claim(found: Findings) -> Section:
 
 
 def optimum(found: Findings) -> Section:
-    """Say how near to the linear programme ours comes."""
-    told = [f"For the jobs that ours seats in a round it does {found.shares.mean():.1%} (window by window "
-            f"{found.shares.min():.1%} to {found.shares.max():.1%}) of the work that Synergy's linear programme does "
-            "when the CPUs and the memory of all nodes are pooled and nobody has neighbours."]
+    """Say how near to the linear programmes ours comes."""
+    bound, synergy = found.shares.T
+    told = [f"For the jobs that ours seats in a round it does {bound.mean():.1%} (window by window {bound.min():.1%} "
+            f"to {bound.max():.1%}) of the most work that can be done when the CPUs and the memory of all nodes are "
+            f"pooled and nobody has neighbours, and {synergy.mean():.1%} of what Synergy's linear programme does, "
+            "which leaves nobody less than the fair share."]
     for contest in found.contests:
-        if BOUND in contest.figures:
-            told.append(f"{contest.setting.name}: ours has a mean JCT {-contest.less_than(BOUND, 'JCT').estimate:+.1%} "
-                        f"and a makespan {-contest.less_than(BOUND, 'makespan').estimate:+.1%} above those of the "
-                        "programme with shortest remaining service first, a better order apart.")
-    return Section("Against the linear programme", told)
+        if PROGRAMME in contest.figures:
+            jct, makespan = (-contest.less_than(PROGRAMME, figure).estimate for figure in ("JCT", "makespan"))
+            told.append(f"{contest.setting.name}: ours has a mean JCT {jct:+.1%} and a makespan {makespan:+.1%} "
+                        "against those of Synergy's programme with shortest remaining service first, which is no "
+                        "bound: another order may be better.")
+    return Section("Against linear programmes", told)
 
 
 def table(contest: Contest) -> Section:
@@ -132,49 +160,50 @@ def table(contest: Contest) -> Section:
         rows.append((name, f"{contest.mean(name, 'JCT') / 3600:.3f}", compared[1],
                      f"{contest.mean(name, 'makespan') / 3600:.2f}", compared[0],
                      f"{contest.mean(name, 'utilization'):.1%}", f"{contest.mean(name, 'energy') / 3.6e9:.3f}"))
-    windows = len(contest.figures[OURS]["JCT"])
-    return Section(contest.setting.name, [f"Mean over {windows} windows."], [Table(
+    return Section(contest.setting.name, [f"Mean over {contest.windows} windows."], [Table(
         ("Policy", "JCT, h", "ours is less by (95 %)", "Makespan, h", "ours is less by (95 %)", "GPU time held",
          "Energy, MWh"), rows)])
 
 
 def complete(found: Findings) -> Section:
-    """Return complete virtual clusters as they were: one replay each, so without interval."""
+    """Return complete virtual clusters from the first held-out day on: one replay each, so without interval."""
     tables = []
     for name, figures in found.complete.items():
         rows = [(policy, f"{jct:,.0f}", f"{makespan / 3600:,.1f}", f"{used:.1%}", f"{joules / 3.6e9:.2f}")
                 for policy, (jct, makespan, used, joules) in sorted(figures.items(), key=lambda item: item[1][0])]
         tables.append(Table((name, "JCT, s", "Makespan, h", "GPU time held", "Energy, MWh"), rows))
     return Section("Complete virtual clusters, as they were", [
-        "Nothing is cut or stretched. Makespan says little here: it is that of the last long job."], tables)
+        "Nothing is cut or stretched, and nothing was learned from these days; the cluster is empty before the first. "
+        "Makespan says little here: it is that of the last long job."], tables)
 
 
-def curve(steps: Sequence[Step]) -> Section:
+def curve(found: Findings) -> Section:
     """Draw how the agent came about."""
-    rounds = np.array([step.round for step in steps], np.float64)
-    ratio = np.exp([step.score for step in steps])
-    x, y = across(0.0, float(rounds.max(initial=1.0))), upwards(1.1, 200)
+    rounds, ratio = np.array([step.round for step in found.steps], np.float64), found.ratio
+    x, y = across(0.0, float(rounds.max(initial=1.0))), upwards(float(ratio.max()), 200)
     chart = Chart(f"Completion time and makespan over those of {TEACHER}, on windows to choose by", 200, "rounds",
                   value_ticks(x), value_ticks(y), (Shape("h0", OURS, line(x(rounds), y(ratio))),))
-    told = ("Nothing better was found than the rules of thumb that it set out from"
-            if ratio.min() == ratio[0] else "What it set out from are rules of thumb")
+    told = ("What it set out from are rules of thumb" if found.learned
+            else "Nothing better was found than the rules of thumb that it set out from")
     return Section("Training", [
         f"From {ratio[0]:.3f} to {ratio.min():.3f}. {told}: Synergy-tune's best fit and best share where the node "
         "gains most, shortest remaining service first, but for jobs that outlast the rest. The row \"ours, untrained\" "
         "tells what they are worth by themselves."], charts=[chart])
 
 
-def missing() -> Section:
+def missing(found: Findings) -> Section:
     """Say what is not in here."""
     return Section("What is ours and not the paper's, and what is not here", [
         "The abstract names attention between agents and a dynamic coordination graph. Here the agents are nodes; each "
         "is asked about four tasks at a time, attends to at most 32 others in two heads, is joined to the four that it "
         "attends to most among those that could take the same task, and max-plus settles who does. Who goes first and "
-        "how a node is divided are learned with it; the abstract does not say how MAIFS does either.",
+        f"how a node is divided are {'learned with it' if found.learned else 'rules of thumb'}; the abstract does not "
+        "say how MAIFS does either.",
         "Jobs of more than 8 GPUs take whole nodes, all that is in them, the emptiest first: neither trace tells "
         "racks, so nodes that must cooperate have nothing to choose between.",
         "The interference is DeepShare's, measured on jobs that all span nodes; for jobs within a node that is an "
         "upper estimate, and only the worst neighbour counts.",
         "DL2's own agent sizes jobs by workers and parameter servers, which these jobs do not have; \"DL2-like\" gives "
         "out CPUs and memory by the relative gain that its scorer is shown.",
+        f"\"{INDEPENDENT}\" are ours with the graph taken away after training; --ablations trains agents without it.",
         "The experiments on a Kubernetes cluster are not repeated."])

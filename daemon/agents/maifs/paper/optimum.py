@@ -1,7 +1,8 @@
-"""Synergy's optimum: a linear programme that pools the CPUs and the memory of all nodes (the first of its "opt").
+"""Linear programmes that pool the CPUs and the memory of all nodes: Synergy's, the first of its "opt", and a bound.
 
-Nobody's neighbours matter, and a job may have any mixture of the grants that one node can give it, as long as jobs of a
-kind run at their fair share or faster. So in no round can the same jobs do more.
+Nobody's neighbours matter, and a job may have any mixture of the grants that one node can give it. In Synergy's, jobs
+of a kind run at their fair share or faster; who lets some run slower, as ours may, can do more. Without that condition
+nobody can do more with the same jobs in the same round.
 """
 
 from __future__ import annotations
@@ -20,14 +21,19 @@ from .baselines import Order, chosen
 
 
 class InfeasibleError(Exception):
-    """More jobs than the nodes can give their fair share; the message says so."""
+    """More jobs than the nodes can give the least speed; the message says so."""
+
+
+FAIR, ANY = 1.0, 0.0
+"""The least mean speed of jobs of a kind: in Synergy's programme, and in the bound."""
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """Jobs by an order, at the speeds of the linear programme: what no policy with this order can be faster than."""
+    """Jobs by an order, seated as tune does, at the speeds of a linear programme."""
 
     order: Order
+    least: float = FAIR
     known: dict[bytes, Floats] = field(default_factory=dict)
     """Solutions by the jobs of each model and size, and the nodes that are shared."""
 
@@ -47,7 +53,7 @@ class Optimum:
         shared = int((round.nodes.owner < 0).sum())
         key = np.append(count, shared).tobytes()
         if key not in self.known:
-            self.known[key] = solve(round.site, count, shared)
+            self.known[key] = solve(round.site, count, shared, self.least)
         return np.asarray(self.known[key][jobs.model[sharing], jobs.gpus[sharing]])
 
 
@@ -57,8 +63,8 @@ def _sharing(round: Round) -> Longs:
     return live[(jobs.node[live] >= 0) & (jobs.gpus[live] <= round.site.size)]
 
 
-def solve(site: Site, count: Floats, nodes: int) -> Floats:
-    """Return the best speeds, [model, GPUs], of so many jobs of each; InfeasibleError when these have no fair share."""
+def solve(site: Site, count: Floats, nodes: int, least: float = FAIR) -> Floats:
+    """Return the best speeds, [model, GPUs], of so many jobs of each; InfeasibleError when these cannot have least."""
     speeds, rows = np.ones(count.shape), np.argwhere(count > 0)
     if not len(rows):
         return speeds
@@ -68,9 +74,11 @@ def solve(site: Site, count: Floats, nodes: int) -> Floats:
     rate = site.rates[rows[kind, 0], rows[kind, 1], grant[:, 0], grant[:, 1]]
     number = count[rows[:, 0], rows[:, 1]]
     found = linprog(-rate * rows[kind, 1], A_ub=np.vstack([grant.T, -own * rate]),
-                    b_ub=np.concatenate([[nodes * site.shares] * 2, -number]), A_eq=own, b_eq=number, method="highs")
+                    b_ub=np.concatenate([[nodes * site.shares] * 2, -least * number]), A_eq=own, b_eq=number,
+                    method="highs")
     if not found.success:
-        raise InfeasibleError(f"{number.sum():g} jobs do not have their fair share on {nodes} nodes: {found.message}")
+        raise InfeasibleError(f"{number.sum():g} jobs do not have {least:g} of their fair share on {nodes} nodes: "
+                              f"{found.message}")
     speeds[rows[:, 0], rows[:, 1]] = own @ (found.x * rate) / number
     return speeds
 
@@ -82,5 +90,5 @@ def throughput(round: Round) -> float:
 
 
 def best_throughput(optimum: Optimum, round: Round) -> float:
-    """Return the same at the speeds of the linear programme."""
+    """Return the same at the speeds of a linear programme."""
     return float((optimum.speeds(round) * round.jobs.gpus[_sharing(round)]).sum())

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from ....replay.arrays import Floats
-from ....replay.outcome import Interval
+from ....replay.outcome import Interval, paired_ratio
 from ....replay.power import Occupation, PowerModel, joules
 from .. import windows
 from ..arena import Outcome, Policy, Trace, replay, site_of, watch
 from ..kernel import Site
-from ..windows import HELIOS, PHILLY, History
+from ..windows import HELIOS, PHILLY, History, Place
 from .baselines import baselines, srsf
-from .optimum import Optimum, best_throughput, throughput
+from .optimum import ANY, FAIR, Optimum, best_throughput, throughput
 
-OURS = "ours"
-BOUND = "LP optimum, SRSF (one large server)"
+OURS, INDEPENDENT = "ours", "independent agents, no graph"
+PROGRAMME = "LP for the jobs seated, SRSF"
+"""Synergy's optimum with an order."""
 FIGURES = ("JCT", "makespan", "utilization", "energy")
 
 
@@ -50,20 +50,6 @@ SETTINGS = (
     *(Setting(PHILLY, 16, at_once, disturbing=True) for at_once in (False, True)))
 
 
-class Place(NamedTuple):
-    """A virtual cluster whose trace is complete, and the days of it."""
-
-    history: History
-    partition: str
-    first: int
-    end: int
-    nodes: int
-
-
-COMPLETE: Mapping[str, Place] = {"Philly 0e4a51, October and November": Place(PHILLY, "0e4a51", 48, 109, 32),
-                                 "Venus vcvGl, September": Place(HELIOS, "vcvGl", 0, 30, 20)}
-
-
 @dataclass(frozen=True)
 class Contest:
     """What came of a setting."""
@@ -80,12 +66,15 @@ class Contest:
         """Return the policy with the lowest mean."""
         return min(policies, key=lambda name: self.mean(name, figure))
 
-    def less_than(self, policy: str, figure: str, ours: str = OURS, resamples: int = 10_000) -> Interval:
-        """Return by how much ours is below a policy, with a paired 95 % bootstrap interval over windows."""
-        one, other = self.figures[ours][figure], self.figures[policy][figure]
-        drawn = np.random.default_rng(0).integers(0, len(one), (resamples, len(one)))
-        low, high = np.quantile(1.0 - one[drawn].sum(axis=1) / other[drawn].sum(axis=1), (0.025, 0.975))
-        return Interval(1.0 - float(one.sum() / other.sum()), float(low), float(high))
+    @property
+    def windows(self) -> int:
+        """Return how many there are."""
+        return len(self.figures[OURS]["JCT"])
+
+    def less_than(self, policy: str, figure: str) -> Interval:
+        """Return by how much ours is below a policy in a typical window, as a share; see ``outcome.paired_ratio``."""
+        ratio = paired_ratio(self.figures[OURS][figure], self.figures[policy][figure])
+        return Interval(1.0 - ratio.estimate, 1.0 - ratio.high, 1.0 - ratio.low)
 
 
 def traces_of(setting: Setting, traces: Path, most: int) -> Iterator[Trace]:
@@ -113,24 +102,23 @@ def figures(site: Site, trace: Trace, policy: Policy) -> tuple[float, ...]:
 def contest(setting: Setting, traces: Path, others: Mapping[str, Policy], most: int = 12) -> Contest:
     """Replay every policy on the windows of a setting."""
     site, rows = site_of(setting.nodes, disturbing=setting.disturbing), list(traces_of(setting, traces, most))
-    policies = {**baselines(), **others, **({BOUND: Optimum(srsf)} if setting.bounded else {})}
+    policies = {**baselines(), **others, **({PROGRAMME: Optimum(srsf)} if setting.bounded else {})}
     found = {name: np.array([figures(site, trace, policy) for trace in rows]) for name, policy in policies.items()}
     return Contest(setting, {name: dict(zip(FIGURES, table.T, strict=True)) for name, table in found.items()})
 
 
 def share_of_optimum(policy: Policy, site: Site, rows: Sequence[Trace], every: int = 10) -> Floats:
-    """Return a policy's throughput over the linear programme's for the jobs that it seated, a value for each window."""
-    optimum, shares = Optimum(srsf), []
+    """Return a policy's throughput over that of the programmes for the jobs it seated, [window, bound or Synergy's]."""
+    programmes, shares = [Optimum(srsf, least) for least in (ANY, FAIR)], []
     for trace in rows:
-        sums = np.zeros(2)
+        sums = np.zeros(1 + len(programmes))
         for number, round in enumerate(watch(site, trace, policy)):
             if number % every == 0:
-                sums += throughput(round), best_throughput(optimum, round)
-        shares.append(sums[0] / sums[1])
+                sums += throughput(round), *(best_throughput(programme, round) for programme in programmes)
+        shares.append(sums[0] / sums[1:])
     return np.array(shares)
 
 
-def complete(place: Place, traces: Path, others: Mapping[str, Policy]) -> Mapping[str, tuple[float, ...]]:
+def complete(place: Place, trace: Trace, others: Mapping[str, Policy]) -> Mapping[str, tuple[float, ...]]:
     """Return ``FIGURES`` of every policy on a whole virtual cluster."""
-    trace = windows.complete(place.history, traces, place.partition, place.first, place.end)
     return {name: figures(site_of(place.nodes), trace, policy) for name, policy in {**baselines(), **others}.items()}

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rounds import ALEXNET, GNMT, RESNET18, SITE, check, drawn, trace
+from rounds import ALEXNET, GNMT, RESNET18, RESNET50, SITE, check, drawn, trace
 
 from idlewatt.daemon.agents.maifs import kernel
 from idlewatt.daemon.agents.maifs.agent import Maifs
 from idlewatt.daemon.agents.maifs.arena import ZeroProgressError, begin, replay, site_of, watch
 from idlewatt.daemon.agents.maifs.paper.baselines import Synergy, baselines, fifo, srsf
-from idlewatt.daemon.agents.maifs.paper.optimum import InfeasibleError, Optimum, best_throughput, solve, throughput
+from idlewatt.daemon.agents.maifs.paper.optimum import ANY, InfeasibleError, Optimum, best_throughput, solve, throughput
 from idlewatt.daemon.agents.maifs.placing import PROPORTIONAL, TUNE
 from idlewatt.daemon.replay.fungible import MODELS
 
@@ -87,11 +87,32 @@ def test_a_policy_that_never_acts_is_told_apart_from_a_slow_one(monkeypatch):
 
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 1000))
-def test_nobody_does_more_than_the_linear_programme(seed):
-    optimum = Optimum(srsf)
+def test_nobody_does_more_than_the_bound(seed):
+    optimum = Optimum(srsf, ANY)
     for policy in (Synergy(srsf, TUNE), Maifs()):
         for round in watch(SITE, drawn(seed, 15, most=8), policy):
             assert throughput(round) <= best_throughput(optimum, round) + 1e-6
+
+
+def test_who_leaves_some_less_than_their_fair_share_may_do_more_than_synergys_programme_but_not_than_the_bound():
+    round = begin(site_of(1), trace(*[(0, 3000, 1, RESNET50)] * 4, *[(0, 3000, 1, RESNET18)] * 4))
+    round.live = np.arange(8)
+    for job in range(8):
+        kernel.put(round.jobs, round.nodes, job, 0, 2 if job < 4 else 4, 3)
+    kernel.paces(round.site, round.jobs, round.nodes, round.live)
+    done = throughput(round)
+    assert done == pytest.approx(4 * 0.74 + 4 * 1.3)
+    assert best_throughput(Optimum(srsf), round) < done - 0.01
+    assert best_throughput(Optimum(srsf, ANY), round) >= done - 1e-6
+
+
+def test_a_node_is_busy_until_its_last_job_ends_not_until_the_round_does():
+    crowd = trace((0, 450, 4, GNMT), (0, 400, 4, GNMT))
+    found = replay(site_of(1), crowd, Synergy(fifo, PROPORTIONAL))
+    assert found.busy == pytest.approx(450)
+    assert found.held == pytest.approx(4 * 850)
+    found = replay(SITE, trace((0, 100, 16, GNMT)), Synergy(fifo, PROPORTIONAL))
+    assert (found.busy, found.held) == (pytest.approx(200), pytest.approx(1600))
 
 
 def test_the_linear_programme_gives_what_can_be_worked_out_by_hand():

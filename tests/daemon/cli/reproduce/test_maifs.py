@@ -16,11 +16,15 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
                                           "--windows", "2", "--ablations", "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     text = (tmp_path / "out/report.md").read_text()
-    for name in ("Synergy proportional, FIFO", "Tiresias", "Optimus", "random-feasible", "LP optimum", "ours, no graph",
-                 "ours, untrained",
-                 "Philly, 16 nodes, all at once, neighbours disturb", "Venus vcvGl, September"):
+    for name in ("Synergy proportional, FIFO", "Tiresias", "Optimus", "random-feasible", "LP for the jobs seated",
+                 "ours, no graph", "ours, untrained", "independent agents, no graph",
+                 "Philly, 16 nodes, all at once, neighbours disturb", "Helios vcvGl, days 13 to 29"):
         assert f"| {name}" in text or f"## {name}" in text, name
     assert "Only the abstract of MAIFS is public" in text
+    assert "too few" in text
+    claimed = text.split("## The abstract's numbers")[1].split("##")[0]
+    assert "| independent agents, no graph |" in claimed  # a baseline, not an ablation
+    assert "| ours, no graph |" not in claimed
     assert "44% in makespan and 46%" in text
     assert (tmp_path / "out/report.html").is_file()
     assert (tmp_path / "out/models/ours/card.json").is_file()
