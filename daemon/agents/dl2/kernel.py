@@ -155,6 +155,30 @@ def tetris(cluster: Cluster, jobs: Jobs, used: Longs) -> None:
 
 
 @compiled
+def tetris_as_published(cluster: Cluster, jobs: Jobs, used: Longs, works: Floats) -> None:
+    """Fill node after node with the bundles that fit, by alignment and *least* work left (SIGCOMM'14).
+
+    ``works`` [job] is the work left in units of all; as in the paper it weighs as much as alignment, on average.
+    """
+    for node in range(cluster.nodes):
+        while True:
+            all_suit, all_work = 0.0, 1e-12
+            for job in range(jobs.model.size):
+                all_suit += _alignment(cluster, jobs, used, job, node)[0]
+                all_work += works[job]
+            best, most = -1, -np.inf
+            for job in range(jobs.model.size):
+                if jobs.tasks[job, WORKER] >= cluster.most or not fits(cluster, jobs, used, job, BUNDLE, node):
+                    continue
+                worth = _alignment(cluster, jobs, used, job, node)[0] - all_suit / all_work * works[job]
+                if worth > most:
+                    best, most = job, worth
+            if best < 0:
+                break
+            take(cluster, jobs, used, best, BUNDLE, node)
+
+
+@compiled
 def _saved(cluster: Cluster, jobs: Jobs, job: int, what: int) -> Any:
     """Return the slots that one more task saves, were the job to keep it to its end."""
     model, servers, workers = jobs.model[job], jobs.tasks[job, SERVER], jobs.tasks[job, WORKER]

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from ...agents.dl2 import speeds
 from ...agents.dl2.arena import cluster
@@ -19,6 +18,7 @@ from ...agents.dl2.sizefree.agent import SizeFree
 from ...agents.dl2.sizefree.train import Course, card_of, train
 from ...agents.report import Section, write_report
 from ...replay.published.pollux import Artifact
+from ._bar import progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,10 @@ class Effort:
 def reproduce(out: Path, most: Sequence[int], effort: Effort, file: Path | None,
               packaged: Path | None) -> Mapping[str, Path]:
     """Train for each limit of workers, replay and write the report, with the agents beside it."""
-    artifact = None if packaged is None else Artifact(packaged)  # what is missing should not come up in half an hour
+    artifact = None if packaged is None else Artifact(packaged)  # what is missing should come up before training
     if effort.updates:
         importlib.import_module("torch")
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True))
-    with bar:
+    with progress() as bar:
         sites = {limit: cluster(limit, None if file is None else speeds.measured(file, limit)) for limit in most}
         found = [_contest(out, site, effort, file is not None, bar) for site in sites.values()]
         told = list(claims.sections(found))
@@ -50,7 +49,7 @@ def reproduce(out: Path, most: Sequence[int], effort: Effort, file: Path | None,
         if artifact is not None:
             bar.add_task("Pollux's arena", total=None)
             told += pollux_trial.sections(pollux_trial.carry_out(artifact))
-    return write_report(out, claims.TITLE, claims.preface(found), [*told, claims.missing()])
+    return write_report(out, claims.TITLE, claims.preface(found), [*told, claims.missing(found)])
 
 
 def _contest(out: Path, site: Cluster, effort: Effort, measured: bool, bar: Progress) -> Contest:
@@ -60,9 +59,8 @@ def _contest(out: Path, site: Cluster, effort: Effort, measured: bool, bar: Prog
     for step in train(course):
         steps.append(step)
         bar.update(task, completed=step.round, description=f"at most {site.most} workers: {step.jct:.3f} slots")
-    weights = steps[-1].best
-    SizeFree(weights).save(out / "models" / f"workers-{site.most}", card_of(course, steps))
-    return contest(site, weights, steps, measured=measured, plans=effort.plans)
+    SizeFree(steps[-1].best).save(out / "models" / f"workers-{site.most}", card_of(course, steps))
+    return contest(site, steps, measured=measured, plans=effort.plans)
 
 
 def _literal(out: Path, site: Cluster, effort: Effort, bar: Progress) -> Iterator[Section]:

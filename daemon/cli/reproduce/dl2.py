@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import click
@@ -27,8 +28,8 @@ def command(out: Path, most: tuple[int, ...], rounds: int, plans: int, updates: 
             traces: Path | None) -> None:
     """Rebuild DL2's simulation, train its agent and ours for it, and show them beside DRF, Optimus, chance and others.
 
-    About half an hour, a third of it Pollux's arena and a quarter DL2's own agent, which needs torch: pip install
-    'idlewatt[train]'. Its seven trainings, in --out, go on where an interrupted run left them.
+    DL2's own agent needs torch: pip install 'idlewatt[train]'. Its trainings, in --out, go on where an interrupted run
+    left them.
 
     \b
     Examples:
@@ -36,6 +37,7 @@ def command(out: Path, most: tuple[int, ...], rounds: int, plans: int, updates: 
       idlewatt reproduce dl2 --workers 8 --rounds 15 --plans 16 --updates 0 --out quick
     """
     from ...agents.checkpoint import CheckpointError
+    from ...agents.dl2.arena import ZeroProgressError
     from ...agents.kinds import TrainingError
     from ...replay.speed import SpeedError
     from ._dl2 import Effort, reproduce
@@ -48,7 +50,9 @@ def command(out: Path, most: tuple[int, ...], rounds: int, plans: int, updates: 
     except ImportError as error:
         raise click.ClickException(f"{error}; DL2's own agent is trained with torch: pip install 'idlewatt[train]', or "
                                    "leave it out with --updates 0") from error
-    except (SpeedError, TrainingError, CheckpointError, OSError) as error:
+    except (tarfile.TarError, EOFError) as error:
+        raise click.ClickException(f"{traces}: the archive of Pollux's artifact cannot be read: {error}") from error
+    except (SpeedError, TrainingError, CheckpointError, ZeroProgressError, OSError) as error:
         raise click.ClickException(str(error)) from error
     for path in written.values():
         click.echo(path)

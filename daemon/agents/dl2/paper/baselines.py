@@ -23,6 +23,7 @@ from ..kernel import (
     max_relative_gain,
     optimus,
     tetris,
+    tetris_as_published,
 )
 
 
@@ -80,13 +81,13 @@ class TetrisAsCoded:
 
 @dataclass(frozen=True)
 class Tetris:
-    """Largest demand and least work left first, half each, as the Tetris paper means it (SIGCOMM'14)."""
+    """Node after node to whom suits what is free there, and has least work left: Tetris as published (SIGCOMM'14)."""
 
     def fill(self, cluster: Cluster, jobs: Jobs, used: Longs) -> None:
-        """Serve by alignment and by what is left, half each."""
-        demand = cluster.demand[jobs.model, BUNDLE].sum(axis=1) / (2.0 * cluster.slots)
-        longest = max(float(jobs.remaining.max(initial=0.0)), 1.0)
-        bundles_by(cluster, jobs, used, jobs.remaining / longest - demand, False, True)
+        """Serve node by node; the work left is what a bundle takes, times how long one alone would take."""
+        alone = np.maximum(cluster.rates[jobs.model, 1, 1], 1e-12)
+        demand = cluster.demand[jobs.model, BUNDLE].sum(axis=1)
+        tetris_as_published(cluster, jobs, used, demand * jobs.remaining / alone)
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def baselines(cluster: Cluster, seed: int = 0) -> Mapping[str, Policy]:
     found: dict[str, Any] = {
         "DRF": Drf(), "DRF, any node": Drf(among_all=True), "FIFO": Fifo(), "SRTF as coded": SrtfAsCoded(),
         "SRTF (oracle)": Srtf(), "Tetris as coded": TetrisAsCoded(),
-        "Tetris": Tetris(), "Optimus (oracle)": Optimus(),
+        "Tetris (oracle)": Tetris(), "Optimus (oracle)": Optimus(),
         "Optimus (oracle), any node": Optimus(among_all=True), "Optimus (fitted)": Optimus(fitted_speeds(cluster)),
         "equal share": EqualShare(), "max-relative-gain (oracle)": MaxRelativeGain(),
         "random-feasible": RandomFeasible(seed), "random-feasible, bundles": RandomFeasible(seed, bundles=True)}

@@ -12,15 +12,16 @@ import numpy as np
 from ....charts import Chart, Shape, across, line, upwards, value_ticks
 from ....replay.arrays import Floats
 from ....replay.outcome import Interval
+from ...kinds import TrainingError
 from ...report import Section, Table
 from ..agent import PAPER, PUBLISHED, Hyperparameters, Options
-from ..arena import HOPELESS, Policy, Trace, mean_jct, traces
+from ..arena import HOPELESS, Policy, mean_jct, traces
 from ..kernel import Cluster
 from ..train import Course, Training, card_of
 from .baselines import Drf, MaxRelativeGain, Optimus, RandomFeasible, Tetris
 from .trial import TRACES, over_traces
 
-TEACHERS: Mapping[str, Policy] = {"DRF": Drf(), "Tetris": Tetris(), "Optimus (oracle)": Optimus(),
+TEACHERS: Mapping[str, Policy] = {"DRF": Drf(), "Tetris (oracle)": Tetris(), "Optimus (oracle)": Optimus(),
                                   "max-relative-gain (oracle)": MaxRelativeGain()}
 WHOLE = "as in the paper"
 
@@ -78,6 +79,7 @@ class Literal:
     outcomes: Sequence[Outcome]
     chance: Floats
     """Of each of the paper's traces, by giving tasks at random while one fits."""
+    values: Hyperparameters
 
 
 Tell = Callable[[str, float], None]
@@ -92,12 +94,8 @@ def carry_out(cluster: Cluster, updates: int, seed: int, folder: Path, tell: Tel
     outcomes = [_outcome(replace(plain, updates=updates, teacher=TEACHERS[variant.teacher], options=variant.options,
                                  folder=folder / f"{number}"), variant, tell)
                 for number, variant in enumerate(VARIANTS)]
-    chance = [_mean(cluster, RandomFeasible(0), trace) for trace in islice(traces(), TRACES)]
-    return Literal(lessons, outcomes, np.array(chance))
-
-
-def _mean(cluster: Cluster, policy: Policy, trace: Trace) -> float:
-    return float(mean_jct(cluster, policy, [trace])[0])
+    chance = [mean_jct(cluster, RandomFeasible(0), [trace]) for trace in islice(traces(), TRACES)]
+    return Literal(lessons, outcomes, np.concatenate(chance), values)
 
 
 def _lesson(course: Course, teacher: str, tell: Tell) -> Lesson:
@@ -115,8 +113,11 @@ def _outcome(course: Course, variant: Variant, tell: Tell) -> Outcome:
 
 def _trained(course: Course, name: str, tell: Tell) -> Training:
     training = Training(course).resume()
-    for step in training.run():
-        tell(f"{name}: {step.jct:.3f} slots", step.update / max(course.updates, 1))
+    try:
+        for step in training.run():
+            tell(f"{name}: {step.jct:.3f} slots", step.update / max(course.updates, 1))
+    except FloatingPointError as error:
+        raise TrainingError(f"{name}: {error}") from error
     return training
 
 
@@ -126,27 +127,29 @@ def _on_ten(cluster: Cluster, policy: Policy) -> Floats:
 
 def sections(literal: Literal) -> Iterator[Section]:
     """Yield what the report says of DL2's own agent."""
-    yield warm_up(literal.lessons)
-    yield ablations(literal.outcomes, literal.chance)
+    yield warm_up(literal.lessons, literal.values)
+    yield ablations(literal)
     yield curves(literal.outcomes)
 
 
-def warm_up(lessons: Sequence[Lesson]) -> Section:
+def warm_up(lessons: Sequence[Lesson], values: Hyperparameters) -> Section:
     """Tell how close imitation comes to each teacher."""
     rows = [(lesson.teacher, f"{lesson.taught.mean():.3f}", f"{lesson.learned.mean():.3f}",
              f"{lesson.learned.mean() / lesson.taught.mean() - 1.0:+.1%}", f"{lesson.spent_s:.0f} s")
             for lesson in lessons]
     return Section("DL2's own agent: supervised warm-up", [
-        "A flat network of two layers sees the oldest 20 jobs that may have more and gives one of them a worker, a "
-        "server or both, or ends the slot. It imitates every grant of a scheduler beyond the first bundle, which it "
-        "gives to everybody. Actions without room are masked before the softmax; the likeliest is taken.",
+        f"A flat network of two layers of {values.shape.hidden} units sees the oldest {values.shape.window} jobs that "
+        "may have more and gives one of them a worker, a server or both, or ends the slot. It imitates every grant of "
+        "a scheduler beyond the first bundle, which it gives to everybody. Actions without room are masked before the "
+        "softmax; the likeliest is taken.",
         "An agent that is better than its teacher goes on where the teacher stops: it is never shown the end of a "
         "slot, and gives what room there is."],
         [Table(("Teacher", "Teacher's slots", "After imitation", "Difference", "Warm-up took"), rows)])
 
 
-def ablations(outcomes: Sequence[Outcome], chance: Floats) -> Section:
+def ablations(literal: Literal) -> Section:
     """Tell what reinforcement learning gives, and what it needs."""
+    outcomes = literal.outcomes
     whole = next(outcome for outcome in outcomes if outcome.variant.name == WHOLE)
     rows = []
     for outcome in outcomes:
@@ -156,11 +159,11 @@ def ablations(outcomes: Sequence[Outcome], chance: Floats) -> Section:
                      "-" if outcome is whole else f"{longer.estimate:+.1%} ({longer.low:+.1%} to {longer.high:+.1%})",
                      "-" if claimed is None else f"{claimed:+.1%}", f"{outcome.spent_s:.0f} s"))
     return Section("DL2's own agent: reinforcement learning, and Table 2", [
-        "One update of 256 decisions per slot, of all that a slot's reward (the sum of what jobs made of their epochs) "
-        "is given to. The paper discounts later slots by 0.9; the published code looks at the slot alone. Weights are "
-        "those that were best on the traces to choose by, which are not the paper's ten. One training each: what "
-        "training itself varies by is not in the interval.",
-        _verdict(outcomes, whole), _worth(outcomes, chance)],
+        f"One update of {literal.values.batch} decisions per slot, of all that a slot's reward (the sum of what jobs "
+        f"made of their epochs) is given to. The paper discounts later slots by {PAPER.discount:g}; the published code "
+        "looks at the slot alone. Weights are those that were best on the traces to choose by, which are not the "
+        "paper's ten. One training each: what training itself varies by is not in the interval.",
+        _verdict(outcomes, whole), _worth(outcomes, literal.chance)],
         [Table(("Variant (teacher DRF)", "Set out with", "Best", "The ten traces", "Longer than the whole (95 %)",
                 "Paper", "Training took"), rows)])
 

@@ -10,13 +10,14 @@ import numpy as np
 
 from ....replay.arrays import Floats
 from ....replay.outcome import Interval, ratio_interval
-from ..arena import replay, traces
+from ..arena import Policy, Trace, ZeroProgressError, replay, traces
 from ..kernel import Cluster
 from ..sizefree.agent import SizeFree
 from ..sizefree.train import Step
 from .baselines import baselines
 
 OURS, PLAIN = "ours", "ours, without looking ahead"
+UNTRAINED, RULE = "ours, untrained", "ours, untrained, without looking ahead"
 BOUND = "every job alone (no policy can be below)"
 TRACES = 10
 
@@ -50,13 +51,32 @@ def over_traces(ours: Floats, theirs: Floats) -> Interval:
     return ratio_interval(np.arange(float(len(ours))), ours, theirs, block_s=1.0, resamples=10_000)
 
 
-def contest(cluster: Cluster, weights: Floats, steps: Sequence[Step], *, measured: bool, plans: int) -> Contest:
-    """Replay every policy on the same traces; ours tries so many plans in each slot, and is shown without them, too."""
+def contest(cluster: Cluster, steps: Sequence[Step], *, measured: bool, plans: int) -> Contest:
+    """Replay every policy on the same traces; ours tries so many plans in each slot, and is shown without them, too.
+
+    ``ZeroProgressError`` names the policy that lets jobs wait for ever.
+    """
     jct: dict[str, list[float]] = {}
-    ours = {OURS: SizeFree(weights, plans)} | ({PLAIN: SizeFree(weights)} if plans else {})
     for trace in islice(traces(), TRACES):
-        for name, policy in {**baselines(cluster), **ours}.items():
-            jct.setdefault(name, []).append(float(replay(cluster, trace, policy).mean()))
+        for name, policy in {**baselines(cluster), **learned(steps, plans)}.items():
+            jct.setdefault(name, []).append(_mean(cluster, trace, policy, name))
         fastest = cluster.rates[trace.model, 1:cluster.most + 1, 1:cluster.most + 1].max(axis=(1, 2))
         jct.setdefault(BOUND, []).append(float((trace.epochs / fastest).mean()))
     return Contest(cluster.most, {name: np.array(found) for name, found in jct.items()}, steps, measured, plans)
+
+
+def learned(steps: Sequence[Step], plans: int) -> dict[str, Policy]:
+    """Return ours with and without looking ahead; as it set out, too, where training found something better."""
+    best, first = steps[-1].best, steps[0].best
+    named = [(OURS, PLAIN, best)] + ([] if np.array_equal(best, first) else [(UNTRAINED, RULE, first)])
+    found: dict[str, Policy] = {}
+    for ahead, plain, weights in named:
+        found |= {ahead: SizeFree(weights, plans)} | ({plain: SizeFree(weights)} if plans else {})
+    return found
+
+
+def _mean(cluster: Cluster, trace: Trace, policy: Policy, name: str) -> float:
+    try:
+        return float(replay(cluster, trace, policy).mean())
+    except ZeroProgressError as error:
+        raise ZeroProgressError(f"{name}, at most {cluster.most} workers: {error}") from error

@@ -17,6 +17,7 @@ import numpy as np
 from .....storage.records import ModelCard
 from ....replay.arrays import Floats
 from ...adam import Adam
+from ...evolution import rising
 from ..arena import Trace, mean_jct, traces
 from ..kernel import Cluster
 from .agent import SizeFree
@@ -75,11 +76,10 @@ def train(course: Course) -> Iterator[Step]:
 def _gradient(course: Course, weights: Floats, pool: Sequence[Trace], draw: np.random.Generator) -> Floats:
     """Return where completion times rise, from antithetic pairs on the same few traces."""
     tried_on = [pool[place] for place in draw.choice(len(pool), course.at_once, replace=False)]
-    noise = draw.standard_normal((course.pairs, SIZE))
-    worse = np.array([mean_jct(course.cluster, SizeFree(weights + course.noise * step), tried_on).mean()
-                      - mean_jct(course.cluster, SizeFree(weights - course.noise * step), tried_on).mean()
-                      for step in noise])
-    return np.asarray((worse / (worse.std() + 1e-9)) @ noise / course.pairs)
+
+    def jct(tried: Floats) -> float:
+        return float(mean_jct(course.cluster, SizeFree(tried), tried_on).mean())
+    return rising(jct, weights, course.noise, draw.standard_normal((course.pairs, SIZE)))
 
 
 def card_of(course: Course, steps: Sequence[Step]) -> ModelCard:

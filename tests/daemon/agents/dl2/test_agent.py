@@ -11,7 +11,7 @@ from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.dl2.agent import FlatAgent, trail
 from idlewatt.daemon.agents.dl2.arena import Trace, cluster, traces, watch
 from idlewatt.daemon.agents.dl2.flat_kernel import LONG_STAY, MODELS, PER_JOB
-from idlewatt.daemon.agents.dl2.kernel import SERVER, WORKER
+from idlewatt.daemon.agents.dl2.kernel import WORKER
 from idlewatt.daemon.agents.dl2.network import Shape, initial, outputs
 from idlewatt.storage.records import ModelCard
 
@@ -97,7 +97,6 @@ def test_exploration_gives_a_job_the_role_that_it_lacks():
     assert lacking.any()
     wanted = np.where(workers == 0, 0, 1)[lacking]
     assert np.array_equal(agent.trail.actions[:len(states)][lacking], wanted)
-    assert SERVER == 0
 
 
 def test_an_agent_comes_back_from_disk_for_its_own_window_only(tmp_path):

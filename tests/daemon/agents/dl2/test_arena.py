@@ -11,9 +11,12 @@ from idlewatt.daemon.agents.dl2.agent import FlatAgent
 from idlewatt.daemon.agents.dl2.arena import Trace, ZeroProgressError, cluster, mean_jct, replay, traces, watch
 from idlewatt.daemon.agents.dl2.kernel import BUNDLE, SERVER, WORKER, grant
 from idlewatt.daemon.agents.dl2.network import Shape
+from idlewatt.daemon.agents.dl2.paper import trial
 from idlewatt.daemon.agents.dl2.paper.baselines import Drf, baselines
-from idlewatt.daemon.agents.dl2.paper.trial import BOUND, contest
+from idlewatt.daemon.agents.dl2.paper.trial import BOUND, OURS, PLAIN, RULE, UNTRAINED, contest, learned
 from idlewatt.daemon.agents.dl2.sizefree.agent import SizeFree
+from idlewatt.daemon.agents.dl2.sizefree.network import initial
+from idlewatt.daemon.agents.dl2.sizefree.train import Step
 
 TEN = list(islice(traces(), 10))
 SITE = cluster(8)
@@ -42,10 +45,32 @@ def test_the_untrained_agent_already_beats_chance_and_optimus():
 
 
 def test_nobody_is_faster_than_alone():
-    found = contest(SITE, SizeFree().weights, [], measured=False, plans=2)
+    found = contest(SITE, [Step(0, 0.0, SizeFree().weights)], measured=False, plans=2)
     for name, jct in found.jct.items():
         assert (jct >= found.jct[BOUND] - 1e-9).all(), name
     assert found.less_than("random-feasible").low > 0
+
+
+def test_an_agent_is_shown_untrained_too_unless_training_found_nothing_better():
+    first, best = Step(0, 2.0, initial(0)), Step(1, 1.0, initial(1))
+    assert set(learned([first, best], 2)) == {OURS, PLAIN, UNTRAINED, RULE}
+    assert set(learned([first, best], 0)) == {OURS, UNTRAINED}
+    assert set(learned([first, Step(1, 3.0, initial(0))], 2)) == {OURS, PLAIN}
+
+
+def test_who_lets_jobs_wait_for_ever_is_named(monkeypatch):
+    monkeypatch.setattr(trial, "TRACES", 1)
+    monkeypatch.setattr(trial, "baselines", lambda _: {"DRF": Drf()})
+    blind = cluster(1, nodes=1)
+    blind.rates[:] = 0.0
+    with pytest.raises(ZeroProgressError, match="DRF, at most 1 workers: after 3000 slots 60 jobs"):
+        contest(blind, [Step(0, 0.0, SizeFree().weights)], measured=False, plans=0)
+
+
+def test_tetris_fills_a_node_with_what_fits_and_the_least_work_goes_first():
+    trace = Trace(np.zeros(2, np.int64), np.array([6, 6]), np.array([1e6, 1e3]))
+    slot = next(watch(cluster(1, nodes=1), trace, baselines(cluster(1))["Tetris (oracle)"], np.full(2, np.nan)))
+    assert slot.jobs.tasks[:, WORKER].tolist() == [0, 1]  # 6 of 8 CPU slots for a bundle
 
 
 def test_a_seed_gives_the_same_traces_and_another_one_others():

@@ -16,8 +16,20 @@ def test_the_report_has_the_table_and_says_what_is_missing(tmp_path):
     assert "random-feasible" in text
     assert "| ours, without looking ahead | 5.6" in text
     assert "What does not reproduce" in text
+    assert "What looking ahead is worth (2 plans a slot): Against ours, without looking ahead" in text
+    assert "Nothing was trained: ours is the rule that it sets out from" in text
     assert (tmp_path / "report.html").is_file()
     assert (tmp_path / "models/workers-8/card.json").is_file()
+
+
+def test_an_archive_that_is_none_is_told_before_anything_is_trained(tmp_path):
+    archive = tmp_path / "pollux_osdi21/pollux_osdi21_data.tar.gz"
+    archive.parent.mkdir()
+    archive.write_bytes(b"hello")
+    result = CliRunner().invoke(command, ["dl2", "--traces", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert "the archive of Pollux's artifact cannot be read" in result.output
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_file_of_other_speeds_is_refused(tmp_path):
