@@ -23,7 +23,7 @@ import click
 def command(out: Path, traces: Path, rounds: int, seed: int, most: int, ablations: bool) -> None:
     """Train an agent as MAIFS' abstract describes it and show it beside Synergy, Tiresias, Optimus and chance.
 
-    About seven minutes; with --ablations about fifteen.
+    About six minutes; with --ablations about fifteen.
 
     \b
     Examples:
