@@ -3,6 +3,7 @@
 from click.testing import CliRunner
 from rounds import write_traces
 
+from idlewatt.daemon.agents.maifs import windows
 from idlewatt.daemon.agents.maifs.paper import trial
 from idlewatt.daemon.agents.maifs.windows import PHILLY
 from idlewatt.daemon.cli.reproduce import _maifs, command
@@ -11,14 +12,15 @@ from idlewatt.daemon.cli.reproduce import _maifs, command
 def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch):
     few = (trial.Setting(PHILLY, 16, bounded=True), trial.Setting(PHILLY, 16, at_once=True, disturbing=True))
     monkeypatch.setattr(trial, "SETTINGS", few)
-    monkeypatch.setattr(_maifs, "JUDGES", 2)
+    monkeypatch.setattr(windows, "COMPLETE", (windows.Place(windows.HELIOS, "vcvGl", 17, 20),))
+    monkeypatch.setattr(_maifs, "JUDGES", 1)
     result = CliRunner().invoke(command, ["maifs", "--traces", str(write_traces(tmp_path)), "--rounds", "0",
-                                          "--windows", "2", "--ablations", "--out", str(tmp_path / "out")])
+                                          "--windows", "1", "--ablations", "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     text = (tmp_path / "out/report.md").read_text()
     for name in ("Synergy proportional, FIFO", "Tiresias", "Optimus", "random-feasible", "LP for the jobs seated",
                  "ours, no graph", "ours, untrained", "independent agents, no graph",
-                 "Philly, 16 nodes, all at once, neighbours disturb", "Helios vcvGl, days 13 to 29"):
+                 "Philly, 16 nodes, all at once, neighbours disturb", "Helios vcvGl, days 13 to 16"):
         assert f"| {name}" in text or f"## {name}" in text, name
     assert "Only the abstract of MAIFS is public" in text
     assert "too few" in text
