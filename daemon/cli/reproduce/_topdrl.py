@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from ...agents.checkpoint import CARD, read_card
 from ...agents.report import write_report
@@ -21,6 +20,7 @@ from ...agents.topdrl.paper import claims, predecessor
 from ...agents.topdrl.paper.trial import LITERAL, OURS, Contest, contest
 from ...agents.topdrl.sizefree import train as by_evolution
 from ...agents.topdrl.sizefree.agent import SizeFree
+from ._bar import progress
 
 HELD_OUT = 0
 """Seed of the episodes of the test; trainings begin with 1."""
@@ -44,8 +44,7 @@ def reproduce(plan: Plan) -> Mapping[str, Path]:
     if plan.traces is not None:
         for trace in REAL:
             cut(trace, plan.traces, 0, REAL_SIZES[0])  # minutes of training later would be late to find out
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True))
-    with bar:
+    with progress() as bar:
         try:
             found = _measured(plan, bar)
         except KeyboardInterrupt:
