@@ -18,6 +18,7 @@ from .....storage.records import ModelCard
 from ....replay.arrays import Floats
 from ...adam import Adam
 from ...checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
+from ...evolution import rising
 from ..arena import MIXES, Outcome, described, made_up, outcome
 from .agent import SCHEMA, SizeFree
 from .kernel import OUT, SIZE
@@ -137,13 +138,11 @@ class Training:
         course, number = self.course, self.adam.steps
         draw = np.random.default_rng([course.seed, number])
         tried_on = draw.choice(course.pool, course.at_once, replace=False).tolist()
-        noise = np.zeros((course.pairs, SIZE))
-        noise[:, OUT:] = draw.standard_normal((course.pairs, EVOLVED))
-        worse = np.array([ground.worth(self.weights + course.noise * step, tried_on)
-                          - ground.worth(self.weights - course.noise * step, tried_on) for step in noise])
-        gradient = (worse / (worse.std() + 1e-9)) @ noise[:, OUT:] / course.pairs
-        self.weights = self.weights.copy()
-        self.weights[OUT:] -= course.rate * (1 - number / course.rounds) * self.adam.direction(gradient)
+        drawn, evolved = self.weights[:OUT], self.weights[OUT:]
+        worse = rising(lambda tried: ground.worth(np.concatenate([drawn, tried]), tried_on), evolved, course.noise,
+                       draw.standard_normal((course.pairs, EVOLVED)))
+        step = course.rate * (1 - number / course.rounds) * self.adam.direction(worse)
+        self.weights = np.concatenate([drawn, evolved - step])
 
 
 def train(course: Course, folder: Path | None = None) -> Iterator[Step]:
