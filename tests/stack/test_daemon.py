@@ -1,5 +1,6 @@
 """The daemon on real Slurm, Prometheus and exporters: what an operator sees of the jobs that users submit."""
 
+import operator
 import re
 import signal
 import sqlite3
@@ -242,7 +243,9 @@ def test_a_waiting_job_is_held_then_given_a_node_and_what_becomes_of_it_is_recor
         steer(cluster, hasty, "dgx-a100-01")
     for job in (astray, hasty):
         cluster.wait_for(lambda job=job: verdict(daemon, job) == "not_followed")
-    cluster.wait_for(lambda: followed(daemon) == (before[0] + 3, before[1] + 1))
+    # At least: Slurm may have let one of the first jobs wait for a second, in which there was advice on it.
+    least = (before[0] + 3, before[1] + 1)
+    cluster.wait_for(lambda: all(map(operator.ge, followed(daemon), least)))
     assert advice(daemon, wide)["action"] == "hold"
 
 

@@ -19,10 +19,10 @@ MINUTE_S = 60.0
 
 @pytest.fixture
 def jobs(chain):
-    """Two jobs on one node: one with many cores, one with few."""
+    """Two jobs that are not alike on one node: one with many cores, one with few."""
     chain.cancel_all()
     started = [chain.sbatch("-p", "V100", "-w", "dgx-v100-01", "--gres=gpu:v100:4", "-n1", "-c", cpus, "-t60",
-                            script="sleep 900") for cpus in ("56", "24")]
+                            "-J", name, script="sleep 900") for name, cpus in (("train", "56"), ("decode", "24"))]
     for job in started:
         chain.wait_for(lambda job=job: chain.run("squeue", "-h", "-j", job, "-o", "%t").strip() == "R")
     yield started
