@@ -56,6 +56,7 @@ class ReplayMemory:
     def add(self, transition: Transition) -> None:
         """Keep a transition."""
         row = self._added % len(self._columns.action)
+        column: Any  # mypy does not always find what the six have in common
         value: Any
         for column, value in zip(self._columns, transition, strict=True):
             column[row] = value
