@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from . import arrays as a
 from .engine import Run
@@ -167,6 +166,8 @@ def paired_ratio(ours: Floats, theirs: Floats, *, level: float = 0.95) -> Interv
     logs = np.log(ours / theirs)
     if len(logs) < 2:
         return Interval(float(np.exp(logs[0])) if len(logs) else float("nan"), float("nan"), float("nan"))
+    from scipy.special import stdtrit  # heavy, and only wanted for few pairs
+
     reach = float(stdtrit(len(logs) - 1, (1 + level) / 2) * logs.std(ddof=1) / np.sqrt(len(logs)))
     mean = float(logs.mean())
     return Interval(float(np.exp(mean)), float(np.exp(mean - reach)), float(np.exp(mean + reach)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +101,10 @@ def _times(gpus: object) -> Floats:
     return np.stack([1 / workers, np.ones_like(workers), workers], axis=-1)
 
 
+_CHOICES = {count: [list(used) for size in range(1, count + 1) for used in combinations(range(count), size)]
+            for count in (1, 2, 3)}
+
+
 class _Shape:
     """What curves over these sizes may look like.
 
@@ -117,18 +122,33 @@ class _Shape:
 
     def fit(self, speeds: Floats) -> Floats:
         """Return the coefficients that fit best by relative errors, [fit, coefficient]: one, or several as good."""
-        from scipy.optimize import nnls  # heavy, and only wanted when curves are fitted
-
         # Scaled by the speeds the target is 1 everywhere, so a slow run weighs no more than a fast one.
         columns, ones = self.terms @ self._free * speeds[:, None], np.ones_like(speeds)
         scale = np.linalg.norm(columns, axis=0)
         found = []
         for subset in map(list, self._subsets):
             coefficients = np.zeros(3)
-            coefficients[subset], off = nnls(columns[:, subset] / scale[subset], ones)
-            found.append((off ** 2, self._free @ (coefficients / scale)))
+            coefficients[subset], off = _nearest(columns[:, subset] / scale[subset], ones)
+            found.append((off, self._free @ (coefficients / scale)))
         best = min(off for off, _ in found)
         return np.array([coefficients for off, coefficients in found if off <= best + AS_GOOD])
+
+
+def _nearest(columns: Floats, target: Floats) -> tuple[Floats, float]:
+    """Return the coefficients >= 0 that come nearest to the target, and the square that they leave.
+
+    The best ones are the unbounded best of those columns that they use, so of three columns all seven choices are
+    tried. scipy's ``nnls`` does as well, but its import costs the serving daemon 34 MB.
+    """
+    best, least = np.zeros(columns.shape[1]), float(target @ target)
+    for used in _CHOICES[columns.shape[1]]:
+        part = columns[:, used]
+        found = np.linalg.lstsq(part, target, rcond=None)[0]
+        rest = target - part @ found
+        if (found >= 0).all() and rest @ rest < least:
+            best, least = np.zeros(columns.shape[1]), float(rest @ rest)
+            best[used] = found
+    return best, least
 
 
 def _drawn(shape: _Shape, fitted: Floats, residuals: Floats, seed: int) -> Floats:
