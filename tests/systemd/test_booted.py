@@ -176,7 +176,7 @@ def test_the_unit_is_active_only_once_the_daemon_is_ready(machine, first_start):
 
     assert states == {"activating", "active"}
     assert machine.value("idlewatt_unaccounted_power_watts") == pytest.approx(0, abs=0.01)
-    assert machine.show("StatusText") == "watching with 4 sources"
+    assert machine.show("StatusText") == "watching with 7 sources"
 
 
 def test_the_daemon_is_nobody_special(machine, first_start):
