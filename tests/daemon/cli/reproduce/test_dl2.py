@@ -7,7 +7,8 @@ from click.testing import CliRunner
 from idlewatt.daemon.cli.reproduce import command
 
 
-def test_the_report_has_the_table_and_says_what_is_missing(tmp_path):
+def test_the_report_has_the_table_and_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
     result = CliRunner().invoke(command, [
         "dl2", "--workers", "8", "--rounds", "0", "--plans", "2", "--updates", "0", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
@@ -32,7 +33,8 @@ def test_an_archive_that_is_none_is_told_before_anything_is_trained(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_of_other_speeds_is_refused(tmp_path):
+def test_a_file_of_other_speeds_is_refused(tmp_path, monkeypatch):
+    monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
     (tmp_path / "speeds.txt").write_text("hello\n")
     result = CliRunner().invoke(command, ["dl2", "--speeds", str(tmp_path / "speeds.txt"), "--out", str(tmp_path)])
     assert result.exit_code == 1

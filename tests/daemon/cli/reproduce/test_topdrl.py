@@ -22,7 +22,8 @@ def _small(monkeypatch):
     monkeypatch.setattr(_topdrl.predecessor, "carry_out", partial(predecessor.carry_out, 4))
 
 
-def test_the_report_shows_both_environments_and_every_baseline(tmp_path):
+def test_the_report_shows_both_environments_and_every_baseline(tmp_path, monkeypatch):
+    monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
     result = CliRunner().invoke(command, [*QUICK, "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     text = (tmp_path / "report.md").read_text()
@@ -41,6 +42,7 @@ def test_the_report_shows_both_environments_and_every_baseline(tmp_path):
 
 
 def test_what_was_trained_is_not_trained_again(tmp_path, monkeypatch):
+    monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
     assert CliRunner().invoke(command, [*QUICK, "--out", str(tmp_path)]).exit_code == 0
     (tmp_path / "report.md").unlink()
     monkeypatch.setattr(_topdrl.by_gradient, "train", None)
