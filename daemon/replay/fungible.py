@@ -16,6 +16,7 @@ A job whose sensitivity nobody knows has none here: it stays at its fair share.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,14 +64,17 @@ class Sensitivity:
 
     def at(self, cpus: float, memory: float) -> float:
         """Return the speed with so many CPUs and bytes per GPU."""
-        (row, across), (column, along) = _place(self.cpus, cpus), _place(self.memory, memory)
-        corners = self._padded[row:row + 2, column:column + 2]
-        return float(np.array([1 - across, across]) @ corners @ np.array([1 - along, along]))
+        by_cpus, by_memory, speed = self._points
+        row, across = _place(by_cpus, cpus)
+        column, along = _place(by_memory, memory)
+        below, above = (line[column] + along * (line[column + 1] - line[column]) for line in speed[row:row + 2])
+        return float(below + across * (above - below))
 
     @cached_property
-    def _padded(self) -> Floats:
-        """Return the speeds with those of no CPUs and of no memory before them: 0."""
-        return np.pad(self.speed, ((1, 0), (1, 0)))
+    def _points(self) -> tuple[list[float], list[float], list[list[float]]]:
+        """Return CPUs, memory and speeds, 0 before each; as lists, in which one look-up is quicker."""
+        padded = np.pad(self.speed, ((1, 0), (1, 0)))
+        return [0.0, *self.cpus.tolist()], [0.0, *self.memory.tolist()], padded.tolist()
 
     def best(self, most_cpus: float, most_memory: float, tolerance: float = 1e-6) -> tuple[float, float]:
         """Return the least CPUs and bytes per GPU that are as fast as all there is; few CPUs before little memory."""
@@ -80,12 +84,11 @@ class Sensitivity:
         return next((float(cpus), float(memory)) for cpus, memory in grid if self.at(cpus, memory) >= goal)
 
 
-def _place(axis: Floats, value: float) -> tuple[int, float]:
-    """Return the point of ``axis``, with 0 before it, below a value, and how far it is to the next, 0..1."""
-    points = np.concatenate(([0.0], axis))
+def _place(points: Sequence[float], value: float) -> tuple[int, float]:
+    """Return the point below a value and how far it is to the next, 0..1."""
     value = min(max(value, 0.0), points[-1])
-    below = min(int(np.searchsorted(points, value, side="right")) - 1, len(points) - 2)
-    return below, float((value - points[below]) / (points[below + 1] - points[below]))
+    below = min(bisect_right(points, value) - 1, len(points) - 2)
+    return below, (value - points[below]) / (points[below + 1] - points[below])
 
 
 def filled(cpus: Floats, memory: Floats, speed: Floats) -> Sensitivity:
