@@ -21,14 +21,15 @@ from ...replay.state import Actions, ClusterState
 from .. import checkpoint
 from . import network
 from .inputs import inputs_of, seconds
-from .network import FACTORS, INPUTS, LAYERS, MOODS, SIZE, TRAITS, layer
+from .network import BLOCK, FIRST, INPUTS, LAYERS, MEAN_WAIT, MOODS, SIZE, TRAITS, blocks, layer
 
 Floats = NDArray[np.float64]
 
 MEMBERS = 3
-"""Trained from seeds of their own; the first one serves, the others are asked whether they agree."""
+"""Trained from seeds of their own. The sum of their scores serves: what one of them learned by chance the others even
+out. Whether they agree tells how far to believe it."""
 AGREEMENT = 0.7
-"""Rank correlation of two members' orders below which the queue is not one that they have learned to judge."""
+"""Rank correlation of a member's order with that of all below which they have not learned to judge such a queue."""
 FEW = 5
 """Waiting jobs below which an order is too short to disagree about."""
 STRANGE = 0.25
@@ -42,7 +43,7 @@ MOST_REASONS = 3
 def schema() -> dict[str, object]:
     """Return what weights must have been trained for to fit here."""
     return {"agent": "scorer", "inputs": list(INPUTS), "surroundings": network.SURROUNDINGS,
-            "layers": {name: list(shape) for name, shape in LAYERS.items()}, "members": MEMBERS}
+            "layers": {name: list(shape) for name, shape in LAYERS.items()}, "members": MEMBERS, "serves": "their sum"}
 
 
 def ready(weights: Floats, state: ClusterState) -> State:
@@ -52,13 +53,12 @@ def ready(weights: Floats, state: ClusterState) -> State:
 
 def outfit(weights: Floats, inputs: Floats, arrays: State) -> State:
     """Return arrays with the traits of their jobs, and the weights to use them by."""
-    known = np.empty((len(inputs), TRAITS + 1))
-    known[:, :TRAITS], known[:, network.LENGTH] = network.traits(weights, inputs), seconds(inputs)
-    return arrays._replace(weights=weights, traits=known, mood=np.zeros(MOODS + FACTORS + 1))
+    known = np.column_stack([seconds(inputs), network.traits(weights, inputs)])
+    return arrays._replace(weights=weights, traits=known, mood=np.zeros(FIRST + weights.size // SIZE * BLOCK))
 
 
 def rules_of(weights: Floats) -> Rules:
-    """Return the compiled rules over one weight vector."""
+    """Return the compiled rules over the weights of one member, or of several."""
     return Rules(pointer_to("key", network.score), pointer_to("place", network.place),
                  pointer_to("walk", network.walk), pointer_to("wake", never), moving=False, one_at_a_time=False,
                  waking=False, patient=False, estimates=True, own_order=True, ready=partial(ready, weights))
@@ -70,7 +70,8 @@ class Scorer:
     def __init__(self, weights: Floats, card: ModelCard) -> None:
         """Serve by ``weights``, [member, weight]."""
         self.name, self.card, self.members = card.model, card, weights
-        self.rules = rules_of(weights[0])
+        self._all = weights.ravel()
+        self.rules = rules_of(self._all)
 
     def decide(self, state: ClusterState) -> Actions:
         """Return what to start now; the state stays as it is."""
@@ -92,9 +93,9 @@ class Scorer:
         usual = np.median(inputs[waiting], axis=0)
         trials = np.tile(inputs[job], (len(INPUTS), 1))
         np.fill_diagonal(trials, usual)
-        arrays = _scored(self.members[0], state)
-        factors = arrays.mood[MOODS:MOODS + TRAITS]
-        shift = (network.traits(self.members[0], inputs[[job]]) - network.traits(self.members[0], trials)) @ factors
+        arrays = _scored(self._all, state)
+        factors = blocks(arrays.mood)[:, MOODS:MOODS + TRAITS].ravel()
+        shift = (network.traits(self._all, inputs[[job]]) - network.traits(self._all, trials)) @ factors
         told = [(float(shift[column]), _in_words(name, inputs[job, column], usual[column]))
                 for column, name in enumerate(INPUTS)]
         told.append(self._by_waiting(arrays, state, job))
@@ -106,8 +107,8 @@ class Scorer:
         """Return by how much a job's wait sets it apart from one that has waited as long as the middle of the queue."""
         wait = state.now - arrays.jobs.submit
         usual = float(np.median(wait[state.waiting]))
-        pull, relative = arrays.mood[MOODS + TRAITS:MOODS + TRAITS + 2]
-        mean = arrays.mood[MOODS + FACTORS] + network.SHORT_S
+        pull, relative = blocks(arrays.mood)[:, MOODS + TRAITS:].sum(axis=0)
+        mean = arrays.mood[MEAN_WAIT] + network.SHORT_S
         def worth(seconds: float) -> float:
             return float(-pull * math.log1p(seconds / network.SHORT_S) - relative * min(8.0, seconds / mean))
 
@@ -138,7 +139,7 @@ class Scorer:
         waiting = state.waiting
         if len(waiting) < FEW:
             return None
-        orders = np.array([_ranks(_scored(weights, state).keys[waiting]) for weights in self.members])
+        orders = np.array([_ranks(_scored(weights, state).keys[waiting]) for weights in (self._all, *self.members)])
         if np.isnan(orders).any():
             return "it has no score for a job"
         found = min(_correlation(orders[0], other) for other in orders[1:])

@@ -5,6 +5,8 @@ are like at a decision -> hidden -> a factor for each trait and for the wait. A 
 so that thousands of waiting jobs are scored anew with a few multiplications each. *Place head*: features of a node ->
 hidden -> score. Nothing in it knows how many jobs or nodes there are. The lowest score goes first.
 
+Weights may be those of several members, one behind the other; what counts then is the sum of their scores.
+
 All compiled code of the agent, and every constant in it, is in this one file: numba looks for changes in the file of a
 function only.
 """
@@ -30,14 +32,18 @@ job whose like is unknown."""
 TRAITS, HIDDEN, MOODS, MOOD_HIDDEN = 4, 16, 10, 8
 FACTORS = TRAITS + 2
 """What the shared state decides on: a factor for each trait, for the wait, and for the wait beside that of others."""
-LENGTH = TRAITS
-"""Place in ``State.traits``, behind the traits: the expected run time in seconds."""
+BLOCK = MOODS + FACTORS
+LENGTH, MEAN_WAIT, FIRST = 0, 0, 1
+"""Places in ``State.traits``, before the traits of all members, of the expected run time in seconds; and in
+``State.mood``, before a block for each member, of the mean wait."""
 PLACE_INPUTS, PLACE_HIDDEN = 6, 6
 """Of a node: GPUs left over, none left over, empty before, size of the job, and by how much (logarithms) the job is
 expected to end after the last one there, or before it."""
 SURROUNDINGS = ("free GPUs", "empty nodes", "waiting GPUs", "waiting work", "mean wait", "waiting jobs",
                 *(f"mean trait {number}" for number in range(TRAITS)))
 """What the shared state is made of: shares of the cluster and logarithms, none of them the size of anything."""
+ALIKE = len(SURROUNDINGS) - TRAITS
+"""So many of them are the same for all members."""
 CANDIDATES = 32
 """Nodes that are scored for one job at most, besides any that is fuller than all of them."""
 SHORT_S, HOUR_S = 900.0, 3600.0
@@ -69,10 +75,18 @@ def layer(weights: Floats, name: str) -> Floats:
 
 
 def traits(weights: Floats, inputs: Floats) -> Floats:
-    """Return the traits of jobs, [job, trait], from their inputs."""
-    before = inputs @ layer(weights, "order.hidden") + layer(weights, "order.bias")
-    hidden = before / (1.0 + np.abs(before))
-    return np.asarray(hidden @ layer(weights, "order.traits") + inputs @ layer(weights, "order.linear"))
+    """Return the traits of jobs, [job, trait], from their inputs: those of the first member, then the next one's."""
+    found = []
+    for member in weights.reshape(-1, SIZE):
+        before = inputs @ layer(member, "order.hidden") + layer(member, "order.bias")
+        hidden = before / (1.0 + np.abs(before))
+        found.append(hidden @ layer(member, "order.traits") + inputs @ layer(member, "order.linear"))
+    return np.concatenate(found, axis=1)
+
+
+def blocks(mood: Floats) -> Floats:
+    """Return what the shared state is like and the factors that follow, [member, ``BLOCK``]."""
+    return mood[FIRST:].reshape(-1, BLOCK)
 
 
 @compiled
@@ -88,7 +102,11 @@ def look(state: State) -> bool:
     for place in range(mood.size):
         mood[place] = 0.0
     largest, total = look_at_nodes(state, mood)
-    return bool(look_at_queue(state, mood, total) <= largest)
+    smallest = look_at_queue(state, mood, total)
+    for block in range(FIRST + BLOCK, mood.size, BLOCK):
+        for place in range(ALIKE):
+            mood[block + place] = mood[FIRST + place]
+    return bool(smallest <= largest)
 
 
 @compiled_without_lock
@@ -114,7 +132,7 @@ def look_at_nodes(state: State, mood: Floats) -> Any:
             free += row.free_gpus
             empty += 1.0 if row.free_gpus == row.gpus else 0.0
             largest = max(largest, row.free_gpus)
-    mood[0], mood[1] = free / max(1.0, total), empty / state.nodes.size
+    mood[FIRST], mood[FIRST + 1] = free / max(1.0, total), empty / state.nodes.size
     return largest, max(1.0, total)
 
 
@@ -129,15 +147,13 @@ def look_at_queue(state: State, mood: Floats, total: float) -> Any:
         gpus += row.gpus
         work += max(1, row.gpus) * known[LENGTH]
         wait += state.clock[NOW] - row.submit
-        for trait in range(TRAITS):
-            mood[6 + trait] += known[trait]
-    for trait in range(TRAITS):
-        mood[6 + trait] /= max(1, count)
-    mood[2] = np.log1p(gpus / total)
-    mood[3] = 0.5 * np.log1p(work / total / HOUR_S)
-    mood[4] = 0.25 * np.log1p(wait / max(1, count) / SHORT_S)
-    mood[5] = 0.5 * np.log1p(count / state.nodes.size)
-    mood[MOODS + FACTORS] = wait / max(1, count)
+        for trait in range(known.size - 1):
+            mood[FIRST + trait // TRAITS * BLOCK + ALIKE + trait % TRAITS] += known[1 + trait] / count
+    mood[FIRST + 2] = np.log1p(gpus / total)
+    mood[FIRST + 3] = 0.5 * np.log1p(work / total / HOUR_S)
+    mood[FIRST + 4] = 0.25 * np.log1p(wait / max(1, count) / SHORT_S)
+    mood[FIRST + 5] = 0.5 * np.log1p(count / state.nodes.size)
+    mood[MEAN_WAIT] = wait / max(1, count)
     return smallest
 
 
@@ -157,7 +173,15 @@ def look_at_running(state: State) -> None:
 
 @compiled
 def decide_factors(weights: Floats, mood: Floats) -> None:
-    """Write the factors behind what they are decided by."""
+    """Write the factors of each member behind what they are decided by."""
+    for member in range(weights.size // SIZE):
+        block = FIRST + member * BLOCK
+        decide_factors_of(weights[member * SIZE:(member + 1) * SIZE], mood[block:block + BLOCK])
+
+
+@compiled
+def decide_factors_of(weights: Floats, mood: Floats) -> None:
+    """Write the factors of one member behind what they are decided by."""
     for factor in range(FACTORS):
         mood[MOODS + factor] = weights[_BASE + factor]
     for unit in range(MOOD_HIDDEN):
@@ -176,12 +200,14 @@ def _score(state: State, job: int) -> Any:
     wait = state.clock[NOW] - state.jobs[job].submit
     if wait > state.weights[PATIENCE]:
         return -1e9 - wait
-    value = 0.0
-    for trait in range(TRAITS):
-        value += mood[MOODS + trait] * known[trait]
-    value -= mood[MOODS + TRAITS] * np.log1p(wait / SHORT_S)
-    value -= mood[MOODS + TRAITS + 1] * min(8.0, wait / (mood[MOODS + FACTORS] + SHORT_S))
-    return value
+    value, pull, relative, trait = 0.0, 0.0, 0.0, LENGTH + 1
+    for block in range(FIRST, mood.size, BLOCK):
+        for factor in range(block + MOODS, block + MOODS + TRAITS):
+            value += mood[factor] * known[trait]
+            trait += 1
+        pull += mood[block + MOODS + TRAITS]
+        relative += mood[block + MOODS + TRAITS + 1]
+    return value - pull * np.log1p(wait / SHORT_S) - relative * min(8.0, wait / (mood[MEAN_WAIT] + SHORT_S))
 
 
 def score(state: State, job: int) -> float:
@@ -207,13 +233,14 @@ def rate(weights: Floats, row: Any, gpus: int, length: float) -> Any:
     shown = ((row.free_gpus - gpus) / size, 1.0 if row.free_gpus == gpus else 0.0,
              1.0 if row.free_gpus == row.gpus else 0.0, gpus / size, max(0.0, later), max(0.0, -later))
     value = 0.0
-    for place in range(PLACE_INPUTS):
-        value += shown[place] * weights[_PLACE_LINEAR + place]
-    for unit in range(PLACE_HIDDEN):
-        before = weights[_PLACE_BIAS + unit]
+    for member in range(0, weights.size, SIZE):
         for place in range(PLACE_INPUTS):
-            before += shown[place] * weights[_PLACE + place * PLACE_HIDDEN + unit]
-        value += soft(before) * weights[_PLACE_SCORE + unit]
+            value += shown[place] * weights[member + _PLACE_LINEAR + place]
+        for unit in range(PLACE_HIDDEN):
+            before = weights[member + _PLACE_BIAS + unit]
+            for place in range(PLACE_INPUTS):
+                before += shown[place] * weights[member + _PLACE + place * PLACE_HIDDEN + unit]
+            value += soft(before) * weights[member + _PLACE_SCORE + unit]
     return value
 
 

@@ -1,7 +1,9 @@
 """How the scorer learns: it imitates, then evolution strategies improve whole replays of bootstrapped history.
 
 A step draws pairs of opposite changes to the weights, replays the same stretches with each (common random numbers), and
-moves where replays became better (Salimans et al., arXiv 1703.03864). Later history, ``course.select``, picks the best.
+moves where replays became better (Salimans et al., arXiv 1703.03864). Three members are trained one after the other;
+what serves is the sum of their scores. Later history, ``course.select``, only vetoes: the luckiest of forty looks at it
+is no better than the last, and often worse.
 
 Better means: less regret against the best known order of each stretch, and regret hurts more than the same gain
 pleases. Nobody can tell beforehand which order suits a site; whoever never does much worse than any need not be chosen.
@@ -119,11 +121,15 @@ class Ground:
             self._lesson = lesson([self.fit(number) for number in range(LESSONS)], self.course.incumbent)
         return self._lesson
 
-    def pains(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
-        """Return how much each candidate hurts: the regret that would hurt as much everywhere, a logarithm."""
+    def regrets(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
+        """Return regrets, logarithms, [candidate, arena]."""
         jobs = [(arena, weights) for weights in candidates for arena in arenas]
         found = list(self._pool.map(lambda job: job[0].regret(job[1]), jobs))
-        regrets = np.reshape(found, (len(candidates), len(arenas)))
+        return np.reshape(found, (len(candidates), len(arenas)))
+
+    def pains(self, candidates: Sequence[Floats], arenas: Sequence[Arena]) -> Floats:
+        """Return how much each candidate hurts: the regret that would hurt as much everywhere, a logarithm."""
+        regrets = self.regrets(candidates, arenas)
         return np.asarray(logsumexp(AVERSION * regrets, axis=1, b=1.0 / len(arenas)) / AVERSION)
 
     def worth(self, candidate: Floats) -> float:
@@ -131,16 +137,23 @@ class Ground:
         bar = np.mean([arena.bar for arena in self.select])
         return float(np.exp(bar + self.pains([candidate], self.select)[0]))
 
+    def worse(self, candidate: Floats, than: Floats) -> bool:
+        """Tell whether a candidate does worse on later history by more than a standard error, stretch by stretch."""
+        more = np.subtract(*self.regrets([candidate, than], self.select))
+        if not np.isfinite(more).all():
+            raise TrainingError("the objective is no number; what was kept before stays")
+        return bool(more.mean() > more.std() / np.sqrt(len(more)))
+
 
 @dataclass
 class Training:
     """Where a training stands; goes on exactly where a saved one was left."""
 
     course: Course
-    best: Floats = field(default_factory=lambda: np.zeros((0, SIZE)))
-    """The best of each member so far, [member, weight]."""
-    worth: list[float] = field(default_factory=list)
-    """Their objectives on later history."""
+    kept: Floats = field(default_factory=lambda: np.zeros((0, SIZE)))
+    """The latest of each member that later history says nothing against, [member, weight]."""
+    worth: float = float("nan")
+    """Objective of their sum on later history."""
     agreement: float = float("nan")
     spent_s: float = 0.0
     cpu_s: float = 0.0
@@ -150,7 +163,7 @@ class Training:
     @property
     def turns(self) -> float:
         """Return how many members' shares of the budget are used up, of time or of steps: 0..``MEMBERS``."""
-        gone = len(self.worth) - 1 + self.now.steps / STEPS if self.now is not None else 0.0
+        gone = len(self.kept) - 1 + self.now.steps / STEPS if self.now is not None else 0.0
         return min(float(MEMBERS), max(MEMBERS * self.spent_s / max(1e-9, self.course.budget_s), gone))
 
     @property
@@ -163,7 +176,7 @@ class Training:
         """Keep all that it needs to go on, in one file."""
         told = {"plan": self.plan, "worth": self.worth, "agreement": self.agreement, "spent_s": self.spent_s,
                 "cpu_s": self.cpu_s, "curve": self.curve, "steps": self.now.steps if self.now else -1}
-        arrays = {"best": self.best}
+        arrays = {"kept": self.kept}
         if self.now is not None:
             arrays |= {"weights": self.now.weights, "mean": self.now.mean, "first": self.now.adam.first,
                        "second": self.now.adam.second}
@@ -178,7 +191,7 @@ class Training:
         if told.get("plan") != self.plan:
             raise CheckpointError(f"{path}: of a training with another seed, incumbent or objective; move it away to "
                                   "start anew")
-        self.best, self.worth = arrays["best"], told["worth"]
+        self.kept, self.worth = arrays["kept"], told["worth"]
         self.agreement, self.spent_s, self.cpu_s = told["agreement"], told["spent_s"], told.get("cpu_s", 0.0)
         self.curve = [(share, score) for share, score in told["curve"]]
         if told["steps"] >= 0:
@@ -204,10 +217,9 @@ def train(course: Course) -> Iterator[Progress]:
             done = training.turns / MEMBERS
             if saved:
                 _keep(training, ground)
-            if training.worth:
-                training.curve.append((done, min(training.worth)))
+            training.curve.append((done, training.worth))
             training.save()
-            yield Progress(done, min(training.worth, default=None), saved)
+            yield Progress(done, training.worth, saved)
 
 
 def _check(ground: Ground) -> None:
@@ -224,21 +236,18 @@ def _check(ground: Ground) -> None:
 
 
 def _round(training: Training, ground: Ground) -> bool:
-    """Set a member out, or take it some steps further; tell whether there is something better to be kept."""
-    member = min(MEMBERS - 1, int(training.turns), len(training.worth))
-    if training.now is None or len(training.worth) <= member:
+    """Set a member out, or take it some steps further; tell whether there is something else to be kept."""
+    member = min(MEMBERS - 1, int(training.turns), len(training.kept))
+    if training.now is None or len(training.kept) <= member:
         training.now = _set_out(training, ground, member)
-        found = ground.worth(training.now.weights)
-        training.best = np.concatenate([training.best, training.now.weights[None]])
-        training.worth.append(_finite(found, training.now))
+        training.kept = np.concatenate([training.kept, training.now.weights[None]])
         return True
     for _ in range(EVERY):
         _step(training.now, ground, np.random.default_rng([training.course.seed, member, training.now.steps]),
               STEP[0] + (STEP[1] - STEP[0]) * (training.turns % 1.0))
-    found = _finite(ground.worth(training.now.mean), training.now)
-    if found >= training.worth[member]:
+    if ground.worse(training.now.mean, training.kept[member]):
         return False
-    training.best[member], training.worth[member] = training.now.mean, found
+    training.kept[member] = training.now.mean
     return True
 
 
@@ -263,21 +272,18 @@ def _step(member: Member, ground: Ground, random: np.random.Generator, step: flo
     both = [member.weights + sign * SIGMA * change for change in changes for sign in (1.0, -1.0)]
     pains = ground.pains(both, arenas)
     if not np.isfinite(pains).all():
-        raise TrainingError(f"the objective is no number after {member.steps} steps; what was best before is kept")
+        raise TrainingError(f"the objective is no number after {member.steps} steps; what was kept before stays")
     better = pains[0::2] - pains[1::2]
     member.move(better @ changes / (PAIRS * max(1e-9, float(better.std()))), step)
 
 
-def _finite(score: float, member: Member) -> float:
-    if not math.isfinite(score):
-        raise TrainingError(f"the objective is no number after {member.steps} steps; what was best before is kept")
-    return score
-
-
 def _keep(training: Training, ground: Ground) -> None:
-    """Write the members down, the best first, as a model that can serve."""
-    order = np.argsort(training.worth, kind="stable")
-    members = training.best[[*order, *[order[0]] * (MEMBERS - len(order))]]
+    """Write the members down as a model that can serve; while they are too few, some stand for two."""
+    members = training.kept[np.arange(MEMBERS) % len(training.kept)]
+    worth = ground.worth(members.ravel())
+    if not math.isfinite(worth):
+        raise TrainingError("the objective is no number; what was kept before stays")
+    training.worth = worth
     save(training.course.folder / "best", members, _card(training, ground))
 
 
@@ -288,8 +294,8 @@ def _card(training: Training, ground: Ground) -> ModelCard:
     margin = 0.1 * (high - low) + 0.05
     sizes = [len(arena.stretch.cluster) for arena in arenas]
     seen = {name: (float(low[row] - margin[row]), float(high[row] + margin[row])) for row, name in enumerate(INPUTS)}
-    metrics = {"objective_select": min(training.worth), "objective_members_worst": max(training.worth),
-               "imitation_top1": training.agreement, "wall_s": training.spent_s, "cpu_s": training.cpu_s}
+    metrics = {"objective_select": training.worth, "imitation_top1": training.agreement,
+               "wall_s": training.spent_s, "cpu_s": training.cpu_s}
     return ModelCard(
         "scorer", "1", time.time(), training.course.seed, version("idlewatt"), "", "", kind="scorer",
         metrics={name: value for name, value in metrics.items() if math.isfinite(value)},

@@ -18,7 +18,7 @@ from ...agents.report import write_report
 from ...agents.scorer.agent import Scorer, load
 from ...agents.scorer.bench import claims, trial
 from ...agents.scorer.bench.contest import contest
-from ...agents.scorer.bench.regimes import REGIMES, judging
+from ...agents.scorer.bench.regimes import REGIMES, enough, judging
 from ...agents.scorer.bench.sites import SITES, stretch_of
 from ...agents.scorer.bench.variants import variants
 from ...agents.scorer.inputs import inputs_of
@@ -36,7 +36,7 @@ class Plan:
     seeds: int
     budget_s: float
     drawn: int
-    """Traces of each made-up site."""
+    """Traces of the largest made-up sites; of the others there are more."""
     traces: Path | None
     """Folder of the real ones; without it they are left out."""
     workers: int
@@ -62,7 +62,8 @@ def _measured(plan: Plan, bar: Progress, pool: ThreadPoolExecutor) -> claims.Fin
     models = [_trained(trial.made_up(seed, plan.budget_s, plan.out / "models"), f"seed {seed}", bar)
               for seed in range(plan.seeds)]
     without = dict(variants(models[0]))
-    cells = [contest(regime.name, partial(judging, regime), plan.drawn, [*models, *without.values()], pool)
+    cells = [contest(regime.name, partial(judging, regime), enough(regime, plan.drawn),
+                     [*models, *without.values()], pool)
              for regime in bar.track(REGIMES, description="made-up sites")]
     whole = [replace(cell, models=cell.models[:len(models)]) for cell in cells]
     apart = {name: [replace(cell, models=cell.models[len(models) + place:][:1]) for cell in cells]

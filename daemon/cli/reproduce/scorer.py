@@ -15,8 +15,8 @@ from ..replay import Seconds
 @click.option("--seeds", type=click.IntRange(1, 100), default=5, show_default=True, help="Models to train.")
 @click.option("--budget", type=Seconds(), default="10m", show_default=True,
               help="Time to train each of them, at most.")
-@click.option("--drawn", type=click.IntRange(1, 1000), default=10, show_default=True,
-              help="Traces of each made-up site.")
+@click.option("--drawn", type=click.IntRange(1, 1000), default=4, show_default=True,
+              help="Traces of each made-up site of 128 nodes; half the nodes, twice the traces.")
 @click.option("--traces", envvar="IDLEWATT_TRACES", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Folder of the packaged real traces (or IDLEWATT_TRACES); without it they are left out.")
 @click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Traces replayed at a time.")
@@ -28,7 +28,7 @@ def command(out: Path, seeds: int, budget: float, drawn: int, traces: Path | Non
     \b
     Examples:
       idlewatt reproduce scorer --traces traces
-      idlewatt reproduce scorer --seeds 1 --budget 1m --drawn 2 --out quick
+      idlewatt reproduce scorer --seeds 1 --budget 1m --drawn 1 --out quick
     """
     from ...agents.checkpoint import CheckpointError
     from ...agents.kinds import TrainingError

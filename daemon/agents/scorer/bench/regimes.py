@@ -53,7 +53,8 @@ LAZY = {"informative": 0.0, "lazy": 0.9, "no": 1.0}
 TAUGHT = ("informative", "lazy", "informative", "lazy", "no")
 """What the stretches to learn from are drawn from."""
 NODES, LIMITS, LOADS = (4, 8, 32, 128), ("informative", "lazy"), (0.7, 0.9, 1.1)
-FIRST_JUDGED = 200
+FIRST_JUDGED = 1000
+"""Of the traces to judge by; those below were looked at while the scorer was made."""
 REGIMES = tuple(Regime(nodes, limits, load) for nodes in NODES for limits in LIMITS for load in LOADS)
 
 
@@ -100,6 +101,11 @@ def _arrivals(random: np.random.Generator, gap_s: Floats) -> Floats:
 def judging(regime: Regime, number: int) -> Stretch:
     """Return the trace of this number to judge by: none that was looked at while the scorer was made."""
     return stretch(regime, FIRST_JUDGED + number)
+
+
+def enough(regime: Regime, largest: int) -> int:
+    """Return how many traces tell as much as so many of the largest site: the fewer nodes, the more there is chance."""
+    return largest * max(NODES) // regime.nodes
 
 
 def drawn(nodes: int, number: int) -> Stretch:

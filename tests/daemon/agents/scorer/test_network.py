@@ -15,6 +15,7 @@ from idlewatt.daemon.agents.scorer.network import (
     SIZE,
     TRAITS,
     layer,
+    rate,
     traits,
 )
 from idlewatt.daemon.policies import named
@@ -98,6 +99,16 @@ def test_compiled_scores_are_those_of_the_formula_in_numpy():
     assert factors.shape == (FACTORS,)
     assert _scored(weights, state).keys[waiting] == pytest.approx(expected, abs=1e-9)
     assert traits(weights, inputs) == pytest.approx(t)
+
+
+def test_the_scores_of_several_members_add_up():
+    state, members = crowded(named("fifo+best-fit+easy")), [drawn(seed) for seed in range(3)]
+    apart = sum(_scored(weights, state).keys[state.waiting] for weights in members)
+    together = _scored(np.concatenate(members), state)
+    assert together.keys[state.waiting] == pytest.approx(apart, abs=1e-9)
+    node, length = together.nodes[0], 3600.0
+    assert rate(np.concatenate(members), node, 2, length) == pytest.approx(
+        sum(rate(weights, node, 2, length) for weights in members))
 
 
 def test_whoever_has_waited_beyond_all_patience_goes_by_age_alone():
