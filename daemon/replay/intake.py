@@ -18,6 +18,8 @@ from .workload import COLUMNS, Workload
 
 EXAMPLES = 5
 WHOLE_GPU = 1000
+FEWEST_LIMITS = 100
+"""So many limits that are all the run time itself are no coincidence."""
 
 
 class IntakeError(ValueError):
@@ -45,22 +47,36 @@ def from_trace(trace: Trace) -> Intake:
     """Return the jobs of an outside trace; ``IntakeError`` when none can be replayed."""
     if len(trace) and np.isnan(trace.run_s).all():
         raise IntakeError("its jobs are elastic: they have no run time of their own, so there is nothing to replay")
+    limit_s, leaked = _limits(trace)
     shared, parents = (trace.gpu_milli >= 0) & (trace.gpu_milli < WHOLE_GPU), _parents(trace)
     workload = Workload.of(
         trace.submit_s, trace.run_s, np.maximum(trace.gpus, 0), ids=trace.id, dependency=parents,
-        limit=_unlimited(trace.limit_s), nodes=np.maximum(trace.nodes, 0), cpus=np.maximum(trace.cpus, 0),
+        limit=_unlimited(limit_s), nodes=np.maximum(trace.nodes, 0), cpus=np.maximum(trace.cpus, 0),
         memory=np.nan_to_num(trace.mem_bytes), partition=trace.partition, partition_names=_names(trace, "partition"),
         model=trace.gpu_model, model_names=_names(trace, "gpu_model"), user=trace.user,
         user_names=_names(trace, "user"),
         **_foresight(trace.submit_s, trace.run_s, trace.start_s, trace.gpus, trace.user,
-                     template_codes(trace.name.astype(np.int64), trace.vocabularies["name"]), trace.limit_s))
-    notes = {"jobs ask for a part of a GPU and get a whole one": shared,
+                     template_codes(trace.name.astype(np.int64), trace.vocabularies["name"]), limit_s))
+    notes = {"jobs have their very run time for a limit, which nobody knew beforehand: they are given none": leaked,
+             "jobs ask for a part of a GPU and get a whole one": shared,
              "jobs do not wait for one that the history does not have": (trace.after >= 0) & (parents < 0)}
     return _checked(Intake(workload, np.asarray(trace.start_s), {**trace.rejections, **trace.set_aside},
                            tuple(f"line {row.line}: {row.reason}{f' ({row.value})' if row.value else ''}"
                                  for row in trace.rejected[:EXAMPLES]),
                            tuple(f"{int(which.sum())} {note}" for note, which in notes.items() if which.any()),
                            trace.line))
+
+
+def _limits(trace: Trace) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return limits, and which jobs lost theirs: all of them where every limit is the run time itself.
+
+    Some published traces (the packaged slice of Helios) were written so; whoever orders by limit would be an oracle.
+    """
+    limit_s = np.asarray(trace.limit_s, np.float64)
+    told = np.isfinite(limit_s)
+    if told.sum() >= FEWEST_LIMITS and (limit_s[told] == trace.run_s[told]).all():
+        return np.full(len(limit_s), np.nan), told
+    return limit_s, np.zeros(len(limit_s), bool)
 
 
 def _parents(trace: Trace) -> NDArray[np.int32]:

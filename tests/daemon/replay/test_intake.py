@@ -99,3 +99,14 @@ def test_a_digest_knows_jobs_by_their_names_however_these_are_kept(ids):
     assert digest(cluster, Workload.of(*columns, ids=ids)) == digest(cluster, Workload.of(*columns, ids=ids))
     if other is not None:
         assert digest(cluster, Workload.of(*columns, ids=ids)) != digest(cluster, Workload.of(*columns, ids=other))
+
+
+@pytest.mark.parametrize(("longer", "expected"), [(0.0, np.inf), (1.0, 601.0)])
+def test_limits_that_are_the_run_times_are_taken_as_none(tmp_path, longer, expected):
+    path = tmp_path / "jobs.csv"
+    runs = [600 + 60 * job for job in range(100)]
+    rows = [f"{job},{60 * job},{run},1,{run + (longer if job == 0 else 0)}" for job, run in enumerate(runs)]
+    path.write_text("\n".join(["job,submit_s,run_s,gpus,limit_s", *rows]))
+    found = from_trace(read_trace(path))
+    assert found.workload.limit[0] == expected
+    assert any("nobody knew beforehand" in note for note in found.notes) == np.isinf(expected)
