@@ -160,12 +160,23 @@ def sites(real: Sequence[Real]) -> Section:
         rows += [(one.site.name, f"{policy} as published", f"{value:,.0f}", "–")
                  for policy, value in one.site.published.items()]
     return Section("Real traces: mean completion time and 99 % wait", [
-        *_distances(real), *_strange(real),
+        *_regrets(real), *_distances(real), *_strange(real),
         "Philly's trace tells neither limits nor users: nothing but its size is known of a job, and how long jobs of "
         "that size have run of late. 0e4a51 had one crowded week, in which 570 jobs came within days; whatever order "
         "they are taken in decides its mean, and an order that knows nothing at all, random-feasible, comes close to "
         "QSSF with its true run times."],
         [Table(("Site", "Policy", "mean JCT, s", "p99 wait, h"), rows)])
+
+
+def _regrets(real: Sequence[Real]) -> Iterator[str]:
+    """Say how the scorers of the made-up sites do beside the best heuristic of each real one."""
+    for one in real:
+        cell, known = one.cell, one.cell.known[one.cell.best]
+        regrets = [cell.regret_of(model) for model in cell.models]
+        tails = [float(p99(model).mean()) / 3600 for model in cell.models]
+        yield (f"{one.site.name}: the scorers are {_percent(min(regrets))} to {_percent(max(regrets))} from the best "
+               f"heuristic, {_short(cell.best)}; 99 % wait {min(tails):.2f} to {max(tails):.2f} h against "
+               f"{p99(known).mean() / 3600:.2f} h.")
 
 
 def _distances(real: Sequence[Real]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from idlewatt.daemon.agents.figures import Figures
 from idlewatt.daemon.agents.scorer.bench import claims, sites, trial
 from idlewatt.daemon.agents.scorer.bench.contest import BOUNDS, HEURISTICS, Cell
-from idlewatt.daemon.agents.scorer.bench.regimes import LIMITS, Regime, drawn, stretch
+from idlewatt.daemon.agents.scorer.bench.regimes import LIMITS, Regime, drawn, enough, stretch
 from idlewatt.daemon.cli.reproduce import _scorer, command
 
 
@@ -51,6 +51,17 @@ def test_a_missing_trace_is_named(tmp_path):
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 1
     assert "philly_jobs.csv.gz" in result.output
+
+
+def test_a_real_trace_is_told_beside_its_best_heuristic():
+    real = claims.Real(sites.SITES[2], cell(102.0, 100.0, wait_p99_s=7200.0), {}, 0.5)
+    told = " ".join(claims.sites([real]).paragraphs)
+    assert "Venus vcvGl, 20 nodes: the scorers are +2.0% to +2.0% from the best heuristic, qssf" in told
+    assert "50% of the jobs are unlike" in told
+
+
+def test_small_sites_are_judged_by_more_traces():
+    assert [enough(regime, 4) for regime in (Regime(128, "lazy", 0.9), Regime(4, "lazy", 0.9))] == [4, 128]
 
 
 def test_regret_is_against_the_best_heuristic_of_the_site():
