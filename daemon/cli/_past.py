@@ -32,8 +32,8 @@ from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, Demo
 log = logging.getLogger(__name__)
 
 DAY_S = 86400.0
-STEP_S = 285.0
-"""Simulated time between two looks: under the five minutes after which Prometheus calls a series stale."""
+STEP_S = 270.0
+"""Simulated time between two looks, whole ticks: under the five minutes after which Prometheus calls a series stale."""
 REPLAY_S = DAY_S / 3
 """Simulated time between two counterfactual replays; hourly, as the daemon does it, would take most of the minute."""
 HOUR_S = 120.0

@@ -274,18 +274,36 @@ class _Curve:
         return _profile(self.points)
 
     @cached_property
-    def resampled(self) -> Sequence[Sensitivity]:
-        """Return it as resamples have it; only made when somebody asks for an interval, as it takes long."""
+    def resampled(self) -> Floats:
+        """Return the activity that resamples have at no CPUs and at each number that was tried, [draw, number].
+
+        Only made when somebody asks for an interval, as it takes long.
+        """
         picks = np.random.default_rng(0).integers(len(self.points), size=(DRAWS, len(self.points)))
-        return [_profile(self.points[pick]) for pick in picks]
+        tried = (self.points[:, :1] == self._cpus)[picks]
+        runs = tried.sum(axis=1)
+        means = (tried * self.points[picks, 1, None]).sum(axis=1) / np.maximum(runs, 1)
+        runs[:, 0] = 1  # nothing comes of no CPUs: that needs no run
+        # As ``filled`` has it: measured falls are noise, what was not tried is interpolated.
+        return np.array([np.interp(self._cpus, self._cpus[known], np.maximum.accumulate(mean[known]))
+                         for known, mean in zip(runs > 0, means, strict=True)])
 
     def speed(self, gpus: int, before: int, after: int) -> Speed:
         """Return the speed with other CPUs; beyond what was ever tried nothing is gained."""
-        one, other = Part(before, 1), Part(after, 1)
-        ratios = [_ratio(known, gpus, one, other) for known in self.resampled]
-        estimate = _ratio(self.whole, gpus, one, other)
-        low, high = np.percentile(ratios, (2.5, 97.5))
+        estimate = _ratio(self.whole, gpus, Part(before, 1), Part(after, 1))
+        low, high = np.percentile(self._drawn(after / gpus) / self._drawn(before / gpus), (2.5, 97.5))
         return Speed(estimate, min(float(low), estimate), max(float(high), estimate))
+
+    @cached_property
+    def _cpus(self) -> Floats:
+        return np.concatenate([[0.0], self.whole.cpus])
+
+    def _drawn(self, cpus: float) -> Floats:
+        """Return the activity with so many CPUs per GPU, [draw]."""
+        known, below = self._cpus, int(np.searchsorted(self._cpus, cpus, side="right")) - 1
+        below = min(below, len(known) - 2)
+        across = min(1.0, (cpus - known[below]) / (known[below + 1] - known[below]))
+        return np.asarray((1 - across) * self.resampled[:, below] + across * self.resampled[:, below + 1])
 
 
 @lru_cache(maxsize=1024)
