@@ -325,11 +325,11 @@ class Service:
             except SourceError as error:
                 log.warning("accounting cannot be read", extra={"target": watched.name, "error": str(error)})
                 continue
-            self._keep(lambda jobs=jobs: self._history.record_finished(jobs))  # type: ignore[misc]
+            self._accounted_s = now
+            self._keep(partial(self._history.record_finished, jobs))
             for adviser in self._advisers.values():
                 if isinstance(adviser, Bookkeeper):
                     self._keep(partial(adviser.finished, jobs))
-            self._accounted_s = now
 
 
 def _policies(settings: Settings) -> tuple[str, ...]:

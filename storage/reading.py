@@ -194,7 +194,7 @@ class HistoryReader:
         return tuple(speeds.speed_of(row) for row in reversed(rows))
 
     def uses(self, since_s: float = float("-inf"), last: int | None = None) -> tuple[Use, ...]:
-        """Return what the ``last`` runs used of which more was known at a moment or later, the oldest first."""
+        """Return what runs used, the ``last`` or all of which more was known since a moment; the oldest first."""
         table = schema.uses
         rows = self._all(select(table).where(table.c.updated_s >= since_s).order_by(
             table.c.updated_s.desc(), table.c.id.desc()).limit(last))

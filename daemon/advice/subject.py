@@ -112,7 +112,10 @@ class Bookkeeper(Protocol):
     """An adviser that learns from the accounts, too."""
 
     def finished(self, jobs: Iterable[Job]) -> None:
-        """Take in jobs that ended, some of them again, in another thread than ``consider``; StoreError is logged."""
+        """Take in jobs that ended, some of them again, in another thread than ``consider``; StoreError is logged.
+
+        Anything else that it raises ends this round of accounting.
+        """
 
 
 def _as_it_is(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Trained weights on disk: a safetensors file, and beside it a JSON card that says what they are. No pickle."""
+"""Trained weights on disk: a safetensors file, and beside it a JSON card that says what they are. Neither is code."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def paired_ratio(ours: Floats, theirs: Floats, *, level: float = 0.95) -> Interv
     logs = np.log(ours / theirs)
     if len(logs) < 2:
         return Interval(float(np.exp(logs[0])) if len(logs) else float("nan"), float("nan"), float("nan"))
-    from scipy.special import stdtrit  # heavy, and only wanted for few pairs
+    from scipy.special import stdtrit  # slow to import, and the daemon does not want it
 
     reach = float(stdtrit(len(logs) - 1, (1 + level) / 2) * logs.std(ddof=1) / np.sqrt(len(logs)))
     mean = float(logs.mean())

@@ -102,7 +102,8 @@ def _times(gpus: object) -> Floats:
 
 
 _CHOICES = {count: [list(used) for size in range(1, count + 1) for used in combinations(range(count), size)]
-            for count in (1, 2, 3)}
+            for count in (2, 3)}
+"""By the number of columns, each choice of some of them."""
 
 
 class _Shape:
@@ -138,7 +139,7 @@ def _nearest(columns: Floats, target: Floats) -> tuple[Floats, float]:
     """Return the coefficients >= 0 that come nearest to the target, and the square that they leave.
 
     The best ones are the unbounded best of those columns that they use, so of three columns all seven choices are
-    tried. scipy's ``nnls`` does as well, but its import costs the serving daemon 34 MB.
+    tried. scipy's ``nnls`` does as well (a test compares them), but its import costs the serving daemon 34 MB.
     """
     best, least = np.zeros(columns.shape[1]), float(target @ target)
     for used in _CHOICES[columns.shape[1]]:

@@ -58,8 +58,10 @@ class Shares:
     def finished(self, jobs: Iterable[Job]) -> None:
         """Record what accounting tells of jobs; it may tell late, so that is read from the first of their ends on."""
         told = list(accounted(jobs, self._settings.starved))
-        self._history.record_uses(told)
-        self._read_from(min((use.updated_s for use in told), default=float("inf")))
+        try:
+            self._history.record_uses(told)
+        finally:  # what cannot be written now is kept, and written later
+            self._read_from(min((use.updated_s for use in told), default=float("inf")))
 
     def _read_from(self, time_s: float) -> None:
         with self._change:
@@ -73,6 +75,7 @@ class Shares:
         with self._change:
             since_s, self._unread_s = self._unread_s, now_s - OVERLAP_S
         try:
+            self._history.record_uses(())  # what waits to be written is to be read, too
             # Read first: what was measured before a restart goes on and is not replaced by minutes.
             known = self._history.uses(max(now_s - REMEMBERED_S, since_s), PAST)
             self._meter.resume(known)

@@ -303,7 +303,8 @@ class _Curve:
         known, below = self._cpus, int(np.searchsorted(self._cpus, cpus, side="right")) - 1
         below = min(below, len(known) - 2)
         across = min(1.0, (cpus - known[below]) / (known[below + 1] - known[below]))
-        return np.asarray((1 - across) * self.resampled[:, below] + across * self.resampled[:, below + 1])
+        found = (1 - across) * self.resampled[:, below] + across * self.resampled[:, below + 1]
+        return np.asarray(np.maximum(found, LEAST_SPEED))
 
 
 @lru_cache(maxsize=1024)

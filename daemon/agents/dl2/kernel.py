@@ -160,12 +160,12 @@ def tetris_as_published(cluster: Cluster, jobs: Jobs, used: Longs, works: Floats
 
     ``works`` [job] is the work left in units of all; as in the paper it weighs as much as alignment, on average.
     """
+    all_work = works.sum() + 1e-12
     for node in range(cluster.nodes):
         while True:
-            all_suit, all_work = 0.0, 1e-12
+            all_suit = 0.0
             for job in range(jobs.model.size):
                 all_suit += _alignment(cluster, jobs, used, job, node)[0]
-                all_work += works[job]
             best, most = -1, -np.inf
             for job in range(jobs.model.size):
                 if jobs.tasks[job, WORKER] >= cluster.most or not fits(cluster, jobs, used, job, BUNDLE, node):

@@ -16,6 +16,7 @@ import numpy as np
 
 from ....storage.records import ModelCard
 from ...replay.arrays import Floats
+from ..evolution import rising
 from . import network
 from .agent import Maifs
 from .arena import Outcome, Policy, Trace, ZeroProgressError, replay
@@ -106,10 +107,8 @@ def _gradient(course: Course, weights: Floats, spread: Floats, random: np.random
     """Return where candidates get worse, from antithetic pairs on the same few windows, in units of the noise."""
     tasks = [course.draw(number * course.at_once + place) for place in range(course.at_once)]
     known = [figures(replay(*task, course.teacher)) for task in tasks]
-    steps = random.standard_normal((course.pairs, weights.size))
-    worse = np.array([score(course.agent(weights + spread * step), tasks, known)
-                      - score(course.agent(weights - spread * step), tasks, known) for step in steps])
-    return np.asarray((worse / (worse.std() + 1e-9)) @ steps / course.pairs)
+    return rising(lambda tried: score(course.agent(tried), tasks, known), weights, spread,
+                  random.standard_normal((course.pairs, weights.size)))
 
 
 def card_of(course: Course, steps: Sequence[Step], source: str) -> ModelCard:

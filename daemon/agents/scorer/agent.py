@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ MEMBERS = 3
 """Trained from seeds of their own. The sum of their scores serves: what one of them learned by chance the others even
 out. Whether they agree tells how far to believe it."""
 AGREEMENT = 0.7
-"""Rank correlation of a member's order with that of all below which they have not learned to judge such a queue."""
+"""Rank correlation of two members' orders below which the queue is not one that they have learned to judge."""
 FEW = 5
 """Waiting jobs below which an order is too short to disagree about."""
 STRANGE = 0.25
@@ -139,10 +140,10 @@ class Scorer:
         waiting = state.waiting
         if len(waiting) < FEW:
             return None
-        orders = np.array([_ranks(_scored(weights, state).keys[waiting]) for weights in (self._all, *self.members)])
+        orders = np.array([_ranks(_scored(weights, state).keys[waiting]) for weights in self.members])
         if np.isnan(orders).any():
             return "it has no score for a job"
-        found = min(_correlation(orders[0], other) for other in orders[1:])
+        found = min(_correlation(one, other) for one, other in combinations(orders, 2))
         return None if found >= AGREEMENT else f"its members disagree on the order (rank correlation {found:.2f})"
 
 

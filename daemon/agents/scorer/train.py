@@ -137,12 +137,12 @@ class Ground:
         bar = np.mean([arena.bar for arena in self.select])
         return float(np.exp(bar + self.pains([candidate], self.select)[0]))
 
-    def worse(self, candidate: Floats, than: Floats) -> bool:
-        """Tell whether a candidate does worse on later history by more than a standard error, stretch by stretch."""
-        more = np.subtract(*self.regrets([candidate, than], self.select))
-        if not np.isfinite(more).all():
+    def later(self, candidate: Floats) -> Floats:
+        """Return its regrets on later history."""
+        found = self.regrets([candidate], self.select)[0]
+        if not np.isfinite(found).all():
             raise TrainingError("the objective is no number; what was kept before stays")
-        return bool(more.mean() > more.std() / np.sqrt(len(more)))
+        return np.asarray(found)
 
 
 @dataclass
@@ -152,6 +152,8 @@ class Training:
     course: Course
     kept: Floats = field(default_factory=lambda: np.zeros((0, SIZE)))
     """The latest of each member that later history says nothing against, [member, weight]."""
+    regrets: Floats | None = None
+    """On later history, of what is kept of the member that is trained now; None until somebody asks."""
     worth: float = float("nan")
     """Objective of their sum on later history."""
     agreement: float = float("nan")
@@ -165,6 +167,11 @@ class Training:
         """Return how many members' shares of the budget are used up, of time or of steps: 0..``MEMBERS``."""
         gone = len(self.kept) - 1 + self.now.steps / STEPS if self.now is not None else 0.0
         return min(float(MEMBERS), max(MEMBERS * self.spent_s / max(1e-9, self.course.budget_s), gone))
+
+    @property
+    def members(self) -> Floats:
+        """Return what serves, [member, weight]; while too few are trained, some stand for two."""
+        return self.kept[np.arange(MEMBERS) % len(self.kept)]
 
     @property
     def plan(self) -> str:
@@ -212,6 +219,8 @@ def train(course: Course) -> Iterator[Progress]:
         while training.turns < MEMBERS:
             began, cpu = time.monotonic(), time.process_time()
             saved = _round(training, ground)
+            if saved:
+                training.worth = _worth(training, ground)
             training.spent_s += time.monotonic() - began
             training.cpu_s += time.process_time() - cpu
             done = training.turns / MEMBERS
@@ -240,15 +249,24 @@ def _round(training: Training, ground: Ground) -> bool:
     member = min(MEMBERS - 1, int(training.turns), len(training.kept))
     if training.now is None or len(training.kept) <= member:
         training.now = _set_out(training, ground, member)
-        training.kept = np.concatenate([training.kept, training.now.weights[None]])
+        training.kept, training.regrets = np.concatenate([training.kept, training.now.weights[None]]), None
         return True
     for _ in range(EVERY):
         _step(training.now, ground, np.random.default_rng([training.course.seed, member, training.now.steps]),
               STEP[0] + (STEP[1] - STEP[0]) * (training.turns % 1.0))
-    if ground.worse(training.now.mean, training.kept[member]):
+    found = ground.later(training.now.mean)
+    if training.regrets is None:
+        training.regrets = ground.later(training.kept[member])
+    if worse(found, training.regrets):
         return False
-    training.kept[member] = training.now.mean
+    training.kept[member], training.regrets = training.now.mean, found
     return True
+
+
+def worse(regrets: Floats, than: Floats) -> bool:
+    """Tell whether some regrets are larger by more than a standard error, stretch by stretch; of one, by anything."""
+    more = regrets - than
+    return bool(more.mean() > more.std() / np.sqrt(len(more)))
 
 
 def _set_out(training: Training, ground: Ground, member: int) -> Member:
@@ -277,14 +295,17 @@ def _step(member: Member, ground: Ground, random: np.random.Generator, step: flo
     member.move(better @ changes / (PAIRS * max(1e-9, float(better.std()))), step)
 
 
-def _keep(training: Training, ground: Ground) -> None:
-    """Write the members down as a model that can serve; while they are too few, some stand for two."""
-    members = training.kept[np.arange(MEMBERS) % len(training.kept)]
-    worth = ground.worth(members.ravel())
-    if not math.isfinite(worth):
+def _worth(training: Training, ground: Ground) -> float:
+    """Return what the members are worth together on later history."""
+    found = ground.worth(training.members.ravel())
+    if not math.isfinite(found):
         raise TrainingError("the objective is no number; what was kept before stays")
-    training.worth = worth
-    save(training.course.folder / "best", members, _card(training, ground))
+    return found
+
+
+def _keep(training: Training, ground: Ground) -> None:
+    """Write the members down as a model that can serve."""
+    save(training.course.folder / "best", training.members, _card(training, ground))
 
 
 def _card(training: Training, ground: Ground) -> ModelCard:

@@ -119,7 +119,7 @@ def described() -> Mapping[str, object]:
     """Return all that the bench is made of, as JSON can hold it: an agent that was trained on another is another."""
     return {"jobs": _JOBS, "jobs per GPU": JOBS_PER_GPU, "loads": LOADS, "largest": LARGEST, "longest": LONGEST_S,
             "nodes per leaf": PER_LEAF, "window": WINDOW, "speeds": locality.slow().tolist(),
-            "crossing": locality.PER_CROSSING}
+            "crossing": locality.PER_CROSSING, "mixes": MIXES, "GPUs of a node": locality.GPUS}
 
 
 def made_up(seed: int, number: int, gpus: int, mix: str) -> Episode:

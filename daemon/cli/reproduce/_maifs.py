@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from ....storage.traces import TraceError
 from ...agents.maifs import windows
@@ -21,6 +20,7 @@ from ...agents.maifs.placing import TUNE
 from ...agents.maifs.train import Course, Step, card_of, train
 from ...agents.report import write_report
 from ...replay.arrays import Floats
+from ._bar import progress
 
 FIRST_JUDGE, JUDGES = 9_000_000, 24
 """Windows to choose among candidates by: of the days that are learned from, but none of the windows."""
@@ -54,8 +54,7 @@ class Plan:
 def reproduce(plan: Plan) -> Mapping[str, Path]:
     """Train, replay and write the report, with the agents beside it."""
     work = _read(plan)  # before training, which a missing trace must not waste
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True))
-    with bar:
+    with progress() as bar:
         ours, steps = _trained(plan, trial.OURS, Maifs, bar)
         without = {"ours, untrained": Maifs(initial(plan.seed)),
                    trial.INDEPENDENT: Maifs(steps[-1].best, coordinated=False),

@@ -11,6 +11,7 @@ import click
 from rich.progress import Progress
 
 from ...agents.checkpoint import CARD, read_card
+from ...agents.kinds import TrainingError
 from ...agents.report import write_report
 from ...agents.topdrl.arena import REAL, SIZES, cut, guessed, made_up_all
 from ...agents.topdrl.literal import train as by_gradient
@@ -90,9 +91,12 @@ def _literal(plan: Plan, curves: dict[str, claims.Curve], bar: Progress) -> Lite
     folder = plan.out / "models" / f"literal-{course.plan[:8]}"
     if not (folder / CARD).exists():
         task, steps = bar.add_task(LITERAL, total=max(course.rounds, 1)), []
-        for step in by_gradient.train(course):
-            steps.append(step)
-            bar.update(task, completed=step.round, description=f"{LITERAL}: {step.worth:+.4f}")
+        try:
+            for step in by_gradient.train(course):
+                steps.append(step)
+                bar.update(task, completed=step.round, description=f"{LITERAL}: {step.worth:+.4f}")
+        except FloatingPointError as error:
+            raise TrainingError(f"{LITERAL}: {error}") from error
         Literal(steps[-1].best).save(folder, by_gradient.card_of(course, steps))
     curves[LITERAL] = [(round(share * course.rounds), worth) for share, worth in read_card(folder / CARD).curve]
     return Literal.load(folder)

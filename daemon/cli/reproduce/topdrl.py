@@ -35,13 +35,14 @@ def command(out: Path, seeds: int, rounds: int, literal_rounds: int, episodes: i
         raise click.ClickException("training needs torch: pip install 'idlewatt[train]'") from error
     from ....storage.traces import TraceError
     from ...agents.checkpoint import CheckpointError
+    from ...agents.kinds import TrainingError
     from ._topdrl import Plan, reproduce
 
     try:
         written = reproduce(Plan(out, seeds, rounds, literal_rounds, episodes, traces))
     except TraceError as error:
         raise click.ClickException(f"{error}; --traces names the folder of all packaged traces") from error
-    except (CheckpointError, FloatingPointError, OSError) as error:
+    except (TrainingError, CheckpointError, OSError) as error:
         raise click.ClickException(str(error)) from error
     for path in written.values():
         click.echo(path)

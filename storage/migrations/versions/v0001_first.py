@@ -14,6 +14,7 @@ LIST = sa.JSON(none_as_null=True)
 
 def upgrade() -> None:
     create_jobs()
+    create_runs()
     create_nodes()
     create_energy()
     create_advice()
@@ -65,6 +66,9 @@ def create_jobs() -> None:
         sa.PrimaryKeyConstraint("job", "time_s", "state", name="pk_job_changes"),
         sqlite_with_rowid=False,
     )
+
+
+def create_runs() -> None:
     op.create_table(
         "runs",
         sa.Column("id", ROW_ID, nullable=False),

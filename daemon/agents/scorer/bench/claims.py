@@ -53,7 +53,8 @@ def preface(findings: Findings) -> list[str]:
             "heuristic is the one that turns out best on that very site, which an operator cannot know beforehand. "
             "Intervals are 95 % bootstraps over traces and training seeds. random-feasible and oracle (true run times) "
             "are shown for scale.",
-            "Small sites are judged by more traces than large ones, as fewer jobs leave more to chance.",
+            "Small sites are judged by more traces than large ones, as fewer jobs leave more to chance. Where traces "
+            "are few, as on the largest sites, a bootstrap's interval is narrower than it should be.",
             "The sites are made up: 40 users with 6 recurring kinds of jobs each, log-normal run times, bursts, every "
             "seventh job failing early; informative limits are one to three times what a job needs, lazy ones a day "
             "for nine of ten users. The traces judged by were drawn from other seeds than those learned from."]

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 
-from idlewatt.daemon.advice.elastic.curves import learned
+from idlewatt.daemon.advice.elastic.curves import _nearest, learned
 from idlewatt.daemon.replay.speed import SpeedError
 
 
@@ -113,3 +114,13 @@ def test_hostile_runs_give_a_curve_with_finite_ratios_or_none(runs):
     assert np.isfinite([estimate, low, high]).all()
     assert estimate > -1
     assert curve.falls_at is None or 2 <= curve.falls_at <= 2 * curve.sizes[-1]
+
+
+@given(st.integers(2, 3), st.integers(0, 2**32 - 1))
+def test_coefficients_are_those_of_scipys_nnls(columns, seed):
+    draw = np.random.default_rng(seed)
+    terms, target = draw.uniform(0.1, 1.0, (6, columns)), draw.uniform(0.1, 1.0, 6)
+    theirs, off = nnls(terms, target)
+    ours, left = _nearest(terms, target)
+    assert ours == pytest.approx(theirs, abs=1e-7)
+    assert left == pytest.approx(off ** 2, abs=1e-9)
