@@ -7,6 +7,7 @@ Speeds are relative to a job's fair share of its node, which is 3 CPUs and 62.5 
   msr-fiddle/synergy, profiled on V100 servers with a cache that keeps what memory allows). Language models need one CPU
   and 20.8 GB per GPU and gain from nothing; image and speech models with 20.8 GB wait for their storage.
 * ``SHARES``: Synergy's default split into tasks, for traces that do not tell what their jobs train.
+* ``MEASURED_AS``: Pollux' step times (:mod:`.locality`), for jobs on several nodes.
 * ``LEFT``, by task: what DeepShare measured (shared_thp_ratio, mean over the runs on the fewest nodes) of jobs that
   *share nodes and both span several*: MobileNetV3 for image, Transformer-XL for language; nobody measured speech. For
   jobs within one node that is an upper estimate of the harm; what CPUs and memory do to them is in the matrices.
@@ -24,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from . import locality
 from .arrays import Floats, Longs
 from .speed import LEVELS, SpeedError, SpeedTable, together
 
@@ -138,11 +140,16 @@ MODELS = tuple(PRIORS)
 TASKS: Mapping[str, tuple[str, ...]] = {
     "image": ("alexnet", "shufflenet", "resnet18", "mobilenet", "resnet50"),
     "language": ("gnmt", "transformer", "lstm"), "speech": ("m5", "deepspeech")}
+TASK_OF: Mapping[str, str] = {model: task for task, models in TASKS.items() for model in models}
 SHARES: Mapping[str, float] = {"image": 0.2, "language": 0.7, "speech": 0.1}
 """Of jobs, by task."""
 LEFT: Mapping[tuple[str, str], float] = {("image", "image"): 0.97, ("image", "language"): 0.85,
                                          ("language", "image"): 0.85, ("language", "language"): 0.65}
 """Part of its speed that the first task keeps beside the second; pairs that nobody measured are left out."""
+MEASURED_AS: Mapping[str, str] = {"image": "imagenet", "language": "bert", "speech": "deepspeech2"}
+"""The application of Pollux that stands for a task where nodes communicate."""
+MOST_LEAVES = 8
+"""Leaf switches from which on more of them change nothing."""
 
 
 def prior(task: str) -> Sensitivity:
@@ -161,9 +168,19 @@ def drawn(count: int, draw: np.random.Generator, shares: Mapping[str, float] = S
 
 def company() -> Floats:
     """Return what a model keeps of its speed beside another, [model, neighbour's]; 1 where nobody measured."""
-    task_of = {model: task for task, models in TASKS.items() for model in models}
-    left = {(one, other): LEFT.get((task_of[one], task_of[other]), 1.0) for one in MODELS for other in MODELS}
+    left = {(one, other): LEFT.get((TASK_OF[one], TASK_OF[other]), 1.0) for one in MODELS for other in MODELS}
     return together(MODELS, left)
+
+
+def crossing() -> Floats:
+    """Return what a model on whole nodes keeps of its speed, [model, leaf switches less 1]; at one it keeps all.
+
+    Its steps take as long as Pollux measured for its task (``MEASURED_AS``) on four nodes, and each further switch
+    prolongs their communication by ``locality.PER_CROSSING``, which is an assumption.
+    """
+    step = {task: locality.slow()[locality.APPLICATIONS.index(name), -1, -1] for task, name in MEASURED_AS.items()}
+    longer = 1.0 + locality.PER_CROSSING * np.arange(MOST_LEAVES)
+    return np.array([step[TASK_OF[model]] / (1.0 + (step[TASK_OF[model]] - 1.0) * longer) for model in MODELS])
 
 
 def _grants(step: float) -> Floats:

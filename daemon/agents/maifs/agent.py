@@ -65,7 +65,9 @@ class Maifs:
         site, jobs, nodes, first = round.site, round.jobs, round.nodes, 0
         while first < count:
             if kernel.whole(site, jobs.gpus[queue[first]]):
-                count = placing.seat_whole(site, jobs, nodes, queue, first, count)
+                chosen = self.gather(round, int(queue[first]))
+                if len(chosen):  # else too few nodes are left, and it waits
+                    count = placing.claim(site, jobs, nodes, queue, first, count, chosen)
                 first += 1
                 continue
             count = placing.make_room(site, jobs, nodes, queue, first, count)
@@ -99,6 +101,20 @@ class Maifs:
         given = network.joint(self.weights, seen, pair, able, attentive=self.attentive, coordinated=self.coordinated)
         given[:, 0] = np.where(given[:, 0] >= 0, candidates[given[:, 0]], -1)
         return given
+
+    def gather(self, round: Round, job: int) -> Longs:
+        """Return the nodes for a task of several, none where there are too few."""
+        site, jobs, nodes = round.site, round.jobs, round.nodes
+        wanted, candidates = kernel.whole(site, jobs.gpus[job]), sight.survey(site, jobs, nodes, job)
+        if len(candidates) <= wanted:
+            return np.asarray(candidates if len(candidates) == wanted else candidates[:0])
+        seen, pair = np.empty((len(candidates), SEEN)), np.empty((len(candidates), 1, PAIR_INPUTS))
+        sight.observe_whole(site, jobs, nodes, job, candidates, self.weights["taste"], seen, pair)
+        self.decisions += 1
+        stake = 1.0 - float(site.crossing[jobs.model[job], 1])
+        return np.asarray(candidates[network.together(
+            self.weights, seen, pair, site.leaf[candidates], wanted, stake, attentive=self.attentive,
+            coordinated=self.coordinated)])
 
     def save(self, folder: Path, card: ModelCard) -> ModelCard:
         """Write weights and card; return the card as written, digests filled in."""

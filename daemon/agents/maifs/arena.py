@@ -18,6 +18,7 @@ import numpy as np
 from ...replay import fungible
 from ...replay.arrays import Floats, Longs
 from ...replay.fungible import FAIR_CPUS, FAIR_MEMORY, MODELS, PRIORS
+from ...replay.power import PowerModel
 from . import kernel
 from .kernel import FAIR, WAITING, Jobs, Nodes, Site
 
@@ -25,6 +26,8 @@ UNIT = FAIR_MEMORY / FAIR_CPUS
 """Bytes of a unit of memory: a node has as many as CPUs."""
 PREEMPTION_S = (7.0, 30.0, 60.0)
 """Of 1, up to 8, and more GPUs."""
+CURVE = (1, 2, 4, 6, 12)
+"""CPUs per GPU at which node agents know how fast a task is; the fair share is 3."""
 MOST_ROUNDS = 200_000
 """A policy that has not ended by then never will."""
 
@@ -83,12 +86,36 @@ class Outcome:
         return self.held / (self.makespan * site.nodes * site.size)
 
 
-def site_of(nodes: int, *, disturbing: bool = False) -> Site:
-    """Return a cluster of Synergy's servers; ``disturbing`` neighbours slow each other as DeepShare measured."""
+def site_of(nodes: int, *, disturbing: bool = False, leaf: int = 0) -> Site:
+    """Return a cluster of Synergy's servers, so many of them at each ``leaf`` switch (0: all at one).
+
+    ``disturbing`` neighbours slow each other as DeepShare measured.
+    """
     rates, best, options = _tables()
     company = fungible.company() if disturbing else np.ones((len(MODELS), len(MODELS)))
     one, node, more = PREEMPTION_S
-    return Site(rates, best, options, company, np.array([one, one, *[node] * 7, more]), nodes)
+    return Site(rates, best, options, company, np.array([one, one, *[node] * 7, more]), fungible.crossing(),
+                _traits(rates), _draw(rates.shape[1] - 1), np.arange(nodes) // (leaf or nodes), nodes)
+
+
+def _draw(size: int) -> Floats:
+    """Return the watts of a node by GPUs held, as a share of those when all are."""
+    power = PowerModel()
+    watts = np.array([power.host + held * power.board(power.load) + (size - held) * power.idle
+                      for held in range(size + 1)])
+    return np.asarray(watts / watts[-1])
+
+
+def _traits(rates: Floats) -> Floats:
+    """Return what node agents are told of models, [model, trait]: the task, and speeds at shares of a node.
+
+    The speeds are those of one GPU at ``CURVE`` CPUs with the fair share of memory, and at the fair CPUs with the least
+    memory, less that at the fair share.
+    """
+    tasks = np.array([[float(model in models) for models in fungible.TASKS.values()] for model in MODELS])
+    fair = int(FAIR_CPUS)
+    curve = rates[:, 1, list(CURVE), fair] - 1.0
+    return np.hstack([tasks, curve, rates[:, 1, fair, 1:2] - 1.0])
 
 
 @cache

@@ -2,10 +2,13 @@
 
 1. Each candidate node embeds what it sees and attends to the others (two heads).
 2. It rates every action: to reject, or to accept one task at one level.
-3. Agents that can take the same task are joined by an edge, each with the four that it attends to most; an edge's
-   payoff is the product of two low-rank factors, less a penalty for both taking one task.
+3. Agents that can conflict now, or must cooperate, are joined by an edge, each with the four that it attends to most.
+   Those conflict that can take the same task; the payoff of their edge is the product of two low-rank factors, less a
+   penalty for both taking it. Those must cooperate that are at one leaf switch when a task takes several nodes; the
+   penalty then is a reward, by what the task loses to a second switch.
 4. Max-plus passes messages for a few rounds and keeps the best joint action that it came across (anytime).
-5. Repair: whatever that was, each task goes to exactly one agent that can take it, as long as there is one.
+5. Repair: whatever that was, each task goes to exactly one agent that can take it, as long as there is one, and a task
+   of several nodes to exactly as many as it takes.
 
 What has an agent, a task or an edge in its loops is compiled.
 """
@@ -18,7 +21,7 @@ import numpy as np
 
 from ...replay.arrays import Floats, Longs
 from ...replay.compiled import compiled_with_arrays
-from .kernel import LEVELS
+from .kernel import BEST, LEVELS
 from .sight import PAIR_INPUTS, SEEN
 
 HIDDEN, HEADS, RANK = 8, 2, 4
@@ -26,6 +29,8 @@ NEIGHBOURS = 4
 ITERATIONS = 4
 CONFLICT = 20.0
 """Payoff lost when two agents take one task; utilities are of the order of 1."""
+TAKE_PART = 1 + BEST
+"""The action that accepts a task of several nodes."""
 _ACCEPT = PAIR_INPUTS + LEVELS
 """Inputs of an accepting action beside the agent's embedding."""
 SHAPES = {"embed": (SEEN + 1, HIDDEN), "query": (HIDDEN, HIDDEN), "key": (HIDDEN, HIDDEN), "value": (HIDDEN, HIDDEN),
@@ -79,8 +84,8 @@ def rate(inner: Floats, pair: Floats, able: Floats, reject: Floats, direct: Floa
 
 
 @compiled_with_arrays
-def edges(attention: Floats, able: Floats) -> Any:
-    """Return the pairs of agents that can take the same task, each with those few that it attends to most."""
+def edges(attention: Floats, able: Floats, side: Longs) -> Any:
+    """Return the pairs of agents of one side that can take the same task, each with the few it attends to most."""
     count = attention.shape[0]
     can = np.zeros(able.shape[:2], np.bool_)
     for agent in range(count):
@@ -88,7 +93,7 @@ def edges(attention: Floats, able: Floats) -> Any:
             can[agent, task] = able[agent, task].max() > 0.0
     joined = np.zeros((count, count), np.bool_)
     for agent in range(count):
-        asked = np.zeros(count, np.bool_)
+        asked = side != side[agent]
         asked[agent] = True
         for _ in range(NEIGHBOURS):
             best, most = agent, -1.0
@@ -101,17 +106,33 @@ def edges(attention: Floats, able: Floats) -> Any:
 
 
 @compiled_with_arrays
-def payoff(factors: Floats, one: int, other: int) -> Any:
-    """Return what each pair of actions of two agents is worth beside their utilities, [action, other's]."""
-    width = factors.shape[1]
-    worth = np.zeros((width, width))
-    for own in range(width):
-        for theirs in range(width):
-            for rank in range(RANK):
-                worth[own, theirs] += factors[one, own, rank] * factors[other, theirs, rank]
+def conflicts(factors: Floats, joined: Longs) -> Floats:
+    """Return what each pair of actions is worth beside the utilities, [edge, action, other's]: two rarely want one."""
+    worth = _products(factors, joined)
     for task in range((factors.shape[1] - 1) // LEVELS):
         both = slice(1 + task * LEVELS, 1 + (task + 1) * LEVELS)
-        worth[both, both] -= CONFLICT
+        worth[:, both, both] -= CONFLICT
+    return worth
+
+
+@compiled_with_arrays
+def alliances(factors: Floats, joined: Longs, reward: float) -> Floats:
+    """Return the same where two do well to take one task together."""
+    worth = _products(factors, joined)
+    worth[:, TAKE_PART, TAKE_PART] += reward
+    return worth
+
+
+@compiled_with_arrays
+def _products(factors: Floats, joined: Longs) -> Floats:
+    width = factors.shape[1]
+    worth = np.zeros((joined.shape[0], width, width))
+    for edge in range(joined.shape[0]):
+        one, other = joined[edge]
+        for own in range(width):
+            for theirs in range(width):
+                for rank in range(RANK):
+                    worth[edge, own, theirs] += factors[one, own, rank] * factors[other, theirs, rank]
     return worth
 
 
@@ -127,13 +148,10 @@ def worth_of(actions: Longs, utility: Floats, joined: Longs, payoffs: Floats) ->
 
 
 @compiled_with_arrays
-def settle(utility: Floats, factors: Floats, joined: Longs, iterations: int) -> Longs:
+def settle(utility: Floats, joined: Longs, payoffs: Floats, iterations: int) -> Longs:
     """Return the best joint action that max-plus comes across; with no edges everybody's own best."""
-    width, number = utility.shape[1], joined.shape[0]
-    payoffs = np.zeros((number, width, width))
-    for edge in range(number):
-        payoffs[edge] = payoff(factors, joined[edge, 0], joined[edge, 1])
-    messages = np.zeros((number, 2, width))  # to the first, to the second
+    number = joined.shape[0]
+    messages = np.zeros((number, 2, utility.shape[1]))  # to the first, to the second
     believed = utility.copy()
     best = _own_best(believed)
     most = worth_of(best, utility, joined, payoffs)
@@ -195,3 +213,35 @@ def repair(actions: Longs, utility: Floats, tasks: int) -> Longs:
                 given[task] = (best // LEVELS, best % LEVELS)
                 busy[best // LEVELS] = True
     return given
+
+
+@compiled_with_arrays
+def price(utility: Floats, wanted: int) -> float:
+    """Return what taking part must be worth so that, on their own, exactly so many agents would."""
+    gain = np.sort(utility[:, 0] - utility[:, TAKE_PART])  # the keenest first
+    return float(-0.5 * (gain[wanted - 1] + gain[min(wanted, gain.size - 1)]))
+
+
+@compiled_with_arrays
+def muster(actions: Longs, utility: Floats, joined: Longs, payoffs: Floats, wanted: int) -> Longs:
+    """Return the agents of a task of several nodes, exactly so many: those willing, less or more by what each adds.
+
+    ``actions`` are those settled on, and are changed; there must be agents enough.
+    """
+    while (actions > 0).sum() != wanted:
+        more = (actions > 0).sum() < wanted
+        best, most = -1, -np.inf
+        for agent in range(actions.size):
+            if (actions[agent] > 0) == more:
+                continue
+            adds = utility[agent, TAKE_PART] - utility[agent, 0]
+            for edge in range(joined.shape[0]):
+                one, other = joined[edge]
+                if one == agent:
+                    adds += payoffs[edge, TAKE_PART, actions[other]] - payoffs[edge, 0, actions[other]]
+                elif other == agent:
+                    adds += payoffs[edge, actions[one], TAKE_PART] - payoffs[edge, actions[one], 0]
+            if best < 0 or (adds if more else -adds) > most:
+                best, most = agent, adds if more else -adds
+        actions[best] = TAKE_PART if more else 0
+    return np.flatnonzero(actions > 0)

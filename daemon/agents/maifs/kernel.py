@@ -40,6 +40,15 @@ class Site(NamedTuple):
     """[model, neighbour's] part of its speed that is left on a shared node; the worst neighbour counts."""
     moves: Floats
     """[GPUs] seconds that a job loses when it is moved or resumed."""
+    crossing: Floats
+    """[model, leaf switches less 1] part of its speed that a job on several nodes keeps; the last serves all further.
+    """
+    traits: Floats
+    """[model, trait] what a node agent is told of a task's model."""
+    draw: Floats
+    """[GPUs held] watts of a node, as a share of those when all are held; 0 held is a node that is on and empty."""
+    leaf: Longs
+    """[node] its leaf switch, 0, 1, ..."""
     nodes: int
     size: int = 8
     """GPUs of a node."""
@@ -65,7 +74,7 @@ class Jobs(NamedTuple):
     end: Floats
     """NaN before."""
     node: Longs
-    """The first one of a job that has several; WAITING is none."""
+    """One of them, of a job that has several; WAITING is none."""
     cpus: Longs
     memory: Longs
     level: Longs
@@ -251,9 +260,19 @@ def paces(site: Site, jobs: Jobs, nodes: Nodes, live: Longs) -> None:
         if node < 0:
             jobs.speed[job] = 0.0
         elif whole(site, jobs.gpus[job]):
-            jobs.speed[job] = 1.0
+            jobs.speed[job] = _together(site, jobs, nodes, job)
         else:
             jobs.speed[job] = rate_of(site, jobs, job) * beside(site, jobs, nodes, node, jobs.model[job], job)
+
+
+@compiled
+def _together(site: Site, jobs: Jobs, nodes: Nodes, job: int) -> Any:
+    """Return the speed of a job on whole nodes, by the leaf switches that they are at."""
+    crossing, touched, last = site.crossing[jobs.model[job]], 0, -1
+    for node in range(site.nodes):  # nodes of a leaf switch follow each other
+        if nodes.owner[node] == job and site.leaf[node] != last:
+            touched, last = touched + 1, site.leaf[node]
+    return crossing[min(touched, crossing.size) - 1]
 
 
 @compiled

@@ -11,14 +11,31 @@ import numpy as np
 
 from ...replay.arrays import Floats, Longs
 from .arena import Round
-from .graph import ITERATIONS, SHAPES, attend, edges, embed, rate, repair, settle
+from .graph import (
+    ITERATIONS,
+    SHAPES,
+    TAKE_PART,
+    alliances,
+    attend,
+    conflicts,
+    edges,
+    embed,
+    muster,
+    price,
+    rate,
+    repair,
+    settle,
+)
+from .kernel import LEVELS
+from .sight import PAIR_INPUTS
 
 ORDER_INPUTS = ("log remaining", "log GPUs", "best speed", "log attained", "runs", "log remaining over drain",
                 "beyond drain", "beyond drain per GPU")
 ORDER_HIDDEN = 6
 ALL_SHAPES: Mapping[str, tuple[int, ...]] = {
     **SHAPES, "order_direct": (len(ORDER_INPUTS),), "order_inner": (len(ORDER_INPUTS) + 1, ORDER_HIDDEN),
-    "order_outer": (ORDER_HIDDEN,), "taste": (3,)}
+    "order_outer": (ORDER_HIDDEN,), "taste": (3,), "ally": (1,)}
+NO_EDGES = np.zeros((0, 2), np.int64)
 SIZE = sum(int(np.prod(shape)) for shape in ALL_SHAPES.values())
 
 Weights = Mapping[str, Floats]
@@ -36,13 +53,17 @@ def initial(seed: int) -> Floats:
     """Return the weights that training sets out from: Synergy-tune's choice, and two rules of thumb.
 
     Shortest remaining service goes first, but for jobs that would outlast everything else; a task goes where the fewest
-    GPUs stay free and the node gains most, at its best. What agents make of each other is drawn but not heeded.
+    GPUs stay free and the node gains most, at its best. A task of several nodes goes where it disturbs the fewest GPUs
+    and finds its nodes at one leaf switch, but for what it would lose to a second one it disturbs others. What agents
+    make of each other beyond that is drawn but not heeded.
     """
     draw = np.random.default_rng(seed)
     arrays = {name: draw.standard_normal(shape) * 0.3 for name, shape in ALL_SHAPES.items()}
     for silent in ("mix", "outer", "factor", "factor_reject", "reject", "order_outer", "taste"):
         arrays[silent] = np.zeros(ALL_SHAPES[silent])
-    arrays["direct"] = np.array([-4.0, 0, 0, 0, 1.0, 3.0, 0, 0, 2.0, 2.0, 2.2])
+    arrays["direct"] = np.concatenate([[-4.0, 0, 0, 0, 1.0, 3.0], np.zeros(PAIR_INPUTS - 9), [1.0, 0.5, -0.3],
+                                       [2.0, 2.0, 2.2]])
+    arrays["ally"] = np.log([100.0])
     arrays["order_direct"] = np.array([1.0, 1.0, 0, 0, 0, 0, -3.0, 0])
     return np.concatenate([arrays[name].ravel() for name in ALL_SHAPES])
 
@@ -66,11 +87,34 @@ def keys(weights: Weights, round: Round) -> Floats:
 def joint(weights: Weights, seen: Floats, pair: Floats, able: Floats, *, attentive: bool = True,
           coordinated: bool = True) -> Longs:
     """Return the candidate and level for each task, [task, 2], -1 for none; see :mod:`.graph`."""
+    utility, factors, attention = _opinions(weights, seen, pair, able, attentive)
+    joined = edges(attention, able, np.zeros(len(seen), np.int64)) if coordinated else NO_EDGES
+    return np.asarray(repair(settle(utility, joined, conflicts(factors, joined), ITERATIONS), utility, pair.shape[1]))
+
+
+def together(weights: Weights, seen: Floats, pair: Floats, leaf: Longs, wanted: int, stake: float, *,
+             attentive: bool = True, coordinated: bool = True) -> Longs:
+    """Return the candidates that share a task of several nodes, exactly as many as are wanted.
+
+    ``leaf`` [candidate] is the switch of each; ``stake`` the part of its speed that the task loses to a second one.
+    """
+    able = np.zeros((len(seen), 1, LEVELS))
+    able[:, 0, -1] = 1.0
+    utility, factors, attention = _opinions(weights, seen, pair, able, attentive)
+    utility[:, TAKE_PART] -= price(utility, wanted)
+    joined = edges(attention, able, leaf) if coordinated else NO_EDGES
+    reward = float(np.exp(weights["ally"][0])) * stake if (leaf != leaf[0]).any() else 0.0
+    payoffs = alliances(factors, joined, reward)
+    return np.asarray(muster(settle(utility, joined, payoffs, ITERATIONS), utility, joined, payoffs, wanted))
+
+
+def _opinions(weights: Weights, seen: Floats, pair: Floats, able: Floats, attentive: bool
+              ) -> tuple[Floats, Floats, Floats]:
+    """Return what agents make of each action by themselves, [agent, action], its factors, and their attention."""
     inner = embed(seen, weights["embed"])
     heard, attention = attend(inner, weights["query"], weights["key"], weights["value"], weights["mix"])
     if not attentive:
         heard, attention = inner, np.zeros_like(attention)
     utility, factors = rate(heard, pair, able, weights["reject"], weights["direct"], weights["inner"],
                             weights["outer"], weights["factor"], weights["factor_reject"])
-    joined = edges(attention, able) if coordinated else np.zeros((0, 2), np.int64)
-    return np.asarray(repair(settle(utility, factors, joined, ITERATIONS), utility, pair.shape[1]))
+    return utility, factors, attention

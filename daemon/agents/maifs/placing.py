@@ -99,18 +99,36 @@ def _evict_smallest(site: Site, jobs: Jobs, nodes: Nodes, node: int, queue: Long
 
 @compiled
 def seat_whole(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, count: int) -> int:
-    """Give ``queue[first]`` whole nodes, the emptiest; who sits there is put into the queue; return its new end."""
-    job = queue[first]
-    for _ in range(whole(site, jobs.gpus[job])):
+    """Give ``queue[first]`` whole nodes, the emptiest; who sits there is put into the queue; return its new end.
+
+    Where too few nodes are left it waits.
+    """
+    wanted, there = whole(site, jobs.gpus[queue[first]]), 0
+    for node in range(site.nodes):
+        there += nodes.owner[node] < 0
+    for _ in range(wanted if there >= wanted else 0):
         emptiest = -1
         for node in range(site.nodes):
             if nodes.owner[node] < 0 and (emptiest < 0 or nodes.free[node, GPU] > nodes.free[emptiest, GPU]):
                 emptiest = node
-        while nodes.seated[emptiest] > 0:
-            count = _evict_smallest(site, jobs, nodes, emptiest, queue, first + 1, count)
-        nodes.owner[emptiest] = job
-        nodes.free[emptiest] = (0, 0, 0)
-        jobs.node[job] = emptiest
+        count = _take_over(site, jobs, nodes, queue, first, count, emptiest)
+    return count
+
+
+@compiled
+def claim(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, count: int, chosen: Longs) -> int:
+    """Give ``queue[first]`` these nodes entirely; who sits there is put into the queue; return its new end."""
+    for node in chosen:
+        count = _take_over(site, jobs, nodes, queue, first, count, node)
+    return count
+
+
+@compiled_apart
+def _take_over(site: Site, jobs: Jobs, nodes: Nodes, queue: Longs, first: int, count: int, node: int) -> int:
+    while nodes.seated[node] > 0:
+        count = _evict_smallest(site, jobs, nodes, node, queue, first + 1, count)
+    nodes.owner[node], jobs.node[queue[first]] = queue[first], node
+    nodes.free[node] = (0, 0, 0)
     return count
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from ...replay.arrays import Floats, Longs
-from ...replay.compiled import compiled, compiled_apart
+from ...replay.compiled import compiled, compiled_apart, compiled_with_arrays
 from .kernel import (
     BEST,
     CPU,
     FAIR,
+    GONE,
     GPU,
     LEVELS,
     MEMORY,
@@ -25,12 +26,19 @@ from .kernel import (
     put,
     rate_of,
     take_off,
+    whole,
 )
 
 TASKS, NOMINATED = 4, 8
 """Tasks of a joint decision, and nodes that are asked for each: 32 candidates at most."""
-SEEN, PAIR_INPUTS = 8, 8
-"""What an agent sees of its node, and of a task on it."""
+SURVEYED = 32
+"""Nodes that are asked for a task of several nodes; or twice as many as it takes, if those are more."""
+SEEN, PAIR_INPUTS = 16, 22
+"""What an agent sees of its node and its leaf switch, and of a task on it."""
+TYPES = 3
+"""Traits of a model that tell its task; speeds with other shares follow."""
+PRESENT, VACANT, OPEN = 0, 1, 2
+"""Columns of what is known of leaf switches: nodes in service; those that are empty; those that no job has entirely."""
 
 
 @compiled_apart
@@ -88,38 +96,116 @@ def _ask(candidates: Longs, asked: Longs, count: int, node: int, task: int) -> i
     return count + 1
 
 
-@compiled
+@compiled_with_arrays
+def survey(site: Site, jobs: Jobs, nodes: Nodes, job: int) -> Any:
+    """Return the nodes that are asked about a task of several: those that it disturbs least, close together."""
+    wanted, known = whole(site, jobs.gpus[job]), leaves(site, nodes)
+    cost = np.full(site.nodes, np.inf)
+    for node in range(site.nodes):
+        if nodes.owner[node] < 0:
+            held = site.size - nodes.free[node, GPU]
+            cost[node] = held - min(1.0, known[site.leaf[node], VACANT] / wanted)
+    return np.argsort(cost, kind="mergesort")[:min(max(SURVEYED, 2 * wanted), np.isfinite(cost).sum())]
+
+
+@compiled_with_arrays
+def leaves(site: Site, nodes: Nodes) -> Any:
+    """Return how many nodes of each leaf switch are ``PRESENT``, ``VACANT`` and ``OPEN``, [leaf, column]."""
+    known = np.zeros((site.leaf.max() + 1, 3))
+    for node in range(site.nodes):
+        if nodes.owner[node] != GONE:
+            known[site.leaf[node], PRESENT] += 1.0
+        if nodes.owner[node] < 0:
+            known[site.leaf[node], OPEN] += 1.0
+            known[site.leaf[node], VACANT] += nodes.seated[node] == 0
+    return known
+
+
+@compiled_with_arrays
 def observe(site: Site, jobs: Jobs, nodes: Nodes, tasks: Longs, candidates: Longs, asked: Longs, taste: Floats,
             seen: Floats, pair: Floats, able: Floats) -> None:
     """Fill in what candidates see of themselves and of each task, and at which levels they are able to accept it."""
     pair[:] = 0.0
     able[:] = 0.0
+    known = leaves(site, nodes)
     for index in range(candidates.size):
         node = candidates[index]
         speed = divide(site, jobs, nodes, node, THROUGHPUT, taste)
-        _see_node(site, jobs, nodes, node, speed, seen[index])
+        _see_node(site, jobs, nodes, node, speed, known[site.leaf[node]], seen[index])
         for task in range(tasks.size):
             if asked[index, task] == 1 and jobs.gpus[tasks[task]] <= nodes.free[node, GPU]:
+                _see_request(site, jobs, tasks[task], pair[index, task])
                 _see_task(site, jobs, nodes, node, tasks[task], speed, taste, pair[index, task])
                 _mark_able(site, jobs, nodes, node, tasks[task], able[index, task])
 
 
+@compiled_with_arrays
+def observe_whole(site: Site, jobs: Jobs, nodes: Nodes, job: int, candidates: Longs, taste: Floats, seen: Floats,
+                  pair: Floats) -> None:
+    """Fill in the same for a task of several nodes, [candidate, 1, ...], which any of them can take part in."""
+    pair[:] = 0.0
+    known = leaves(site, nodes)
+    for index in range(candidates.size):
+        node = candidates[index]
+        speed = divide(site, jobs, nodes, node, THROUGHPUT, taste)
+        _see_node(site, jobs, nodes, node, speed, known[site.leaf[node]], seen[index])
+        _see_request(site, jobs, job, pair[index, 0])
+        _see_part(site, jobs, nodes, node, job, known[site.leaf[node]], pair[index, 0])
+
+
 @compiled
-def _see_node(site: Site, jobs: Jobs, nodes: Nodes, node: int, speed: float, seen: Floats) -> None:
+def _see_node(site: Site, jobs: Jobs, nodes: Nodes, node: int, speed: float, known: Floats, seen: Floats) -> None:
+    """Fill in what an agent sees of its node, and of the nodes at its leaf switch (``known``)."""
     gpus = site.size - nodes.free[node, GPU]
-    log_left, indifferent = 0.0, 0.0
+    seen[:] = 0.0
     for place in range(nodes.seated[node]):
-        job = nodes.members[node, place]
-        log_left += np.log(jobs.left[job] + 60.0)
-        indifferent += 1.0 if floor_of(site, jobs, job, BEST, 0) <= jobs.gpus[job] else 0.0
+        _see_member(site, jobs, nodes.members[node, place], seen)
     seen[0] = gpus / site.size
     seen[1] = nodes.free[node, CPU] / site.shares
     seen[2] = nodes.free[node, MEMORY] / site.shares
     seen[3] = nodes.seated[node] / site.size
     seen[4] = speed / max(gpus, 1) - 1.0
     seen[5] = pressure(site, jobs, nodes, node) / site.shares
-    seen[6] = log_left / max(nodes.seated[node], 1) / 10.0
-    seen[7] = indifferent / max(nodes.seated[node], 1)
+    seen[6] /= max(nodes.seated[node], 1)
+    seen[7] /= max(nodes.seated[node], 1)
+    seen[13] = site.draw[gpus]
+    seen[14] = known[PRESENT] / site.nodes
+    seen[15] = known[VACANT] / max(known[PRESENT], 1.0)
+
+
+@compiled
+def _see_member(site: Site, jobs: Jobs, job: int, seen: Floats) -> None:
+    """Add what one job of the node is: how long it stays, how sensitive it is, of which type."""
+    log_left = np.log(jobs.left[job] + 60.0) / 10.0
+    gpus, model = jobs.gpus[job], jobs.model[job]
+    seen[6] += log_left
+    seen[7] += 1.0 if floor_of(site, jobs, job, BEST, 0) <= gpus else 0.0
+    seen[8] = max(seen[8], log_left)
+    seen[9] += (site.rates[model, gpus, -1, -1] - 1.0) * gpus / site.size
+    for kind in range(TYPES):
+        seen[10 + kind] += site.traits[model, kind] / site.size
+
+
+@compiled
+def _see_request(site: Site, jobs: Jobs, job: int, pair: Floats) -> None:
+    """Fill in what is the same of a task on every node: its size, how long it takes, its type and sensitivity."""
+    pair[8] = np.log(jobs.gpus[job]) / 3.0
+    pair[9] = np.log(jobs.left[job] + 60.0) / 10.0
+    traits = site.traits[jobs.model[job]]
+    for trait in range(traits.size):
+        pair[10 + trait] = traits[trait]
+
+
+@compiled
+def _see_part(site: Site, jobs: Jobs, nodes: Nodes, node: int, job: int, known: Floats, pair: Floats) -> None:
+    """Fill in what a task of several nodes makes of one of them: whom it disturbs, and how much is close by."""
+    wanted = whole(site, jobs.gpus[job])
+    pair[1] = 1.0 if nodes.seated[node] == 0 else 0.0
+    pair[4] = (jobs.before[job, 0] == node) * 1.0
+    pair[5] = (nodes.free[node, GPU] - site.size) / site.size
+    pair[19] = min(1.0, known[VACANT] / wanted)
+    pair[20] = min(1.0, known[OPEN] / wanted)
+    pair[21] = max(0.0, known[VACANT] - wanted) / max(known[PRESENT], 1.0)
 
 
 @compiled

@@ -64,7 +64,7 @@ class Step:
 
 def noise() -> Floats:
     """Return how far each weight is moved: far where it acts by itself, less within the network."""
-    own = {"direct", "order_direct", "taste"}
+    own = {"direct", "order_direct", "taste", "ally"}
     return np.concatenate([np.full(int(np.prod(shape)), 0.15 if name in own else 0.02)
                            for name, shape in network.ALL_SHAPES.items()])
 

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from rounds import GNMT, SITE, check, drawn, trace
+from rounds import GNMT, RESNET18, SITE, check, drawn, trace
 
 from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError
 from idlewatt.daemon.agents.maifs import graph, kernel, network, placing, sight
@@ -35,8 +35,9 @@ def test_no_action_is_infeasible_in_a_hundred_thousand_random_states():
         for number in range(1000):
             weights = sets[number % 50]
             utility, factors = graph.rate(inner[number], pair[number], able[number], *(weights[name] for name in names))
-            joined = graph.edges(inner[number] @ inner[number].T, able[number])
-            chosen[number] = graph.repair(graph.settle(utility, factors, joined, 4), utility, tasks)
+            joined = graph.edges(inner[number] @ inner[number].T, able[number], np.zeros(count, np.int64))
+            settled = graph.settle(utility, joined, graph.conflicts(factors, joined), 4)
+            chosen[number] = graph.repair(settled, utility, tasks)
         assert_feasible(chosen, able)
 
 
@@ -68,10 +69,10 @@ def test_max_plus_is_never_worse_than_everybody_alone_and_mostly_the_best_there_
     utility = draw.standard_normal((3, 1 + 2 * LEVELS))
     factors = draw.standard_normal((3, 1 + 2 * LEVELS, graph.RANK)) * 0.3
     joined = np.array([[0, 1], [1, 2]])  # a tree, on which max-plus is exact once messages have crossed it
-    payoffs = np.stack([graph.payoff(factors, *edge) for edge in joined])
+    payoffs = graph.conflicts(factors, joined)
     worth = {actions: graph.worth_of(np.array(actions), utility, joined, payoffs)
              for actions in product(range(utility.shape[1]), repeat=3)}
-    found = graph.worth_of(graph.settle(utility, factors, joined, graph.ITERATIONS), utility, joined, payoffs)
+    found = graph.worth_of(graph.settle(utility, joined, payoffs, graph.ITERATIONS), utility, joined, payoffs)
     assert found >= worth[tuple(utility.argmax(axis=1).tolist())]
     assert found == pytest.approx(max(worth.values()))
 
@@ -80,7 +81,7 @@ def test_edges_join_only_those_who_could_take_the_same_task_and_at_most_four_eac
     able = np.zeros((12, 2, LEVELS))
     able[:10, 0], able[10:, 1] = 1.0, 1.0
     attention = np.random.default_rng(0).random((12, 12))
-    joined = graph.edges(attention, able).tolist()
+    joined = graph.edges(attention, able, np.zeros(12, np.int64)).tolist()
     assert [10, 11] in joined
     assert all((one < 10) == (other < 10) for one, other in joined)
     for agent in range(12):
@@ -92,11 +93,11 @@ def test_edges_join_only_those_who_could_take_the_same_task_and_at_most_four_eac
 
 def test_a_graph_without_edges_leaves_everybody_to_themselves():
     utility = np.random.default_rng(1).standard_normal((5, 1 + 2 * LEVELS))
-    factors = np.zeros((5, 1 + 2 * LEVELS, graph.RANK))
-    alone = graph.settle(utility, factors, np.zeros((0, 2), np.int64), 4)
+    none = network.NO_EDGES
+    alone = graph.settle(utility, none, graph.conflicts(np.zeros((5, 1 + 2 * LEVELS, graph.RANK)), none), 4)
     assert alone.tolist() == utility.argmax(axis=1).tolist()
     able = np.zeros((5, 2, LEVELS))
-    assert graph.edges(np.ones((5, 5)), able).shape == (0, 2)
+    assert graph.edges(np.ones((5, 5)), able, np.zeros(5, np.int64)).shape == (0, 2)
 
 
 def test_ties_everywhere_are_settled_the_same_way_each_time():
@@ -158,6 +159,80 @@ def test_at_most_eight_nodes_are_asked_for_each_of_four_tasks_of_a_thousand_node
     assert 8 <= count <= 32
     assert asked[:count].sum(axis=0).tolist() == [8] * 4
     assert len(set(candidates[:count].tolist())) == count
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_task_of_several_nodes_gets_exactly_as_many_as_it_takes_whatever_the_weights(seed):
+    draw = np.random.default_rng(seed)
+    count = int(draw.integers(2, 40))
+    wanted = int(draw.integers(1, count + 1))
+    chosen = network.together(any_weights(seed, 10.0 ** (seed % 4 - 2)), draw.standard_normal((count, SEEN)),
+                              draw.standard_normal((count, 1, PAIR_INPUTS)), draw.integers(0, 4, count), wanted,
+                              float(draw.uniform(0, 0.4)), attentive=seed % 2 > 0, coordinated=seed % 3 > 0)
+    assert len(set(chosen.tolist())) == wanted
+    assert chosen.min() >= 0
+    assert chosen.max() < count
+
+
+def at_two_switches(*held):
+    """Return a round on four nodes, two at each leaf switch, with so many GPUs held of each, and a task of two."""
+    site = site_of(4, leaf=2)
+    round = begin(site, trace(*[(0, 9000, gpus or 1, GNMT) for gpus in held], (0, 9000, 16, GNMT)))
+    for node, gpus in enumerate(held):
+        if gpus:
+            assert sight.accept(site, round.jobs, round.nodes, node, node, kernel.FAIR, np.zeros(3))
+    return round
+
+
+def test_nodes_at_one_leaf_switch_share_a_task_of_several_where_that_is_free():
+    assert sorted(Maifs().gather(at_two_switches(1, 0, 0, 0), 4).tolist()) == [2, 3]
+    assert sorted(Maifs().gather(at_two_switches(0, 0, 8, 0), 4).tolist()) == [0, 1]
+
+
+def test_the_graph_moves_a_small_job_rather_than_let_a_task_cross_a_switch():
+    apart = at_two_switches(1, 0, 2, 0)
+    assert sorted(Maifs().gather(apart, 4).tolist()) == [0, 1]
+    assert sorted(Maifs(coordinated=False).gather(apart, 4).tolist()) == [1, 3]
+
+
+def test_a_job_across_leaf_switches_is_slower_by_what_communication_was_measured_to_cost():
+    round = at_two_switches(0, 0, 0, 0)
+    round.live = np.array([4])
+    for chosen, speed in (([0, 1], 1.0), ([1, 2], 1.89 / (1 + 0.89 * 1.2))):
+        placing.claim(round.site, round.jobs, round.nodes, np.array([4]), 0, 1, np.array(chosen))
+        kernel.paces(round.site, round.jobs, round.nodes, round.live)
+        assert round.jobs.speed[4] == pytest.approx(speed, abs=0.01)
+        kernel.take_off(round.site, round.jobs, round.nodes, 4)
+
+
+def test_where_a_node_is_gone_a_task_of_all_nodes_waits():
+    round = at_two_switches(0, 0, 0, 0)
+    round = begin(round.site, trace((0, 9000, 32, GNMT)))
+    kernel.vanish(round.site, round.jobs, round.nodes, 1)
+    assert not len(Maifs().gather(round, 0))
+    assert placing.seat_whole(round.site, round.jobs, round.nodes, np.array([0, 0]), 0, 1) == 1
+    assert round.jobs.node[0] == kernel.WAITING
+
+
+def test_agents_see_types_sensitivity_watts_and_their_leaf_switch():
+    site = site_of(4, leaf=2)
+    round = begin(site, trace((0, 9000, 2, RESNET18), (0, 90, 1, GNMT), (0, 600, 4, RESNET18)))
+    for job in (0, 1):
+        sight.accept(site, round.jobs, round.nodes, job, 1, kernel.BEST, np.zeros(3))
+    kernel.vanish(site, round.jobs, round.nodes, 3)
+    seen, pair, able = np.empty((2, SEEN)), np.empty((2, 1, PAIR_INPUTS)), np.empty((2, 1, LEVELS))
+    sight.observe(site, round.jobs, round.nodes, np.array([2]), np.array([1, 2]), np.ones((2, 1), np.int64),
+                  np.zeros(3), seen, pair, able)
+    assert seen[0, 10:13].tolist() == [1 / 8, 1 / 8, 0]  # an image and a language model
+    assert seen[0, 8] == pytest.approx(np.log(9060) / 10)
+    assert seen[0, 9] == pytest.approx((2.4 - 1) * 2 / 8)
+    assert seen[1, 8:10].tolist() == [0, 0]
+    assert seen[1, 13] < seen[0, 13] < 1  # an empty node draws less, and a full one most
+    assert seen[:, 14].tolist() == [2 / 4, 1 / 4]  # in service at the leaf switch, of all nodes
+    assert seen[:, 15].tolist() == [1 / 2, 1]  # of these empty
+    assert pair[0, 0, 8:13] == pytest.approx([np.log(4) / 3, np.log(660) / 10, 1, 0, 0])
+    assert pair[0, 0, 13:19] == pytest.approx([0.37 - 1, 0.72 - 1, 0.3, 0.75, 1.4, 0.1 - 1], abs=0.01)
+    assert able[1, 0].tolist() == [1, 1, 1]
 
 
 def test_a_training_never_ends_worse_than_it_began_and_the_same_course_gives_the_same_agent():
