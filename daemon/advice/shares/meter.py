@@ -84,6 +84,9 @@ class _Track:
     source: str = "cgroup"
     memory_peak: float | None = None
     busiest: float = 0.0
+    """Of whole windows."""
+    first_peak: float = 0.0
+    """In what was recorded of less than a window; it counts until one was measured."""
     measured_s: float = 0.0
     core_s: float = 0.0
     at_limit_s: float = 0.0
@@ -160,6 +163,10 @@ class Meter:
             track = self._tracks.get(use.run) or self._ended.get(use.run)
             if track is not None and not track.recorded and use.source != ACCOUNTS:
                 _go_on(track, use)
+                if use.measured_s >= ENOUGH * self._window_s:
+                    track.busiest = max(track.busiest, use.cpus_p95)
+                else:
+                    track.first_peak = use.cpus_p95
 
     def windows(self) -> dict[Run, Window]:
         """Return the windows of running jobs of which enough has been measured."""
@@ -249,7 +256,6 @@ def _add_up(track: _Track, sample: Sample, limit: float) -> None:
 
 def _go_on(track: _Track, use: Use) -> None:
     track.recorded = True
-    track.busiest = max(track.busiest, use.cpus_p95)
     track.measured_s += use.measured_s
     track.core_s += use.cpus_mean * use.measured_s
     track.at_limit_s += use.at_limit_ratio * use.measured_s
@@ -270,7 +276,7 @@ def _window(track: _Track) -> Window:
 def _use(track: _Track) -> Use:
     job, part = track.job, held(track.job)
     # Shorter than a window: all that there is must do.
-    busiest = track.busiest or max((sample.cores for sample in track.samples), default=0.0)
+    busiest = track.busiest or max((track.first_peak, *(sample.cores for sample in track.samples)))
     return Use(job.job_id, job.submit_s, job.start_s or 0.0, job.user, template(job.name), part.gpus, part.cpus,
                part.memory_bytes, max(counter.time_s for counter in track.counters.values()), track.measured_s,
                track.source, track.core_s / track.measured_s, busiest, track.at_limit_s / track.measured_s,

@@ -145,6 +145,20 @@ def test_a_run_goes_on_from_what_was_recorded_before_a_restart():
     assert after.cpus_mean == pytest.approx((14 * use.measured_s + 2 * 720) / after.measured_s)
 
 
+def test_a_peak_of_its_first_minutes_counts_after_a_restart_only_until_a_window_was_measured():
+    before = Site()
+    before.run(14.0, count=3)
+    use, = before.meter.unrecorded()
+    assert use.cpus_p95 == pytest.approx(14)
+    again = Site()
+    again.show(("7", "n1", 0.0, 8.0))
+    again.meter.resume([use])
+    again.run(2.0, count=4)
+    assert again.meter.unrecorded()[0].cpus_p95 == pytest.approx(14)
+    again.run(2.0, count=14)
+    assert again.meter.unrecorded()[0].cpus_p95 == pytest.approx(2)
+
+
 def test_its_own_records_and_what_accounts_tell_add_nothing():
     site = Site()
     site.run(4.0)
