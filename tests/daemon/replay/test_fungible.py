@@ -82,6 +82,15 @@ def test_neighbours_that_nobody_measured_disturb_nobody():
     assert (left[:, speech] == 1).all()
 
 
+def test_a_second_leaf_switch_costs_what_communication_was_measured_to_take_and_never_stops_anybody():
+    kept = fungible.crossing()
+    assert (kept[:, 0] == 1).all()
+    assert (np.diff(kept, axis=1) < 0).all()
+    assert kept.min() > 0.5
+    assert kept[MODELS.index("gnmt"), 1] == pytest.approx(1.89 / (1 + 0.89 * 1.2), abs=0.005)  # as BERT
+    assert kept[MODELS.index("resnet50"), 1] == pytest.approx(1.12 / (1 + 0.12 * 1.2), abs=0.005)
+
+
 def test_a_task_stands_for_its_models_where_no_more_is_known():
     assert fungible.prior("language").at(1.0, MEMORY[0]) == 1.0
     assert fungible.prior("speech").at(6.0, MEMORY[3]) == pytest.approx((2.5 + 1.0) / 2)
