@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from ..arena import Policy, Round, replay, watch
 from ..train import Task, figures, score
 from .baselines import Order, srsf
 from .dl2 import USUAL, Dl2, most_decisions, slot
-from .dl2_kernel import rebuild
+from .dl2_kernel import KINDS, rebuild
 
 LONGEST = 3000
 """Rounds of a window that are learned from: a job that nothing moves would keep it from ever ending."""
@@ -46,9 +47,9 @@ class Course:
     seed: int = 1
     options: Options = PAPER
     values: Hyperparameters = USUAL
-    noted_every: int = 5
+    noted_every: int = 8
     """Of so many rounds one is written down for imitation."""
-    updates: int = 4000
+    updates: int = 3000
     """Of reinforcement learning, one per round."""
     judged_every: int = 500
 
@@ -86,7 +87,9 @@ class Noted:
         told = trail(shape, most_decisions(round))
         rebuild(round.site, jobs, round.nodes, round.live, served[jobs.node[served] >= 0],
                 np.stack([jobs.cpus, jobs.memory], axis=1), round.now, slot(round), desk(shape), told)
-        return Trail(*(column[:told.taken[0]].copy() for column in told[:-1]), told.taken)
+        taken = told.taken[0]
+        return Trail(told.states[:taken].copy(), told.allowed[:taken].copy(), told.actions[:taken].copy(),
+                     told.chances[:taken].copy(), told.taken)
 
 
 def lessons(course: Course) -> tuple[Singles, Bools, Longs]:
@@ -97,7 +100,21 @@ def lessons(course: Course) -> tuple[Singles, Bools, Longs]:
             pass
     if not sum(int(told.taken[0]) for told in noted.found):
         raise TrainingError("the teacher starts no job: there is nothing to imitate; name another one")
-    return joined(noted.found)
+    return shuffled(*joined(noted.found), np.random.default_rng(course.seed))
+
+
+def shuffled(states: Singles, allowed: Bools, actions: Longs,
+             random: np.random.Generator) -> tuple[Singles, Bools, Longs]:
+    """Return lessons with their jobs in another order, empty rows last, as DL2 does for imitation alone."""
+    count, window = len(actions), allowed.shape[1] // 3
+    jobs, open_to = states.reshape(count, window, -1), allowed[:, :-1].reshape(count, window, 3)
+    order = np.argsort(random.random((count, window)) + (jobs[..., :KINDS].sum(axis=2) == 0), axis=1)
+    row = np.argsort(order, axis=1)[np.arange(count), actions // 3]
+    mixed: Any
+    open_now: Any
+    mixed, open_now = (np.take_along_axis(table, order[..., None], axis=1).reshape(count, -1)
+                       for table in (jobs, open_to))
+    return mixed, np.concatenate([open_now, allowed[:, -1:]], axis=1), 3 * row + actions % 3
 
 
 def played(task: Task, agent: Dl2, told: Trail) -> Iterator[Batch | None]:
