@@ -226,13 +226,13 @@ def missing(found: Findings) -> Section:
 def _translated(curve: Sequence[tuple[int, float]]) -> str:
     """Say what DL2's agent is here, and what its training brought."""
     imitated, best = np.exp(curve[0][1]), np.exp(min(score for _, score in curve))
-    more = f"to {best:.3f}" if best < imitated else "to nothing better"
+    more = f"to {best:.3f}, the best of {len(curve) - 1} looks" if best < imitated else "to nothing better"
     return (f"DL2 sizes jobs by workers and parameter servers; here the GPUs of a job are fixed. \"{dl2.NAME}\" is its "
             "flat network, with its masks, imitation and actor-critic, on what there is to give: a bundle starts a job "
             "with half the fair CPUs, a worker is the next grant of CPUs that is worth having, a server that of "
             "memory. DL2 gives everybody a bundle before its network decides; GPUs do not suffice for that, so the "
             f"network first decides who has one. It sees the {dl2.USUAL.shape.window} jobs submitted first that may "
-            "have something: behind a longer queue it is nearly first come, first served. Types are models and GPUs; "
+            "have something: of a longer queue it orders no more than these. Types are models and GPUs; "
             "work and times are logarithms; the arena's heuristics seat whom it starts. Imitation of "
             f"{TEACHER} brought it to {imitated:.3f} of that one's completion time and makespan on windows to choose "
             f"by, reinforcement learning {more}.")

@@ -1,5 +1,6 @@
 """``idlewatt reproduce maifs`` from end to end, on made-up traces and with hardly any training."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -47,3 +48,12 @@ def test_a_folder_without_the_traces_is_told_so(tmp_path):
                                           str(tmp_path / "out")])
     assert result.exit_code == 1
     assert "philly_jobs.csv.gz: No such file" in result.output
+
+
+def test_without_torch_it_is_told_before_anything_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = CliRunner().invoke(command, ["maifs", "--traces", str(write_traces(tmp_path)), "--out",
+                                          str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert "pip install 'idlewatt[train]'" in result.output
+    assert not (tmp_path / "out").exists()
