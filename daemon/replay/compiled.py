@@ -2,8 +2,9 @@
 
 numba notices an edit of the file that a function stands in, not of the files it calls into, so the cache folder is
 named after a digest of all compiled sources: an upgraded package never runs yesterday's machine code. An agent's
-machine code has a folder within, named after the agent's own sources, so that an edit of one costs only its own
-compilation. Without a writable folder everything still works; it is only compiled anew by every process.
+machine code has a folder within, named after its own sources and those of agents it imports from, so that an edit of
+one costs no other's compilation. Without a writable folder everything still works; it is only compiled anew by every
+process.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import functools
 import hashlib
 import importlib
 import os
+import re
 import shutil
 import sys
 import time
@@ -53,6 +55,7 @@ _POLICIES, _AGENTS = _HERE.parent / "policies", _HERE.parent / "agents"
 KEPT = 4
 """Folders of machine code beside ours: other versions may be installed, too."""
 _UNCLAIMED_S = 86400.0
+_IMPORTED = re.compile(r"^from \.\.+(\w+)", re.MULTILINE)
 _MARK = "in-use"
 _claims: list[IO[str]] = []
 """Held open as long as the process lives."""
@@ -79,7 +82,10 @@ def _folder(function: Callable[..., Any]) -> Path:
 
 @functools.cache
 def _around(folder: Path) -> str:
-    return _digest(folder.rglob("*.py"))
+    sources = list(folder.rglob("*.py"))
+    borrowed = {name for source in sources for name in _IMPORTED.findall(source.read_text(encoding="utf-8"))}
+    others = [folder.parent / name for name in borrowed if name != folder.name and folder.parent == _AGENTS]
+    return _digest([*sources, *(source for other in others for source in other.rglob("*.py"))])
 
 
 def _digest(sources: Iterable[Path], version: str = "") -> str:

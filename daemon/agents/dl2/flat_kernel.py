@@ -131,7 +131,7 @@ def think(net: Net, desk: Desk, scores: Singles) -> None:
 
 
 @compiled
-def _choose(chances: Floats, draw: float) -> int:
+def choose(chances: Floats, draw: float) -> int:
     """Return an action by chance; the likeliest when the draw is negative."""
     best, passed = 0, 0.0
     for action in range(chances.size):
@@ -172,7 +172,7 @@ def _aware(jobs: Jobs, desk: Desk, draws: Floats) -> int:
 
 
 @compiled
-def _note(trail: Trail, desk: Desk, action: int) -> None:
+def note(trail: Trail, desk: Desk, action: int) -> None:
     """Write down a decision, as long as there are rows."""
     row = trail.taken[0]
     if row < trail.actions.size:
@@ -196,12 +196,12 @@ def by_window(cluster: Cluster, jobs: Jobs, used: Longs, net: Net, desk: Desk, s
         if look(cluster, jobs, used, desk) == 0:
             return decision
         think(net, desk, scores)
-        action = _choose(desk.chances, draws[decision, 0])
+        action = choose(desk.chances, draws[decision, 0])
         if draws[decision, 1] < exploration:
             aware = _aware(jobs, desk, draws[decision])
             if aware >= 0 and desk.chances[aware] > IMPOSSIBLE:
                 action = aware
-        _note(trail, desk, action)
+        note(trail, desk, action)
         if action == desk.allowed.size - 1:
             return decision + 1
         grant(cluster, jobs, used, desk.seen[action // 3], _kind(action), True)
@@ -236,5 +236,5 @@ def rebuild(cluster: Cluster, jobs: Jobs, used: Longs, taught: Jobs, desk: Desk,
         missing = BUNDLE if server and worker else SERVER if server else WORKER
         for row in range(desk.seen.size):
             if desk.seen[row] == job and desk.allowed[3 * row + ACTION_OF[missing]]:
-                _note(trail, desk, 3 * row + ACTION_OF[missing])
+                note(trail, desk, 3 * row + ACTION_OF[missing])
         grant(cluster, jobs, used, job, missing, True)

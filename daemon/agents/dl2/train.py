@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import islice
@@ -92,16 +92,20 @@ def lessons(course: Course) -> tuple[Singles, Bools, Longs]:
     if not sum(int(told.taken[0]) for told in found):
         raise TrainingError("the teacher gives no job more than its first bundle: there is nothing to imitate; name "
                             "another one, or train without")
-    return (_joined(found, "states"), _joined(found, "allowed"), _joined(found, "actions"))
+    return joined(found)
 
 
-def _joined(trails: Sequence[Trail], column: str) -> Any:
-    return np.concatenate([getattr(told, column)[:told.taken[0]] for told in trails])
+def joined(trails: Sequence[Trail]) -> tuple[Singles, Bools, Longs]:
+    """Return the states of all trails, what was open in them, and the actions."""
+    states, allowed, actions = ([getattr(told, column)[:told.taken[0]] for told in trails]
+                                for column in ("states", "allowed", "actions"))
+    return np.concatenate(states), np.concatenate(allowed), np.concatenate(actions)
 
 
-def imitate(policy: dict[str, torch.Tensor], course: Course, random: np.random.Generator) -> None:
+def imitate(policy: dict[str, torch.Tensor], lessons: tuple[Singles, Bools, Longs], values: Hyperparameters,
+            random: np.random.Generator) -> None:
     """Move a policy towards the teacher's decisions by cross-entropy (§4.2)."""
-    values, taught = course.values, tuple(torch.from_numpy(column) for column in lessons(course))
+    taught = tuple(torch.from_numpy(column) for column in lessons)
     optimizer = torch.optim.Adam(policy.values(), lr=values.imitation_rate)
     for update in range(values.imitation_updates):
         optimizer.param_groups[0]["lr"] = values.imitation_rate * (1 - update / values.imitation_updates)
@@ -183,22 +187,50 @@ class ActorCritic:
         return wrong.detach(), (important * torch.nn.functional.huber_loss(expected, wanted, reduction="none")).mean()
 
 
+class Practice:
+    """A policy that learns from slots as they pass, and from those it remembers."""
+
+    def __init__(self, values: Hyperparameters, options: Options, updates: int, random: np.random.Generator) -> None:
+        shape = values.shape
+        self.learner = ActorCritic(tensors(initial(shape, shape.actions, random)),
+                                   tensors(initial(shape, 1, random)), options, values)
+        self.memory = Memory(shape, values.memory)
+        self.rewards = (0.0, 0)
+        """Sum and number so far."""
+        self.updates = 0
+        self._values, self._options, self._planned, self._random = values, options, updates, random
+
+    @property
+    def policy(self) -> Weights:
+        """Return the policy as it is now, which learning changes in place."""
+        return arrays(self.learner.policy)
+
+    def learn(self, batch: Batch) -> None:
+        """Take in the decisions of a slot, and one step."""
+        total, count = self.rewards[0] + float(batch.reward[0]), self.rewards[1] + 1
+        self.rewards = total, count
+        self.updates += 1
+        if not self._options.replay:
+            self.learner.update(batch, np.ones(len(batch.action), np.float32))
+            return
+        self.memory.add(batch, max(1.0, float(batch.reward[0]) - total / count))
+        share = min(1.0, self.updates / self._planned)
+        correction = CORRECTION[0] + share * (CORRECTION[1] - CORRECTION[0])
+        rows, drawn, weights = self.memory.sample(self._values.batch, correction, self._random)
+        self.memory.learned(rows, self.learner.update(drawn, weights))
+
+
 class Training:
     """An agent and the slots it learns from; goes on where a saved one was left."""
 
     def __init__(self, course: Course) -> None:
         torch.set_num_threads(1)  # so small a network is not worth a second one, and one thread adds in one order
-        self.course, self.updates, self.spent_s = course, 0, 0.0
+        self.course, self.spent_s = course, 0.0
         self.random = np.random.default_rng(course.seed)
-        shape = course.values.shape
-        self._learner = ActorCritic(tensors(initial(shape, shape.actions, self.random)),
-                                    tensors(initial(shape, 1, self.random)), course.options, course.values)
-        self._memory = Memory(shape, course.values.memory)
+        self._practice = Practice(course.values, course.options, course.updates, self.random)
         self._judges = list(islice(traces(course.seed + 1), course.chosen_by))
         self._trace = 0
         """Number of the one that is learned from next."""
-        self._rewards = (0.0, 0)
-        """Sum and number so far."""
         self.best = copied(self.policy)
         self.curve: list[tuple[int, float]] = []
         self._warmed = False
@@ -208,7 +240,7 @@ class Training:
         began = time.monotonic() - self.spent_s
         if not self._warmed:
             if self.course.options.warm_up:
-                imitate(self._learner.policy, self.course, self.random)
+                imitate(self._practice.learner.policy, lessons(self.course), self.course.values, self.random)
             self._warmed = True
             yield self._judge(began)
         episodes = islice(traces(self.course.seed), self._trace, None)
@@ -230,7 +262,12 @@ class Training:
     @property
     def policy(self) -> Weights:
         """Return the policy as it is now, which learning changes in place."""
-        return arrays(self._learner.policy)
+        return self._practice.policy
+
+    @property
+    def updates(self) -> int:
+        """Return how many there have been."""
+        return self._practice.updates
 
     def _judge(self, began: float) -> Step:
         """Look how good the policy is, and remember it if it is the best."""
@@ -248,33 +285,11 @@ class Training:
         told = trail(course.values.shape, 2 * course.cluster.most * len(trace.arrival))
         agent = FlatAgent(self.policy, course.values.shape, self.random.random,
                           course.values.exploration if options.aware else 0.0, told)
-        before: Batch | None = None
-        for slot in islice(watch(course.cluster, trace, agent, np.full(len(trace.arrival), np.nan)), LONGEST):
-            batch = _decided(told, float((progress(course.cluster, slot.jobs) / slot.jobs.epochs).sum()))
-            told.taken[0] = 0
-            if batch is None:
-                continue
-            if before is not None:
-                self._learn(before._replace(following=np.broadcast_to(batch.state[0], before.state.shape)))
-                yield self.updates
-            before = batch
-        if before is not None:
-            self._learn(before._replace(further=np.zeros_like(before.further)))
+        slots = islice(watch(course.cluster, trace, agent, np.full(len(trace.arrival), np.nan)), LONGEST)
+        rewards = (float((progress(course.cluster, slot.jobs) / slot.jobs.epochs).sum()) for slot in slots)
+        for batch in linked(decided(told, reward) for reward in rewards):
+            self._practice.learn(batch)
             yield self.updates
-
-    def _learn(self, batch: Batch) -> None:
-        """Take in the decisions of a slot, and one step."""
-        total, count = self._rewards[0] + float(batch.reward[0]), self._rewards[1] + 1
-        self._rewards = total, count
-        self.updates += 1
-        if not self.course.options.replay:
-            self._learner.update(batch, np.ones(len(batch.action), np.float32))
-            return
-        self._memory.add(batch, max(1.0, float(batch.reward[0]) - total / count))
-        share = min(1.0, self.updates / self.course.updates)
-        correction = CORRECTION[0] + share * (CORRECTION[1] - CORRECTION[0])
-        rows, drawn, weights = self._memory.sample(self.course.values.batch, correction, self.random)
-        self._memory.learned(rows, self._learner.update(drawn, weights))
 
     @property
     def plan(self) -> str:
@@ -289,11 +304,10 @@ class Training:
         if self.course.folder is None:
             return
         told = {"plan": self.plan, "updates": self.updates, "trace": self._trace, "spent_s": self.spent_s,
-                "rewards": self._rewards, "average": self._learner.average, "curve": self.curve,
+                "rewards": self._practice.rewards, "average": self._practice.learner.average, "curve": self.curve,
                 "random": self.random.bit_generator.state}
-        kept = {f"{part}.{name}": array for part, found in (("best", self.best), ("memory", self._memory.state()),
-                                                            ("learner", self._learner.state()))
-                for name, array in found.items()}
+        parts = {"best": self.best, "memory": self._practice.memory.state(), "learner": self._practice.learner.state()}
+        kept = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
         write_unfinished(self.course.folder / STATE, told, kept)
 
     def resume(self) -> Training:
@@ -309,10 +323,10 @@ class Training:
             part, _, rest = name.partition(".")
             parts.setdefault(part, {})[rest] = array
         self.best = parts["best"]
-        self._memory.restore(parts["memory"])
-        self._learner.restore(parts["learner"], float(told["average"]))
-        self.updates, self._trace, self.spent_s = told["updates"], told["trace"], told["spent_s"]
-        self._rewards = (told["rewards"][0], told["rewards"][1])
+        self._practice.memory.restore(parts["memory"])
+        self._practice.learner.restore(parts["learner"], float(told["average"]))
+        self._practice.updates, self._trace, self.spent_s = told["updates"], told["trace"], told["spent_s"]
+        self._practice.rewards = (told["rewards"][0], told["rewards"][1])
         self.curve, self._warmed = [(update, score) for update, score in told["curve"]], True
         self.random.bit_generator.state = told["random"]
         return self
@@ -323,15 +337,29 @@ def copied(weights: Weights) -> Weights:
     return {name: array.copy() for name, array in weights.items()}
 
 
-def _decided(told: Trail, reward: float) -> Batch | None:
-    """Return the decisions of a slot, all of which had a part in its reward; None for none."""
+def decided(told: Trail, reward: float) -> Batch | None:
+    """Take the decisions of a slot off a trail, all of which had a part in its reward; None for none."""
     count = int(told.taken[0])
+    told.taken[0] = 0
     if count == 0:
         return None
     states = told.states[:count].copy()
     return Batch(states, told.allowed[:count].copy(), told.actions[:count].copy(),
                  told.chances[:count].astype(np.float32), np.full(count, reward, np.float32), np.zeros_like(states),
                  np.ones(count, np.float32))
+
+
+def linked(slots: Iterable[Batch | None]) -> Iterator[Batch]:
+    """Yield the slots of an episode in which something was decided, each once it is known what follows it."""
+    before: Batch | None = None
+    for batch in slots:
+        if batch is None:
+            continue
+        if before is not None:
+            yield before._replace(following=np.broadcast_to(batch.state[0], before.state.shape))
+        before = batch
+    if before is not None:
+        yield before._replace(further=np.zeros_like(before.further))
 
 
 def card_of(training: Training) -> ModelCard:

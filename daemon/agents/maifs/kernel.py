@@ -19,8 +19,8 @@ WAITING = -1
 """In ``Jobs.node``: on none."""
 GONE = 1 << 40
 """In ``Nodes.owner``: no job, but the node is not there."""
-THROUGHPUT, SAVED, RELATIVE = 0, 1, 2
-"""What ``divide`` gives the next share for: speed, time saved (Optimus), relative gain (as DL2's scorer sees it)."""
+THROUGHPUT, SAVED = 0, 1
+"""What ``divide`` gives the next share for: speed, time saved (Optimus)."""
 LEAN, FAIR, BEST = 0, 1, 2
 """Levels at which a task is accepted: half the fair CPUs; the fair share; what it can use at most. Never more than
 that. What a node has beyond the levels of its jobs is divided anew whenever they change."""
@@ -238,8 +238,6 @@ def _give_next(site: Site, jobs: Jobs, nodes: Nodes, node: int, form: int, taste
 def _worth(jobs: Jobs, job: int, rate: float, then: float, form: int, taste: Floats) -> Any:
     if form == SAVED:
         return jobs.left[job] * (1.0 / rate - 1.0 / then)
-    if form == RELATIVE:
-        return np.log(then / rate)
     weight = np.exp(taste[0] * np.log(jobs.left[job] + 60.0) + taste[1] * np.log(jobs.gpus[job]))
     return weight * (then - rate)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,11 +11,12 @@ from pathlib import Path
 from rich.progress import Progress
 
 from ....storage.traces import TraceError
+from ...agents.kinds import TrainingError
 from ...agents.maifs import windows
 from ...agents.maifs.agent import Maifs
 from ...agents.maifs.arena import Policy, Trace, site_of
 from ...agents.maifs.network import initial
-from ...agents.maifs.paper import claims, trial
+from ...agents.maifs.paper import claims, dl2, trial
 from ...agents.maifs.paper.baselines import Synergy, srsf
 from ...agents.maifs.placing import TUNE
 from ...agents.maifs.train import Course, Step, card_of, train
@@ -24,6 +26,8 @@ from ._bar import progress
 
 FIRST_JUDGE, JUDGES = 9_000_000, 24
 """Windows to choose among candidates by: of the days that are learned from, but none of the windows."""
+UPDATES = 3000
+"""Of DL2's agent, by reinforcement learning: more find nothing better."""
 ABLATIONS: Mapping[str, Callable[[Floats], Policy]] = {
     "ours, no attention": partial(Maifs, attentive=False), "ours, no graph": partial(Maifs, coordinated=False),
     "ours, fixed allocation": partial(Maifs, fungible=False), "ours, two-stage": partial(Maifs, integrated=False)}
@@ -54,13 +58,15 @@ class Plan:
 def reproduce(plan: Plan) -> Mapping[str, Path]:
     """Train, replay and write the report, with the agents beside it."""
     work = _read(plan)  # before training, which a missing trace must not waste
+    importlib.import_module("torch")
     with progress() as bar:
         ours, steps = _trained(plan, trial.OURS, Maifs, bar)
         without = {"ours, untrained": Maifs(initial(plan.seed)),
                    trial.INDEPENDENT: Maifs(steps[-1].best, coordinated=False),
                    **{name: _trained(plan, name, agent, bar)[0]
                       for name, agent in (ABLATIONS if plan.ablations else {}).items()}}
-        found = _measured(plan, work, ours, without, steps, bar)
+        theirs, came_about = _dl2(plan, bar)
+        found = _measured(plan, work, {trial.OURS: ours, dl2.NAME: theirs}, without, steps, came_about, bar)
     return write_report(plan.out, claims.TITLE, claims.preface(found), list(claims.sections(found)))
 
 
@@ -86,20 +92,43 @@ def _trained(plan: Plan, name: str, agent: Callable[[Floats], Policy], bar: Prog
     for step in train(taught):
         steps.append(step)
         bar.update(task, completed=step.round, description=f"training {name}: {step.score:+.4f}")
-    source = f"Philly and Helios before days {windows.PHILLY.held_out} and {windows.HELIOS.held_out}"
-    Maifs(steps[-1].best).save(plan.out / "models" / name.replace(", ", "-").replace(" ", "-"),
-                               card_of(taught, steps, source))
+    Maifs(steps[-1].best).save(_folder(plan, name), card_of(taught, steps, _source()))
     return agent(steps[-1].best), steps
 
 
-def _measured(plan: Plan, work: Work, ours: Policy, without: Mapping[str, Policy], steps: list[Step],
-              bar: Progress) -> claims.Findings:
-    others = {trial.OURS: ours, **without}
+def _folder(plan: Plan, name: str) -> Path:
+    return plan.out / "models" / name.replace(", ", "-").replace(" ", "-")
+
+
+def _source() -> str:
+    return f"Philly and Helios before days {windows.PHILLY.held_out} and {windows.HELIOS.held_out}"
+
+
+def _dl2(plan: Plan, bar: Progress) -> tuple[Policy, list[tuple[int, float]]]:
+    """Return DL2's agent, and how it came about."""
+    from ...agents.maifs.paper import dl2_train  # torch
+
+    taught = course(plan, Maifs)
+    training = dl2_train.Training(dl2_train.Course(taught.draw, taught.judges, taught.teacher, seed=plan.seed,
+                                                   values=dl2.USUAL, updates=UPDATES))
+    task = bar.add_task(f"training {dl2.NAME}", total=UPDATES)
+    try:
+        for step in training.run():
+            bar.update(task, completed=step.update, description=f"training {dl2.NAME}: {step.score:+.4f}")
+    except FloatingPointError as error:
+        raise TrainingError(f"{dl2.NAME}: {error}") from error
+    training.agent.save(_folder(plan, dl2.NAME), dl2_train.card_of(training, _source()))
+    return training.agent, [(step.update, step.score) for step in training.steps]
+
+
+def _measured(plan: Plan, work: Work, learned: Mapping[str, Policy], without: Mapping[str, Policy], steps: list[Step],
+              came_about: Sequence[tuple[int, float]], bar: Progress) -> claims.Findings:
+    others = {**learned, **without}
     contests = [trial.contest(setting, plan.traces, others, plan.most)
                 for setting in bar.track(work.settings, description="held-out days")]
-    shares = trial.share_of_optimum(ours, site_of(work.bounded.nodes),
+    shares = trial.share_of_optimum(learned[trial.OURS], site_of(work.bounded.nodes),
                                     list(trial.traces_of(work.bounded, plan.traces, plan.most)))
     complete = {place.name: trial.complete(place, trace, others)
                 for place, trace in bar.track(work.complete, description="complete clusters")}
-    return claims.Findings(contests, steps, shares, complete,
+    return claims.Findings(contests, steps, shares, complete, came_about,
                            [name for name in without if name != trial.INDEPENDENT])

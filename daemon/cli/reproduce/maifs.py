@@ -21,9 +21,9 @@ import click
 @click.option("--ablations", is_flag=True, help="Train agents without attention, graph, fungible allocation or joint "
               "decision, too, each as long.")
 def command(out: Path, traces: Path, rounds: int, seed: int, most: int, ablations: bool) -> None:
-    """Train an agent as MAIFS' abstract describes it and show it beside Synergy, Tiresias, Optimus and chance.
+    """Train an agent as MAIFS' abstract describes it and show it beside Synergy, Tiresias, Optimus, DL2 and chance.
 
-    About six minutes; with --ablations about fifteen.
+    About eight minutes; with --ablations about seventeen. DL2's agent needs torch: pip install 'idlewatt[train]'.
 
     \b
     Examples:
@@ -31,12 +31,16 @@ def command(out: Path, traces: Path, rounds: int, seed: int, most: int, ablation
       idlewatt reproduce maifs --traces traces --rounds 2 --windows 2 --out quick
     """
     from ....storage.traces import TraceError
+    from ...agents.kinds import TrainingError
     from ...agents.maifs.arena import ZeroProgressError
     from ._maifs import Plan, reproduce
 
     try:
         written = reproduce(Plan(out, traces, rounds, seed, most, ablations))
-    except (TraceError, ZeroProgressError, OSError) as error:
+    except ImportError as error:
+        raise click.ClickException(f"{error}; DL2's agent is trained with torch: pip install 'idlewatt[train]'") \
+            from error
+    except (TraceError, TrainingError, ZeroProgressError, OSError) as error:
         raise click.ClickException(str(error)) from error
     for path in written.values():
         click.echo(path)

@@ -102,6 +102,22 @@ def test_an_edit_around_an_agents_code_costs_its_own_compilation_only(tmp_path, 
     assert {folder.parent for folder in (*before, *after)} == {compiled.cache_folder()}
 
 
+def test_an_edit_of_code_that_another_agent_calls_costs_both_their_compilation(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "_AGENTS", tmp_path)
+    for name, rules in (("one", "from ...other.inner.kernel import move"), ("other", "")):
+        (tmp_path / name / "inner").mkdir(parents=True)
+        (tmp_path / name / "inner" / "kernel.py").write_text("def move(x):\n    return x\n")
+        (tmp_path / name / "rules.py").write_text(rules)
+
+    def folder():
+        compiled._around.cache_clear()
+        return compiled._folder(function_of(tmp_path / "one" / "inner" / "kernel.py"))
+
+    before = folder()
+    (tmp_path / "other" / "inner" / "kernel.py").write_text("def move(x):\n    return -x\n")
+    assert folder() != before
+
+
 def function_of(source):
     """Return the function that stands in a file."""
     spec = importlib.util.spec_from_file_location(source.parent.parent.name, source)

@@ -14,7 +14,7 @@ import numpy as np
 from ....replay.arrays import Floats, Longs
 from .. import kernel, placing
 from ..arena import Policy, Round
-from ..kernel import LEVELS, RELATIVE, SAVED, WAITING
+from ..kernel import LEVELS, SAVED, WAITING
 from ..placing import GREEDY, PROPORTIONAL, TUNE
 
 Order = Callable[[Round], Floats]
@@ -121,11 +121,11 @@ class RandomFeasible:
 
 
 def baselines(seed: int = 0) -> Mapping[str, Policy]:
-    """Return every policy by the name it has in the report; SRTF and SRSF know the true remaining work."""
+    """Return every policy that is not learned by the name it has in the report; SRTF and SRSF know the true work."""
     orders = {"FIFO": fifo, "SRTF": srtf, "SRSF": srsf, "LAS": las}
     rules = {"proportional": PROPORTIONAL, "greedy": GREEDY, "tune": TUNE}
     synergy = {f"Synergy {rule}, {order}": Synergy(by, how) for rule, how in rules.items()
                for order, by in orders.items()}
     return {**synergy, "Synergy tune, SRSF, all placed anew": Synergy(srsf, TUNE, anew=True),
             "Tiresias": Synergy(tiresias, PROPORTIONAL), "Optimus": Marginal(srtf, SAVED),
-            "DL2-like marginal gain": Marginal(srtf, RELATIVE), "random-feasible": RandomFeasible(seed)}
+            "random-feasible": RandomFeasible(seed)}

@@ -1,15 +1,22 @@
 """``idlewatt reproduce maifs`` from end to end, on made-up traces and with hardly any training."""
 
+import sys
+from dataclasses import replace
+
+import pytest
 from click.testing import CliRunner
 from rounds import write_traces
 
 from idlewatt.daemon.agents.maifs import windows
-from idlewatt.daemon.agents.maifs.paper import trial
+from idlewatt.daemon.agents.maifs.paper import dl2, trial
 from idlewatt.daemon.agents.maifs.windows import PHILLY
 from idlewatt.daemon.cli.reproduce import _maifs, command
 
 
 def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(dl2, "USUAL", replace(dl2.USUAL, shape=dl2.Shape(8, 16), imitated=1, imitation_updates=20))
+    monkeypatch.setattr(_maifs, "UPDATES", 5)
     few = (trial.Setting(PHILLY, 16, bounded=True), trial.Setting(PHILLY, 16, at_once=True, disturbing=True))
     monkeypatch.setattr(trial, "SETTINGS", few)
     monkeypatch.setattr(windows, "COMPLETE", (windows.Place(windows.HELIOS, "vcvGl", 17, 20),))
@@ -18,8 +25,8 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
                                           "--windows", "1", "--ablations", "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     text = (tmp_path / "out/report.md").read_text()
-    for name in ("Synergy proportional, FIFO", "Tiresias", "Optimus", "random-feasible", "LP for the jobs seated",
-                 "ours, no graph", "ours, untrained", "independent agents, no graph",
+    for name in ("Synergy proportional, FIFO", "Tiresias", "Optimus", "DL2 agent", "random-feasible",
+                 "LP for the jobs seated", "ours, no graph", "ours, untrained", "independent agents, no graph",
                  "Philly, 16 nodes, all at once, neighbours disturb", "Helios vcvGl, days 13 to 16"):
         assert f"| {name}" in text or f"## {name}" in text, name
     assert "Only the abstract of MAIFS is public" in text
@@ -27,10 +34,13 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
     claimed = text.split("## The abstract's numbers")[1].split("##")[0]
     assert "| independent agents, no graph |" in claimed  # a baseline, not an ablation
     assert "| ours, no graph |" not in claimed
+    assert "| DL2 agent |" in claimed
+    assert "It sees the 8 jobs submitted first" in text
     assert "| ours, untrained | +0.0% |" in text.split("## What training, and each part, is worth")[1]
     assert "44% in makespan and 46%" in text
     assert (tmp_path / "out/report.html").is_file()
-    assert (tmp_path / "out/models/ours/card.json").is_file()
+    for name in ("ours", "DL2-agent"):
+        assert (tmp_path / "out/models" / name / "card.json").is_file()
 
 
 def test_a_folder_without_the_traces_is_told_so(tmp_path):
@@ -38,3 +48,12 @@ def test_a_folder_without_the_traces_is_told_so(tmp_path):
                                           str(tmp_path / "out")])
     assert result.exit_code == 1
     assert "philly_jobs.csv.gz: No such file" in result.output
+
+
+def test_without_torch_it_is_told_before_anything_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = CliRunner().invoke(command, ["maifs", "--traces", str(write_traces(tmp_path)), "--out",
+                                          str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert "pip install 'idlewatt[train]'" in result.output
+    assert not (tmp_path / "out").exists()
