@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..storage.eligibility import eligible
-from ..storage.records import Job, Placement, SchedulerSnapshot
+from ..storage.recommendations import Placement
+from ..storage.records import Job, SchedulerSnapshot
 from .advice.indexes import FreeIndexes
 from .advice.vicinity import Vicinity
 from .waste.demand import Need, need

@@ -10,7 +10,9 @@ from typing import Any
 from ..exporters.publish import ADVICE, GPU_CODES, Published
 from ..exporters.source import SourceStatus
 from ..storage.promotions import Decision, Promotion
-from ..storage.records import WASTED, JobState, PowerClass, Recommendation, SchedulerSnapshot, Telemetry
+from ..storage.recommendations import Recommendation
+from ..storage.records import WASTED, JobState, PowerClass, SchedulerSnapshot
+from ..storage.telemetry import Telemetry
 from .advice.advisor import Advice
 from .advice.council import Learned
 from .advice.subject import Counsel

@@ -23,7 +23,8 @@ from ..exporters.publish import check
 from ..exporters.source import Clock, Source, SourceError, Watched
 from ..storage.errors import StoreError
 from ..storage.history import History
-from ..storage.records import GpuRollup, IdleFloor, Job, SchedulerSnapshot, Telemetry, WasteReading
+from ..storage.records import GpuRollup, IdleFloor, Job, SchedulerSnapshot, WasteReading
+from ..storage.telemetry import Telemetry
 from ..storage.topology import Boards, Fabric, Topology
 from .advice.advisor import Advisor
 from .advice.council import Council

@@ -9,7 +9,8 @@ from urllib.parse import parse_qsl, urlsplit
 from ..exporters.publish import Published
 from ..exporters.source import TargetHealth
 from ..storage.promotions import Decision, Promotion
-from ..storage.records import WASTED, Job, PowerClass, Recommendation
+from ..storage.recommendations import Recommendation
+from ..storage.records import WASTED, Job, PowerClass
 from .advice.council import Learned
 from .advice.subject import Row
 from .config import ConfigError, Settings

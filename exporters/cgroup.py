@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
-from ..storage.records import JobReading, Telemetry
+from ..storage.telemetry import JobReading, Telemetry
 from .exposition import Samples
 from .facts import measured, node_name
 from .scrape import PageConfig, PageSource

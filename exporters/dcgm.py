@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..storage.records import GpuReading, Telemetry
+from ..storage.telemetry import GpuReading, Telemetry
 from .exposition import Samples
 from .facts import (
     Reader,

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..storage.records import NodeReading, Telemetry
+from ..storage.telemetry import NodeReading, Telemetry
 from .exposition import Samples, Series
 from .facts import node_name, server_watts
 from .scrape import PageConfig, PageSource

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..storage.records import NodeReading, Telemetry
+from ..storage.telemetry import NodeReading, Telemetry
 from .exposition import Samples
 from .facts import measured, node_name, server_watts
 from .scrape import PageConfig, PageSource

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ..storage.durations import Duration
-from ..storage.records import NodeReading, Telemetry
+from ..storage.telemetry import NodeReading, Telemetry
 from . import cgroup, dcgm, ipmi, node
 from .exposition import Samples, Series
 from .facts import measured, node_name, ratio

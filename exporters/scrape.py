@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..storage.records import GpuReading, JobReading, NodeReading, Telemetry
+from ..storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
 from .exposition import Exposition, PageError, Samples
 from .fetch import Client, HttpOptions, Unreachable
 from .source import Clock, Role, SourceConfig, SourceError, TargetHealth

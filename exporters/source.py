@@ -16,8 +16,9 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..storage.records import SchedulerSnapshot, Telemetry
+from ..storage.records import SchedulerSnapshot
 from ..storage.speeds import Throughput
+from ..storage.telemetry import Telemetry
 from ..storage.topology import Topology
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from . import schema
 from .database import upsert
-from .records import Alternative, Instead, Job, Placed, Placement, Recommendation
+from .recommendations import Alternative, Instead, Placed, Placement, Recommendation
+from .records import Job
 from .values import chunks, number, words
 
 Verdict = Literal["followed", "not_followed", "no_advice"]

@@ -17,7 +17,8 @@ from . import advice, database, energy, jobs, nodes, promotions, retention, simu
 from .errors import StoreError, StoreUnavailable
 from .promotions import Abstention, Promotion, Standing
 from .reading import HistoryReader
-from .records import GpuRollup, IdleFloor, Job, Node, Recommendation, SchedulerSnapshot, WasteReading
+from .recommendations import Recommendation
+from .records import GpuRollup, IdleFloor, Job, Node, SchedulerSnapshot, WasteReading
 from .retention import Retention
 from .simulated import Simulated
 from .speeds import RunSpeed

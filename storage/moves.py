@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .records import Placement
+from .recommendations import Placement
 
 
 @dataclass(frozen=True, slots=True)

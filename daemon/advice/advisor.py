@@ -13,7 +13,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ...storage.durations import Duration
-from ...storage.records import Node, NodeState, Recommendation, SchedulerSnapshot
+from ...storage.recommendations import Recommendation
+from ...storage.records import Node, NodeState, SchedulerSnapshot
 from ..diagnosis import Diagnosis
 from ..durations import span
 from ..policies import named

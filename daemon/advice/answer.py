@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...storage.records import Alternative, Instead, Job, JobState, Placement, Recommendation
+from ...storage.recommendations import Alternative, Instead, Placement, Recommendation
+from ...storage.records import Job, JobState
 from ..diagnosis import Diagnosis
 from ..replay.engine import Expectation, Policy, forecast
 from ..replay.state import ClusterState, Start

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...storage.records import Allocation, GpuReading, Node
+from ...storage.records import Allocation, Node
+from ...storage.telemetry import GpuReading
 from ..waste.holders import MOST_BOARDS, holes
 
 

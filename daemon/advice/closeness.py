@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
-from ...storage.records import Placement
+from ...storage.recommendations import Placement
 from ..replay import locality
 
 APPLICATIONS = locality.APPLICATIONS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...storage.records import Islands, Placement, SchedulerSnapshot
+from ...storage.recommendations import Placement
+from ...storage.records import Islands, SchedulerSnapshot
 
 Indexes = tuple[tuple[int, ...], ...]
 """On each node of a placement."""

@@ -15,7 +15,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...storage.records import Job, JobState, Node, NodeState, Placement, SchedulerSnapshot
+from ...storage.recommendations import Placement
+from ...storage.records import Job, JobState, Node, NodeState, SchedulerSnapshot
 from ..waste.demand import PLENTY, Need, need
 from ..waste.stranded import satisfies
 

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from ...exporters.publish import Scalar, Series
     from ...exporters.source import Facts, Role
     from ...storage.history import History
-    from ...storage.records import Job, SchedulerSnapshot, Telemetry
+    from ...storage.records import Job, SchedulerSnapshot
+    from ...storage.telemetry import Telemetry
     from ..foresight import Experience
     from .advisor import Advice
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from ...storage.records import Node, Placed, Placement
+from ...storage.recommendations import Placed, Placement
+from ...storage.records import Node
 from ..replay.communication import PREDECESSOR, Weights, cost, pairs_apart
 from .indexes import Indexes
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Unpack
 
 import numpy as np
 
-from ...storage.records import Placement
+from ...storage.recommendations import Placement
 from . import arrays as a
 from .arrays import (
     CHANGED,

@@ -9,7 +9,8 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ...storage.records import Job, Placement, SchedulerSnapshot
+from ...storage.recommendations import Placement
+from ...storage.records import Job, SchedulerSnapshot
 from . import arrays as a
 from . import live
 from .bind import Terms, state_arrays

@@ -6,7 +6,8 @@ recorded one are judged alike.
 
 from __future__ import annotations
 
-from ...storage.records import GpuRollup, SchedulerSnapshot, Telemetry, WasteReading
+from ...storage.records import GpuRollup, SchedulerSnapshot, WasteReading
+from ...storage.telemetry import Telemetry
 from .assessment import Assessment, ClassWatts
 from .cycle import Cycle
 from .demand import DemandMix

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...storage.records import NodeReading, PowerClass, SchedulerSnapshot, StrandedCause
+from ...storage.records import PowerClass, SchedulerSnapshot, StrandedCause
+from ...storage.telemetry import NodeReading
 from . import catalogue
 from .assessment import BOARD_STATES, BoardVerdict, ClassWatts, NodeVerdict
 from .energy import CLASSES, COLUMN, Place

@@ -9,7 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from ...storage.records import GpuReading, IdleFloor
+from ...storage.records import IdleFloor
+from ...storage.telemetry import GpuReading
 from . import catalogue
 from .settings import ModelSettings, WasteSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...storage.records import NodeReading
+from ...storage.telemetry import NodeReading
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from ...storage.records import GpuReading, NodeReading, Telemetry
+from ...storage.telemetry import GpuReading, NodeReading, Telemetry
 from . import catalogue
 from .floors import configured_model
 from .settings import WasteSettings

@@ -13,7 +13,8 @@ from pydantic import TypeAdapter
 from werkzeug.datastructures import MultiDict
 
 from ...storage.promotions import Decision
-from ...storage.records import Job, JobState, NodeState, Recommendation
+from ...storage.recommendations import Recommendation
+from ...storage.records import Job, JobState, NodeState
 from ..advice.subject import Subject, subjects
 from .view import DecisionRow, ModelRow, NodeRow, SourceRow, TargetGroup, View, WasteRow
 

@@ -10,7 +10,8 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader
 
 from ...exporters.hostlist import ranges
-from ...storage.records import WASTED, Job, JobState, Placement, PowerClass, Recommendation
+from ...storage.recommendations import Placement, Recommendation
+from ...storage.records import WASTED, Job, JobState, PowerClass
 from .view import ModelRow, NodeRow, View, WasteRow
 
 MOST_JOBS = 50

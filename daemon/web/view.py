@@ -8,7 +8,8 @@ from typing import Protocol
 
 from ...exporters.publish import Published
 from ...exporters.source import TargetHealth
-from ...storage.records import Job, Node, PowerClass, Recommendation
+from ...storage.recommendations import Recommendation
+from ...storage.records import Job, Node, PowerClass
 from ..advice.subject import Row
 
 

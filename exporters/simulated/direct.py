@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...storage.records import Job, Node, Partition, Telemetry
+from ...storage.records import Job, Node, Partition
 from ...storage.speeds import Throughput
+from ...storage.telemetry import Telemetry
 from .. import cgroup, dcgm, ipmi
 from ..exposition import Exposition
 from ..scrape import Parse

@@ -5,8 +5,9 @@ import time
 from idlewatt.daemon.advice.counsel.elastic import Adviser, CurveSettings, Settings
 from idlewatt.daemon.advice.subject import Scene
 from idlewatt.storage.history import History
-from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot, Telemetry
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.speeds import JobRate, Throughput
+from idlewatt.storage.telemetry import Telemetry
 
 BOUND_S = 2.0
 """Of a core, a minute."""

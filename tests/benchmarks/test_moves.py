@@ -7,7 +7,8 @@ import pytest
 
 from idlewatt.daemon.advice.counsel.moves import Adviser, Settings
 from idlewatt.daemon.advice.subject import Scene
-from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot, Telemetry
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.telemetry import Telemetry
 
 NOW, NODES, WAITING = 1_800_000_000.0, 1000, 200
 BOUND_S, ROUNDS = 0.1, 10

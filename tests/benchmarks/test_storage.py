@@ -10,17 +10,8 @@ from sqlalchemy import insert
 
 from idlewatt.storage import schema
 from idlewatt.storage.history import History
-from idlewatt.storage.records import (
-    Allocation,
-    GpuRollup,
-    Job,
-    JobState,
-    Node,
-    Placement,
-    Recommendation,
-    Request,
-    SchedulerSnapshot,
-)
+from idlewatt.storage.recommendations import Placement, Recommendation
+from idlewatt.storage.records import Allocation, GpuRollup, Job, JobState, Node, Request, SchedulerSnapshot
 
 JOBS = 1_000_000
 WEEK_S = 7 * 86400.0

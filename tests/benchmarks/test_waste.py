@@ -8,18 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
-from idlewatt.storage.records import (
-    Allocation,
-    GpuReading,
-    Job,
-    JobState,
-    Node,
-    NodeReading,
-    Partition,
-    Request,
-    SchedulerSnapshot,
-    Telemetry,
-)
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
+from idlewatt.storage.telemetry import GpuReading, NodeReading, Telemetry
 
 GIB = 2**30
 

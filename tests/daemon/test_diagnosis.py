@@ -3,7 +3,8 @@
 import pytest
 
 from idlewatt.daemon.diagnosis import Diagnosis
-from idlewatt.storage.records import Job, JobState, Node, NodeState, Placement, Request, SchedulerSnapshot
+from idlewatt.storage.recommendations import Placement
+from idlewatt.storage.records import Job, JobState, Node, NodeState, Request, SchedulerSnapshot
 
 NOW = 1_800_000_000.0
 

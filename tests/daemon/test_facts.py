@@ -1,18 +1,8 @@
 from idlewatt.daemon.facts import Known, Process, published
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.exporters.source import SourceStatus
-from idlewatt.storage.records import (
-    Allocation,
-    GpuReading,
-    Job,
-    JobState,
-    Node,
-    NodeReading,
-    Partition,
-    Request,
-    SchedulerSnapshot,
-    Telemetry,
-)
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
+from idlewatt.storage.telemetry import GpuReading, NodeReading, Telemetry
 
 
 def known(*pending: Job) -> Known:

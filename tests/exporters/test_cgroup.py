@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from idlewatt.exporters.cgroup import METRICS, CgroupConfig, parse
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.targets import Target
-from idlewatt.storage.records import JobReading
+from idlewatt.storage.telemetry import JobReading
 
 TARGET = Target("http://dgx-01:9306/metrics", "dgx-01:9306", {"node": "dgx-01"})
 SCOPE = "/system.slice/slurmstepd.scope"

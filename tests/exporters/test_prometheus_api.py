@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from idlewatt.exporters.prometheus_api import PrometheusConfig, decode, queries
 from idlewatt.exporters.source import SourceError
-from idlewatt.storage.records import JobReading
+from idlewatt.storage.telemetry import JobReading
 
 SERVER = "http://prometheus:9090"
 NOW = 1_000_000.0

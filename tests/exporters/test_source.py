@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from idlewatt.exporters.source import SourceConfig, SourceError, TargetHealth, Watched, kinds, register
-from idlewatt.storage.records import GpuReading, Telemetry
+from idlewatt.storage.telemetry import GpuReading, Telemetry
 
 GOOD = Telemetry(gpus=(GpuReading("GPU-0", "n", 0, 1.0),))
 

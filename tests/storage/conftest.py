@@ -7,7 +7,8 @@ import pytest
 from postgres import database
 
 from idlewatt.storage.history import History
-from idlewatt.storage.records import Allocation, Job, JobState, Node, Placement, Recommendation, Request
+from idlewatt.storage.recommendations import Placement, Recommendation
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

@@ -5,16 +5,8 @@ from dataclasses import replace
 import pytest
 
 from idlewatt.storage.advice import Following
-from idlewatt.storage.records import (
-    Allocation,
-    Alternative,
-    Instead,
-    JobState,
-    Placed,
-    Placement,
-    Request,
-    SchedulerSnapshot,
-)
+from idlewatt.storage.recommendations import Alternative, Instead, Placed, Placement
+from idlewatt.storage.records import Allocation, JobState, Request, SchedulerSnapshot
 
 
 def start(history, make, start_s: float, *nodes: str, **more) -> None:

@@ -14,7 +14,8 @@ from pydantic import Field
 from ....storage.durations import Duration
 from ....storage.eligibility import eligible
 from ....storage.moves import Move, Relief
-from ....storage.records import Job, Recommendation
+from ....storage.recommendations import Recommendation
+from ....storage.records import Job
 from ..subject import Counsel, Scene, Subject, SubjectSettings, register
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from ....storage.eligibility import eligible
-from ....storage.records import Allocation, Job, JobState, Recommendation, Request, SchedulerSnapshot
+from ....storage.recommendations import Recommendation
+from ....storage.records import Allocation, Job, JobState, Request, SchedulerSnapshot
 from ...waste.demand import PLENTY, Need, need
 from ..room import MOST, Amounts, Ground, Masks
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ....storage.records import Allocation, Job, JobReading, JobState, Node, SchedulerSnapshot, Telemetry
+from ....storage.records import Allocation, Job, JobState, Node, SchedulerSnapshot
+from ....storage.telemetry import JobReading, Telemetry
 from ....storage.uses import ACCOUNTS, Use
 from ...replay.prediction import template
 from ..boards import Boards

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from ....storage import records
 from ....storage.eligibility import eligible
-from ....storage.records import Job, JobState, Recommendation, SchedulerSnapshot
+from ....storage.recommendations import Recommendation
+from ....storage.records import Job, JobState, SchedulerSnapshot
 from ....storage.uses import Use
 from ...replay.prediction import template
 from ...waste.demand import Need, need

@@ -1,7 +1,8 @@
 import pytest
 
 from idlewatt.daemon.advice.boards import Boards
-from idlewatt.storage.records import Allocation, GpuReading, Node
+from idlewatt.storage.records import Allocation, Node
+from idlewatt.storage.telemetry import GpuReading
 
 
 def of(part, indexes, gpus=4):

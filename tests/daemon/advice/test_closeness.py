@@ -3,7 +3,7 @@
 import pytest
 
 from idlewatt.daemon.advice.closeness import NAMES, application_of, relative_speed
-from idlewatt.storage.records import Placement
+from idlewatt.storage.recommendations import Placement
 
 
 def on(*gpus):

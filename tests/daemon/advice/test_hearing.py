@@ -10,18 +10,8 @@ from idlewatt.daemon.advice.hearing import Seat
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.state import Start
 from idlewatt.daemon.replay.workload import FORESIGHT
-from idlewatt.storage.records import (
-    Allocation,
-    Instead,
-    Job,
-    JobState,
-    ModelCard,
-    Node,
-    Partition,
-    Placement,
-    Request,
-    SchedulerSnapshot,
-)
+from idlewatt.storage.recommendations import Instead, Placement
+from idlewatt.storage.records import Allocation, Job, JobState, ModelCard, Node, Partition, Request, SchedulerSnapshot
 
 NOW, HOUR = 1_800_000_000.0, 3600.0
 FIFO, SJF = "fifo+best-fit+easy", "sjf-limit+best-fit+easy"

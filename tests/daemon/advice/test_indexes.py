@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.advice.indexes import FreeIndexes, close_together
 from idlewatt.daemon.replay.slots import occupy_close
-from idlewatt.storage.records import Allocation, Job, JobState, Node, Placement, Request, SchedulerSnapshot
+from idlewatt.storage.recommendations import Placement
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 
 
 def handed(node: Node, *asked: int, held: tuple[Allocation, ...] = ()):

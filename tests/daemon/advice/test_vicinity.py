@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idlewatt.daemon.advice.vicinity import Vicinity, compared
-from idlewatt.storage.records import Node, Placed, Placement
+from idlewatt.storage.recommendations import Placed, Placement
+from idlewatt.storage.records import Node
 
 
 def cluster(*switches: str) -> Vicinity:

@@ -4,7 +4,8 @@ from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.counsel.elastic import Adviser, Settings
 from idlewatt.daemon.advice.subject import Counsel
 from idlewatt.storage.moves import Move, Relief
-from idlewatt.storage.records import Alternative, JobState, Placement, Recommendation
+from idlewatt.storage.recommendations import Alternative, Placement, Recommendation
+from idlewatt.storage.records import JobState
 
 
 @pytest.fixture

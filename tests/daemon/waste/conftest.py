@@ -5,18 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
-from idlewatt.storage.records import (
-    Allocation,
-    GpuReading,
-    Job,
-    JobState,
-    Node,
-    NodeReading,
-    Partition,
-    Request,
-    SchedulerSnapshot,
-    Telemetry,
-)
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
+from idlewatt.storage.telemetry import GpuReading, NodeReading, Telemetry
 
 MODEL = "NVIDIA A100-SXM4-40GB"
 GIB = 2**30

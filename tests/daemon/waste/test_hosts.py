@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste.hosts import Wall, wall
-from idlewatt.storage.records import NodeReading
+from idlewatt.storage.telemetry import NodeReading
 
 
 def meter(watts):

@@ -15,20 +15,8 @@ from idlewatt.exporters.publish import Published
 from idlewatt.exporters.source import TargetHealth
 from idlewatt.storage.elastic import ElasticAdvice, Resize
 from idlewatt.storage.moves import Move, Relief
-from idlewatt.storage.records import (
-    WASTED,
-    Allocation,
-    Alternative,
-    Instead,
-    Job,
-    JobState,
-    Node,
-    NodeState,
-    Placement,
-    PowerClass,
-    Recommendation,
-    Request,
-)
+from idlewatt.storage.recommendations import Alternative, Instead, Placement, Recommendation
+from idlewatt.storage.records import WASTED, Allocation, Job, JobState, Node, NodeState, PowerClass, Request
 from idlewatt.storage.shares import Giver, ShareAdvice
 
 NOW = 1_800_000_000.0

@@ -12,7 +12,8 @@ from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.page import bar, bars, percent, span, watts
 from idlewatt.daemon.web.view import SourceRow, WasteRow
 from idlewatt.exporters.publish import Published
-from idlewatt.storage.records import Job, JobState, PowerClass, Recommendation, Request
+from idlewatt.storage.recommendations import Recommendation
+from idlewatt.storage.records import Job, JobState, PowerClass, Request
 
 ROOT = Path(__file__).parents[3]
 NASTY = '<script>alert(1)</script>"\'&{{7*7}}'

@@ -7,17 +7,9 @@ from idlewatt.daemon.advice.subject import Scene, subjects
 from idlewatt.exporters.publish import check
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.history import History
-from idlewatt.storage.records import (
-    Allocation,
-    GpuReading,
-    Job,
-    JobState,
-    Node,
-    Request,
-    SchedulerSnapshot,
-    Telemetry,
-)
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.speeds import JobRate, Throughput
+from idlewatt.storage.telemetry import GpuReading, Telemetry
 
 NOW = 100_000.0
 NODE = Node("n1", ("a100",), 8, "a100", cpus=64, gpus_allocated=4, cpus_allocated=32)

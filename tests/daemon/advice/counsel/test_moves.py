@@ -10,17 +10,9 @@ from idlewatt.daemon.advice.counsel.moves import Adviser, Settings
 from idlewatt.daemon.advice.subject import Scene, subjects
 from idlewatt.exporters.publish import ADVICE, check
 from idlewatt.storage.moves import Move, Relief
-from idlewatt.storage.records import (
-    Allocation,
-    Job,
-    JobState,
-    Node,
-    Placement,
-    Recommendation,
-    Request,
-    SchedulerSnapshot,
-    Telemetry,
-)
+from idlewatt.storage.recommendations import Placement, Recommendation
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.telemetry import Telemetry
 
 NOW, HOUR = 1_800_000_000.0, 3600.0
 NODES = tuple(Node(name, ("p",), 8, gpus_allocated=held) for name, held in (("n0", 2), ("n1", 2), ("n2", 4)))

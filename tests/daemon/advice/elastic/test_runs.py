@@ -5,8 +5,9 @@ import pytest
 
 from idlewatt.daemon.advice.boards import Boards
 from idlewatt.daemon.advice.elastic.runs import MEMORY, Models, Reading, Runs, kind_of, readings
-from idlewatt.storage.records import Allocation, GpuReading, Job, JobState, Node, Request
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request
 from idlewatt.storage.speeds import JobRate, Throughput
+from idlewatt.storage.telemetry import GpuReading
 
 NOW = 1000.0
 JOB = Job("7", 0.0, JobState.RUNNING, "a100", Request(4), user="alice", name="train_3", start_s=10.0,

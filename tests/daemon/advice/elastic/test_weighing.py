@@ -7,17 +7,8 @@ from hypothesis import strategies as st
 from idlewatt.daemon.advice.elastic.curves import learned
 from idlewatt.daemon.advice.elastic.sizes import Site, doubled
 from idlewatt.daemon.advice.elastic.weighing import Case, halved, weigh
-from idlewatt.storage.records import (
-    Allocation,
-    Job,
-    JobState,
-    Node,
-    NodeState,
-    Placement,
-    Recommendation,
-    Request,
-    SchedulerSnapshot,
-)
+from idlewatt.storage.recommendations import Placement, Recommendation
+from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request, SchedulerSnapshot
 
 NOW = 1000.0
 CURVE = learned((2, 4, 8), [190.0, 340.0, 560.0])

@@ -21,19 +21,9 @@ from idlewatt.exporters.simulated import direct
 from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
 from idlewatt.exporters.simulated.jobs import Behaviour
 from idlewatt.storage.errors import StoreUnavailable
-from idlewatt.storage.records import (
-    Allocation,
-    GpuReading,
-    Job,
-    JobReading,
-    JobState,
-    Node,
-    Placement,
-    Recommendation,
-    Request,
-    SchedulerSnapshot,
-    Telemetry,
-)
+from idlewatt.storage.recommendations import Placement, Recommendation
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.telemetry import GpuReading, JobReading, Telemetry
 from idlewatt.storage.uses import Use
 
 GIB = 2**30

@@ -10,7 +10,7 @@ from idlewatt.daemon.advice.shares.adviser import Shares
 from idlewatt.daemon.advice.subject import Scene
 from idlewatt.exporters.slurm_rest import SlurmRestConfig
 from idlewatt.storage.history import History
-from idlewatt.storage.records import GpuReading, JobReading, Telemetry
+from idlewatt.storage.telemetry import GpuReading, JobReading, Telemetry
 
 pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
 

@@ -8,18 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idlewatt.daemon.advice.shares.meter import Meter
-from idlewatt.storage.records import (
-    Allocation,
-    GpuReading,
-    Job,
-    JobReading,
-    JobState,
-    Node,
-    NodeReading,
-    Request,
-    SchedulerSnapshot,
-    Telemetry,
-)
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
 from idlewatt.storage.uses import Use
 
 NODE = Node("n1", ("gpu",), 8, cpus=64, memory_bytes=512)
