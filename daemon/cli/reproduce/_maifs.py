@@ -22,7 +22,7 @@ from ...agents.report import write_report
 from ...replay.arrays import Floats
 from ._bar import progress
 
-FIRST_JUDGE, JUDGES = 9_000_000, 24
+FIRST_JUDGE, JUDGES = 9_000_000, 48
 """Windows to choose among candidates by: of the days that are learned from, but none of the windows."""
 ABLATIONS: Mapping[str, Callable[[Floats], Policy]] = {
     "ours, no attention": partial(Maifs, attentive=False), "ours, no graph": partial(Maifs, coordinated=False),
@@ -66,7 +66,7 @@ def reproduce(plan: Plan) -> Mapping[str, Path]:
 
 def _read(plan: Plan) -> Work:
     """Return the held-out work; ``TraceError`` when there is too little."""
-    settings = [setting for setting in trial.SETTINGS if any(trial.traces_of(setting, plan.traces, 1))]
+    settings = [setting for setting in trial.SETTINGS if trial.traces_of(setting, plan.traces, 1)]
     bounded = next((setting for setting in settings if setting.bounded), None)
     if bounded is None:
         raise TraceError(f"{plan.traces}: Philly has too few jobs since day {windows.PHILLY.held_out} to judge by")
@@ -86,7 +86,7 @@ def _trained(plan: Plan, name: str, agent: Callable[[Floats], Policy], bar: Prog
     for step in train(taught):
         steps.append(step)
         bar.update(task, completed=step.round, description=f"training {name}: {step.score:+.4f}")
-    source = f"Philly and Helios before days {windows.PHILLY.held_out} and {windows.HELIOS.held_out}"
+    source = f"Philly, days {windows.PHILLY.first} to {windows.PHILLY.held_out - 1}"
     Maifs(steps[-1].best).save(plan.out / "models" / name.replace(", ", "-").replace(" ", "-"),
                                card_of(taught, steps, source))
     return agent(steps[-1].best), steps
@@ -98,7 +98,7 @@ def _measured(plan: Plan, work: Work, ours: Policy, without: Mapping[str, Policy
     contests = [trial.contest(setting, plan.traces, others, plan.most)
                 for setting in bar.track(work.settings, description="held-out days")]
     shares = trial.share_of_optimum(ours, site_of(work.bounded.nodes),
-                                    list(trial.traces_of(work.bounded, plan.traces, plan.most)))
+                                    trial.traces_of(work.bounded, plan.traces, plan.most))
     complete = {place.name: trial.complete(place, trace, others)
                 for place, trace in bar.track(work.complete, description="complete clusters")}
     return claims.Findings(contests, steps, shares, complete,

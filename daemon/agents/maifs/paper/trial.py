@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,8 +45,8 @@ class Setting:
 
 
 SETTINGS = (
-    *(Setting(PHILLY, nodes, at_once, bounded=nodes == 16) for nodes in (16, 32, 64, 128) for at_once in (False, True)),
-    *(Setting(HELIOS, nodes, at_once) for nodes in (16, 32) for at_once in (False, True)),
+    *(Setting(history, nodes, at_once, bounded=history is PHILLY and nodes == 16)
+      for history in (PHILLY, HELIOS) for nodes in (16, 32, 64, 128) for at_once in (False, True)),
     *(Setting(PHILLY, 16, at_once, disturbing=True) for at_once in (False, True)))
 
 
@@ -77,11 +77,10 @@ class Contest:
         return Interval(1.0 - ratio.estimate, 1.0 - ratio.high, 1.0 - ratio.low)
 
 
-def traces_of(setting: Setting, traces: Path, most: int) -> Iterator[Trace]:
-    """Yield the held-out windows of a setting."""
-    for day in windows.days(setting.history, traces, setting.nodes, most):
-        trace = windows.window(setting.history, traces, day, setting.nodes)
-        yield windows.at_once(trace) if setting.at_once else trace
+def traces_of(setting: Setting, traces: Path, most: int) -> list[Trace]:
+    """Return the held-out windows of a setting."""
+    found = windows.held_out(setting.history, traces, setting.nodes, most)
+    return [windows.at_once(trace) for trace in found] if setting.at_once else found
 
 
 def energy(outcome: Outcome, site: Site) -> float:
@@ -101,7 +100,7 @@ def figures(site: Site, trace: Trace, policy: Policy) -> tuple[float, ...]:
 
 def contest(setting: Setting, traces: Path, others: Mapping[str, Policy], most: int = 12) -> Contest:
     """Replay every policy on the windows of a setting."""
-    site, rows = site_of(setting.nodes, disturbing=setting.disturbing), list(traces_of(setting, traces, most))
+    site, rows = site_of(setting.nodes, disturbing=setting.disturbing), traces_of(setting, traces, most)
     policies = {**baselines(), **others, **({PROGRAMME: Optimum(srsf)} if setting.bounded else {})}
     found = {name: np.array([figures(site, trace, policy) for trace in rows]) for name, policy in policies.items()}
     return Contest(setting, {name: dict(zip(FIGURES, table.T, strict=True)) for name, table in found.items()})
