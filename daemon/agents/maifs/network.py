@@ -33,17 +33,17 @@ def unpacked(flat: Floats) -> Weights:
 
 
 def initial(seed: int) -> Floats:
-    """Return the weights that training sets out from: Synergy-tune's choice, and two rules of thumb.
+    """Return the weights that training sets out from: Synergy-tune's choice, and a rule of thumb.
 
-    Shortest remaining service goes first, but for jobs that would outlast everything else; a task goes where the fewest
-    GPUs stay free and the node gains most, at its best. What agents make of each other is drawn but not heeded.
+    Shortest remaining service goes first; a task goes where the fewest GPUs stay free and the node gains most, at its
+    best. What agents make of each other is drawn but not heeded.
     """
     draw = np.random.default_rng(seed)
     arrays = {name: draw.standard_normal(shape) * 0.3 for name, shape in ALL_SHAPES.items()}
     for silent in ("mix", "outer", "factor", "factor_reject", "reject", "order_outer", "taste"):
         arrays[silent] = np.zeros(ALL_SHAPES[silent])
     arrays["direct"] = np.array([-4.0, 0, 0, 0, 1.0, 3.0, 0, 0, 2.0, 2.0, 2.2])
-    arrays["order_direct"] = np.array([1.0, 1.0, 0, 0, 0, 0, -3.0, 0, -1.5, 0, -2.0])
+    arrays["order_direct"] = np.array([1.0, 1.0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
     return np.concatenate([arrays[name].ravel() for name in ALL_SHAPES])
 
 
@@ -67,8 +67,8 @@ def order_inputs(round: Round) -> Floats:
     critical = np.maximum(0.0, np.log((left + 60.0) / drain)) * (left / left.max()) ** 4 / (1.0 + blocked)
     return np.stack([
         log_left, log_held, np.log(best), 0.1 * np.log(jobs.attained[live] + 60.0), jobs.node[live] >= 0,
-        0.3 * (log_left - np.log(drain)), 2.0 * np.log(use), 0.3 * np.log(1.0 + blocked), 2.0 * critical,
-        0.3 * calm * log_held, 2.0 * calm * critical], axis=1)
+        0.3 * (log_left - np.log(drain)), 4.0 * np.log(use), 0.3 * np.log(1.0 + blocked), 6.0 * critical,
+        0.3 * calm * log_held, 6.0 * calm * critical], axis=1)
 
 
 def beside(held: Longs, total: int) -> tuple[Floats, Longs]:

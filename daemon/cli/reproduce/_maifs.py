@@ -22,7 +22,7 @@ from ...agents.report import write_report
 from ...replay.arrays import Floats
 from ._bar import progress
 
-FIRST_JUDGE, JUDGES = 9_000_000, 48
+FIRST_JUDGE, JUDGES = 9_000_000, 64
 """Windows to choose among candidates by: of the days that are learned from, but none of the windows."""
 ABLATIONS: Mapping[str, Callable[[Floats], Policy]] = {
     "ours, no attention": partial(Maifs, attentive=False), "ours, no graph": partial(Maifs, coordinated=False),

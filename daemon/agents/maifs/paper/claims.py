@@ -13,7 +13,7 @@ from ....replay.fungible import SHARES
 from ....replay.outcome import FEWEST_PAIRS, Interval
 from ...report import Section, Table
 from .. import network
-from ..train import Step
+from ..train import WORTH, Step
 from ..windows import LARGE, LARGE_JOBS, LARGE_NODES, LOAD, LONGEST_S, NODES, PHILLY
 from .trial import INDEPENDENT, OURS, PROGRAMME, Contest
 
@@ -68,11 +68,10 @@ def preface(found: Findings) -> list[str]:
 def _came_about(found: Findings) -> str:
     """Return where the weights are from."""
     lessons = (f"days {PHILLY.first} to {PHILLY.held_out - 1} of Philly, {NODES[0]} to {LARGE_NODES[1] - 1} nodes, in "
-               f"{LARGE:.0%} of the windows with {LARGE_JOBS:.0%} of the jobs made larger than a node, up to all of "
-               "them")
+               f"{LARGE:.0%} of the windows with {LARGE_JOBS:.0%} of the jobs made larger, from a node to all of them")
     if found.learned:
-        return f"Rules of thumb, and evolution strategies that set out from them, found them on {lessons}."
-    return (f"They are rules of thumb: evolution strategies on {lessons}, found nothing better, so no payoff of the "
+        return f"Evolution strategies, setting out from shortest remaining service, found them on {lessons}."
+    return (f"They are a rule of thumb: evolution strategies on {lessons}, found nothing better, so no payoff of the "
             "coordination graph acts in them.")
 
 
@@ -219,12 +218,11 @@ def curve(found: Findings) -> Section:
     x, y = across(0.0, float(rounds.max(initial=1.0))), upwards(float(ratio.max()), 200)
     chart = Chart(f"Completion time and makespan over those of {TEACHER}, on windows to choose by", 200, "rounds",
                   value_ticks(x), value_ticks(y), (Shape("h0", OURS, line(x(rounds), y(ratio))),))
-    told = ("What it set out from are rules of thumb" if found.learned
-            else "Nothing better was found than the rules of thumb that it set out from")
+    told = "It set out from" if found.learned else "Nothing better was found than what it set out from"
     return Section("Training", [
-        f"From {ratio[0]:.3f} to {ratio.min():.3f}. {told}: Synergy-tune's best fit and best share where the node "
-        "gains most, shortest remaining service first, but for jobs that outlast the rest. The row \"ours, untrained\" "
-        "tells what they are worth by themselves."], charts=[chart])
+        f"From {ratio[0]:.3f} to {ratio.min():.3f}, completion time counting {WORTH[0]:.0%}. {told}: Synergy-tune's "
+        "best fit and best share where the node gains most, shortest remaining service first. The row \"ours, "
+        "untrained\" tells what that is worth by itself."], charts=[chart])
 
 
 def missing(found: Findings) -> Section:
