@@ -25,7 +25,7 @@ from .kernel import Site
 DAY_S = 86400.0
 GPUS = 8
 """Of a node."""
-LOAD = 1.0
+LOAD = 1.2
 """Work at the fair share that a block brings, over what the GPUs can do in a day."""
 NODES, LARGE_NODES = (6, 17), (8, 25)
 """Nodes to learn on, from and below; large jobs need more."""
@@ -49,7 +49,7 @@ class History:
     last: int
 
 
-PHILLY = History("Philly", "philly/philly_jobs.csv.gz", 40, 85, 130)
+PHILLY = History("Philly", "philly/philly_jobs.csv.gz", 40, 80, 130)
 HELIOS = History("Helios", "helios_venus/helios_venus_2vc_sept.csv", 0, 0, 26)
 
 
@@ -155,7 +155,7 @@ def _drawn(traces: Path, nodes: int, large: bool, draw: np.random.Generator) -> 
     run, gpus = _run(work, rows), work.gpus[rows].astype(np.int64)
     if large:
         run, gpus = enlarged(run, gpus, nodes, draw)
-    enough = 1 + int(np.searchsorted(np.cumsum(run * gpus), draw.uniform(0.7, 1.3) * nodes * GPUS * DAY_S))
+    enough = 1 + int(np.searchsorted(np.cumsum(run * gpus), draw.uniform(0.8, 1.6) * nodes * GPUS * DAY_S))
     return Trace(_stretched(work.submit[rows[:enough]]), run[:enough], gpus[:enough],
                  fungible.drawn(len(rows[:enough]), draw))
 

@@ -16,14 +16,14 @@ import click
 @click.option("--rounds", type=click.IntRange(0, 100_000), default=40, show_default=True,
               help="Of training.")
 @click.option("--seed", type=click.IntRange(0, 9000), default=1, show_default=True, help="Of training.")
-@click.option("--windows", "most", type=click.IntRange(1, 100), default=20, show_default=True,
+@click.option("--windows", "most", type=click.IntRange(1, 100), default=40, show_default=True,
               help="Held-out windows that each setting is judged on, at most.")
 @click.option("--ablations", is_flag=True, help="Train agents without attention, graph, fungible allocation or joint "
               "decision, too, each as long.")
 def command(out: Path, traces: Path, rounds: int, seed: int, most: int, ablations: bool) -> None:
     """Train an agent as MAIFS' abstract describes it and show it beside Synergy, Tiresias, Optimus and chance.
 
-    About six minutes; with --ablations about fifteen.
+    About ten minutes; with --ablations about forty.
 
     \b
     Examples:

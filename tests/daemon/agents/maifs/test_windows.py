@@ -58,7 +58,7 @@ def test_days_without_jobs_are_told_so(tmp_path):
     cut = write_traces(tmp_path, days=(PHILLY.first, 26))
     with pytest.raises(TraceError, match="no job since day"):
         windows.lesson(cut, 3)
-    with pytest.raises(TraceError, match="no job of nobody since day 85"):
+    with pytest.raises(TraceError, match="no job of nobody since day 80"):
         windows.complete(Place(PHILLY, "nobody", 109, 32), cut)
 
 
