@@ -23,7 +23,7 @@ import click
 def command(out: Path, traces: Path, rounds: int, seed: int, most: int, ablations: bool) -> None:
     """Train an agent as MAIFS' abstract describes it and show it beside Synergy, Tiresias, Optimus and chance.
 
-    About ten minutes; with --ablations about forty.
+    About twelve minutes, nine of them training; with --ablations about fifty.
 
     \b
     Examples:

@@ -13,7 +13,7 @@ from ....replay.fungible import SHARES
 from ....replay.outcome import FEWEST_PAIRS, Interval
 from ...report import Section, Table
 from .. import network
-from ..train import WORTH, Step
+from ..train import WORTH, Step, order_only
 from ..windows import LARGE, LARGE_JOBS, LARGE_NODES, LOAD, LONGEST_S, NODES, PHILLY
 from .trial import INDEPENDENT, OURS, PROGRAMME, Contest
 
@@ -48,6 +48,11 @@ class Findings:
         """Tell whether training found anything better than what it set out from."""
         return bool(self.ratio.min() < self.ratio[0])
 
+    @property
+    def only_order(self) -> bool:
+        """Tell whether nothing but who goes first is other than what training set out from."""
+        return bool(np.array_equal(*(step.best[order_only() == 0] for step in (self.steps[0], self.steps[-1]))))
+
 
 def preface(found: Findings) -> list[str]:
     """Return what the reader should know first."""
@@ -70,7 +75,9 @@ def _came_about(found: Findings) -> str:
     lessons = (f"days {PHILLY.first} to {PHILLY.held_out - 1} of Philly, {NODES[0]} to {LARGE_NODES[1] - 1} nodes, in "
                f"{LARGE:.0%} of the windows with {LARGE_JOBS:.0%} of the jobs made larger, from a node to all of them")
     if found.learned:
-        return f"Evolution strategies, setting out from shortest remaining service, found them on {lessons}."
+        rest = " Beyond who goes first nothing better was found, so no payoff of the coordination graph acts in them."
+        return (f"Evolution strategies, setting out from shortest remaining service, found them on {lessons}."
+                f"{rest if found.only_order else ''}")
     return (f"They are a rule of thumb: evolution strategies on {lessons}, found nothing better, so no payoff of the "
             "coordination graph acts in them.")
 
@@ -230,9 +237,9 @@ def missing(found: Findings) -> Section:
     return Section("What is ours and not the paper's, and what is not here", [
         "The abstract names attention between agents and a dynamic coordination graph. Here the agents are nodes; each "
         "is asked about four tasks at a time, attends to at most 32 others in two heads, is joined to the four that it "
-        "attends to most among those that could take the same task, and max-plus settles who does. Who goes first and "
-        f"how a node is divided are {'learned with it' if found.learned else 'rules of thumb'}; the abstract does not "
-        "say how MAIFS does either.",
+        "attends to most among those that could take the same task, and max-plus settles who does. Who goes first is "
+        f"{'learned' if found.learned else 'a rule of thumb'}, how a node is divided is "
+        f"{'a rule of thumb' if found.only_order else 'learned'}; the abstract does not say how MAIFS does either.",
         "Jobs of more than 8 GPUs take whole nodes, all that is in them, the emptiest first: neither trace tells "
         "racks, so nodes that must cooperate have nothing to choose between.",
         "The interference is DeepShare's, measured on jobs that all span nodes; for jobs within a node that is an "
