@@ -30,7 +30,7 @@ from .kernel import LEVELS
 from .sight import PAIR_INPUTS
 
 ORDER_INPUTS = ("log remaining", "log GPUs", "best speed", "log attained", "runs", "log remaining over drain",
-                "beyond drain", "beyond drain per GPU")
+                "log use beside", "blocks", "critical", "log GPUs, quiet", "critical, quiet")
 ORDER_HIDDEN = 6
 ALL_SHAPES: Mapping[str, tuple[int, ...]] = {
     **SHAPES, "order_direct": (len(ORDER_INPUTS),), "order_inner": (len(ORDER_INPUTS) + 1, ORDER_HIDDEN),
@@ -50,12 +50,12 @@ def unpacked(flat: Floats) -> Weights:
 
 
 def initial(seed: int) -> Floats:
-    """Return the weights that training sets out from: Synergy-tune's choice, and two rules of thumb.
+    """Return the weights that training sets out from: Synergy-tune's choice, and a rule of thumb.
 
-    Shortest remaining service goes first, but for jobs that would outlast everything else; a task goes where the fewest
-    GPUs stay free and the node gains most, at its best. A task of several nodes goes where it disturbs the fewest GPUs
-    and finds its nodes at one leaf switch, but for what it would lose to a second one it disturbs others. What agents
-    make of each other beyond that is drawn but not heeded.
+    Shortest remaining service goes first; a task goes where the fewest GPUs stay free and the node gains most, at its
+    best. A task of several nodes goes where it disturbs the fewest GPUs and finds its nodes at one leaf switch, but for
+    what it would lose to a second one it disturbs others. What agents make of each other beyond that is drawn but not
+    heeded.
     """
     draw = np.random.default_rng(seed)
     arrays = {name: draw.standard_normal(shape) * 0.3 for name, shape in ALL_SHAPES.items()}
@@ -64,24 +64,48 @@ def initial(seed: int) -> Floats:
     arrays["direct"] = np.concatenate([[-4.0, 0, 0, 0, 1.0, 3.0], np.zeros(PAIR_INPUTS - 9), [1.0, 0.5, -0.3],
                                        [2.0, 2.0, 2.2]])
     arrays["ally"] = np.log([100.0])
-    arrays["order_direct"] = np.array([1.0, 1.0, 0, 0, 0, 0, -3.0, 0])
+    arrays["order_direct"] = np.array([1.0, 1.0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
     return np.concatenate([arrays[name].ravel() for name in ALL_SHAPES])
 
 
 def keys(weights: Weights, round: Round) -> Floats:
     """Return each live job's place in line, the lowest first."""
-    jobs, site, live = round.jobs, round.site, round.live
-    left, gpus = jobs.left[live], jobs.gpus[live]
-    small = np.minimum(gpus, site.size)
-    best = np.where(gpus > site.size, 1.0, site.rates[jobs.model[live], small, -1, -1])
-    drain = np.log((left * gpus).sum() / (site.nodes * site.size) + 60.0)
-    log_left = np.log(left + 60.0)
-    beyond = np.maximum(0.0, log_left - drain)
-    inputs = np.stack([
-        log_left, np.log(gpus), np.log(best), 0.1 * np.log(jobs.attained[live] + 60.0), jobs.node[live] >= 0,
-        0.3 * (log_left - drain), beyond, beyond / gpus], axis=1)
+    inputs = order_inputs(round)
     hidden = np.tanh(inputs @ weights["order_inner"][:-1] * 0.3 + weights["order_inner"][-1])
     return np.asarray(inputs @ weights["order_direct"] + hidden @ weights["order_outer"])
+
+
+def order_inputs(round: Round) -> Floats:
+    """Return what is seen of each live job, [job, input]."""
+    jobs, site, live = round.jobs, round.site, round.live
+    left, gpus, total = jobs.left[live], jobs.gpus[live], site.nodes * site.size
+    small = np.minimum(gpus, site.size)
+    best = np.where(gpus > site.size, 1.0, site.rates[jobs.model[live], small, -1, -1])
+    held = np.where(gpus > site.size, -(-gpus // site.size) * site.size, gpus)
+    use, blocked = beside(held, total)
+    drain = (left * held).sum() / total + 60.0
+    log_left, log_held, calm = np.log(left + 1.0), np.log(held), quiet(round)
+    critical = np.maximum(0.0, np.log((left + 60.0) / drain)) * (left / left.max()) ** 4 / (1.0 + blocked)
+    return np.stack([
+        log_left, log_held, np.log(best), 0.1 * np.log(jobs.attained[live] + 60.0), jobs.node[live] >= 0,
+        0.3 * (log_left - np.log(drain)), 4.0 * np.log(use), 0.3 * np.log(1.0 + blocked), 6.0 * critical,
+        0.3 * calm * log_held, 6.0 * calm * critical], axis=1)
+
+
+def beside(held: Longs, total: int) -> tuple[Floats, Longs]:
+    """Return for each job the share of the GPUs in use while it runs, at most, and how many others cannot run then."""
+    order = np.sort(held)
+    fitting = np.searchsorted(order, total - held, side="right")
+    itself = 2 * held <= total
+    others = np.append(0, np.cumsum(order))[fitting] - np.where(itself, held, 0)
+    return np.minimum(held + others, total) / total, len(held) - fitting - ~itself
+
+
+def quiet(round: Round) -> float:
+    """Return for which part of the time so far no job has come."""
+    submit = round.jobs.submit
+    since = round.now - submit[np.searchsorted(submit, round.now, side="right") - 1]
+    return float(since / (round.now - submit[0] + round.site.round_s))
 
 
 def joint(weights: Weights, seen: Floats, pair: Floats, able: Floats, *, attentive: bool = True,

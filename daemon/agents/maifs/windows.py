@@ -1,12 +1,12 @@
-"""Days of real traces as work for a cluster of any size: Philly and Helios as packaged, with models drawn.
+"""Blocks of real traces as work for a cluster of any size: Philly and Helios as packaged, with models drawn.
 
-Neither trace tells what its jobs train; models are drawn by Synergy's split. A window holds as many of a day's first
-jobs as load the nodes for a day (or, on large clusters, those of the next days), their submissions stretched to a day.
+Neither trace tells what its jobs train; models are drawn by Synergy's split. A block holds the jobs that follow each
+other and load the nodes for a day, their submissions stretched to a day; no two blocks share a job. Nothing is learned
+from Helios: lessons are Philly's earlier days, now and then with as large jobs as a cluster of such jobs may have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 
 from ....storage.traces import TraceError, read_trace
 from ...replay import fungible
-from ...replay.arrays import Longs
+from ...replay.arrays import Floats, Longs
 from ...replay.intake import from_trace
 from ...replay.workload import Workload
 from .arena import Trace, site_of
@@ -25,12 +25,18 @@ from .kernel import Site
 DAY_S = 86400.0
 GPUS = 8
 """Of a node."""
+LEAF = 4
+"""Nodes at a leaf switch, where a cluster has several."""
 LOAD = 1.2
-"""Work at the fair share that a window brings, over what the GPUs can do in a day."""
-SMALL, LARGE = (6, 13), (16, 33)
-"""Nodes to learn on, from and below; Helios' larger jobs need more."""
+"""Work at the fair share that a block brings, over what the GPUs can do in a day."""
+NODES, LARGE_NODES = (6, 17), (8, 25)
+"""Nodes to learn on, from and below; large jobs need more."""
+LARGE, LARGE_JOBS = 0.4, 0.8
+"""Share of the lessons with large jobs, and of their jobs that are made large."""
 LONGEST_S = DAY_S
 """Longer jobs are cut to this: else a window's makespan is its longest job, whatever is decided."""
+SHORTEST_S = 60.0
+"""Of jobs made large, and so shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +47,12 @@ class History:
     file: str
     first: int
     held_out: int
-    """Days from ``first`` on are learned from; from ``held_out`` on they only judge."""
+    """Days from ``first`` on are learned from, if before this; from here on they only judge."""
     last: int
-    pace: int
-    """Days from one window to the next."""
 
 
-PHILLY = History("Philly", "philly/philly_jobs.csv.gz", 40, 85, 130, 4)
-HELIOS = History("Helios", "helios_venus/helios_venus_2vc_sept.csv", 0, 13, 26, 1)
+PHILLY = History("Philly", "philly/philly_jobs.csv.gz", 40, 80, 130)
+HELIOS = History("Helios", "helios_venus/helios_venus_2vc_sept.csv", 0, 0, 26)
 
 
 class Place(NamedTuple):
@@ -74,14 +78,6 @@ def _workload(path: Path) -> Workload:
     return from_trace(read_trace(path)).workload
 
 
-class Jobs(NamedTuple):
-    """Of a window."""
-
-    rows: Longs
-    full: bool
-    """There are enough of them for the load."""
-
-
 def _midnight(work: Workload) -> float:
     return float(work.submit[0] - work.submit[0] % DAY_S)
 
@@ -93,36 +89,34 @@ def _fitting(work: Workload, day: int, until: float, nodes: int) -> Longs:
                           & (work.gpus <= GPUS * nodes))
 
 
-def _rows(work: Workload, day: int, nodes: int, load: float, until: float = np.inf) -> Jobs:
-    """Return the first jobs since a day that fit the nodes and load them for a day, none of day ``until`` or later."""
-    rows = _fitting(work, day, until, nodes)
-    service = np.cumsum(np.minimum(work.run[rows], LONGEST_S) * work.gpus[rows])
-    enough = int(np.searchsorted(service, load * nodes * GPUS * DAY_S)) + 1
-    return Jobs(rows[:enough], enough <= len(rows))
+def _run(work: Workload, rows: Longs) -> Floats:
+    """Return how long jobs run, seconds, the longest cut."""
+    return np.minimum(work.run[rows], LONGEST_S).astype(np.float64)
 
 
-def window(history: History, traces: Path, day: int, nodes: int, *, load: float = LOAD, until: float = np.inf,
-           seed: int = 0) -> Trace:
-    """Return the jobs of a day, none of day ``until`` or later; ``TraceError`` when there is no trace, or no job."""
+def _stretched(submit: Floats) -> Floats:
+    """Return submissions from 0 to the end of a day."""
+    since = submit - submit[0]
+    return np.asarray(since * (DAY_S / max(float(since[-1]), 1.0)))
+
+
+def held_out(history: History, traces: Path, nodes: int, most: int) -> list[Trace]:
+    """Return at most so many blocks of held-out days, spread over these; none when they do not fill one.
+
+    A block ends with the last job before the load is complete, and so brings it on average.
+    """
     work = _workload(traces / history.file)
-    rows = _rows(work, day, nodes, load, until).rows
-    if not len(rows):
-        raise TraceError(f"{traces / history.file}: no job since day {day} fits {nodes} nodes; is this all of it?")
-    submit = work.submit[rows] - (_midnight(work) + day * DAY_S)
-    submit = submit * (DAY_S / max(float(submit[-1]), 1.0))
-    return Trace(submit, np.minimum(work.run[rows], LONGEST_S).astype(np.float64), work.gpus[rows].astype(np.int64),
-                 fungible.drawn(len(rows), np.random.default_rng([seed, day])))
+    rows = _fitting(work, history.held_out, history.last, nodes)
+    number = np.cumsum(_run(work, rows) * work.gpus[rows]) // (LOAD * nodes * GPUS * DAY_S)
+    blocks = np.unique(number)[:-1]  # the last one is not full
+    chosen = blocks[np.unique(np.linspace(0, len(blocks) - 1, min(most, len(blocks))).round().astype(int))]
+    return [_as_it_was(work, rows[number == block], int(block)) for block in chosen]
 
 
-def days(history: History, traces: Path, nodes: int, most: int = 12) -> Iterator[int]:
-    """Yield the held-out days whose windows share no job."""
-    day, work = history.held_out, _workload(traces / history.file)
-    for _ in range(most):
-        found = _rows(work, day, nodes, LOAD)
-        if day >= history.last or not found.full:
-            return
-        yield day
-        day = max(day + history.pace, int((work.submit[found.rows[-1]] - _midnight(work)) // DAY_S) + 1)
+def _as_it_was(work: Workload, rows: Longs, seed: int) -> Trace:
+    """Return jobs, submitted over a day and the longest cut, but else as they were."""
+    return Trace(_stretched(work.submit[rows]), _run(work, rows), work.gpus[rows].astype(np.int64),
+                 fungible.drawn(len(rows), np.random.default_rng([0, seed])))
 
 
 def complete(place: Place, traces: Path, seed: int = 0) -> Trace:
@@ -143,11 +137,34 @@ def at_once(trace: Trace) -> Trace:
 
 
 def lesson(traces: Path, number: int) -> tuple[Site, Trace]:
-    """Return the window number ``n`` to learn from: no job of a held-out day; size, load and neighbours are drawn."""
+    """Return the window number ``n`` to learn from: no job of a held-out day; the cluster and its load are drawn.
+
+    ``TraceError`` when there is no job.
+    """
     draw = np.random.default_rng([29, number])
-    history = HELIOS if draw.random() < 0.35 else PHILLY
-    nodes = int(draw.integers(*(LARGE if history is HELIOS else SMALL)))
-    day = int(draw.integers(history.first, history.held_out - 2))
-    trace = window(history, traces, day, nodes, load=float(draw.uniform(0.8, 1.6)), until=history.held_out,
-                   seed=1000 + number)
-    return site_of(nodes, disturbing=bool(draw.random() < 0.3)), at_once(trace) if number % 2 else trace
+    large = bool(draw.random() < LARGE)
+    nodes = int(draw.integers(*(LARGE_NODES if large else NODES)))
+    trace = _drawn(traces, nodes, large, draw)
+    disturbing, apart = draw.random(2) < 0.3
+    return site_of(nodes, disturbing=bool(disturbing), leaf=LEAF if apart else 0), at_once(trace) if number % 2 else trace
+
+
+def _drawn(traces: Path, nodes: int, large: bool, draw: np.random.Generator) -> Trace:
+    """Return the first jobs since some day to learn from that bring some load."""
+    day, work = int(draw.integers(PHILLY.first, PHILLY.held_out - 2)), _workload(traces / PHILLY.file)
+    rows = _fitting(work, day, PHILLY.held_out, nodes)
+    if not len(rows):
+        raise TraceError(f"{traces / PHILLY.file}: no job since day {day} fits {nodes} nodes; is this all of it?")
+    run, gpus = _run(work, rows), work.gpus[rows].astype(np.int64)
+    if large:
+        run, gpus = enlarged(run, gpus, nodes, draw)
+    enough = 1 + int(np.searchsorted(np.cumsum(run * gpus), draw.uniform(0.8, 1.6) * nodes * GPUS * DAY_S))
+    return Trace(_stretched(work.submit[rows[:enough]]), run[:enough], gpus[:enough],
+                 fungible.drawn(len(rows[:enough]), draw))
+
+
+def enlarged(run: Floats, gpus: Longs, nodes: int, draw: np.random.Generator) -> tuple[Floats, Longs]:
+    """Return most jobs on as many whole nodes as a power of two, up to all of them, and the faster for it."""
+    sizes = GPUS * 2 ** np.arange(int(np.log2(nodes)) + 1)
+    chosen = np.where(draw.random(len(gpus)) < LARGE_JOBS, draw.choice(sizes, len(gpus)), gpus)
+    return np.maximum(run * (gpus / chosen) ** draw.uniform(0.3, 1.0), np.minimum(run, SHORTEST_S)), chosen

@@ -14,7 +14,7 @@ from ....storage.traces import TraceError
 from ...agents.kinds import TrainingError
 from ...agents.maifs import windows
 from ...agents.maifs.agent import Maifs
-from ...agents.maifs.arena import Policy, Trace, site_of
+from ...agents.maifs.arena import Policy, Trace
 from ...agents.maifs.network import initial
 from ...agents.maifs.paper import claims, dl2, trial
 from ...agents.maifs.paper.baselines import Synergy, srsf
@@ -24,7 +24,7 @@ from ...agents.report import write_report
 from ...replay.arrays import Floats
 from ._bar import progress
 
-FIRST_JUDGE, JUDGES = 9_000_000, 24
+FIRST_JUDGE, JUDGES = 9_000_000, 64
 """Windows to choose among candidates by: of the days that are learned from, but none of the windows."""
 UPDATES = 3000
 """Of DL2's agent, by reinforcement learning: more find nothing better."""
@@ -72,7 +72,7 @@ def reproduce(plan: Plan) -> Mapping[str, Path]:
 
 def _read(plan: Plan) -> Work:
     """Return the held-out work; ``TraceError`` when there is too little."""
-    settings = [setting for setting in trial.SETTINGS if any(trial.traces_of(setting, plan.traces, 1))]
+    settings = [setting for setting in trial.SETTINGS if trial.traces_of(setting, plan.traces, 1)]
     bounded = next((setting for setting in settings if setting.bounded), None)
     if bounded is None:
         raise TraceError(f"{plan.traces}: Philly has too few jobs since day {windows.PHILLY.held_out} to judge by")
@@ -101,7 +101,7 @@ def _folder(plan: Plan, name: str) -> Path:
 
 
 def _source() -> str:
-    return f"Philly and Helios before days {windows.PHILLY.held_out} and {windows.HELIOS.held_out}"
+    return f"Philly, days {windows.PHILLY.first} to {windows.PHILLY.held_out - 1}"
 
 
 def _dl2(plan: Plan, bar: Progress) -> tuple[Policy, list[tuple[int, float]]]:
@@ -126,8 +126,8 @@ def _measured(plan: Plan, work: Work, learned: Mapping[str, Policy], without: Ma
     others = {**learned, **without}
     contests = [trial.contest(setting, plan.traces, others, plan.most)
                 for setting in bar.track(work.settings, description="held-out days")]
-    shares = trial.share_of_optimum(learned[trial.OURS], site_of(work.bounded.nodes),
-                                    list(trial.traces_of(work.bounded, plan.traces, plan.most)))
+    shares = trial.share_of_optimum(learned[trial.OURS], work.bounded.site,
+                                    trial.traces_of(work.bounded, plan.traces, plan.most))
     complete = {place.name: trial.complete(place, trace, others)
                 for place, trace in bar.track(work.complete, description="complete clusters")}
     return claims.Findings(contests, steps, shares, complete, came_about,

@@ -13,17 +13,18 @@ import click
 @click.option("--traces", envvar="IDLEWATT_TRACES", required=True,
               type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Folder of the packaged traces (or IDLEWATT_TRACES).")
-@click.option("--rounds", type=click.IntRange(0, 100_000), default=10, show_default=True,
+@click.option("--rounds", type=click.IntRange(0, 100_000), default=40, show_default=True,
               help="Of training.")
 @click.option("--seed", type=click.IntRange(0, 9000), default=1, show_default=True, help="Of training.")
-@click.option("--windows", "most", type=click.IntRange(1, 100), default=12, show_default=True,
-              help="Held-out days that each setting is judged on, at most.")
+@click.option("--windows", "most", type=click.IntRange(1, 100), default=40, show_default=True,
+              help="Held-out windows that each setting is judged on, at most.")
 @click.option("--ablations", is_flag=True, help="Train agents without attention, graph, fungible allocation or joint "
               "decision, too, each as long.")
 def command(out: Path, traces: Path, rounds: int, seed: int, most: int, ablations: bool) -> None:
     """Train an agent as MAIFS' abstract describes it and show it beside Synergy, Tiresias, Optimus, DL2 and chance.
 
-    About eight minutes; with --ablations about seventeen. DL2's agent needs torch: pip install 'idlewatt[train]'.
+    About thirteen minutes, ten of them training; with --ablations about fifty. DL2's agent needs torch: pip install
+    'idlewatt[train]'.
 
     \b
     Examples:

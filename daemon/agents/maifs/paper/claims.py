@@ -13,8 +13,8 @@ from ....replay.fungible import SHARES
 from ....replay.outcome import FEWEST_PAIRS, Interval
 from ...report import Section, Table
 from .. import network
-from ..train import Step
-from ..windows import LARGE, LOAD, LONGEST_S, SMALL
+from ..train import WORTH, Step, order_only
+from ..windows import LARGE, LARGE_JOBS, LARGE_NODES, LOAD, LONGEST_S, NODES, PHILLY
 from . import dl2
 from .trial import INDEPENDENT, OURS, PROGRAMME, Contest
 
@@ -22,7 +22,7 @@ TITLE = "MAIFS: placement and fungible allocation, rebuilt"
 CLAIMED = {"makespan": 0.44, "JCT": 0.46}
 """By how much the paper is below "state-of-the-art scheduling algorithms", at most."""
 TEACHER = "Synergy tune, SRSF"
-BETTER, WORSE, TOO_FEW = "better", "worse", "too few"
+BETTER, WORSE, NOT_APART, TOO_FEW = "better", "worse", "not told apart", "too few"
 
 
 @dataclass(frozen=True)
@@ -51,27 +51,37 @@ class Findings:
         """Tell whether training found anything better than what it set out from."""
         return bool(self.ratio.min() < self.ratio[0])
 
+    @property
+    def only_order(self) -> bool:
+        """Tell whether nothing but who goes first is other than what training set out from."""
+        return bool(np.array_equal(*(step.best[order_only() == 0] for step in (self.steps[0], self.steps[-1]))))
+
 
 def preface(found: Findings) -> list[str]:
     """Return what the reader should know first."""
     split = ", ".join(f"{share:.0%} {task}" for task, share in SHARES.items())
     return ["Only the abstract of MAIFS is public: not its traces (two large production ones), nor its cluster sizes, "
-            "nor its network. What is below is our reading of it, on days of Philly and Helios that nothing was "
-            f"learned from. Neither trace tells what its jobs train; models are drawn by Synergy's split ({split}).",
-            f"A window holds as many of a day's first jobs as bring {LOAD:g} times the work that the nodes can do in a "
-            f"day, submitted over a day, or all at once; jobs of more than {LONGEST_S / 3600:.0f} h are cut to that. "
-            "Servers are Synergy's (8 GPUs, 24 CPUs, 500 GB), rounds take 300 s, who is moved or resumed loses 7, 30 "
-            "or 60 s. SRTF, SRSF, Optimus and ours know how much work is left; FIFO, LAS and Tiresias do not.",
+            "nor its network. What is below is our reading of it, on later days of Philly than those learned from, and "
+            "on all of Helios, of which nothing was learned. Neither trace tells what its jobs train; models are drawn "
+            f"by Synergy's split ({split}).",
+            f"A window holds jobs that follow each other and bring {LOAD:g} times the work that the nodes can do in a "
+            "day, submitted over a day, or all at once; no two of a setting share a job. Jobs of more than "
+            f"{LONGEST_S / 3600:.0f} h are cut to that. Servers are Synergy's (8 GPUs, 24 CPUs, 500 GB), rounds take "
+            "300 s, who is moved or resumed loses 7, 30 or 60 s. SRTF, SRSF, Optimus and ours know how much work is "
+            "left; FIFO, LAS and Tiresias do not.",
             f"Ours is one set of {network.SIZE} weights for every size. {_came_about(found)} A result that only beats "
             "random-feasible, or FIFO, is not a result."]
 
 
 def _came_about(found: Findings) -> str:
     """Return where the weights are from."""
-    sizes = f"earlier days, {SMALL[0]} to {LARGE[1] - 1} nodes"
+    lessons = (f"days {PHILLY.first} to {PHILLY.held_out - 1} of Philly, {NODES[0]} to {LARGE_NODES[1] - 1} nodes, in "
+               f"{LARGE:.0%} of the windows with {LARGE_JOBS:.0%} of the jobs made larger, from a node to all of them")
     if found.learned:
-        return f"Evolution strategies found them on {sizes}."
-    return (f"They are rules of thumb: evolution strategies on {sizes}, found nothing better, so no payoff of the "
+        rest = " Beyond who goes first nothing better was found, so no payoff of the coordination graph acts in them."
+        return (f"Evolution strategies, setting out from shortest remaining service, found them on {lessons}."
+                f"{rest if found.only_order else ''}")
+    return (f"They are a rule of thumb: evolution strategies on {lessons}, found nothing better, so no payoff of the "
             "coordination graph acts in them.")
 
 
@@ -97,22 +107,42 @@ def verdict(found: Findings) -> Section:
         for figure in CLAIMED:
             best = contest.best(tunes, figure)
             less = contest.less_than(best, figure)
-            rows.append((contest.setting.name, figure, best, percent(less), verdict_of(less, contest.windows),
-                         percent(contest.less_than(TEACHER, figure))))
-    won, lost, few = (sum(row[4] == word for row in rows) for word in (BETTER, WORSE, TOO_FEW))
+            rows.append((contest.setting.name, str(contest.windows), figure, best, percent(less),
+                         verdict_of(less, contest.windows), percent(contest.less_than(TEACHER, figure))))
+    won, lost, few = (sum(row[5] == word for row in rows) for word in (BETTER, WORSE, TOO_FEW))
     return Section("Against Synergy-tune", [
         f"In {won} of {len(rows)} comparisons ours is below the *best* of tune's orders for that very figure (each "
         f"order is best in something), in {lost} above; {few} have less than {FEWEST_PAIRS} windows, too few to tell. "
         f"The last column compares it with {TEACHER}, the teacher. Intervals are Student's t on the logarithms of the "
-        "ratios, window by window; windows of one trace are not quite independent."],
-        [Table(("Setting", "Figure", "Best tune", "Ours is less by (95 %)", "", f"Than {TEACHER}"), rows)])
+        "ratios, window by window; windows of one trace are not quite independent. The first table counts the settings "
+        "with enough windows, order by order."],
+        [*_order_by_order(found, tunes),
+         Table(("Setting", "Windows", "Figure", "Best tune", "Ours is less by (95 %)", "", f"Than {TEACHER}"), rows)])
+
+
+def _order_by_order(found: Findings, tunes: Sequence[str]) -> list[Table]:
+    """Count for each trace the settings in which ours is better and worse than each of tune's orders."""
+    rows = []
+    for trace in dict.fromkeys(contest.setting.history.name for contest in found.contests):
+        enough = [contest for contest in found.contests
+                  if contest.setting.history.name == trace and contest.windows >= FEWEST_PAIRS]
+        rows += [(trace, name, *(cell for figure in reversed(CLAIMED) for cell in _counted(enough, name, figure)))
+                 for name in tunes if enough]
+    headings = [f"{figure} {word}" for figure in reversed(CLAIMED) for word in (BETTER, WORSE, NOT_APART)]
+    return [Table(("Trace", "Against", *headings), rows)] if rows else []
+
+
+def _counted(contests: Sequence[Contest], name: str, figure: str) -> list[str]:
+    """Return in how many settings ours is better, worse and not told apart."""
+    told = [verdict_of(contest.less_than(name, figure), contest.windows) for contest in contests]
+    return [str(told.count(word)) for word in (BETTER, WORSE, NOT_APART)]
 
 
 def verdict_of(less: Interval, windows: int) -> str:
     """Return a word for an interval."""
     if windows < FEWEST_PAIRS:
         return TOO_FEW
-    return BETTER if less.low > 0 else WORSE if less.high < 0 else "not told apart"
+    return BETTER if less.low > 0 else WORSE if less.high < 0 else NOT_APART
 
 
 def percent(less: Interval) -> str:
@@ -198,12 +228,11 @@ def curve(found: Findings) -> Section:
     x, y = across(0.0, float(rounds.max(initial=1.0))), upwards(float(ratio.max()), 200)
     chart = Chart(f"Completion time and makespan over those of {TEACHER}, on windows to choose by", 200, "rounds",
                   value_ticks(x), value_ticks(y), (Shape("h0", OURS, line(x(rounds), y(ratio))),))
-    told = ("What it set out from are rules of thumb" if found.learned
-            else "Nothing better was found than the rules of thumb that it set out from")
+    told = "It set out from" if found.learned else "Nothing better was found than what it set out from"
     return Section("Training", [
-        f"From {ratio[0]:.3f} to {ratio.min():.3f}. {told}: Synergy-tune's best fit and best share where the node "
-        "gains most, shortest remaining service first, but for jobs that outlast the rest. The row \"ours, untrained\" "
-        "tells what they are worth by themselves."], charts=[chart])
+        f"From {ratio[0]:.3f} to {ratio.min():.3f}, completion time counting {WORTH[0]:.0%}. {told}: Synergy-tune's "
+        "best fit and best share where the node gains most, shortest remaining service first. The row \"ours, "
+        "untrained\" tells what that is worth by itself."], charts=[chart])
 
 
 def missing(found: Findings) -> Section:
@@ -211,9 +240,9 @@ def missing(found: Findings) -> Section:
     return Section("What is ours and not the paper's, and what is not here", [
         "The abstract names attention between agents and a dynamic coordination graph. Here the agents are nodes; each "
         "is asked about four tasks at a time, attends to at most 32 others in two heads, is joined to the four that it "
-        "attends to most among those that could take the same task, and max-plus settles who does. Who goes first and "
-        f"how a node is divided are {'learned with it' if found.learned else 'rules of thumb'}; the abstract does not "
-        "say how MAIFS does either.",
+        "attends to most among those that could take the same task, and max-plus settles who does. Who goes first is "
+        f"{'learned' if found.learned else 'a rule of thumb'}, how a node is divided is "
+        f"{'a rule of thumb' if found.only_order else 'learned'}; the abstract does not say how MAIFS does either.",
         "Jobs of more than 8 GPUs take whole nodes, all that is in them, the emptiest first: neither trace tells "
         "racks, so nodes that must cooperate have nothing to choose between.",
         "The interference is DeepShare's, measured on jobs that all span nodes; for jobs within a node that is an "

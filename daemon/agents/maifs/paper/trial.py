@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from ....replay.power import Occupation, PowerModel, joules
 from .. import windows
 from ..arena import Outcome, Policy, Trace, replay, site_of, watch
 from ..kernel import Site
-from ..windows import HELIOS, PHILLY, History, Place
+from ..windows import HELIOS, LEAF, PHILLY, History, Place
 from .baselines import baselines, srsf
 from .optimum import ANY, FAIR, Optimum, best_throughput, throughput
 
@@ -34,6 +34,8 @@ class Setting:
     """All jobs are there at the beginning."""
     disturbing: bool = False
     """Neighbours slow each other."""
+    leaf: int = 0
+    """Nodes at each leaf switch; 0: all are at one."""
     bounded: bool = False
     """Small enough for the linear programme."""
 
@@ -41,13 +43,20 @@ class Setting:
     def name(self) -> str:
         """Return what the setting is called."""
         return (f"{self.history.name}, {self.nodes} nodes, {'all at once' if self.at_once else 'as submitted'}"
-                f"{', neighbours disturb' if self.disturbing else ''}")
+                f"{', neighbours disturb' if self.disturbing else ''}"
+                f"{f', {self.leaf} at a leaf switch' if self.leaf else ''}")
+
+    @property
+    def site(self) -> Site:
+        """Return the cluster."""
+        return site_of(self.nodes, disturbing=self.disturbing, leaf=self.leaf)
 
 
 SETTINGS = (
-    *(Setting(PHILLY, nodes, at_once, bounded=nodes == 16) for nodes in (16, 32, 64, 128) for at_once in (False, True)),
-    *(Setting(HELIOS, nodes, at_once) for nodes in (16, 32) for at_once in (False, True)),
-    *(Setting(PHILLY, 16, at_once, disturbing=True) for at_once in (False, True)))
+    *(Setting(history, nodes, at_once, bounded=history is PHILLY and nodes == 16)
+      for history in (PHILLY, HELIOS) for nodes in (16, 32, 64, 128) for at_once in (False, True)),
+    *(Setting(PHILLY, 16, at_once, disturbing=True) for at_once in (False, True)),
+    *(Setting(history, 16, at_once, leaf=LEAF) for history in (PHILLY, HELIOS) for at_once in (False, True)))
 
 
 @dataclass(frozen=True)
@@ -77,11 +86,10 @@ class Contest:
         return Interval(1.0 - ratio.estimate, 1.0 - ratio.high, 1.0 - ratio.low)
 
 
-def traces_of(setting: Setting, traces: Path, most: int) -> Iterator[Trace]:
-    """Yield the held-out windows of a setting."""
-    for day in windows.days(setting.history, traces, setting.nodes, most):
-        trace = windows.window(setting.history, traces, day, setting.nodes)
-        yield windows.at_once(trace) if setting.at_once else trace
+def traces_of(setting: Setting, traces: Path, most: int) -> list[Trace]:
+    """Return the held-out windows of a setting."""
+    found = windows.held_out(setting.history, traces, setting.nodes, most)
+    return [windows.at_once(trace) for trace in found] if setting.at_once else found
 
 
 def energy(outcome: Outcome, site: Site) -> float:
@@ -101,7 +109,7 @@ def figures(site: Site, trace: Trace, policy: Policy) -> tuple[float, ...]:
 
 def contest(setting: Setting, traces: Path, others: Mapping[str, Policy], most: int = 12) -> Contest:
     """Replay every policy on the windows of a setting."""
-    site, rows = site_of(setting.nodes, disturbing=setting.disturbing), list(traces_of(setting, traces, most))
+    site, rows = setting.site, traces_of(setting, traces, most)
     policies = {**baselines(), **others, **({PROGRAMME: Optimum(srsf)} if setting.bounded else {})}
     found = {name: np.array([figures(site, trace, policy) for trace in rows]) for name, policy in policies.items()}
     return Contest(setting, {name: dict(zip(FIGURES, table.T, strict=True)) for name, table in found.items()})

@@ -3,12 +3,13 @@
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from rounds import write_traces
 
 from idlewatt.daemon.agents.maifs import windows
-from idlewatt.daemon.agents.maifs.paper import dl2, trial
+from idlewatt.daemon.agents.maifs.paper import claims, dl2, trial
 from idlewatt.daemon.agents.maifs.windows import PHILLY
 from idlewatt.daemon.cli.reproduce import _maifs, command
 
@@ -27,10 +28,11 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
     text = (tmp_path / "out/report.md").read_text()
     for name in ("Synergy proportional, FIFO", "Tiresias", "Optimus", "DL2 agent", "random-feasible",
                  "LP for the jobs seated", "ours, no graph", "ours, untrained", "independent agents, no graph",
-                 "Philly, 16 nodes, all at once, neighbours disturb", "Helios vcvGl, days 13 to 16"):
+                 "Philly, 16 nodes, all at once, neighbours disturb", "Helios vcvGl, days 0 to 16"):
         assert f"| {name}" in text or f"## {name}" in text, name
     assert "Only the abstract of MAIFS is public" in text
     assert "too few" in text
+    assert "Synergy tune, LAS" not in text.split("## Against Synergy-tune")[1].split("| Setting")[0]  # one window only
     claimed = text.split("## The abstract's numbers")[1].split("##")[0]
     assert "| independent agents, no graph |" in claimed  # a baseline, not an ablation
     assert "| ours, no graph |" not in claimed
@@ -57,3 +59,19 @@ def test_without_torch_it_is_told_before_anything_is_trained(tmp_path, monkeypat
     assert result.exit_code == 1
     assert "pip install 'idlewatt[train]'" in result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_each_order_of_tune_is_counted_by_itself_over_the_settings_with_enough_windows():
+    def contest(history, ratio, windows=12):
+        wobble = np.linspace(0.99, 1.01, windows)
+        theirs = {"JCT": np.full(windows, 100.0), "makespan": np.full(windows, 200.0)}
+        ours = {"JCT": ratio * 100.0 * wobble, "makespan": 200.0 * wobble}
+        return trial.Contest(trial.Setting(history, 16), {"Synergy tune, LAS": theirs, claims.TEACHER: theirs,
+                                                          trial.OURS: ours})
+
+    found = claims.Findings([contest(PHILLY, 0.9), contest(PHILLY, 1.1), contest(PHILLY, 0.8, 3),
+                             contest(windows.HELIOS, 0.9, 9)], (), np.zeros((1, 2)), {}, (), ())
+    section = claims.verdict(found)
+    assert section.tables[0].rows == [("Philly", name, "1", "1", "0", "0", "0", "2")
+                                      for name in ("Synergy tune, LAS", claims.TEACHER)]
+    assert [row[5] for row in section.tables[1].rows].count("too few") == 4
