@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -170,4 +171,19 @@ def paired_ratio(ours: Floats, theirs: Floats, *, level: float = 0.95) -> Interv
 
     reach = float(stdtrit(len(logs) - 1, (1 + level) / 2) * logs.std(ddof=1) / np.sqrt(len(logs)))
     mean = float(logs.mean())
+    return Interval(float(np.exp(mean)), float(np.exp(mean - reach)), float(np.exp(mean + reach)))
+
+
+def alike_ratio(strata: Sequence[tuple[Floats, Floats]], *, level: float = 0.95) -> Interval:
+    """Return :func:`paired_ratio` over strata of (ours, theirs) that count alike, whatever their number of pairs.
+
+    The degrees of freedom are Welch's and Satterthwaite's; each stratum needs two pairs.
+    """
+    from scipy.special import stdtrit
+
+    logs = [np.log(ours / theirs) for ours, theirs in strata]
+    mean = float(np.mean([one.mean() for one in logs]))
+    shares = np.array([one.var(ddof=1) / len(one) for one in logs])
+    free = shares.sum() ** 2 / (shares**2 / np.array([len(one) - 1 for one in logs])).sum() if shares.any() else 1.0
+    reach = float(stdtrit(free, (1 + level) / 2) * np.sqrt(shares.sum()) / len(logs))
     return Interval(float(np.exp(mean)), float(np.exp(mean - reach)), float(np.exp(mean + reach)))

@@ -146,7 +146,8 @@ def lesson(traces: Path, number: int) -> tuple[Site, Trace]:
     nodes = int(draw.integers(*(LARGE_NODES if large else NODES)))
     trace = _drawn(traces, nodes, large, draw)
     disturbing, apart = draw.random(2) < 0.3
-    return site_of(nodes, disturbing=bool(disturbing), leaf=LEAF if apart else 0), at_once(trace) if number % 2 else trace
+    site = site_of(nodes, disturbing=bool(disturbing), leaf=LEAF if apart else 0)
+    return site, at_once(trace) if number % 2 else trace
 
 
 def _drawn(traces: Path, nodes: int, large: bool, draw: np.random.Generator) -> Trace:

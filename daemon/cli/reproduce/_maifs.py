@@ -29,8 +29,9 @@ FIRST_JUDGE, JUDGES = 9_000_000, 64
 UPDATES = 3000
 """Of DL2's agent, by reinforcement learning: more find nothing better."""
 ABLATIONS: Mapping[str, Callable[[Floats], Policy]] = {
-    "ours, no attention": partial(Maifs, attentive=False), "ours, no graph": partial(Maifs, coordinated=False),
+    trial.INDEPENDENT: partial(Maifs, coordinated=False), "ours, no attention": partial(Maifs, attentive=False),
     "ours, fixed allocation": partial(Maifs, fungible=False), "ours, two-stage": partial(Maifs, integrated=False)}
+"""Agents by the part that they are without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ def reproduce(plan: Plan) -> Mapping[str, Path]:
     with progress() as bar:
         ours, steps = _trained(plan, trial.OURS, Maifs, bar)
         without = {"ours, untrained": Maifs(initial(plan.seed)),
-                   trial.INDEPENDENT: Maifs(steps[-1].best, coordinated=False),
-                   **{name: _trained(plan, name, agent, bar)[0]
+                   **{name: agent(steps[-1].best) for name, agent in ABLATIONS.items()},
+                   **{f"{name}, trained so": _trained(plan, f"{name}, trained so", agent, bar)[0]
                       for name, agent in (ABLATIONS if plan.ablations else {}).items()}}
         theirs, came_about = _dl2(plan, bar)
         found = _measured(plan, work, {trial.OURS: ours, dl2.NAME: theirs}, without, steps, came_about, bar)

@@ -19,7 +19,7 @@ import click
 @click.option("--windows", "most", type=click.IntRange(1, 100), default=40, show_default=True,
               help="Held-out windows that each setting is judged on, at most.")
 @click.option("--ablations", is_flag=True, help="Train agents without attention, graph, fungible allocation or joint "
-              "decision, too, each as long.")
+              "decision, too, each as long; else these parts are only taken away from the trained agent.")
 def command(out: Path, traces: Path, rounds: int, seed: int, most: int, ablations: bool) -> None:
     """Train an agent as MAIFS' abstract describes it and show it beside Synergy, Tiresias, Optimus, DL2 and chance.
 

@@ -122,3 +122,30 @@ def test_an_empty_run_has_figures_and_does_not_fail():
     assert row["jobs"] == 0
     assert math.isnan(row["jct_mean_s"])
     assert row["energy_joules"] == 0
+
+
+def test_strata_count_alike_whatever_their_number_of_pairs():
+    draw = np.random.default_rng(0)
+    many, few = np.exp(draw.normal(-0.2, 0.1, 40)), np.exp(draw.normal(0.1, 0.1, 12))
+    found = outcome.alike_ratio([(many, np.ones(40)), (few, np.ones(12))])
+    assert found.estimate == pytest.approx(np.exp((np.log(many).mean() + np.log(few).mean()) / 2))
+    assert found.low < found.estimate < found.high
+    single = outcome.alike_ratio([(many, np.ones(40))])
+    plain = outcome.paired_ratio(many, np.ones(40))
+    assert (single.estimate, single.low, single.high) == pytest.approx((plain.estimate, plain.low, plain.high))
+
+
+def test_an_interval_over_strata_holds_the_truth_as_often_as_it_says():
+    draw = np.random.default_rng(1)
+    held = 0
+    for _ in range(400):
+        strata = [(np.exp(draw.normal(0.0, spread, count)), np.ones(count))
+                  for spread, count in ((0.02, 40), (0.2, 12))]
+        found = outcome.alike_ratio(strata)
+        held += found.low <= 1.0 <= found.high
+    assert 0.92 <= held / 400 <= 0.98
+
+
+def test_strata_in_which_nothing_differs_have_an_interval_of_no_width():
+    found = outcome.alike_ratio([(np.ones(3), np.ones(3)), (np.ones(2), np.ones(2))])
+    assert (found.estimate, found.low, found.high) == (1.0, 1.0, 1.0)

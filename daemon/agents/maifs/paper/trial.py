@@ -42,7 +42,12 @@ class Setting:
     @property
     def name(self) -> str:
         """Return what the setting is called."""
-        return (f"{self.history.name}, {self.nodes} nodes, {'all at once' if self.at_once else 'as submitted'}"
+        return f"{self.history.name}, {self.circumstances}"
+
+    @property
+    def circumstances(self) -> str:
+        """Return what is the same for windows of another trace."""
+        return (f"{self.nodes} nodes, {'all at once' if self.at_once else 'as submitted'}"
                 f"{', neighbours disturb' if self.disturbing else ''}"
                 f"{f', {self.leaf} at a leaf switch' if self.leaf else ''}")
 
@@ -82,8 +87,16 @@ class Contest:
 
     def less_than(self, policy: str, figure: str) -> Interval:
         """Return by how much ours is below a policy in a typical window, as a share; see ``outcome.paired_ratio``."""
-        ratio = paired_ratio(self.figures[OURS][figure], self.figures[policy][figure])
-        return Interval(1.0 - ratio.estimate, 1.0 - ratio.high, 1.0 - ratio.low)
+        return less(paired_ratio(*self.pairs(policy, figure)))
+
+    def pairs(self, policy: str, figure: str) -> tuple[Floats, Floats]:
+        """Return ours and a policy's of each window."""
+        return self.figures[OURS][figure], self.figures[policy][figure]
+
+
+def less(ratio: Interval) -> Interval:
+    """Return by how much something is below another, as a share, for its ratio to that."""
+    return Interval(1.0 - ratio.estimate, 1.0 - ratio.high, 1.0 - ratio.low)
 
 
 def traces_of(setting: Setting, traces: Path, most: int) -> list[Trace]:

@@ -27,7 +27,8 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
     assert result.exit_code == 0, result.output
     text = (tmp_path / "out/report.md").read_text()
     for name in ("Synergy proportional, FIFO", "Tiresias", "Optimus", "DL2 agent", "random-feasible",
-                 "LP for the jobs seated", "ours, no graph", "ours, untrained", "independent agents, no graph",
+                 "LP for the jobs seated", "ours, two-stage", "ours, untrained",
+                 "independent agents, no graph, trained so",
                  "Philly, 16 nodes, all at once, neighbours disturb", "Helios vcvGl, days 0 to 16"):
         assert f"| {name}" in text or f"## {name}" in text, name
     assert "Only the abstract of MAIFS is public" in text
@@ -35,7 +36,7 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
     assert "Synergy tune, LAS" not in text.split("## Against Synergy-tune")[1].split("| Setting")[0]  # one window only
     claimed = text.split("## The abstract's numbers")[1].split("##")[0]
     assert "| independent agents, no graph |" in claimed  # a baseline, not an ablation
-    assert "| ours, no graph |" not in claimed
+    assert "| ours, two-stage |" not in claimed
     assert "| DL2 agent |" in claimed
     assert "It sees the 8 jobs submitted first" in text
     assert "| ours, untrained | +0.0% |" in text.split("## What training, and each part, is worth")[1]
@@ -75,3 +76,20 @@ def test_each_order_of_tune_is_counted_by_itself_over_the_settings_with_enough_w
     assert section.tables[0].rows == [("Philly", name, "1", "1", "0", "0", "0", "2")
                                       for name in ("Synergy tune, LAS", claims.TEACHER)]
     assert [row[5] for row in section.tables[1].rows].count("too few") == 4
+
+
+def test_both_traces_are_told_together_where_each_has_enough_windows_and_count_alike():
+    def contest(history, ratio, windows):
+        theirs = {"JCT": np.full(windows, 100.0), "makespan": np.full(windows, 200.0)}
+        ours = {"JCT": ratio * 100.0 * np.linspace(0.99, 1.01, windows), "makespan": np.linspace(190.0, 210.0, windows)}
+        return trial.Contest(trial.Setting(history, 16), {claims.TEACHER: theirs, trial.OURS: ours})
+
+    def told(*contests):
+        found = claims.Findings(contests, (), np.zeros((1, 2)), {}, (), ())
+        return [row for section in claims.alike(found) for row in section.tables[0].rows]
+
+    both = told(contest(PHILLY, 0.8, 40), contest(windows.HELIOS, 0.9, 10))
+    assert [(row[1], row[2], row[4]) for row in both] == [
+        ("40 Philly + 10 Helios", "makespan", "not told apart"), ("40 Philly + 10 Helios", "JCT", "better")]
+    assert both[1][3].startswith("+15.1%")  # 1 - sqrt(0.8 * 0.9)
+    assert not told(contest(PHILLY, 0.8, 40), contest(windows.HELIOS, 0.9, 9))
