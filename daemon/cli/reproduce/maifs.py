@@ -23,8 +23,8 @@ import click
 def command(out: Path, traces: Path, rounds: int, seed: int, most: int, ablations: bool) -> None:
     """Train an agent as MAIFS' abstract describes it and show it beside Synergy, Tiresias, Optimus, DL2 and chance.
 
-    About thirteen minutes, ten of them training; with --ablations about fifty. DL2's agent needs torch: pip install
-    'idlewatt[train]'.
+    About a quarter of an hour, most of it training; with --ablations an hour. DL2's agent needs torch:
+    pip install 'idlewatt[train]'.
 
     \b
     Examples:
