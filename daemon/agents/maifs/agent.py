@@ -20,10 +20,11 @@ from .exchange import exchange
 from .graph import HIDDEN, RANK
 from .kernel import LEVELS, THROUGHPUT
 from .placing import PROPORTIONAL
-from .sight import NOMINATED, PAIR_INPUTS, SEEN, TASKS
+from .sight import NODE_INPUTS, NOMINATED, PAIR_INPUTS, SEEN, TASK_INPUTS, TASKS
 
 SCHEMA = {"shapes": {name: list(shape) for name, shape in network.ALL_SHAPES.items()}, "hidden": HIDDEN, "rank": RANK,
-          "order": list(network.ORDER_INPUTS), "levels": ["lean", "fair", "best"]}
+          "order": list(network.ORDER_INPUTS), "node": list(NODE_INPUTS), "task": list(TASK_INPUTS),
+          "levels": ["lean", "fair", "best"]}
 
 
 @dataclass

@@ -33,8 +33,19 @@ TASKS, NOMINATED = 4, 8
 """Tasks of a joint decision, and nodes that are asked for each: 32 candidates at most."""
 SURVEYED = 32
 """Nodes that are asked for a task of several nodes; or twice as many as it takes, if those are more."""
-SEEN, PAIR_INPUTS = 16, 22
-"""What an agent sees of its node and its leaf switch, and of a task on it."""
+NODE_INPUTS = (
+    "GPUs held", "CPUs free", "memory free", "jobs", "speed over fair", "CPUs wanted beyond those there are",
+    "log remaining, mean", "jobs that one CPU feeds", "log remaining, longest", "speed that all CPUs would add",
+    "image jobs", "language jobs", "speech jobs", "watts", "leaf switch: nodes in service", "leaf switch: nodes empty")
+"""What an agent sees of its node, in the order of ``seen``; shares of the node, of its jobs or of the cluster."""
+TASK_INPUTS = (
+    "GPUs left over", "fills it", "harm to it", "harm to others", "was here", "speed that the node gains", "its speed",
+    "CPUs left over", "log GPUs", "log remaining", "image", "language", "speech", "speed at 1 CPU", "at 2", "at 4",
+    "at 6", "at 12", "with least memory", "leaf switch: empty nodes for it", "leaf switch: nodes that it could have",
+    "leaf switch: empty nodes beyond it")
+"""And of a task, in the order of ``pair``. The last three are told of tasks of several nodes, most of the first eight
+of others; traits of its model (``Site.traits``) are in between."""
+SEEN, PAIR_INPUTS = len(NODE_INPUTS), len(TASK_INPUTS)
 TYPES = 3
 """Traits of a model that tell its task; speeds with other shares follow."""
 PRESENT, VACANT, OPEN = 0, 1, 2
