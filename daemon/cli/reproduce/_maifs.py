@@ -132,4 +132,4 @@ def _measured(plan: Plan, work: Work, learned: Mapping[str, Policy], without: Ma
     complete = {place.name: trial.complete(place, trace, others)
                 for place, trace in bar.track(work.complete, description="complete clusters")}
     return claims.Findings(contests, steps, shares, complete, came_about,
-                           [name for name in without if name != trial.INDEPENDENT])
+                           [name for name in without if name != trial.INDEPENDENT], plan.seed)

@@ -42,6 +42,8 @@ class Findings:
     """How DL2's agent came about: updates, and log of the ratio to the teacher on windows to choose by."""
     ablations: Sequence[str]
     """Names of the agents without training, or without one part, in the contests."""
+    seed: int
+    """Of training."""
 
     @property
     def ratio(self) -> Floats:
@@ -71,8 +73,9 @@ def preface(found: Findings) -> list[str]:
             f"{LONGEST_S / 3600:.0f} h are cut to that. Servers are Synergy's (8 GPUs, 24 CPUs, 500 GB), rounds take "
             "300 s, who is moved or resumed loses 7, 30 or 60 s. SRTF, SRSF, Optimus and ours know how much work is "
             "left; FIFO, LAS and Tiresias do not.",
-            f"Ours is one set of {network.SIZE} weights for every size. {_came_about(found)} A result that only beats "
-            "random-feasible, or FIFO, is not a result."]
+            f"Ours is one set of {network.SIZE} weights for every size. {_came_about(found)} The seed of training is "
+            f"{found.seed}, that of chance 0, and each window draws its models by its own number. A result that only "
+            "beats random-feasible, or FIFO, is not a result."]
 
 
 def _came_about(found: Findings) -> str:
@@ -114,7 +117,7 @@ def verdict(found: Findings) -> Section:
                          verdict_of(ours, contest.windows), percent(contest.less_than(TEACHER, figure))))
     won, lost, few = (sum(row[5] == word for row in rows) for word in (BETTER, WORSE, TOO_FEW))
     return Section("Against Synergy-tune", [
-        f"In {won} of {len(rows)} comparisons ours is below the *best* of tune's orders for that very figure (each "
+        f"In {won} of {len(rows)} comparisons ours is below the best of tune's orders for that very figure (each "
         f"order is best in something), in {lost} above; {few} have less than {FEWEST_PAIRS} windows, too few to tell. "
         f"The last column compares it with {TEACHER}, the teacher. Intervals are Student's t on the logarithms of the "
         "ratios, window by window; windows of one trace are not quite independent. The first table counts the settings "

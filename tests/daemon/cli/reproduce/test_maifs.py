@@ -32,6 +32,7 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
                  "Philly, 16 nodes, all at once, neighbours disturb", "Helios vcvGl, days 0 to 16"):
         assert f"| {name}" in text or f"## {name}" in text, name
     assert "Only the abstract of MAIFS is public" in text
+    assert "The seed of training is 1" in text
     assert "too few" in text
     assert "Synergy tune, LAS" not in text.split("## Against Synergy-tune")[1].split("| Setting")[0]  # one window only
     claimed = text.split("## The abstract's numbers")[1].split("##")[0]
@@ -71,7 +72,7 @@ def test_each_order_of_tune_is_counted_by_itself_over_the_settings_with_enough_w
                                                           trial.OURS: ours})
 
     found = claims.Findings([contest(PHILLY, 0.9), contest(PHILLY, 1.1), contest(PHILLY, 0.8, 3),
-                             contest(windows.HELIOS, 0.9, 9)], (), np.zeros((1, 2)), {}, (), ())
+                             contest(windows.HELIOS, 0.9, 9)], (), np.zeros((1, 2)), {}, (), (), 1)
     section = claims.verdict(found)
     assert section.tables[0].rows == [("Philly", name, "1", "1", "0", "0", "0", "2")
                                       for name in ("Synergy tune, LAS", claims.TEACHER)]
@@ -85,7 +86,7 @@ def test_both_traces_are_told_together_where_each_has_enough_windows_and_count_a
         return trial.Contest(trial.Setting(history, 16), {claims.TEACHER: theirs, trial.OURS: ours})
 
     def told(*contests):
-        found = claims.Findings(contests, (), np.zeros((1, 2)), {}, (), ())
+        found = claims.Findings(contests, (), np.zeros((1, 2)), {}, (), (), 1)
         return [row for section in claims.alike(found) for row in section.tables[0].rows]
 
     both = told(contest(PHILLY, 0.8, 40), contest(windows.HELIOS, 0.9, 10))
