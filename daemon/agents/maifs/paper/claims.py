@@ -18,6 +18,7 @@ from ..sight import SURVEYED
 from ..train import WORTH, Step, order_only
 from ..windows import LARGE, LARGE_JOBS, LARGE_NODES, LOAD, LONGEST_S, NODES, PHILLY
 from . import dl2
+from .forest import forest
 from .trial import INDEPENDENT, OURS, PROGRAMME, Contest, less
 
 TITLE = "MAIFS: placement and fungible allocation, rebuilt"
@@ -121,9 +122,23 @@ def verdict(found: Findings) -> Section:
         f"order is best in something), in {lost} above; {few} have less than {FEWEST_PAIRS} windows, too few to tell. "
         f"The last column compares it with {TEACHER}, the teacher. Intervals are Student's t on the logarithms of the "
         "ratios, window by window; windows of one trace are not quite independent. The first table counts the settings "
-        "with enough windows, order by order."],
+        "with enough windows, order by order; the plots show these by trace and nodes (d: neighbours disturb, s: "
+        "several leaf switches)."],
         [*_order_by_order(found, tunes),
-         Table(("Setting", "Windows", "Figure", "Best tune", "Ours is less by (95 %)", "", f"Than {TEACHER}"), rows)])
+         Table(("Setting", "Windows", "Figure", "Best tune", "Ours is less by (95 %)", "", f"Than {TEACHER}"), rows)],
+        charts=_drawn(found))
+
+
+def _drawn(found: Findings) -> list[Chart]:
+    """Draw by how much ours is below the teacher in the settings with enough windows."""
+    charts = []
+    for at_once in (False, True):
+        rows = [(contest.setting.label, {figure: contest.less_than(TEACHER, figure) for figure in reversed(CLAIMED)})
+                for contest in found.contests if contest.windows >= FEWEST_PAIRS and contest.setting.at_once == at_once]
+        if rows:
+            how = "all at once" if at_once else "as submitted"
+            charts.append(forest(f"Ours is less than {TEACHER}, with 95 % intervals: jobs {how}", "less by", rows))
+    return charts
 
 
 def alike(found: Findings) -> Iterator[Section]:

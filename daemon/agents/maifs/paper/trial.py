@@ -45,6 +45,11 @@ class Setting:
         return f"{self.history.name}, {self.circumstances}"
 
     @property
+    def label(self) -> str:
+        """Return the name as short as it must be beside a plot."""
+        return f"{self.history.name} {self.nodes}{'d' if self.disturbing else 's' if self.leaf else ''}"
+
+    @property
     def circumstances(self) -> str:
         """Return what is the same for windows of another trace."""
         return (f"{self.nodes} nodes, {'all at once' if self.at_once else 'as submitted'}"

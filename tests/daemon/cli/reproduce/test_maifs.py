@@ -77,6 +77,10 @@ def test_each_order_of_tune_is_counted_by_itself_over_the_settings_with_enough_w
     assert section.tables[0].rows == [("Philly", name, "1", "1", "0", "0", "0", "2")
                                       for name in ("Synergy tune, LAS", claims.TEACHER)]
     assert [row[5] for row in section.tables[1].rows].count("too few") == 4
+    plot, = section.charts  # as submitted only; settings with too few windows are not drawn
+    assert [tick.label for tick in plot.y_ticks] == ["Philly 16", "Philly 16"]
+    assert [shape.name for shape in plot.shapes] == ["JCT", "makespan", "no difference"]
+    assert [tick.label for tick in plot.x_ticks] == ["-15%", "-10%", "-5%", "0%", "5%", "10%", "15%"]
 
 
 def test_both_traces_are_told_together_where_each_has_enough_windows_and_count_alike():
