@@ -208,8 +208,9 @@ def test_a_real_prometheus_tells_the_same_as_its_pages(loopback, server, recorde
         except (SourceError, requests.RequestException):
             return None
         # Each figure is a query of its own: the first scrape may end between two of them.
-        watts = [reading.power_watts for reading in (*telemetry.gpus, *telemetry.nodes)]
-        return telemetry if telemetry.gpus and telemetry.nodes and None not in watts else None
+        known = [any(gpu.power_watts for gpu in telemetry.gpus), any(node.power_watts for node in telemetry.nodes),
+                 any(node.memory_total_bytes for node in telemetry.nodes)]
+        return telemetry if all(known) else None
 
     telemetry = until(read)
     assert {gpu.node for gpu in telemetry.gpus} == {"gpu-node-1"}
