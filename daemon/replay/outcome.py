@@ -167,19 +167,15 @@ def paired_ratio(ours: Floats, theirs: Floats, *, level: float = 0.95) -> Interv
     logs = np.log(ours / theirs)
     if len(logs) < 2:
         return Interval(float(np.exp(logs[0])) if len(logs) else float("nan"), float("nan"), float("nan"))
-    from scipy.special import stdtrit  # slow to import, and the daemon does not want it
-
-    reach = float(stdtrit(len(logs) - 1, (1 + level) / 2) * logs.std(ddof=1) / np.sqrt(len(logs)))
-    mean = float(logs.mean())
-    return Interval(float(np.exp(mean)), float(np.exp(mean - reach)), float(np.exp(mean + reach)))
+    return alike_ratio([(ours, theirs)], level=level)
 
 
 def alike_ratio(strata: Sequence[tuple[Floats, Floats]], *, level: float = 0.95) -> Interval:
-    """Return :func:`paired_ratio` over strata of (ours, theirs) that count alike, whatever their number of pairs.
+    """Return the same over strata of (ours, theirs) that count alike, whatever their number of pairs.
 
-    The degrees of freedom are Welch's and Satterthwaite's; each stratum needs two pairs.
+    The degrees of freedom are Welch's and Satterthwaite's, for one stratum Student's; each needs two pairs.
     """
-    from scipy.special import stdtrit
+    from scipy.special import stdtrit  # slow to import, and the daemon does not want it
 
     logs = [np.log(ours / theirs) for ours, theirs in strata]
     mean = float(np.mean([one.mean() for one in logs]))

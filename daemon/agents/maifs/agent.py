@@ -1,4 +1,4 @@
-"""The agent in the arena: whom a round serves, then joint decisions of the nodes, four tasks at a time.
+"""The agent in the arena: whom a round serves, then joint decisions of the nodes, on four tasks or on a large one.
 
 There is no ``kind.py`` here: it can be put in charge of no site, whose jobs ask for fixed CPUs and memory.
 """

@@ -130,9 +130,6 @@ def test_strata_count_alike_whatever_their_number_of_pairs():
     found = outcome.alike_ratio([(many, np.ones(40)), (few, np.ones(12))])
     assert found.estimate == pytest.approx(np.exp((np.log(many).mean() + np.log(few).mean()) / 2))
     assert found.low < found.estimate < found.high
-    single = outcome.alike_ratio([(many, np.ones(40))])
-    plain = outcome.paired_ratio(many, np.ones(40))
-    assert (single.estimate, single.low, single.high) == pytest.approx((plain.estimate, plain.low, plain.high))
 
 
 def test_an_interval_over_strata_holds_the_truth_as_often_as_it_says():

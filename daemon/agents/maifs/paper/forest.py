@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ....charts import BOTTOM, TOP, Chart, Shape, Tick, across, line
+from ....replay.arrays import Floats
 from ....replay.outcome import Interval
 
 ROW, APART, CAP = 30, 9, 3
@@ -34,7 +35,7 @@ def forest(title: str, x_label: str, rows: Sequence[tuple[str, Mapping[str, Inte
                  tuple(Tick(float(at), label) for at, (label, _) in zip(middle, rows, strict=True)), (*shapes, zero))
 
 
-def _drawn(ends: np.ndarray, y: float) -> str:
+def _drawn(ends: Floats, y: float) -> str:
     """Return the path of one interval: low, estimate and high, in pixels, at a height."""
     low, estimate, high = ends.tolist()
     return (f"M{low:.1f} {y:.1f}H{high:.1f}"

@@ -125,7 +125,7 @@ def figures(site: Site, trace: Trace, policy: Policy) -> tuple[float, ...]:
     return float(outcome.jct.mean()), outcome.makespan, outcome.utilization(site), energy(outcome, site)
 
 
-def contest(setting: Setting, traces: Path, others: Mapping[str, Policy], most: int = 12) -> Contest:
+def contest(setting: Setting, traces: Path, others: Mapping[str, Policy], most: int) -> Contest:
     """Replay every policy on the windows of a setting."""
     site, rows = setting.site, traces_of(setting, traces, most)
     policies = {**baselines(), **others, **({PROGRAMME: Optimum(srsf)} if setting.bounded else {})}
