@@ -14,7 +14,7 @@ from ..storage.durations import Duration
 from ..storage.records import Islands
 from ..storage.topology import Boards, Fabric, Switch, Topology, TopologyError
 from .hostlist import expand
-from .slurm_cli import SlurmCli, SlurmCommands
+from .slurm.cli import SlurmCli, SlurmCommands
 from .source import Clock, Role, SourceConfig, SourceError, TargetHealth, register
 from .topology import labels_of, parse_labels, parse_matrix, parse_switches, parse_table
 

@@ -21,7 +21,9 @@ def pytest_ignore_collect(collection_path, config: pytest.Config) -> bool | None
 
 def pytest_configure(config: pytest.Config) -> None:
     # CI tries the same examples each time: new ones are found at a desk, where somebody looks at them.
-    hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
+    # How long data takes to make is a matter of the machine, not of the code.
+    slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=slow)
     if os.environ.get("CI"):
         hypothesis.settings.load_profile("ci")
     if os.environ.get("CI") and not hasattr(config, "workerinput"):

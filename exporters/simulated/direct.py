@@ -16,9 +16,8 @@ from ...storage.telemetry import Telemetry
 from .. import cgroup, dcgm, ipmi
 from ..exposition import Exposition
 from ..scrape import Parse
-from ..slurm import SlurmSource
-from ..slurm_fields import Fields
-from ..slurm_json import (
+from ..slurm.fields import Fields
+from ..slurm.parse_json import (
     Parsed,
     Reservation,
     parse_accounted,
@@ -28,6 +27,7 @@ from ..slurm_json import (
     parse_partition,
     parse_reservation,
 )
+from ..slurm.source import SlurmSource
 from ..source import Clock, Role, Source, SourceConfig, TargetHealth
 from ..targets import Target
 from ..throughput import parse

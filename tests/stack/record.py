@@ -10,7 +10,7 @@ from pathlib import Path
 import requests
 from chain import Chain, running_chain
 
-from idlewatt.exporters.slurm_text import SACCT_FIELDS
+from idlewatt.exporters.slurm.parse_text import SACCT_FIELDS
 
 RECORDED = Path(__file__).parents[1] / "recorded/slurm"
 NEUTRAL = ((r"\bnobody\b", "alice"), (r"\bnogroup\b", "users"), (r"Linux [^\",\n]*", "Linux 6.1.0"))

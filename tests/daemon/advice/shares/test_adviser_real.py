@@ -8,7 +8,7 @@ import pytest
 from idlewatt.daemon.advice.counsel.allocation import Settings
 from idlewatt.daemon.advice.shares.adviser import Shares
 from idlewatt.daemon.advice.subject import Scene
-from idlewatt.exporters.slurm_rest import SlurmRestConfig
+from idlewatt.exporters.slurm.rest import SlurmRestConfig
 from idlewatt.storage.history import History
 from idlewatt.storage.telemetry import GpuReading, JobReading, Telemetry
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from ..storage.records import Allocation, Job, Partition, Request
+from ...storage.records import Allocation, Job, Partition, Request
+from ..hostlist import expand
+from .fields import BadRecord
 from .gres import parse_tres
-from .hostlist import expand
-from .slurm_fields import BadRecord
-from .slurm_json import Parsed, Reservation, accounted_state, begun, share
+from .parse_json import Parsed, Reservation, accounted_state, begun, share
 
 SACCT_FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit",
                 "Eligible", "Start", "End", "TimelimitRaw", "NNodes", "ReqTRES", "AllocTRES", "NodeList", "Priority",

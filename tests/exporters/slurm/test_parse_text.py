@@ -1,7 +1,7 @@
 import pytest
 
-from idlewatt.exporters.slurm_fields import BadRecord
-from idlewatt.exporters.slurm_text import (
+from idlewatt.exporters.slurm.fields import BadRecord
+from idlewatt.exporters.slurm.parse_text import (
     SACCT_FIELDS,
     parse_duration,
     parse_partitions,

@@ -11,13 +11,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ..storage.durations import Duration
-from ..storage.records import Job, Node, Partition
-from .slurm import SlurmSource
-from .slurm_fields import BadRecord
-from .slurm_json import Parsed, Record, Reservation, load, parse_job, parse_list, parse_node
-from .slurm_text import SACCT_FIELDS, parse_partitions, parse_reservations, parse_sacct, print_time
-from .source import Clock, Role, SourceConfig, SourceError, register
+from ...storage.durations import Duration
+from ...storage.records import Job, Node, Partition
+from ..source import Clock, Role, SourceConfig, SourceError, register
+from .fields import BadRecord
+from .parse_json import Parsed, Record, Reservation, load, parse_job, parse_list, parse_node
+from .parse_text import SACCT_FIELDS, parse_partitions, parse_reservations, parse_sacct, print_time
+from .source import SlurmSource
 
 # Nodes: sinfo's JSON lists them up to 22.05 and groups them after; scontrol's lists them from 23.02 on.
 _NODE_COMMANDS = (("sinfo", "--all", "--json"), ("scontrol", "--all", "--json", "show", "nodes"))

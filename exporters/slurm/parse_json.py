@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ..storage.records import Allocation, Job, JobState, Node, Partition, Request
+from ...storage.records import Allocation, Job, JobState, Node, Partition, Request
+from ..hostlist import expand
+from .fields import BadRecord, Fields
 from .gres import Gpus, parse_gres, parse_tres
-from .hostlist import expand
-from .slurm_fields import BadRecord, Fields
-from .slurm_states import job_state, node_state
+from .states import job_state, node_state
 
 MIB = 2**20
 NOTHING_FOUND = 9003

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from ..storage.records import Job, Node, Partition, SchedulerSnapshot
-from .slurm_fields import BadRecord
-from .slurm_json import Parsed, Record, Reservation
-from .source import Clock, Role, SourceError, TargetHealth
+from ...storage.records import Job, Node, Partition, SchedulerSnapshot
+from ..source import Clock, Role, SourceError, TargetHealth
+from .fields import BadRecord
+from .parse_json import Parsed, Record, Reservation
 
 log = logging.getLogger(__name__)
 

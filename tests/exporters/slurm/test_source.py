@@ -2,9 +2,9 @@
 
 import pytest
 
-from idlewatt.exporters.slurm import SlurmSource
-from idlewatt.exporters.slurm_fields import BadRecord
-from idlewatt.exporters.slurm_json import Parsed, Reservation
+from idlewatt.exporters.slurm.fields import BadRecord
+from idlewatt.exporters.slurm.parse_json import Parsed, Reservation
+from idlewatt.exporters.slurm.source import SlurmSource
 from idlewatt.exporters.source import SourceError
 from idlewatt.storage.records import Job, JobState, Node, Partition, Request
 

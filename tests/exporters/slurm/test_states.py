@@ -1,6 +1,6 @@
 import pytest
 
-from idlewatt.exporters.slurm_states import job_state, node_state
+from idlewatt.exporters.slurm.states import job_state, node_state
 from idlewatt.storage.records import JobState, NodeState
 
 

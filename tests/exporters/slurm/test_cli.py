@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from idlewatt.exporters.slurm_cli import SlurmCliConfig
+from idlewatt.exporters.slurm.cli import SlurmCliConfig
 from idlewatt.exporters.source import SourceError, kinds
 from idlewatt.storage.records import JobState
 
-RECORDED = Path(__file__).parent.parent / "recorded/slurm"
+RECORDED = Path(__file__).parents[2] / "recorded/slurm"
 
 
 class Programs:

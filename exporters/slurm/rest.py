@@ -12,11 +12,11 @@ from pydantic import Field
 from requests.adapters import HTTPAdapter
 from requests_unixsocket.adapters import UnixAdapter
 
-from ..storage.records import Job, Node, Partition
-from .fetch import Client, HttpOptions, Refused, SecretFile
-from .slurm import SlurmSource
-from .slurm_fields import BadRecord, Fields
-from .slurm_json import (
+from ...storage.records import Job, Node, Partition
+from ..fetch import Client, HttpOptions, Refused, SecretFile
+from ..source import Clock, Role, SourceConfig, SourceError, register
+from .fields import BadRecord, Fields
+from .parse_json import (
     Parsed,
     Record,
     Reservation,
@@ -29,7 +29,7 @@ from .slurm_json import (
     parse_partition,
     parse_reservation,
 )
-from .source import Clock, Role, SourceConfig, SourceError, register
+from .source import SlurmSource
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(45, 36, -1))
 """Versions of the API whose shapes are known, newest first: Slurm 21.08 to 26.05."""

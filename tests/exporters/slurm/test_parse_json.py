@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.exporters import slurm_json
-from idlewatt.exporters.slurm_fields import BadRecord, Fields
-from idlewatt.exporters.slurm_json import (
+from idlewatt.exporters.slurm import parse_json
+from idlewatt.exporters.slurm.fields import BadRecord, Fields
+from idlewatt.exporters.slurm.parse_json import (
     count_tasks,
     load,
     parse_accounted,
@@ -218,7 +218,7 @@ def test_tasks_of_an_array_are_counted(tasks, count):
     ("name", ["x"]),
 ])
 def test_a_job_with_a_field_of_the_wrong_type_is_skipped_and_told_of_and_the_rest_stays(raw, field, value):
-    parsed = slurm_json.parse_each([raw, raw | {field: value}, "no job", None], parse_job)
+    parsed = parse_json.parse_each([raw, raw | {field: value}, "no job", None], parse_job)
 
     assert [job.job_id for job in parsed.records] == ["1"]
     assert len(parsed.skipped) == 3
@@ -277,6 +277,6 @@ KEYS = ["job_id", "job_state", "nodes", "gres_detail", "tres_req_str", "tres_all
 def test_no_damage_to_a_record_hides_the_record_beside_it(damage):
     good = {"job_id": 1, "name": "x", "submit_time": 1, "time": {"submission": 1}}
     for parse in (parse_job, parse_node, parse_partition, parse_reservation, parse_accounted):
-        parsed = slurm_json.parse_each([good | damage, good], parse)
+        parsed = parse_json.parse_each([good | damage, good], parse)
         assert len(parsed.records) + len(parsed.skipped) == 2
         assert parsed.records

@@ -6,9 +6,9 @@ import pytest
 import requests
 
 from idlewatt.exporters.fabric import SlurmTopologyConfig
-from idlewatt.exporters.slurm import SlurmSource
-from idlewatt.exporters.slurm_cli import SlurmCliConfig
-from idlewatt.exporters.slurm_rest import SlurmRestConfig
+from idlewatt.exporters.slurm.cli import SlurmCliConfig
+from idlewatt.exporters.slurm.rest import SlurmRestConfig
+from idlewatt.exporters.slurm.source import SlurmSource
 from idlewatt.exporters.source import SourceError
 from idlewatt.storage.records import Job, JobState, NodeState
 

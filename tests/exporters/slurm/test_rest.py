@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
 from idlewatt.exporters.simulated.server import SimulationServer, Site
-from idlewatt.exporters.slurm_rest import VERSIONS, SlurmRestConfig
+from idlewatt.exporters.slurm.rest import VERSIONS, SlurmRestConfig
 from idlewatt.exporters.source import SourceError, kinds
 from idlewatt.storage.records import JobState
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.exporters.gres import Gpus, Tres, parse_gres, parse_indexes, parse_memory, parse_tres
+from idlewatt.exporters.slurm.gres import Gpus, Tres, parse_gres, parse_indexes, parse_memory, parse_tres
 
 GIB = 2**30
 
