@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import ipaddress
 import json
 import logging
+import socket
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.routing import Map, Rule
@@ -130,7 +133,7 @@ class WebApp:
         if not self._lifecycle:
             return _failure(request, 403, "the lifecycle API is off; start with --web.enable-lifecycle")
         # A browser that carries the operator's password must not be driven here by another site.
-        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        if _sent_by_another_site(request):
             return _failure(request, 403, "a reload is not taken from another site")
         try:
             self._view.reload()
@@ -143,6 +146,25 @@ class WebApp:
 
     def _describe(self, request: Request) -> Response:
         return _json(self._openapi)
+
+
+def _sent_by_another_site(request: Request) -> bool:
+    """Tell whether a browser sends this for a page that is not ours, as far as the headers say."""
+    if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        return True
+    origin = request.headers.get("Origin")
+    if origin is None:
+        return False
+    # A name of another site that resolves to this machine passes as same-origin: only our own names are taken.
+    return urlsplit(origin).netloc != request.host or not _names_this_machine(urlsplit(origin).hostname or "")
+
+
+def _names_this_machine(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host in ("localhost", socket.gethostname(), socket.getfqdn())
+    return True
 
 
 def _get(path: str, handler: Handler) -> Rule:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import io
 import logging
 import os
 import socket
-import ssl
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cheroot import wsgi
-from cheroot.errors import FatalSSLAlert
-from cheroot.makefile import StreamReader, StreamWriter
-from cheroot.server import HTTPConnection
-from cheroot.ssl import Adapter
+from cheroot.server import HTTPConnection, HTTPRequest
 
+from .connections import BACKLOG, IDLE_S, LARGEST_HEADER, Answer, Client, Connections, Wrap
 from .gate import WebConfigFile
 
 if TYPE_CHECKING:
@@ -26,15 +23,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 THREADS = 16
-BACKLOG = 128
-MOST_WAITING = 400
-"""Open connections that are saying nothing; more are closed at once, before file descriptors run out."""
-QUEUED = 256
-SILENCE_S = 10
-"""A client that sends or takes nothing for so long is let go."""
-REQUEST_S = 30.0
-"""No request may take longer, however busily its client drips bytes."""
-LARGEST_HEADER, LARGEST_BODY = 16 << 10, 64 << 10
+STOP_S = 2
+"""How long answers that have begun may take when the server stops."""
 FIRST_ACTIVATED = 3
 """systemd hands over sockets from this file descriptor on (sd_listen_fds(3))."""
 
@@ -113,6 +103,7 @@ class WebServer:
         os.environ.pop("LISTEN_PID", None)
         for server in self._servers:
             server.prepare()
+            server.connections.open()
             thread = threading.Thread(target=server.serve, name="web", daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -120,9 +111,11 @@ class WebServer:
     def stop(self) -> None:
         """Answer what has begun, then stop."""
         for server in self._servers:
+            server.connections.stop_accepting()
             server.stop()
+            server.connections.finish()
         for thread in self._threads:
-            thread.join(timeout=SILENCE_S)
+            thread.join(timeout=STOP_S)
 
 
 def _shown(name: Any) -> str:
@@ -132,99 +125,70 @@ def _shown(name: Any) -> str:
     return f"[{host}]:{name[1]}" if ":" in host else f"{host}:{name[1]}"
 
 
-class _Connection(HTTPConnection):
-    """A connection whose handshake is done by a worker and whose every request has a deadline."""
+class _Request(HTTPRequest):
+    """A request without a body: nothing that is served here wants one, so none is waited for."""
 
-    shaken = False
+    def read_request_headers(self) -> bool:
+        """Parse the headers; answer 413 where a body is announced."""
+        if not super().read_request_headers():  # type: ignore[no-untyped-call]
+            return False
+        if self.chunked_read or int(self.inheaders.get(b"Content-Length", 0)) != 0:
+            self.simple_response("413 Content Too Large", "No body is wanted here.")
+            return False
+        return True
+
+
+class _Exchange(HTTPConnection):
+    """One request and its answer, both in memory: the worker that handles it never waits for the client."""
+
+    RequestHandlerClass = _Request
+
+    def __init__(self, server: _Server, client: Client, header: bytes) -> None:
+        files = {"rb": io.BytesIO(header), "wb": Answer()}
+        super().__init__(server, client.sock, lambda sock, mode, size: files[mode])
+        self.remote_addr, self.remote_port = client.address, client.port
+        self.ssl_env = server.told_of_tls
+        self._client, self._connections = client, server.connections
 
     def communicate(self) -> bool:
-        """Answer one request; tell whether the connection stays open."""
-        with _deadline(self.socket):
-            try:
-                self._shake_hands()
-            except OSError as fault:
-                log.debug("TLS handshake failed", extra={"target": self.remote_addr, "error": str(fault)})
-                return False
-            return bool(super().communicate())  # type: ignore[no-untyped-call]
+        """Answer the request; the connection is handed back either way."""
+        self._client.keep = bool(super().communicate())  # type: ignore[no-untyped-call]
+        self._client.unsent = self.wfile.whole()
+        return False
 
-    def _shake_hands(self) -> None:
-        # Not in the accepting thread: one silent client would keep everybody else out.
-        if self.shaken or not isinstance(self.socket, ssl.SSLSocket):
-            return
-        self.socket.do_handshake()
-        self.server.gate.check_peer(self.socket)
-        self.shaken = True
+    def close(self) -> None:
+        """Hand the connection back; without an answer it is closed there."""
+        self._connections.hand_back(self._client)
 
 
-@contextlib.contextmanager
-def _deadline(sock: socket.socket) -> Iterator[None]:
-    # The plain socket's shutdown: that of a TLS socket would pull its state from under the worker.
-    timer = threading.Timer(REQUEST_S, _hang_up, [sock])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _hang_up(sock: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-
-class _Tls(Adapter):
-    """Wraps connections with the certificate of the moment."""
-
-    def __init__(self, gate: WebConfigFile) -> None:
-        self._gate = gate
-
-    def bind(self, sock: socket.socket) -> socket.socket:
-        """Return the listening socket as it is."""
-        return sock
-
-    def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, str]]:
-        """Return the connection with TLS on it, the handshake still to do."""
-        try:
-            wrapped = self._gate.context().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        except OSError as fault:
-            raise FatalSSLAlert(*fault.args) from fault
-        return wrapped, self.get_environ()
-
-    def get_environ(self) -> dict[str, str]:
-        """Return what the application is told of the connection."""
-        return {"wsgi.url_scheme": "https", "HTTPS": "on"}
-
-    def makefile(self, sock: socket.socket, mode: str = "r", bufsize: int = -1) -> Any:
-        """Return a buffered file over the socket."""
-        return (StreamReader if "r" in mode else StreamWriter)(sock, mode, bufsize)
+def _tls(gate: WebConfigFile) -> Wrap:
+    """Return what puts TLS on a connection, with the certificate of the moment; the handshake is still to do."""
+    return lambda sock: gate.context().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
 
 class _Server(wsgi.Server):
     """cheroot on a socket that is already bound, with its limits set."""
 
-    ConnectionClass = _Connection
     max_request_header_size = LARGEST_HEADER
-    max_request_body_size = LARGEST_BODY
-    keep_alive_conn_limit = MOST_WAITING
 
     def __init__(self, given: socket.socket, app: WSGIApplication, gate: WebConfigFile) -> None:
         name = given.getsockname()
         super().__init__(name[:2] if isinstance(name, tuple) else name, app, numthreads=THREADS, max=THREADS,
-                         server_name="idlewatt", request_queue_size=BACKLOG, timeout=SILENCE_S, shutdown_timeout=5,
-                         accepted_queue_size=QUEUED, accepted_queue_timeout=1)
-        self.given, self.gate = given, gate
+                         server_name="idlewatt", request_queue_size=BACKLOG, timeout=int(IDLE_S),
+                         shutdown_timeout=STOP_S)
+        self.given = given
         self.software = "idlewatt"
-        self.ssl_adapter = _Tls(gate) if gate.secure else None
+        self.told_of_tls = {"wsgi.url_scheme": "https", "HTTPS": "on"} if gate.secure else {}
+        self.connections = Connections(given, self._work, wrap=_tls(gate) if gate.secure else None,
+                                       check=gate.check_peer)
 
-    def process_conn(self, conn: Any) -> None:
-        """Hand a connection to a worker once it has something to say: silence must not occupy one."""
-        if conn.last_used is not None:
-            super().process_conn(conn)
-        elif self.can_add_keepalive_connection:
-            self.put_conn(conn)
-        else:
-            conn.close()
+    def serve(self) -> None:
+        """Serve requests until the connections are told to finish."""
+        self.connections.run()
+
+    def _work(self, client: Client, header: bytes) -> None:
+        """Give a request to the workers."""
+        self.requests.put(_Exchange(self, client, header))
 
     def bind(self, family: int, type: int, proto: int = 0) -> socket.socket:  # noqa: A002 - cheroot's name
         """Return the socket that was given."""

@@ -77,10 +77,25 @@ def test_reload_reloads_and_a_bad_configuration_keeps_the_old_t10(view, method):
     assert view.reloads == 1
 
 
-def test_reload_is_not_taken_from_another_site(view):
+@pytest.mark.parametrize("headers", [
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Origin": "http://evil.example", "Host": "localhost:9876"},
+    {"Origin": "http://localhost:9877", "Host": "localhost:9876"},
+    {"Origin": "http://rebound.example:9876", "Host": "rebound.example:9876"},
+    {"Origin": "null", "Host": "localhost:9876"}])
+def test_reload_is_not_taken_from_another_site(view, headers):
     client = Client(WebApp(view, lifecycle=True))
-    assert client.post("/-/reload", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert client.post("/-/reload", headers=headers).status_code == 403
     assert view.reloads == 0
+
+
+@pytest.mark.parametrize("headers", [
+    {}, {"Host": "gpu-head.example"}, {"Origin": "http://localhost:9876", "Host": "localhost:9876"},
+    {"Origin": "https://10.0.0.7:9876", "Host": "10.0.0.7:9876", "Sec-Fetch-Site": "same-origin"}])
+def test_reload_is_taken_from_programs_and_from_our_own_page(view, headers):
+    client = Client(WebApp(view, lifecycle=True))
+    assert client.post("/-/reload", headers=headers).status_code == 200
+    assert view.reloads == 1
 
 
 def test_every_link_of_the_page_resolves_t11(client):

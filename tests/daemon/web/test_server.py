@@ -1,7 +1,10 @@
+import contextlib
 import json
 import os
+import resource
 import socket
 import ssl
+import statistics
 import subprocess
 import sys
 import threading
@@ -14,7 +17,7 @@ import pytest
 import requests
 import trustme
 
-from idlewatt.daemon.web import server as server_module
+from idlewatt.daemon.web import connections
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.gate import WebConfigFile
 from idlewatt.daemon.web.server import ListenError, WebServer, activated, listen
@@ -190,17 +193,132 @@ def test_silent_clients_keep_nobody_out(serve, view, tls):
             client.close()
 
 
-def test_more_silent_clients_than_may_wait_are_closed(serve, view, monkeypatch):
-    monkeypatch.setattr(server_module._Server, "keep_alive_conn_limit", 5)
+def test_of_more_clients_than_an_address_may_have_the_oldest_is_closed(serve, view, monkeypatch):
+    monkeypatch.setattr(connections, "MOST_PER_ADDRESS", 5)
     server = serve(WebApp(view))
     silent = silent_clients(port_of(server), 6)
-    assert silent[-1].recv(1) == b""
+    assert silent[0].recv(1) == b""
+    assert requests.get(f"{server.urls[0]}-/healthy", timeout=TIMEOUT).status_code == 200
     for client in silent:
         client.close()
 
 
+def test_an_address_with_many_clients_makes_room_for_another_address(serve, view, monkeypatch):
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 6)
+    port = port_of(serve(WebApp(view)))
+    lonely = socket.create_connection(("127.0.0.1", port), TIMEOUT, source_address=("127.0.0.2", 0))
+    crowd = silent_clients(port, 10)
+    lonely.sendall(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b" 200 " in lonely.recv(1024)
+    for client in (lonely, *crowd):
+        client.close()
+
+
+HEAD = b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: "
+MANY = 1000
+
+
+class Slow:
+    """Many clients that say one thing, then drip or take nothing, until it is over."""
+
+    def __init__(self, port: int, said: bytes, wrap: Callable[[socket.socket], socket.socket] | None = None) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * MANY)), hard))
+        self._port, self._said = port, said
+        self.clients: list[socket.socket] = []
+        self._over = threading.Event()
+        self._dripping = threading.Thread(target=self._drip)
+
+    def __enter__(self) -> "Slow":
+        for _ in range(MANY):
+            client = socket.socket()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.settimeout(TIMEOUT)
+            client.bind(("127.0.0.2", 0))
+            client.connect(("127.0.0.1", self._port))
+            client.sendall(self._said)
+            self.clients.append(client)
+        self._dripping.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._over.set()
+        self._dripping.join()
+        for client in self.clients:
+            client.close()
+
+    def _drip(self) -> None:
+        while not self._over.wait(0.1):
+            for client in self.clients:
+                with contextlib.suppress(OSError):
+                    client.send(b"a")
+
+
+@pytest.mark.parametrize("said", [
+    HEAD, b"POST /-/reload HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n", b"",
+    b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["header", "body", "nothing", "takes nothing"])
+def test_a_thousand_slow_clients_hold_up_neither_prometheus_nor_the_health_check(serve, view, said):
+    view.job_rows = view.job_rows * 100
+    server = serve(WebApp(view))
+    with Slow(port_of(server), said):
+        for path in ("metrics", "-/healthy"):
+            took = [requests.get(f"{server.urls[0]}{path}", timeout=TIMEOUT).elapsed.total_seconds() for _ in range(5)]
+            assert statistics.median(took) < 1, path
+
+
+def test_a_thousand_clients_that_do_not_shake_hands_hold_up_nobody(serve, view, tls):
+    gate = tls.gate()
+    server = serve(WebApp(view, gate), gate)
+    with Slow(port_of(server), b"\x16\x03\x01"):
+        began = time.monotonic()
+        assert tls.get(server).status_code == 200
+        assert time.monotonic() - began < 1
+
+
+def test_a_body_is_refused_before_it_is_sent(serve, view):
+    port = port_of(serve(WebApp(view, lifecycle=True)))
+    for announced in (b"Content-Length: 5", b"Transfer-Encoding: chunked"):
+        with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as client:
+            client.sendall(b"POST /-/reload HTTP/1.1\r\nHost: x\r\n" + announced + b"\r\n\r\n")
+            assert client.recv(1024).startswith(b"HTTP/1.1 413 ")
+    assert view.reloads == 0
+
+
+def test_an_answer_is_sent_whole_to_a_client_that_takes_it_late(serve, view):
+    view.job_rows = view.job_rows * 4000
+    port = port_of(serve(WebApp(view)))
+    whole = exchange(port, b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as late:
+        late.sendall(b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert requests.get(f"http://127.0.0.1:{port}/-/healthy", timeout=TIMEOUT).ok, "others are answered meanwhile"
+        taken = b"".join(iter(lambda: late.recv(65536), b""))
+    assert len(whole) > 1 << 20
+    assert taken.partition(b"\r\n\r\n")[2] == whole.partition(b"\r\n\r\n")[2]
+
+
+def test_requests_that_come_at_once_are_answered_in_order(serve, view):
+    port = port_of(serve(WebApp(view)))
+    both = b"GET /-/ready HTTP/1.1\r\nHost: x\r\n\r\nGET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    answer = exchange(port, both)
+    assert answer.index(b"is ready") < answer.index(b"is healthy")
+
+
+def test_answers_that_nobody_takes_are_bounded(serve, view, monkeypatch):
+    monkeypatch.setattr(connections, "MOST_UNSENT", 20 << 20)
+    view.job_rows = view.job_rows * 4000
+    clients = silent_clients(port_of(serve(WebApp(view))), 3)
+    taken = []
+    for client in clients:
+        client.sendall(b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        taken.append(client.recv(1))  # answered; the rest is not taken yet
+    sizes = [sum(iter(lambda client=client: len(client.recv(1 << 20)), 0)) for client in clients]
+    assert sizes[0] < sizes[-1], "of three answers of 13 MB that nobody takes the oldest is given up"
+    for client in clients:
+        client.close()
+
+
 def test_client_that_drips_bytes_is_let_go(serve, view, monkeypatch):
-    monkeypatch.setattr(server_module, "REQUEST_S", 0.5)
+    monkeypatch.setattr(connections, "HEADER_S", 0.5)
     port = port_of(serve(WebApp(view)))
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
