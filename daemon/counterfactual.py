@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..storage.promotions import Standing
 from ..storage.simulated import Simulated
+from .niceness import give_way
 
 if TYPE_CHECKING:
     from .past import Past
@@ -214,7 +214,7 @@ def main() -> None:
     """Serve one request: JSON in, JSON out; what is wrong goes to standard error in one line."""
     from ..storage.errors import StoreError
 
-    os.nice(NICENESS)
+    give_way(NICENESS)
     try:
         window = replayed(Request(**json.load(sys.stdin)))
     except (StoreError, ValueError) as error:

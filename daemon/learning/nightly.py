@@ -24,6 +24,7 @@ from ..agents.histories import DAY_S, TooLittle, recorded, split
 from ..agents.kinds import FAILURES, Stretch, TrainingError
 from ..config import Settings
 from ..fidelity import check
+from ..niceness import give_way
 from ..replay.cluster import ClusterError
 from .models import ModelError, ModelStore
 from .nightshift import NIGHT, NOTE, TASK, Night, Task
@@ -136,7 +137,7 @@ def _stays(store: ModelStore, verdict: Verdict, rival: str, test: Sequence[Stret
 
 def main() -> None:
     """Serve one task: JSON in, JSON out."""
-    os.nice(NICENESS)
+    give_way(NICENESS)
     task = TASK.validate_json(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     print(NIGHT.dump_json(carry_out(task)).decode())

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,16 @@ export PYTHONPATH=/opt/idlewatt/lib:/opt/dependencies
 exec {PYTHON} -m idlewatt.daemon.cli "$@"
 """
 # What an administrator may change without touching the unit; a test does not wait a minute for a watchdog.
+POSTGRESQL = """set -e
+control="$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)/pg_ctl"
+install -d -o postgres -m 755 /srv/postgresql
+as() { runuser -u postgres -- "$@" > /dev/null; }
+cd /srv/postgresql
+as "$control" --pgdata /srv/postgresql/data initdb --options "--auth=peer --no-sync"
+as "$control" --pgdata /srv/postgresql/data start --wait --log /srv/postgresql/log \
+    --options "-c listen_addresses='' -c unix_socket_directories=/srv/postgresql"
+as psql -h /srv/postgresql -d postgres -c 'CREATE USER idlewatt' -c 'CREATE DATABASE idlewatt OWNER idlewatt'
+"""
 DROP_IN = """[Service]
 RestartSec=1s
 WatchdogSec=6s
@@ -94,6 +105,11 @@ class Machine:
         """Return the value of a metric without labels."""
         page = requests.get(f"{self.url}/metrics", timeout=10).text
         return next(float(line.split()[1]) for line in page.splitlines() if line.startswith(f"{name} "))
+
+    def series(self, name: str) -> list[str]:
+        """Return the lines of a metric with labels."""
+        page = requests.get(f"{self.url}/metrics", timeout=10).text
+        return [line for line in page.splitlines() if line.startswith(f"{name}{{")]
 
     def advised(self) -> bool:
         """Tell whether the daemon advises: its policies are compiled."""
@@ -286,6 +302,34 @@ def test_the_timers_unit_trains_a_model_under_its_hardening(machine, site):
     assert machine.run("stat", "--format=%U", models[0]["folder"]) == "idlewatt"
     timer = machine.run("systemctl", "list-timers", "--all", "--no-legend")
     assert "idlewatt-train" not in timer, "nobody enabled it"
+
+
+def test_the_daemon_replays_closed_windows_and_trains_at_night_under_its_hardening(machine, site):
+    """The clock says when: a few seconds from now, on the recorded weeks."""
+    at = (datetime.now() + timedelta(seconds=15)).strftime("%H:%M:%S")
+    settings = yaml.safe_load(machine.config) | {
+        "storage": {"url": "sqlite:////var/lib/idlewatt/site.db"},
+        "training": {"enabled": True, "at": at, "budget": "5s"}}
+    machine.write("/etc/idlewatt/config.yml", yaml.safe_dump(settings))
+    machine.run("systemctl", "start", "idlewatt")
+    machine.wait_for(lambda: machine.series("idlewatt_simulated_energy_joules_total"), 120)
+    machine.wait_for(lambda: 'idlewatt_training_runs_total{result="done"} 1.0' in machine.series(
+        "idlewatt_training_runs_total"), 240)
+    machine.run("systemctl", "stop", "idlewatt")
+    machine.write("/etc/idlewatt/config.yml", machine.config)
+
+
+def test_the_daemon_records_over_the_socket_of_a_postgresql_in_spite_of_the_hardening(machine, first_start):
+    """The server knows the unit's user by the socket: peer authentication."""
+    machine.run("sh", "-c", POSTGRESQL)
+    machine.write("/etc/idlewatt/config.yml", yaml.safe_dump(yaml.safe_load(machine.config) | {
+        "storage": {"url": "postgresql://idlewatt@/idlewatt?host=/srv/postgresql"}}))
+    machine.run("systemctl", "start", "idlewatt")
+    count = ("runuser", "-u", "postgres", "--", "psql", "-h", "/srv/postgresql", "-d", "idlewatt", "-Atc",
+             "SELECT count(*) FROM jobs")
+    machine.wait_for(lambda: machine.value("idlewatt_recorder_backlog_records") == 0 and int(machine.run(*count)) > 0)
+    machine.run("systemctl", "stop", "idlewatt")
+    machine.write("/etc/idlewatt/config.yml", machine.config)
 
 
 def test_the_timers_unit_refuses_where_the_daemon_trains(machine, site):
