@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,6 +25,8 @@ FORMAT = 1
 """Raised when an older idlewatt could not read what we write."""
 WEIGHTS, CARD = "weights.safetensors", "card.json"
 LARGEST_BYTES = 1 << 30
+LARGEST_WEIGHT = 1e6
+"""No training of ours ends with a weight beyond it: sums over such weights say nothing."""
 
 Arrays = Mapping[str, NDArray[Any]]
 _CARD = TypeAdapter(ModelCard)
@@ -53,9 +57,13 @@ def write_card(folder: Path, card: ModelCard) -> None:
 
 
 def verify(folder: Path) -> ModelCard:
-    """Return a card whose weights are as it says; ``CheckpointError`` when they are not whole. No agent is needed."""
+    """Return a card whose weights are as it says; ``CheckpointError`` when they are not whole, or absurd.
+
+    No agent is needed.
+    """
     card = read_card(folder / CARD)
-    _whole(folder / WEIGHTS, card)
+    path = folder / WEIGHTS
+    _credible(path, _parsed(path, _whole(path, card)))
     return card
 
 
@@ -122,11 +130,23 @@ def read_unfinished(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
 
 
 def _content(path: Path) -> bytes:
+    """Return the bytes of a plain file; a link may point anywhere, and a pipe or a device never ends."""
     try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise CheckpointError(f"{path}: larger than {LARGEST_BYTES >> 30} GiB: no model of ours")
-        return path.read_bytes()
+        # Without waiting: opening a pipe would, until somebody writes into it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise CheckpointError(f"{path}: not a plain file; put the file itself there")
+            if status.st_size > LARGEST_BYTES:
+                raise CheckpointError(f"{path}: larger than {LARGEST_BYTES >> 30} GiB: no model of ours")
+            with open(descriptor, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(descriptor)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise CheckpointError(f"{path}: a symbolic link, not a plain file; put the file itself there") from error
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
 
 
@@ -144,4 +164,13 @@ def _checked(path: Path, weights: Arrays, like: Arrays) -> dict[str, NDArray[np.
     for name, array in weights.items():
         if array.dtype != like[name].dtype or not np.isfinite(array).all():
             raise CheckpointError(f"{path}: {name} is not made of finite {like[name].dtype} numbers; train it anew")
+    _credible(path, weights)
     return dict(weights)
+
+
+def _credible(path: Path, weights: Arrays) -> None:
+    """Raise ``CheckpointError`` for weights that no training ends with: whoever decides by them decides nothing."""
+    largest = max((float(np.abs(array).max(initial=0.0)) for array in weights.values()), default=0.0)
+    if not 0.0 < largest <= LARGEST_WEIGHT:  # NaN is in no range
+        said = "every weight is zero" if largest == 0.0 else f"weights up to {largest:.3g}"
+        raise CheckpointError(f"{path}: {said}, which no training ends with; train it anew")

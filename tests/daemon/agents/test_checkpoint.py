@@ -1,6 +1,7 @@
 """Weights that are not whole, not ours or not for this agent are refused, with the reason."""
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -111,3 +112,26 @@ def test_a_file_that_is_no_safetensors_is_refused_even_with_its_digest(folder):
     import hashlib
     rewrite(folder, weights_digest=hashlib.sha256(b"garbage").hexdigest())
     assert "not a safetensors file" in refusal(folder)
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, CARD])
+@pytest.mark.parametrize(("put", "words"), [
+    (lambda path, away: path.symlink_to(away), "a symbolic link"),
+    (lambda path, away: os.mkfifo(path), "not a plain file"),
+    (lambda path, away: path.symlink_to("/dev/zero"), "a symbolic link"),
+    (lambda path, away: path.mkdir(), "not a plain file")], ids=["link", "pipe", "device", "folder"])
+def test_what_is_no_plain_file_is_refused_at_once(folder, tmp_path, name, put, words):
+    away = tmp_path / "elsewhere"
+    (folder / name).rename(away)
+    put(folder / name, away)
+    with pytest.raises(CheckpointError, match=words):
+        verify(folder)
+
+
+@pytest.mark.parametrize(("factor", "words"), [(0.0, "every weight is zero"), (1e30, "weights up to 2e+30")])
+def test_weights_that_no_training_ends_with_are_refused_although_they_are_whole(folder, factor, words):
+    absurd = {name: array * np.float32(factor) for name, array in VALUES.items()}
+    save(folder, read_card(folder / CARD), absurd, SCHEMA)
+    assert words in refusal(folder)
+    with pytest.raises(CheckpointError, match="no training ends with"):
+        verify(folder)
