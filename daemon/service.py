@@ -60,7 +60,7 @@ class Service:
         self._known_lock = threading.Lock()
         self._council = Council(settings, history, speed, clock())
         self.known = Known(counterfactual=Counterfactual.restored(history.load_simulated()),
-                           learned=self._council.learned)
+                           learned=self._council.learned, recording=history.recording)
         self.settings = settings
         self._reloaded, self._loaded_s = True, clock()
         self._accounted_s: float | None = None
