@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping
 from datetime import time
 from importlib import resources
@@ -22,6 +24,7 @@ from pydantic import (
 
 from ..exporters.source import SourceConfig, kinds
 from ..storage.durations import Duration
+from ..storage.history import BACKLOG_BYTES
 from ..storage.retention import Retention
 from .advice.advisor import AdviceSettings
 from .advice.subject import SubjectSettings, subjects
@@ -89,14 +92,33 @@ class StorageSettings(Strict):
     """SQLAlchemy URL: SQLite or PostgreSQL."""
     models: Path | None = None
     """Folder of trained models; beside an SQLite database when it is not named."""
+    state: Path | None = None
+    """Folder in which facts wait while the database is away; beside an SQLite database when it is not named."""
+    backlog_bytes: Annotated[int, Field(ge=1 << 20)] = BACKLOG_BYTES
+    """Of the disk, for facts that wait; what comes when they are used up is lost, and counted."""
     retention: RetentionSettings = RetentionSettings()
 
     @property
     def models_folder(self) -> Path:
         """Return where trained models are."""
+        return self.models or (self._file.parent if self._file else STATE) / "models"
+
+    @property
+    def spool_folder(self) -> Path:
+        """Return where facts wait while the database is away: a folder for each database."""
+        if self._file is not None:
+            return (self.state or self._file.parent) / f"{self._file.name}.spool"
+        own = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+        # Not the URL itself: it may hold a password, which may change.
+        place = hashlib.sha256(self.url.rpartition("@")[2].encode()).hexdigest()[:8]
+        return (self.state or Path(own or STATE)) / f"{place}.spool"
+
+    @property
+    def _file(self) -> Path | None:
+        """Return the SQLite file; None for a server."""
         driver, _, path = self.url.rpartition(":///")
-        beside = path.partition("?")[0] if "://" not in self.url or driver.startswith("sqlite") else ""
-        return self.models or (Path(beside).parent if beside else STATE) / "models"
+        file = path.partition("?")[0] if "://" not in self.url or driver.startswith("sqlite") else ""
+        return Path(file) if file else None
 
 
 class Cycles(Strict):

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..exporters.publish import ADVICE, GPU_CODES, Published
 from ..exporters.source import SourceStatus
+from ..storage.history import Recording
 from ..storage.promotions import Decision, Promotion
 from ..storage.recommendations import Recommendation
 from ..storage.records import WASTED, JobState, PowerClass, SchedulerSnapshot
@@ -42,7 +43,8 @@ class Known:
     communication: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Cost of running jobs' placements by partition, ``actual`` or ``advised``."""
     database_bytes: float | None = None
-    backlog: int = 0
+    recording: Recording = Recording()
+    """Whether the history can be written, and what waits for it."""
     counterfactual: Counterfactual = Counterfactual()
     learned: Learned = Learned()
     training: Training = Training()
@@ -230,7 +232,9 @@ def _daemon(known: Known, process: Process) -> dict[str, Any]:
         "advice_interval_seconds": process.advice_interval_s,
         "pue_ratio": process.pue,
         "policy_info": dict.fromkeys(process.roles, 1.0),
-        "recorder_backlog_records": float(known.backlog),
+        "recorder_backlog_records": float(known.recording.backlog),
+        "recorder_backlog_bytes": float(known.recording.backlog_bytes),
+        "recorder_dropped_records_total": float(known.recording.dropped),
         "database_size_bytes": known.database_bytes,
         "config_last_reload_successful": float(process.reloaded),
         "config_last_reload_success_timestamp_seconds": process.loaded_s,

@@ -78,7 +78,8 @@ def serve(options: Options) -> None:
         gate = WebConfigFile(options.web_config)
         sockets = activated() if options.systemd_socket else [listen(address) for address in options.addresses]
         _prepare(options.config_file, settings.storage.url)
-        history = History.open(settings.storage.url)
+        storage = settings.storage
+        history = History.open(storage.url, storage.spool_folder, storage.backlog_bytes)
     except (WebConfigError, ListenError, StoreError) as error:
         raise CannotServe(str(error)) from error
     service = Service(settings, history, _clock(options), speed=options.speed)

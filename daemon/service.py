@@ -60,7 +60,7 @@ class Service:
         self._known_lock = threading.Lock()
         self._council = Council(settings, history, speed, clock())
         self.known = Known(counterfactual=Counterfactual.restored(history.load_simulated()),
-                           learned=self._council.learned)
+                           learned=self._council.learned, recording=history.recording)
         self.settings = settings
         self._reloaded, self._loaded_s = True, clock()
         self._accounted_s: float | None = None
@@ -159,7 +159,7 @@ class Service:
                 issued[count.policy] = issued.get(count.policy, 0) + count.runs
                 followed[count.policy] = followed.get(count.policy, 0) + count.runs * (count.verdict == "followed")
         nodes = self.known.snapshot.nodes if self.known.snapshot else ()
-        self._learn(issued=issued, followed=followed, backlog=self._history.backlog,
+        self._learn(issued=issued, followed=followed,
                     communication=compared(self._history.placed(), Vicinity(nodes)),
                     database_bytes=float(self._history.size_bytes()))
 
@@ -218,8 +218,9 @@ class Service:
         with self._change:
             try:
                 settings = load()
-                if settings.storage.url != self.settings.storage.url:
-                    raise ConfigError("storage.url: another database needs a restart, not a reload")
+                for key in ("url", "state", "backlog_bytes"):
+                    if getattr(settings.storage, key) != getattr(self.settings.storage, key):
+                        raise ConfigError(f"storage.{key}: another database needs a restart, not a reload")
                 advisers = _advisers(settings, self._history, self._unchanged(settings))
                 sources = _build(settings, self._clock)
             except ConfigError as error:
@@ -312,6 +313,7 @@ class Service:
             write()
         except StoreError as error:
             log.error("history cannot be written; it is kept and tried again", extra={"error": str(error)})
+        self._learn(recording=self._history.recording)
 
     def _complete(self) -> None:
         """Ask accounting for jobs that ended unseen or were shorter than a cycle."""

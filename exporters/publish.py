@@ -307,6 +307,9 @@ class Published:
     cycle_last_run_timestamp_seconds: Series = _gauge(
         "When the cycle's last run ended, in seconds since the epoch.", "cycle", cap=50)
     recorder_backlog_records: Scalar = _gauge("Facts waiting to be written to the database.")
+    recorder_backlog_bytes: Scalar = _gauge("Disk space of facts waiting to be written to the database, in bytes.")
+    recorder_dropped_records_total: Scalar = _counter(
+        "Facts lost because the backlog was full or the database refused them for good.")
     database_size_bytes: Scalar = _gauge("Size of the database in bytes.")
     config_last_reload_successful: Scalar = _gauge("Whether the last reload of the configuration succeeded.")
     config_last_reload_success_timestamp_seconds: Scalar = _gauge(

@@ -26,11 +26,15 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from .errors import SchemaTooNew, SchemaTooOld, StoreError, StoreLocked, StoreUnavailable, explain, place
 
 _ADVISORY_LOCK = 0x1D1E_0A77
 BUSY_TIMEOUT_S = 5.0
+_PATIENCE = {"connect_timeout": 2, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3,
+             "tcp_user_timeout": 10_000}
+"""How long libpq waits for a server that is away, where the URL does not say; its own default is hours."""
 
 
 def parse(url: str) -> URL:
@@ -53,7 +57,9 @@ def parse(url: str) -> URL:
 def connect(url: URL, *, read_only: bool = False) -> Engine:
     """Return an engine; nothing is opened yet."""
     if url.get_backend_name() == "postgresql":
-        options = {"options": "-c default_transaction_read_only=on"} if read_only else {}
+        options: dict[str, Any] = {name: value for name, value in _PATIENCE.items() if name not in url.query}
+        if read_only:
+            options["options"] = "-c default_transaction_read_only=on"
         return create_engine(url, pool_pre_ping=True, connect_args=options)
     return _sqlite_engine(url, read_only)
 
@@ -93,43 +99,60 @@ def translated(url: URL) -> Iterator[None]:
         if unavailable is None:
             raise
         raise unavailable from error
+    except PoolTimeout as error:
+        raise StoreUnavailable(f"database {place(url)} does not answer: every connection waits for it") from error
 
 
 class Lock(Protocol):
     """Keeps a second daemon away from the database as long as this process lives."""
 
     def check(self) -> None:
-        """Raise ``StoreLocked`` when the lock was lost to another daemon meanwhile."""
+        """Take the lock again where it was lost; raise ``StoreLocked`` while another daemon has it."""
 
     def release(self) -> None:
-        """Let another daemon in."""
+        """Let another daemon in; a second time, or with the server away, nothing happens."""
 
 
 class FileLock:
     """An ``flock`` beside the SQLite file: the kernel drops it when the process dies, however it dies."""
 
     def __init__(self, url: URL) -> None:
-        self._path = f"{url.database}.lock"
+        self._url, self._path = url, f"{url.database}.lock"
+        self._file: int | None = self._take()
+
+    def _take(self) -> int:
         try:
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError as error:
             raise StoreUnavailable(f"cannot create {self._path}: {error.strerror}; check that the folder exists and "
                                    "that this user may write to it") from error
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
-            os.close(self._file)
-            raise _locked(url, f"process {holder or 'unknown'}") from error
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, str(os.getpid()).encode(), 0)
+            holder = os.pread(file, 32, 0).decode(errors="replace").strip()
+            os.close(file)
+            raise _locked(self._url, f"process {holder or 'unknown'}") from error
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(os.getpid()).encode(), 0)
+        return file
 
     def check(self) -> None:
-        """Do nothing: an ``flock`` is never lost."""
+        """Take the lock again when its file was deleted: another daemon would make its own."""
+        if self._file is None or not self._there(self._file):
+            self.release()
+            self._file = self._take()
+
+    def _there(self, file: int) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(file))
+        except FileNotFoundError:
+            return False
 
     def release(self) -> None:
         """Let another daemon in."""
-        os.close(self._file)
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 class AdvisoryLock:
@@ -137,29 +160,37 @@ class AdvisoryLock:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._connection = self._take()
+        self._connection: Connection | None = self._take()
 
     def _take(self) -> Connection:
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": _ADVISORY_LOCK}).scalar_one():
+        try:
+            taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": _ADVISORY_LOCK}).scalar_one()
+        except DBAPIError:
+            connection.close()
+            raise
+        if not taken:
             connection.close()
             raise _locked(self._engine.url, "a session that holds its advisory lock")
         return connection
 
     def check(self) -> None:
         """Take the lock again when the server went away and came back."""
-        try:
-            self._connection.execute(text("SELECT 1"))
-        except DBAPIError:
-            self._connection.invalidate()
-            self._connection.close()
+        if self._connection is not None:
+            try:
+                self._connection.execute(text("SELECT 1"))
+            except DBAPIError:
+                self.release()
+        if self._connection is None:
             self._connection = self._take()
 
     def release(self) -> None:
         """Let another daemon in."""
-        # Really closed: returned to the pool, the session would keep the lock.
-        self._connection.invalidate()
-        self._connection.close()
+        if self._connection is not None:
+            # Really closed: returned to the pool, the session would keep the lock.
+            self._connection.invalidate()
+            self._connection.close()
+            self._connection = None
 
 
 def lock(engine: Engine) -> Lock:

@@ -14,6 +14,10 @@ class StoreLocked(StoreError):
     """Another daemon records into this database."""
 
 
+class Superseded(StoreLocked):
+    """Another daemon has recorded into this database since: whoever was replaced writes no more."""
+
+
 class SchemaTooNew(StoreError):
     """The database was written by a newer idlewatt."""
 
@@ -39,6 +43,12 @@ _SQLITE = {
 _POSTGRES = {
     "53100": "has a full disk; free some space on the server",
     "53300": "takes no more connections; raise max_connections",
+    "53": "has too little memory or too many locks; look into the server's log",
+    "58": "cannot read or write its files; look into the server's log",
+    "40": "gave way to another transaction; it is tried again",
+    "55P03": "is locked by another program; end the one that holds the lock",
+    "42P01": "lacks a table of ours; restore it, or restart the daemon to bring the schema up",
+    "3F": "lacks its schema; restore it, or restart the daemon to bring the schema up",
     "25006": "is read-only; connect to the primary",
     "42501": "refuses this user; grant it the rights to create and write tables",
     "28": "refuses the login; check user and password",

@@ -4,72 +4,106 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from . import advice, database, energy, jobs, nodes, promotions, retention, simulated, speeds, uses
-from .errors import StoreError, StoreUnavailable
+from . import batches, database, jobs, nodes, retention
+from .backlog import Backlog
+from .batches import Batch, Seen
+from .errors import StoreError, Superseded
+from .presence import Presence
 from .promotions import Abstention, Promotion, Standing
 from .reading import HistoryReader
 from .recommendations import Recommendation
+from .recorders import Claim
 from .records import GpuRollup, IdleFloor, Job, Node, SchedulerSnapshot, WasteReading
 from .retention import Retention
 from .simulated import Simulated
 from .speeds import RunSpeed
+from .spool import Spool
 from .uses import Use
 
 log = logging.getLogger(__name__)
-BACKLOG_ITEMS = 500_000
-"""Facts kept while the database cannot be written: some hours of a large cluster, and bounded memory."""
+
+BACKLOG_BYTES = 512 << 20
+"""Of the disk, for facts that cannot be written to the database yet."""
+CATCH_UP_S = 2.0
+"""How long one call writes what waited; the rest is left to the next, so that no cycle stands still for it."""
+SLOW_S = 1.0
+"""A try that fails after longer than this is not repeated at once: whoever records must not wait all the time."""
+PATIENCE = 4.0
+"""How many times as long as it took until the next try."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    write: Callable[[Connection], None]
-    items: int
+class Recording:
+    """Whether facts reach the database, and what waits."""
+
+    possible: bool = True
+    since_s: float | None = None
+    """Time of the wall clock since which nothing can be written; None while it can."""
+    reason: str = ""
+    """Why, in words for a person."""
+    backlog: int = 0
+    """Facts that wait."""
+    backlog_bytes: int = 0
+    """Of the disk."""
+    dropped: int = 0
+    """Facts lost since the start, because the backlog was full or the database refused them for good."""
 
 
 class History(HistoryReader):
     """A database that this process alone records into.
 
-    Every ``record_*`` writes one transaction. When the database cannot be written, the facts are kept and
-    ``StoreUnavailable`` says why; the next call writes them first. Safe to use from several threads.
+    Every ``record_*`` writes one transaction. When the database cannot be written, the facts are kept on disk and
+    ``StoreUnavailable`` says why; later calls write them first. Safe to use from several threads.
     """
 
-    def __init__(self, engine: Engine, lock: database.Lock) -> None:
+    def __init__(self, engine: Engine, lock: database.Lock, backlog: Backlog) -> None:
         super().__init__(engine)
         self._lock = lock
+        self._presence = Presence(engine)
+        with super()._reading() as connection:
+            self._claim = Claim(connection)
         self._turn = threading.RLock()
-        self._backlog: deque[_Work] = deque()
+        self._backlog = backlog
         self._seen: dict[jobs.Key, Job] = {}
         self._seen_nodes: tuple[dict[str, Any], ...] = ()
         self._seen_s = float("-inf")
-        self._boards: dict[energy.Board, int] = {}
+        self._boards: batches.Boards = {}
+        self._file = 0
+        self._closed = False
+        self._stopped: tuple[float, StoreError] | None = None
+        self._retry_at = float("-inf")
         self.dropped = 0
         """Facts lost because the backlog was full or the database refused them for good."""
 
     @classmethod
-    def open(cls, url: str) -> Self:
+    def open(cls, url: str, spool: Path | None = None, spool_bytes: int = BACKLOG_BYTES) -> Self:
         """Open for recording: take the lock, bring the schema up to date.
 
+        ``spool`` is where facts wait that cannot be written: beside an SQLite file by default, else in memory only.
         Raises ``StoreLocked``, ``SchemaTooNew`` or ``StoreUnavailable``.
         """
         engine = database.connect(database.parse(url))
+        if spool is None and engine.dialect.name == "sqlite":
+            spool = Path(f"{engine.url.database}.spool")
         with database.translated(engine.url):
             lock = database.lock(engine)
             try:
                 database.upgrade(engine)
+                return cls(engine, lock, Backlog(None if spool is None else Spool(spool, spool_bytes)))
             except (DBAPIError, StoreError):
                 lock.release()
                 engine.dispose()
                 raise
-        return cls(engine, lock)
 
     @staticmethod
     def read_only(url: str) -> HistoryReader:
@@ -85,7 +119,14 @@ class History(HistoryReader):
     @property
     def backlog(self) -> int:
         """Return how many facts wait to be written."""
-        return sum(work.items for work in self._backlog)
+        return self._backlog.items
+
+    @property
+    def recording(self) -> Recording:
+        """Return whether facts reach the database, since when not, and why."""
+        since_s, error = self._stopped or (None, "")
+        return Recording(error == "", since_s, str(error), self._backlog.items, self._backlog.bytes,
+                         self.dropped + self._backlog.damaged)
 
     def record_snapshot(self, snapshot: SchedulerSnapshot) -> None:
         """Record what changed: jobs, their states, runs and allocations, and the nodes."""
@@ -97,65 +138,54 @@ class History(HistoryReader):
                 changed_nodes = snapshot.nodes if inventory != self._seen_nodes else ()
                 self._seen = {job.key: jobs.steady(job) for job in snapshot.jobs}
                 self._seen_nodes, self._seen_s = inventory, snapshot.time_s
-            self._record(lambda connection: _store_seen(connection, changed, changed_nodes, snapshot.time_s),
-                         len(changed) + len(changed_nodes))
+            self._record("seen", Seen(changed, changed_nodes, snapshot.time_s), len(changed) + len(changed_nodes))
 
     def record_finished(self, finished: Iterable[Job]) -> None:
         """Record jobs as accounting tells them: what was missed is completed, what is known is not doubled."""
-        known = tuple(job for job in finished if jobs.recordable(job))
-        self._record(lambda connection: _store_finished(connection, known), len(known))
+        self._record_all("finished", (job for job in finished if jobs.recordable(job)))
 
     def record_rollups(self, rollups: Iterable[GpuRollup]) -> None:
         """Record rollups; the same board and window again replaces.
 
         A window that a restart cut short must keep its own start and length, or its other half would replace it.
         """
-        some = tuple(rollups)
-        self._record(lambda connection: energy.store_rollups(connection, some, self._boards), len(some))
+        self._record_all("rollups", rollups)
 
     def record_waste(self, readings: Iterable[WasteReading]) -> None:
         """Record energy by class; the same window again replaces."""
-        some = tuple(readings)
-        self._record(lambda connection: energy.store_waste(connection, some), len(some))
+        self._record_all("waste", readings)
 
     def save_floors(self, floors: Mapping[tuple[str, str], IdleFloor]) -> None:
         """Record idle floors by (UUID or model, ``bare`` or ``context``)."""
-        some = dict(floors)
-        self._record(lambda connection: energy.store_floors(connection, some), len(some))
+        self._record_all("floors", floors.items())
 
     def record_recommendations(self, recommendations: Iterable[Recommendation]) -> None:
         """Record advice where it changed; repeated advice extends ``last_issued_s``."""
-        some = tuple(recommendations)
-        self._record(lambda connection: advice.store(connection, some), len(some))
+        self._record_all("recommendations", recommendations)
 
     def decide(self, promotion: Promotion) -> None:
         """Record a decision on an agent."""
-        self._record(lambda connection: promotions.store(connection, promotion), 1)
+        self._record_all("decisions", (promotion,))
 
     def record_abstentions(self, abstentions: Iterable[Abstention]) -> None:
         """Record when agents did not answer; one that goes on with the same cause is the same row."""
-        some = tuple(abstentions)
-        self._record(lambda connection: promotions.store_abstentions(connection, some), len(some))
+        self._record_all("abstentions", abstentions)
 
     def record_standings(self, standings: Iterable[Standing]) -> None:
         """Record how policies did in closed time; the same policy and beginning again replaces."""
-        some = tuple(standings)
-        self._record(lambda connection: promotions.store_standings(connection, some), len(some))
+        self._record_all("standings", standings)
 
     def save_simulated(self, totals: Iterable[Simulated]) -> None:
         """Record what policies would have taken since the first closed window, in place of the totals before."""
-        some = tuple(totals)
-        self._record(lambda connection: simulated.store(connection, some), len(some))
+        self._record_all("simulated", totals)
 
     def record_speeds(self, runs: Iterable[RunSpeed]) -> None:
         """Record how fast runs were; the same run and basis again replaces."""
-        some = tuple(runs)
-        self._record(lambda connection: speeds.store(connection, some), len(some))
+        self._record_all("speeds", runs)
 
     def record_uses(self, runs: Iterable[Use]) -> None:
         """Record what runs used of what they held; the same run again replaces."""
-        some = tuple(runs)
-        self._record(lambda connection: uses.store(connection, some), len(some))
+        self._record_all("uses", runs)
 
     def open_jobs(self) -> tuple[Job, ...]:
         """Return jobs that left the scheduler's view without being seen finished: accounting knows how they ended."""
@@ -190,11 +220,17 @@ class History(HistoryReader):
     def close(self) -> None:
         """Write what still waits, if it can be written, and let the next daemon in."""
         with self._turn:
+            if self._closed:
+                return
+            self._closed = True
             try:
                 self._flush()
-            except StoreUnavailable as error:
-                log.error("closing with %d facts unwritten: %s", self.backlog, error)
+            except StoreError as error:
+                log.error("closing with %d facts unwritten, of which %d are lost: %s", self.backlog,
+                          self._backlog.in_memory, error)
+            self._backlog.close()
             self._lock.release()
+            self._presence.close()
             super().close()
 
     def _changed_jobs(self, snapshot: SchedulerSnapshot) -> tuple[Job, ...]:
@@ -203,58 +239,116 @@ class History(HistoryReader):
         return tuple(job for job in snapshot.jobs
                      if jobs.recordable(job) and known.get(job.key) != jobs.steady(job))
 
-    def _record(self, write: Callable[[Connection], None], items: int) -> None:
+    def _record_all(self, kind: str, facts: Iterable[Any]) -> None:
+        some = tuple(facts)
+        self._record(kind, some, len(some))
+
+    def _record(self, kind: str, facts: Any, items: int) -> None:
+        """Write facts after all that waits, or keep them behind it."""
+        batch = Batch(kind, facts, items)
         with self._turn:
-            if items:
-                self._backlog.append(_Work(write, items))
             try:
-                self._flush()
+                if not self._flush():
+                    self._keep(batch)
+                elif items:
+                    self._write_once(batch)
             except StoreError:
-                while self.backlog > BACKLOG_ITEMS and len(self._backlog) > 1:
-                    self._drop(self._backlog.popleft(), "the backlog is full")
+                self._keep(batch)
                 raise
 
-    def _flush(self) -> None:
-        while self._backlog:
-            work = self._backlog[0]
-            try:
-                self._write(work)
-            except (StatementError, OverflowError) as error:
-                # Refused for good: it must not stop all that comes after it.
-                self._drop(work, f"the database refused them: {error}")
-            self._backlog.popleft()
+    def _keep(self, batch: Batch) -> None:
+        lost = self._backlog.add(replace(batch, after=self._claim.number)) if batch.items else 0
+        if lost:
+            self._drop(lost, "the backlog is full")
 
-    def _write(self, work: _Work) -> None:
-        with database.translated(self._engine.url):
-            self._lock.check()
-            try:
-                with self._writing() as connection:
-                    work.write(connection)
-            except BaseException:
-                # Numbers given to boards in a transaction that did not come about.
-                self._boards.clear()
-                raise
+    def _flush(self) -> bool:
+        """Write what waits, for a while; tell whether nothing does any more."""
+        until = time.monotonic() + CATCH_UP_S
+        waited = 0
+        while (batch := self._backlog.first()) is not None:
+            if waited and time.monotonic() > until:
+                return False
+            self._write_once(batch)
+            self._backlog.done()
+            waited += batch.items
+        if waited:
+            log.info("the database has all that waited", extra={"facts": waited})
+        return True
 
-    def _drop(self, work: _Work, reason: str) -> None:
-        self.dropped += work.items
-        # What was dropped must look new when it is seen again.
+    def _write_once(self, batch: Batch) -> None:
+        """Write a batch, or give up what the database refuses for good: it must not stop all that comes after it."""
+        if self._stopped and time.monotonic() < self._retry_at:
+            raise self._stopped[1]
+        began = time.monotonic()
+        try:
+            self._write(batch)
+        except StoreError as error:
+            took = time.monotonic() - began
+            self._retry_at = time.monotonic() + (PATIENCE * took if took > SLOW_S else 0)
+            self._note_stop(error)
+            raise
+        except (StatementError, OverflowError) as error:
+            self._drop(batch.items, f"the database refused them: {error}")
+        self._note_going()
+
+    def _note_stop(self, error: StoreError) -> None:
+        if self._stopped is None:
+            log.error("nothing can be written to the database; facts are kept until it can", extra={
+                "error": str(error)})
+        self._stopped = (time.time() if self._stopped is None else self._stopped[0]), error
+        if isinstance(error, Superseded):
+            # Whoever replaced it may be restarted at any time.
+            self._lock.release()
+
+    def _note_going(self) -> None:
+        if self._stopped is not None:
+            log.warning("the database is written again", extra={"facts": self.backlog})
+        self._stopped = None
+
+    def _write(self, batch: Batch) -> None:
+        try:
+            with database.translated(self._engine.url), self._writing() as connection:
+                if batch.after is not None:
+                    others_s = self._claim.others_since(connection, batch.after)
+                    batch = batch if others_s is None else batches.ended_by(batch, others_s)
+                batches.write(connection, batch, self._boards)
+        except BaseException:
+            # Numbers given to boards in a transaction that did not come about.
+            self._boards.clear()
+            raise
+
+    def _drop(self, items: int, reason: str) -> None:
+        self.dropped += items
+        self._forget()
+        log.error("%d facts are not recorded: %s", items, reason)
+
+    def _forget(self) -> None:
+        """Take all for new that is seen again."""
         self._seen, self._seen_nodes = {}, ()
-        log.error("%d facts are not recorded: %s", work.items, reason)
+
+    def _look(self) -> None:
+        """Notice that the file is gone, or another one, of which nothing is known."""
+        self._presence.check()
+        if self._file != self._presence.replaced:
+            self._file = self._presence.replaced
+            self._boards.clear()
+            self._forget()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        self._presence.check()
+        with super()._reading() as connection:
+            yield connection
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        with self._turn, self._engine.connect().execution_options(writing=True) as connection, connection.begin():
-            yield connection
-
-
-def _store_seen(connection: Connection, changed: Sequence[Job], inventory: Sequence[Node], time_s: float) -> None:
-    nodes.store(connection, inventory, time_s)
-    jobs.store_seen(connection, changed, time_s)
-    advice.judge(connection, changed)
-
-
-def _store_finished(connection: Connection, finished: Sequence[Job]) -> None:
-    jobs.store_finished(connection, finished)
-    advice.judge(connection, finished)
-
-
+        """Yield a connection within a transaction; nobody else has recorded, and the file is still there."""
+        with self._turn:
+            if self._stopped and isinstance(self._stopped[1], Superseded):
+                raise self._stopped[1]
+            self._lock.check()
+            self._look()
+            with self._engine.connect().execution_options(writing=True) as connection, connection.begin():
+                self._claim.hold(connection)
+                yield connection
+            self._claim.confirm()

@@ -94,10 +94,13 @@ def in_charge(in_force: Mapping[str, Promotion]) -> str | None:
 
 
 def store(connection: Connection, promotion: Promotion) -> None:
-    """Record a decision."""
-    connection.execute(schema.promotions.insert(), [
-        {"time_s": promotion.time_s, "model": words(promotion.model), "decision": promotion.decision.value,
-         "by": words(promotion.by), "reason": words(promotion.reason), "figures": finite(dict(promotion.figures))}])
+    """Record a decision; the very same one again is no other."""
+    row = {"time_s": promotion.time_s, "model": words(promotion.model), "decision": promotion.decision.value,
+           "by": words(promotion.by), "reason": words(promotion.reason)}
+    table = schema.promotions
+    known = select(table.c.id).where(*(table.c[name] == value for name, value in row.items())).limit(1)
+    if connection.execute(known).scalar_one_or_none() is None:
+        connection.execute(table.insert(), [row | {"figures": finite(dict(promotion.figures))}])
 
 
 def promotion_of(row: Row[Any]) -> Promotion:
@@ -106,14 +109,16 @@ def promotion_of(row: Row[Any]) -> Promotion:
 
 
 def store_abstentions(connection: Connection, abstentions: Sequence[Abstention]) -> None:
-    """Record rounds without an answer; where the agent's last silence is the same one, it lasts longer."""
+    """Record rounds without an answer; a silence that began with the same cause at the same time lasts longer."""
     table = schema.abstentions
     for item in abstentions:
-        last = connection.execute(select(table).where(table.c.model == words(item.model)).order_by(
-            table.c.last_s.desc(), table.c.id.desc()).limit(1)).one_or_none()
-        if last is not None and last.first_s == item.first_s and last.cause == item.cause:
-            connection.execute(update(table).where(table.c.id == last.id).values(
-                last_s=item.last_s, rounds=item.rounds, words=words(item.words)))
+        known = connection.execute(select(table).where(
+            table.c.model == words(item.model), table.c.first_s == item.first_s, table.c.cause == item.cause)
+            .limit(1)).one_or_none()
+        if known is not None:
+            if item.last_s >= known.last_s:
+                connection.execute(update(table).where(table.c.id == known.id).values(
+                    last_s=item.last_s, rounds=item.rounds, words=words(item.words)))
         else:
             connection.execute(table.insert(), [
                 {"model": words(item.model), "cause": item.cause, "words": words(item.words),

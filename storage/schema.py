@@ -293,10 +293,26 @@ uses = Table(
 )
 Index("ix_uses_updated_s", uses.c.updated_s)
 
+recorders = Table(
+    "recorders", metadata,
+    Column("id", _Id, primary_key=True),
+    Column("token", Text, nullable=False),
+    Column("place", Text, nullable=False),  # process and host, for a person
+    Column("since_s", Double, nullable=False),
+)
+
+imports = Table(
+    "imports", metadata,
+    Column("source", Text, primary_key=True),  # sacct, or the digest of a file
+    Column("part", Double, primary_key=True),  # start of the day, or rows of the file
+    Column("runs", BigInteger, nullable=False),
+    Column("done_s", Double, nullable=False),
+)
+
 CLOCKS = {
     "jobs": "submit_s", "job_changes": "time_s", "runs": "start_s", "node_changes": "time_s", "rollups": "start_s",
     "waste": "start_s", "floors": "updated_s", "recommendations": "issued_s", "verdicts": "start_s",
     "promotions": "time_s", "abstentions": "first_s", "standings": "since_s", "simulated": "until_s",
-    "speeds": "last_s", "uses": "updated_s",
+    "speeds": "last_s", "uses": "updated_s", "recorders": "since_s", "imports": "done_s",
 }
 """The column that tells a row's age, by table."""

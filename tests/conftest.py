@@ -6,7 +6,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from chain import chain  # noqa: F401  (the real parts, tests/stack/chain.py)
-from postgres import postgres  # noqa: F401  (likewise)
+from postgres import frail_postgres, postgres  # noqa: F401  (likewise)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

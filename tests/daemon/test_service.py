@@ -186,6 +186,27 @@ def test_a_history_that_cannot_be_written_stops_nothing_and_loses_nothing(rig, m
         assert database.execute("SELECT count(*) FROM jobs").fetchone()[0] == len(service.known.snapshot.jobs)
 
 
+def test_a_database_that_vanishes_is_told_by_gauge_and_log_and_its_facts_wait_for_the_next_start(rig, caplog):
+    service = rig.service()
+    collect(service)
+    (rig.folder / "idlewatt.db").unlink()
+    rig.watch(service, 60)
+    service.record()
+    assert published(service).recorder_backlog_records > 0
+    assert published(service).recorder_backlog_bytes > 0
+    recording = service.known.recording
+    assert not recording.possible
+    assert "idlewatt.db was deleted or moved away while idlewatt records into it" in recording.reason
+    assert "was deleted or moved away" in str(caplog.records[-1].error)
+    rig.services.remove(service)
+    service.stop()
+    again = rig.service()
+    assert again.known.recording.backlog > 0
+    collect(again)
+    again.record()
+    assert published(again).recorder_backlog_records == 0
+
+
 def test_a_second_daemon_on_the_same_database_is_refused(rig):
     service = rig.service()
     with pytest.raises(StoreLocked, match=f"another idlewatt daemon records into .*process {os.getpid()}"):

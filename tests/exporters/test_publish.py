@@ -123,6 +123,8 @@ def facts(**more) -> Published:
         "cycle_failures_total": {"scrape": 0},
         "cycle_last_run_timestamp_seconds": {"scrape": 1.8e9},
         "recorder_backlog_records": 0,
+        "recorder_backlog_bytes": 0,
+        "recorder_dropped_records_total": 0,
         "database_size_bytes": 1048576,
         "config_last_reload_successful": 1,
         "config_last_reload_success_timestamp_seconds": 1.8e9,

@@ -155,23 +155,6 @@ def test_a_read_only_database_is_named_and_nothing_is_lost(sqlite_history, make)
     assert sqlite_history.job("1") is not None
 
 
-def test_the_backlog_is_bounded_and_what_it_drops_is_counted_and_seen_anew(sqlite_history, tmp_path, make, monkeypatch):
-    monkeypatch.setattr(history_module, "BACKLOG_ITEMS", 3)
-    blocker = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
-    blocker.execute("BEGIN IMMEDIATE")
-    snapshot = SchedulerSnapshot(110.0, jobs=(make.job(),))
-    with pytest.raises(StoreUnavailable):
-        sqlite_history.record_snapshot(snapshot)
-    for start in range(3):
-        with pytest.raises(StoreUnavailable):
-            sqlite_history.record_waste([WasteReading(start, 1.0, "gpu", PowerClass.STRANDED, 1.0)])
-    assert (sqlite_history.backlog, sqlite_history.dropped) == (3, 1)
-    blocker.execute("ROLLBACK")
-    sqlite_history.record_snapshot(snapshot)
-    assert sqlite_history.job("1") is not None
-    assert len(sqlite_history.waste(0, 10)) == 3
-
-
 def test_facts_that_no_database_takes_spoil_nothing(history, make):
     hostile = make.job(job_id="1\0\ud800", name="x\0y", priority=float("nan"), limit_s=float("inf"), raw_id=10**30)
     unknown_time = make.job(job_id="2", submit_s=float("nan"))

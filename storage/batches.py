@@ -1,0 +1,179 @@
+"""Facts on their way into the database: what kinds there are, how each is written, and how it reads as a plain line.
+
+A line is the CRC-32 of the rest in hexadecimal, a space, and one JSON object. Its ``facts`` are JSON as well, packed by
+zlib and written in base64, as rows of one kind repeat themselves: a tenth of the size. Nothing in it can be executed,
+and writing a batch a second time changes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import Connection
+
+from . import advice, energy, jobs, nodes, promotions, simulated, speeds, uses
+from .promotions import Abstention, Promotion, Standing
+from .recommendations import Recommendation
+from .records import GpuRollup, IdleFloor, Job, Node, WasteReading
+from .simulated import Simulated
+from .speeds import RunSpeed
+from .uses import Use
+from .values import words
+
+Boards = dict[energy.Board, int]
+_LARGEST_BYTES = 1 << 28
+"""Of one batch's facts unpacked; what claims to be larger is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What changed from one snapshot of the scheduler to the next."""
+
+    jobs: tuple[Job, ...]
+    nodes: tuple[Node, ...]
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Facts that are written in one transaction."""
+
+    kind: str
+    facts: Any
+    items: int
+    after: int | None = None
+    """Number of the last recorder that was known when the batch had to wait; None while it never waited."""
+
+
+class Damaged(ValueError):
+    """A line is not what was once written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What one kind of facts looks like, and who writes it."""
+
+    shape: Any
+    write: Callable[[Connection, Any, Boards], None]
+
+
+def _seen(connection: Connection, facts: Seen, boards: Boards) -> None:
+    nodes.store(connection, facts.nodes, facts.time_s)
+    jobs.store_seen(connection, facts.jobs, facts.time_s)
+    advice.judge(connection, facts.jobs)
+
+
+def _finished(connection: Connection, facts: tuple[Job, ...], boards: Boards) -> None:
+    jobs.store_finished(connection, facts)
+    advice.judge(connection, facts)
+
+
+def _decisions(connection: Connection, facts: tuple[Promotion, ...], boards: Boards) -> None:
+    for decision in facts:
+        promotions.store(connection, decision)
+
+
+KINDS: Mapping[str, Kind] = {
+    "seen": Kind(Seen, _seen),
+    "finished": Kind(tuple[Job, ...], _finished),
+    "rollups": Kind(tuple[GpuRollup, ...], energy.store_rollups),
+    "waste": Kind(tuple[WasteReading, ...], lambda connection, facts, _: energy.store_waste(connection, facts)),
+    "floors": Kind(tuple[tuple[tuple[str, str], IdleFloor], ...],
+                   lambda connection, facts, _: energy.store_floors(connection, dict(facts))),
+    "recommendations": Kind(tuple[Recommendation, ...], lambda connection, facts, _: advice.store(connection, facts)),
+    "decisions": Kind(tuple[Promotion, ...], _decisions),
+    "abstentions": Kind(tuple[Abstention, ...],
+                        lambda connection, facts, _: promotions.store_abstentions(connection, facts)),
+    "standings": Kind(tuple[Standing, ...], lambda connection, facts, _: promotions.store_standings(connection, facts)),
+    "simulated": Kind(tuple[Simulated, ...], lambda connection, facts, _: simulated.store(connection, facts)),
+    "speeds": Kind(tuple[RunSpeed, ...], lambda connection, facts, _: speeds.store(connection, facts)),
+    "uses": Kind(tuple[Use, ...], lambda connection, facts, _: uses.store(connection, facts)),
+}
+"""Every kind of facts, by the name under which it waits on disk."""
+_WINDOWS = ("rollups", "waste")
+
+
+def write(connection: Connection, batch: Batch, boards: Boards) -> None:
+    """Write the facts of a batch; ``boards`` remembers the numbers of boards that are known already."""
+    KINDS[batch.kind].write(connection, batch.facts, boards)
+
+
+def ended_by(batch: Batch, time_s: float) -> Batch:
+    """Return the batch without windows that end after a time: somebody else recorded from then on."""
+    if batch.kind not in _WINDOWS:
+        return batch
+    return replace(batch, facts=tuple(window for window in batch.facts if window.start_s + window.seconds <= time_s))
+
+
+def encode(batch: Batch) -> bytes:
+    """Return the batch as a line."""
+    facts = zlib.compress(json.dumps(_plain(batch.facts), separators=(",", ":")).encode("ascii"), 1)
+    body = json.dumps({"kind": batch.kind, "items": batch.items, "after": batch.after,
+                       "facts": base64.b64encode(facts).decode("ascii")}).encode("ascii")
+    return b"%08x %s\n" % (zlib.crc32(body), body)
+
+
+def items(line: bytes) -> int:
+    """Return how many facts a line holds, or raise ``Damaged``."""
+    return int(_body(line)["items"])
+
+
+def decode(line: bytes) -> Batch:
+    """Return the batch of a line, or raise ``Damaged``."""
+    body = _body(line)
+    if body["kind"] not in KINDS:
+        raise Damaged(f"facts of an unknown kind {str(body['kind'])[:40]!r}")
+    try:
+        facts = _shape(body["kind"]).validate_python(json.loads(_unpacked(base64.b64decode(body["facts"]))))
+    except (ValueError, RecursionError, zlib.error) as error:
+        raise Damaged(f"facts that cannot be read: {str(error).partition(chr(10))[0]}") from error
+    return Batch(body["kind"], facts, body["items"], body["after"])
+
+
+def _body(line: bytes) -> dict[str, Any]:
+    told, _, body = line.rstrip(b"\n").partition(b" ")
+    if not line.endswith(b"\n") or told != b"%08x" % zlib.crc32(body):
+        raise Damaged("a torn or damaged line")
+    try:
+        found: dict[str, Any] = {"kind": "", "items": 0, "after": None, "facts": ""} | json.loads(body)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Damaged("a line that is no JSON object") from error
+    return found
+
+
+def _unpacked(packed: bytes) -> bytes:
+    unpacking = zlib.decompressobj()
+    text = unpacking.decompress(packed, _LARGEST_BYTES)
+    if not unpacking.eof:
+        raise Damaged("facts that are torn or too large")
+    return text
+
+
+@cache
+def _shape(kind: str) -> TypeAdapter[Any]:
+    return TypeAdapter(KINDS[kind].shape)
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold of a fact; times that are no number stay that."""
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return words(value)
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {words(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list | set | frozenset):
+        return [_plain(item) for item in value]
+    raise TypeError(f"{type(value).__name__} is nothing that waits on disk")
