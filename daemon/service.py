@@ -317,9 +317,8 @@ class Service:
                        self._roles(), self.degraded(), self._history.backlog)
 
     def _ages(self) -> Ages:
-        settings, speed = self.settings, self._speed
-        return Ages(settings.waste.scheduler_max_age, settings.cycles.advise * speed,
-                    {name: settings.counsel.of(name).every * speed for name in self._advisers})
+        periods = {name: cycle.period_s * self._speed for name, cycle in self.beat.health().items()}
+        return Ages(self.settings.waste.scheduler_max_age, periods["advise"], periods)
 
     def _believed(self, snapshot: SchedulerSnapshot, now_s: float) -> bool:
         """Tell whether there may be advice on what was seen of the cluster."""
@@ -336,12 +335,10 @@ class Service:
 
     def _period_s(self, role: str) -> float:
         """Return the time between two reads of a source, on the daemon's clock."""
-        cycles = self.settings.cycles
-        if role == "telemetry":
-            return cycles.scrape * self._speed
-        asked = [self.settings.counsel.of(name).every for name, subject in subjects().items()
-                 if role in subject.reads and name in self._advisers]
-        return (cycles.jobs if role in ("scheduler", "topology") else max(asked, default=cycles.jobs)) * self._speed
+        cycles, beats = self.settings.cycles, self.beat.health()
+        asked = [beats[name].period_s for name, subject in subjects().items()
+                 if role in subject.reads and name in beats]
+        return (cycles.scrape if role == "telemetry" else max((cycles.jobs, *asked))) * self._speed
 
     def _roles(self) -> tuple[tuple[str, str], ...]:
         advice, learned = self.settings.advice, self.known.learned
