@@ -30,6 +30,7 @@ from .advice.advisor import AdviceSettings
 from .advice.subject import SubjectSettings, subjects
 from .agents.kinds import Objective
 from .agents.kinds import names as agent_names
+from .degraded import DegradedSettings
 from .learning.terms import ASSUMED, Terms
 from .policies.registry import parse as parse_policy
 from .waste import WasteSettings
@@ -259,6 +260,7 @@ class Settings(Strict):
     waste: WasteSettings = WasteSettings()
     advice: AdviceSettings = AdviceSettings()
     counsel: CounselSettings = CounselSettings()
+    degraded: DegradedSettings = DegradedSettings()
     counterfactual: CounterfactualSettings = CounterfactualSettings()
     training: TrainingSettings = TrainingSettings()
     sources: tuple[AnySource, ...] = ()

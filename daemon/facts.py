@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..exporters.publish import ADVICE, GPU_CODES, Published
+from ..exporters.publish import ADVICE, DEGRADED, GPU_CODES, Published
 from ..exporters.source import SourceStatus
 from ..storage.history import Recording
 from ..storage.promotions import Decision, Promotion
@@ -19,6 +19,7 @@ from .advice.council import Learned
 from .advice.subject import Counsel
 from .counterfactual import Counterfactual
 from .cycles import CycleHealth
+from .degraded import Degradation
 from .learning.nightshift import Training
 from .waste import Assessment
 
@@ -43,11 +44,11 @@ class Known:
     communication: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Cost of running jobs' placements by partition, ``actual`` or ``advised``."""
     database_bytes: float | None = None
-    recording: Recording = Recording()
-    """Whether the history can be written, and what waits for it."""
     counterfactual: Counterfactual = Counterfactual()
     learned: Learned = Learned()
     training: Training = Training()
+    old: bool = False
+    """Whether the scheduler has not been read for too long, so that all that it said is the past."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,10 @@ class Process:
     loaded_s: float | None = None
     roles: tuple[tuple[str, str], ...] = ()
     """Policy and what it is to us: incumbent, in_charge, shadow."""
+    degraded: tuple[Degradation, ...] = ()
+    """What is wrong with what is known."""
+    recording: Recording = Recording()
+    """Whether the history can be written, and what waits for it."""
 
 
 def published(known: Known, process: Process) -> Published:
@@ -71,7 +76,7 @@ def published(known: Known, process: Process) -> Published:
     facts |= _learned(known.learned) | _held_out(known.learned.judged) | _counsel(known.counsel)
     if known.assessment is not None:
         facts |= _watts(known, known.assessment) | _wasters(known.assessment) | _gpus(known.assessment)
-    if known.snapshot is not None:
+    if known.snapshot is not None and not known.old:
         facts["pending_jobs"] = _pending(known.snapshot)
     return Published(**facts)
 
@@ -141,7 +146,17 @@ def _advice(known: Known) -> dict[str, Any]:
     advice = known.advice
     if advice is None:
         return {}
-    issued_s: dict[str, float | None] = {row.policy: row.issued_s for row in advice.recommendations}
+    kept = {
+        "advice_timestamp_seconds": dict.fromkeys(advice.policies, advice.issued_s),
+        "advice_snapshot_timestamp_seconds": dict.fromkeys(advice.policies, advice.snapshot_s),
+        "advice_issued_total": {policy: float(count) for policy, count in known.issued.items()},
+        "advice_followed_total": {policy: float(count) for policy, count in known.followed.items()},
+    }
+    return kept if advice.withdrawn else kept | _in_force(advice) | {"communication_cost": dict(known.communication)}
+
+
+def _in_force(advice: Advice) -> dict[str, Any]:
+    """Return advice that may be followed."""
     in_charge = [row for row in advice.recommendations if not row.shadow][:ADVICE]
     return {
         "advice_info": dict.fromkeys(_placements(advice.recommendations), 1.0),
@@ -149,10 +164,6 @@ def _advice(known: Known) -> dict[str, Any]:
         "advice_expected_start_timestamp_seconds": {
             (row.policy, row.job_id): row.expected_start_s for row in in_charge if row.action == "hold"},
         "power_down_info": dict.fromkeys(advice.power_down, 1.0),
-        "advice_timestamp_seconds": issued_s,
-        "advice_issued_total": {policy: float(count) for policy, count in known.issued.items()},
-        "advice_followed_total": {policy: float(count) for policy, count in known.followed.items()},
-        "communication_cost": dict(known.communication),
         "advice_speedup_ratio": {(row.policy, row.job_id): 1 / other.relative_speed
                                  for row in in_charge for other in row.alternatives if other.relative_speed},
     }
@@ -161,7 +172,8 @@ def _advice(known: Known) -> dict[str, Any]:
 def _counsel(said: Mapping[str, Counsel]) -> dict[str, Any]:
     metrics = {name: value for counsel in said.values() for name, value in counsel.metrics.items()}
     return metrics | {
-        "counsel_rows": {subject: float(len(counsel.rows)) for subject, counsel in said.items()},
+        "counsel_rows": {subject: float(len(counsel.rows)) for subject, counsel in said.items()
+                         if not counsel.withdrawn},
         "counsel_timestamp_seconds": {subject: counsel.issued_s for subject, counsel in said.items()}}
 
 
@@ -232,10 +244,22 @@ def _daemon(known: Known, process: Process) -> dict[str, Any]:
         "advice_interval_seconds": process.advice_interval_s,
         "pue_ratio": process.pue,
         "policy_info": dict.fromkeys(process.roles, 1.0),
-        "recorder_backlog_records": float(known.recording.backlog),
-        "recorder_backlog_bytes": float(known.recording.backlog_bytes),
-        "recorder_dropped_records_total": float(known.recording.dropped),
+        "recorder_backlog_records": float(process.recording.backlog),
+        "recorder_backlog_bytes": float(process.recording.backlog_bytes),
+        "recorder_dropped_records_total": float(process.recording.dropped),
         "database_size_bytes": known.database_bytes,
         "config_last_reload_successful": float(process.reloaded),
         "config_last_reload_success_timestamp_seconds": process.loaded_s,
+        **_degraded(process.degraded),
     }
+
+
+def _degraded(found: tuple[Degradation, ...]) -> dict[str, Any]:
+    """Return how many things are wrong by cause, and since when the first of them is."""
+    since: dict[str, float] = {}
+    for one in found:
+        if one.since_s is not None:
+            since[one.cause] = min(since.get(one.cause, one.since_s), one.since_s)
+    counts = Counter(one.cause for one in found)
+    return {"degraded": {cause: float(counts[cause]) for cause in DEGRADED},
+            "degraded_since_timestamp_seconds": since}

@@ -20,6 +20,7 @@ from ..storage.history import History
 from .config import load
 from .notify import notify, reloading, watchdog_period_s
 from .service import Service
+from .steps import ClockWatch
 from .view import DaemonView
 from .web.app import WebApp
 from .web.gate import WebConfigFile
@@ -82,7 +83,8 @@ def serve(options: Options) -> None:
         history = History.open(storage.url, storage.spool_folder, storage.backlog_bytes)
     except (WebConfigError, ListenError, StoreError) as error:
         raise CannotServe(str(error)) from error
-    service = Service(settings, history, _clock(options), speed=options.speed)
+    clock = _clock(options)
+    service = Service(settings, history, clock, speed=options.speed, steps=ClockWatch(clock, options.speed))
     view = DaemonView(service, lambda: load(options.config_file))
     app = WebApp(view, gate, telemetry_path=options.telemetry_path, lifecycle=options.lifecycle)
     with _served(WebServer(app, sockets, gate)), _running(service):

@@ -21,6 +21,7 @@ from functools import partial
 
 from ..exporters.publish import check
 from ..exporters.source import Clock, Source, SourceError, Watched
+from ..storage.database import named
 from ..storage.errors import StoreError
 from ..storage.history import History
 from ..storage.records import GpuRollup, IdleFloor, Job, SchedulerSnapshot, WasteReading
@@ -33,9 +34,13 @@ from .advice.subject import Adviser, Bookkeeper, Scene, subjects
 from .advice.vicinity import Vicinity, compared
 from .config import ConfigError, Settings
 from .counterfactual import Counterfactual, Request, Window, WindowReplayer
+from .current import Ages, current
 from .cycles import Beat, Cycle
+from .degraded import Chronicle, Degradation, Seen, SourceSeen, out_of_service, unmeasured_share, unread
 from .facts import Known, Process
 from .learning.nightshift import NightShift
+from .moments import believed
+from .steps import ClockWatch
 from .topology import Hanging
 from .waste import WasteAccountant
 
@@ -54,13 +59,14 @@ TRAINING_S = 60.0
 class Service:
     """Everything between the sources and the page."""
 
-    def __init__(self, settings: Settings, history: History, clock: Clock, *, speed: float = 1.0) -> None:
+    def __init__(self, settings: Settings, history: History, clock: Clock, *, speed: float = 1.0,
+                 steps: ClockWatch | None = None) -> None:
         self._history, self._clock, self._speed = history, clock, speed
         self._change = threading.Lock()
         self._known_lock = threading.Lock()
         self._council = Council(settings, history, speed, clock())
         self.known = Known(counterfactual=Counterfactual.restored(history.load_simulated()),
-                           learned=self._council.learned, recording=history.recording)
+                           learned=self._council.learned)
         self.settings = settings
         self._reloaded, self._loaded_s = True, clock()
         self._accounted_s: float | None = None
@@ -69,6 +75,7 @@ class Service:
         self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
+        self._steps, self._chronicle = steps, Chronicle()
         self._hanging = Hanging()
         self._rehearsal = _rehearsal(settings)
         self._replays = WindowReplayer()
@@ -109,13 +116,13 @@ class Service:
             counters = self.accountant.counters
             self._learn(assessment=found, energy_joules=dict(counters.energy_joules),
                         unmeasured_seconds=dict(counters.unmeasured_seconds))
+        self.degraded()
 
     def advise(self) -> None:
         """Ask the policy in charge, and those in its shadow, about every pending job."""
-        snapshot = self.known.snapshot
-        if snapshot is None or not self._rehearsal.over():
+        snapshot, now_s = self.known.snapshot, self._clock()
+        if snapshot is None or not self._believed(snapshot, now_s) or not self._rehearsal.over():
             return
-        now_s = self._clock()
         circumstances = self._council.circumstances(self.settings, now_s)
         advice = Advisor(self.settings.advice, circumstances).advise(snapshot, now_s)
         learned = self._council.note(advice)
@@ -125,13 +132,13 @@ class Service:
 
     def counsel(self, name: str) -> None:
         """Consider one subject beyond starts; what was said of it before stays until there is more to say."""
-        known, subject = self.known, subjects()[name]
-        if known.snapshot is None or not self._rehearsal.over():
+        known, subject, now_s = self.known, subjects()[name], self._clock()
+        if known.snapshot is None or not self._believed(known.snapshot, now_s) or not self._rehearsal.over():
             return
         read = [watched.read().data for role in subject.reads for watched in self._of(role)]
-        scene = Scene(self._clock(), known.snapshot, known.telemetry, known.advice,
+        scene = Scene(now_s, known.snapshot, known.telemetry, known.advice,
                       tuple(facts for facts in read if facts is not None), self._council.experience)
-        said = self._advisers[name].consider(scene)
+        said = self._advisers[name].consider(scene).resting_on(known.snapshot.time_s)
         check(said.metrics)
         with self._known_lock:
             self.known = replace(self.known, counsel={**self.known.counsel, name: said})
@@ -270,15 +277,69 @@ class Service:
         """Return the sources in force."""
         return self._sources
 
+    @property
+    def database(self) -> str:
+        """Return what it records into, without its password."""
+        return named(self.settings.storage.url)
+
     def now(self) -> float:
         """Return the daemon's time."""
         return self._clock()
+
+    def standing(self) -> Known:
+        """Return what is known without advice that rests on what is too old to act upon."""
+        return current(self.known, self._clock(), self._ages())
+
+    def unadvised(self) -> str:
+        """Return why there is no advice, in words; '' when there is."""
+        seen = self._seen()
+        unread_ones = unread(seen)
+        if unread_ones:
+            return "no advice: " + "; ".join(one.words for one in unread_ones)
+        known = self.standing()
+        if known.advice is not None and not known.advice.withdrawn:
+            return ""
+        if not self._rehearsal.over():
+            return "no advice yet: policies are being compiled"
+        return "no advice yet: the first round has not ended" if known.advice is None else "no advice: the last is old"
+
+    def degraded(self) -> tuple[Degradation, ...]:
+        """Return what is wrong with what is known, the worst first."""
+        return self._chronicle.look(self._seen())
+
+    def unread(self) -> tuple[Degradation, ...]:
+        """Return the configured schedulers whose newest good read is too old to act upon."""
+        return tuple(unread(self._seen()))
 
     def process(self) -> Process:
         """Return how the daemon itself fares."""
         return Process(tuple(watched.status for watched in self._sources), self.beat.health(),
                        self.settings.cycles.advise, self.settings.waste.pue, self._reloaded, self._loaded_s,
-                       self._roles())
+                       self._roles(), self.degraded(), self._history.recording)
+
+    def _ages(self) -> Ages:
+        periods = {name: cycle.period_s * self._speed for name, cycle in self.beat.health().items()}
+        return Ages(self.settings.waste.scheduler_max_age, periods["advise"], periods)
+
+    def _believed(self, snapshot: SchedulerSnapshot, now_s: float) -> bool:
+        """Tell whether there may be advice on what was seen of the cluster."""
+        return believed(snapshot.time_s, now_s, self.settings.waste.scheduler_max_age)
+
+    def _seen(self) -> Seen:
+        """Return what decides on whether what is known is degraded."""
+        known, now_s, max_age_s = self.known, self._clock(), self.settings.waste.scheduler_max_age
+        step_s, stepped_s = self._steps.look(now_s, max_age_s) if self._steps else (0.0, None)
+        return Seen(now_s, tuple(SourceSeen(watched.status, watched.kind, self._period_s(watched.role),
+                                            watched.health()) for watched in self._sources),
+                    self.beat.health(), self._history.recording, unmeasured_share(known.assessment),
+                    out_of_service(known.snapshot), step_s, stepped_s, max_age_s, self.settings.degraded)
+
+    def _period_s(self, role: str) -> float:
+        """Return the time between two reads of a source, on the daemon's clock."""
+        cycles, beats = self.settings.cycles, self.beat.health()
+        asked = [beats[name].period_s for name, subject in subjects().items()
+                 if role in subject.reads and name in beats]
+        return (cycles.scrape if role == "telemetry" else max((cycles.jobs, *asked))) * self._speed
 
     def _roles(self) -> tuple[tuple[str, str], ...]:
         advice, learned = self.settings.advice, self.known.learned
@@ -313,7 +374,6 @@ class Service:
             write()
         except StoreError as error:
             log.error("history cannot be written; it is kept and tried again", extra={"error": str(error)})
-        self._learn(recording=self._history.recording)
 
     def _complete(self) -> None:
         """Ask accounting for jobs that ended unseen or were shorter than a cycle."""
@@ -322,7 +382,8 @@ class Service:
             if finished is None:
                 continue
             now = self._clock()
-            since = (self._accounted_s or now - ACCOUNTING_FIRST_S) - ACCOUNTING_OVERLAP_S
+            # A clock that was set back must not ask for the future.
+            since = min(self._accounted_s or now - ACCOUNTING_FIRST_S, now) - ACCOUNTING_OVERLAP_S
             try:
                 jobs: tuple[Job, ...] = finished(since)
             except SourceError as error:

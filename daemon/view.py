@@ -17,7 +17,7 @@ from .config import ConfigError, Settings
 from .facts import published
 from .service import Service
 from .waste import Assessment, BoardVerdict, NodeVerdict
-from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, TargetGroup, WasteRow
+from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, WasteRow
 
 IN_WORDS = {Decision.PROMOTE: "in_charge", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted",
             Decision.REFUSE: "refused"}
@@ -32,16 +32,16 @@ class DaemonView:
 
     def published(self) -> Published:
         """Return the facts of the metrics page."""
-        return published(self._service.known, self._service.process())
+        return published(self._service.standing(), self._service.process())
 
     def recommendations(self) -> Sequence[Recommendation]:
         """Return present advice, the policy in charge first, the most urgent job first."""
-        advice = self._service.known.advice
+        advice = self._service.standing().advice
         return advice.recommendations if advice else ()
 
     def counsel(self, subject: str) -> Sequence[Row]:
         """Return what there is to say on a subject beyond starts, what is worth most first."""
-        said = self._service.known.counsel.get(subject)
+        said = self._service.standing().counsel.get(subject)
         return said.rows if said else ()
 
     def waste(self) -> Sequence[WasteRow]:
@@ -55,7 +55,7 @@ class DaemonView:
 
     def nodes(self) -> Sequence[NodeRow]:
         """Return every node of the scheduler."""
-        known = self._service.known
+        known = self._service.standing()
         if known.snapshot is None:
             return ()
         found = known.assessment or Assessment(self.now())
@@ -99,9 +99,14 @@ class DaemonView:
 
     def missing(self) -> Sequence[str]:
         """Return what is still missing before the daemon is ready; nothing when it is."""
-        if self._service.known.assessment is None:
-            return ("the first collection has not ended",)
-        return ()
+        first = () if self._service.known.assessment else ("the first collection has not ended",)
+        return (*first, *(one.words for one in self._service.unread()))
+
+    def status(self) -> Status:
+        """Return whether what is shown can be believed."""
+        snapshot, missing = self._service.known.snapshot, tuple(self.missing())
+        return Status(self.now(), not missing, missing, self._service.unadvised(), self._service.degraded(),
+                      snapshot.time_s if snapshot else None, self._service.database)
 
     def reload(self) -> None:
         """Read the configuration again and put it in force; raise ReloadError and keep the old one if it is bad."""

@@ -38,6 +38,10 @@ NODE_STATES = ("allocated", "idle", "stranded", "planned", "unmeasured", "unavai
 GPU_CODES = {state: code for code, state in enumerate(GPU_CLASSES)}
 """What ``gpu_state`` says, as a number: one series a board instead of one for each of its states."""
 
+DEGRADED = ("scheduler_unread", "database_behind", "source_down", "source_slow", "targets_down", "targets_slow",
+            "cycle_overrun", "cycle_failing", "unmeasured", "clock_step")
+"""What may be wrong with what the daemon knows, what an operator should see first first."""
+
 LONGEST_LABEL = 256
 """Characters of a label value that are kept: job names and reasons come from users."""
 LABELS_KNOWN = 16_384
@@ -173,6 +177,10 @@ class Published:
         "node", cap=NODES)
     advice_timestamp_seconds: Series = _gauge(
         "When the policy last advised, in seconds since the epoch.", "policy", cap=POLICIES)
+    advice_snapshot_timestamp_seconds: Series = _gauge(
+        "When the scheduler was read that the policy's last advice rests on, in seconds since the epoch. The advice "
+        "itself is no longer published once the scheduler has not been read for waste.scheduler_max_age.",
+        "policy", cap=POLICIES)
     advice_interval_seconds: Scalar = _gauge("Configured time between two rounds of advice, in seconds.")
     advice_issued_total: Series = _counter(
         "Runs that started while the policy advised on their job, seen in the scheduler.", "policy", cap=POLICIES)
@@ -306,6 +314,12 @@ class Published:
     cycle_failures_total: Series = _counter("Runs of the cycle that failed.", "cycle", cap=50)
     cycle_last_run_timestamp_seconds: Series = _gauge(
         "When the cycle's last run ended, in seconds since the epoch.", "cycle", cap=50)
+    degraded: Series = _gauge(
+        "What is wrong with what idlewatt knows: how many sources, cycles or other parts, by cause; 0 is well. The "
+        "page and /api/v1/status say it in words.", "cause", cap=len(DEGRADED))
+    degraded_since_timestamp_seconds: Series = _gauge(
+        "Since when something has been wrong for this cause, in seconds since the epoch; for a scheduler that is not "
+        "read, when it was read last.", "cause", cap=len(DEGRADED))
     recorder_backlog_records: Scalar = _gauge("Facts waiting to be written to the database.")
     recorder_backlog_bytes: Scalar = _gauge("Disk space of facts waiting to be written to the database, in bytes.")
     recorder_dropped_records_total: Scalar = _counter(

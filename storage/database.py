@@ -54,6 +54,12 @@ def parse(url: str) -> URL:
     return parsed
 
 
+def named(url: str) -> str:
+    """Return what a database is called, the same for every way to write its URL, and without its password."""
+    parsed = parse(url)
+    return os.path.realpath(place(parsed)) if parsed.get_backend_name() == "sqlite" else place(parsed)
+
+
 def connect(url: URL, *, read_only: bool = False) -> Engine:
     """Return an engine; nothing is opened yet."""
     if url.get_backend_name() == "postgresql":

@@ -66,3 +66,5 @@ class ElasticAdvice:
     """GPUs that are free for it now: no start is advised for them, and it delays nobody there who comes before it."""
     has_room: bool = False
     """Whether ``more`` fits there now."""
+    snapshot_s: float | None = None
+    """When the scheduler was read that this rests on."""

@@ -36,6 +36,8 @@ class Relief:
     gpus_moved: int
     expected_start_s: float | None = None
     """When it starts if nothing is moved, as advised; None when nobody knows."""
+    snapshot_s: float | None = None
+    """When the scheduler was read that this rests on."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -81,3 +81,5 @@ class Recommendation:
     """Weight of the edges between the placement's GPUs, less is closer together; None without a placement."""
     gpu_indexes: tuple[tuple[int, ...], ...] = ()
     """GPUs to take on each node of the placement; () where the scheduler does not say which are free."""
+    snapshot_s: float | None = None
+    """When the scheduler was read that this rests on; None of what was recorded."""

@@ -56,6 +56,8 @@ class ShareAdvice:
     """By which it starts sooner if it waits; None where its start is not known."""
     givers: tuple[Giver, ...] = ()
     """Whose CPUs and memory these are; what nobody holds has none."""
+    snapshot_s: float | None = None
+    """When the scheduler was read that this rests on."""
 
     @property
     def gains(self) -> bool:

@@ -84,6 +84,12 @@ class Advice:
     """The policy whose advice goes out: that of an agent, or the heuristic's where it abstains."""
     heard: tuple[Heard, ...] = ()
     """What each agent answered, or why it did not."""
+    snapshot_s: float | None = None
+    """When the cluster was seen as this advice takes it to be."""
+    policies: tuple[str, ...] = ()
+    """All that advised, the one in charge first."""
+    withdrawn: bool = False
+    """Whether it was taken back since, because the cluster has not been seen for too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ class Advisor:
     def advise(self, snapshot: SchedulerSnapshot, now_s: float) -> Advice:
         """Return what to do with every pending job, and with nodes that nobody needs."""
         if not snapshot.nodes:
-            return Advice(now_s)
+            return Advice(now_s, snapshot_s=snapshot.time_s)
         state = ClusterState.from_snapshot(snapshot, now_s, foresight=self._circumstances.foresight)
         moment = Moment(state, snapshot, Diagnosis(snapshot, now_s), now_s, self._circumstances.stale_s,
                         self._incumbent, self._settings.draws)
@@ -126,24 +132,27 @@ class Advisor:
         shadows += [one.said.answer for one in heard if one.said and not one.seat.in_charge]
         leader = next((one.said for one in heard if one.said and one.seat.in_charge), None)
         if leader is None:
-            first, told = heuristic, self._told(heuristic, now_s, expected(self._heuristic, moment))
+            first, told = heuristic, self._told(heuristic, moment, expected(self._heuristic, moment))
         else:
             first, told = leader.answer, self._told_by_agent(leader, heuristic, moment)
             shadows.insert(0, heuristic)
-        aside = [row for answer in shadows for row in self._told(answer, now_s)]
+        aside = [row for answer in shadows for row in self._told(answer, moment)]
+        policies = tuple(dict.fromkeys((first.policy.name, *(answer.policy.name for answer in shadows))))
         return Advice(now_s, (*told, *aside), self._power_down(snapshot, first.needed_at(), now_s), first.policy.name,
-                      heard)
+                      heard, snapshot.time_s, policies)
 
-    def _told(self, answer: Answer, now_s: float, changes: Mapping[int, Change] | None = None) -> list[Recommendation]:
+    def _told(self, answer: Answer, moment: Moment,
+              changes: Mapping[int, Change] | None = None) -> list[Recommendation]:
         """Return advice in words; without ``changes`` it is that of a shadow."""
-        manner = Manner(now_s, self._settings.objective, changes is None, changes or {}, self._settings.applications)
+        manner = Manner(moment.now_s, self._settings.objective, changes is None, changes or {},
+                        self._settings.applications, moment.snapshot.time_s)
         return [said for _, said in answer.recommend(manner)]
 
     def _told_by_agent(self, leader: Said, heuristic: Answer, moment: Moment) -> list[Recommendation]:
         """Return an agent's advice with what moved it, and what the heuristic would have said."""
-        otherwise = {(said.job_id, said.submit_s): instead_of(said) for said in self._told(heuristic, moment.now_s)}
+        otherwise = {(said.job_id, said.submit_s): instead_of(said) for said in self._told(heuristic, moment)}
         manner = Manner(moment.now_s, self._settings.objective, changes=leader.changes,
-                        applications=self._settings.applications)
+                        applications=self._settings.applications, snapshot_s=moment.snapshot.time_s)
         return [replace(said, instead=otherwise.get((said.job_id, said.submit_s)),
                         reasons=reasons(leader.agent, moment.state, row) if number < MOST_REASONED else ())
                 for number, (row, said) in enumerate(leader.answer.recommend(manner))]

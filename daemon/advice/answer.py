@@ -27,6 +27,8 @@ class Manner:
     """Expected change in wait against the incumbent, by row of the state."""
     applications: Mapping[str, str] = field(default_factory=dict)
     """By pattern of job names, whose measured speeds they follow."""
+    snapshot_s: float | None = None
+    """When the cluster was seen so."""
 
 
 class Answer:
@@ -86,7 +88,7 @@ class Answer:
                               manner.objective, "start", self._diagnosis.why_here(job, placement), placement,
                               manner.now_s, alternatives, manner.shadow,
                               communication_cost=self._diagnosis.vicinity.cost(placement, indexes),
-                              gpu_indexes=indexes)
+                              gpu_indexes=indexes, snapshot_s=manner.snapshot_s)
 
     def _alternatives(self, job: Job, placement: Placement) -> Iterator[Alternative]:
         """Yield other placements that have room, what they cost in communication, and what else is to say."""
@@ -127,7 +129,8 @@ class Answer:
         words = f"can never run: {reason}" if reason else self._diagnosis.why_wait(job)
         return Recommendation(job.job_id, job.submit_s, job.partition, manner.now_s, self.policy.name,
                               manner.objective, "hold", words, placement, expected.start if expected else None, (),
-                              manner.shadow, communication_cost=self._diagnosis.vicinity.cost(placement))
+                              manner.shadow, communication_cost=self._diagnosis.vicinity.cost(placement),
+                              snapshot_s=manner.snapshot_s)
 
 
 def instead_of(said: Recommendation) -> Instead:

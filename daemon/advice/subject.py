@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
@@ -74,6 +74,10 @@ class Row(Protocol):
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes that the row is about."""
 
+    @property
+    def snapshot_s(self) -> float | None:
+        """Return when the scheduler was read that the row rests on; an adviser leaves it to the service."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scene:
@@ -99,6 +103,15 @@ class Counsel:
     """What is worth most first."""
     metrics: Mapping[str, Scalar | Series] = field(default_factory=dict)
     """Fields of ``Published``; of rows no more than the first ``publish.ADVICE``."""
+    snapshot_s: float | None = None
+    """When the cluster was seen that it rests on."""
+    withdrawn: bool = False
+    """Whether it was taken back since, because the cluster has not been seen for too long."""
+
+    def resting_on(self, snapshot_s: float) -> Counsel:
+        """Return it with the time of the snapshot, in each of its rows too."""
+        rows = tuple(replace(row, snapshot_s=snapshot_s) for row in self.rows)  # type: ignore[type-var]
+        return replace(self, rows=rows, snapshot_s=snapshot_s)
 
 
 class Adviser(Protocol):

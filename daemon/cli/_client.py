@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
+from ._output import plain
+
 DEFAULT_URL = "http://127.0.0.1:9723"
+BESIDE_S = 2.0
+"""How long a command that reads the database itself waits for the daemon's word on it."""
 
 
 def asks_daemon(command: Callable[..., None]) -> Callable[..., None]:
@@ -22,17 +27,65 @@ def asks_daemon(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table",
                      show_default=True, help="For people, or for programs."),
     )
-    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), _warned(command))
 
 
-def ask(url: str, path: str, ca_file: str | None = None, **filters: str | int | None) -> list[dict[str, Any]]:
+def _warned(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command that asks the daemon say, beside its answer, what is wrong with what the daemon knows."""
+    @functools.wraps(command)
+    def warned(url: str, ca_file: str | None, **options: Any) -> None:
+        command(url=url, ca_file=ca_file, **options)
+        warn(status(url, ca_file))
+
+    return warned
+
+
+def warn(standing: Mapping[str, Any]) -> None:
+    """Say on stderr what is wrong with what the daemon knows, a line each."""
+    for one in standing.get("degraded", ()):
+        click.echo(f"degraded: {plain(one['words'])}", err=True)
+
+
+def status(url: str, ca_file: str | None = None) -> Mapping[str, Any]:
+    """Return whether what the daemon says can be believed; nothing from one that is too old to say."""
+    try:
+        rows = ask(url, "status", ca_file)
+    except click.ClickException:
+        return {}
+    return rows[0] if rows else {}
+
+
+def warn_beside(database: str) -> None:
+    """Say what is wrong with what is in a database, where the daemon that records into it can be asked.
+
+    It is asked at ``IDLEWATT_URL``, and for a moment only: these commands work without one, too.
+    """
+    from ...storage.database import named
+
+    context = click.get_current_context(silent=True)
+    told: set[str] = context.meta.setdefault(f"{__name__}.told", set()) if context else set()
+    if database in told:
+        return
+    told.add(database)
+    try:
+        (standing,) = ask(os.environ.get("IDLEWATT_URL", DEFAULT_URL), "status",
+                          os.environ.get("IDLEWATT_CA_FILE"), timeout_s=BESIDE_S)
+    except (click.ClickException, ValueError):
+        return
+    if standing.get("database") == named(database):
+        warn(standing)
+
+
+def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0,
+        **filters: str | int | None) -> list[dict[str, Any]]:
     """Return the rows of an API path; a daemon that does not answer ends the command with exit code 3."""
     import requests
 
     parameters = {name: value for name, value in filters.items() if value not in (None, "")}
     shown = re.sub("//[^/]*@", "//…@", url)
     try:
-        answer = requests.get(f"{url.rstrip('/')}/api/v1/{path}", params=parameters, timeout=30, verify=ca_file or True)
+        answer = requests.get(f"{url.rstrip('/')}/api/v1/{path}", params=parameters, timeout=timeout_s,
+                              verify=ca_file or True)
         document = answer.json()
     except requests.exceptions.JSONDecodeError as error:
         raise Stranger(shown, answer.status_code) from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._client import Unreachable
+from ._client import Unreachable, warn_beside
 
 if TYPE_CHECKING:
     from ...storage.reading import HistoryReader
@@ -45,6 +45,7 @@ class Source:
 
         try:
             with History.read_only(self._url()) as reader:
+                warn_beside(self._url())
                 yield reader
         except StoreError as error:
             raise Unreachable(str(error)) from error

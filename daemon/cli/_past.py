@@ -93,7 +93,9 @@ def serving(cluster: SimulatedCluster, clock: Time, folder: Path) -> Iterator[Se
                         counterfactual=CounterfactualSettings(incumbent=SCHEDULER))
     gap = PATIENCE * STEP_S / settings.cycles.scrape
     settings = settings.model_copy(update={
-        "waste": WasteSettings(gap_factor=gap, rated_node_watts=RATED_WATTS),
+        # Counsel is asked for seldom while days go by in seconds; none of it is older than the cluster's own pace.
+        "waste": WasteSettings(gap_factor=gap, rated_node_watts=RATED_WATTS,
+                               scheduler_max_age=PATIENCE * max(CYCLES.values()) * STEP_S),
         "sources": sources(cluster, clock)})
     service = Service(settings, History.open(settings.storage.url), clock)
     try:

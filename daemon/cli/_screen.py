@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -30,11 +30,18 @@ class Picture:
     recommendations: Sequence[Row]
     jobs: Sequence[Row]
     sources: Sequence[Row]
+    status: Row = field(default_factory=dict)
+    """Whether all that can be believed; nothing from a daemon that is too old to say."""
 
     @classmethod
-    def take(cls, ask: Callable[[str], Sequence[Row]]) -> Picture:
-        """Ask for all four lists."""
-        return cls(*(ask(path) for path in ("waste", "recommendations", "jobs", "sources")))
+    def take(cls, ask: Callable[[str], Sequence[Row]], status: Callable[[], Row]) -> Picture:
+        """Ask for all four lists, and what is wrong with them."""
+        return cls(*(ask(path) for path in ("waste", "recommendations", "jobs", "sources")), status())
+
+    @property
+    def degraded(self) -> list[str]:
+        """Return what is wrong with what the daemon knows, a line each."""
+        return [f"degraded: {plain(one['words'])}" for one in self.status.get("degraded", ())]
 
     @property
     def by_class(self) -> dict[PowerClass, float]:
@@ -57,8 +64,9 @@ def screen(picture: Picture, width: int, height: int, footer: Sequence[str] = ()
     """Return the picture drawn to fit a terminal of ``width`` columns and ``height`` lines."""
     bars, sources = _bars(picture, width), _sources(picture)
     # Title, two rules, the table's heading and the line that counts what was left out.
-    room = max(1, height - bars.row_count - len(sources) - len(footer) - 6)
-    return Group(_title(picture), bars, Rule("Pending jobs", style="dim", align="left"),
+    room = max(1, height - bars.row_count - len(sources) - len(footer) - len(picture.degraded) - 6)
+    wrong = [Text(line, style="bold red", no_wrap=True, overflow="ellipsis") for line in picture.degraded]
+    return Group(_title(picture), *wrong, bars, Rule("Pending jobs", style="dim", align="left"),
                  *_pending(picture, width, room), Rule("Sources", style="dim", align="left"), *sources,
                  *(Text(line, style="cyan", no_wrap=True, overflow="ellipsis") for line in footer))
 
@@ -70,7 +78,7 @@ def summary(picture: Picture) -> Iterator[str]:
     for power_class, power in picture.by_class.items():
         yield f"  {CLASSES[power_class][0]:<24} {watts(power):>9}  {percent(power / total):>6}"
     for job, advice in picture.pending:
-        yield f"  job {plain(job['job_id'])} ({_wish(job)}): {_told(advice)}"
+        yield f"  job {plain(job['job_id'])} ({_wish(job)}): {_told(advice, picture.status)}"
     yield from (f"  source {line.plain}" for line in _sources(picture))
 
 
@@ -110,9 +118,9 @@ def _style(power_class: PowerClass) -> str:
 
 
 def _pending(picture: Picture, width: int, room: int) -> list[RenderableType]:
-    waiting = picture.pending
+    waiting, silent = picture.pending, picture.status.get("no_advice", "")
     if not waiting:
-        return [Text("none", style="dim")]
+        return [Text(plain(silent or "none"), style="dim")]
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0), expand=True)
     for heading in ("job", "user", "asks for", "advice"):
         table.add_column(heading, no_wrap=True)
@@ -120,7 +128,7 @@ def _pending(picture: Picture, width: int, room: int) -> list[RenderableType]:
         table.add_column("because", no_wrap=True, overflow="ellipsis", ratio=1)
     for job, advice in waiting[:room]:
         cells = [Text(plain(job["job_id"])), Text(plain(job["user"])), Text(_wish(job)), _action(advice)]
-        table.add_row(*cells, *([Text(plain(advice["reason"]) if advice else "")] if width >= NARROW else []))
+        table.add_row(*cells, *([Text(plain(advice["reason"] if advice else silent))] if width >= NARROW else []))
     more = len(waiting) - room
     return [table, *([Text(f"and {more} more", style="dim")] if more > 0 else [])]
 
@@ -147,22 +155,23 @@ def _where(advice: Row) -> str:
                     zip(placement["nodes"], placement["gpus"], strict=True))
 
 
-def _told(advice: Row | None) -> str:
+def _told(advice: Row | None, status: Row) -> str:
     if advice is None:
-        return "no advice yet"
+        return plain(status.get("no_advice") or "no advice yet")
     return f"{_action(advice).plain} - {plain(advice['reason'])} [{plain(advice['policy'])}]"
 
 
 def _sources(picture: Picture) -> list[Text]:
-    return [_source(row) for row in picture.sources] or [Text("none", style="dim")]
+    late = {one["subject"] for one in picture.status.get("degraded", ()) if one["cause"] == "source_slow"}
+    return [_source(row, row["name"] in late) for row in picture.sources] or [Text("none", style="dim")]
 
 
-def _source(row: Row) -> Text:
+def _source(row: Row, late: bool) -> Text:
     targets: Sequence[Row] = row["targets"]
     answering = sum(bool(target["up"]) for target in targets)
     health = f"{answering} of {len(targets)} targets up" if targets else "up" if row["up"] else "down"
     broken = row["error"] or _first_error(targets)
-    good = row["up"] and answering == len(targets)
+    good = row["up"] and answering == len(targets) and not late
     return Text.assemble((f"{plain(row['name'])}  ", "bold"), (health, "green" if good else "red"),
                          (f"  {plain(broken)}" if broken else "", "red"), no_wrap=True, overflow="ellipsis")
 

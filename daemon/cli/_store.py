@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._client import Unreachable
+from ._client import Unreachable, warn_beside
 from ._history import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
@@ -69,8 +69,10 @@ def decided(config_file: Path) -> Mapping[str, Promotion]:
     from ...storage.history import History
     from ...storage.promotions import states
 
+    url = settings(config_file).storage.url
     try:
-        with History.read_only(settings(config_file).storage.url) as reader:
+        with History.read_only(url) as reader:
+            warn_beside(url)
             return states(reader.decisions())
     except StoreError as error:
         raise Unreachable(str(error)) from error
@@ -82,8 +84,10 @@ def ledger(config_file: Path) -> Iterator[tuple[Ledger, float]]:
     from ...storage.errors import StoreError
     from ...storage.ledger import Ledger
 
+    url = settings(config_file).storage.url
     try:
-        with Ledger.open(settings(config_file).storage.url) as opened:
+        with Ledger.open(url) as opened:
+            warn_beside(url)
             # A simulated cluster may be ahead of our clock, and the last word must come last.
             yield opened, max([time.time(), *(decision.time_s for decision in opened.decisions())])
     except StoreError as error:

@@ -10,7 +10,7 @@ import click
 from ...exporters.hostlist import ranges
 from ..advice.counsel import topics
 from ..durations import ago
-from ._client import ask, asks_daemon
+from ._client import ask, asks_daemon, status
 from ._output import show
 
 _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "placement": "where (node:GPUs)",
@@ -52,22 +52,31 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
       scontrol update jobid=124 ReqNodeList=dgx-a100-02      # what following it looks like
     """
     if subject:
-        _counsel(subject, ask(url, subject, ca_file, **filters), style)
+        _counsel(subject, ask(url, subject, ca_file, **filters), style, _silence(url, ca_file, style))
         return
     recommendations = ask(url, "recommendations", ca_file, **filters)
     if not filters["policy"]:
         recommendations = [row for row in recommendations if not row["shadow"]]
+    why = _silence(url, ca_file, style) if not recommendations else ""
     show([_row(row) for row in recommendations] if style != "json" else recommendations, _COLUMNS, style,
-         empty="no job is pending")
+         empty=why or "no job is pending")
 
 
-def _counsel(name: str, rows: list[dict[str, Any]], style: str) -> None:
+def _silence(url: str, ca_file: str | None, style: str) -> str:
+    """Return why there is no advice at all; programs get an empty list, and people beside them the reason."""
+    why = str(status(url, ca_file).get("no_advice", ""))
+    if why and style != "table":
+        click.echo(why, err=True)
+    return why
+
+
+def _counsel(name: str, rows: list[dict[str, Any]], style: str, why: str) -> None:
     """Show what there is to say on a subject beyond starts."""
     from ..advice.subject import subjects
 
     subject = subjects()[name]
     shown = rows if style == "json" else [subject.cells(row) for row in rows]
-    show(shown, subject.columns, style, empty=subject.empty)
+    show(shown, subject.columns, style, empty=why or subject.empty)
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

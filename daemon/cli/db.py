@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ._client import Unreachable
+from ._client import Unreachable, warn_beside
 from ._output import show
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ def stats(config_file: Path, url: str | None, style: str) -> None:
     """
     from ...storage.history import History
 
-    with _opened(History.read_only, _url(config_file, url)) as history:
+    database = _url(config_file, url)
+    with _opened(History.read_only, database) as history:
+        warn_beside(database)
         rows = [_row(table) for table in history.stats()]
     columns = {"table": "table", "rows": "rows", "bytes": "bytes", "oldest": "oldest", "newest": "newest"}
     show(rows, columns, style)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._client import DEFAULT_URL, ask
+from ._client import DEFAULT_URL, ask, status, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,7 +51,7 @@ def watch(url: str, ca_file: str | None = None, every_s: float = 1.0, *, once: b
     from ._screen import Picture
 
     def look() -> Picture:
-        return Picture.take(lambda path: ask(url, path, ca_file))
+        return Picture.take(lambda path: ask(url, path, ca_file), lambda: status(url, ca_file))
 
     console, pause = Console(), pause or threading.Event().wait
     if console.is_terminal and not once:
@@ -90,6 +90,8 @@ def _tell(console: Console, look: Look, every_s: float, once: bool, pause: Pause
         # Not through rich: a pipe wants whole lines, however long.
         console.file.write(f"{trouble or chr(10).join(summary(picture))}\n")
         console.file.flush()
+        if not trouble:
+            warn(picture.status)
         if once:
             return
         pause(every_s)

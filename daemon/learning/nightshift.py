@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 Result = Literal["done", "refused", "failed", "interrupted"]
 PATIENCE_S = 2 * 3600.0
 """So long after its budget a training is ended: reading a history and judging take minutes."""
+STEPPED_S = 3600.0
+"""A night that began further ahead than this began by a clock that has been set back since."""
 NOTE = ".training/night.json"
 """Beside the models: what came of the last night."""
 
@@ -92,6 +94,16 @@ class Training:
     last_success_s: float | None = None
 
 
+def last_time(at: time, now_s: float) -> float:
+    """Return when it was last this local time of day, by the rules of that day: clocks change within a night.
+
+    A time that comes twice is its first; one that is left out comes as long after midnight as it would have.
+    """
+    today = datetime.fromtimestamp(now_s).date()
+    begins = (datetime.combine(today - timedelta(days=ago), at, tzinfo=None).timestamp() for ago in range(3))
+    return next(begin for begin in begins if begin <= now_s)
+
+
 class NightShift:
     """Starts the training of a night when it is time, and sees how it ends; never waits for it."""
 
@@ -135,10 +147,9 @@ class NightShift:
 
     def _due(self, at: time, now_s: float) -> bool:
         """Tell whether a night has begun since the last one that was seen to, or since the daemon is here."""
-        now = datetime.fromtimestamp(now_s).astimezone()
-        begin = now.replace(hour=at.hour, minute=at.minute, second=at.second, microsecond=0)
-        begin -= timedelta(days=begin > now)
-        return begin.timestamp() > self._began_s
+        if self._began_s > now_s + STEPPED_S:  # the clock was set back meanwhile
+            self._began_s = now_s
+        return last_time(at, now_s) > self._began_s
 
     def _note(self, child: subprocess.Popen[str]) -> None:
         said, _ = child.communicate()

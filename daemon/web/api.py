@@ -16,7 +16,7 @@ from ...storage.promotions import Decision
 from ...storage.recommendations import Recommendation
 from ...storage.records import Job, JobState, NodeState
 from ..advice.subject import Subject, subjects
-from .view import DecisionRow, ModelRow, NodeRow, SourceRow, TargetGroup, View, WasteRow
+from .view import DecisionRow, ModelRow, NodeRow, SourceRow, Status, TargetGroup, View, WasteRow
 
 MOST_ROWS = 1_000_000
 LONGEST_FILTER = 256
@@ -125,6 +125,9 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
         lambda view: view.decisions(), TypeAdapter(tuple[DecisionRow, ...]),
         {"model": Filter("The agent, `kind@version`.", lambda row: (row.model,)),
          "state": Filter("What was decided.", lambda row: (row.decision,), tuple(Decision))}),
+    Endpoint(
+        "status", "Whether what is said can be believed: one row, with all that is degraded, in words and since when.",
+        lambda view: (view.status(),), TypeAdapter(tuple[Status, ...]), {}),
     Endpoint(
         "sources", "How each source and each of its targets fares.",
         lambda view: view.sources(), TypeAdapter(tuple[SourceRow, ...]),

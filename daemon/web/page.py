@@ -12,7 +12,7 @@ from jinja2 import Environment, FunctionLoader
 from ...exporters.hostlist import ranges
 from ...storage.recommendations import Placement, Recommendation
 from ...storage.records import WASTED, Job, JobState, PowerClass
-from .view import ModelRow, NodeRow, View, WasteRow
+from .view import ModelRow, NodeRow, Status, View, WasteRow
 
 MOST_JOBS = 50
 MOST_PARTITIONS = 20
@@ -184,26 +184,41 @@ def _signed(seconds: float) -> str:
     return ("\N{MINUS SIGN}" if seconds < 0 else "+") + span(abs(seconds))
 
 
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _source(name: str) -> str:
     return files("idlewatt.daemon").joinpath("templates", name).read_text()
 
 
 _TEMPLATES = Environment(loader=FunctionLoader(_source), autoescape=True, trim_blocks=True, lstrip_blocks=True)
 _TEMPLATES.filters |= {"watts": watts, "percent": percent, "span": span, "change": change, "gpus": gpus,
-                       "closeness": closeness, "speedup": speedup}
+                       "closeness": closeness, "speedup": speedup, "capitalized": _capitalized}
 
 
 def render(view: View, telemetry_path: str) -> str:
     """Return the landing page as HTML."""
     rows, waiting, nodes = view.waste(), pending(view), view.nodes()
-    partitions = bars(rows)
+    partitions, status = bars(rows), view.status()
     return _TEMPLATES.get_template("index.html").render(
         version=version("idlewatt"), telemetry_path=telemetry_path.lstrip("/"), refresh_s=REFRESH_S, now=view.now(),
-        total=bar("", rows), missing=view.missing(), unmeasured=_unmeasured(view),
+        total=bar("", rows), missing=_only(status), status=status, troubled=_troubled(status), unmeasured=_unmeasured(view),
         bars=partitions[:MOST_PARTITIONS], more_partitions=max(0, len(partitions) - MOST_PARTITIONS),
         leader=_leader(view),
         pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),
         spare=_spare(nodes)[:MOST_NODES], nodes=nodes, sources=view.sources())
+
+
+def _only(status: Status) -> list[str]:
+    """Return what is missing and not among what is degraded: nothing is said twice."""
+    told = {one.words for one in status.degraded}
+    return [what for what in status.missing if what not in told]
+
+
+def _troubled(status: Status) -> dict[str, str]:
+    """Return the words on each source that is late or slow while its last read went well."""
+    return {one.subject: one.words for one in status.degraded if one.cause in ("source_slow", "targets_slow")}
 
 
 def _unmeasured(view: View) -> int:

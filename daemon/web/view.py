@@ -11,6 +11,7 @@ from ...exporters.source import TargetHealth
 from ...storage.recommendations import Recommendation
 from ...storage.records import Job, Node, PowerClass
 from ..advice.subject import Row
+from ..degraded import Degradation
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,25 @@ class TargetGroup:
     """``__meta_idlewatt_kind`` and ``__meta_idlewatt_node`` at least, for relabelling."""
 
 
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Whether what the daemon says can be believed now."""
+
+    now_s: float
+    ready: bool
+    """Whether every configured scheduler has been read lately."""
+    missing: tuple[str, ...] = ()
+    """What is missing for that."""
+    no_advice: str = ""
+    """Why there is no advice, in words; '' when there is."""
+    degraded: tuple[Degradation, ...] = ()
+    """What is wrong, the worst first; show the words of each."""
+    snapshot_s: float | None = None
+    """When the scheduler was last read, the oldest of several; None before the first time."""
+    database: str = ""
+    """What the daemon records into, without its password."""
+
+
 class ReloadError(Exception):
     """The new configuration is not good; the old one goes on. The message says what is wrong where."""
 
@@ -153,6 +173,9 @@ class View(Protocol):
 
     def now(self) -> float:
         """Return the daemon's time: its clock may be accelerated."""
+
+    def status(self) -> Status:
+        """Return whether what is shown can be believed."""
 
     def missing(self) -> Sequence[str]:
         """Return what is still missing before the daemon is ready; nothing when it is."""

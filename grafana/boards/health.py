@@ -7,13 +7,14 @@ from .panels import DAEMON, Row, column, lines, listing, number, timeline
 
 UP = f"idlewatt_up{{{DAEMON}}}"
 NOTHING = "no data: is idlewatt up, and scraped?"
+WELL_OR_NOT = {"0": ("well", "green"), "1": ("degraded", "red")}
 GOOD_BAD = {"0": ("failed", "red"), "1": ("ok", "green")}
 
 
 def build() -> str:
     """Return the board."""
     return board("health", "Daemon health", "Whether what the other boards say can be believed.",
-                 ((4, _figures()), (8, _states()), (8, _speed()), (8, _trouble()), (6, _knowledge())), hours=6)
+                 ((4, _figures()), (7, _degraded()), (8, _states()), (8, _speed()), (8, _trouble()), (6, _knowledge())), hours=6)
 
 
 def _figures() -> Row:
@@ -43,6 +44,17 @@ def _figures() -> Row:
                    text={"1": ("loaded", "green")}, empty="not loaded")))
 
 
+def _degraded() -> Row:
+    return (
+        (16, timeline("Degraded over time", "Red: something is wrong with what the daemon knows, by cause. The page and "
+                      "/api/v1/status say what, in words; what rests on it is not shown as fresh.",
+                      f"clamp_max(max by (cause) (idlewatt_degraded{{{DAEMON}}}), 1)", "{{cause}}", WELL_OR_NOT,
+                      empty=NOTHING)),
+        (8, listing("Degraded for", "What is wrong now, for how long it has been.",
+                    (f"time() - min by (cause) (idlewatt_degraded_since_timestamp_seconds{{{DAEMON}}})",),
+                    {"cause": "Cause", "Value": "For"}, unit="s", empty="nothing is wrong")))
+
+
 def _states() -> Row:
     return (
         (14, timeline("Sources over time", "Red: the source could not be read. Its last good readings age and then "
@@ -51,7 +63,7 @@ def _states() -> Row:
         (10, listing("Alerts", "What fires or is about to. The runbook of each is in its annotations.",
                      ('max by (alertname, alertstate, cluster, partition, severity) '
                       '(ALERTS{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'
-                      'CollectorDown|ConfigReloadFailed|IdlewattDown", cluster=~"$cluster"})',),
+                      'CollectorDown|ConfigReloadFailed|IdlewattDegraded|IdlewattDown", cluster=~"$cluster"})',),
                      {"alertname": "Alert", "alertstate": "State", "severity": "Severity", "partition": "Partition"},
                      special={"Alert": column(width=230)},
                      empty="no alert, or no rules")))

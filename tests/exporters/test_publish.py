@@ -28,7 +28,8 @@ GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
 FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env", "service", "owner"}
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
 COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "overruns", "failures",
-           "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost", "cpus", "rows"}
+           "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost", "cpus", "rows",
+           "degraded"}
 
 
 def facts(**more) -> Published:
@@ -66,6 +67,7 @@ def facts(**more) -> Published:
         "advice_expected_start_timestamp_seconds": {("easy", "4721"): 1.8e9 + 5400},
         "power_down_info": {"dgx03": 1},
         "advice_timestamp_seconds": {"easy": 1.8e9},
+        "advice_snapshot_timestamp_seconds": {"easy": 1.79999999e9},
         "advice_interval_seconds": 30.0,
         "advice_issued_total": {"easy": 12},
         "advice_followed_total": {"easy": 9},
@@ -122,6 +124,8 @@ def facts(**more) -> Published:
         "cycle_overruns_total": {"scrape": 0},
         "cycle_failures_total": {"scrape": 0},
         "cycle_last_run_timestamp_seconds": {"scrape": 1.8e9},
+        "degraded": {"scheduler_unread": 1.0, "targets_down": 0.0},
+        "degraded_since_timestamp_seconds": {"scheduler_unread": 1.79999999e9},
         "recorder_backlog_records": 0,
         "recorder_backlog_bytes": 0,
         "recorder_dropped_records_total": 0,

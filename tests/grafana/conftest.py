@@ -1,5 +1,6 @@
 """What the tests of boards and of rules both need: the golden page, selectors of an expression, and promtool."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -33,7 +34,8 @@ def promtool() -> Callable[..., None]:
 
 
 def _promtool(*arguments: object) -> None:
-    done = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=60,
+                          env=os.environ | {"TZ": "UTC"})
     assert done.returncode == 0, done.stdout + done.stderr
 
 

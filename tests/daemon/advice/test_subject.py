@@ -18,6 +18,7 @@ class Row:
     submit_s: float = 0.0
     partition: str = "a100"
     nodes: tuple[str, ...] = ("dgx01",)
+    snapshot_s: float | None = None
 
 
 @dataclass
@@ -64,7 +65,8 @@ def test_what_is_said_is_seen_and_published(toy):
     service, adviser = toy
     adviser.said.append(Counsel(7.0, (Row("1"), Row("2")), {"fragmentation_ratio": {"a100": 0.25}}))
     service.counsel("toy")
-    assert DaemonView(service, lambda: service.settings).counsel("toy") == (Row("1"), Row("2"))
+    assert DaemonView(service, lambda: service.settings).counsel("toy") == (
+        Row("1", snapshot_s=service.known.snapshot.time_s), Row("2", snapshot_s=service.known.snapshot.time_s))
     facts = published(service)
     assert (facts.counsel_rows["toy"], facts.counsel_timestamp_seconds["toy"]) == (2.0, 7.0)
     assert facts.fragmentation_ratio == {"a100": 0.25}

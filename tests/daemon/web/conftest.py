@@ -10,7 +10,16 @@ from werkzeug.test import Client
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.gate import WebConfigFile
 from idlewatt.daemon.web.server import WebServer, listen
-from idlewatt.daemon.web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, TargetGroup, WasteRow
+from idlewatt.daemon.web.view import (
+    DecisionRow,
+    ModelRow,
+    NodeRow,
+    ReloadError,
+    SourceRow,
+    Status,
+    TargetGroup,
+    WasteRow,
+)
 from idlewatt.exporters.publish import Published
 from idlewatt.exporters.source import TargetHealth
 from idlewatt.storage.elastic import ElasticAdvice, Resize
@@ -43,6 +52,7 @@ class ToyView:
     reloads: int = 0
     model_rows: tuple[ModelRow, ...] = ()
     decision_rows: tuple[DecisionRow, ...] = ()
+    standing: Status = Status(NOW, True)
     counsels: dict[str, tuple] = dataclasses.field(default_factory=dict)
 
     def published(self): return self.facts
@@ -57,6 +67,7 @@ class ToyView:
     def targets(self): return self.groups
     def now(self): return NOW
     def missing(self): return self.lacking
+    def status(self): return dataclasses.replace(self.standing, missing=self.missing(), ready=not self.lacking)
 
     def reload(self):
         if self.reload_fault:

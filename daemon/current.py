@@ -1,0 +1,50 @@
+"""What of all that is known may still be acted upon: advice on an old view of the cluster is withdrawn.
+
+Whoever shows advice, as metrics, rows or words, asks here at that moment; so it also goes when the cycle that would
+renew it hangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from .advice.advisor import Advice
+from .advice.subject import Counsel
+from .facts import Known
+from .moments import believed
+
+ROUNDS = 3.0
+"""Advice that was due so many times and never came is old, however fresh the scheduler's answer is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """How old what advice rests on may be, in seconds."""
+
+    scheduler_s: float = float("inf")
+    advice_s: float = 0.0
+    """Time between two rounds of advice,"""
+    counsel_s: Mapping[str, float] = field(default_factory=dict)
+    """and of each subject beyond starts."""
+
+    def most(self, every_s: float) -> float:
+        """Return the greatest age of what something said at this distance may rest on."""
+        return max(self.scheduler_s, ROUNDS * every_s)
+
+
+def current(known: Known, now_s: float, ages: Ages) -> Known:
+    """Return what is known without advice on what is too old to act upon."""
+    snapshot_s = known.snapshot.time_s if known.snapshot else None
+    seen = snapshot_s is not None and believed(snapshot_s, now_s, ages.scheduler_s)
+
+    def stands(said: Advice | Counsel, every_s: float) -> bool:
+        rests_s = said.snapshot_s if said.snapshot_s is not None else snapshot_s
+        return seen and believed(rests_s, now_s, ages.most(every_s))
+
+    advice = known.advice
+    if advice is not None and not stands(advice, ages.advice_s):
+        advice = replace(advice, recommendations=(), power_down={}, withdrawn=True)
+    counsel = {name: said if stands(said, ages.counsel_s.get(name, 0.0))
+               else replace(said, rows=(), metrics={}, withdrawn=True) for name, said in known.counsel.items()}
+    return replace(known, advice=advice, counsel=counsel, old=not seen)

@@ -1,0 +1,244 @@
+"""What is wrong with what the daemon knows: one list, in one vocabulary, for page, command line, metrics and JSON.
+
+``found`` is a pure function of what has been seen; ``Chronicle`` remembers since when each fault has stood, and tells
+the log. Everybody shows ``Degradation.words`` as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..exporters.publish import DEGRADED
+from ..exporters.source import SourceStatus, TargetHealth
+from ..storage.history import Recording
+from ..storage.records import NodeState, PowerClass, SchedulerSnapshot
+from .cycles import CycleHealth
+from .durations import span
+from .moments import believed, moment
+
+if TYPE_CHECKING:
+    from .waste import Assessment
+
+log = logging.getLogger(__name__)
+
+BEATS = 4.0
+"""A source or target that was read last more beats ago is slow, whatever its last read said,"""
+QUIET_S = 60.0
+"""unless that is no longer ago than this."""
+LEAST_S = 5.0
+"""A read or run that takes less long is not slow, however short its beat."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class DegradedSettings(BaseModel):
+    """From when on the daemon calls what it knows degraded."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    targets: Share = 0.05
+    """Share of a source's targets that are down, or slow, up to which that is normal; none of nodes out of service."""
+    unmeasured: Share = 0.05
+    """Share of GPUs without fresh readings up to which that is normal."""
+    backlog: Annotated[int, Field(ge=0)] = 0
+    """Facts waiting for the database up to which that is normal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Degradation:
+    """One thing that is wrong with what the daemon knows."""
+
+    cause: str
+    """One of ``publish.DEGRADED``."""
+    subject: str
+    """The source or cycle that it is about; '' where there is only one."""
+    words: str
+    """What is wrong and since when, for people; the same words everywhere."""
+    since_s: float | None = None
+    """Since when; None where it has been so from the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSeen:
+    """How a source and its targets fare."""
+
+    status: SourceStatus
+    kind: str = ""
+    period_s: float = 15.0
+    """Time between two reads, on the daemon's clock."""
+    targets: tuple[TargetHealth, ...] = ()
+
+    @property
+    def called(self) -> str:
+        """Return what people call it."""
+        return "Slurm" if self.kind.startswith("slurm") else self.status.name
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known at one moment of how the daemon itself fares."""
+
+    now_s: float
+    sources: tuple[SourceSeen, ...] = ()
+    cycles: Mapping[str, CycleHealth] = field(default_factory=dict)
+    recording: Recording = Recording()
+    unmeasured: float | None = None
+    """Share of GPUs without fresh readings; None where there are none."""
+    away: frozenset[str] = frozenset()
+    """Nodes out of service: their exporters may be silent."""
+    step_s: float = 0.0
+    """By how much the clock has jumped lately, negative where it was set back."""
+    stepped_s: float | None = None
+    """When."""
+    scheduler_max_age_s: float = float("inf")
+    limits: DegradedSettings = DegradedSettings()
+
+
+def unread(seen: Seen) -> list[Degradation]:
+    """Return the schedulers whose newest good read is too old to act upon, or that were never read."""
+    several = sum(source.status.role == "scheduler" for source in seen.sources) > 1
+    return [_dated(Degradation("scheduler_unread", source.status.name,
+                               f"{source.called}{f' ({source.status.name})' if several else ''} not read",
+                               source.status.last_success_s), seen.now_s, "yet")
+            for source in seen.sources
+            if source.status.role == "scheduler"
+            and not believed(source.status.last_success_s, seen.now_s, seen.scheduler_max_age_s)]
+
+
+def found(seen: Seen, since: Mapping[tuple[str, str], float] | None = None) -> tuple[Degradation, ...]:
+    """Return all that is wrong, the worst first.
+
+    ``since`` says, by cause and subject, since when what has no date of its own has stood.
+    """
+    stood = since or {}
+    told = unread(seen)
+    silent = {one.subject for one in told}
+    undated = [*_backlog(seen), *_cycles(seen), *_unmeasured(seen)]
+    for source in seen.sources:
+        if source.status.reads and source.status.name not in silent:  # one that nobody asks for has not failed
+            undated += _source(source, seen.now_s)
+            undated += _targets(source, seen)
+    told += [_dated(one if one.since_s is not None else replace(one, since_s=stood.get((one.cause, one.subject))),
+                    seen.now_s) for one in undated]
+    told += _step(seen)
+    return tuple(sorted(told, key=lambda one: (DEGRADED.index(one.cause), one.subject)))
+
+
+def _dated(one: Degradation, now_s: float, never: str = "") -> Degradation:
+    """Return it with its date in its words."""
+    date = never if one.since_s is None else f"since {moment(one.since_s, now_s)}"
+    return replace(one, words=f"{one.words} {date}".rstrip())
+
+
+def _source(source: SourceSeen, now_s: float) -> Iterator[Degradation]:
+    """Yield that a source fails, or is green and has not brought anything for long, or takes too long."""
+    status, name = source.status, source.status.name
+    if not status.success:
+        yield Degradation("source_down", name, f"{source.called} not read", status.last_success_s)
+    elif not believed(status.last_success_s, now_s, _quiet_s(source)):
+        yield Degradation("source_slow", name, f"{source.called} not read", status.last_success_s)
+    elif status.duration_s > max(source.period_s, LEAST_S):
+        yield Degradation("source_slow", name, f"{source.called} takes {_time(status.duration_s)} to read, more than "
+                                               f"its beat of {_time(source.period_s)}")
+
+
+def _targets(source: SourceSeen, seen: Seen) -> Iterator[Degradation]:
+    """Yield that more than the usual share of a source's targets are down, or slow; of several targets only."""
+    if not source.status.success or len(source.targets) < 2:
+        return
+    wanted = [target for target in source.targets if target.node not in seen.away or not target.node]
+    down = sum(not target.up for target in wanted)
+    slow = sum(target.up and _slow(target, source, seen.now_s) for target in wanted)
+    for cause, count, state in (("targets_down", down, "down"), ("targets_slow", slow, "slow")):
+        if count > seen.limits.targets * len(wanted):
+            yield Degradation(cause, source.status.name,
+                              f"{count} of {len(wanted)} {source.status.name} targets {state}")
+
+
+def _slow(target: TargetHealth, source: SourceSeen, now_s: float) -> bool:
+    return target.duration_s > max(source.period_s, LEAST_S) \
+        or not believed(target.last_success_s, now_s, _quiet_s(source))
+
+
+def _quiet_s(source: SourceSeen) -> float:
+    return max(QUIET_S, BEATS * source.period_s)
+
+
+def _cycles(seen: Seen) -> Iterator[Degradation]:
+    for name, cycle in seen.cycles.items():
+        lasted = max(cycle.last_duration_s or 0.0, cycle.running_s or 0.0)
+        if lasted > max(cycle.period_s, LEAST_S):
+            yield Degradation("cycle_overrun", name, f"the cycle {name} takes {_time(lasted)}, more than its period of "
+                                                     f"{_time(cycle.period_s)},")
+        elif cycle.failed:
+            yield Degradation("cycle_failing", name, f"the cycle {name} fails (the log says why)")
+
+
+def _backlog(seen: Seen) -> Iterator[Degradation]:
+    recording = seen.recording
+    if not recording.possible or recording.backlog > seen.limits.backlog:
+        why = f" ({recording.reason})" if recording.reason else ""
+        yield Degradation("database_behind", "", f"{recording.backlog:,} facts not written to the database{why}",
+                          recording.since_s)
+
+
+def _unmeasured(seen: Seen) -> Iterator[Degradation]:
+    if seen.unmeasured is not None and seen.unmeasured > seen.limits.unmeasured:
+        yield Degradation("unmeasured", "", f"{100 * seen.unmeasured:.0f} % of the GPUs not measured")
+
+
+def _step(seen: Seen) -> Iterator[Degradation]:
+    """Yield that the clock has jumped, as long as figures may still rest on times of both sides."""
+    if seen.stepped_s is None:
+        return
+    how = "set back" if seen.step_s < 0 else "set forward, or the machine slept,"
+    yield Degradation("clock_step", "", f"the clock was {how} by {span(abs(seen.step_s))} at "
+                                        f"{moment(seen.stepped_s, seen.now_s)}", seen.stepped_s)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else span(seconds)
+
+
+def unmeasured_share(assessment: Assessment | None) -> float | None:
+    """Return the share of GPUs without fresh readings, of nodes in service; None where there are none."""
+    boards = [board for board in assessment.boards if board.state is not PowerClass.UNAVAILABLE] if assessment else []
+    return sum(board.state is PowerClass.UNMEASURED for board in boards) / len(boards) if boards else None
+
+
+def out_of_service(snapshot: SchedulerSnapshot | None) -> frozenset[str]:
+    """Return the nodes that the scheduler does not use now."""
+    nodes = snapshot.nodes if snapshot else ()
+    return frozenset(node.name for node in nodes if node.state is not NodeState.UP)
+
+
+class Chronicle:
+    """Remembers since when what is wrong has been so, and says in the log when it begins and ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since: dict[tuple[str, str], float] = {}
+
+    def look(self, seen: Seen) -> tuple[Degradation, ...]:
+        """Return all that is wrong now, each with its date."""
+        with self._lock:
+            now = {(one.cause, one.subject): one for one in found(seen)}
+            over = self._since.keys() - now.keys()
+            new = now.keys() - self._since.keys()
+            self._since = {key: min(self._since.get(key, seen.now_s), seen.now_s) for key in now}
+            told = found(seen, self._since)
+        _tell((one for one in told if (one.cause, one.subject) in new), over)
+        return told
+
+
+def _tell(new: Iterable[Degradation], over: Iterable[tuple[str, str]]) -> None:
+    for one in new:
+        log.warning("degraded", extra={"cause": one.cause, "what": one.words})
+    for cause, subject in sorted(over):
+        log.info("no longer degraded", extra={"cause": cause, "subject": subject})

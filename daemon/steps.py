@@ -1,0 +1,38 @@
+"""Notice that the clock was set, or that the machine slept: between two looks it went on by more or less than time did."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+LEAST_S = 60.0
+"""A smaller step is none: it is within what ages are believed to."""
+
+
+class ClockWatch:
+    """Compares a clock that runs ``speed`` times as fast as time with one that cannot be set, nor goes on in sleep."""
+
+    def __init__(self, clock: Callable[[], float], speed: float = 1.0,
+                 timer: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._speed, self._timer = clock, speed, timer
+        self._lock = threading.Lock()
+        self._ahead_s = self._offset()
+        self.step_s, self.stepped_s = 0.0, float("-inf")
+
+    def look(self, now_s: float, lasts_s: float) -> tuple[float, float | None]:
+        """Return by how much the clock has jumped in the last ``lasts_s`` seconds, and when; None when it has not."""
+        with self._lock:
+            offset = self._offset()
+            step, self._ahead_s = offset - self._ahead_s, offset
+            if abs(step) > LEAST_S * max(1.0, self._speed):
+                log.warning("the clock was set, or the machine slept", extra={"seconds": round(step)})
+                self.step_s, self.stepped_s = step, now_s
+            recent = 0 <= now_s - self.stepped_s <= lasts_s
+            return (self.step_s, self.stepped_s) if recent else (0.0, None)
+
+    def _offset(self) -> float:
+        return self._clock() - self._speed * self._timer()
