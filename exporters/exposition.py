@@ -146,7 +146,8 @@ class Exposition:
             samples = [sample for family in text_string_to_metric_families(decode(line)) for sample in family.samples]
         except (ValueError, OverflowError, IndexError) as error:
             raise PageError(f"not a sample: {quoted(line)}") from error
-        if not samples or not look.takes(samples[0].timestamp, self._limits.max_age):
+        stamp = samples[0].timestamp if samples else None
+        if not samples or not look.takes(None if stamp is None else float(stamp), self._limits.max_age):
             return Series("", {}), 0.0  # a line of spaces, an indented comment, or what is old
         self._limits.check_labels(samples[0].labels)
         labels = {name: clean(value) for name, value in samples[0].labels.items()}

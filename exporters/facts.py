@@ -81,8 +81,18 @@ def node_name(series: Mapping[str, str], target: Mapping[str, str], instance: st
     """
     if given := target.get("node"):
         return given
-    name = (series.get("node") or series.get("Hostname") or series.get("hostname")
-            or host_of(instance or series.get("instance", "")))
-    if name.lower() in _NOBODY:
+    name = told_name(series, instance)
+    if is_nobody(name):
         raise NamelessServer(f"the server is called {name}, which is no node's name: give this target the label `node`")
     return name
+
+
+def told_name(series: Mapping[str, str], instance: str = "") -> str:
+    """Return the server's name as its page tells it, else the host that was asked."""
+    return (series.get("node") or series.get("Hostname") or series.get("hostname")
+            or host_of(instance or series.get("instance", "")))
+
+
+def is_nobody(name: str) -> bool:
+    """Tell whether a server goes by what every server calls itself."""
+    return name.lower() in _NOBODY

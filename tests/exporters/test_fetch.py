@@ -330,7 +330,8 @@ def _talk(reply):
 
 
 @pytest.mark.parametrize("behaviour", [
-    _hang_up, _talk(b"220 smtp.example ESMTP\r\n"), _talk(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+    _hang_up, _talk(b"220 smtp.example ESMTP\r\n"),
+    _talk(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
     _talk(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n"), _talk(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000)])
 def test_an_error_names_no_object_of_a_library(loopback, behaviour):
     said = str(fault(loopback, behaviour))
