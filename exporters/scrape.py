@@ -110,7 +110,7 @@ class PageSource:
                                        record.last_success_s, target.url, target.labels.get("node", ""))
 
     def _read_page(self, page: bytes, target: Target, look: Look) -> Telemetry:
-        """Return what a page shows; raise ``PageError`` where it is none, beyond its limits or not what it should be."""
+        """Return what a page shows; raise ``PageError`` where it is none, beyond its limits or not what it should."""
         if page[:256].lstrip().startswith(b"<"):
             raise PageError("answers with HTML or XML, not with metrics: is the path right?")
         samples = self._exposition.samples(page, look)
