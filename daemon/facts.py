@@ -237,6 +237,7 @@ def _daemon(known: Known, process: Process) -> dict[str, Any]:
     return {
         "up": {source.name: float(source.success) for source in read},
         "collector_duration_seconds": {source.name: source.duration_s for source in read},
+        "unreadable_records": {source.name: source.skipped for source in read},
         "last_success_timestamp_seconds": {source.name: source.last_success_s for source in process.sources},
         "cycle_duration_seconds": {name: cycle.last_duration_s for name, cycle in process.cycles.items()},
         "cycle_overruns_total": {name: float(cycle.overruns) for name, cycle in process.cycles.items()},

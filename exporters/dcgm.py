@@ -23,6 +23,7 @@ from .facts import (
     ratio,
     ratio_of_percent,
 )
+from .findings import GPU
 from .scrape import PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target
@@ -175,6 +176,7 @@ def _reading(board: _Board, time_s: float) -> GpuReading:
 class DcgmConfig(PageConfig):
     """Pages of dcgm-exporter: power, energy, activity and memory of each board."""
 
+    finds = GPU
     kind: Literal["dcgm"] = "dcgm"
 
     def build(self, clock: Clock) -> Source:

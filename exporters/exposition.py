@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from .limits import Look, PageError, PageLimits
+from .text import clean, decode, quoted
 
 
 class Series(NamedTuple):
@@ -33,21 +37,23 @@ _PAIRS = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="([^"]*)"')
 _LONGEST_LINE = 65536
 _CHECKED_BYTES = 262144
 _ROUNDS_KEPT = 200
-
-
-class PageError(ValueError):
-    """A page is not Prometheus' text format; the message says where."""
+_GROWTH, _SLACK = 1.25, 5_000
+"""How far the known series may outgrow what one round shows, before those that are gone are forgotten."""
+_COUNTED_BYTES = 4 * 2**20
+"""Pages beyond this have their lines counted before they are taken apart."""
+_END = b"\n# EOF\n"
 
 
 class Exposition:
     """Reads the samples of ``wanted`` metrics from pages; one instance serves all targets of a source.
 
     Two generations of known series bound the memory: what no page has shown for ``_ROUNDS_KEPT`` rounds is forgotten,
-    so labels that change with every job do not pile up.
+    earlier where labels change so fast that they pile up.
     """
 
-    def __init__(self, wanted: Iterable[str]) -> None:
+    def __init__(self, wanted: Iterable[str], limits: PageLimits | None = None) -> None:
         self._wanted = frozenset(wanted)
+        self._limits = limits or PageLimits()
         names = b"|".join(re.escape(name).encode() for name in sorted(self._wanted))
         # Lines that start with a space or a brace may hold a wanted name too; the stock parser knows.
         self._lines = re.compile(rb"\n((?:[ \t{]|" + names + rb")[^\n]*)")
@@ -55,20 +61,30 @@ class Exposition:
         self._before: dict[bytes, Series] = {}
         self._labels: dict[bytes, dict[str, str]] = {}
         self._rounds = 0
+        self._shown = 0
+        """Series that the first round of this generation showed."""
 
     def next_round(self) -> None:
         """Note that all targets were read once more; age what is remembered."""
         self._rounds += 1
-        if self._rounds % _ROUNDS_KEPT == 0:
-            self._before, self._known, self._labels = self._known, {}, {}
+        if self._rounds == 1:
+            self._shown = len(self._known)
+        if self._rounds >= _ROUNDS_KEPT or len(self._known) > self._shown * _GROWTH + _SLACK:
+            self._before, self._known, self._labels, self._rounds = self._known, {}, {}, 0
 
-    def samples(self, page: bytes) -> Samples:
-        """Return the wanted samples of a page in their order; raise ``PageError`` where it is malformed."""
-        if page and not page.endswith(b"\n"):
-            raise PageError("the page is cut off: its last line does not end")
+    def samples(self, page: bytes, look: Look | None = None) -> Samples:
+        """Return the wanted samples of a page in their order, without those that are old by their own timestamp.
+
+        Raises:
+            PageError: the page is malformed, cut off, beyond its limits, or not read in time.
+        """
+        look = look or Look(0.0)
+        page = b"\n" + page
+        _check_end(page)
+        lines = self._wanted_lines(page)
         known = self._known
         found: Samples = []
-        for line in self._lines.findall(b"\n" + page):
+        for line in lines:
             text, _, value = line.rpartition(b" ")
             try:
                 if b"_" not in value:  # float() would take 1_000
@@ -76,14 +92,25 @@ class Exposition:
                     continue
             except (KeyError, ValueError):
                 pass
-            sample = self._first_seen(line, text, value)
+            look.check()
+            sample = self._first_seen(line, text, value, look)
             if sample[0].name in self._wanted:
                 found.append(sample)
         if not found:
             _check(page)
         return found
 
-    def _first_seen(self, line: bytes, text: bytes, value: bytes) -> tuple[Series, float]:
+    def _wanted_lines(self, page: bytes) -> list[bytes]:
+        """Return the lines that may hold wanted samples; raise ``PageError`` where there are too many."""
+        limit = self._limits.sample_limit
+        if len(page) > _COUNTED_BYTES and next(islice(self._lines.finditer(page), limit, None), None):
+            raise _too_many(limit)
+        lines: list[bytes] = self._lines.findall(page)
+        if len(lines) > limit:
+            raise _too_many(limit)
+        return lines
+
+    def _first_seen(self, line: bytes, text: bytes, value: bytes, look: Look) -> tuple[Series, float]:
         """Read a line whose series is not known yet; remember the series where the line is plain."""
         try:
             number = float(value) if b"_" not in value else None
@@ -91,7 +118,7 @@ class Exposition:
         except ValueError:
             number = series = None
         if series is None or number is None:
-            return _stock_sample(line)
+            return self._stock_sample(line, look)
         if series.name in self._wanted:
             self._known[text] = series
         return series, number
@@ -104,36 +131,46 @@ class Exposition:
         written = match[2] or b""
         labels = self._labels.get(written)
         if labels is None:
-            pairs = _PAIRS.findall(written.decode())
-            labels = dict(pairs)
+            pairs = _PAIRS.findall(decode(written))
+            labels = {name: clean(value) for name, value in pairs}
             if len(labels) < len(pairs) or any(label.startswith("__") for label in labels):
                 return None
+            self._limits.check_labels(labels)
             self._labels[written] = labels
         return Series(match[1].decode(), labels)
 
+    def _stock_sample(self, line: bytes, look: Look) -> tuple[Series, float]:
+        if len(line) > _LONGEST_LINE:
+            raise PageError(f"a line of {len(line)} bytes: {quoted(line)}")
+        try:
+            samples = [sample for family in text_string_to_metric_families(decode(line)) for sample in family.samples]
+        except (ValueError, OverflowError, IndexError) as error:
+            raise PageError(f"not a sample: {quoted(line)}") from error
+        stamp = samples[0].timestamp if samples else None
+        if not samples or not look.takes(None if stamp is None else float(stamp), self._limits.max_age):
+            return Series("", {}), 0.0  # a line of spaces, an indented comment, or what is old
+        self._limits.check_labels(samples[0].labels)
+        labels = {name: clean(value) for name, value in samples[0].labels.items()}
+        return Series(samples[0].name, labels), float(samples[0].value)
 
-def _stock_sample(line: bytes) -> tuple[Series, float]:
-    if len(line) > _LONGEST_LINE:
-        raise PageError(f"a line of {len(line)} bytes: {_shown(line)}")
-    try:
-        for family in text_string_to_metric_families(line.decode()):
-            for sample in family.samples:
-                return Series(sample.name, sample.labels), float(sample.value)
-    except (ValueError, OverflowError, IndexError) as error:
-        raise PageError(f"not a sample: {_shown(line)}") from error
-    return Series("", {}), 0.0  # a line of spaces, or an indented comment
+
+def _too_many(limit: int) -> PageError:
+    return PageError(f"shows more than {limit} samples of the metrics that are read (sample_limit)")
+
+
+def _check_end(page: bytes) -> None:
+    """Raise ``PageError`` where a page is cut within a line, or goes on after its end."""
+    if not page.endswith(b"\n"):
+        raise PageError("the page is cut off: its last line does not end")
+    if 0 <= page.find(_END) < len(page) - len(_END):
+        raise PageError("text follows after # EOF")
 
 
 def _check(page: bytes) -> None:
     """Tell a page without our metrics from one that is no exposition at all."""
     start = page[:_CHECKED_BYTES].rpartition(b"\n")[0]
     try:
-        for _ in text_string_to_metric_families(start.decode()):
+        for _ in text_string_to_metric_families(decode(start)):
             pass
     except (ValueError, OverflowError, IndexError) as error:
-        raise PageError(f"not Prometheus' text format: {_shown(page)}") from error
-
-
-def _shown(text: bytes) -> str:
-    """Return the start of hostile bytes in a form that is safe in one log line."""
-    return ascii(text[:60].decode(errors="replace"))
+        raise PageError(f"not Prometheus' text format: {quoted(page[1:250])}") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from .source import SourceError
 from .targets import host_of
 
 _INT32_BLANK = frozenset(range(0x7FFFFFF0, 0x7FFFFFFF + 1))
@@ -19,7 +20,14 @@ _MOST_SERVER_WATTS = 200_000.0
 _ROUNDING = 1.1
 """Profiling ratios overshoot 1 a little; more than this is a lie."""
 
+_NOBODY = frozenset(("localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost"))
+"""What every server calls itself, and none of a scheduler's nodes is called."""
+
 Reader = Callable[[float], float | None]
+
+
+class NamelessServer(SourceError):
+    """A server that goes by a name that every server has."""
 
 
 def measured(value: float) -> float | None:
@@ -66,6 +74,25 @@ def ratio_of_percent(value: float) -> float | None:
 
 
 def node_name(series: Mapping[str, str], target: Mapping[str, str], instance: str = "") -> str:
-    """Return the server's name: the target's ``node``, else the page's host name, else the host that was asked."""
-    return (target.get("node") or series.get("node") or series.get("Hostname") or series.get("hostname")
+    """Return the server's name: the target's ``node``, else the page's host name, else the host that was asked.
+
+    Raises:
+        NamelessServer: nobody has given it a name of its own.
+    """
+    if given := target.get("node"):
+        return given
+    name = told_name(series, instance)
+    if is_nobody(name):
+        raise NamelessServer(f"the server is called {name}, which is no node's name: give this target the label `node`")
+    return name
+
+
+def told_name(series: Mapping[str, str], instance: str = "") -> str:
+    """Return the server's name as its page tells it, else the host that was asked."""
+    return (series.get("node") or series.get("Hostname") or series.get("hostname")
             or host_of(instance or series.get("instance", "")))
+
+
+def is_nobody(name: str) -> bool:
+    """Tell whether a server goes by what every server calls itself."""
+    return name.lower() in _NOBODY

@@ -20,8 +20,11 @@ from urllib3.exceptions import HTTPError
 from urllib3.response import HTTPResponse
 
 from ..storage.durations import Duration
+from .body import unpacker, whole
+from .causes import innermost
 from .deadline import DEADLINES, POOLS
 from .source import SourceError
+from .text import quoted
 
 _CHUNK = 262144
 _MOST_HOSTS = 65536
@@ -153,7 +156,8 @@ class SecretFile:
                 self._secret = self._path.read_text(encoding="utf-8").strip()
                 self._stamp = stamp
         except (OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"cannot read the secret in {self._path}: {error}", permanent=True) from error
+            why = innermost(error) if isinstance(error, OSError) else "it is no text"
+            raise SourceError(f"cannot read the secret in {self._path}: {why}", permanent=True) from error
         return self._secret
 
 
@@ -220,7 +224,7 @@ class Client:
             verify=self._verify, cert=self._cert)
         try:
             self._refuse_faults(response)
-            return self._body(response.raw)
+            return whole(self._body(response.raw), response.raw)
         except BaseException:
             # What is left of the answer would be read as the next one.
             response.raw.close()
@@ -253,13 +257,12 @@ class Client:
             where = response.headers.get("Location", "nowhere")[:200]
             raise SourceError(f"redirects to {ascii(where)}: configure the final address", permanent=True)
         body = self._body(response.raw)
-        detail = body[:200].decode(errors="replace")
-        raise Refused(f"HTTP {status} {_HINTS.get(status, '')}: {ascii(detail)}", status, body)
+        raise Refused(f"HTTP {status} {_HINTS.get(status, '')}: {quoted(body, 200)}", status, body)
 
     def _body(self, raw: HTTPResponse) -> bytes:
         """Read to the end; never unpack more than the cap (gzip bombs)."""
         limit = self._options.max_body_bytes
-        unpack = _unpacker(raw.headers.get("Content-Encoding", ""), limit)
+        unpack = unpacker(raw.headers.get("Content-Encoding", ""), limit)
         parts: list[bytes] = []
         size = 0
         while packed := raw.read1(_CHUNK, decode_content=False):
@@ -275,22 +278,6 @@ class Client:
 _HINTS = {401: "(user name, password or token is wrong)", 403: "(not allowed)", 404: "(is the path right?)"}
 
 
-def _unpacker(encoding: str, limit: int) -> Callable[[bytes], bytes]:
-    """Return what unpacks the body part by part; an empty part stands for its end."""
-    if encoding in ("", "identity"):
-        return lambda part: part
-    if encoding != "gzip":
-        raise SourceError(f"answers in Content-Encoding {ascii(encoding)}, which was not asked for")
-    inflate = zlib.decompressobj(wbits=31)
-
-    def unpack(part: bytes) -> bytes:
-        if not part and not inflate.eof:
-            raise SourceError("its gzip is cut off")
-        return inflate.decompress(part, limit + 1)
-
-    return unpack
-
-
 def _told(error: Exception) -> SourceError:
     """Return the error that a person is told."""
     if isinstance(error, SourceError):
@@ -301,18 +288,9 @@ def _told(error: Exception) -> SourceError:
 def _reason(error: Exception) -> str:
     """Return in a few words why a request failed; the libraries' own text names their objects."""
     if isinstance(error, requests.exceptions.SSLError):
-        return f"TLS fails: {_innermost(error)}"
+        return f"TLS fails: {innermost(error)}"
     if isinstance(error, requests.exceptions.ReadTimeout):
         return "took too long to answer"
     if isinstance(error, zlib.error):
         return f"its gzip is broken: {error}"
-    return _innermost(error)
-
-
-def _innermost(error: BaseException) -> str:
-    """Return the first cause: requests wraps urllib3, which wraps the socket's error."""
-    while True:
-        inner = getattr(error, "reason", None) or next((a for a in error.args if isinstance(a, BaseException)), None)
-        if not isinstance(inner, BaseException) or inner is error:
-            return ascii(str(error))[1:-1] or type(error).__name__
-        error = inner
+    return innermost(error)

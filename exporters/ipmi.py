@@ -14,6 +14,7 @@ from pydantic import Field
 from ..storage.telemetry import NodeReading, Telemetry
 from .exposition import Samples, Series
 from .facts import node_name, server_watts
+from .findings import METER
 from .scrape import PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target, page_url
@@ -92,6 +93,7 @@ def _sum(samples: Iterable[tuple[Series, float]]) -> float | None:
 class IpmiConfig(PageConfig):
     """Wall power by BMC: pages of ipmi_exporter (direct or multi-target), Redfish exporters or CEEMS."""
 
+    finds = METER
     kind: Literal["ipmi"] = "ipmi"
     exporter: str = Field(
         default="", description="host:port of one ipmi_exporter that asks all controllers; targets are then their "

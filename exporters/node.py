@@ -7,6 +7,7 @@ from typing import Literal
 from ..storage.telemetry import NodeReading, Telemetry
 from .exposition import Samples
 from .facts import measured, node_name, server_watts
+from .findings import SERVER
 from .scrape import PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target
@@ -18,6 +19,7 @@ POWER = "node_hwmon_power_average_watt"
 NAME = "node_uname_info"
 METRICS = (CPU, MEMORY_TOTAL, MEMORY_AVAILABLE, POWER, NAME)
 
+_MOST_SERVERS = 65_536
 _WAITING = frozenset(("idle", "iowait"))
 _COUNTED_TWICE = frozenset(("guest", "guest_nice"))
 """The kernel has these within user and nice already."""
@@ -28,6 +30,7 @@ class NodePages:
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[float, float]] = {}
+        """By target; the one that was not read for longest goes first."""
 
     def parse(self, samples: Samples, target: Target, time_s: float) -> Telemetry:
         """Return the server's reading; how busy it is from its second page on."""
@@ -48,7 +51,7 @@ class NodePages:
                 own_name = labels.get("nodename", "")
             elif (number := measured(value)) is not None:
                 values[name] = number
-        if not samples:
+        if not (total or values or power):
             return Telemetry()
         return Telemetry(nodes=(reading(
             node_name({}, target.labels, own_name or target.instance), time_s,
@@ -57,7 +60,9 @@ class NodePages:
 
     def _busy(self, key: str, waiting: float, total: float) -> float | None:
         """Return the share of CPU time since the last page that was neither idle nor waiting for disks."""
-        before = self._before.get(key)
+        before = self._before.pop(key, None)
+        if len(self._before) >= _MOST_SERVERS:  # discovery with ever new targets
+            self._before.pop(next(iter(self._before)), None)
         self._before[key] = waiting, total
         if before is None:
             return None
@@ -95,6 +100,7 @@ def memory_used(total: float | None, available: float | None) -> float | None:
 class NodeConfig(PageConfig):
     """Pages of node_exporter: CPU, memory, and power where the server has an ACPI power meter."""
 
+    finds = SERVER
     kind: Literal["node"] = "node"
 
     def build(self, clock: Clock) -> Source:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
@@ -19,9 +20,11 @@ from ..storage.durations import Duration
 from ..storage.telemetry import NodeReading, Telemetry
 from . import cgroup, dcgm, ipmi, node
 from .exposition import Samples, Series
-from .facts import measured, node_name, ratio
+from .facts import is_nobody, measured, ratio, told_name
 from .fetch import Client, HttpOptions
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
+from .text import clean, described, quoted
+from .text import decode as decode_text
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +44,7 @@ class PrometheusConfig(SourceConfig, HttpOptions):
                                                   "where one server holds several clusters.")
     max_age: Duration = Field(default=120.0,
                               description="Samples older than this are no reading: that exporter is gone.")
+    gpu_limit: int = Field(default=64, gt=0, description="GPUs of one server; of one that shows more, none is taken.")
     cpu_window: Duration = Field(default=120.0, description="Window over which the CPUs' busy share is averaged; at "
                                                             "least four scrape intervals.")
 
@@ -77,6 +81,7 @@ class PrometheusSource:
         self._threads = ThreadPoolExecutor(_TOGETHER, thread_name_prefix=self.name)
         self._queries = queries(config)
         self._health: tuple[TargetHealth, ...] = ()
+        self._strange: tuple[TargetHealth, ...] = ()
         self._last_success_s: float | None = None
 
     def read(self) -> Telemetry:
@@ -89,13 +94,18 @@ class PrometheusSource:
         except SourceError as error:
             self._note(started, str(error))
             raise
+        found = telemetry(samples, now, self._config.max_age)
+        if not (found.gpus or found.nodes or found.jobs):
+            self._note(started, fault := _found_instead(samples, self._config.max_age))
+            raise SourceError(f"{self._config.url}: {fault}")
+        kept, self._strange = sifted(found, self._config.gpu_limit)
         self._last_success_s = now
         self._note(started, "")
-        return telemetry(samples, now, self._config.max_age)
+        return kept
 
     def health(self) -> tuple[TargetHealth, ...]:
-        """Return how the server fared at the last read."""
-        return self._health
+        """Return how the server fared at the last read, and what it told of nodes that cannot be true."""
+        return self._health + self._strange
 
     def close(self) -> None:
         """Release threads and connections."""
@@ -117,29 +127,39 @@ class PrometheusSource:
 def decode(body: bytes) -> list[tuple[dict[str, str], float]]:
     """Return labels and value of each series in an answer of ``/api/v1/query``; raise ``ValueError`` otherwise."""
     try:
-        envelope = json.loads(body)
+        envelope = json.loads(decode_text(body))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the answer is not JSON; is this a Prometheus? {body[:60]!r}") from error
+        raise ValueError(f"the answer is not JSON; is this a Prometheus? {quoted(body)}") from error
     if not isinstance(envelope, dict) or envelope.get("status") != "success":
-        fault = envelope if isinstance(envelope, dict) else {}
-        raise ValueError(f"the server says {fault.get('errorType', 'nothing')}: {fault.get('error', body[:60])!s:.300}")
-    for warning in envelope.get("warnings") or ():
-        log.warning("the server warns, results may be partial: %.300s", warning)
-    return list(_vector(envelope.get("data")))
+        raise ValueError(f"the server says {_complaint(envelope) or quoted(body)}")
+    warnings = envelope.get("warnings")
+    for warning in warnings if isinstance(warnings, list) else ():
+        log.warning("the server warns, results may be partial: %s", clean(str(warning)[:300]))
+    series = list(_vector(envelope.get("data")))
+    # Without an escape and beyond ASCII nothing can hide in a label: that spares a look at each of them.
+    if b"\\" not in body and b"\x7f" not in body and body.isascii():
+        return series
+    return [({name: clean(value) for name, value in labels.items()}, value) for labels, value in series]
+
+
+def _complaint(envelope: Any) -> str:
+    """Return the kind and words of an error of the query API; '' where there are none."""
+    parts = [envelope.get(name) for name in ("errorType", "error")] if isinstance(envelope, dict) else []
+    return clean(": ".join(part[:300] for part in parts if isinstance(part, str)))
 
 
 def _vector(data: Any) -> Iterator[tuple[dict[str, str], float]]:
     kind = data.get("resultType") if isinstance(data, dict) else None
     if kind != "vector":
-        raise ValueError(f"a vector was expected, not {kind!r}")
+        raise ValueError(f"a vector was expected, not {described(kind)}")
     try:
         for series in data["result"]:
             labels = series["metric"]
             if not all(isinstance(value, str) for value in labels.values()):
                 raise ValueError("a label that is no text")
             yield labels, float(series["value"][1])
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"a series without labels or value: {error}") from error
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise ValueError("a series without labels or value") from error
 
 
 def telemetry(samples: Mapping[str, Samples], now: float, max_age: float) -> Telemetry:
@@ -153,13 +173,37 @@ def telemetry(samples: Mapping[str, Samples], now: float, max_age: float) -> Tel
         return time_s if time_s is not None and now - time_s <= max_age else None
 
     def node_of(labels: Mapping[str, str]) -> str:
-        return node_name(labels, {}, names.get(_target(labels), ""))
+        return told_name(labels, names.get(_target(labels), ""))
 
     boards = dcgm.boards([s for name in dcgm.METRICS for s in samples[name]], node_of, time_of)
     meters = ipmi.servers([s for name in ipmi.METRICS for s in samples[name]], node_of, time_of)
     hosts = _hosts(samples, node_of, time_of)
     jobs = cgroup.jobs([s for name in cgroup.METRICS for s in samples[name]], node_of, time_of)
     return Telemetry(boards, tuple(_merged(meters, hosts)), jobs)
+
+
+def sifted(found: Telemetry, gpu_limit: int) -> tuple[Telemetry, tuple[TargetHealth, ...]]:
+    """Return the facts without those of nodes that cannot be, and each of these nodes as a target that is down."""
+    counts = Counter(gpu.node for gpu in found.gpus)
+    told = counts.keys() | {node.node for node in found.nodes} | {job.node for job in found.jobs}
+    strange = {name: "the label `node` or the host's own name must name the server" for name in told if is_nobody(name)}
+    strange |= {name: f"shows {count} GPUs, more than {gpu_limit} (gpu_limit)"
+                for name, count in counts.items() if count > gpu_limit}
+    if not strange:
+        return found, ()
+    kept = Telemetry(tuple(gpu for gpu in found.gpus if gpu.node not in strange),
+                     tuple(server for server in found.nodes if server.node not in strange),
+                     tuple(job for job in found.jobs if job.node not in strange))
+    return kept, tuple(TargetHealth(name, False, 0.0, why) for name, why in sorted(strange.items()))
+
+
+def _found_instead(samples: Mapping[str, Samples], max_age: float) -> str:
+    """Return what a server holds that tells nothing of GPUs, servers or jobs."""
+    scraped = samples[_TIME]
+    jobs = sorted({series.labels.get("job", "") for series, _ in scraped})
+    shown = ", ".join(jobs[:5]) + (", …" if len(jobs) > 5 else "")
+    instead = f"it scrapes {len(scraped)} targets ({shown})" if scraped else "it scrapes nothing: do the matchers fit?"
+    return f"no GPU, server or meter whose samples are younger than {max_age:g} s; {instead}"
 
 
 def _target(labels: Mapping[str, str]) -> tuple[str, str]:

@@ -309,6 +309,9 @@ class Published:
         "Duration of the source's last read in seconds.", "collector", cap=COLLECTORS)
     last_success_timestamp_seconds: Series = _gauge(
         "When the source was last read with success, in seconds since the epoch.", "collector", cap=COLLECTORS)
+    unreadable_records: Series = _gauge(
+        "Records (a job, a node) that the source's last read could not understand, and left out.", "collector",
+        cap=COLLECTORS)
     cycle_duration_seconds: Series = _gauge("Duration of the cycle's last run in seconds.", "cycle", cap=50)
     cycle_overruns_total: Series = _counter("Beats skipped because the run before had not ended.", "cycle", cap=50)
     cycle_failures_total: Series = _counter("Runs of the cycle that failed.", "cycle", cap=50)

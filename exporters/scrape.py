@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from ..storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
-from .exposition import Exposition, PageError, Samples
+from .exposition import Exposition, Samples
 from .fetch import Client, HttpOptions, Unreachable
+from .findings import Wanted, check_found
+from .limits import Look, PageError, PageLimits
 from .source import Clock, Role, SourceConfig, SourceError, TargetHealth
 from .targets import Discovery, Target, TargetOptions, page_url
 
@@ -22,9 +24,11 @@ Parse = Callable[[Samples, Target, float], Telemetry]
 _LONGEST_PAUSE_S = 300.0
 
 
-class PageConfig(SourceConfig, TargetOptions, HttpOptions):
+class PageConfig(SourceConfig, TargetOptions, HttpOptions, PageLimits):
     """A source that reads pages of exporters."""
 
+    finds: ClassVar[Wanted | None] = None
+    """What every page must show; None where a page may well show nothing."""
     scheme: Literal["http", "https"] = Field(default="http", description="Scheme for targets given as host:port.")
     metrics_path: str = Field(default="/metrics", description="Path of the page on targets given as host:port.")
     params: dict[str, str] = Field(default_factory=dict, description="Query parameters of every page.")
@@ -62,7 +66,7 @@ class PageSource:
         self._config, self._parse, self._clock, self._timer = config, parse, clock, timer
         self._client = Client(config)
         self._discovery = Discovery(config, config.locate, clock)
-        self._exposition = Exposition(wanted)
+        self._exposition = Exposition(wanted, config)
         self._threads = ThreadPoolExecutor(config.concurrency, thread_name_prefix=self.name)
         self._records: dict[str, _Record] = {}
         self._health: tuple[TargetHealth, ...] = ()
@@ -95,8 +99,9 @@ class PageSource:
         if started >= record.retry_at:
             time_s = self._clock()
             try:
+                look = Look(time_s, time.monotonic() + self._config.timeout)
                 page = self._client.get(target.url)
-                telemetry = self._parse(self._samples(page), target, time_s)
+                telemetry = self._read_page(page, target, look)
                 record.error, record.unreachable, record.last_success_s = "", 0, time_s
             except (SourceError, PageError) as error:
                 record.error = str(error)
@@ -104,10 +109,15 @@ class PageSource:
         return telemetry, TargetHealth(target.instance, not record.error, self._timer() - started, record.error,
                                        record.last_success_s, target.url, target.labels.get("node", ""))
 
-    def _samples(self, page: bytes) -> Samples:
+    def _read_page(self, page: bytes, target: Target, look: Look) -> Telemetry:
+        """Return what a page shows; raise ``PageError`` where it is none, beyond its limits or not what it should."""
         if page[:256].lstrip().startswith(b"<"):
             raise PageError("answers with HTML or XML, not with metrics: is the path right?")
-        return self._exposition.samples(page)
+        samples = self._exposition.samples(page, look)
+        look.check()
+        telemetry = self._parse(samples, target, look.read_s)
+        check_found(telemetry, self._config.finds, page, look, self._config.gpu_limit)
+        return telemetry
 
     def _pause(self, record: _Record, error: Exception) -> None:
         if not isinstance(error, Unreachable):

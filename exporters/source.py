@@ -57,6 +57,8 @@ class TargetHealth:
     """The page that was read, where the target is a page."""
     node: str = ""
     """The server it speaks for, where the configuration says so."""
+    skipped: int = 0
+    """Records in its answer that could not be understood, and were left out."""
 
 
 class Source(Protocol):
@@ -129,6 +131,8 @@ class SourceStatus:
     last_success_s: float | None = None
     reads: int = 0
     failures: int = 0
+    skipped: int = 0
+    """Records that the last read could not understand, and left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,15 +202,15 @@ class Watched:
             self._snapshot = Snapshot(self._source.read(), now, fresh=True)
         except SourceError as fault:
             error = str(fault)
-        except FAULTS as fault:
-            error = f"{type(fault).__name__}: {fault}"
+        except FAULTS:
+            error = "a fault in idlewatt itself, which its log describes"
             log.exception("%s: a fault in idlewatt itself while reading", self.name)
         if error:
             self._snapshot = replace(self._snapshot, fresh=False)
         before = self._status
         self._status = SourceStatus(
             self.name, self.role, not error, self._timer() - started, error, self._snapshot.read_s,
-            before.reads + 1, before.failures + bool(error))
+            before.reads + 1, before.failures + bool(error), sum(health.skipped for health in self._source.health()))
         self._tell(error)
         return self._snapshot
 

@@ -81,23 +81,25 @@ def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0
     """Return the rows of an API path; a daemon that does not answer ends the command with exit code 3."""
     import requests
 
+    from ...exporters.causes import innermost
+
     parameters = {name: value for name, value in filters.items() if value not in (None, "")}
     shown = re.sub("//[^/]*@", "//…@", url)
     try:
         answer = requests.get(f"{url.rstrip('/')}/api/v1/{path}", params=parameters, timeout=timeout_s,
                               verify=ca_file or True)
         document = answer.json()
-    except requests.exceptions.JSONDecodeError as error:
+    except (requests.exceptions.JSONDecodeError, RecursionError) as error:
         raise Stranger(shown, answer.status_code) from error
     except (requests.RequestException, OSError) as error:  # an OSError is about the file of the authority
-        raise Unreachable(f"no daemon answers at {shown} ({type(error).__name__}). Is `idlewatt serve` running there? "
+        raise Unreachable(f"no daemon answers at {shown} ({innermost(error)}). Is `idlewatt serve` running there? "
                           "Name another address with --url or IDLEWATT_URL.") from error
     if isinstance(document, dict) and document.get("status") == "error":
-        raise click.ClickException(f"{shown}: {document.get('error', answer.reason)}")
+        raise click.ClickException(f"{shown}: {plain(document.get('error', answer.reason))}")
     if not isinstance(document, dict) or not isinstance(document.get("data"), list):
         raise Stranger(shown, answer.status_code)
     for warning in document.get("warnings", []):
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(f"warning: {plain(warning)}", err=True)
     rows: list[dict[str, Any]] = document["data"]
     return rows
 

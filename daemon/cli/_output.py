@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from ...exporters.text import clean
+
 WIDE = 1000
 """Columns of a pipe or a file, which has no edge to wrap at."""
 
@@ -35,11 +37,10 @@ def _csv(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
 
 
 def _guarded(value: Any) -> Any:
-    """Return the value so that a spreadsheet does not run a job name as a formula, nor end a row within it."""
+    """Return the value so that a spreadsheet runs no job name as a formula, and a terminal obeys none."""
     if not isinstance(value, str):
         return value
-    value = value.replace("\r", " ")  # which the csv module would not quote
-    return f"'{value}" if value.lstrip()[:1] in tuple("=+-@") else value
+    return f"'{clean(value)}" if value.lstrip()[:1] in tuple("=+-@") else clean(value)
 
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title: str, empty: str) -> None:
@@ -69,4 +70,4 @@ def plain(value: Any) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(value))
+    return clean(str(value))

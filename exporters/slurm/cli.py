@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -14,11 +15,23 @@ from pydantic import Field
 from ...storage.durations import Duration
 from ...storage.records import Job, Node, Partition
 from ..source import Clock, Role, SourceConfig, SourceError, register
+from ..text import clean, decode, quoted
 from .fields import BadRecord
-from .parse_json import Parsed, Record, Reservation, load, parse_job, parse_list, parse_node
-from .parse_text import SACCT_FIELDS, parse_partitions, parse_reservations, parse_sacct, print_time
+from .parse_json import Parsed, Reservation, load, parse_job, parse_list, parse_node
+from .parse_text import (
+    SACCT_FIELDS,
+    has_free_text,
+    parse_partitions,
+    parse_reservations,
+    parse_sacct,
+    print_time,
+    reservation_names,
+)
 from .source import SlurmSource
 
+log = logging.getLogger(__name__)
+
+_MOST_RESERVATIONS = 1000
 # Nodes: sinfo's JSON lists them up to 22.05 and groups them after; scontrol's lists them from 23.02 on.
 _NODE_COMMANDS = (("sinfo", "--all", "--json"), ("scontrol", "--all", "--json", "show", "nodes"))
 
@@ -77,27 +90,44 @@ class SlurmCli:
 
     def partitions(self) -> Parsed[Partition]:
         """Return all partitions."""
-        return self._parse(parse_partitions, "scontrol", "--all", "--oneliner", "show", "partition")
+        return parse_partitions(self._text("scontrol", "--all", "--oneliner", "show", "partition"))
 
     def reservations(self) -> Parsed[Reservation]:
         """Return all reservations."""
-        return self._parse(parse_reservations, "scontrol", "--all", "--oneliner", "show", "reservation")
+        text = self._text("scontrol", "--all", "--oneliner", "show", "reservation")
+        if not has_free_text(text):
+            return parse_reservations(text)
+        # A comment may hold what looks like further lines: the first line of each answer about one is Slurm's own.
+        names = reservation_names(text)[:_MOST_RESERVATIONS]
+        return parse_reservations("\n".join(map(self._reservation, names)))
+
+    def _reservation(self, name: str) -> str:
+        """Return the one line about a reservation; '' where Slurm knows none of that name."""
+        try:
+            text = self._text("scontrol", "--all", "--oneliner", "show", f"reservation={name}")
+        except SourceError as error:
+            log.warning("no reservation %s: %s", quoted(name), error)
+            return ""
+        return text.partition("\n")[0]
 
     def topology(self) -> str:
         """Return the switches as scontrol shows them; '' when Slurm knows none."""
-        return self._run("scontrol", "show", "topology").decode(errors="replace")
+        return "\n".join(map(clean, self._text("scontrol", "show", "topology").split("\n")))
 
     def finished(self, since_s: float) -> Parsed[Job]:
         """Return the runs that the accounts know since a time."""
+        # Nobody can have named a job after a mark that is drawn now.
+        mark = f"<{secrets.token_hex(16)}>"
         # sacct's own default starts at midnight and shows only the last run of a requeued job.
-        return self._parse(parse_sacct, "sacct", "--allusers", "--duplicates", "--parsable2", "--allocations",
-                           f"--starttime={print_time(since_s)}", f"--format={','.join(SACCT_FIELDS)}")
+        text = self._text("sacct", "--allusers", "--duplicates", "--parsable", f"--delimiter={mark}", "--allocations",
+                          f"--starttime={print_time(since_s)}", f"--format={','.join(SACCT_FIELDS)}")
+        return parse_sacct(text, mark)
 
     def close(self) -> None:
         """Hold nothing between calls."""
 
-    def _parse(self, parse: Callable[[str], Parsed[Record]], *command: str) -> Parsed[Record]:
-        return parse(self._run(*command).decode(errors="replace"))
+    def _text(self, *command: str) -> str:
+        return decode(self._run(*command))
 
     def _run(self, program: str, *options: str) -> bytes:
         path = str(self._config.bin_dir / program) if self._config.bin_dir else program
@@ -111,7 +141,7 @@ class SlurmCli:
             except OSError as error:
                 raise SourceError(f"cannot run {path}: {error.strerror}; set bin_dir", permanent=True) from error
             if done.returncode:
-                told = ascii(done.stderr[-300:].decode(errors="replace").strip())
+                told = quoted(done.stderr[-300:].strip(), 300)
                 raise SourceError(f"{program} fails with status {done.returncode}: {told}")
             if output.tell() > self._config.max_output_bytes:
                 raise SourceError(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
+
+from ..text import clean, described
 
 UNSET = (0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF)
 """Slurm's NO_VAL and INFINITE in 32 and 64 bits, which older versions print as they are."""
 _LONGEST_TEXT = 1_000_000
+_LARGEST = 2.0**65
+"""Beyond any number of Slurm, and within what arithmetic bears."""
 
 
 class BadRecord(ValueError):
@@ -16,11 +19,14 @@ class BadRecord(ValueError):
 
 
 class Fields:
-    """One JSON object of Slurm. A missing or null field reads as empty; one of another type raises ``BadRecord``."""
+    """One JSON object of Slurm. A missing or null field reads as empty; one of another type raises ``BadRecord``.
+
+    Text is cleaned here, so that no control character, surrogate or line's end of a name gets further.
+    """
 
     def __init__(self, raw: object, where: str = "record") -> None:
         if not isinstance(raw, Mapping):
-            raise BadRecord(f"{where} is {type(raw).__name__}, not an object")
+            raise BadRecord(f"{where} is {described(raw)}, not an object")
         self._raw: Mapping[str, Any] = raw
         self._where = where
 
@@ -34,15 +40,15 @@ class Fields:
             return ""
         if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
             raise self._bad(name, value, "a text")
-        return value
+        return clean(value)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of strings; older versions write a single one, with commas or without a list."""
         value = self._raw.get(name)
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return tuple(value)
+            return tuple(map(clean, value))
         if value is None or isinstance(value, str):
-            return tuple(part.strip() for part in (value or "").split(",") if part.strip())
+            return tuple(clean(part.strip()) for part in (value or "").split(",") if part.strip())
         raise self._bad(name, value, "a list of texts")
 
     def number(self, name: str) -> float | None:
@@ -54,7 +60,7 @@ class Fields:
             value = value.get("number")
         if value is None or value in UNSET:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGEST:
             raise self._bad(name, value, "a number")
         return value
 
@@ -93,4 +99,4 @@ class Fields:
         return isinstance(self._raw.get(name), Mapping)
 
     def _bad(self, name: str, value: object, wanted: str) -> BadRecord:
-        return BadRecord(f"{self._where}.{name} is {value!r:.60}, not {wanted}")
+        return BadRecord(f"{self._where}.{name} is {described(value)}, not {wanted}")

@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from ...storage.records import Allocation, Job, JobState, Node, Partition, Request
 from ..hostlist import expand
+from ..source import FAULTS
+from ..text import decode, described, quoted
 from .fields import BadRecord, Fields
 from .gres import Gpus, parse_gres, parse_tres
 from .states import job_state, node_state
@@ -47,15 +49,19 @@ class Parsed(Generic[Record]):
 
 
 def load(text: str | bytes) -> Fields:
-    """Return the top object of an answer.
+    """Return the top object of an answer, whose bytes need not all be UTF-8: users name their jobs.
 
     Raises:
         BadRecord: not JSON, or cut off.
     """
     try:
-        return Fields(json.loads(text), "answer")
-    except (ValueError, RecursionError) as error:
+        # Left to itself, json takes bytes only where all of them are UTF-8, and lets surrogates pass.
+        read = json.loads(decode(text) if isinstance(text, bytes) else text, strict=False)
+    except json.JSONDecodeError as error:
         raise BadRecord(f"no JSON: {error!s:.120}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadRecord("no JSON of Slurm: a number or a nesting beyond reason") from error
+    return Fields(read, "answer")
 
 
 def errors(answer: Fields) -> str:
@@ -83,14 +89,20 @@ def parse_each(items: list[Any], parse: Callable[[Fields], Record]) -> Parsed[Re
     for number, item in enumerate(items):
         try:
             records.append(parse(Fields(item)))
-        except ValueError as error:
-            skipped.append(f"{_name(item, number)}: {error}"[:200])
+        except FAULTS as error:
+            # Whatever a strange record sets off costs that record alone.
+            skipped.append(f"{_name(item, number)}: {_fault(error)}"[:200])
     return Parsed(tuple(records), tuple(skipped))
 
 
 def _name(item: object, number: int) -> str:
     known = item if isinstance(item, Mapping) else {}
-    return ascii(known.get("job_id") or known.get("name") or f"item {number}")[:40]
+    named = known.get("job_id") or known.get("name")
+    return described(named)[:40] if named else f"item {number}"
+
+
+def _fault(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) else "it cannot be understood"
 
 
 def parse_node(raw: Fields) -> Node:
@@ -191,7 +203,7 @@ def _identity(raw: Fields) -> tuple[str, int | None]:
     if raw.is_text("job_id"):
         sluid = raw.text("job_id")
         if not _JOB_ID.fullmatch(sluid):
-            raise BadRecord(f"job_id is {sluid!r:.60}, not a job id")
+            raise BadRecord(f"job_id is {quoted(sluid)}, not a job id")
         return sluid, int(sluid) if sluid.isdecimal() else None
     number = raw.integer("job_id")
     if not number:

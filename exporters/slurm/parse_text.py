@@ -6,10 +6,12 @@ Slurm prints local time without a zone. The commands are run with ``TZ=UTC``, so
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from ...storage.records import Allocation, Job, Partition, Request
 from ..hostlist import expand
+from ..text import clean, quoted
 from .fields import BadRecord
 from .gres import parse_tres
 from .parse_json import Parsed, Reservation, accounted_state, begun, share
@@ -17,43 +19,64 @@ from .parse_json import Parsed, Reservation, accounted_state, begun, share
 SACCT_FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit",
                 "Eligible", "Start", "End", "TimelimitRaw", "NNodes", "ReqTRES", "AllocTRES", "NodeList", "Priority",
                 "Constraints")
+_JOB_ID = re.compile(r"[0-9A-Za-z_+.\[\]%,-]{1,64}")
 _KEY_VALUE = re.compile(r"(\w+)=(\S*)")
+_FREE_TEXT = " Comment="
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _UNKNOWN = ("", "Unknown", "None", "N/A", "(null)")
 
 
-def parse_sacct(text: str) -> Parsed[Job]:
-    """Return the jobs of ``sacct --parsable2 --allocations`` with ``SACCT_FIELDS``, and a line for each bad row.
+def parse_sacct(text: str, mark: str = "|") -> Parsed[Job]:
+    """Return the jobs of sacct's ``--parsable`` or ``--parsable2`` with ``SACCT_FIELDS``, and a line for each bad row.
+
+    ``mark`` is what stands between fields. Names may hold anything, line ends too: only a mark that nobody could know
+    when a job was named keeps its name from looking like further rows.
 
     Raises:
         BadRecord: the heading is not that of ``SACCT_FIELDS``.
     """
-    heading, *lines = text.splitlines() or [""]
-    if heading != "|".join(SACCT_FIELDS):
-        raise BadRecord(f"sacct's heading is {heading[:80]!r}")
+    heading, _, body = text.partition("\n")
+    # --parsable ends the last field with a mark as well, --parsable2 does not.
+    marks = len(SACCT_FIELDS) - (not heading.endswith(mark))
+    if heading.removesuffix(mark) != mark.join(SACCT_FIELDS):
+        raise BadRecord(f"sacct's heading is {quoted(heading)}")
     jobs, skipped = [], []
-    for number, line in enumerate(lines, start=2):
+    for number, row in _rows(body, mark, marks):
         try:
-            jobs.append(_parse_row(_named(line.split("|"))))
+            jobs.append(_parse_row(_named((row if marks < len(SACCT_FIELDS) else row.removesuffix(mark)).split(mark))))
         except ValueError as error:
             skipped.append(f"line {number}: {error}"[:200])
     return Parsed(tuple(jobs), tuple(skipped))
 
 
+def _rows(text: str, mark: str, marks: int) -> Iterator[tuple[int, str]]:
+    """Yield each row with the number of its first line; a row ends with the line that brings its last mark."""
+    row, first = "", 2
+    for number, line in enumerate(text.split("\n"), start=2):
+        if not row:
+            first = number
+        row = f"{row}\n{line}" if row else line
+        if row.count(mark) >= marks:
+            yield first, row
+            row = ""
+    if row:
+        yield first, row
+
+
 def _named(row: list[str]) -> dict[str, str]:
-    """Return a row by field; a job name may hold the delimiter, which Slurm does not escape."""
+    """Return a row by field, cleaned; where the mark is one that a job's name may hold, the name takes the surplus."""
     extra = len(row) - len(SACCT_FIELDS)
     if extra < 0:
         raise BadRecord(f"{len(row)} fields, not {len(SACCT_FIELDS)}")
     name = SACCT_FIELDS.index("JobName")
     row[name:name + extra + 1] = ["|".join(row[name:name + extra + 1])]
-    return dict(zip(SACCT_FIELDS, row, strict=True))
+    return dict(zip(SACCT_FIELDS, map(clean, row), strict=True))
 
 
 def _parse_row(row: dict[str, str]) -> Job:
     submit = parse_time(row["Submit"])
-    if submit is None or not row["JobID"]:
-        raise BadRecord("no job id or no submit time")
+    if submit is None or not all(_JOB_ID.fullmatch(row[name]) for name in ("JobID", "JobIDRaw")):
+        raise BadRecord(f"no submit time, or no job id: {quoted(row['JobID'])}")
     end, allocations = parse_time(row["End"]), _allocations(row["NodeList"], row["AllocTRES"])
     asked, given = parse_tres(row["ReqTRES"]), parse_tres(row["AllocTRES"])
     gpus = asked.gpus or given.gpus
@@ -104,7 +127,7 @@ def parse_duration(text: str) -> float | None:
         return None
     match = _DURATION.fullmatch(text)
     if not match:
-        raise ValueError(f"not a duration: {text[:40]!r}")
+        raise ValueError(f"not a duration: {quoted(text)}")
     days, *parts = match.groups()
     clock = [int(part) for part in parts if part is not None]
     # With days the first number is hours; without, one or two numbers start at minutes.
@@ -123,7 +146,7 @@ def parse_partitions(text: str) -> Parsed[Partition]:
                 max_time_s=parse_duration(fields.get("MaxTime", "UNLIMITED")), default=fields.get("Default") == "YES",
                 up=fields.get("State") == "UP", priority_tier=int(fields.get("PriorityTier", 1))))
         except ValueError as error:
-            skipped.append(f"{fields['PartitionName'][:40]!r}: {error}"[:200])
+            skipped.append(f"{quoted(fields['PartitionName'])}: {error}"[:200])
     return Parsed(tuple(partitions), tuple(skipped))
 
 
@@ -137,11 +160,21 @@ def parse_reservations(text: str) -> Parsed[Reservation]:
                 parse_time(fields.get("StartTime", "")) or 0.0, parse_time(fields.get("EndTime", "")) or float("inf"),
                 "MAINT" in fields.get("Flags", "").split(",")))
         except ValueError as error:
-            skipped.append(f"{fields['ReservationName'][:40]!r}: {error}"[:200])
+            skipped.append(f"{quoted(fields['ReservationName'])}: {error}"[:200])
     return Parsed(tuple(reservations), tuple(skipped))
 
 
+def reservation_names(text: str) -> tuple[str, ...]:
+    """Return what calls itself a reservation in ``scontrol show reservation -o``; a comment may call itself so too."""
+    return tuple(dict.fromkeys(fields["ReservationName"] for fields in _one_liners(text, "ReservationName")))
+
+
+def has_free_text(text: str) -> bool:
+    """Tell whether scontrol's one-liners hold a comment, whose line ends look like the next record."""
+    return _FREE_TEXT in text
+
+
 def _one_liners(text: str, key: str) -> list[dict[str, str]]:
-    # The first of equal keys counts: a comment at the end of the line may hold anything.
-    lines = [dict(reversed(_KEY_VALUE.findall(line))) for line in text.splitlines()]
-    return [fields for fields in lines if fields.get(key)]
+    # A comment ends the line, and may hold what looks like keys.
+    lines = [dict(reversed(_KEY_VALUE.findall(line.partition(_FREE_TEXT)[0]))) for line in text.split("\n")]
+    return [{name: clean(value) for name, value in fields.items()} for fields in lines if fields.get(key)]

@@ -94,14 +94,17 @@ class SlurmSource:
             raise SourceError(f"Slurm's {target} cannot be read: {error}",
                               permanent=isinstance(error, SourceError) and error.permanent) from error
         skipped = parsed.skipped
-        self._note(target, began, up=True, error=f"{len(skipped)} skipped, first {skipped[0]}" if skipped else "")
+        told = f"{len(skipped)} skipped, first {skipped[0]}" if skipped else ""
+        self._note(target, began, up=True, error=told, skipped=len(skipped))
         return parsed.records
 
-    def _note(self, target: str, began: float, *, up: bool, error: str) -> None:
+    def _note(self, target: str, began: float, *, up: bool, error: str, skipped: int = 0) -> None:
         """Keep how a question fared; records that were skipped are told in ``error`` of a target that is up."""
         before = self._health.get(target)
         last = self._clock() if up else before.last_success_s if before else None
-        self._health[target] = TargetHealth(target, up, time.perf_counter() - began, error, last)
+        if skipped and (before is None or before.error != error):
+            log.warning("%s: of %s, %s", self.name, target, error, extra={"source": self.name})
+        self._health[target] = TargetHealth(target, up, time.perf_counter() - began, error, last, skipped=skipped)
 
 
 def cover(nodes: tuple[Node, ...], reservations: tuple[Reservation, ...], now_s: float) -> tuple[Node, ...]:

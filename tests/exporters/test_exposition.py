@@ -8,20 +8,24 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from idlewatt.exporters.exposition import Exposition, PageError
+from idlewatt.exporters.exposition import Exposition
+from idlewatt.exporters.limits import Look, PageError, PageLimits
+from idlewatt.exporters.text import clean
 
 WANTED = ("power", "power_limit", "util")
+TIMELESS = PageLimits(max_age=1e12)
 
 
 def stock(page: str):
     """Return the wanted samples by the stock parser; TYPE lines are left out, since they rename counters."""
     page = "".join(line for line in page.splitlines(keepends=True) if not line.strip().startswith("#"))
-    return [(sample.name, sample.labels, float(sample.value)) for family in text_string_to_metric_families(page)
+    return [(sample.name, {name: clean(value) for name, value in sample.labels.items()}, float(sample.value))
+            for family in text_string_to_metric_families(page)
             for sample in family.samples if sample.name in WANTED]
 
 
 def fast(page: str, reader=None):
-    samples = (reader or Exposition(WANTED)).samples(page.encode())
+    samples = (reader or Exposition(WANTED, TIMELESS)).samples(page.encode())
     return [(series.name, series.labels, value) for series, value in samples]
 
 
@@ -86,7 +90,7 @@ def test_a_damaged_page_is_refused_or_read_as_the_stock_parser_reads_it(page, pl
 @settings(max_examples=50, deadline=None)
 @given(st.lists(pages, min_size=2, max_size=4))
 def test_what_was_remembered_changes_nothing(several):
-    reader = Exposition(WANTED)
+    reader = Exposition(WANTED, TIMELESS)
     for page in several:
         try:
             expected = fast(page)
@@ -123,9 +127,9 @@ def test_rows_with_the_same_labels_share_them():
     (b'power{gpu="0"} 26', "cut off"),
     (b'power{gpu="0\n', "not a sample"),
     (b'power{gpu="0"} watt\n', "not a sample"),
-    (b"power{gpu=\"\xff\"} 1\n", "not a sample"),
     (b"\x00\x01\x02 \xff\n", "not Prometheus"),
     (b"Welcome to this exporter!\n", "not Prometheus"),
+    (b"power 1\n# EOF\npower 2\n", "text follows after # EOF"),
     (b'power{gpu="' + b'\\"' * 100_000 + b'"} 1\n', "a line of"),
 ])
 def test_a_malformed_page_is_refused_with_its_place(page, word):
@@ -144,3 +148,54 @@ def test_series_that_no_page_shows_any_more_are_forgotten():
         reader.samples(b'power{hpc_job="%d"} 1\n' % job)
         reader.next_round()
     assert len(reader._known) + len(reader._before) + len(reader._labels) < 1300
+
+
+def test_labels_that_change_with_every_round_do_not_pile_up():
+    reader = Exposition(WANTED)
+    steady = b"".join(b'power{gpu="%d"} 1\n' % gpu for gpu in range(8))
+    for round_ in range(60):
+        reader.samples(steady + b"".join(b'power{pod="%d-%d"} 1\n' % (round_, pod) for pod in range(1000)))
+        reader.next_round()
+    assert len(reader._known) + len(reader._before) < 15_000  # 60,008 series were shown
+
+
+def test_a_label_that_is_no_utf8_is_read_cleaned():
+    page = b'power{job="Gr\xf6\xdfe",pod="a\xed\xa0\xbd\xed\xb8\x80"} 1\npower{job="two\\nlines\x1b[2J"} 2\n'
+    assert [series.labels for series, _ in Exposition(WANTED).samples(page)] == [
+        {"job": "Gr\ufffd\ufffde", "pod": "a" + 6 * "\ufffd"}, {"job": "two\ufffdlines\ufffd[2J"}]
+
+
+@pytest.mark.parametrize(("limits", "page", "word"), [
+    ({"sample_limit": 2}, b"power 1\n" * 3, "more than 2 samples .*sample_limit"),
+    ({"label_limit": 1}, b'power{a="1",b="2"} 1\n', "2 labels.*label_limit"),
+    ({"label_limit": 1}, b'power{a="1", b="\\n"} 1\n', "2 labels.*label_limit"),
+    ({"label_name_length_limit": 3}, b'power{long="1"} 1\n', "label_name_length_limit"),
+    ({"label_value_length_limit": 3}, b'power{a="long"} 1\n', "label_value_length_limit"),
+])
+def test_a_page_beyond_its_limits_is_refused(limits, page, word):
+    with pytest.raises(PageError, match=word):
+        Exposition(WANTED, PageLimits(**limits)).samples(page)
+
+
+def test_a_large_page_has_its_samples_counted_before_they_are_kept():
+    page = b'power{gpu="0"} 1\n' * 300_000
+    with pytest.raises(PageError, match="sample_limit"):
+        Exposition(WANTED).samples(page)
+
+
+def test_reading_a_page_ends_in_time():
+    page = b"".join(b'power{gpu="%d"} 1\n' % number for number in range(1000))
+    with pytest.raises(PageError, match="took too long to be read"):
+        Exposition(WANTED).samples(page, Look(0.0, due=0.0))
+
+
+def test_a_sample_is_as_old_as_it_says_itself():
+    look = Look(1_000.0)
+    page = b'power{gpu="0"} 1 970000\npower{gpu="1"} 2 400000\npower{gpu="2"} 3\npower{gpu="3"} 4 NaN\n'
+    found = Exposition(WANTED).samples(page, look)
+    assert [series.labels["gpu"] for series, _ in found] == ["0", "2"]
+    assert (look.read_s, look.stale) == (970.0, 2)
+
+
+def test_a_page_may_end_as_openmetrics_does():
+    assert len(Exposition(WANTED).samples(b"power 1\n# EOF\n")) == 1

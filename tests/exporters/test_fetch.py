@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import ssl
 import subprocess
 import threading
@@ -90,7 +91,7 @@ def test_a_body_shorter_than_announced_is_refused(loopback):
         _send(handler, PAGE, **{"Content-Length": "1000"})
         handler.close_connection = True
 
-    assert "IncompleteRead" in str(fault(loopback, short))
+    assert "the connection ended before the answer did" in str(fault(loopback, short))
 
 
 def test_an_endless_page_ends_at_the_timeout(loopback):
@@ -265,7 +266,82 @@ def test_a_missing_authority_file_is_told(secure, tmp_path):
 @responses.activate
 def test_recorded_pages_can_stand_in_for_a_server(recorded):
     page = recorded("ipmi_exporter_1.6.1.prom")
-    responses.get("http://node:9290/metrics", body=page)
+    responses.get("http://node:9290/metrics", body=page, auto_calculate_content_length=True)
     assert client().get("http://node:9290/metrics") == page
 
 
+
+
+def test_a_page_that_ends_where_the_connection_does_is_not_taken_as_whole(loopback):
+    def closing(*headers):
+        def behave(handler):
+            handler.send_response(200)
+            for name, value in headers:
+                handler.send_header(name, value)
+            handler.end_headers()
+            handler.wfile.write(PAGE)
+            handler.close_connection = True
+        return behave
+
+    assert "whether the page is whole" in str(fault(loopback, closing()))
+    openmetrics = ("Content-Type", "application/openmetrics-text; version=1.0.0"), ("Content-Length", "5")
+    assert "does not end in # EOF" in str(fault(loopback, closing(*openmetrics)))
+
+
+@pytest.mark.parametrize("body", [b"up 1\n# EOF\n", b'{"status": "success"}'])
+def test_what_shows_its_own_end_may_end_with_the_connection(loopback, body):
+    def behave(handler):
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(body)
+        handler.close_connection = True
+
+    loopback.pages["/metrics"] = behave
+    assert client().get(loopback.url()) == body
+
+
+def test_every_member_of_a_gzip_is_read(loopback):
+    packed = gzip.compress(PAGE) + gzip.compress(b"down 1\n")
+    loopback.pages["/metrics"] = lambda handler: _send(
+        handler, packed, **{"Content-Encoding": "gzip", "Content-Length": str(len(packed))})
+    assert client().get(loopback.url()) == PAGE + b"down 1\n"
+
+
+@pytest.mark.parametrize(("packed", "word"), [
+    (gzip.compress(PAGE) * 20, "more than 16 members"), (gzip.compress(PAGE) + b"x" * 30, "gzip is broken"),
+    (gzip.compress(PAGE) + gzip.compress(PAGE)[:-4], "cut off")])
+def test_a_gzip_with_a_strange_rest_is_refused(loopback, packed, word):
+    assert word in str(fault(loopback, lambda handler: _send(
+        handler, packed, **{"Content-Encoding": "gzip", "Content-Length": str(len(packed))})))
+
+
+def test_a_bomb_in_a_later_member_is_refused(loopback):
+    packed = gzip.compress(PAGE) + gzip.compress(bytes(50_000_000))
+    assert "max_body_bytes" in str(fault(loopback, lambda handler: _send(
+        handler, packed, **{"Content-Encoding": "gzip", "Content-Length": str(len(packed))}), max_body_bytes=10_000))
+
+
+def _hang_up(handler):
+    handler.connection.close()
+
+
+def _talk(reply):
+    return lambda handler: (handler.wfile.write(reply), setattr(handler, "close_connection", True))
+
+
+@pytest.mark.parametrize("behaviour", [
+    _hang_up, _talk(b"220 smtp.example ESMTP\r\n"),
+    _talk(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+    _talk(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n"), _talk(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000)])
+def test_an_error_names_no_object_of_a_library(loopback, behaviour):
+    said = str(fault(loopback, behaviour))
+    assert not re.search(r"\w\(|object at|Error|Exception", said), said
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "http://no-such-host.invalid/", "https://127.0.0.1:1/"])
+def test_a_server_that_is_not_there_is_told_without_an_object(url):
+    with pytest.raises(SourceError) as caught:
+        client().get(url)
+    assert not re.search(r"\w\(|object at|Errno|host=", str(caught.value)), str(caught.value)
+    assert str(caught.value) in ("Connection refused", "Failed to resolve \'no-such-host.invalid\'",
+                                 "Failed to resolve 'no-such-host.invalid'")

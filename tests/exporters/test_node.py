@@ -43,8 +43,8 @@ def test_counters_that_restart_or_stand_still_are_unmeasured(after):
 
 def test_the_target_label_names_the_server_then_its_own_name_then_its_address():
     named = 'node_uname_info{nodename="dgx-07"} 1\n'
-    assert read(named, target=Target("u", "10.0.0.1:9100", {"node": "n1"})).node == "n1"
-    assert read(named).node == "dgx-07"
+    assert read(named + cpu(1, 1), target=Target("u", "10.0.0.1:9100", {"node": "n1"})).node == "n1"
+    assert read(named + cpu(1, 1)).node == "dgx-07"
     assert read(cpu(1, 1)).node == "dgx-01"
 
 

@@ -39,10 +39,15 @@ class Fleet:
         return 200, {}, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
 
     def read(self, clock, **options):
+        return self.fared(clock, **options)[0]
+
+    def fared(self, clock, **options):
+        """Return the facts, and how the server and its nodes fared."""
         clock.now = NOW
         with responses.RequestsMock() as mock:
             mock.add_callback(responses.GET, f"{SERVER}/api/v1/query", self.answer)
-            return PrometheusConfig(url=SERVER, **options).build(clock).read()
+            source = PrometheusConfig(url=SERVER, **options).build(clock)
+            return source.read(), source.health()
 
 
 def board(instance="h1:9400", gpu="0", **labels):
@@ -50,8 +55,9 @@ def board(instance="h1:9400", gpu="0", **labels):
 
 
 def test_one_query_per_fact_whatever_the_number_of_nodes(clock):
-    few, many = Fleet(), Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(f"h{n}:9400"), 60) for n in range(500)],
-                               up=[({"job": "dcgm", "instance": f"h{n}:9400"}, NOW) for n in range(500)])
+    few = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(), 60)])
+    many = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(f"h{n}:9400"), 60) for n in range(500)],
+                 up=[({"job": "dcgm", "instance": f"h{n}:9400"}, NOW) for n in range(500)])
     few.read(clock)
     assert len(many.read(clock).gpus) == 500
     assert len(few.queries) == len(many.queries) == len(queries(PrometheusConfig(url=SERVER)))
@@ -77,10 +83,35 @@ def test_samples_older_than_max_age_are_no_reading(clock):
 
 
 def test_a_target_that_up_does_not_know_is_no_reading_unless_up_is_unknown(clock):
-    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board("h9:9400"), 60)])
-    assert fleet.read(clock).gpus == ()
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board("h9:9400"), 60), (board("h1:9400"), 60)])
+    assert [gpu.node for gpu in fleet.read(clock).gpus] == ["h1"]
     fleet.series["up"] = []
-    assert [gpu.time_s for gpu in fleet.read(clock).gpus] == [NOW]
+    assert [gpu.time_s for gpu in fleet.read(clock).gpus] == [NOW, NOW]
+
+
+def test_a_server_that_knows_no_gpu_and_no_meter_is_a_fault_told_with_what_it_scrapes(clock):
+    for fleet, words in ((Fleet(), "it scrapes 3 targets (dcgm, node)"),
+                         (Fleet(up=[]), "it scrapes nothing: do the matchers fit?")):
+        with pytest.raises(SourceError, match="no GPU, server or meter") as caught:
+            fleet.read(clock)
+        assert words in str(caught.value)
+
+
+def test_a_node_that_cannot_be_is_a_fault_and_costs_only_itself(clock):
+    many = [(board("h2:9400", str(gpu)), 60) for gpu in range(65)]
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(), 60), (board(gpu="1", Hostname="localhost"), 60), *many])
+    kept, (server, *strange) = fleet.fared(clock)
+    assert server.up
+    assert [gpu.node for gpu in kept.gpus] == ["h1"]
+    assert [(health.target, health.up, health.error) for health in strange] == [
+        ("h2", False, "shows 65 GPUs, more than 64 (gpu_limit)"),
+        ("localhost", False, "the label `node` or the host's own name must name the server")]
+
+
+def test_labels_are_cleaned(clock):
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(hpc_job="a\nb\ud83d", Hostname="h\x7f1"), 60)])
+    gpu, = fleet.read(clock).gpus
+    assert (gpu.node, gpu.jobs) == ("h\ufffd1", ("a\ufffdb\ufffd",))
 
 
 def test_servers_get_cpu_memory_and_power(clock):
@@ -103,7 +134,7 @@ def test_the_wall_meter_and_the_host_are_told_apart_by_their_source(clock):
 
 
 def test_matchers_and_tenant_travel_with_every_query(clock):
-    fleet = Fleet()
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(), 60)])
     fleet.read(clock, matchers='cluster="dgx"', headers={"X-Scope-OrgID": "gpu"})
     assert all('{cluster="dgx"' in query for query in fleet.queries)
     assert all(headers["X-Scope-OrgID"] == "gpu" for headers in fleet.headers)
@@ -134,7 +165,7 @@ def test_a_recorded_kubernetes_answer_names_no_exporter_as_workload(recorded, cl
     (b'{"status":"success"}', "a vector was expected"),
     (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "a vector was expected"),
     (b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{}}]}}', "without labels or value"),
-    (b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":1},"value":[1,"1"]}]}}', "no text"),
+    (b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":1},"value":[1,"1"]}]}}', "without"),
     (b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"x"]}]}}', "without")])
 def test_what_is_no_answer_is_told(body, word):
     with pytest.raises(ValueError, match=word):

@@ -119,6 +119,7 @@ def facts(**more) -> Published:
         "training_last_success_timestamp_seconds": 1.8e9,
         "up": {"dcgm": 1, "slurm": 0},
         "collector_duration_seconds": {"dcgm": 0.21, "slurm": 10.0},
+        "unreadable_records": {"dcgm": 0, "slurm": 2},
         "last_success_timestamp_seconds": {"dcgm": 1.8e9},
         "cycle_duration_seconds": {"scrape": 0.25},
         "cycle_overruns_total": {"scrape": 0},

@@ -35,11 +35,12 @@ def test_one_target_down_never_hides_the_others(loopback, clock):
     release.set()
     assert {gpu.uuid: gpu.power_watts for gpu in telemetry.gpus} == {"GPU-1": 60, "GPU-3": 60, "GPU-4": None}
     errors = {health.target.rpartition("/")[2]: health.error for health in reader.health() if not health.up}
-    assert set(errors) == {"html", "garbage", "cut", "slow", "missing"}
+    assert set(errors) == {"html", "garbage", "cut", "slow", "missing", "empty"}
     assert "HTML" in errors["html"]
     assert "not Prometheus" in errors["garbage"]
     assert "cut off" in errors["cut"]
     assert "404" in errors["missing"]
+    assert errors["empty"] == "no GPU on this page: it is empty"
     reader.close()
 
 
@@ -82,7 +83,7 @@ def test_a_board_that_two_targets_show_is_read_once(loopback, clock):
 @responses.activate
 def test_a_machine_that_is_off_is_asked_ever_more_rarely(clock):
     asked = responses.get("http://off:9400/metrics", body=ConnectTimeout("x"))
-    responses.get("http://on:9400/metrics", body=POWER % (1, 1))
+    responses.get("http://on:9400/metrics", body=POWER % (1, 1), auto_calculate_content_length=True)
     reader = DcgmConfig(targets=("off:9400", "on:9400"), concurrency=1).build(clock)
     now = [0.0]
     reader._timer = lambda: now[0]

@@ -62,12 +62,21 @@ def test_a_name_from_outside_is_no_formula_in_a_spreadsheet(shell, name):
     shell.submit(hostile(name))
     (row,) = shell.csv("jobs", "--user", "mallory")
     assert row["name"].startswith("'")
-    assert row["name"][1:] == name.replace("\r", " ")
+    assert row["name"][1:] == name.replace("\r", "\N{REPLACEMENT CHARACTER}").replace("\t", "\N{REPLACEMENT CHARACTER}")
 
 
 def test_a_carriage_return_in_a_name_ends_no_row_of_a_spreadsheet(shell):
     shell.submit(hostile("innocent\r=1+1"))
-    assert [row["name"] for row in shell.csv("jobs", "--user", "mallory")] == ["innocent =1+1"]
+    assert [row["name"] for row in shell.csv("jobs", "--user", "mallory")] == ["innocent\N{REPLACEMENT CHARACTER}=1+1"]
+
+
+@pytest.mark.parametrize("name", ["\ud83d\ude00", "a\x1b[2Jb\x07", "a\nb", "\x9b31m", "a\u2028b"])
+def test_a_name_from_outside_carries_no_control_character_to_a_terminal(shell, name):
+    shell.submit(hostile(name))
+    for style in ("csv", "table"):
+        text = shell.text("jobs", "--user", "mallory", "--format", style)
+        assert len(text.splitlines()) == 2
+        assert all(line.isprintable() for line in text.splitlines())
 
 
 def test_a_name_from_outside_stays_itself_in_json(shell):

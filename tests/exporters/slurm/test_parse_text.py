@@ -50,13 +50,43 @@ def test_a_delimiter_in_a_job_name_does_not_shift_the_fields():
     assert (run.name, run.user, run.request.gpus) == ("a|b|c", "alice", 2)
 
 
-@pytest.mark.parametrize("row", ["", "7|7", ROW.replace("2026-11-20T10:00:00", "soon"), ROW.replace("a1", "a[1"),
+@pytest.mark.parametrize("row", [ROW.replace("2026-11-20T10:00:00", "soon"), ROW.replace("a1", "a[1"),
                                  ROW.replace("cpu=8", "cpu=x"), ROW.replace("2026-11-20T10:00:00", "Unknown")])
 def test_a_bad_row_is_told_of_with_its_line_and_the_rest_stays(row):
     parsed = parse_sacct(f"{HEADING}\n{row}\n{ROW}\n")
 
     assert len(parsed.records) == 1
     assert [line.partition(":")[0] for line in parsed.skipped] == ["line 2"]
+
+
+@pytest.mark.parametrize("mark", ["<5f1c>", "|"])
+@pytest.mark.parametrize("end", [True, False])
+def test_the_same_rows_are_read_with_any_mark(mark, end):
+    text = "".join(line.replace("|", mark) + mark * end + "\n" for line in (HEADING, ROW, ROW))
+
+    parsed = parse_sacct(text, mark)
+    assert [run.job_id for run in parsed.records] == ["7", "7"]
+    assert not parsed.skipped
+
+
+@pytest.mark.parametrize("end", [True, False])
+@pytest.mark.parametrize("name", [
+    "two\nlines", f"x\n{ROW.replace('alice', 'mallory')}\ny", f"x\n{ROW}", "\n", "a|b", "\r\u2028\x85", "|" * 40])
+def test_a_job_name_forges_no_row_where_the_mark_is_secret(name, end):
+    mark = "<5f1c>"
+    heading, row = HEADING.replace("|", mark), ROW.replace("|", mark).replace("train", name)
+    parsed = parse_sacct("".join(line + mark * end + "\n" for line in (heading, row, row)), mark)
+
+    assert [(run.job_id, run.user, run.request.gpus) for run in parsed.records] == [("7", "alice", 2)] * 2
+    assert not parsed.skipped
+    assert {len(run.name) for run in parsed.records} == {len(name)}
+    assert not set("\n\r\u2028\x85") & set(parsed.records[0].name)
+
+
+def test_an_output_that_is_cut_off_costs_its_last_row():
+    parsed = parse_sacct(f"{HEADING}\n{ROW}\n7|7|tr")
+
+    assert (len(parsed.records), len(parsed.skipped)) == (1, 1)
 
 
 @pytest.mark.parametrize("text", ["", "sacct: error", "JobID|State\n1|COMPLETED\n"])

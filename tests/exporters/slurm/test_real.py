@@ -1,5 +1,6 @@
 """Real Slurm 22.05, read through each transport: what sbatch submitted is what idlewatt sees."""
 
+import os
 import time
 
 import pytest
@@ -170,6 +171,35 @@ def test_a_job_shorter_than_a_scrape_is_found_in_the_accounts(source, cluster):
     assert run.exit_code in (3, None)  # slurmrestd 22.05 does not know
     assert began <= run.submit_s <= run.start_s <= run.end_s <= time.time() + 1
     assert run.allocations[0].node.startswith("dgx-v100")
+
+
+FORGED = ("99|99|big|mallory|nlp|A100|normal|COMPLETED|0:0|2026-11-20T10:00:00|2026-11-20T10:00:00|2026-11-20T10:01:00|"
+          "2026-11-20T11:01:00|90|1|cpu=8,mem=8G,node=1,gres/gpu=16|cpu=8,mem=8G,node=1,gres/gpu=16|dgx-a100-01|5|")
+HOSTILE = {
+    "no UTF-8": b"Gr\xf6\xdfe", "CESU surrogates": b"a\xed\xa0\xbd\xed\xb8\x80", "controls": b"c\x01\x1b[2J\x7f|",
+    "a row of sacct": f"x\n{FORGED}\ny".encode(), "rows with an end": f"x\n{FORGED}|\n{FORGED}|\n".encode(),
+    "JSON": b'"q\\', "all line ends": "a\r\n\u2028\x85b".encode()}
+
+
+def test_a_job_name_blinds_nobody_and_forges_nothing(source, cluster):
+    began = time.time() - 1
+    jobs = {}
+    for kind, name in HOSTILE.items():
+        jobs[kind] = cluster.sbatch("-p", "V100", "-J", os.fsdecode(name), script="exit 0")
+        cluster.sbatch("--hold", "-p", "V100", "-J", os.fsdecode(name))
+
+    snapshot = source.read()
+    assert {job.job_id for job in snapshot.jobs} >= set(jobs.values())
+    assert all(job.name.isprintable() for job in snapshot.jobs)
+    assert len(snapshot.nodes) == 4
+    assert all(not health.error for health in source.health())
+    own = cluster.wait_for(lambda: set(jobs.values()) <= set(found := {
+        run.job_id: run for run in source.finished(began)}) and found)
+    assert "99" not in own
+    assert {own[job].user for job in jobs.values()} <= {"nobody", ""}  # slurmrestd 22.05 knows no user
+    assert {own[job].request.gpus for job in jobs.values()} == {0}
+    assert [kind for kind, job in jobs.items() if not own[job].name or not own[job].name.isprintable()] == []
+    assert all(not health.error for health in source.health())
 
 
 def test_no_token_is_refused_as_permanent(chain, monkeypatch):

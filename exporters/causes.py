@@ -1,0 +1,42 @@
+"""Why a request failed, in words for people: the libraries' own texts name their objects and wrap one another."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import ssl
+
+import urllib3.exceptions
+
+_OBJECT = re.compile(r"<?\b[\w.]+\((?:[^()]|\([^()]*\))*\)>?:? *|<[^<>]* at 0x[0-9a-f]+>:? *")
+_SOURCE_LINE = re.compile(r" \(_ssl\.c:\d+\)|^\[[^\]]*\] ")
+
+
+def innermost(error: BaseException) -> str:
+    """Return the first cause, plain ASCII on one line: requests wraps urllib3, which wraps the socket's error."""
+    while (inner := _inner(error)) is not None:
+        error = inner
+    return ascii(_words(error))[1:-1]
+
+
+def _inner(error: BaseException) -> BaseException | None:
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return None  # it alone knows the name
+    wrapped = (getattr(error, "reason", None), *error.args, error.__cause__)
+    return next((part for part in wrapped if isinstance(part, BaseException) and part is not error), None)
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, http.client.IncompleteRead | urllib3.exceptions.IncompleteRead):
+        return "the connection ended before the answer did"
+    if isinstance(error, urllib3.exceptions.InvalidChunkLength):
+        return "the answer's chunks are broken"
+    if isinstance(error, http.client.BadStatusLine) and not isinstance(error, http.client.RemoteDisconnected):
+        return "answers with something that is not HTTP"
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return _OBJECT.sub("", str(error)).partition(" (")[0]
+    if isinstance(error, ssl.SSLError):
+        return _SOURCE_LINE.sub("", str(error))
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return _OBJECT.sub("", str(error)).strip() or "no reason is given"
