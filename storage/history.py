@@ -13,7 +13,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from . import advice, database, energy, jobs, nodes, promotions, retention, simulated, speeds, uses
+from . import advice, database, energy, following, jobs, nodes, promotions, retention, simulated, speeds, uses
 from .errors import StoreError, StoreUnavailable
 from .promotions import Abstention, Promotion, Standing
 from .reading import HistoryReader
@@ -250,11 +250,11 @@ class History(HistoryReader):
 def _store_seen(connection: Connection, changed: Sequence[Job], inventory: Sequence[Node], time_s: float) -> None:
     nodes.store(connection, inventory, time_s)
     jobs.store_seen(connection, changed, time_s)
-    advice.judge(connection, changed)
+    following.judge(connection, changed)
 
 
 def _store_finished(connection: Connection, finished: Sequence[Job]) -> None:
     jobs.store_finished(connection, finished)
-    advice.judge(connection, finished)
+    following.judge(connection, finished)
 
 
