@@ -9,10 +9,12 @@ from typing import Any
 
 from ..exporters.publish import ADVICE, GPU_CODES, Published
 from ..exporters.source import SourceStatus
+from ..storage.following import Following
 from ..storage.promotions import Decision, Promotion
 from ..storage.recommendations import Recommendation
 from ..storage.records import WASTED, JobState, PowerClass, SchedulerSnapshot
 from ..storage.telemetry import Telemetry
+from .adherence import adherence
 from .advice.advisor import Advice
 from .advice.council import Learned
 from .advice.subject import Counsel
@@ -36,9 +38,8 @@ class Known:
     advice: Advice | None = None
     counsel: Mapping[str, Counsel] = field(default_factory=dict)
     """What was said last, by subject."""
-    issued: Mapping[str, int] = field(default_factory=dict)
-    """Jobs given a place, by policy, since the database began."""
-    followed: Mapping[str, int] = field(default_factory=dict)
+    following: tuple[Following, ...] = ()
+    """How runs compare with the advice on them, since the database began."""
     communication: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Cost of running jobs' placements by partition, ``actual`` or ``advised``."""
     database_bytes: float | None = None
@@ -148,8 +149,7 @@ def _advice(known: Known) -> dict[str, Any]:
             (row.policy, row.job_id): row.expected_start_s for row in in_charge if row.action == "hold"},
         "power_down_info": dict.fromkeys(advice.power_down, 1.0),
         "advice_timestamp_seconds": issued_s,
-        "advice_issued_total": {policy: float(count) for policy, count in known.issued.items()},
-        "advice_followed_total": {policy: float(count) for policy, count in known.followed.items()},
+        **adherence(known.following),
         "communication_cost": dict(known.communication),
         "advice_speedup_ratio": {(row.policy, row.job_id): 1 / other.relative_speed
                                  for row in in_charge for other in row.alternatives if other.relative_speed},

@@ -51,26 +51,31 @@ def store(connection: Connection, recommendations: Iterable[Recommendation]) -> 
     """Put advice in force in place of what was said of the same job by the same policy."""
     for batch in _batches(recommendations):
         known = _in_force(connection, batch)
-        fresh = [item for item in batch if (row := known.get(_advised(item))) is None
-                 or item.issued_s > row.last_issued_s]
-        said = {item.reason: phrases.taken_apart(words(item.reason)) for item in fresh}
-        numbers = phrases.numbers(connection, {phrase for phrase, _ in said.values()}
-                                  | {words(item.policy) for item in fresh})
-        rows, repeated, changes = [], [], []
-        for item in fresh:
+        rows, repeated = list[dict[str, Any]](), list[dict[str, Any]]()
+        for item in batch:
             row, before = _row(item), known.get(_advised(item))
-            phrase, figures = said[item.reason]
-            if before is not None and _same(before, row):
+            if before is None:
+                rows.append(row | {"before": []})
+            elif before.last_issued_s < item.issued_s and _same(before, row):
                 repeated.append({"known": before.id, "now": item.issued_s})
-                continue
-            rows.append(row | _since(before, row) | _noted(before, row, numbers[phrase]))
-            if rows[-1]["noted_s"] == item.issued_s:
-                changes.append({"time_s": item.issued_s, "job_id": row["job_id"], "submit_s": item.submit_s,
-                                "policy": numbers[row["policy"]], "action": item.action, "reason": numbers[phrase],
-                                "figures": figures})
-        upsert(connection, _TABLE, rows, update=_ALL)
-        upsert(connection, schema.advice_changes, changes)
+            elif before.last_issued_s < item.issued_s:
+                rows.append(row | _since(before, row))
+        said = _put_in_words(connection, rows)
+        noted = [_noted(known.get((row["job_id"], row["submit_s"], row["policy"])), row, one["reason"])
+                 for row, one in zip(rows, said, strict=True)]
+        upsert(connection, _TABLE, [row | note for row, note in zip(rows, noted, strict=True)], update=_ALL)
+        upsert(connection, schema.advice_changes,
+               [one for one, note in zip(said, noted, strict=True) if note["noted_s"] == one["time_s"]])
         _extend(connection, repeated)
+
+
+def _put_in_words(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of advice as they are noted: policy and reason by number, the reason's figures apart."""
+    apart = [phrases.taken_apart(row["reason"]) for row in rows]
+    numbers = phrases.numbers(connection, {phrase for phrase, _ in apart} | {row["policy"] for row in rows})
+    return [{"time_s": row["last_issued_s"], "job_id": row["job_id"], "submit_s": row["submit_s"],
+             "policy": numbers[row["policy"]], "action": row["action"], "reason": numbers[phrase], "figures": figures}
+            for row, (phrase, figures) in zip(rows, apart, strict=True)]
 
 
 def _extend(connection: Connection, repeated: Sequence[Mapping[str, Any]]) -> None:
@@ -177,10 +182,8 @@ def _same(known: Row[Any], row: Mapping[str, Any]) -> bool:
     return row["action"] != "start" and all(getattr(known, name) == row[name] for name in told)
 
 
-def _since(known: Row[Any] | None, row: Mapping[str, Any]) -> dict[str, Any]:
+def _since(known: Row[Any], row: Mapping[str, Any]) -> dict[str, Any]:
     """Return since when advice stands, and what stood in the minutes before."""
-    if known is None:
-        return {"before": []}
     recent = [one for one in known.before if one[1] >= row["issued_s"] - TRAIL_S]
     if all(getattr(known, name) == row[name] for name in _PLACED):
         return {"issued_s": known.issued_s, "before": recent}

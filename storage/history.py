@@ -23,6 +23,7 @@ from .retention import Retention
 from .simulated import Simulated
 from .speeds import RunSpeed
 from .uses import Use
+from .windows import Board
 
 log = logging.getLogger(__name__)
 BACKLOG_ITEMS = 500_000
@@ -50,7 +51,7 @@ class History(HistoryReader):
         self._seen: dict[jobs.Key, Job] = {}
         self._seen_nodes: tuple[dict[str, Any], ...] = ()
         self._seen_s = float("-inf")
-        self._boards: dict[energy.Board, int] = {}
+        self._boards: dict[Board, int] = {}
         self.dropped = 0
         """Facts lost because the backlog was full or the database refused them for good."""
 

@@ -57,7 +57,7 @@ def rollups_of(window: Packed, names: Mapping[int, Board]) -> Iterator[GpuRollup
     power = _power(kept)
     values = zip(kept[_BOARD].tolist(), unscaled(kept[_MEASURED], 1e3), unscaled(kept[_ALLOCATED], 1e3),
                  unscaled(kept[_ENERGY], 1e3), unscaled(kept[_MEAN], 1e6), unscaled(kept[_MOST], 1e6),
-                 np.where(np.isnan(power), None, power).tolist(), unscaled(kept[_PEAK], 1e3), strict=True)
+                 [None if watts != watts else watts for watts in power.tolist()], unscaled(kept[_PEAK], 1e3), strict=True)
     for board, measured, allocated, energy, mean, most, watts, peak in values:
         uuid, node, index = names[board]
         yield GpuRollup(window.start_s, window.seconds, node, uuid, index, measured or 0.0, energy, mean, most, watts,

@@ -5,6 +5,8 @@ Windows recorded so far stay where they are and can be read; retention packs the
 
 import math
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -87,15 +89,15 @@ def create_changes() -> None:
         sqlite_with_rowid=False)
 
 
-class Phrases(dict):
+class Phrases(dict[str, int]):
     """Numbers of phrases, given as they come."""
 
-    def __missing__(self, text):
+    def __missing__(self, text: str) -> int:
         number = self[text] = len(self) + 1
         op.get_bind().execute(PHRASES.insert(), {"id": number, "text": text})
         return number
 
-    def taken_apart(self, sentence):
+    def taken_apart(self, sentence: str) -> tuple[int, str]:
         return self[FIGURE.sub("#", sentence)], ",".join(FIGURE.findall(sentence))
 
 
@@ -133,7 +135,7 @@ def rebuild_verdicts(phrases: Phrases) -> None:
         op.execute("ALTER TABLE verdicts_before RENAME CONSTRAINT pk_verdicts TO pk_verdicts_before")
         op.execute("ALTER TABLE verdicts_before RENAME CONSTRAINT fk_verdicts_run TO fk_verdicts_run_before")
     create_verdicts()
-    held, counts, found = _held(), {}, []
+    held, counts, found = _held(), dict[tuple[str, bool, str, str], int](), list[dict[str, Any]]()
     judged = sa.select(JUDGED.c.run, JUDGED.c.policy, JUDGED.c.shadow, JUDGED.c.start_s,
                        *(ADVICE.c[name] for name in REASONED))
     for run, policy, shadow, start_s, *advice in _streamed(
@@ -192,7 +194,7 @@ def keep_last_advice() -> None:
         table.add_column(sa.Column("noted_s", sa.Double(), nullable=True))
 
 
-def _verdict(told, held, start_s):
+def _verdict(told: Mapping[str, Any], held: Mapping[str, int], start_s: float) -> str:
     if told["nodes"] is None:
         return "not advised"
     if dict(zip(told["nodes"], told["gpus"] or (), strict=False)) != held:
@@ -203,19 +205,20 @@ def _verdict(told, held, start_s):
     return "earlier" if start_s < moment else "later"
 
 
-def _held():
+def _held() -> dict[int, dict[str, int]]:
     """Return GPUs by node of the runs that were judged."""
-    held = {}
+    held: dict[int, dict[str, int]] = {}
     query = sa.select(ALLOCATIONS).where(ALLOCATIONS.c.run.in_(sa.select(JUDGED.c.run)))
     for run, node, gpus in _streamed(query):
         held.setdefault(run, {})[node] = gpus
     return held
 
 
-def _streamed(query):
-    return op.get_bind().execute(query.execution_options(stream_results=True)).yield_per(AT_ONCE)
+def _streamed(query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
+    """Yield rows without holding all of them."""
+    yield from op.get_bind().execute(query.execution_options(stream_results=True)).yield_per(AT_ONCE)
 
 
-def _insert(table, rows):
+def _insert(table: sa.TableClause, rows: Sequence[Mapping[str, Any]]) -> None:
     if rows:
         op.get_bind().execute(table.insert(), rows)
