@@ -54,10 +54,10 @@ def gpu_windows(connection: Connection, within: ColumnElement[bool]) -> Iterator
 def rollups_of(window: Packed, names: Mapping[int, Board]) -> Iterator[GpuRollup]:
     """Yield the rollups of a window, of boards with a name only."""
     kept = window.columns[:, np.isin(window.columns[_BOARD], np.fromiter(names, np.int64, len(names)))]
-    power = _power(kept)
+    power = [None if watts != watts else watts for watts in _power(kept).tolist()]  # NaN differs from itself
     values = zip(kept[_BOARD].tolist(), unscaled(kept[_MEASURED], 1e3), unscaled(kept[_ALLOCATED], 1e3),
                  unscaled(kept[_ENERGY], 1e3), unscaled(kept[_MEAN], 1e6), unscaled(kept[_MOST], 1e6),
-                 [None if watts != watts else watts for watts in power.tolist()], unscaled(kept[_PEAK], 1e3), strict=True)
+                 power, unscaled(kept[_PEAK], 1e3), strict=True)
     for board, measured, allocated, energy, mean, most, watts, peak in values:
         uuid, node, index = names[board]
         yield GpuRollup(window.start_s, window.seconds, node, uuid, index, measured or 0.0, energy, mean, most, watts,

@@ -214,7 +214,7 @@ def _held() -> dict[int, dict[str, int]]:
     return held
 
 
-def _streamed(query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
+def _streamed(query: sa.Select[Any]) -> Iterator[Any]:
     """Yield rows without holding all of them."""
     yield from op.get_bind().execute(query.execution_options(stream_results=True)).yield_per(AT_ONCE)
 
