@@ -9,11 +9,13 @@ from typing import Any
 
 from ..exporters.publish import ADVICE, DEGRADED, GPU_CODES, Published
 from ..exporters.source import SourceStatus
+from ..storage.following import Following
 from ..storage.history import Recording
 from ..storage.promotions import Decision, Promotion
 from ..storage.recommendations import Recommendation
 from ..storage.records import WASTED, JobState, PowerClass, SchedulerSnapshot
 from ..storage.telemetry import Telemetry
+from .adherence import adherence
 from .advice.advisor import Advice
 from .advice.council import Learned
 from .advice.subject import Counsel
@@ -38,9 +40,8 @@ class Known:
     advice: Advice | None = None
     counsel: Mapping[str, Counsel] = field(default_factory=dict)
     """What was said last, by subject."""
-    issued: Mapping[str, int] = field(default_factory=dict)
-    """Jobs given a place, by policy, since the database began."""
-    followed: Mapping[str, int] = field(default_factory=dict)
+    following: tuple[Following, ...] = ()
+    """How runs compare with the advice on them, since the database began."""
     communication: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Cost of running jobs' placements by partition, ``actual`` or ``advised``."""
     database_bytes: float | None = None
@@ -149,8 +150,7 @@ def _advice(known: Known) -> dict[str, Any]:
     kept = {
         "advice_timestamp_seconds": dict.fromkeys(advice.policies, advice.issued_s),
         "advice_snapshot_timestamp_seconds": dict.fromkeys(advice.policies, advice.snapshot_s),
-        "advice_issued_total": {policy: float(count) for policy, count in known.issued.items()},
-        "advice_followed_total": {policy: float(count) for policy, count in known.followed.items()},
+        **adherence(known.following),
     }
     return kept if advice.withdrawn else kept | _in_force(advice) | {"communication_cost": dict(known.communication)}
 

@@ -159,14 +159,8 @@ class Service:
 
     def _count(self) -> None:
         """Take note of how advice fared and how large the history is."""
-        issued: dict[str, int] = {}
-        followed: dict[str, int] = {}
-        for count in self._history.following():
-            if count.verdict != "no_advice":
-                issued[count.policy] = issued.get(count.policy, 0) + count.runs
-                followed[count.policy] = followed.get(count.policy, 0) + count.runs * (count.verdict == "followed")
         nodes = self.known.snapshot.nodes if self.known.snapshot else ()
-        self._learn(issued=issued, followed=followed,
+        self._learn(following=self._history.following(),
                     communication=compared(self._history.placed(), Vicinity(nodes)),
                     database_bytes=float(self._history.size_bytes()))
 

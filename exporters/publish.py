@@ -183,9 +183,15 @@ class Published:
         "policy", cap=POLICIES)
     advice_interval_seconds: Scalar = _gauge("Configured time between two rounds of advice, in seconds.")
     advice_issued_total: Series = _counter(
-        "Runs that started while the policy advised on their job, seen in the scheduler.", "policy", cap=POLICIES)
+        "Runs that started while advice of the policy was in force on their job: where, and when.", "policy",
+        cap=POLICIES)
     advice_followed_total: Series = _counter(
-        "Runs that started as the policy had advised last: there, and not when it said hold.", "policy", cap=POLICIES)
+        "Runs that started as the policy advised: on these nodes, with so many GPUs on each, at the advised moment.",
+        "policy", cap=POLICIES)
+    advice_verdicts_total: Series = _counter(
+        "Runs that started, by the advice in force on their job (start or hold) and what became of it: followed, "
+        "elsewhere (other nodes, or other GPUs on them), there but earlier or later, or not advised (the advice named "
+        "no place).", "policy", "advice", "verdict", cap=POLICIES * 10)
     communication_cost: Series = _gauge(
         "Weight of the edges between the GPUs of each job, less is closer together: of running jobs of several GPUs "
         "that were advised to start, as they are placed (actual) and as was advised.", "partition", "placement",

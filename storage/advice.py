@@ -1,99 +1,105 @@
-"""Records recommendations as they change, and whether the scheduler's next start followed them."""
+"""Records the advice in force, one row for each waiting job and policy, and when its action or its reason changed."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, select, update
 
-from . import schema
+from . import phrases, schema
 from .database import upsert
-from .recommendations import Alternative, Instead, Placed, Placement, Recommendation
-from .records import Job
+from .recommendations import Alternative, Instead, Placement, Recommendation
 from .values import chunks, number, words
 
-Verdict = Literal["followed", "not_followed", "no_advice"]
 Advised = tuple[str, float, str]
 """(job id, submit time, policy)."""
+REASON_EVERY_S = 600.0
+"""A reason that flaps is noted no more often; an action always is."""
+TRAIL_S = 300.0
+"""So long what stood before is kept: a start may be seen some rounds of advice after it happened."""
+MOST_BEFORE = 6
 _TABLE = schema.recommendations
+_KNOWN = ("id", "job_id", "submit_s", "policy", "shadow", "action", "reason", "nodes", "gpus", "expected_start_s",
+          "wait_change_s", "issued_s", "last_issued_s", "before", "noted", "noted_s")
+_PLACED = ("action", "nodes", "gpus", "shadow")
+"""What makes it other advice when it changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedAdvice:
-    """A recommendation and until when it was repeated unchanged."""
+    """A recommendation and until when it was repeated; it stands since ``issued_s`` with this action and placement."""
 
     recommendation: Recommendation
     last_issued_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
-    """How the starts of jobs compare with one policy's last word on them; '' is 'nobody advised'."""
+class AdviceChange:
+    """From this moment on a policy said this of a job."""
 
+    time_s: float
+    job_id: str
+    submit_s: float
     policy: str
-    shadow: bool
-    verdict: Verdict
-    runs: int
+    action: str
+    reason: str
 
 
 def store(connection: Connection, recommendations: Iterable[Recommendation]) -> None:
-    """Record advice that changed; the same advice again only extends ``last_issued_s``."""
+    """Put advice in force in place of what was said of the same job by the same policy."""
     for batch in _batches(recommendations):
-        last = _last_words(connection, batch)
-        new, repeated = [], []
+        known = _in_force(connection, batch)
+        rows, repeated = list[dict[str, Any]](), list[dict[str, Any]]()
         for item in batch:
-            known, row = last.get(_advised(item)), _row(item)
-            if known is None or (item.issued_s > known.last_issued_s and not _same(known, row)):
-                new.append(row)
-            elif item.issued_s > known.last_issued_s:
-                repeated.append({"known": known.id, "now": item.issued_s})
-        upsert(connection, _TABLE, new)
-        if repeated:
-            connection.execute(update(_TABLE).where(_TABLE.c.id == bindparam("known"))
-                               .values(last_issued_s=bindparam("now")), repeated)
+            row, before = _row(item), known.get(_advised(item))
+            if before is None:
+                rows.append(row | {"before": []})
+            elif before.last_issued_s < item.issued_s and _same(before, row):
+                repeated.append({"known": before.id, "now": item.issued_s})
+            elif before.last_issued_s < item.issued_s:
+                rows.append(row | _since(before, row))
+        said = _put_in_words(connection, rows)
+        noted = [_noted(known.get((row["job_id"], row["submit_s"], row["policy"])), row, one["reason"])
+                 for row, one in zip(rows, said, strict=True)]
+        upsert(connection, _TABLE, [row | note for row, note in zip(rows, noted, strict=True)], update=_ALL)
+        upsert(connection, schema.advice_changes,
+               [one for one, note in zip(said, noted, strict=True) if note["noted_s"] == one["time_s"]])
+        _extend(connection, repeated)
 
 
-def judge(connection: Connection, jobs: Sequence[Job]) -> None:
-    """Decide for every run of these jobs, once its nodes are known, whether it followed the last advice before it."""
-    verdicts = []
-    for run in _unjudged(connection, jobs):
-        advice = _advice_before(connection, run)
-        verdicts += [{"run": run.id, "policy": row.policy, "shadow": row.shadow, "verdict": _verdict(row, run.nodes),
-                      "start_s": run.start_s, "recommendation": row.id} for row in advice]
-        if not advice:
-            verdicts.append({"run": run.id, "policy": "", "shadow": False, "verdict": "no_advice",
-                             "start_s": run.start_s, "recommendation": None})
-    upsert(connection, schema.verdicts, verdicts)
+def _put_in_words(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of advice as they are noted: policy and reason by number, the reason's figures apart."""
+    apart = [phrases.taken_apart(row["reason"]) for row in rows]
+    numbers = phrases.numbers(connection, {phrase for phrase, _ in apart} | {row["policy"] for row in rows})
+    return [{"time_s": row["last_issued_s"], "job_id": row["job_id"], "submit_s": row["submit_s"],
+             "policy": numbers[row["policy"]], "action": row["action"], "reason": numbers[phrase], "figures": figures}
+            for row, (phrase, figures) in zip(rows, apart, strict=True)]
 
 
-def totals(connection: Connection) -> tuple[Following, ...]:
-    """Return how many runs followed which policy."""
-    table = schema.verdicts
-    columns = (table.c.policy, table.c.shadow, table.c.verdict)
-    rows = connection.execute(select(*columns, func.count()).group_by(*columns).order_by(*columns))
-    return tuple(Following(*row) for row in rows)
+def _extend(connection: Connection, repeated: Sequence[Mapping[str, Any]]) -> None:
+    if repeated:
+        connection.execute(update(_TABLE).where(_TABLE.c.id == bindparam("known"))
+                           .values(last_issued_s=bindparam("now")), repeated)
 
 
-def placed(connection: Connection) -> tuple[Placed, ...]:
-    """Return jobs of several GPUs that run now, and that the policy in charge would have started."""
-    jobs, runs, parts, verdicts = schema.jobs, schema.runs, schema.allocations, schema.verdicts
-    going = select(runs.c.id).where(runs.c.job.in_(select(jobs.c.id).where(jobs.c.open, jobs.c.gpus > 1)),
-                                    runs.c.end_s.is_(None))
-    rows = connection.execute(
-        select(runs.c.id, jobs.c.partition, _TABLE.c.nodes, _TABLE.c.gpus, parts.c.node, parts.c.gpus.label("held"))
-        .join(verdicts, verdicts.c.run == runs.c.id).join(_TABLE, _TABLE.c.id == verdicts.c.recommendation)
-        .join(jobs, jobs.c.id == runs.c.job).join(parts, parts.c.run == runs.c.id)
-        .where(verdicts.c.run.in_(going), _TABLE.c.action == "start", verdicts.c.shadow.is_(False), parts.c.gpus > 0)
-        .order_by(runs.c.id, parts.c.node))
-    found: dict[int, list[Any]] = {}
-    for row in rows:
-        found.setdefault(row.id, []).append(row)
-    return tuple(Placed(held[0].partition, Placement(tuple(row.node for row in held), tuple(row.held for row in held)),
-                        Placement(tuple(held[0].nodes), tuple(held[0].gpus)))
-                 for held in found.values())
+def in_force(connection: Connection, within: ColumnElement[bool]) -> list[IssuedAdvice]:
+    """Return advice of jobs that have not started."""
+    return [issued_of(row) for row in connection.execute(select(_TABLE).where(within))]
+
+
+def changes(connection: Connection, since_s: float, until_s: float, job_id: str | None) -> tuple[AdviceChange, ...]:
+    """Return when actions and reasons changed in [since, until), in the order of time."""
+    table, policy, reason = schema.advice_changes, schema.phrases.alias(), schema.phrases.alias()
+    query = (select(table, policy.c.text.label("policy_text"), reason.c.text.label("reason_text"))
+             .join(policy, policy.c.id == table.c.policy).join(reason, reason.c.id == table.c.reason)
+             .where(table.c.time_s >= since_s, table.c.time_s < until_s)
+             .order_by(table.c.time_s, table.c.job_id, table.c.policy))
+    if job_id is not None:
+        query = query.where(table.c.job_id == job_id)
+    return tuple(AdviceChange(row.time_s, row.job_id, row.submit_s, row.policy_text, row.action,
+                              phrases.put_together(row.reason_text, row.figures)) for row in connection.execute(query))
 
 
 def issued_of(row: Row[Any]) -> IssuedAdvice:
@@ -142,12 +148,13 @@ def _batches(items: Iterable[Recommendation]) -> Iterator[list[Recommendation]]:
     yield list(batch.values())
 
 
-def _last_words(connection: Connection, batch: Sequence[Recommendation]) -> dict[Advised, Row[Any]]:
-    last: dict[Advised, Row[Any]] = {}
+def _in_force(connection: Connection, batch: Sequence[Recommendation]) -> dict[Advised, Row[Any]]:
+    found: dict[Advised, Row[Any]] = {}
+    columns = [_TABLE.c[name] for name in _KNOWN]
     for ids in chunks({words(item.job_id) for item in batch}):
-        for row in connection.execute(select(_TABLE).where(_TABLE.c.job_id.in_(ids)).order_by(_TABLE.c.issued_s)):
-            last[row.job_id, row.submit_s, row.policy] = row
-    return last
+        for row in connection.execute(select(*columns).where(_TABLE.c.job_id.in_(ids))):
+            found[row.job_id, row.submit_s, row.policy] = row
+    return found
 
 
 def _row(item: Recommendation) -> dict[str, Any]:
@@ -169,50 +176,29 @@ def _row(item: Recommendation) -> dict[str, Any]:
             "issued_s": item.issued_s, "last_issued_s": item.issued_s}
 
 
-def _same(known: Row[Any], row: dict[str, Any]) -> bool:
-    return all(getattr(known, name) == row[name] for name in ("action", "nodes", "gpus", "shadow"))
+def _same(known: Row[Any], row: Mapping[str, Any]) -> bool:
+    """Tell whether nothing but the time differs; advice to start is weighed against others, which may differ."""
+    told = (*_PLACED, "reason", "expected_start_s", "wait_change_s")
+    return row["action"] != "start" and all(getattr(known, name) == row[name] for name in told)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    id: int
-    job: int
-    job_id: str
-    submit_s: float
-    start_s: float
-    nodes: frozenset[str]
+def _since(known: Row[Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return since when advice stands, and what stood in the minutes before."""
+    recent = [one for one in known.before if one[1] >= row["issued_s"] - TRAIL_S]
+    if all(getattr(known, name) == row[name] for name in _PLACED):
+        return {"issued_s": known.issued_s, "before": recent}
+    last = [known.issued_s, known.last_issued_s, known.action, known.reason, known.nodes, known.gpus,
+            known.expected_start_s]
+    return {"before": [*recent, last][-MOST_BEFORE:]}
 
 
-def _unjudged(connection: Connection, jobs: Sequence[Job]) -> list[_Run]:
-    table, runs, parts, verdicts = schema.jobs, schema.runs, schema.allocations, schema.verdicts
-    keys = {job.key for job in jobs if job.start_s is not None}
-    held: dict[tuple[int, int, str, float, float], set[str]] = {}
-    for ids in chunks({job_id for job_id, _ in keys}):
-        rows = connection.execute(
-            select(runs.c.id, runs.c.job, table.c.job_id, table.c.submit_s, runs.c.start_s, parts.c.node)
-            .join(table, table.c.id == runs.c.job).join(parts, parts.c.run == runs.c.id)
-            .outerjoin(verdicts, verdicts.c.run == runs.c.id)
-            .where(table.c.job_id.in_(ids), verdicts.c.run.is_(None)))
-        for run, job, job_id, submit_s, start_s, node in rows:
-            held.setdefault((run, job, job_id, submit_s, start_s), set()).add(node)
-    return [_Run(*run, nodes=frozenset(nodes)) for run, nodes in held.items() if run[2:4] in keys]
+def _noted(known: Row[Any] | None, row: Mapping[str, Any], phrase: int) -> dict[str, Any]:
+    """Return the reason and the time that are noted as a change, which may be those before."""
+    changed = known is None or known.action != row["action"] or known.noted is None or (
+        known.noted != phrase and row["last_issued_s"] >= known.noted_s + REASON_EVERY_S)
+    if known is None or changed:
+        return {"noted": phrase, "noted_s": row["last_issued_s"]}
+    return {"noted": known.noted, "noted_s": known.noted_s}
 
 
-def _advice_before(connection: Connection, run: _Run) -> list[Row[Any]]:
-    """Return each policy's last advice between the end of the previous run's wait and this start."""
-    runs = schema.runs
-    previous = connection.execute(select(func.max(runs.c.start_s)).where(
-        runs.c.job == run.job, runs.c.start_s < run.start_s)).scalar_one()
-    # While it waits, an array task goes by its array's id.
-    names = {run.job_id, run.job_id.partition("_")[0]}
-    # Schedulers cut the start down to its second: advice of that second may be what the operator did.
-    query = select(_TABLE).where(_TABLE.c.job_id.in_(names), _TABLE.c.submit_s == run.submit_s,
-                                 _TABLE.c.issued_s < math.floor(run.start_s) + 1).order_by(_TABLE.c.issued_s)
-    if previous is not None:
-        query = query.where(_TABLE.c.last_issued_s > previous)
-    return list({row.policy: row for row in connection.execute(query)}.values())
-
-
-def _verdict(advice: Row[Any], nodes: frozenset[str]) -> Verdict:
-    followed = advice.action == "start" and advice.nodes is not None and frozenset(advice.nodes) == nodes
-    return "followed" if followed else "not_followed"
+_ALL = tuple(column.name for column in _TABLE.columns if column.name not in ("id", "job_id", "submit_s", "policy"))

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
-from . import advice, energy, jobs, nodes, promotions, simulated, speeds, uses
+from . import advice, energy, following, jobs, nodes, promotions, simulated, speeds, uses
 from .promotions import Abstention, Promotion, Standing
 from .recommendations import Recommendation
 from .records import GpuRollup, IdleFloor, Job, Node, WasteReading
@@ -27,8 +27,9 @@ from .simulated import Simulated
 from .speeds import RunSpeed
 from .uses import Use
 from .values import words
+from .windows import Board
 
-Boards = dict[energy.Board, int]
+Boards = dict[Board, int]
 _LARGEST_BYTES = 1 << 28
 """Of one batch's facts unpacked; what claims to be larger is damaged."""
 
@@ -68,12 +69,12 @@ class Kind:
 def _seen(connection: Connection, facts: Seen, boards: Boards) -> None:
     nodes.store(connection, facts.nodes, facts.time_s)
     jobs.store_seen(connection, facts.jobs, facts.time_s)
-    advice.judge(connection, facts.jobs)
+    following.judge(connection, facts.jobs)
 
 
 def _finished(connection: Connection, facts: tuple[Job, ...], boards: Boards) -> None:
     jobs.store_finished(connection, facts)
-    advice.judge(connection, facts)
+    following.judge(connection, facts)
 
 
 def _decisions(connection: Connection, facts: tuple[Promotion, ...], boards: Boards) -> None:

@@ -5,55 +5,71 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import ColumnElement, Connection, Row, Table, select
 
-from . import schema
+from . import schema, waste_windows, windows
 from .database import upsert
 from .records import GpuRollup, IdleFloor, PowerClass, WasteReading
 from .values import chunks, number, thousandths, words
+from .windows import Board
 
-Board = tuple[str, str, int]
 
-
-def store_rollups(connection: Connection, rollups: Iterable[GpuRollup], boards: dict[Board, int]) -> None:
+def store_rollups(connection: Connection, rollups: Sequence[GpuRollup], boards: dict[Board, int]) -> None:
     """Record rollups; one that is given again for the same window replaces the first.
 
     ``boards`` remembers the numbers of boards that are known already.
     """
-    rows = [(rollup, (words(rollup.uuid), words(rollup.node), rollup.index)) for rollup in rollups]
-    _learn_boards(connection, {board for _, board in rows}, boards)
-    upsert(connection, schema.rollups, [_rollup_row(rollup, boards[board]) for rollup, board in rows],
-           update=("measured_ms", "allocated_ms", "energy_mj", "activity_mean", "activity_max", "power_mean_watts",
-                   "power_max_watts"))
+    _learn_boards(connection, {(words(one.uuid), words(one.node), one.index) for one in rollups}, boards)
+    windows.store_rollups(connection, rollups, boards)
+
+
+def load_rollups(connection: Connection, since_s: float, until_s: float, node: str | None) -> tuple[GpuRollup, ...]:
+    """Return the rollups of windows that start in [since, until), of all nodes or one."""
+    names, (old, new) = windows.names_of(connection, node), (schema.rollups, schema.gpu_windows)
+    found = [_rollup_of(row, names[row.board]) for row in connection.execute(
+        select(old).where(_starts_within(old, since_s, until_s)).order_by(old.c.start_s, old.c.board))
+        if row.board in names]
+    for window in windows.gpu_windows(connection, _starts_within(new, since_s, until_s)):
+        found += windows.rollups_of(window, names)
+    return tuple(sorted(found, key=lambda rollup: rollup.start_s))
+
+
+def _starts_within(table: Table, since_s: float, until_s: float) -> ColumnElement[bool]:
+    return (table.c.start_s >= since_s) & (table.c.start_s < until_s)
 
 
 def store_waste(connection: Connection, readings: Iterable[WasteReading]) -> None:
     """Record the energy of classes; one that is given again for the same window replaces the first."""
+    some = list(readings)
+    waste_windows.store_waste(connection, (reading for reading in some if reading.node))
     rows = [{"start_s": reading.start_s, "seconds": reading.seconds, "partition": words(reading.partition),
              "node": words(reading.node), "power_class": reading.power_class.value,
-             "energy_mj": energy} for reading in readings
-            if (energy := thousandths(reading.energy_joules)) is not None]
+             "energy_mj": energy} for reading in some
+            if not reading.node and (energy := thousandths(reading.energy_joules)) is not None]
     upsert(connection, schema.waste, rows, update=("energy_mj",))
 
 
-def waste_of(row: Row[Any]) -> WasteReading:
-    """Return the reading that a row holds."""
+def load_waste(connection: Connection, since_s: float, until_s: float, *, per_node: bool) -> tuple[WasteReading, ...]:
+    """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""
+    table, packed = schema.waste, schema.waste_windows
+    found = [_waste_of(row) for row in connection.execute(select(table).where(
+        _starts_within(table, since_s, until_s), (table.c.node != "") == per_node).order_by(table.c.start_s))]
+    if not per_node:
+        return tuple(found)
+    for window, energies in waste_windows.waste_windows(connection, _starts_within(packed, since_s, until_s)):
+        found += waste_windows.readings_of(window, energies)
+    return tuple(sorted(found, key=lambda reading: reading.start_s))
+
+
+def _waste_of(row: Row[Any]) -> WasteReading:
     return WasteReading(row.start_s, row.seconds, row.partition, PowerClass(row.power_class), row.energy_mj / 1000,
                         row.node)
 
 
-def rollup_query() -> Select[Any]:
-    """Return the query for rollups with their boards."""
-    boards = schema.boards
-    return select(schema.rollups, boards.c.uuid, boards.c.node, boards.c.index).join(
-        boards, boards.c.id == schema.rollups.c.board)
-
-
-def rollup_of(row: Row[Any]) -> GpuRollup:
-    """Return the rollup that a row holds."""
-    found = row._mapping
+def _rollup_of(row: Row[Any], board: Board) -> GpuRollup:
+    uuid, node, index = board
     return GpuRollup(
-        start_s=row.start_s, seconds=row.seconds, node=row.node, uuid=row.uuid, index=found["index"],
+        start_s=row.start_s, seconds=row.seconds, node=node, uuid=uuid, index=index,
         measured_seconds=row.measured_ms / 1000, allocated_seconds=row.allocated_ms / 1000,
         energy_joules=None if row.energy_mj is None else row.energy_mj / 1000, activity_mean=row.activity_mean,
         activity_max=row.activity_max, power_mean_watts=row.power_mean_watts, power_max_watts=row.power_max_watts)
@@ -71,15 +87,6 @@ def load_floors(connection: Connection) -> dict[tuple[str, str], IdleFloor]:
     """Return all floors as they were stored."""
     return {(row.board, row.kind): IdleFloor(row.watts, row.source, row.samples, row.updated_s)
             for row in connection.execute(select(schema.floors))}
-
-
-def _rollup_row(rollup: GpuRollup, board: int) -> dict[str, Any]:
-    return {"start_s": rollup.start_s, "seconds": rollup.seconds, "board": board,
-            "measured_ms": thousandths(rollup.measured_seconds) or 0,
-            "allocated_ms": thousandths(rollup.allocated_seconds) or 0,
-            "energy_mj": thousandths(rollup.energy_joules), "activity_mean": number(rollup.activity_mean),
-            "activity_max": number(rollup.activity_max), "power_mean_watts": number(rollup.power_mean_watts),
-            "power_max_watts": number(rollup.power_max_watts)}
 
 
 def _learn_boards(connection: Connection, boards: set[Board], known: dict[Board, int]) -> None:

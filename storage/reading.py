@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Row, Select, Table, func, or_, select, text
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table, func, or_, select, text
 
-from . import advice, columns, database, energy, nodes, promotions, schema, simulated, speeds, uses
-from .advice import Following, IssuedAdvice
+from . import advice, columns, database, energy, following, nodes, promotions, schema, simulated, speeds, uses
+from .advice import AdviceChange, IssuedAdvice
+from .following import Following
 from .promotions import Abstention, Promotion, Standing
 from .recommendations import Placed
 from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, PowerClass, Request, WasteReading
@@ -41,7 +42,7 @@ class JobRun:
     """How it ended; UNKNOWN when that was not seen, and the end is then the latest it can have been."""
     allocations: tuple[Allocation, ...]
     verdicts: dict[str, str]
-    """``followed``, ``not_followed`` or ``no_advice`` by policy."""
+    """``followed``, ``elsewhere``, ``earlier``, ``later`` or ``not advised`` by policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,22 +139,30 @@ class HistoryReader:
             return tuple((_job(row, ()), _runs(connection, row.id)) for row in connection.execute(query).all())
 
     def recommendations(self, since_s: float, until_s: float, *, job_id: str | None = None) -> tuple[IssuedAdvice, ...]:
-        """Return advice that stood at some moment of [since, until), oldest first."""
-        table = schema.recommendations
-        query = select(table).where(table.c.last_issued_s >= since_s, table.c.issued_s < until_s)
-        if job_id is not None:
-            query = query.where(table.c.job_id == job_id)
-        return tuple(map(advice.issued_of, self._all(query.order_by(table.c.issued_s, table.c.id))))
+        """Return advice that stood at some moment of [since, until), oldest first.
+
+        Of jobs that wait what is in force, of runs what was in force when they started.
+        """
+        with self._reading() as connection:
+            found = [one for part in (advice.in_force(connection, _stood(schema.recommendations, since_s, until_s)),
+                                      following.frozen(connection, _stood(schema.verdicts, since_s, until_s)))
+                     for one in part if job_id is None or one.recommendation.job_id == job_id]
+        return tuple(sorted(found, key=lambda one: one.recommendation.issued_s))
+
+    def advice_changes(self, since_s: float, until_s: float, *, job_id: str | None = None) -> tuple[AdviceChange, ...]:
+        """Return when what policies said of jobs changed in [since, until): the action, or the reason for it."""
+        with self._reading() as connection:
+            return advice.changes(connection, since_s, until_s, job_id)
 
     def following(self) -> tuple[Following, ...]:
         """Return how many runs followed each policy's advice, since recording began."""
         with self._reading() as connection:
-            return advice.totals(connection)
+            return following.totals(connection)
 
     def placed(self) -> tuple[Placed, ...]:
         """Return jobs of several GPUs that run now and were advised to start: where they run, and where advised."""
         with self._reading() as connection:
-            return advice.placed(connection)
+            return following.placed(connection)
 
     def decisions(self, since_s: float = float("-inf")) -> tuple[Promotion, ...]:
         """Return the decisions on trained agents since a moment, in the order in which they were recorded."""
@@ -203,10 +212,8 @@ class HistoryReader:
 
     def waste(self, since_s: float, until_s: float, *, per_node: bool = False) -> tuple[WasteReading, ...]:
         """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""
-        table = schema.waste
-        query = select(table).where(table.c.start_s >= since_s, table.c.start_s < until_s,
-                                    (table.c.node != "") == per_node).order_by(table.c.start_s)
-        return tuple(map(energy.waste_of, self._all(query)))
+        with self._reading() as connection:
+            return energy.load_waste(connection, since_s, until_s, per_node=per_node)
 
     def waste_joules(self, since_s: float, until_s: float) -> dict[tuple[str, PowerClass], float]:
         """Return joules by (partition, class), summed over windows that start in [since, until)."""
@@ -219,11 +226,8 @@ class HistoryReader:
 
     def rollups(self, since_s: float, until_s: float, *, node: str | None = None) -> tuple[GpuRollup, ...]:
         """Return rollups of windows that start in [since, until)."""
-        table = schema.rollups.c
-        query = energy.rollup_query().where(table.start_s >= since_s, table.start_s < until_s)
-        if node is not None:
-            query = query.where(schema.boards.c.node == node)
-        return tuple(map(energy.rollup_of, self._all(query.order_by(table.start_s, table.board))))
+        with self._reading() as connection:
+            return energy.load_rollups(connection, since_s, until_s, node)
 
     def load_floors(self) -> dict[tuple[str, str], IdleFloor]:
         """Return idle floors by (UUID or model, ``bare`` or ``context``)."""
@@ -272,6 +276,10 @@ class HistoryReader:
         return tuple(_job(row, tuple(held.get((row.id, row.start_s), ()))) for row in rows)
 
 
+def _stood(table: Table, since_s: float, until_s: float) -> ColumnElement[bool]:
+    return (table.c.last_issued_s >= since_s) & (table.c.issued_s < until_s)
+
+
 def _job(row: Row[Any], allocations: tuple[Allocation, ...]) -> Job:
     wishes: dict[str, Any] = {name: tuple(wish) if isinstance(wish, list) else wish
                               for name, wish in row.request.items()}
@@ -301,12 +309,7 @@ def _held(connection: Connection, jobs: Sequence[int]) -> dict[tuple[int, float]
 
 def _runs(connection: Connection, job: int) -> tuple[JobRun, ...]:
     held = _held(connection, [job])
-    table, verdicts = schema.runs, schema.verdicts
-    said: dict[int, dict[str, str]] = {}
-    for run, policy, verdict in connection.execute(
-            select(verdicts.c.run, verdicts.c.policy, verdicts.c.verdict).join(table, table.c.id == verdicts.c.run)
-            .where(table.c.job == job)):
-        said.setdefault(run, {})[policy] = verdict
+    table, said = schema.runs, following.said_of(connection, job)
     rows = connection.execute(select(table).where(table.c.job == job).order_by(table.c.start_s))
     return tuple(JobRun(row.start_s, row.end_s, JobState(row.state), tuple(held.get((job, row.start_s), ())),
                         said.get(row.id, {})) for row in rows)

@@ -15,6 +15,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -132,6 +133,21 @@ boards = Table(
     UniqueConstraint("uuid", "node", "index"),
 )
 
+gpu_windows = Table(
+    "gpu_windows", metadata,
+    Column("start_s", Double, primary_key=True),
+    Column("seconds", Double, primary_key=True),
+    Column("packed", LargeBinary, nullable=False),  # all GPUs, see windows.py
+)
+
+waste_windows = Table(
+    "waste_windows", metadata,
+    Column("start_s", Double, primary_key=True),
+    Column("seconds", Double, primary_key=True),
+    Column("packed", LargeBinary, nullable=False),  # the classes of all nodes, see waste_windows.py
+)
+
+# Written by versions before 0008 only: retention moves its rows into gpu_windows.
 rollups = Table(
     "rollups", metadata,
     Column("start_s", Double, primary_key=True),
@@ -147,6 +163,7 @@ rollups = Table(
     sqlite_with_rowid=False,
 )
 
+# Rows with a node were written by versions before 0008 only: retention moves them into waste_windows.
 waste = Table(
     "waste", metadata,
     Column("start_s", Double, primary_key=True),
@@ -168,6 +185,15 @@ floors = Table(
     Column("updated_s", Double),
 )
 
+# Sentences and names that come again and again, the figures in them replaced by #.
+phrases = Table(
+    "phrases", metadata,
+    Column("id", _Id, primary_key=True),
+    Column("text", Text, nullable=False),
+    UniqueConstraint("text"),
+)
+
+# The advice in force: one row for each waiting job and policy, overwritten, and moved to verdicts when the job starts.
 recommendations = Table(
     "recommendations", metadata,
     Column("id", _Id, primary_key=True),
@@ -189,20 +215,53 @@ recommendations = Table(
     Column("instead", _List),  # [policy, action, nodes, gpus, expected_start_s] of the heuristic
     Column("communication_cost", Double),
     Column("gpu_indexes", _List),
-    Column("issued_s", Double, nullable=False),
+    Column("issued_s", Double, nullable=False),  # since when action and placement are these
     Column("last_issued_s", Double, nullable=False),
-    UniqueConstraint("job_id", "submit_s", "policy", "issued_s"),
+    Column("before", _List, nullable=False, server_default="[]"),  # what stood in the minutes before, oldest first
+    Column("noted", _Id),  # phrase and time of the last row in advice_changes
+    Column("noted_s", Double),
+    UniqueConstraint("job_id", "submit_s", "policy"),
 )
-Index("ix_recommendations_last_issued_s", recommendations.c.last_issued_s)
+
+advice_changes = Table(
+    "advice_changes", metadata,
+    Column("time_s", Double, primary_key=True),
+    Column("job_id", Text, primary_key=True),
+    Column("submit_s", Double, primary_key=True),
+    Column("policy", _Id, primary_key=True),  # a phrase, as is the reason
+    Column("action", Text, nullable=False),
+    Column("reason", _Id, nullable=False),
+    Column("figures", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
 
 verdicts = Table(
     "verdicts", metadata,
     Column("run", _Id, _of("runs"), primary_key=True),
-    Column("policy", Text, primary_key=True),  # '' when nobody advised
+    Column("policy", _Id, primary_key=True),  # a phrase; that of '' when nobody advised
     Column("shadow", Boolean, nullable=False),
-    Column("verdict", Text, nullable=False),  # followed, not_followed or no_advice
-    Column("start_s", Double, nullable=False),
-    Column("recommendation", _Id, ForeignKey("recommendations.id", ondelete="SET NULL"), index=True),
+    Column("verdict", Text, nullable=False),  # followed, elsewhere, earlier, later or not advised
+    # The advice that was in force when the run started, NULL without any.
+    Column("action", Text),
+    Column("objective", _Id),
+    Column("reason", _Id),
+    Column("figures", Text),
+    Column("nodes", _List),
+    Column("gpus", _List),
+    Column("expected_start_s", Double),
+    Column("issued_s", Double),
+    Column("last_issued_s", Double),
+    sqlite_with_rowid=False,
+)
+
+# How many runs fared how, since recording began: runs go in time, these stay.
+adherence = Table(
+    "adherence", metadata,
+    Column("policy", Text, primary_key=True),
+    Column("shadow", Boolean, primary_key=True),
+    Column("action", Text, primary_key=True),  # '' without advice
+    Column("verdict", Text, primary_key=True),
+    Column("runs", BigInteger, nullable=False),
 )
 
 promotions = Table(
@@ -310,8 +369,9 @@ imports = Table(
 )
 
 CLOCKS = {
-    "jobs": "submit_s", "job_changes": "time_s", "runs": "start_s", "node_changes": "time_s", "rollups": "start_s",
-    "waste": "start_s", "floors": "updated_s", "recommendations": "issued_s", "verdicts": "start_s",
+    "jobs": "submit_s", "job_changes": "time_s", "runs": "start_s", "node_changes": "time_s",
+    "gpu_windows": "start_s", "waste_windows": "start_s", "rollups": "start_s", "waste": "start_s",
+    "floors": "updated_s", "recommendations": "issued_s", "advice_changes": "time_s", "verdicts": "issued_s",
     "promotions": "time_s", "abstentions": "first_s", "standings": "since_s", "simulated": "until_s",
     "speeds": "last_s", "uses": "updated_s", "recorders": "since_s", "imports": "done_s",
 }

@@ -8,6 +8,7 @@ from .panels import DAEMON, NODE, PARTITION, Row, column, lines, listing, number
 AGE = f"clamp_min(max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}}), 0)"
 ISSUED = f"sum(increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))"
 FOLLOWED = f"sum(increase(idlewatt_advice_followed_total{{{DAEMON}}}[$__range]))"
+VERDICTS = "sum by ({by}) (increase(idlewatt_advice_verdicts_total{{" + DAEMON + "{only}}}[$__range]))"
 DOWN = f"max by (cluster, node) (idlewatt_power_down_info{{{NODE}}})"
 DOWN_POWER = f"sum by (cluster, node) (idlewatt_node_power_watts{{{NODE}}}) and on (cluster, node) {DOWN}"
 # Zero where the daemon measures and advises none; nothing at all where it does not measure.
@@ -45,8 +46,8 @@ def _saved_in_charge(spent: str) -> str:
 def build() -> str:
     """Return the board."""
     return board("advice", "Placement advice", "What to start where, whether it is followed, and what it is worth.",
-                 ((4, _figures()), (4, _worth()), (8, _now()), (8, _held()), (9, _savings()), (9, _record()),
-                  (8, _closeness()), (8, _moves()), (8, _elastic()), (8, _allocation())),
+                 ((4, _figures()), (4, _worth()), (8, _now()), (8, _held()), (9, _savings()), (9, _adherence()),
+                  (9, _record()), (8, _closeness()), (8, _moves()), (8, _elastic()), (8, _allocation())),
                  variables=(price(),))
 
 
@@ -62,7 +63,8 @@ def _figures() -> Row:
                    "cluster has moved on, do not follow it.", AGE, "s",
                    steps=((None, "green"), (120.0, "orange"), (600.0, "red")), empty="no advice")),
         (4, number("Followed", "Of the runs in the time range on which there was advice, the share that started as "
-                   "advised: there, and not when the advice was to hold. Coincidence counts too.",
+                   "advised: on these nodes, with so many GPUs on each, within ten minutes of the advised moment. "
+                   "Coincidence counts too.",
                    f"{FOLLOWED} / ({ISSUED} > 0)", "percentunit", empty="none started")),
         (4, number("Nodes to power down", "Wall power of the chosen nodes that the advice would power down: empty, not "
                    "needed soon, and not of the reserve.", f"sum({DOWN_POWER}) or {NO_POWER}", "watt")),
@@ -145,21 +147,35 @@ def _gap(spent: str, what: str, scale: str) -> tuple[tuple[str, str], ...]:
             (f"sum(abs(({incumbent}) * on (cluster) {ERROR.format(what)})) / {scale}", "error of the simulation"))
 
 
+def _adherence() -> Row:
+    shared = "policy, advice"
+    followed = VERDICTS.format(by=shared, only=', verdict="followed"')
+    advised = VERDICTS.format(by=shared, only=', verdict!="not advised"')
+    return (
+        (12, lines("Adherence by policy and kind of advice", "Of the runs on which a policy had advice in force, the "
+                   "share that started there and then, over the time range: apart for advice to start at once and "
+                   "advice to hold until an expected start.",
+                   ((f"{followed} / ({advised} > 0)", "{{policy}}: {{advice}}"),), "percentunit",
+                   empty=quiet("no advised job has started yet"))),
+        (12, listing("What became of the advice", "Runs that started in the time range. Elsewhere: on other nodes, or "
+                     "with other GPUs on them. Earlier, later: there, but more than ten minutes from the advised "
+                     "moment, which for a held job is its expected start. Not advised: the advice named no place, as "
+                     "the job could not have started.",
+                     (VERDICTS.format(by="policy, advice, verdict", only="") + " > 0",),
+                     {"policy": "Policy", "advice": "Advice", "verdict": "Became", "Value": "Runs"}, order="-Runs",
+                     special={"Policy": column(width=195), "Runs": column(decimals=0)},
+                     empty=quiet("no advised job has started yet"))))
+
+
 def _record() -> Row:
     return (
-        (8, lines("Advised and followed", "Runs on which there was advice, and those that started as advised, "
-                  "by policy, over the time range.",
-                  ((f"sum by (policy) (increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))",
-                    "{{policy}}: advised"),
-                   (f"sum by (policy) (increase(idlewatt_advice_followed_total{{{DAEMON}}}[$__range]))",
-                    "{{policy}}: followed")), "short", empty=quiet("no advised job has started yet"))),
-        (8, listing("Policies side by side", "What the closed windows of the time range would have taken under each "
+        (12, listing("Policies side by side", "What the closed windows of the time range would have taken under each "
                     "policy, by replay of the same jobs; less where a policy came later.",
                     (f"sum by (policy) ({_spent(ENERGY)}) / 3.6e6", f"sum by (policy) ({_spent(WAIT)}) / 3600"),
                     {"policy": "Policy", "Value #A": "Energy", "Value #B": "Waiting hours"},
                     special={"Policy": column(width=190), "Energy": column("kwatth")}, order="Energy",
                     empty=NO_WINDOW)),
-        (8, lines("Error of the simulation over time", "How far the replay of what really ran is off what was "
+        (12, lines("Error of the simulation over time", "How far the replay of what really ran is off what was "
                   "measured, either way.",
                   ((f"abs({ERROR.format('energy')})", "energy, {{cluster}}"),
                    (f"abs({ERROR.format('wait')})", "waiting, {{cluster}}")), "percentunit", empty=NO_WINDOW)))

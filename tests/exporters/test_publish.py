@@ -27,9 +27,9 @@ GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
 # Labels that belong to targets or to other sites' relabelling (conventions of the field).
 FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env", "service", "owner"}
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
-COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "overruns", "failures",
-           "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost", "cpus", "rows",
-           "degraded"}
+COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "verdicts", "overruns",
+           "failures", "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost", "cpus",
+           "rows", "degraded"}
 
 
 def facts(**more) -> Published:
@@ -71,6 +71,8 @@ def facts(**more) -> Published:
         "advice_interval_seconds": 30.0,
         "advice_issued_total": {"easy": 12},
         "advice_followed_total": {"easy": 9},
+        "advice_verdicts_total": {("easy", "start", "followed"): 8, ("easy", "hold", "followed"): 1,
+                                  ("easy", "hold", "earlier"): 3, ("easy", "hold", "not advised"): 2},
         "communication_cost": {(a100, "actual"): 14.5, (a100, "advised"): 11.25},
         "counsel_rows": {"elastic": 3, "moves": 0},
         "counsel_timestamp_seconds": {"elastic": 1.8e9},

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import text
 
-from idlewatt.storage.advice import Following
+from idlewatt.storage.advice import REASON_EVERY_S, AdviceChange
+from idlewatt.storage.following import IN_FORCE_S, WITHIN_S, Following
 from idlewatt.storage.recommendations import Alternative, Instead, Placed, Placement
 from idlewatt.storage.records import Allocation, JobState, Request, SchedulerSnapshot
 
@@ -18,12 +20,42 @@ def verdicts(history, job_id: str = "1") -> list[dict[str, str]]:
     return [run.verdicts for run in history.job(job_id).runs]
 
 
-def test_repeated_advice_is_one_row_that_lasts_longer(history, make):
+def stood(history) -> list[tuple[float, float]]:
+    return [(item.recommendation.issued_s, item.last_issued_s) for item in history.recommendations(0, 1e6)]
+
+
+def noted(history) -> list[tuple[float, str, str]]:
+    return [(change.time_s, change.action, change.reason) for change in history.advice_changes(0, 1e6)]
+
+
+def test_the_advice_in_force_is_one_row_that_is_overwritten(history, make):
     for issued_s in (10.0, 20.0, 30.0, 25.0):
         history.record_recommendations([make.advice(issued_s, "a", reason=f"because {issued_s}")])
+    assert stood(history) == [(10.0, 30.0)]
+    assert history.recommendations(0, 100)[0].recommendation.reason == "because 30.0"
     history.record_recommendations([make.advice(40.0, "b")])
-    assert [(item.recommendation.issued_s, item.last_issued_s) for item in history.recommendations(0, 100)] == [
-        (10.0, 30.0), (40.0, 40.0)]
+    assert stood(history) == [(40.0, 40.0)]
+
+
+def test_a_change_is_noted_where_the_action_or_the_binding_reason_changed(history, make):
+    """Not where a held job's node flaps, nor where the figures in its reason do."""
+    for number in range(20):
+        history.record_recommendations([make.advice(1000.0 + 30 * number, "ab"[number % 2], action="hold",
+                                                    reason=f"needs 8 GPUs, {number} are free in p#1")])
+    history.record_recommendations([make.advice(1600.0, "a", action="start", reason="fits exactly")])
+    history.record_recommendations([make.advice(1630.0, action="hold", reason="no GPU is free")])
+    assert noted(history) == [(1000.0, "hold", "needs 8 GPUs, 0 are free in p#1"), (1600.0, "start", "fits exactly"),
+                              (1630.0, "hold", "no GPU is free")]
+    assert history.advice_changes(1600.0, 1630.0) == (
+        AdviceChange(1600.0, "1", 100.0, "easy", "start", "fits exactly"),)
+    assert history.advice_changes(0, 1e6, job_id="2") == ()
+
+
+def test_a_reason_that_flaps_is_noted_now_and_then_only(history, make):
+    for number in range(100):
+        history.record_recommendations([make.advice(1000.0 + 30 * number, action="hold",
+                                                    reason=("scattered", "no GPU is free")[number % 2])])
+    assert 2 <= len(noted(history)) <= 100 * 30 / REASON_EVERY_S
 
 
 def test_advice_comes_back_as_it_was_given(history, make):
@@ -38,7 +70,8 @@ def test_advice_comes_back_as_it_was_given(history, make):
 
 
 @pytest.mark.parametrize(("advised", "held", "verdict"), [
-    (("a", "b"), ("b", "a"), "followed"), (("a",), ("a", "b"), "not_followed"), (("a",), ("b",), "not_followed"),
+    (("a", "b"), ("b", "a"), "followed"), (("a",), ("a", "b"), "elsewhere"), (("a", "b"), ("a",), "elsewhere"),
+    (("a",), ("b",), "elsewhere"),
 ])
 def test_a_start_follows_when_the_nodes_are_the_advised_ones(history, make, advised, held, verdict):
     history.record_recommendations([make.advice(110.0, *advised)])
@@ -46,10 +79,60 @@ def test_a_start_follows_when_the_nodes_are_the_advised_ones(history, make, advi
     assert verdicts(history) == [{"easy": verdict}]
 
 
-def test_a_hold_that_was_started_anyway_is_not_followed(history, make):
-    history.record_recommendations([make.advice(110.0, "a", action="hold")])
+def test_other_gpus_on_the_same_nodes_are_elsewhere(history, make):
+    history.record_recommendations([make.advice(110.0, "a", "b")])
+    job = make.running(120.0, Allocation("a", 3), Allocation("b", 1))
+    history.record_snapshot(SchedulerSnapshot(125.0, jobs=(job,)))
+    assert verdicts(history) == [{"easy": "elsewhere"}]
+
+
+@pytest.mark.parametrize(("action", "node", "expected_s", "start_s", "verdict"), [
+    ("start", "a", 100_010.0, 100_020.0, "followed"),
+    ("start", "a", 100_010.0, 100_010.0 + WITHIN_S + 1, "later"),
+    ("hold", "a", 100_010.0 + WITHIN_S, 100_020.0, "followed"),
+    ("hold", "a", 103_600.0, 100_020.0, "earlier"),
+    ("hold", "a", 100_100.0, 100_100.0 + WITHIN_S + 1, "later"),
+    ("hold", "b", 100_100.0, 100_100.0, "elsewhere"),
+])
+def test_a_start_on_the_advised_nodes_follows_at_the_advised_moment(history, make, action, node, expected_s, start_s,
+                                                                    verdict):
+    for issued_s in (100_010.0, 100_015.0, start_s - 1):
+        history.record_recommendations([make.advice(issued_s, "a", action=action, expected_start_s=expected_s)])
+    start(history, make, start_s, node)
+    assert verdicts(history) == [{"easy": verdict}]
+    assert history.following() == (Following("easy", False, action, verdict, 1),)
+
+
+@pytest.mark.parametrize("reason", ["not eligible yet: the scheduler says Dependency", "can never run: too large"])
+def test_a_hold_that_names_no_place_advises_nothing(history, make, reason):
+    history.record_recommendations([make.advice(110.0, action="hold", reason=reason)])
     start(history, make, 120.0, "a")
-    assert verdicts(history) == [{"easy": "not_followed"}]
+    assert verdicts(history) == [{"easy": "not advised"}]
+
+
+def test_advice_that_was_not_repeated_for_long_is_not_in_force(history, make):
+    history.record_recommendations([make.advice(110.0, "a")])
+    start(history, make, 110.0 + IN_FORCE_S + 1, "a")
+    assert verdicts(history) == [{"": "not advised"}]
+
+
+def test_advice_is_frozen_when_its_job_starts_and_takes_one_row(history, make):
+    given = make.advice(110.0, "a", "b", reason="fits on 2 of 3 nodes", expected_start_s=110.0)
+    history.record_recommendations([given])
+    start(history, make, 120.0, "a", "b")
+    (kept,) = history.recommendations(0, 1e6)
+    assert (kept.recommendation, kept.last_issued_s) == (given, 110.0)
+    assert history.recommendations(0, 100) == history.recommendations(0, 1e6, job_id="2") == ()
+    with history._reading() as connection:
+        assert connection.execute(text("SELECT count(*) FROM recommendations")).scalar_one() == 0
+
+
+def test_advice_given_while_a_start_was_not_seen_yet_does_not_hide_what_stood_at_it(history, make):
+    for issued_s, node in ((60.0, "c"), (90.0, "a"), (130.0, "b"), (160.0, "d")):
+        history.record_recommendations([make.advice(issued_s, node)])
+    job = make.running(120.0, Allocation("a", 2))
+    history.record_snapshot(SchedulerSnapshot(170.0, jobs=(job,)))
+    assert verdicts(history) == [{"easy": "followed"}]
 
 
 def test_advice_of_the_second_in_which_a_job_started_may_have_been_followed(history, make):
@@ -64,7 +147,7 @@ def test_a_start_that_nobody_advised_is_counted_as_such(history, make):
     start(history, make, 120.0, "a")
     history.record_recommendations([make.advice(121.0, "a")])
     start(history, make, 120.0, "a", reason="again")
-    assert verdicts(history) == [{"": "no_advice"}]
+    assert verdicts(history) == [{"": "not advised"}]
 
 
 def test_only_the_last_advice_before_the_start_counts(history, make):
@@ -78,8 +161,8 @@ def test_only_the_last_advice_before_the_start_counts(history, make):
 def test_each_policy_is_judged_and_totals_are_kept(history, make):
     history.record_recommendations([make.advice(110.0, "a"), make.advice(110.0, "b", policy="scorer", shadow=True)])
     start(history, make, 120.0, "a")
-    assert history.following() == (Following("easy", False, "followed", 1),
-                                   Following("scorer", True, "not_followed", 1))
+    assert history.following() == (Following("easy", False, "start", "followed", 1),
+                                   Following("scorer", True, "start", "elsewhere", 1))
 
 
 def test_a_rerun_is_judged_by_advice_given_since_the_run_before(history, make):
@@ -87,7 +170,7 @@ def test_a_rerun_is_judged_by_advice_given_since_the_run_before(history, make):
     start(history, make, 120.0, "a")
     history.record_snapshot(SchedulerSnapshot(140.0, jobs=(make.job(restarts=1),)))
     start(history, make, 160.0, "a", restarts=1)
-    assert verdicts(history) == [{"easy": "followed"}, {"": "no_advice"}]
+    assert verdicts(history) == [{"easy": "followed"}, {"": "not advised"}]
 
 
 def test_a_start_is_judged_once_its_nodes_are_known(history, make):

@@ -81,8 +81,8 @@ def test_a_batch_written_twice_or_out_of_turn_is_there_once(history, make):
         with history._writing() as connection:
             write(connection, batch, {})
     rows = {table.table: table.rows for table in history.stats()}
-    expected = {"jobs": 1, "runs": 1, "node_changes": 1, "rollups": 1, "waste": 1, "floors": 1, "recommendations": 1,
-                "promotions": 1, "abstentions": 1, "standings": 1, "simulated": 1, "speeds": 1, "uses": 1}
+    expected = {"jobs": 1, "runs": 1, "node_changes": 1, "gpu_windows": 1, "waste_windows": 1, "floors": 1,
+                "recommendations": 1, "promotions": 1, "abstentions": 1, "standings": 1, "simulated": 1, "speeds": 1, "uses": 1}
     assert {name: rows[name] for name in expected} == expected
     assert history.job("1").job.state is JobState.COMPLETED
     assert (history.abstentions()[0].rounds, history.dropped) == (2, 0)

@@ -122,7 +122,7 @@ def test_what_could_not_be_written_to_a_locked_database_is_written_at_the_next_c
 def test_a_full_disk_loses_nothing_once_there_is_room_again(sqlite_history):
     limit = _limit_pages(sqlite_history, 1)
     rollups = [GpuRollup(300.0 * window, 300.0, "a", f"GPU-{index}", index, 300.0, 1.5)
-               for window in range(100) for index in range(8)]
+               for window in range(1000) for index in range(8)]
     with pytest.raises(StoreUnavailable, match="full; free some space"):
         sqlite_history.record_rollups(rollups)
     assert sqlite_history.rollups(0, 1e9) == ()

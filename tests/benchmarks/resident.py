@@ -1,0 +1,75 @@
+"""The whole daemon in a process of its own, cycle after cycle: ``python resident.py CONFIG SLURM CYCLES``.
+
+A cycle is 15 s of the daemon's time: all pages are fetched, Slurm is read, watts are judged and published; every
+other one advises, every fourth records; every 240th thins out. Time is accelerated: nothing is waited for. Prints one
+JSON object a line: cycles, VmRSS and VmHWM in MB (``ru_maxrss`` would be that of the parent, where it was more),
+seconds of CPU and the size of the database.
+"""
+
+import json
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from idlewatt.daemon import config
+from idlewatt.daemon.service import Service
+from idlewatt.daemon.view import DaemonView
+from idlewatt.daemon.web.page import render
+from idlewatt.exporters.publish import page, registry
+from idlewatt.storage.history import History
+
+STEP_S, REPORT = 15.0, 25
+
+
+def megabytes() -> dict[str, float]:
+    status = Path("/proc/self/status").read_text()
+    return {name: int(status.split(f"{name}:")[1].split()[0]) / 1024 for name in ("VmRSS", "VmHWM")}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = float(int(time.time()))
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def cycle(service: Service, view: DaemonView, pages: CollectorRegistry, number: int) -> None:
+    service.jobs()
+    service.scrape()
+    service.assess()
+    if number % 2 == 0:
+        service.advise()
+    if number % 4 == 3:
+        service.record()
+    if number % 240 == 239:
+        service.retention()
+    page(pages)
+    render(view, "/metrics")
+
+
+def main(path: Path, slurm: str, cycles: int) -> None:
+    settings, clock = config.load(path), Clock()
+    service = Service(settings, History.open(settings.storage.url), clock)
+    view = DaemonView(service, lambda: settings)
+    pages = registry(view.published)
+    while not service._rehearsal.over():
+        time.sleep(0.2)
+    for number in range(cycles):
+        urllib.request.urlopen(f"{slurm}/step?s={STEP_S}").read()
+        clock.now_s += STEP_S
+        cycle(service, view, pages, number)
+        if number % REPORT == REPORT - 1:
+            found = service.known
+            print(json.dumps({"cycles": number + 1, **megabytes(), "cpu_s": time.process_time(),
+                              "database": Path(settings.storage.url.rpartition(":///")[2]).stat().st_size,
+                              "boards": len(found.assessment.boards), "jobs": len(found.snapshot.jobs),
+                              "advised": len(found.advice.recommendations)}), flush=True)
+    service.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
