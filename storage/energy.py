@@ -9,7 +9,8 @@ from sqlalchemy import Connection, Row, Select, select
 
 from . import schema
 from .database import upsert
-from .records import GpuRollup, IdleFloor, PowerClass, WasteReading
+from .power_classes import PowerClass
+from .records import GpuRollup, IdleFloor, WasteReading
 from .values import chunks, number, thousandths, words
 
 Board = tuple[str, str, int]

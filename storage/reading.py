@@ -12,9 +12,10 @@ from sqlalchemy import Connection, Engine, Row, Select, Table, func, or_, select
 
 from . import advice, columns, database, energy, nodes, promotions, schema, simulated, speeds, uses
 from .advice import Following, IssuedAdvice
+from .power_classes import PowerClass
 from .promotions import Abstention, Promotion, Standing
 from .recommendations import Placed
-from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, PowerClass, Request, WasteReading
+from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, Request, WasteReading
 from .simulated import Simulated
 from .speeds import RunSpeed
 from .uses import Use

@@ -64,7 +64,7 @@ def _figures() -> Row:
         (4, number("Followed", "Of the runs in the time range on which there was advice, the share that started as "
                    "advised: there, and not when the advice was to hold. Coincidence counts too.",
                    f"{FOLLOWED} / ({ISSUED} > 0)", "percentunit", empty="none started")),
-        (4, number("Nodes to power down", "Wall power of the chosen nodes that the advice would power down: empty, not "
+        (4, number("Nodes to power down", "Power of the chosen nodes that the advice would power down: empty, not "
                    "needed soon, and not of the reserve.", f"sum({DOWN_POWER}) or {NO_POWER}", "watt")),
         (4, number("Their cost, per day", "What these nodes cost in a day if they stay on, at the price per kWh "
                    "written above.", f"(sum({DOWN_POWER}) or {NO_POWER}) * 24 / 1e3 * $price", "short", decimals=2)))
