@@ -76,7 +76,8 @@ class NodeJudge:
             return
         context = self.floors.context(board.reading.uuid, board.reading.model)
         busy = at_work(board, context.watts if context is not None else None, limit, self.settings)
-        board.unheld.observe(board.reading.time_s, self.asked_s, busy=busy, patience_s=self.settings.outside_after)
+        patience_s = max(self.settings.outside_after, self.longest_s)
+        board.unheld.observe(board.reading.time_s, self.asked_s, busy=busy, patience_s=patience_s)
 
     def _notice(self, board: Board, holder: Holder | None, floor: IdleFloor | None, limit: float | None) -> None:
         """Let a new sample lengthen or break the trailing window and teach the floors, once."""

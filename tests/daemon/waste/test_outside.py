@@ -108,6 +108,14 @@ def test_work_in_bursts_is_found_too_and_rest_ends_it(site):
     assert states(race, range(1200, 1500, 15), u=0.0)[-1] is IDLE
 
 
+def test_boards_that_are_read_seldom_are_found_too(site):
+    accountant, node = site.accountant(270.0), site.node(gpus=1)
+    for now in (1000.0, 1270.0):
+        found = accountant.assess(site.snapshot([node], time_s=now),
+                                  site.telemetry((site.board(time_s=now, u=1.0),), ()), now)
+    assert found.boards[0].state is OUTSIDE
+
+
 def test_whoever_comes_to_hold_it_ends_it_at_once(site):
     race = Race(site)
     assert states(race, range(1000, 1150, 15))[-1] is OUTSIDE
