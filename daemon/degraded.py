@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..exporters.publish import DEGRADED
 from ..exporters.source import SourceStatus, TargetHealth
 from ..storage.history import Recording
-from ..storage.records import NodeState, PowerClass, SchedulerSnapshot
+from ..storage.power_classes import PowerClass
+from ..storage.records import NodeState, SchedulerSnapshot
 from .cycles import CycleHealth
 from .durations import span
 from .moments import believed, moment

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..exporters.publish import ADVICE, DEGRADED, GPU_CODES, Published
+from ..exporters.publish import ADVICE, DEGRADED, Published
 from ..exporters.source import SourceStatus
 from ..storage.following import Following
 from ..storage.history import Recording
+from ..storage.power_classes import GPU_CODES, WASTED, PowerClass
 from ..storage.promotions import Decision, Promotion
 from ..storage.recommendations import Recommendation
-from ..storage.records import WASTED, JobState, PowerClass, SchedulerSnapshot
+from ..storage.records import JobState, SchedulerSnapshot
 from ..storage.telemetry import Telemetry
 from .adherence import adherence
 from .advice.advisor import Advice
@@ -23,6 +24,7 @@ from .counterfactual import Counterfactual
 from .cycles import CycleHealth
 from .degraded import Degradation
 from .learning.nightshift import Training
+from .spare import spare_nodes
 from .waste import Assessment
 
 STATISTICS, BOUNDS = ("mean", "p99"), ("estimate", "low", "high")
@@ -74,7 +76,7 @@ class Process:
 def published(known: Known, process: Process) -> Published:
     """Return the facts of the metrics page."""
     facts = _daemon(known, process) | _advice(known) | _simulated(known.counterfactual) | _training(known.training)
-    facts |= _learned(known.learned) | _held_out(known.learned.judged) | _counsel(known.counsel)
+    facts |= _spare(known) | _learned(known.learned) | _held_out(known.learned.judged) | _counsel(known.counsel)
     if known.assessment is not None:
         facts |= _watts(known, known.assessment) | _wasters(known.assessment) | _gpus(known.assessment)
     if known.snapshot is not None and not known.old:
@@ -105,13 +107,18 @@ def _watts(known: Known, found: Assessment) -> dict[str, Any]:
 def _wasters(found: Assessment) -> dict[str, Any]:
     """Return wasted watts by node and, of what jobs hold, by user."""
     nodes = {node.node: node.host_watts * (node.host_class in WASTED) for node in found.nodes}
+    dark = {node.node for node in found.nodes if node.host_class is PowerClass.UNMEASURED}
     users: dict[str, float] = {}
     for board in found.boards:
         nodes[board.node] = nodes.get(board.node, 0.0) + board.wasted_watts
-        if board.user:
+        if board.state is PowerClass.UNMEASURED:
+            dark.add(board.node)
+        elif board.user:
             users[board.user] = users.get(board.user, 0.0) + board.wasted_watts
     largest = sorted(users.items(), key=lambda row: (-row[1], row[0]))
-    return {"node_wasted_power_watts": nodes, "user_wasted_power_watts": dict(largest)}
+    # Of a node that is not wholly measured the waste may be known in part; that it wastes nothing is not known.
+    known = {node: watts if watts or node not in dark else None for node, watts in nodes.items()}
+    return {"node_wasted_power_watts": known, "user_wasted_power_watts": dict(largest)}
 
 
 def _pending(snapshot: SchedulerSnapshot) -> dict[tuple[str, str], float]:
@@ -136,6 +143,10 @@ def _gpus(found: Assessment) -> dict[str, Any]:
         "paper_inefficient_power_watts": {(partition, basis): used.inefficient_watts(basis)
                                           for partition, used in found.utilization.items() for basis in bases},
         "unmeasured_gpus": {partition: float(count) for partition, count in found.unmeasured_gpus.items()},
+        "unmeasured_hosts": {partition: float(count) for partition, count in found.unmeasured_hosts.items()},
+        "outside_scheduler_since_timestamp_seconds": {
+            (board.node, str(board.index)): board.since_s for board in found.boards
+            if board.state is PowerClass.OUTSIDE_SCHEDULER},
     }
 
 
@@ -163,10 +174,17 @@ def _in_force(advice: Advice) -> dict[str, Any]:
         "advice_reason_info": {(row.policy, row.job_id, row.action, row.reason): 1.0 for row in in_charge},
         "advice_expected_start_timestamp_seconds": {
             (row.policy, row.job_id): row.expected_start_s for row in in_charge if row.action == "hold"},
-        "power_down_info": dict.fromkeys(advice.power_down, 1.0),
         "advice_speedup_ratio": {(row.policy, row.job_id): 1 / other.relative_speed
                                  for row in in_charge for other in row.alternatives if other.relative_speed},
     }
+
+
+def _spare(known: Known) -> dict[str, Any]:
+    """Return the nodes that are worth powering down, as far as they are known to be idle."""
+    verdicts = {node.node: node for node in known.assessment.nodes} if known.assessment is not None else {}
+    advised = known.advice.power_down if known.advice is not None and not known.advice.withdrawn else {}
+    worth = spare_nodes(advised, verdicts).worth
+    return {"power_down_info": dict.fromkeys(worth, 1.0)}
 
 
 def _counsel(said: Mapping[str, Counsel]) -> dict[str, Any]:

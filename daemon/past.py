@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..storage.power_classes import PowerClass
 from ..storage.reading import HistoryReader, JobRun
-from ..storage.records import Job, JobState, Node, NodeState, PowerClass, Request
+from ..storage.records import Job, JobState, Node, NodeState, Request
 from .foresight import RECENT, Experience
 from .replay.cluster import Cluster, ClusterError, NodeEvent
 from .replay.course import Reserved

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from ..storage.power_classes import PowerClass
 from . import charts
 from .charts import Chart, Shape
 from .replay.course import CLASSES
 from .replay.power import Watts
+from .stylesheet import class_colors
 from .sweep import Outcome, Plan
 
 QUANTILES = np.linspace(0.0, 1.0, 201)
@@ -23,9 +25,9 @@ LINES, GANTTS = 12, 4
 HUES = 8
 _EPOCH_S = 9e8  # times before 1998 count from an origin of the trace's own
 _JOULES_PER_WH = 3600.0
-_MEANING = {"productive": "Productive", "host_active": "Hosts of busy nodes",
-            "allocated_underused": "Allocated, underused", "idle_unallocated": "Idle GPUs",
-            "node_overhead_empty": "Hosts of empty nodes", "unavailable": "Powered down"}
+_STACKED = ("useful", "wasted", "apart")
+"""Kinds of power from the bottom of a plot upwards."""
+_MEANING = {row.value: row.label for kind in _STACKED for row in PowerClass if row.kind == kind and row in CLASSES}
 
 
 def write_report(path: Path, outcomes: Sequence[Outcome], rows: Sequence[Mapping[str, Any]], plan: Plan,
@@ -43,7 +45,7 @@ def write_report(path: Path, outcomes: Sequence[Outcome], rows: Sequence[Mapping
         lines=[(_hue(index), outcome.policy) for index, outcome in enumerate(shown)],
         omitted=len(outcomes) - len(shown),
         classes={name: label for name, label in _MEANING.items() if any(_part(out, name).any() for out in shown)},
-        charts=[_jct(shown, plan), _over_time(shown, "waiting", "Jobs waiting", first),
+        class_colors=class_colors(), charts=[_jct(shown, plan), _over_time(shown, "waiting", "Jobs waiting", first),
                 _over_time(shown, "used", "GPUs in use", first)],
         watts=[_watts(outcome, first, *_extent(shown)) for outcome in shown],
         gantts=[_gantt(outcome, plan, first) for outcome in shown[:GANTTS]])

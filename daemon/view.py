@@ -8,14 +8,16 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ..exporters.publish import Published
 from ..exporters.source import TargetHealth
+from ..storage.power_classes import WASTED, PowerClass
 from ..storage.promotions import Decision, Promotion
 from ..storage.recommendations import Recommendation
-from ..storage.records import WASTED, Job, PowerClass
+from ..storage.records import Job
 from .advice.council import Learned
 from .advice.subject import Row
 from .config import ConfigError, Settings
 from .facts import published
 from .service import Service
+from .spare import spare_nodes
 from .waste import Assessment, BoardVerdict, NodeVerdict
 from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, WasteRow
 
@@ -50,7 +52,7 @@ class DaemonView:
         if found is None:
             return ()
         boards = [row for board in found.boards for row in _board_rows(board)]
-        hosts = [_host_row(node) for node in found.nodes if node.wall_watts is not None]
+        hosts = [_host_row(node) for node in found.nodes]
         return boards + hosts
 
     def nodes(self) -> Sequence[NodeRow]:
@@ -61,9 +63,10 @@ class DaemonView:
         found = known.assessment or Assessment(self.now())
         verdicts = {verdict.node: verdict for verdict in found.nodes}
         wasted = _wasted_by_node(found)
-        power_down = known.advice.power_down if known.advice else {}
+        spare = spare_nodes(known.advice.power_down if known.advice else {}, verdicts)
         return [NodeRow(node, verdict.wall_watts, verdict.source, wasted.get(node.name), verdict.gpus,
-                        power_down.get(node.name, "")) if (verdict := verdicts.get(node.name)) else NodeRow(node)
+                        spare.worth.get(node.name, ""), spare.unknown.get(node.name, ""))
+                if (verdict := verdicts.get(node.name)) else NodeRow(node, unknown_use=spare.unknown.get(node.name, ""))
                 for node in known.snapshot.nodes]
 
     def jobs(self) -> Sequence[Job]:
@@ -142,14 +145,17 @@ def _target_group(kind: str, health: TargetHealth) -> TargetGroup:
 
 def _board_rows(board: BoardVerdict) -> list[WasteRow]:
     floor = board.floor
+    # A board without watts is told all the same: what is not measured is not nothing.
+    shares: list[tuple[PowerClass, float | None]] = [*board.shares()] or [(board.state, None)]
     return [WasteRow(board.partition, board.node, power_class, watts, power_class in WASTED, board.index, board.uuid,
                      board.user, board.account, board.job_id, board.activity, floor.watts if floor else None,
-                     floor.source if floor else "")
-            for power_class, watts in board.shares()]
+                     floor.source if floor else "", since_s=board.since_s)
+            for power_class, watts in shares]
 
 
 def _host_row(node: NodeVerdict) -> WasteRow:
-    return WasteRow(node.partition, node.node, node.host_class, node.host_watts, node.host_class in WASTED)
+    return WasteRow(node.partition, node.node, node.host_class, node.host_watts if node.host_known else None,
+                    node.host_class in WASTED, power_source=node.source)
 
 
 def _wasted_by_node(found: Assessment) -> dict[str, float]:
@@ -158,6 +164,6 @@ def _wasted_by_node(found: Assessment) -> dict[str, float]:
     for board in found.boards:
         wasted[board.node] = wasted.get(board.node, 0.0) + board.wasted_watts
     for node in found.nodes:
-        if node.host_class is PowerClass.NODE_OVERHEAD_EMPTY:
+        if node.host_class in WASTED:
             wasted[node.node] = wasted.get(node.node, 0.0) + node.host_watts
     return wasted

@@ -20,23 +20,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from ..storage.records import WASTED, PowerClass, StrandedCause
+from ..storage.power_classes import GPU_CLASSES, GPU_CODES, NODE_STATES, WASTED, PowerClass
+from ..storage.records import StrandedCause
 
 PREFIX = "idlewatt_"
 
 Scalar = float | None
 Series = Mapping[str, float | None] | Mapping[tuple[str, ...], float | None]
 """Values by label: a string for one label, a tuple in the declared order for several. None is not published."""
-
-GPU_CLASSES = tuple(power_class.value for power_class in PowerClass
-                    if power_class not in (PowerClass.NODE_OVERHEAD_EMPTY, PowerClass.HOST_ACTIVE))
-"""The classes that a board can be in; the other two are the host's."""
-
-NODE_STATES = ("allocated", "idle", "stranded", "planned", "unmeasured", "unavailable")
-"""The coarser states of a node's boards, each board in one."""
-
-GPU_CODES = {state: code for code, state in enumerate(GPU_CLASSES)}
-"""What ``gpu_state`` says, as a number: one series a board instead of one for each of its states."""
 
 DEGRADED = ("scheduler_unread", "database_behind", "source_down", "source_slow", "targets_down", "targets_slow",
             "cycle_overrun", "cycle_failing", "unmeasured", "clock_step")
@@ -81,6 +72,10 @@ def _counter(text: str, *labels: str, cap: int = 1, known: Iterable[str] = ()) -
     return _metric("counter", text, *labels, cap=cap, known=known)
 
 
+def _rows_in_words(rows: Iterable[PowerClass]) -> str:
+    return ", ".join(f"{row} ({row.label})" for row in rows)
+
+
 # Caps: a site of 100 partitions and 10,000 nodes fits; beyond that something upstream is lying.
 PARTITIONS, NODES, POLICIES, COLLECTORS = 100, 10_000, 50, 500
 ADVICE = 50
@@ -100,11 +95,13 @@ class Published:
 
     # Where the watts are
     power_watts: Series = _gauge(
-        "Power by class in watts; the classes add up to the wall power of all nodes. Board power from DCGM, the rest "
-        "of the node from IPMI, Redfish or hwmon; unmeasured board watts are part of the host's.",
+        "Power by class in watts; the classes add up to the power of all nodes. GPU power from DCGM, the rest of a "
+        "node from IPMI, Redfish or hwmon; where GPUs are not measured all the rest of their node is unmeasured. "
+        f"Classes: {_rows_in_words(PowerClass)}.",
         "partition", "class", cap=PARTITIONS * len(PowerClass), known=PowerClass)
     wasted_power_watts: Series = _gauge(
-        "Power that does no work, by reason, in watts; a subset of idlewatt_power_watts.",
+        "Power that does no work, by reason, in watts; a subset of idlewatt_power_watts, and a lower bound while "
+        "anything is unmeasured.",
         "partition", "reason", cap=PARTITIONS * len(WASTED), known=WASTED)
     energy_joules_total: Series = _counter(
         "Energy by class in joules since the daemon's start, integrated from idlewatt_power_watts without "
@@ -113,15 +110,17 @@ class Published:
         "Energy that did no work, by reason, in joules; never revised.",
         "partition", "reason", cap=PARTITIONS * len(WASTED), known=WASTED)
     node_power_watts: Series = _gauge(
-        "Wall power of a node in watts; source says where it was read: ipmi, redfish, hwmon, ceems or estimated.",
+        "Power of a node in watts. source says where it was read: at the wall by ipmi, redfish, hwmon or ceems; "
+        "estimated is its GPUs and the configured or last known draw of the rest, boards its GPUs alone.",
         "node", "source", cap=NODES)
     node_wasted_power_watts: Series = _gauge(
-        "Part of a node's power that does no work, in watts: its boards' and, while it is empty, its host's.",
+        "Part of a node's power that does no work, in watts: its GPUs' and, while it is empty, its host's; absent "
+        "where nothing of it is known to be wasted and not all is measured.",
         "node", cap=NODES)
     user_wasted_power_watts: Series = _gauge(
         "Power that does no work on boards that a user's jobs hold, in watts; the largest first.", "user", cap=USERS)
     unaccounted_power_watts: Scalar = _gauge(
-        "Wall power less the sum of all classes, in watts: 0 unless the accounting is broken.")
+        "Power of all nodes less the sum of all classes, in watts: 0 unless the accounting is broken.")
     power_source_disagreement_watts: Scalar = _gauge(
         "Board power in excess of the wall meter, summed over nodes, in watts: meters average over a window.")
     gpu_idle_floor_watts: Series = _gauge(
@@ -158,6 +157,12 @@ class Published:
     unmeasured_gpus: Series = _gauge(
         "GPUs without fresh power, or allocated without activity, from DCGM; they are in no wasted figure.",
         "partition", cap=PARTITIONS)
+    unmeasured_hosts: Series = _gauge(
+        "Empty nodes with GPUs whose draw beside these nobody measures or estimates; it is in no wasted figure.",
+        "partition", cap=PARTITIONS)
+    outside_scheduler_since_timestamp_seconds: Series = _gauge(
+        "Since when a GPU has been busy although the scheduler says that nobody holds it, in seconds since the epoch.",
+        "node", "gpu", cap=NODES * 8)
     unmeasured_seconds_total: Series = _counter(
         "GPU time for which nothing was measured, in seconds: gaps longer than the sampling allows.",
         "partition", cap=PARTITIONS)
@@ -173,7 +178,7 @@ class Published:
         "When a job that is held is expected to start if the policy is followed and jobs use their full limits, in "
         "seconds since the epoch; no more than 50.", "policy", "slurm_job_id", cap=ADVICE)
     power_down_info: Series = _gauge(
-        "Nodes worth powering down: empty, needed by no known job soon, and not of the reserve; always 1.",
+        "Nodes worth powering down: empty, measured, needed by no known job soon, and not of the reserve; always 1.",
         "node", cap=NODES)
     advice_timestamp_seconds: Series = _gauge(
         "When the policy last advised, in seconds since the epoch.", "policy", cap=POLICIES)

@@ -9,7 +9,8 @@ from sqlalchemy import ColumnElement, Connection, Row, Table, select
 
 from . import schema, waste_windows, windows
 from .database import upsert
-from .records import GpuRollup, IdleFloor, PowerClass, WasteReading
+from .power_classes import PowerClass
+from .records import GpuRollup, IdleFloor, WasteReading
 from .values import chunks, number, thousandths, words
 from .windows import Board
 

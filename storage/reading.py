@@ -13,9 +13,10 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table, fu
 from . import advice, columns, database, energy, following, nodes, promotions, schema, simulated, speeds, uses
 from .advice import AdviceChange, IssuedAdvice
 from .following import Following
+from .power_classes import PowerClass
 from .promotions import Abstention, Promotion, Standing
 from .recommendations import Placed
-from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, PowerClass, Request, WasteReading
+from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, Request, WasteReading
 from .simulated import Simulated
 from .speeds import RunSpeed
 from .uses import Use

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from .power_classes import PowerClass
+
 
 class NodeState(StrEnum):
     """What the scheduler says of a node, folded to what matters for power and placement."""
@@ -65,27 +67,6 @@ class JobState(StrEnum):
     def finished(self) -> bool:
         """Tell whether the job will never run again under this submission."""
         return not self.active and self not in (JobState.PENDING, JobState.UNKNOWN)
-
-
-class PowerClass(StrEnum):
-    """The eleven classes into which every watt of every node falls, exactly once."""
-
-    UNAVAILABLE = "unavailable"
-    UNMEASURED = "unmeasured"
-    PLANNED = "planned"
-    STRANDED = "stranded"
-    IDLE_UNALLOCATED = "idle_unallocated"
-    ALLOCATED_IDLE = "allocated_idle"
-    ALLOCATED_HUNG = "allocated_hung"
-    ALLOCATED_UNDERUSED = "allocated_underused"
-    PRODUCTIVE = "productive"
-    NODE_OVERHEAD_EMPTY = "node_overhead_empty"
-    HOST_ACTIVE = "host_active"
-
-
-WASTED = (PowerClass.IDLE_UNALLOCATED, PowerClass.STRANDED, PowerClass.ALLOCATED_IDLE, PowerClass.ALLOCATED_HUNG,
-          PowerClass.ALLOCATED_UNDERUSED, PowerClass.NODE_OVERHEAD_EMPTY)
-"""The classes whose watts are called wasted."""
 
 
 class StrandedCause(StrEnum):

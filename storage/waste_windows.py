@@ -9,7 +9,8 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from . import schema
 from .packed import Window, pack, packed_at, put_packed, unpack
-from .records import PowerClass, WasteReading
+from .power_classes import PowerClass
+from .records import WasteReading
 from .values import thousandths, words
 
 Place = tuple[str, str, str]

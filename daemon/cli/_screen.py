@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,14 +11,15 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ...storage.records import WASTED, PowerClass
-from ..web.page import CLASSES, percent, watts
+from ...storage.power_classes import PowerClass
+from ..headline import Balance, Part, balance, percent, watts
 from ._output import plain
 
 Row = Mapping[str, Any]
 NARROW = 76
 """Columns below which the second half of every line is left out."""
-_USEFUL = (PowerClass.PRODUCTIVE, PowerClass.HOST_ACTIVE)
+LABEL = max(len(row.label) for row in PowerClass)
+MOST_OUTSIDE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Picture:
     @classmethod
     def take(cls, ask: Callable[[str], Sequence[Row]], status: Callable[[], Row]) -> Picture:
         """Ask for all four lists, and what is wrong with them."""
-        return cls(*(ask(path) for path in ("waste", "recommendations", "jobs", "sources")), status())
+        return cls(ask("waste"), ask("recommendations"), ask("jobs"), ask("sources"), status())
 
     @property
     def degraded(self) -> list[str]:
@@ -44,12 +44,15 @@ class Picture:
         return [f"degraded: {plain(one['words'])}" for one in self.status.get("degraded", ())]
 
     @property
-    def by_class(self) -> dict[PowerClass, float]:
-        """Return the watts of each class that has any, the most actionable waste first."""
-        sums: dict[str, float] = defaultdict(float)
-        for row in self.waste:
-            sums[row["power_class"]] += row["power_watts"] or 0.0
-        return {power_class: sums[power_class] for power_class in CLASSES if sums[power_class] > 0}
+    def balance(self) -> Balance:
+        """Return the watts by class, and what is not known of them."""
+        return balance(map(Part.of_json, self.waste))
+
+    @property
+    def outside(self) -> list[Row]:
+        """Return the GPUs in use outside the scheduler."""
+        return [row for row in self.waste
+                if row["power_class"] == PowerClass.OUTSIDE_SCHEDULER and row.get("gpu") is not None]
 
     @property
     def pending(self) -> list[tuple[Row, Row | None]]:
@@ -62,59 +65,65 @@ class Picture:
 
 def screen(picture: Picture, width: int, height: int, footer: Sequence[str] = ()) -> RenderableType:
     """Return the picture drawn to fit a terminal of ``width`` columns and ``height`` lines."""
-    bars, sources = _bars(picture, width), _sources(picture)
+    sums = picture.balance
+    bars, outside, sources = _bars(sums, width), _outside(picture), _sources(picture)
     # Title, two rules, the table's heading and the line that counts what was left out.
-    room = max(1, height - bars.row_count - len(sources) - len(footer) - len(picture.degraded) - 6)
+    room = max(1, height - bars.row_count - len(outside) - len(sources) - len(footer) - len(picture.degraded) - 6)
     wrong = [Text(line, style="bold red", no_wrap=True, overflow="ellipsis") for line in picture.degraded]
-    return Group(_title(picture), *wrong, bars, Rule("Pending jobs", style="dim", align="left"),
+    return Group(_title(sums), *wrong, bars, *(Text(line, no_wrap=True, overflow="ellipsis") for line in outside),
+                 Rule("Pending jobs", style="dim", align="left"),
                  *_pending(picture, width, room), Rule("Sources", style="dim", align="left"), *sources,
                  *(Text(line, style="cyan", no_wrap=True, overflow="ellipsis") for line in footer))
 
 
 def summary(picture: Picture) -> Iterator[str]:
     """Yield the picture in plain lines, for logs and pipes."""
-    yield _headline(picture)
-    total = sum(picture.by_class.values())
-    for power_class, power in picture.by_class.items():
-        yield f"  {CLASSES[power_class][0]:<24} {watts(power):>9}  {percent(power / total):>6}"
+    sums = picture.balance
+    yield sums.sentence
+    for row, power in _drawing(sums):
+        yield f"  {row.label:<{LABEL}} {watts(power):>9}  {percent(power / sums.total):>6}"
+    yield from (f"  {line}" for line in _outside(picture))
     for job, advice in picture.pending:
         yield f"  job {plain(job['job_id'])} ({_wish(job)}): {_told(advice, picture.status)}"
     yield from (f"  source {line.plain}" for line in _sources(picture))
 
 
-def _headline(picture: Picture) -> str:
-    by_class = picture.by_class
-    total = sum(by_class.values())
-    if not total:
-        return "no watts measured yet"
-    wasted = sum(power for power_class, power in by_class.items() if power_class in WASTED)
-    return f"{watts(total)} at the wall, {watts(wasted)} wasted ({percent(wasted / total)})"
+def _drawing(sums: Balance) -> list[tuple[PowerClass, float]]:
+    """Return the classes that have any watts."""
+    return [(row, power) for row, power in sums.watts.items() if power > 0.0]
 
 
-def _title(picture: Picture) -> Text:
-    return Text.assemble(("idlewatt  ", "bold"), (_headline(picture), "bold yellow"), no_wrap=True, overflow="ellipsis")
+def _title(sums: Balance) -> Text:
+    return Text.assemble(("idlewatt  ", "bold"), (sums.sentence, "bold yellow"), no_wrap=True, overflow="ellipsis")
 
 
-def _bars(picture: Picture, width: int) -> Table:
-    by_class = picture.by_class
-    total, most = sum(by_class.values()), max(by_class.values(), default=1.0)
+def _outside(picture: Picture) -> list[str]:
+    """Return one line on GPUs that are busy although nobody holds them, if there are any."""
+    names = [f"{plain(row['node'])} GPU {row['gpu']}" for row in picture.outside]
+    more = f" and {len(names) - MOST_OUTSIDE} more" if len(names) > MOST_OUTSIDE else ""
+    return [f"in use outside the scheduler: {', '.join(names[:MOST_OUTSIDE])}{more}"] if names else []
+
+
+def _bars(sums: Balance, width: int) -> Table:
+    drawing = _drawing(sums)
+    most = max(sums.watts.values(), default=1.0)
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
-    cells = max(4, width - 44)
-    for power_class, power in by_class.items():
-        style = _style(power_class)
-        table.add_row(Text(CLASSES[power_class][0], style=style), watts(power), percent(power / total),
+    cells = max(4, width - LABEL - 20)
+    for row, power in drawing:
+        style = _style(row)
+        table.add_row(Text(row.label, style=style), watts(power), percent(power / sums.total),
                       Text("█" * max(1, round(cells * power / most)), style=style))
     return table
 
 
-def _style(power_class: PowerClass) -> str:
-    if power_class in WASTED:
-        return "red" if power_class.value.startswith("allocated") else "yellow"
-    return "green" if power_class in _USEFUL else "bright_black"
+def _style(row: PowerClass) -> str:
+    if row.wasted:
+        return "red" if row.held else "yellow"
+    return "green" if row.kind == "useful" else "bright_black"
 
 
 def _pending(picture: Picture, width: int, room: int) -> list[RenderableType]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from ...storage.power_classes import PowerClass
+from ..headline import Balance, Part, balance, scope
 from ._client import ask, asks_daemon
 from ._output import show
 
@@ -24,18 +26,31 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
 
     \b
     Examples:
-      idlewatt waste                       every class; they add up to the wall meter
+      idlewatt waste                       every class; they add up to the power of all nodes
       idlewatt waste --by user             who holds wasted watts
       idlewatt waste --by node --format json
     """
-    key = _BY[by]
-    watts: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for row in ask(url, "waste", ca_file, **filters):
-        watts[row[key]][0] += row["power_watts"]
-        watts[row[key]][1] += row["power_watts"] if row["wasted"] else 0.0
-    total = sum(power for power, _ in watts.values())
-    rows = [{by: name or "-", "power_watts": power, "wasted_power_watts": wasted,
-             "share_percent": 100 * power / total if total else None}
-            for name, (power, wasted) in sorted(watts.items(), key=lambda item: (-item[1][1], -item[1][0]))]
-    columns = {by: by, "power_watts": "W", "wasted_power_watts": "wasted W", "share_percent": "% of all"}
-    show(rows, columns, style, empty="no power has been measured yet")
+    found, key = ask(url, "waste", ca_file, **filters), _BY[by]
+    parts = [Part.of_json(row) for row in found]
+    within, total = scope(parts), balance(parts)
+    groups: dict[str, list[Part]] = defaultdict(list)
+    for row, part in zip(found, parts, strict=True):
+        groups[row[key]].append(part)
+    sums = {name: balance(own, within) for name, own in groups.items()}
+    rows = [_row(by, name, own, total.total)
+            for name, own in sorted(sums.items(), key=lambda item: (-item[1].wasted, -item[1].total))]
+    if style == "table" and by == "class":
+        rows = [row | {"class": PowerClass(row["class"]).label} for row in rows]
+    columns = {by: by, "power_watts": "W", "wasted_power_watts": "wasted W", "unmeasured_power_watts": "not measured W",
+               "share_percent": "% of all"}
+    show(rows, columns, style, title=total.sentence if rows else "", empty="no power has been measured yet")
+
+
+def _row(by: str, name: str, own: Balance, total: float) -> dict[str, Any]:
+    """Return a row; of what is not wholly measured nobody says that it wastes nothing."""
+    return {by: name or "-", "power_watts": own.total, "wasted_power_watts": own.wasted if _told(own) else None,
+            "unmeasured_power_watts": own.unmeasured, "share_percent": 100 * own.total / total if total else None}
+
+
+def _told(own: Balance) -> bool:
+    return own.wasted > 0.0 or own.complete

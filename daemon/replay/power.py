@@ -11,13 +11,13 @@ that idle and hung allocations are within ``allocated_underused``; stranded and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...storage.records import PowerClass
+from ...storage.power_classes import ModelPart, PowerClass
 from . import arrays as a
 from .engine import Run
 from .state import ClusterState
@@ -26,14 +26,10 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
-_FREE = (PowerClass.IDLE_UNALLOCATED, PowerClass.STRANDED, PowerClass.PLANNED)
-_FLOOR = (PowerClass.ALLOCATED_UNDERUSED, PowerClass.ALLOCATED_IDLE, PowerClass.ALLOCATED_HUNG)
-_HOST = (PowerClass.HOST_ACTIVE, PowerClass.NODE_OVERHEAD_EMPTY, PowerClass.UNMEASURED, PowerClass.UNAVAILABLE)
-"""What is measured beside what is modelled; together they are all classes but the productive one."""
-
-
-def _each(measured: Mapping[PowerClass, float], classes: Iterable[PowerClass], seconds: float, usual: float) -> float:
-    joules = sum(measured.get(power_class, 0.0) for power_class in classes)
+def _each(measured: Mapping[PowerClass, float], parts: tuple[ModelPart, ...], seconds: float,
+          usual: float) -> float:
+    """Return the mean watts of what was measured of parts of the model, else what is usual."""
+    joules = sum(measured.get(row, 0.0) for row in PowerClass if row.model_part in parts)
     return joules / seconds if seconds > 0 and joules > 0 else usual
 
 
@@ -70,10 +66,10 @@ class PowerModel:
         """
         usual, held = cls(), float(spent.gpu.sum())
         on = spent.busy + spent.empty
-        idle = _each(measured, _FREE, float((gpus * on).sum()) - held, float(usual.idle))
-        at_work = _each(measured, (*_FLOOR, PowerClass.PRODUCTIVE), held, float(usual.board(load)))
-        context = min(at_work, _each(measured, _FLOOR, held * (1 - load), float(usual.context)))
-        host = _each(measured, _HOST, float(on.sum()), float(usual.host))
+        idle = _each(measured, ("free",), float((gpus * on).sum()) - held, float(usual.idle))
+        at_work = _each(measured, ("held", "work"), held, float(usual.board(load)))
+        context = min(at_work, _each(measured, ("held",), held * (1 - load), float(usual.context)))
+        host = _each(measured, ("host",), float(on.sum()), float(usual.host))
         return cls(idle, context, context + (at_work - context) / load, host, load=load)
 
     def board(self, load: float) -> Watts:
@@ -89,7 +85,7 @@ class PowerModel:
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Joules over a window, by what they were for; ``total`` is their sum."""
+    """Joules over a window, by class of power; ``total`` is their sum."""
 
     productive: float
     """Boards at work, less the floor of their idle part."""
@@ -113,7 +109,7 @@ class Energy:
     @property
     def wasted(self) -> float:
         """Return the joules of the classes that are called wasted."""
-        return self.allocated_underused + self.idle_unallocated + self.node_overhead_empty
+        return float(sum(getattr(self, part.name) for part in fields(self) if PowerClass(part.name).wasted))
 
 
 @dataclass(frozen=True, slots=True)

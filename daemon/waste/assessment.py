@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ...storage.records import WASTED, IdleFloor, NodeState, PowerClass, StrandedCause
+from ...storage.power_classes import WASTED, PowerClass
+from ...storage.records import IdleFloor, NodeState, StrandedCause
 
 NO_PARTITION = "(none)"
 """Where nodes go that belong to no partition, or that the scheduler does not know."""
-
-BOARD_STATES = tuple(state for state in PowerClass
-                     if state not in (PowerClass.NODE_OVERHEAD_EMPTY, PowerClass.HOST_ACTIVE))
-"""The classes that a board can be in; the other two are the host's."""
-
-NODE_STATES = ("allocated", "idle", "stranded", "planned", "unmeasured", "unavailable")
-"""The coarser states of a node's boards; an allocated board counts as allocated, measured or not."""
 
 ClassWatts = dict[PowerClass, float]
 
@@ -48,6 +43,8 @@ class BoardVerdict:
     """Draw without work: with a context when allocated, bare when free."""
     cause: StrandedCause | None = None
     """Why it is stranded."""
+    since_s: float | None = None
+    """Since when it has been busy although nobody holds it."""
 
     def shares(self) -> Iterator[tuple[PowerClass, float]]:
         """Yield the classes its watts go to: one, or underused and productive."""
@@ -72,13 +69,26 @@ class NodeVerdict:
     wall_watts: float | None
     """``max(wall meter, sum of boards)``; None when nothing of it is measured."""
     source: str
-    """Where the wall watts come from; ``boards`` when only the boards are metered, '' when nothing is."""
+    """Where the wall watts come from; ``estimated`` beside the boards where no meter answers, ``boards`` when only the
+    boards are metered, '' when nothing is."""
     host_class: PowerClass
     host_watts: float
     disagreement_watts: float
     """By how much the boards exceed the wall meter, which averages over its own window."""
     gpus: Mapping[str, int]
     """Boards by state, every one of ``NODE_STATES``."""
+    unmeasured_gpus: int = 0
+    """Boards without watts: what they draw is within ``host_watts``, where the node has a meter."""
+
+    @property
+    def metered(self) -> bool:
+        """Tell whether a meter of its own stands behind the wall watts."""
+        return self.source not in ("", "boards", "estimated")
+
+    @property
+    def host_known(self) -> bool:
+        """Tell whether anything is known of what the node draws beside its boards."""
+        return self.source not in ("", "boards")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +117,7 @@ class Assessment:
     totals: Mapping[str, ClassWatts] = field(default_factory=dict)
     """Watts by partition and class, every class present."""
     gpus: Mapping[str, Mapping[PowerClass, int]] = field(default_factory=dict)
-    """Boards by partition and state, every one of ``BOARD_STATES`` present."""
+    """Boards by partition and state, every one of ``GPU_CLASSES`` present."""
     stranded: Mapping[str, Mapping[StrandedCause, int]] = field(default_factory=dict)
     """Stranded boards by partition and cause, every cause present."""
     fragmentation: Mapping[str, float] = field(default_factory=dict)
@@ -137,8 +147,16 @@ class Assessment:
         return {partition: states[PowerClass.UNMEASURED] for partition, states in self.gpus.items()}
 
     @property
+    def unmeasured_hosts(self) -> dict[str, int]:
+        """Return by partition the empty nodes with GPUs whose draw beside these nobody knows."""
+        counts = Counter(node.partition for node in self.nodes
+                         if node.host_class is PowerClass.NODE_OVERHEAD_EMPTY and not node.host_known
+                         and any(node.gpus.values()))
+        return {partition: counts[partition] for partition in self.gpus}
+
+    @property
     def wall_watts(self) -> float:
-        """Return the sum over all nodes of wall power, in watts."""
+        """Return the sum over all nodes of their power, in watts: at the wall where there are meters."""
         return sum(verdict.wall_watts or 0.0 for verdict in self.nodes)
 
     @property

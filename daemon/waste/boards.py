@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...storage.records import PowerClass
+from ...storage.power_classes import PowerClass
 from .settings import WasteSettings
 
 
@@ -32,8 +32,10 @@ def allocated(watts: float, activity: float, floor: float | None, *, quiet: bool
     return PowerClass.ALLOCATED_UNDERUSED, wasted
 
 
-def free(watts: float, *, planned: bool, stranded: bool) -> tuple[PowerClass, float]:
+def free(watts: float, *, planned: bool, stranded: bool, outside: bool = False) -> tuple[PowerClass, float]:
     """Return the state of a free board of an up node and how many of its watts are wasted."""
+    if outside:
+        return PowerClass.OUTSIDE_SCHEDULER, 0.0
     if planned:
         return PowerClass.PLANNED, 0.0
     return (PowerClass.STRANDED if stranded else PowerClass.IDLE_UNALLOCATED), watts

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...storage.records import PowerClass, SchedulerSnapshot, StrandedCause
+from ...storage.power_classes import GPU_CLASSES, PowerClass
+from ...storage.records import SchedulerSnapshot, StrandedCause
 from ...storage.telemetry import NodeReading
 from . import catalogue
-from .assessment import BOARD_STATES, BoardVerdict, ClassWatts, NodeVerdict
+from .assessment import BoardVerdict, ClassWatts, NodeVerdict
 from .energy import CLASSES, COLUMN, Place
 from .floors import FloorBook
-from .holders import Holder, Slot, allocations_by_node, holders, slots
+from .holders import Holder, Slot, allocations_by_node, holders, in_doubt, slots
 from .hosts import Wall, wall
+from .lastwalls import LastWalls
 from .nodes import NodeJudge, count_states, home_partition, host_partition, is_unavailable
 from .readings import Board, Fleet
 from .settings import WasteSettings
@@ -23,6 +25,7 @@ class Cycle:
 
     def __init__(self, snapshot: SchedulerSnapshot, settings: WasteSettings, now_s: float, longest_s: float) -> None:
         self._settings, self._now_s, self._longest_s = settings, now_s, longest_s
+        self._asked_s = snapshot.time_s
         self._inventory = {node.name: node for node in snapshot.nodes}
         self._defaults = {partition.name for partition in snapshot.partitions if partition.default}
         self._held = allocations_by_node(snapshot.jobs)
@@ -37,7 +40,7 @@ class Cycle:
     def judge(self, fleet: Fleet, floors: FloorBook) -> None:
         """Judge every node that the scheduler or telemetry knows."""
         boards, walls = fleet.boards_by_node(), fleet.walls_by_node(self._now_s)
-        for name in sorted(self._inventory.keys() | boards.keys() | walls.keys()):
+        for name in sorted(self._inventory.keys() | boards.keys() | walls.keys() | fleet.last_walls.nodes):
             self._judge_node(name, boards.get(name, []), walls.get(name), fleet, floors)
 
     def _judge_node(self, name: str, found: list[Board], reading: NodeReading | None, fleet: Fleet,
@@ -46,11 +49,12 @@ class Cycle:
         places = slots(found, node)
         taken = holders(places, self._held.get(name, []), node)
         judge = NodeJudge(self._settings, floors, node, home_partition(node, self._defaults), self.queue.cause(name),
-                          is_unavailable(node, taken), self._longest_s)
+                          is_unavailable(node, taken), self._longest_s, self._asked_s,
+                          in_doubt(places, taken, self._settings))
         verdicts = [self._judge_slot(judge, name, slot, taken.get(position), fleet)
                     for position, slot in enumerate(places)]
         self._add_boards(name, verdicts)
-        self._add_host(name, judge, verdicts, reading, judge.host_class(taken, len(places)))
+        self._add_host(name, judge, verdicts, reading, fleet.last_walls)
 
     def _judge_slot(self, judge: NodeJudge, name: str, slot: Slot, holder: Holder | None,
                     fleet: Fleet) -> BoardVerdict:
@@ -66,16 +70,23 @@ class Cycle:
                 self._tally(name, verdict.partition, power_class, watts)
 
     def _add_host(self, name: str, judge: NodeJudge, verdicts: list[BoardVerdict], reading: NodeReading | None,
-                  host_class: PowerClass) -> None:
-        measured = [verdict.watts for verdict in verdicts if verdict.watts is not None]
-        found: Wall = wall(reading, sum(measured) if measured else None,
-                           catalogue.by_pattern(name, self._settings.host_overhead_watts))
-        host_watts = max(0.0, found.watts - sum(measured)) if found.watts is not None else 0.0
+                  last_walls: LastWalls) -> None:
+        measured = {verdict.uuid: verdict.watts for verdict in verdicts if verdict.watts is not None}
+        total = sum(measured.values())
+        # What is switched off falls silent too.
+        lost = None if judge.off else last_walls.beside(name, measured)
+        found: Wall = wall(reading, total if measured else None,
+                           catalogue.by_pattern(name, self._settings.host_overhead_watts), lost)
+        if reading is not None and found.watts is not None and found.source == reading.power_source:
+            last_walls.note(name, reading.time_s, found.watts, measured)
+        host_watts = max(0.0, found.watts - total) if found.watts is not None else 0.0
+        host_class = judge.host_class(verdicts, silent=found.silent)
         partition = host_partition(verdicts, judge.home)
         self._tally(name, partition, host_class, host_watts)
         state = judge.node.state if judge.node is not None else None
         self.nodes.append(NodeVerdict(name, partition, state, found.watts, found.source, host_class, host_watts,
-                                      found.disagreement_watts, count_states(verdicts)))
+                                      found.disagreement_watts, count_states(verdicts),
+                                      len(verdicts) - len(measured)))
 
     def _tally(self, node: str, partition: str, power_class: PowerClass, watts: float) -> None:
         row = self.watts.get((node, partition))
@@ -101,7 +112,7 @@ class Cycle:
     def gpus(self) -> dict[str, dict[PowerClass, int]]:
         """Return the boards of every partition by state."""
         counts = Counter((verdict.partition, verdict.state) for verdict in self.boards)
-        return {name: {state: counts[name, state] for state in BOARD_STATES} for name in self.partitions}
+        return {name: {state: counts[name, state] for state in GPU_CLASSES} for name in self.partitions}
 
     def stranded(self) -> dict[str, dict[StrandedCause, int]]:
         """Return the stranded boards of every partition by cause."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ...storage.records import WASTED, GpuRollup, PowerClass, WasteReading
+from ...storage.power_classes import WASTED, PowerClass
+from ...storage.records import GpuRollup, WasteReading
 from .assessment import BoardVerdict
 
 WINDOW_S = 300.0

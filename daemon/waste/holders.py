@@ -6,11 +6,13 @@ allocation is none of ours. Telemetry's own job labels only help to choose when 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...storage.records import Allocation, Job, Node
 from .readings import Board
+from .settings import WasteSettings
+from .unheld import at_work
 
 MOST_BOARDS = 256
 """Boards of one node that are believed to be missing: no server has more, whatever a scheduler says."""
@@ -113,3 +115,9 @@ def _fill_anonymous(places: list[Slot], taken: dict[int, Holder], node: Node) ->
     if missing > 0:
         free = [position for position in range(len(places)) if position not in taken]
         taken.update((position, Holder(None, guessed=True)) for position in free[:missing])
+
+
+def in_doubt(places: Iterable[Slot], taken: Mapping[int, Holder], settings: WasteSettings) -> bool:
+    """Tell whether a job may be on another board of the node than the quiet one that was guessed for it."""
+    return any(holder.guessed and (slot.board is None or not at_work(slot.board, None, None, settings))
+               for position, slot in enumerate(places) if (holder := taken.get(position)) is not None)

@@ -6,20 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...storage.records import IdleFloor, Job, Node, NodeState, PowerClass, StrandedCause
+from ...storage.power_classes import ALLOCATED, NODE_STATES, PowerClass
+from ...storage.records import IdleFloor, Job, Node, NodeState, StrandedCause
 from . import boards
-from .assessment import NO_PARTITION, NODE_STATES, BoardVerdict
+from .assessment import NO_PARTITION, BoardVerdict
 from .floors import FloorBook
 from .holders import Holder, Slot
 from .readings import Board
 from .settings import WasteSettings
-
-_FREE_STATES = {
-    PowerClass.IDLE_UNALLOCATED: "idle",
-    PowerClass.STRANDED: "stranded",
-    PowerClass.PLANNED: "planned",
-    PowerClass.UNMEASURED: "unmeasured",
-}
+from .unheld import at_work
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +30,10 @@ class NodeJudge:
     cause: StrandedCause | None
     unavailable: bool
     longest_s: float
+    asked_s: float
+    """When the scheduler gave the answer that says who holds what."""
+    doubtful: bool
+    """A job may be on another board of the node than the one that was guessed for it."""
 
     def missing(self, name: str, slot: Slot, holder: Holder | None) -> BoardVerdict:
         """Return the verdict on a board without a fresh reading."""
@@ -46,6 +45,7 @@ class NodeJudge:
         reading = board.reading
         floor = (self.floors.bare if holder is None else self.floors.context)(reading.uuid, reading.model)
         self._notice(board, holder, floor, limit)
+        self._watch(board, holder, limit)
         state, wasted = self._judge(board, holder, floor)
         return self._verdict(name, slot, holder, state, board, wasted, floor)
 
@@ -58,13 +58,26 @@ class NodeJudge:
         if holder is None:
             if self.node.state is NodeState.DRAINING:
                 return PowerClass.UNAVAILABLE, 0.0
-            return boards.free(board.watts, stranded=self.cause is not None,
-                               planned=self.node.state in (NodeState.PLANNED, NodeState.RESERVED))
+            since_s = board.unheld.since_s
+            outside = not self.doubtful and board.unheld.lasts(self.asked_s, self.settings.outside_after)
+            # Busy for less than that, a job is just starting or ending there: nothing that anybody wastes.
+            planned = since_s is not None or self.node.state in (NodeState.PLANNED, NodeState.RESERVED)
+            return boards.free(board.watts, stranded=self.cause is not None, planned=planned, outside=outside)
         assert board.activity is not None
         window = self.settings.window
         return boards.allocated(board.watts, board.activity, floor.watts if floor is not None else None,
                                 quiet=board.activity <= self.settings.epsilon and board.trail.quiet_for(window),
                                 hung=board.trail.hung_for(window), settings=self.settings)
+
+    def _watch(self, board: Board, holder: Holder | None, limit: float | None) -> None:
+        """Note since when a board works that nobody holds."""
+        if holder is not None or self.node is None:
+            board.unheld.end()
+            return
+        context = self.floors.context(board.reading.uuid, board.reading.model)
+        busy = at_work(board, context.watts if context is not None else None, limit, self.settings)
+        patience_s = max(self.settings.outside_after, self.longest_s)
+        board.unheld.observe(board.reading.time_s, self.asked_s, busy=busy, patience_s=patience_s)
 
     def _notice(self, board: Board, holder: Holder | None, floor: IdleFloor | None, limit: float | None) -> None:
         """Let a new sample lengthen or break the trailing window and teach the floors, once."""
@@ -102,16 +115,26 @@ class NodeJudge:
             partition=job.partition if job is not None else self.home,
             job_id=job.job_id if job is not None else "", user=job.user if job is not None else "",
             account=job.account if job is not None else "", allocated=holder is not None,
-            guessed=holder is not None and holder.guessed, cause=self.cause if state is PowerClass.STRANDED else None)
+            guessed=holder is not None and holder.guessed, cause=self.cause if state is PowerClass.STRANDED else None,
+            since_s=fresh.unheld.since_s if fresh is not None else None)
 
-    def host_class(self, taken: Mapping[int, Holder], gpus: int) -> PowerClass:
-        """Return the class of the node's watts that belong to no board."""
+    @property
+    def off(self) -> bool:
+        """Tell whether the scheduler has switched the node off, and may be switching it on again."""
+        return self.node is not None and self.node.state in (NodeState.POWERED_DOWN, NodeState.POWERING_UP)
+
+    def host_class(self, verdicts: Sequence[BoardVerdict], *, silent: bool) -> PowerClass:
+        """Return the class of the node's watts that belong to no measured board; ``silent`` is a meter that was lost.
+
+        What a board draws that is not measured is among them, so that nobody can say what they do.
+        """
         if self.unavailable:
             return PowerClass.UNAVAILABLE
-        if self.node is None:
+        if self.node is None or silent or any(verdict.watts is None for verdict in verdicts):
             return PowerClass.UNMEASURED
         # A server without GPUs is no empty GPU server: its CPUs tell whether it works.
-        busy = bool(taken) if gpus else self.node.cpus_allocated > 0
+        busy = (any(verdict.allocated or verdict.since_s is not None for verdict in verdicts) if verdicts
+                else self.node.cpus_allocated > 0)
         return PowerClass.HOST_ACTIVE if busy else PowerClass.NODE_OVERHEAD_EMPTY
 
 
@@ -136,8 +159,6 @@ def count_states(verdicts: Sequence[BoardVerdict]) -> dict[str, int]:
     """Return a node's boards by ``NODE_STATES``."""
     counts = dict.fromkeys(NODE_STATES, 0)
     for verdict in verdicts:
-        if verdict.state is PowerClass.UNAVAILABLE:
-            counts["unavailable"] += 1
-        else:
-            counts["allocated" if verdict.allocated else _FREE_STATES[verdict.state]] += 1
+        held = verdict.allocated and verdict.state is not PowerClass.UNAVAILABLE
+        counts[ALLOCATED if held else verdict.state.node_state] += 1
     return counts

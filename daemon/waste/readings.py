@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from ...storage.telemetry import GpuReading, NodeReading, Telemetry
 from . import catalogue
 from .floors import configured_model
+from .lastwalls import LastWalls
 from .settings import WasteSettings
+from .unheld import Unheld
 from .windows import Trail
 
 ABSURD = 3.0
@@ -25,7 +27,8 @@ WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", "estimated")
 class Board:
     """One physical board: its last believed reading and what follows from the readings before."""
 
-    __slots__ = ("activity", "busy", "held_by", "new", "power_source", "reading", "trail", "watts")
+    __slots__ = ("activity", "busy", "held_by", "new", "power_source", "reading", "trail", "unheld",
+                 "watts")
 
     def __init__(self, reading: GpuReading) -> None:
         self.reading = reading
@@ -36,6 +39,7 @@ class Board:
         self.activity: float | None = None
         self.busy: float | None = None
         self.trail = Trail()
+        self.unheld = Unheld()
         self.held_by: tuple[str, float] | None = None
         """The job that the board was last guessed to be held by: a guess must not wander."""
 
@@ -73,6 +77,7 @@ class Fleet:
         self._limits: dict[str, float | None] = {}
         self.boards: dict[str, Board] = {}
         self.walls: dict[tuple[str, str], NodeReading] = {}
+        self.last_walls = LastWalls(settings.wall_estimate_max_age)
         self.rejected: Counter[str] = Counter()
         self._forgot_s = self._absorbed_s = -math.inf
 
@@ -81,6 +86,7 @@ class Fleet:
         if now_s < self._absorbed_s or now_s - self._forgot_s > FORGET_AFTER_S / 6:
             self._forget(now_s, longest_s)
         self._absorbed_s = now_s
+        self.last_walls.forget(now_s, longest_s)
         for reading in _one_per_board(telemetry.gpus):
             if self._in_time(reading.time_s, now_s, longest_s):
                 self._take_board(reading, longest_s)

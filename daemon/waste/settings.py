@@ -50,6 +50,11 @@ class WasteSettings(BaseModel):
     """Readings older than this many sampling intervals are not measured, and no energy is integrated across."""
     wall_max_age: Duration = 150.0
     """Age up to which a wall meter is believed; service processors are often read once a minute."""
+    wall_estimate_max_age: Duration = 3600.0
+    """How long the host of a meter that fell silent counts with its last watts, as an estimate that is unmeasured."""
+    outside_after: Duration = 120.0
+    """How long a board must work that nobody holds before it counts as used outside the scheduler; longer than a job
+    takes to appear in the scheduler's answer, or to leave its board."""
     scheduler_max_age: Duration = 600.0
     """Age up to which the scheduler's answer is believed; later nobody knows who holds what: all is unmeasured."""
     driver_reserve_bytes: Annotated[int, Field(ge=0)] = 64 * 2**20

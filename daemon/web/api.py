@@ -95,7 +95,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
          "state": Filter("What is advised.", lambda row: (row.action,), ("start", "hold"))}),
     *map(_counsel, subjects().values()),
     Endpoint(
-        "waste", "Where every watt goes: the rows add up to the wall power.",
+        "waste", "Where every watt goes: the rows add up to the power of all nodes, at the wall where they have meters."
+        " Watts are null where nothing is measured.",
         lambda view: view.waste(), TypeAdapter(tuple[WasteRow, ...]),
         {"partition": Filter("Partition in whose account the watts are.", lambda row: (row.partition,)),
          "node": Filter("Node that draws the watts.", lambda row: (row.node,)),

@@ -18,6 +18,7 @@ from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
 from ...exporters import publish
+from ..stylesheet import class_colors
 from .api import ENDPOINTS, BadData, Endpoint, answer, error
 from .gate import Passwords, Rate, WebConfigFile
 from .openapi import document
@@ -71,6 +72,7 @@ class WebApp:
             yield _get(endpoint.path, partial(self._rows, endpoint))
         for name, content_type in STATIC.items():
             yield _get(f"/static/{name}", partial(_static, name, content_type))
+        yield _get("/static/classes.css", _class_colors)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request (PEP 3333)."""
@@ -173,7 +175,14 @@ def _get(path: str, handler: Handler) -> Rule:
 
 def _static(name: str, content_type: str, request: Request) -> Response:
     # Names come from the table above, never from the request.
-    body = files("idlewatt.daemon").joinpath("static", name).read_bytes()
+    return _revalidated(request, files("idlewatt.daemon").joinpath("static", name).read_bytes(), content_type)
+
+
+def _class_colors(request: Request) -> Response:
+    return _revalidated(request, class_colors().encode(), "text/css")
+
+
+def _revalidated(request: Request, body: bytes, content_type: str) -> Response:
     response = Response(body, mimetype=content_type, headers={"Cache-Control": "max-age=60"})
     response.add_etag()
     return response.make_conditional(request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
@@ -10,8 +10,10 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader
 
 from ...exporters.hostlist import ranges
+from ...storage.power_classes import PowerClass
 from ...storage.recommendations import Placement, Recommendation
-from ...storage.records import WASTED, Job, JobState, PowerClass
+from ...storage.records import Job, JobState
+from ..headline import Balance, Part, Scope, balance, percent, scope, watts
 from .view import ModelRow, NodeRow, Status, View, WasteRow
 
 MOST_JOBS = 50
@@ -21,21 +23,6 @@ MOST_NAMED = 4
 REFRESH_S = 10
 MOST_ALIKE_S = 60.0
 """A smaller change in wait is none."""
-
-# Wasted first, in the order in which an operator can do something about it; the colours follow this order.
-CLASSES: Mapping[PowerClass, tuple[str, str]] = {
-    PowerClass.ALLOCATED_IDLE: ("Allocated but idle", "Held by a job that does nothing: ask its owner."),
-    PowerClass.ALLOCATED_HUNG: ("Busy, drawing idle power", "The kernel runs, the watts do not: look at the job."),
-    PowerClass.ALLOCATED_UNDERUSED: ("Allocated, underused", "The idle share of a working board: fewer GPUs or MIG."),
-    PowerClass.STRANDED: ("Stranded", "Free, but no pending job fits: place or defragment."),
-    PowerClass.IDLE_UNALLOCATED: ("Idle", "Free and nobody waits for it: power save, or pull jobs in."),
-    PowerClass.NODE_OVERHEAD_EMPTY: ("Empty nodes", "Fans and hosts of nodes without a job: power down."),
-    PowerClass.PRODUCTIVE: ("Productive", "Boards at work."),
-    PowerClass.HOST_ACTIVE: ("Hosts of busy nodes", "CPUs, fans and losses around working boards."),
-    PowerClass.PLANNED: ("Planned", "Held for a job that the scheduler will start."),
-    PowerClass.UNAVAILABLE: ("Unavailable", "Nodes that are down, drained or in maintenance."),
-    PowerClass.UNMEASURED: ("Unmeasured", "Watts of boards without fresh readings: fix the telemetry."),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +44,18 @@ class Bar:
     """The watts of a partition, or of all of them, by class."""
 
     name: str
-    watts: float
-    wasted_watts: float
+    balance: Balance
     slices: tuple[Slice, ...]
+
+    @property
+    def watts(self) -> float:
+        """Return all watts."""
+        return self.balance.total
+
+    @property
+    def wasted_watts(self) -> float:
+        """Return the watts that are wasted, at least."""
+        return self.balance.wasted
 
     @property
     def wasted_share(self) -> float:
@@ -75,21 +71,18 @@ class Pending:
     advice: Recommendation | None
 
 
-def bar(name: str, rows: Iterable[WasteRow]) -> Bar:
-    """Return the bar of the rows: wasted classes first, empty ones left out."""
-    watts = dict.fromkeys(CLASSES, 0.0)
-    for row in rows:
-        watts[row.power_class] += row.power_watts or 0.0
-    total = sum(watts.values())
-    slices, x = [], 0.0
-    for power_class, (label, meaning) in CLASSES.items():
-        if not watts[power_class] or not total:
+def bar(name: str, rows: Iterable[WasteRow], within: Scope | None = None) -> Bar:
+    """Return the bar of the rows: wasted classes first, empty ones left out; ``within`` as of ``balance``."""
+    sums = balance(map(_part, rows), within)
+    slices, x, total = [], 0.0, sums.total
+    for row, power in sums.watts.items():
+        if not power or not total:
             continue
-        share = watts[power_class] / total
-        slices.append(Slice(power_class.value, label, meaning, watts[power_class], share, power_class in WASTED,
+        share = power / total
+        slices.append(Slice(row.value, row.label, f"{row.help} {row.remedy}".strip(), power, share, row.wasted,
                             round(1000 * x, 2), round(1000 * share, 2)))
         x += share
-    return Bar(name, total, sum(watts[power_class] for power_class in WASTED), tuple(slices))
+    return Bar(name, sums, tuple(slices))
 
 
 def bars(rows: Sequence[WasteRow]) -> list[Bar]:
@@ -97,7 +90,13 @@ def bars(rows: Sequence[WasteRow]) -> list[Bar]:
     partitions: dict[str, list[WasteRow]] = {}
     for row in rows:
         partitions.setdefault(row.partition, []).append(row)
-    return sorted((bar(name, own) for name, own in partitions.items()), key=lambda one: (-one.wasted_watts, one.name))
+    within = scope(map(_part, rows))
+    return sorted((bar(name, own, within) for name, own in partitions.items()),
+                  key=lambda one: (-one.wasted_watts, one.name))
+
+
+def _part(row: WasteRow) -> Part:
+    return Part(row.node, row.power_class, row.power_watts, row.gpu is not None, row.power_source)
 
 
 def pending(view: View) -> list[Pending]:
@@ -112,21 +111,6 @@ def pending(view: View) -> list[Pending]:
 
 def _urgency(advice: Recommendation | None) -> int:
     return 2 if advice is None else ("start", "hold").index(advice.action)
-
-
-def watts(value: float | None) -> str:
-    """Return power as a person reads it."""
-    if value is None:
-        return "not measured"
-    for unit, size in (("MW", 1e6), ("kW", 1e3)):
-        if abs(value) >= size:
-            return f"{value / size:.2f} {unit}"
-    return f"{value:.0f} W"
-
-
-def percent(share: float) -> str:
-    """Return a ratio in percent."""
-    return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
 
 
 def span(seconds: float) -> str:
@@ -200,14 +184,17 @@ _TEMPLATES.filters |= {"watts": watts, "percent": percent, "span": span, "change
 def render(view: View, telemetry_path: str) -> str:
     """Return the landing page as HTML."""
     rows, waiting, nodes = view.waste(), pending(view), view.nodes()
-    partitions, status = bars(rows), view.status()
+    partitions, spare, outside, status = bars(rows), _spare(nodes), _outside(rows), view.status()
     return _TEMPLATES.get_template("index.html").render(
         version=version("idlewatt"), telemetry_path=telemetry_path.lstrip("/"), refresh_s=REFRESH_S, now=view.now(),
-        total=bar("", rows), missing=_only(status), status=status, troubled=_troubled(status), unmeasured=_unmeasured(view),
+        total=bar("", rows), missing=_only(status), status=status, troubled=_troubled(status),
         bars=partitions[:MOST_PARTITIONS], more_partitions=max(0, len(partitions) - MOST_PARTITIONS),
         leader=_leader(view),
         pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),
-        spare=_spare(nodes)[:MOST_NODES], nodes=nodes, sources=view.sources())
+        spare=spare[:MOST_NODES], more_spare=max(0, len(spare) - MOST_NODES),
+        unknown_spare=sum(bool(row.unknown_use) for row in nodes),
+        outside=outside[:MOST_NODES], more_outside=max(0, len(outside) - MOST_NODES), nodes=nodes,
+        sources=view.sources())
 
 
 def _only(status: Status) -> list[str]:
@@ -221,8 +208,6 @@ def _troubled(status: Status) -> dict[str, str]:
     return {one.subject: one.words for one in status.degraded if one.cause in ("source_slow", "targets_slow")}
 
 
-def _unmeasured(view: View) -> int:
-    return int(sum(value or 0.0 for value in view.published().unmeasured_gpus.values()))
 
 
 def _leader(view: View) -> ModelRow | None:
@@ -231,3 +216,9 @@ def _leader(view: View) -> ModelRow | None:
 
 def _spare(nodes: Sequence[NodeRow]) -> list[NodeRow]:
     return [row for row in nodes if row.power_down]
+
+
+def _outside(rows: Iterable[WasteRow]) -> list[WasteRow]:
+    """Return the boards that are in use outside the scheduler, the longest first."""
+    found = [row for row in rows if row.power_class is PowerClass.OUTSIDE_SCHEDULER and row.gpu is not None]
+    return sorted(found, key=lambda row: (row.since_s or 0.0, row.node, row.gpu or 0))

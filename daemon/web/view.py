@@ -8,22 +8,23 @@ from typing import Protocol
 
 from ...exporters.publish import Published
 from ...exporters.source import TargetHealth
+from ...storage.power_classes import PowerClass
 from ...storage.recommendations import Recommendation
-from ...storage.records import Job, Node, PowerClass
+from ...storage.records import Job, Node
 from ..advice.subject import Row
 from ..degraded import Degradation
 
 
 @dataclass(frozen=True, slots=True)
 class WasteRow:
-    """Watts of one class in one place. The rows add up to the wall power of all nodes."""
+    """Watts of one class in one place. The rows add up to the power of all nodes."""
 
     partition: str
     """The partition in whose account the watts are."""
     node: str
     power_class: PowerClass
     power_watts: float | None
-    """None for an unmeasured board: what it draws is in the row of its node."""
+    """None for an unmeasured board, whose watts are in the row of its node, and for a node that nothing measures."""
     wasted: bool = False
     gpu: int | None = None
     """NVML index of the board; None for the rest of the node."""
@@ -35,6 +36,10 @@ class WasteRow:
     """Share of time the board worked, 0..1."""
     idle_floor_watts: float | None = None
     floor_source: str = ""
+    power_source: str = ""
+    """Of the rest of a node: where the node's power was read, ``estimated`` and ``boards`` being no wall meter."""
+    since_s: float | None = None
+    """Since when the board has been busy although nobody holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +48,15 @@ class NodeRow:
 
     node: Node
     power_watts: float | None = None
-    """Wall power."""
+    """Of the whole node, as far as it is measured."""
     power_source: str = ""
     wasted_power_watts: float | None = None
     gpus: Mapping[str, int] = field(default_factory=dict)
     """GPUs by state."""
     power_down: str = ""
     """Why it is worth powering down now; '' when it is not."""
+    unknown_use: str = ""
+    """Why nobody can say whether it is worth powering down, although no job needs it; '' for all others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def _figures() -> Row:
                    "advised: on these nodes, with so many GPUs on each, within ten minutes of the advised moment. "
                    "Coincidence counts too.",
                    f"{FOLLOWED} / ({ISSUED} > 0)", "percentunit", empty="none started")),
-        (4, number("Nodes to power down", "Wall power of the chosen nodes that the advice would power down: empty, not "
+        (4, number("Nodes to power down", "Power of the chosen nodes that the advice would power down: empty, not "
                    "needed soon, and not of the reserve.", f"sum({DOWN_POWER}) or {NO_POWER}", "watt")),
         (4, number("Their cost, per day", "What these nodes cost in a day if they stay on, at the price per kWh "
                    "written above.", f"(sum({DOWN_POWER}) or {NO_POWER}) * 24 / 1e3 * $price", "short", decimals=2)))

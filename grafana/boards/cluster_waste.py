@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...storage.power_classes import PowerClass
 from .board import board, price
 from .panels import (
     CLASSES,
@@ -10,9 +11,12 @@ from .panels import (
     PARTITION,
     Panel,
     Row,
+    any_of,
+    at_least,
     bars,
     by_kind,
     column,
+    in_part,
     lines,
     listing,
     number,
@@ -20,8 +24,12 @@ from .panels import (
     top,
 )
 
+DARK = f'idlewatt_power_watts{{{PARTITION}, class="unmeasured"}}'
 POWER, WASTE = f"idlewatt_power_watts{{{PARTITION}}}", f"idlewatt_wasted_power_watts{{{PARTITION}}}"
-WASTED_KWH = f"sum(increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6"
+WASTED_J = f"sum(increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range]))"
+UNKNOWN_J = f'sum(increase(idlewatt_energy_joules_total{{{PARTITION}, class="unmeasured"}}[$__range]))'
+# That nothing was wasted is only said where all was measured; more than nothing is at least that.
+WASTED_KWH = f"(({WASTED_J} > 0) or ({WASTED_J} unless on () ({UNKNOWN_J} > 0))) / 3.6e6"
 WASTED_COST = f"{WASTED_KWH} * $price"
 BY_PARTITION = f"sum by (partition) (increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range]))"
 SHARE = ((None, "green"), (0.15, "orange"), (0.3, "red"))
@@ -36,21 +44,27 @@ def build() -> str:
 
 def _figures() -> Row:
     return (
-        (3, number("Wasted now", "Power that does no work right now, over all reasons. The bars below say why.",
-                   f"sum({WASTE})", "watt")),
-        (3, number("Share wasted", "Wasted power as a share of all power. Orange from 15 %, red from 30 %, the alert's "
-                   "threshold: clusters that are looked after stay under 15 %.",
-                   f"sum({WASTE}) / sum({POWER})", "percentunit", steps=SHARE)),
-        (3, number("Power now", "Wall power of all nodes of the chosen partitions.", f"sum({POWER})", "watt")),
-        (3, number("Wasted, 24 hours", "Energy of the last 24 hours that did no work, whatever time range is chosen.",
-                   WASTED_KWH, "kwatth", past="24h")),
+        (4, number("Wasted now", "Power that does no work right now, over all reasons; 'at least' while something is "
+                   "not measured, and unknown where nothing is known. The bars below say why.",
+                   f"sum({WASTE}) unless on () ({in_part()})", "watt", empty="unknown", legend="wasted",
+                   beside=((f"(sum({WASTE}) > 0) and on () ({in_part()})", "at least"),
+                           (f"sum({DARK}) > 0", "not measured")))),
+        (3, number("Share wasted", "Wasted power as a share of all power, and no less than that while something is not "
+                   "measured. Orange from 15 %, red from 30 %, the alert's threshold: clusters that are looked after "
+                   "stay under 15 %.",
+                   at_least(f"sum({WASTE}) / sum({POWER})"), "percentunit", steps=SHARE, empty="unknown")),
+        (3, number("Power now", "Power of all nodes of the chosen partitions: at the wall where they have meters, else "
+                   "of their GPUs and estimated hosts.", f"sum({POWER})", "watt")),
+        (3, number("Wasted, 24 hours", "Energy of the last 24 hours that did no work, whatever time range is chosen; "
+                   "less than was wasted where something was not measured.",
+                   WASTED_KWH, "kwatth", past="24h", empty="unknown")),
         (3, number("Cost, 24 hours", "The same in money, at the price per kWh written above. Cooling is not in it.",
-                   WASTED_COST, "short", past="24h", decimals=2)),
+                   WASTED_COST, "short", past="24h", decimals=2, empty="unknown")),
         (3, number("Wasted, 30 days", "Energy of the last 30 days that did no work; less where Prometheus keeps less.",
-                   WASTED_KWH, "kwatth", past="30d")),
+                   WASTED_KWH, "kwatth", past="30d", empty="unknown")),
         (3, number("Cost, 30 days", "The same in money, at the price per kWh written above. Cooling is not in it.",
-                   WASTED_COST, "short", past="30d", decimals=2)),
-        (3, number("Unmeasured", "Boards without fresh power, or allocated without activity. They are in no "
+                   WASTED_COST, "short", past="30d", decimals=2, empty="unknown")),
+        (2, number("GPUs not measured", "GPUs without fresh power, or allocated without activity. They are in no "
                    "wasted figure: while this is above zero, the figures flatter.",
                    f"sum(idlewatt_unmeasured_gpus{{{PARTITION}}})", "short",
                    steps=((None, "green"), (1.0, "orange")))))
@@ -59,13 +73,13 @@ def _figures() -> Row:
 def _watts() -> Row:
     return (
         (16, lines("Where the watts go", "Every watt of every node in exactly one class. Blue works, warm colours are "
-                   "wasted, grey is apart. The line is the wall meters of the chosen nodes: with all partitions "
-                   "chosen the stack must reach it.",
+                   "wasted, the others are apart. The line is the power of the chosen nodes, at the wall where they "
+                   "have meters: with all partitions chosen the stack must reach it.",
                    (*by_kind("class", "idlewatt_power_watts", PARTITION),
-                    (f"sum(idlewatt_node_power_watts{{{NODE}}})", "Wall meters")),
-                   "watt", stacked=True, names=CLASSES, over="Wall meters")),
-        (8, bars("Wasted now, by reason", "Which reason to go after first. Idle, stranded and empty nodes are the "
-                 "scheduler's; the others are the job owners'.", f"sum by (reason) ({WASTE})", "reason", "watt",
+                    (f"sum(idlewatt_node_power_watts{{{NODE}}})", "All nodes")),
+                   "watt", stacked=True, names=CLASSES, over="All nodes")),
+        (8, bars("Wasted now, by reason", "Which reason to go after first. Free GPUs, usable or not, and empty nodes "
+                 "are the scheduler's; the others are the job owners'.", f"sum by (reason) ({WASTE})", "reason", "watt",
                  names=CLASSES)))
 
 
@@ -117,12 +131,12 @@ def _honest() -> Row:
                   "share: an upper bound, no measurement. What is measured of the same kind is idle + stranded + "
                   "empty nodes.",
                   ((f'sum(idlewatt_wasted_power_watts{{{PARTITION}, '
-                    'reason=~"idle_unallocated|stranded|node_overhead_empty"})', "Measured"),
+                    f'reason=~"{any_of(row for row in PowerClass if row.wasted and not row.held)}"}})', "Measured"),
                    (f"sum by (basis) (idlewatt_paper_inefficient_power_watts{{{PARTITION}}})", "Paper, {{basis}}")),
                   "watt", empty="needs the rated power of all nodes: waste.rated_node_watts")),
         (8, lines("Unmeasured GPUs over time", "Boards without fresh power, or allocated without activity. They are in "
                   "no wasted figure: while this is above zero, the figures flatter. The 15 worst partitions.",
                   ((top(15, "partition", "idlewatt_unmeasured_gpus", PARTITION), "{{partition}}"),), "short")),
-        (8, lines("Wall power by node", "The 15 chosen nodes that drew most over the time range. A flat line is a "
-                  "meter that hangs; 'estimated' is no meter.",
+        (8, lines("Power by node", "The 15 chosen nodes that drew most over the time range. A flat line is a meter "
+                  "that hangs; 'estimated' and 'boards' are no wall meters.",
                   ((top(15, "node, source", "idlewatt_node_power_watts", NODE), "{{node}} ({{source}})"),), "watt")))

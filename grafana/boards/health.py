@@ -86,8 +86,8 @@ def _trouble() -> Row:
                   ((f"sum(increase(idlewatt_cycle_failures_total{{{DAEMON}}}[$__range]))", "failed"),
                    (f"sum(increase(idlewatt_cycle_overruns_total{{{DAEMON}}}[$__range]))", "skipped")), "short",
                   empty=NOTHING)),
-        (8, lines("Watts that do not add up", "Unaccounted: wall power less all classes, 0 unless the accounting is "
-                  "broken. Disagreement: boards that claim more than their node's own wall meter.",
+        (8, lines("Watts that do not add up", "Unaccounted: power of the nodes less all classes, 0 unless the "
+                  "accounting is broken. Disagreement: boards that claim more than their node's own wall meter.",
                   ((f"abs(sum(idlewatt_unaccounted_power_watts{{{DAEMON}}}))", "unaccounted"),
                    (f"sum(idlewatt_power_source_disagreement_watts{{{DAEMON}}})", "disagreement")), "watt",
                   empty=NOTHING)),

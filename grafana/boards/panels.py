@@ -20,6 +20,8 @@ from grafana_foundation_sdk.models.dashboard import (
     ValueMappingResult,
 )
 
+from ...storage.power_classes import PowerClass
+
 DATA_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 Panel = Any
 """A panel builder of the SDK; its kinds share no base class."""
@@ -32,25 +34,11 @@ DAEMON = 'job=~"$job", cluster=~"$cluster"'
 PARTITION = f"{DAEMON}, partition=~`${{partition:regex}}`"
 NODE = f"{DAEMON}, node=~`${{node:regex}}`"
 
-WASTED = "idle_unallocated|stranded|allocated_idle|allocated_hung|allocated_underused|node_overhead_empty"
-USEFUL = "productive|host_active"
-APART = "planned|unavailable|unmeasured"
+KINDS = ("useful", "wasted", "apart")
+"""The kinds of power in the order in which they are stacked."""
 
-CLASSES = {
-    # Cool is useful, warm is wasted, grey is apart; each pair of neighbours differs in lightness too.
-    "productive": ("Productive", "#1e88a8"),
-    "host_active": ("Hosts of busy nodes", "#7fb8c9"),
-    "allocated_idle": ("Allocated but idle", "#c62828"),
-    "allocated_hung": ("Busy, drawing idle power", "#8e24aa"),
-    "allocated_underused": ("Allocated, underused", "#ef6c00"),
-    "stranded": ("Stranded", "#e09f00"),
-    "idle_unallocated": ("Idle", "#f4c04d"),
-    "node_overhead_empty": ("Empty nodes", "#a1887f"),
-    "planned": ("Planned for a job", "#78909c"),
-    "unavailable": ("Out of service", "#9e9e9e"),
-    "unmeasured": ("Unmeasured", "#bdbdbd"),
-}
-"""The eleven classes of power, also states of boards and reasons of waste: what people read, and its colour."""
+CLASSES = {row.value: (row.label, row.color) for kind in KINDS for row in PowerClass if row.kind == kind}
+"""The classes of power, also states of GPUs and reasons of waste: what people read, and its colour."""
 
 LETTERS = "ABCDEFGHIJ"
 NO_DATA = "no data: see Daemon health"
@@ -64,7 +52,27 @@ def quiet(nothing: str) -> str:
 def by_kind(label: str, metric: str, selector: str) -> tuple[tuple[str, str], ...]:
     """Return queries by class or state, in the order in which they are stacked: useful, wasted, apart."""
     return tuple((f'sum by ({label}) ({metric}{{{selector}, {label}=~"{kind}"}})', f"{{{{{label}}}}}")
-                 for kind in (USEFUL, WASTED, APART))
+                 for kind in (any_of(row for row in PowerClass if row.kind == kind) for kind in KINDS))
+
+
+def any_of(rows: Iterable[PowerClass]) -> str:
+    """Return the pattern that matches the labels of the classes."""
+    return "|".join(rows)
+
+
+UNKNOWN = (f'idlewatt_power_watts{{{PARTITION}, class="unmeasured"}}', f"idlewatt_unmeasured_gpus{{{PARTITION}}}",
+           f"idlewatt_unmeasured_hosts{{{PARTITION}}}")
+"""While any of these is above zero, waste is known in part only."""
+
+
+def in_part(by: str = "") -> str:
+    """Return an expression that is there while waste is known in part only."""
+    return " or ".join(f"sum by ({by}) ({metric}) > 0" for metric in UNKNOWN)
+
+
+def at_least(expr: str, by: str = "") -> str:
+    """Return waste where something is known of it; nothing, and not zero, where nobody knows."""
+    return f"({expr}) > 0 or (({expr}) unless on ({by}) ({in_part(by)}))"
 
 
 def largest(count: int) -> str:
@@ -80,10 +88,12 @@ def top(count: int, by: str, metric: str, selector: str) -> str:
 
 def number(title: str, description: str, expr: str, unit: str, *, steps: Sequence[tuple[float | None, str]] = (),
            past: str = "", text: dict[str, tuple[str, str]] | None = None, decimals: int | None = None,
-           empty: str = "no data", legend: str = "", tall: bool = False) -> Panel:
+           empty: str = "no data", legend: str = "", tall: bool = False,
+           beside: Sequence[tuple[str, str]] = ()) -> Panel:
     """Return one large figure; ``past`` fixes its time range, ``text`` shows words and colours for values.
 
-    ``tall`` keeps it as large as others where its panel is as high as a table beside it.
+    ``tall`` keeps it as large as others where its panel is as high as a table beside it. ``beside`` are (expression,
+    name) of further figures, each shown with its name while it is there; the first then has the name ``legend``.
     """
     panel = _described(stat.Panel(), title, description, unit).no_value(empty)
     panel.thresholds(_thresholds(steps or ((None, "text"),))).color_scheme(_color(FieldColorModeId.THRESHOLDS))
@@ -91,7 +101,11 @@ def number(title: str, description: str, expr: str, unit: str, *, steps: Sequenc
     panel.color_mode(common_model.BigValueColorMode.VALUE).graph_mode(common_model.BigValueGraphMode.NONE)
     panel.text_mode(common_model.BigValueTextMode.NAME if legend else common_model.BigValueTextMode.VALUE)
     panel.with_target(_query("A", expr, legend, instant=True))
-    if legend:
+    for letter, (other, name) in zip(LETTERS[1:], beside, strict=False):
+        panel.with_target(_query(letter, other, name, instant=True))
+    if beside:
+        panel.text_mode(common_model.BigValueTextMode.VALUE_AND_NAME)
+    elif legend:
         panel.text(common.VizTextDisplayOptions().value_size(20))  # a name that would else break in two
     if tall:
         panel.text(common.VizTextDisplayOptions().value_size(56))

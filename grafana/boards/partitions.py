@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from ...storage.power_classes import GPU_CODES, PowerClass
 from .board import board
-from .panels import CLASSES, NODE, PARTITION, Row, by_kind, column, largest, lines, listing, number, quiet, timeline
+from .panels import (
+    CLASSES,
+    NODE,
+    PARTITION,
+    Row,
+    any_of,
+    at_least,
+    by_kind,
+    column,
+    largest,
+    lines,
+    listing,
+    number,
+    quiet,
+    timeline,
+)
 
 GPUS = f"idlewatt_gpus{{{PARTITION}}}"
-HELD = f'idlewatt_gpus{{{PARTITION}, state=~"allocated_.*|productive"}}'
+HELD = f'idlewatt_gpus{{{PARTITION}, state=~"{any_of(row for row in PowerClass if row.held)}"}}'
 STRANDED = f"idlewatt_stranded_gpus{{{PARTITION}}}"
 PENDING = f"idlewatt_pending_jobs{{{PARTITION}}}"
+OUTSIDE = f"idlewatt_outside_scheduler_since_timestamp_seconds{{{NODE}}}"
 CAUSES = {
     "cpu": ("CPUs are taken", "#ef6c00"),
     "memory": ("Memory is taken", "#8e24aa"),
@@ -16,18 +33,17 @@ CAUSES = {
     "constraint": ("Features, reservations", "#78909c"),
     "insufficient": ("Waiting jobs are larger", "#1e88a8"),
 }
-GPU_WORDS = {str(code): CLASSES[state] for code, state in enumerate((
-    "unavailable", "unmeasured", "planned", "stranded", "idle_unallocated", "allocated_idle", "allocated_hung",
-    "allocated_underused", "productive"))}
+GPU_WORDS = {str(code): CLASSES[state] for state, code in GPU_CODES.items()}
 """What the numbers of ``idlewatt_gpu_state`` mean."""
 
 NODE_WORDS = {
-    "0": ("empty", "#f4c04d"),
-    "1": ("partly used", "#7fb8c9"),
-    "2": ("full", "#1e88a8"),
-    "3": ("has stranded GPUs", "#ef6c00"),
-    "4": ("partly unmeasured", "#bdbdbd"),
-    "5": ("out of service", "#616161"),
+    "0": ("empty", PowerClass.IDLE_UNALLOCATED.color),
+    "1": ("partly used", PowerClass.HOST_ACTIVE.color),
+    "2": ("full", PowerClass.PRODUCTIVE.color),
+    "3": ("has GPUs that are free but unusable", PowerClass.STRANDED.color),
+    "4": ("partly not measured", PowerClass.UNMEASURED.color),
+    "5": ("out of service", PowerClass.UNAVAILABLE.color),
+    "6": ("in use outside the scheduler", PowerClass.OUTSIDE_SCHEDULER.color),
 }
 
 
@@ -39,6 +55,7 @@ def _boards(state: str = "") -> str:
 # The first line that holds for a node is its state.
 NODE_STATE = " or ".join((
     f"({_boards('unavailable')} == {_boards()}) * 0 + 5",
+    f"({_boards('outside_scheduler')} > 0) * 0 + 6",
     f"({_boards('unmeasured')} > 0) * 0 + 4",
     f"({_boards('stranded')} > 0) * 0 + 3",
     f"({_boards('allocated')} == {_boards()}) * 0 + 2",
@@ -78,16 +95,21 @@ def _figures() -> Row:
 
 def _table() -> Row:
     return (
-        (24, listing("Partitions", "One row a partition: how many boards, how many jobs hold, how many no job can use, "
-                     "what share of power is wasted, and how many jobs wait.",
+        (16, listing("Partitions", "One row a partition: how many GPUs, how many jobs hold, how many no job can use, "
+                     "what share of power is wasted at least, and how many jobs wait.",
                      (f"sum by (partition) ({GPUS})", f"sum by (partition) ({HELD})",
                       f"sum by (partition) ({STRANDED})",
-                      f"sum by (partition) (idlewatt_wasted_power_watts{{{PARTITION}}}) / "
-                      f"sum by (partition) (idlewatt_power_watts{{{PARTITION}}})",
+                      at_least(f"sum by (partition) (idlewatt_wasted_power_watts{{{PARTITION}}}) / "
+                               f"sum by (partition) (idlewatt_power_watts{{{PARTITION}}})", "partition"),
                       f"sum by (partition) ({PENDING}) or 0 * sum by (partition) ({GPUS})"),
                      {"partition": "Partition", "Value #A": "GPUs", "Value #B": "Held", "Value #C": "Stranded",
                       "Value #D": "Power wasted", "Value #E": "Waiting jobs"},
-                     unit="locale", special={"Power wasted": column("percentunit")})),)
+                     unit="locale", special={"Power wasted": column("percentunit")})),
+        (8, listing("In use outside the scheduler", "GPUs of the chosen nodes that have been busy for minutes although "
+                    "the scheduler says that nobody holds them, the longest first. They are in no wasted figure.",
+                    (f"bottomk(50, max by (node, gpu) ({OUTSIDE})) * 1000",),
+                    {"node": "Node", "gpu": "GPU", "Value": "Since"},
+                    special={"Since": column("dateTimeFromNow")}, order="Since", empty=quiet("none is"))))
 
 
 def _stranded() -> Row:

@@ -9,8 +9,9 @@ from werkzeug.test import Client
 
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.view import NodeRow, WasteRow
-from idlewatt.exporters.publish import GPU_CLASSES, NODE_STATES, Published
-from idlewatt.storage.records import Job, JobState, Node, PowerClass, Request
+from idlewatt.exporters.publish import Published
+from idlewatt.storage.power_classes import GPU_CLASSES, NODE_STATES, PowerClass
+from idlewatt.storage.records import Job, JobState, Node, Request
 
 NODES = [f"dgx{number:04}" for number in range(1000)]
 PARTITIONS = [f"partition{number}" for number in range(20)]

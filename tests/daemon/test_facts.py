@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from idlewatt.daemon.facts import Known, Process, published
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.exporters.source import SourceStatus
@@ -27,6 +29,35 @@ def test_wasted_watts_by_node_add_up_to_all_that_is_wasted():
 
 def test_a_user_is_named_with_what_the_own_jobs_waste_and_nothing_else():
     assert published(known(), Process()).user_wasted_power_watts == {"carol": 100.0}
+
+
+def test_of_a_node_that_is_not_measured_nobody_says_that_it_wastes_nothing():
+    before = known()
+    dark = Telemetry(nodes=tuple(NodeReading(name, 1000.0, power_watts=1000.0, power_source="ipmi")
+                                 for name in ("dgx01", "dgx02")))
+    found = WasteAccountant(WasteSettings(window=0, grace_batch=0)).assess(before.snapshot, dark, 1000.0)
+    page = published(replace(before, assessment=found), Process())
+    assert page.node_wasted_power_watts == {"dgx01": None, "dgx02": None}
+    assert page.user_wasted_power_watts == {}
+    assert page.power_watts["a100", "unmeasured"] == 2000.0
+
+
+def test_empty_nodes_of_which_only_the_gpus_are_measured_are_counted():
+    before = known()
+    boards = Telemetry(tuple(GpuReading(f"{name}-{index}", name, index, 1000.0, "A100", power_watts=50.0, activity=0.0)
+                             for name in ("dgx01", "dgx02") for index in range(4)))
+    found = WasteAccountant(WasteSettings(window=0, grace_batch=0)).assess(before.snapshot, boards, 1000.0)
+    assert published(replace(before, assessment=found), Process()).unmeasured_hosts == {"a100": 1.0}
+
+
+def test_a_board_in_use_outside_the_scheduler_is_told_with_node_gpu_and_since_when():
+    before, accountant = known(), WasteAccountant(WasteSettings(outside_after=30))
+    for now in (1000.0, 1015.0, 1030.0):
+        boards = (GpuReading("u", "dgx02", 3, now, "A100", power_watts=690.0, activity=1.0),)
+        found = accountant.assess(replace(before.snapshot, time_s=now), Telemetry(boards), now)
+    page = published(replace(before, assessment=found), Process())
+    assert page.outside_scheduler_since_timestamp_seconds == {("dgx02", "3"): 1000.0}
+    assert page.gpu_state["dgx02", "3"] == 9.0
 
 
 def test_jobs_wait_by_partition_and_reason_and_each_task_of_an_array_counts():

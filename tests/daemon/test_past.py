@@ -17,6 +17,7 @@ from idlewatt.daemon.replay.cluster import ClusterError
 from idlewatt.daemon.replay.course import energies
 from idlewatt.daemon.replay.power import PowerModel
 from idlewatt.storage.history import History
+from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import (
     Allocation,
     Job,
@@ -24,7 +25,6 @@ from idlewatt.storage.records import (
     Node,
     NodeState,
     Partition,
-    PowerClass,
     SchedulerSnapshot,
     WasteReading,
 )

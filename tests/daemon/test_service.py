@@ -11,7 +11,8 @@ from idlewatt.daemon.config import ConfigError
 from idlewatt.daemon.view import DaemonView
 from idlewatt.storage.errors import StoreLocked, StoreUnavailable
 from idlewatt.storage.history import History
-from idlewatt.storage.records import Allocation, Job, JobState, PowerClass, Request
+from idlewatt.storage.power_classes import PowerClass
+from idlewatt.storage.records import Allocation, Job, JobState, Request
 
 
 def wait_until(condition, timeout_s=20.0):

@@ -7,7 +7,8 @@ import pytest
 from idlewatt.daemon.config import ConfigError
 from idlewatt.daemon.view import DaemonView
 from idlewatt.daemon.web.view import ReloadError
-from idlewatt.storage.records import WASTED, JobState, NodeState
+from idlewatt.storage.power_classes import WASTED, PowerClass
+from idlewatt.storage.records import JobState, NodeState
 
 
 @pytest.fixture
@@ -73,8 +74,23 @@ def test_what_is_worth_powering_down_says_why(view, service, rig):
                   for node in known.snapshot.nodes)
     service.known = replace(known, snapshot=replace(known.snapshot, nodes=nodes, jobs=()))
     rig.advise(service)
-    advised = {row.node.name: row.power_down for row in view.nodes() if row.power_down}
-    assert advised == dict(service.known.advice.power_down) != {}
+    advised = service.known.advice.power_down
+    empty = {node.node for node in service.known.assessment.nodes
+             if node.host_class is PowerClass.NODE_OVERHEAD_EMPTY}
+    listed = {row.node.name: row.power_down for row in view.nodes() if row.power_down}
+    assert listed == {name: reason for name, reason in advised.items() if name in empty} != {}
+    assert {row.node.name for row in view.nodes() if row.unknown_use} == set(advised) - empty
+
+
+def test_a_node_that_is_not_measured_is_never_worth_powering_down(view, service):
+    """It may be busy, for all that anybody knows."""
+    found = service.known.assessment
+    dark = tuple(replace(node, wall_watts=None, source="", host_class=PowerClass.UNMEASURED) for node in found.nodes)
+    advice = replace(service.known.advice, power_down={node.node: "no known job needs it" for node in dark})
+    service.known = replace(service.known, assessment=replace(found, nodes=dark), advice=advice)
+    assert {row.power_down for row in view.nodes()} == {""}
+    assert {row.unknown_use for row in view.nodes()} == {"nothing of it is measured"}
+    assert view.published().power_down_info == {}
 
 
 def test_a_source_that_failed_shows_its_error_and_when_it_last_worked(view, service, rig):

@@ -20,7 +20,8 @@ from idlewatt.exporters.publish import (
     page,
     registry,
 )
-from idlewatt.storage.records import WASTED, PowerClass, StrandedCause
+from idlewatt.storage.power_classes import WASTED, PowerClass
+from idlewatt.storage.records import StrandedCause
 
 GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
 
@@ -29,7 +30,7 @@ FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
 COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "verdicts", "overruns",
            "failures", "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost", "cpus",
-           "rows", "degraded"}
+           "rows", "degraded", "hosts"}
 
 
 def facts(**more) -> Published:
@@ -60,6 +61,8 @@ def facts(**more) -> Published:
         "utilization_ratio": {(a100, "limit"): 0.74, (a100, "actual"): 0.62},
         "paper_inefficient_power_watts": {(a100, "limit"): 3380.0, (a100, "actual"): 4940.0},
         "unmeasured_gpus": {a100: 1, v100: 0},
+        "unmeasured_hosts": {a100: 0, v100: 1},
+        "outside_scheduler_since_timestamp_seconds": {("dgx01", "3"): 1_799_999_000.0},
         "unmeasured_seconds_total": {a100: 120.0, v100: 0.0},
         "advice_info": {("easy", "wait", "4720", "dgx02", "8"): 1},
         "advice_reason_info": {("easy", "4720", "start", "fills dgx02"): 1,

@@ -9,10 +9,10 @@ import promql_parser as promql
 import pytest
 import yaml
 
-from idlewatt.exporters.publish import GPU_CODES
 from idlewatt.grafana.boards import __main__ as built
 from idlewatt.grafana.boards import panels as made
 from idlewatt.grafana.boards import partitions
+from idlewatt.storage.power_classes import GPU_CODES
 
 ROOT = Path(__file__).parents[2]
 OF_RULES = {'{cluster=~"$cluster"}', '{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'

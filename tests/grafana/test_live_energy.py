@@ -49,7 +49,7 @@ class _Page(BaseHTTPRequestHandler):
 
 
 class EmptyNode:
-    """A scheduler that has one node, on which nothing runs: all of its power is wasted."""
+    """A scheduler that has one node without GPUs, on which nothing runs: all of its power is wasted."""
 
     name, role = "slurm", "scheduler"
 
@@ -57,7 +57,7 @@ class EmptyNode:
         self._clock = clock
 
     def read(self) -> SchedulerSnapshot:
-        return SchedulerSnapshot(self._clock(), (Node("n1", ("batch",), 8, cpus=64),), (Partition("batch", ("n1",)),))
+        return SchedulerSnapshot(self._clock(), (Node("n1", ("batch",), 0, cpus=64),), (Partition("batch", ("n1",)),))
 
     def health(self) -> tuple[()]:
         return ()

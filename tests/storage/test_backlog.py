@@ -16,16 +16,9 @@ from idlewatt.storage.backlog import REPEAT_S, Backlog
 from idlewatt.storage.batches import KINDS, Batch, Damaged, Seen, decode, encode, write
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.history import History
+from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.promotions import Abstention, Decision, Promotion, Standing
-from idlewatt.storage.records import (
-    Allocation,
-    GpuRollup,
-    IdleFloor,
-    JobState,
-    PowerClass,
-    SchedulerSnapshot,
-    WasteReading,
-)
+from idlewatt.storage.records import Allocation, GpuRollup, IdleFloor, JobState, SchedulerSnapshot, WasteReading
 from idlewatt.storage.simulated import Simulated
 from idlewatt.storage.speeds import RunSpeed
 from idlewatt.storage.spool import Spool

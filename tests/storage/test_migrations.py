@@ -6,7 +6,8 @@ from sqlalchemy import Connection, text
 from idlewatt.storage import database
 from idlewatt.storage.following import Following
 from idlewatt.storage.history import History
-from idlewatt.storage.records import GpuRollup, PowerClass, WasteReading
+from idlewatt.storage.power_classes import PowerClass
+from idlewatt.storage.records import GpuRollup, WasteReading
 from idlewatt.storage.retention import Retention
 
 DAY = 86400.0

@@ -10,8 +10,9 @@ from sqlalchemy import text
 
 from idlewatt.storage.errors import StoreError, StoreUnavailable
 from idlewatt.storage.history import History
+from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.promotions import Decision, Promotion
-from idlewatt.storage.records import Allocation, GpuRollup, PowerClass, SchedulerSnapshot, WasteReading
+from idlewatt.storage.records import Allocation, GpuRollup, SchedulerSnapshot, WasteReading
 
 pytestmark = pytest.mark.postgres
 OUTAGES = 30

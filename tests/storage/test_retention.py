@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from idlewatt.storage.history import History
-from idlewatt.storage.records import GpuRollup, IdleFloor, PowerClass, SchedulerSnapshot, WasteReading
+from idlewatt.storage.power_classes import PowerClass
+from idlewatt.storage.records import GpuRollup, IdleFloor, SchedulerSnapshot, WasteReading
 from idlewatt.storage.retention import Retention
 from idlewatt.storage.simulated import Simulated
 

@@ -15,8 +15,9 @@ from idlewatt.daemon.cli._screen import Picture, screen, summary
 URL = "http://127.0.0.1:9723"
 
 
-def waste(power_class: str, power: float | None) -> dict:
-    return {"partition": "A100", "node": "dgx-a100-01", "power_class": power_class, "power_watts": power}
+def waste(power_class: str, power: float | None, gpu: int | None = 0, source: str = "") -> dict:
+    return {"partition": "A100", "node": "dgx-a100-01", "power_class": power_class, "power_watts": power, "gpu": gpu,
+            "power_source": source}
 
 
 def job(job_id: str, submit_s: float = 0.0, state: str = "PENDING", gpus: int = 2, **more) -> dict:
@@ -36,7 +37,7 @@ def source(name: str = "dcgm", up: bool = True, error: str = "", targets: tuple[
 
 ANSWERS = {
     "waste": [waste("productive", 6000.0), waste("allocated_idle", 1500.0), waste("allocated_idle", 500.0),
-              waste("host_active", 2000.0), waste("unmeasured", None)],
+              waste("host_active", 2000.0, None, "ipmi")],
     "recommendations": [advice("11"), advice("10", "hold", reason="needs both nodes")],
     "jobs": [job("10", gpus=16), job("11"), job("1", state="RUNNING")],
     "sources": [source(), source("ipmi", False, targets=(
@@ -67,12 +68,29 @@ def test_the_title_tells_the_wall_watts_and_the_wasted_share():
     assert "10.00 kW at the wall, 2.00 kW wasted (20 %)" in drawn(picture())
 
 
+def test_what_is_not_measured_makes_the_waste_a_lower_bound():
+    rows = [*ANSWERS["waste"], waste("unmeasured", 3100.0, None, "ipmi")]
+    assert "13.10 kW at the wall, at least 2.00 kW wasted, 3.10 kW not measured" in drawn(picture(waste=rows))
+
+
+def test_without_a_wall_meter_nothing_is_said_to_be_at_the_wall():
+    rows = [waste("productive", 300.0), waste("host_active", 400.0, None, "estimated")]
+    assert "700 W of GPUs and estimated hosts, 0 W wasted (0 %)" in drawn(picture(waste=rows))
+    assert not any("at the wall" in line for line in summary(picture(waste=rows)))
+
+
+def test_gpus_in_use_outside_the_scheduler_are_named():
+    rows = [*ANSWERS["waste"], waste("outside_scheduler", 690.0, 3)]
+    assert "in use outside the scheduler: dgx-a100-01 GPU 3" in drawn(picture(waste=rows))
+    assert "  in use outside the scheduler: dgx-a100-01 GPU 3" in list(summary(picture(waste=rows)))
+
+
 def test_waste_stands_above_what_is_useful_and_the_longest_bar_is_the_largest_class():
     text = drawn(picture())
-    assert text.index("Allocated but idle") < text.index("Productive")
+    assert text.index("Allocated, idle") < text.index("Productive")
     lengths = {line.split("  ")[0]: line.count("█") for line in text.splitlines() if "█" in line}
     assert max(lengths, key=lengths.get) == "Productive"
-    assert lengths["Productive"] == pytest.approx(3 * lengths["Allocated but idle"], abs=1)
+    assert lengths["Productive"] == pytest.approx(3 * lengths["Allocated, idle"], abs=1)
 
 
 def test_jobs_to_start_now_come_first_with_their_nodes_and_the_reason():

@@ -37,17 +37,24 @@ def test_the_worst_comes_first(shell):
 
 
 def test_the_table_and_the_spreadsheet_say_the_same(shell):
-    assert len(shell.text("waste").splitlines()) == 1 + len(shell.csv("waste"))
+    headline, *table = shell.text("waste").splitlines()
+    assert " at the wall, " in headline
+    assert len(table) == 1 + len(shell.csv("waste"))
 
 
 def test_only_one_partition(shell):
     assert [row["partition"] for row in shell.json("waste", "--by", "partition", "--partition", "V100")] == ["V100"]
 
 
-def test_boards_that_nobody_could_read_are_no_watts(shell, rig):
+def test_what_nobody_could_read_any_more_is_unmeasured_and_its_waste_unknown(shell, rig):
+    before = sum(row["power_watts"] for row in shell.json("waste"))
     rig.server.site._pages = {}
     rig.watch(shell.service, 600)
-    assert {row["class"]: row["power_watts"] for row in shell.json("waste")}.get("unmeasured", 0.0) == 0.0
+    (row,) = shell.json("waste")
+    assert (row["class"], row["power_watts"]) == ("unmeasured", pytest.approx(before))
+    assert row["wasted_power_watts"] is None
+    assert "waste unknown" in shell.text("waste")
+    assert "0 W wasted" not in shell.text("waste", "--by", "node")
 
 
 def test_nothing_measured_is_said_so(shell):

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste import NO_PARTITION
-from idlewatt.storage.records import WASTED, NodeState, PowerClass, StrandedCause
+from idlewatt.storage.power_classes import WASTED, PowerClass
+from idlewatt.storage.records import NodeState, StrandedCause
 
 activities = st.one_of(st.just(0.0), st.floats(0, 1), st.just(1.0), st.none())
 
@@ -118,9 +119,9 @@ def test_a_draining_node_is_judged_while_jobs_run_on_it(site):
 
 
 def test_the_host_of_an_empty_node_is_waste_and_one_allocated_board_makes_it_active(site):
-    empty = site.judge([site.node()], boards=[site.board()], walls=[site.wall(551.0)])
+    empty = site.judge([site.node(gpus=1)], boards=[site.board()], walls=[site.wall(551.0)])
     assert empty.totals["gpu"][PowerClass.NODE_OVERHEAD_EMPTY] == 500.0
-    taken = site.judge([site.node()], [site.running()], [site.board()], [site.wall(551.0)])
+    taken = site.judge([site.node(gpus=1)], [site.running()], [site.board()], [site.wall(551.0)])
     assert taken.totals["gpu"][PowerClass.NODE_OVERHEAD_EMPTY] == 0.0
     assert taken.totals["gpu"][PowerClass.HOST_ACTIVE] == 500.0
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.waste import WasteSettings
 from idlewatt.daemon.waste.boards import allocated, free, looks_hung
-from idlewatt.storage.records import PowerClass
+from idlewatt.storage.power_classes import PowerClass
 
 SETTINGS = WasteSettings()
 CONTEXT, LIMIT = 90.0, 400.0

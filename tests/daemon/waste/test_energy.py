@@ -5,17 +5,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste.energy import MOST_CLOSED, WINDOW_S
-from idlewatt.storage.records import WASTED, PowerClass
+from idlewatt.storage.power_classes import WASTED, PowerClass
 
 BOARDS = range(4)
 
 
-def run(site, times, accountant=None, *, watts=300.0, u=0.5, wall=2000.0):
+def run(site, times, accountant=None, *, watts=300.0, u=0.5, wall=2000.0, free_u=None):
     """Assess a node with four boards, two of them held, at each moment; return the accountant and the last answer."""
     accountant = accountant or site.accountant()
     node, found = site.node(gpus=4, gpus_allocated=2), None
     for now in times:
-        boards = tuple(site.board(index, time_s=now, watts=watts, u=u) for index in BOARDS)
+        used = (u, u, *(2 * [u if free_u is None else free_u]))
+        boards = tuple(site.board(index, time_s=now, watts=watts, u=used[index]) for index in BOARDS)
         snapshot = site.snapshot([node], [site.running(indexes=[0, 1])], time_s=now)
         found = accountant.assess(snapshot, site.telemetry(boards, (site.wall(wall, time_s=now),)), now)
     return accountant, found
@@ -102,11 +103,11 @@ def test_readings_that_stop_are_unmeasured_not_repeated(site):
     snapshot = site.snapshot([site.node(gpus=4)], time_s=1060.0)
     found = accountant.assess(snapshot, site.telemetry(), 1060.0)
     assert found.unmeasured_gpus["gpu"] == 4
-    assert found.totals["gpu"][PowerClass.NODE_OVERHEAD_EMPTY] == 2000.0
+    assert found.totals["gpu"][PowerClass.UNMEASURED] == 2000.0
 
 
 def test_the_wasted_counters_are_those_of_the_wasted_classes(site):
-    accountant, _ = run(site, [1000.0, 1015.0])
+    accountant, _ = run(site, [1000.0, 1015.0], free_u=0.0)
     wasted = accountant.counters.wasted_joules
     assert {reason for _, reason in wasted} == set(WASTED)
     assert wasted["gpu", PowerClass.IDLE_UNALLOCATED] == 2 * 300.0 * 15

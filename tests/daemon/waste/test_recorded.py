@@ -7,7 +7,7 @@ import pytest
 from idlewatt.exporters.dcgm import METRICS, parse
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.targets import Target
-from idlewatt.storage.records import PowerClass
+from idlewatt.storage.power_classes import PowerClass
 
 PAGE = Path(__file__).parents[2] / "recorded" / "dcgm_h100_8gpu_k8s.prom"
 

@@ -109,4 +109,4 @@ def test_stranded_boards_are_counted_by_cause_and_their_watts_are_waste(site):
     assert found.stranded["gpu"][StrandedCause.INSUFFICIENT] == 1
     assert found.totals["gpu"]["stranded"] == 51.0
     assert found.node_gpus["dgx-0"] == {"allocated": 7, "idle": 0, "stranded": 1, "planned": 0, "unmeasured": 0,
-                                        "unavailable": 0}
+                                        "unavailable": 0, "outside_scheduler": 0}

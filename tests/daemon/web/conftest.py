@@ -24,8 +24,9 @@ from idlewatt.exporters.publish import Published
 from idlewatt.exporters.source import TargetHealth
 from idlewatt.storage.elastic import ElasticAdvice, Resize
 from idlewatt.storage.moves import Move, Relief
+from idlewatt.storage.power_classes import WASTED, PowerClass
 from idlewatt.storage.recommendations import Alternative, Instead, Placement, Recommendation
-from idlewatt.storage.records import WASTED, Allocation, Job, JobState, Node, NodeState, PowerClass, Request
+from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request
 from idlewatt.storage.shares import Giver, ShareAdvice
 
 NOW = 1_800_000_000.0
@@ -83,15 +84,16 @@ def waste_rows() -> tuple[WasteRow, ...]:
     rows += [board("dgx01", 4 + gpu, klass.ALLOCATED_IDLE, 88.0, user="bob", job_id="4712", activity=0.0)
              for gpu in range(2)]
     rows += [board("dgx01", 6 + gpu, klass.STRANDED, 52.0) for gpu in range(2)]
-    rows += [WasteRow("a100", "dgx01", klass.HOST_ACTIVE, 1210.0)]
+    rows += [WasteRow("a100", "dgx01", klass.HOST_ACTIVE, 1210.0, power_source="ipmi")]
     rows += [board("dgx02", gpu, klass.IDLE_UNALLOCATED, 51.0, idle_floor_watts=51.0, floor_source="learned")
              for gpu in range(8)]
-    rows += [WasteRow("a100", "dgx02", klass.NODE_OVERHEAD_EMPTY, 830.0, wasted=True)]
+    rows += [WasteRow("a100", "dgx02", klass.NODE_OVERHEAD_EMPTY, 830.0, wasted=True, power_source="ipmi")]
     rows += [board("dgx03", gpu, klass.PRODUCTIVE, 262.0, user="carol", job_id="4713", activity=0.99)
              for gpu in range(6)]
     rows += [board("dgx03", 6, klass.ALLOCATED_HUNG, 66.0, user="dan", job_id="4714", activity=1.0)]
     rows += [board("dgx03", 7, klass.UNMEASURED, None)]
-    rows += [WasteRow("v100", "dgx03", klass.HOST_ACTIVE, 720.0), WasteRow("v100", "dgx04", klass.UNAVAILABLE, 610.0)]
+    rows += [WasteRow("v100", "dgx03", klass.UNMEASURED, 720.0, power_source="ipmi"),
+             WasteRow("v100", "dgx04", klass.UNAVAILABLE, 610.0, power_source="ipmi")]
     return tuple(rows)
 
 

@@ -12,8 +12,9 @@ from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.page import bar, bars, percent, span, watts
 from idlewatt.daemon.web.view import SourceRow, WasteRow
 from idlewatt.exporters.publish import Published
+from idlewatt.storage.power_classes import WASTED, PowerClass
 from idlewatt.storage.recommendations import Recommendation
-from idlewatt.storage.records import Job, JobState, PowerClass, Request
+from idlewatt.storage.records import Job, JobState, Request
 
 ROOT = Path(__file__).parents[3]
 NASTY = '<script>alert(1)</script>"\'&{{7*7}}'
@@ -108,8 +109,8 @@ def test_every_link_of_the_page_resolves_t11(client):
 
 def test_page_is_a_persons_page(client):
     page = client.get("/").text
-    assert "1.75 kW wasted" in page
-    assert re.search(r"1.75 kW</strong> of 6.79 kW wasted\s+<span class=\"share\">\(26 %\)", page)
+    assert "<title>at least 1.75 kW wasted, 720 W not measured – idlewatt</title>" in page
+    assert "<strong>at least 1.75 kW wasted</strong> of 6.79 kW at the wall, 720 W not measured</p>" in page
     assert "Start now" in page
     assert "<code>dgx02</code> × 8" in page
     assert "expected in 2 h 10 min" in page
@@ -119,6 +120,45 @@ def test_page_is_a_persons_page(client):
     assert "http://dgx04:9400/metrics: timed out after 10 s" in page
     assert "1 GPU without fresh readings" in page
     assert "empty for 3 h, no pending job needs it" in page
+
+
+def test_page_says_unknown_and_not_zero_where_nothing_is_measured(view, client):
+    view.waste_rows = (WasteRow("a100", "dgx01", PowerClass.UNMEASURED, 4900.0, power_source="ipmi"),
+                       *(WasteRow("a100", "dgx01", PowerClass.UNMEASURED, None, gpu=gpu) for gpu in range(8)))
+    page = client.get("/").text
+    assert "<title>waste unknown, 4.90 kW not measured – idlewatt</title>" in page
+    assert "<strong>waste unknown</strong> in 4.90 kW at the wall, 4.90 kW not measured</p>" in page
+    assert "0 W wasted" not in page
+
+
+def test_page_says_what_is_wholly_known_without_a_doubt(view, client):
+    view.waste_rows = (WasteRow("a100", "dgx01", PowerClass.NODE_OVERHEAD_EMPTY, 500.0, True, power_source="ipmi"),
+                       WasteRow("a100", "dgx01", PowerClass.PRODUCTIVE, 500.0, gpu=0))
+    page = client.get("/").text
+    assert "<title>500 W wasted – idlewatt</title>" in page
+    assert '<strong>500 W wasted</strong> of 1.00 kW at the wall <span class="share">(50 %)</span></p>' in page
+
+
+def test_page_names_gpus_that_are_in_use_outside_the_scheduler_and_since_when(view, client):
+    assert "outside-title" not in client.get("/").text
+    since_s = view.now() - 7200
+    view.waste_rows += (WasteRow("a100", "dgx02", PowerClass.OUTSIDE_SCHEDULER, 690.0, gpu=3, since_s=since_s),)
+    assert "<code>dgx02</code> GPU 3: 690 W, for 2 h</li>" in client.get("/").text
+
+
+def test_page_counts_the_nodes_whose_use_nobody_knows_and_does_not_list_them(view, client):
+    unknown = dataclasses.replace(view.node_rows[0], unknown_use="nothing of it is measured")
+    view.node_rows += (unknown, unknown, unknown)
+    page = client.get("/").text
+    assert "3 more nodes that no job needs are not listed: not measured, or busy outside the scheduler." in page
+    view.node_rows = view.node_rows[:1] + view.node_rows[-1:]
+    assert "1 node that no job needs is not listed" in client.get("/").text
+
+
+def test_every_class_has_its_colour_on_the_page(client):
+    css = client.get("/static/classes.css").text
+    assert [row for row in PowerClass if f".{row} {{ --hue: {row.color}; fill: var(--hue); }}" not in css] == []
+    assert client.get("/static/classes.css").headers["Content-Type"].startswith("text/css")
 
 
 def test_page_tells_what_the_agent_in_charge_expects_and_why(client):
@@ -245,9 +285,9 @@ def test_static_files_are_revalidated(client):
 def test_bar_adds_up_and_starts_with_waste():
     rows = [WasteRow("p", "n", power_class, 10.0) for power_class in PowerClass]
     one = bar("p", rows)
-    assert one.watts == 110.0
-    assert one.wasted_watts == 60.0
-    assert [slice.wasted for slice in one.slices] == [True] * 6 + [False] * 5
+    assert one.watts == 10.0 * len(PowerClass)
+    assert one.wasted_watts == 10.0 * len(WASTED)
+    assert [slice.wasted for slice in one.slices] == [row.wasted for row in PowerClass]
     assert one.slices[-1].x + one.slices[-1].width == pytest.approx(1000, abs=0.1)
     assert bar("p", []).wasted_share == 0.0
 

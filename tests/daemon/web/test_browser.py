@@ -15,7 +15,7 @@ import pytest
 
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.view import WasteRow
-from idlewatt.storage.records import PowerClass
+from idlewatt.storage.power_classes import PowerClass
 
 pytestmark = [pytest.mark.browser,
               pytest.mark.skipif(not shutil.which("chromium"), reason="Chromium is not installed")]

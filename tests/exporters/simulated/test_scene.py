@@ -9,7 +9,7 @@ from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
 from idlewatt.exporters.simulated.server import SimulationServer, Site
 from idlewatt.exporters.source import kinds
-from idlewatt.storage.records import WASTED, PowerClass
+from idlewatt.storage.power_classes import WASTED, PowerClass
 from idlewatt.storage.telemetry import Telemetry
 
 PAGES = ("dcgm", "node", "ipmi")

@@ -1,0 +1,48 @@
+"""What the wall meters said last: a service processor that falls silent switches no server off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    time_s: float
+    watts: float
+    boards: Mapping[str, float]
+    """Watts of the measured boards at that time, by uuid."""
+
+
+class LastWalls:
+    """Remember the last metered wall watts of every node, for a bounded time."""
+
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s = longest_s
+        self._nodes: dict[str, _Last] = {}
+
+    def note(self, node: str, time_s: float, watts: float, boards: Mapping[str, float]) -> None:
+        """Remember what a meter said at ``time_s`` and what the measured boards drew when it was first seen."""
+        last = self._nodes.get(node)
+        if last is None or time_s > last.time_s:
+            self._nodes[node] = _Last(time_s, watts, boards)
+
+    def beside(self, node: str, boards: Mapping[str, float]) -> float | None:
+        """Return what the node drew last beside the boards that are measured now, None where nobody remembers.
+
+        A board that is measured now and was not then takes its present watts out of what was left then.
+        """
+        last = self._nodes.get(node)
+        if last is None:
+            return None
+        return max(0.0, last.watts - sum(last.boards.get(uuid, watts) for uuid, watts in boards.items()))
+
+    def forget(self, now_s: float, early_s: float) -> None:
+        """Drop what is too old, or more than ``early_s`` in the future: a clock that was set back."""
+        self._nodes = {node: last for node, last in self._nodes.items()
+                       if -early_s <= now_s - last.time_s <= self._longest_s}
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Return the nodes that are remembered."""
+        return frozenset(self._nodes)
