@@ -117,7 +117,7 @@ def _fill_anonymous(places: list[Slot], taken: dict[int, Holder], node: Node) ->
         taken.update((position, Holder(None, guessed=True)) for position in free[:missing])
 
 
-def in_doubt(places: Iterable[Slot], taken: Mapping[int, Holder], settings: WasteSettings) -> bool:
+def in_doubt(places: list[Slot], taken: Mapping[int, Holder], settings: WasteSettings) -> bool:
     """Tell whether a job may be on another board of the node than the quiet one that was guessed for it."""
-    return any(holder.guessed and (slot.board is None or not at_work(slot.board, None, None, settings))
-               for position, slot in enumerate(places) if (holder := taken.get(position)) is not None)
+    guessed = (places[position].board for position, holder in taken.items() if holder.guessed)
+    return any(board is None or not at_work(board, None, None, settings) for board in guessed)

@@ -74,7 +74,8 @@ class NodeJudge:
         if holder is not None or self.node is None:
             board.unheld.end()
             return
-        context = self.floors.context(board.reading.uuid, board.reading.model)
+        told = board.activity is not None or board.busy is not None
+        context = None if told else self.floors.context(board.reading.uuid, board.reading.model)
         busy = at_work(board, context.watts if context is not None else None, limit, self.settings)
         patience_s = max(self.settings.outside_after, self.longest_s)
         board.unheld.observe(board.reading.time_s, self.asked_s, busy=busy, patience_s=patience_s)
