@@ -87,11 +87,13 @@ class SlurmCli:
         """Return the switches as scontrol shows them; '' when Slurm knows none."""
         return self._run("scontrol", "show", "topology").decode(errors="replace")
 
-    def finished(self, since_s: float) -> Parsed[Job]:
-        """Return the runs that the accounts know since a time."""
+    def finished(self, since_s: float, until_s: float | None = None) -> Parsed[Job]:
+        """Return the runs that the accounts know since a time, or those that touch a window."""
         # sacct's own default starts at midnight and shows only the last run of a requeued job.
+        window = [f"--starttime={print_time(since_s)}"]
+        window += [] if until_s is None else [f"--endtime={print_time(until_s)}"]
         return self._parse(parse_sacct, "sacct", "--allusers", "--duplicates", "--parsable2", "--allocations",
-                           f"--starttime={print_time(since_s)}", f"--format={','.join(SACCT_FIELDS)}")
+                           *window, f"--format={','.join(SACCT_FIELDS)}")
 
     def close(self) -> None:
         """Hold nothing between calls."""

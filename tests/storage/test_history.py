@@ -13,7 +13,7 @@ from sqlalchemy import event, text
 from idlewatt.storage import history as history_module
 from idlewatt.storage.errors import SchemaTooNew, SchemaTooOld, StoreError, StoreLocked, StoreUnavailable
 from idlewatt.storage.history import History
-from idlewatt.storage.records import GpuRollup, PowerClass, SchedulerSnapshot, WasteReading
+from idlewatt.storage.records import GpuRollup, SchedulerSnapshot
 
 
 def test_a_second_daemon_on_the_same_database_is_refused_with_a_clear_message(history, url):

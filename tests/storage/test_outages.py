@@ -85,7 +85,7 @@ def test_thirty_outages_at_random_moments_lose_nothing_and_double_nothing(frail_
     history, steps = daemon.history, daemon.steps
     while history.backlog:
         history.record_waste(())
-    print(f"{OUTAGES} outages, {steps} steps of 5 writes, {daemon.refused} refused, {daemon.restarts} restarts meanwhile")
+    print(f"{OUTAGES} outages, {steps} steps of 5 writes, {daemon.refused} refused, {daemon.restarts} restarts")
     assert OUTAGES < daemon.refused < 5 * steps
     assert daemon.restarts > 0
     _assert_all_once(history, steps)
