@@ -15,6 +15,8 @@ from ..storage.records import Job
 DAY_S = 86400.0
 SETTLED_S = DAY_S
 """A day that ended longer ago is asked for once: its ends have reached the accounts."""
+WHOLE = -1.0
+"""The part that says that all of a file is in."""
 EXAMPLES = 3
 
 Ask = Callable[[float, float], Parsed[Job]]
@@ -66,9 +68,13 @@ def from_sacct(ask: Ask, since_s: float, now_s: float, known: Collection[float])
 def from_file(path: Path, known: Collection[float], *, trusted: bool = False) -> Iterator[Part]:
     """Yield the runs of a file of accounting, without the pieces that are ``known``."""
     size = path.stat().st_size
+    if WHOLE in known:
+        yield Part(WHOLE, (), size, size, complete=False)
+        return
     for number, piece in enumerate(read_dump(path, trusted=trusted)):
         runs = () if number in known else tuple(_ended(piece.parsed.records))
         yield Part(number, runs, piece.read_bytes, size, piece.parsed.skipped, number not in known)
+    yield Part(WHOLE, (), size, size)
 
 
 def name_of(path: Path) -> str:
