@@ -35,7 +35,7 @@ from .uses import Use
 log = logging.getLogger(__name__)
 
 BACKLOG_BYTES = 2 << 30
-"""Of the disk, for facts that cannot be written to the database yet: five days of 1,000 nodes with 8 GPUs each."""
+"""Of the disk, for facts that cannot be written to the database yet: six days of 1,000 nodes with 8 GPUs each."""
 CATCH_UP_S = 2.0
 """How long one call writes what waited; the rest is left to the next, so that no cycle stands still for it."""
 SLOW_S = 1.0
