@@ -34,15 +34,21 @@ def recorded_cluster(history: HistoryReader, since_s: float | None = None, until
     """Return the inventory as of ``since_s`` with what happened to its nodes until ``until_s``; without it, the latest.
 
     Every node is there from the start; what could not be used at ``since_s`` is drained then, and so is what was
-    ``reserved``, unless told otherwise. ClusterError when no node is recorded.
+    ``reserved``, unless told otherwise, and what came later. Nodes that were there when recording began are taken to
+    have been there before, up: accounts reach further back than the inventory. ClusterError when no node is recorded.
     """
     changes = () if since_s is None else history.node_changes(since_s, until_s)
     known = {node.name: node for node in history.nodes(since_s)}
     events = [] if since_s is None else [NodeEvent(since_s, node.name, _kind(node, reserved))
                                          for node in known.values()]
+    began_s = history.nodes_since()
+    first_s: dict[str, float] = {}
+    for change in changes:
+        first_s.setdefault(change.node.name, change.time_s)
     for change in reversed(changes):
         if change.node.name not in known and since_s is not None:
-            events.append(NodeEvent(since_s, change.node.name, "drain"))
+            if first_s[change.node.name] != began_s:
+                events.append(NodeEvent(since_s, change.node.name, "drain"))
             known[change.node.name] = change.node
     if not known:
         raise ClusterError("the history holds no nodes; describe the cluster with --cluster")

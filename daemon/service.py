@@ -204,6 +204,7 @@ class Service:
 
     def stop(self) -> None:
         """Let running cycles end, write what is open, release everything."""
+        self._history.hurry()
         self._rehearsal.end()
         self._replays.end()
         self._council.end()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -186,12 +186,18 @@ class AdvisoryLock:
             try:
                 self._connection.execute(text("SELECT 1"))
             except DBAPIError:
-                self.release()
+                self._discard()
         if self._connection is None:
             self._connection = self._take()
 
     def release(self) -> None:
-        """Let another daemon in."""
+        """Let another daemon in at once: the server notices only some time later that a connection was closed."""
+        if self._connection is not None:
+            with suppress(DBAPIError):
+                self._connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _ADVISORY_LOCK})
+            self._discard()
+
+    def _discard(self) -> None:
         if self._connection is not None:
             # Really closed: returned to the pool, the session would keep the lock.
             self._connection.invalidate()

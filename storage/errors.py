@@ -58,6 +58,10 @@ _POSTGRES = {
 }
 
 
+_REFUSED = ("0A", "21", "22", "23", "42", "54")
+"""Classes of what is wrong with the statement or its values: they will be tomorrow."""
+
+
 def place(url: URL) -> str:
     """Name a database for a person, without its password."""
     return url.database or "memory" if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
@@ -75,9 +79,11 @@ def _advice(error: DBAPIError) -> str | None:
         return next((advice for code, advice in _SQLITE.items() if name.startswith(code)), None)
     state = getattr(error.orig, "sqlstate", None)
     if state is not None:
-        return next((advice for code, advice in _POSTGRES.items() if state.startswith(code)), None)
-    # psycopg knows no state for what happens before or without a server.
-    return _POSTGRES["08"] if type(error.orig).__name__ in ("OperationalError", "InterfaceError") else None
+        known = next((advice for code, advice in _POSTGRES.items() if state.startswith(code)), None)
+        return known or (None if state.startswith(_REFUSED) else "fails; look into the server's log")
+    # psycopg knows no state for what happens before or without a server, and has kinds of its own for some of it.
+    kinds = {kind.__name__ for kind in type(error.orig).__mro__}
+    return _POSTGRES["08"] if kinds & {"OperationalError", "InterfaceError"} else None
 
 
 def _first_line(error: DBAPIError) -> str:

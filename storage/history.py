@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from . import batches, database, jobs, nodes, retention
 from .backlog import Backlog
 from .batches import Batch, Seen
 from .errors import StoreError, Superseded
+from .patience import Patience, bounded
 from .presence import Presence
 from .promotions import Abstention, Promotion, Standing
 from .reading import HistoryReader
@@ -32,13 +34,16 @@ from .uses import Use
 
 log = logging.getLogger(__name__)
 
-BACKLOG_BYTES = 512 << 20
-"""Of the disk, for facts that cannot be written to the database yet."""
+BACKLOG_BYTES = 2 << 30
+"""Of the disk, for facts that cannot be written to the database yet: six days of 1,000 nodes with 8 GPUs each."""
 CATCH_UP_S = 2.0
 """How long one call writes what waited; the rest is left to the next, so that no cycle stands still for it."""
 SLOW_S = 1.0
 """A try that fails after longer than this is not repeated at once: whoever records must not wait all the time."""
-PATIENCE = 4.0
+ANSWER_S = 30.0
+"""Longest silence of a server within a statement; LAST_ANSWER_S of that when the daemon ends."""
+LAST_ANSWER_S = 0.5
+PAUSE = 4.0
 """How many times as long as it took until the next try."""
 
 
@@ -66,9 +71,10 @@ class History(HistoryReader):
     ``StoreUnavailable`` says why; later calls write them first. Safe to use from several threads.
     """
 
-    def __init__(self, engine: Engine, lock: database.Lock, backlog: Backlog) -> None:
+    def __init__(self, engine: Engine, lock: database.Lock, backlog: Backlog, patience: Patience) -> None:
         super().__init__(engine)
         self._lock = lock
+        self._patience = patience
         self._presence = Presence(engine)
         with super()._reading() as connection:
             self._claim = Claim(connection)
@@ -93,13 +99,17 @@ class History(HistoryReader):
         Raises ``StoreLocked``, ``SchemaTooNew`` or ``StoreUnavailable``.
         """
         engine = database.connect(database.parse(url))
+        patience = Patience()
+        bounded(engine, patience)
         if spool is None and engine.dialect.name == "sqlite":
             spool = Path(f"{engine.url.database}.spool")
         with database.translated(engine.url):
             lock = database.lock(engine)
             try:
                 database.upgrade(engine)
-                return cls(engine, lock, Backlog(None if spool is None else Spool(spool, spool_bytes)))
+                # A migration may take its time, whatever comes after it may not.
+                patience.seconds = ANSWER_S
+                return cls(engine, lock, Backlog(None if spool is None else Spool(spool, spool_bytes)), patience)
             except (DBAPIError, StoreError):
                 lock.release()
                 engine.dispose()
@@ -206,6 +216,7 @@ class History(HistoryReader):
         """Give free space back to the file system; writers wait meanwhile."""
         statements = {"sqlite": ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"), "postgresql": ("VACUUM (ANALYZE)",)}
         with self._turn, database.translated(self._engine.url):
+            self._patience.seconds = math.inf
             connection = self._engine.raw_connection()
             try:
                 driver: Any = connection.driver_connection
@@ -214,8 +225,13 @@ class History(HistoryReader):
                 for statement in statements[self._engine.dialect.name]:
                     driver.execute(statement)
             finally:
+                self._patience.seconds = ANSWER_S
                 connection.invalidate()
                 connection.close()
+
+    def hurry(self) -> None:
+        """Wait for no server any more, as the daemon ends: what it does not take at once waits on disk."""
+        self._patience.seconds = LAST_ANSWER_S
 
     def close(self) -> None:
         """Write what still waits, if it can be written, and let the next daemon in."""
@@ -277,14 +293,14 @@ class History(HistoryReader):
 
     def _write_once(self, batch: Batch) -> None:
         """Write a batch, or give up what the database refuses for good: it must not stop all that comes after it."""
-        if self._stopped and time.monotonic() < self._retry_at:
+        if self._stopped is not None and time.monotonic() < self._retry_at:
             raise self._stopped[1]
         began = time.monotonic()
         try:
             self._write(batch)
         except StoreError as error:
             took = time.monotonic() - began
-            self._retry_at = time.monotonic() + (PATIENCE * took if took > SLOW_S else 0)
+            self._retry_at = time.monotonic() + (PAUSE * took if took > SLOW_S else 0)
             self._note_stop(error)
             raise
         except (StatementError, OverflowError) as error:
@@ -337,6 +353,8 @@ class History(HistoryReader):
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         self._presence.check()
+        if self._stopped is not None and time.monotonic() < self._retry_at:
+            raise self._stopped[1]
         with super()._reading() as connection:
             yield connection
 

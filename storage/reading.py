@@ -246,6 +246,12 @@ class HistoryReader:
         query = select(table).where(table.c.time_s >= since_s, table.c.time_s < until_s).order_by(table.c.time_s)
         return tuple(NodeChange(row.time_s, row.present, nodes.node_of(row)) for row in self._all(query))
 
+    def nodes_since(self) -> float | None:
+        """Return since when the inventory is known; None when it is not."""
+        with self._reading() as connection:
+            since_s: float | None = connection.execute(select(func.min(schema.node_changes.c.time_s))).scalar_one()
+        return since_s
+
     def load_columns(self, since_s: float | None = None, until_s: float | None = None, *,
                      last: int | None = None) -> columns.JobColumns:
         """Return the jobs submitted in [since, until), or the ``last`` of them, as arrays."""

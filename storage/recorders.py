@@ -51,7 +51,8 @@ class Claim:
     def others_since(self, connection: Connection, after: int) -> float | None:
         """Return since when somebody else recorded who came after a recorder; None when nobody did."""
         query = select(func.min(_TABLE.c.since_s)).where(_TABLE.c.id > after, _TABLE.c.token != self._token)
-        return connection.execute(query).scalar_one()
+        since_s: float | None = connection.execute(query).scalar_one()
+        return since_s
 
 
 def _last(connection: Connection) -> tuple[int, str, str]:

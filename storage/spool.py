@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -114,10 +115,9 @@ class Spool:
         with path.open("rb") as file:
             while line := file.readline(LONGEST_LINE_BYTES):
                 self.bytes += len(line)
-                try:
+                # What is damaged is counted and said when its turn comes.
+                with suppress(Damaged):
                     self.items += batches.items(line)
-                except Damaged:
-                    pass  # Counted and said when its turn comes.
 
     def _open_tail(self) -> BinaryIO:
         if self._tail is not None and os.fstat(self._tail.fileno()).st_size >= SEGMENT_BYTES:

@@ -13,6 +13,7 @@ from ._client import Unreachable, warn_beside
 from ._output import show
 
 if TYPE_CHECKING:
+    from ...exporters.slurm.cli import SlurmCommands
     from ...storage.reading import HistoryReader
 
 DEFAULT_CONFIG = "/etc/idlewatt/config.yml"
@@ -106,6 +107,50 @@ def stats(config_file: Path, url: str | None, style: str) -> None:
         rows = [_row(table) for table in history.stats()]
     columns = {"table": "table", "rows": "rows", "bytes": "bytes", "oldest": "oldest", "newest": "newest"}
     show(rows, columns, style)
+
+
+@command.command("import")
+@_which_database
+@click.argument("what", metavar="sacct|FILE")
+@click.option("--since", default="365d", show_default=True, metavar="DURATION",
+              help="How far back sacct is asked, e.g. 90d or 2y; a file is read whole.")
+@click.option("--trusted", is_flag=True,
+              help="Take a table split by a single character, in which a job's name may forge rows of other users.")
+def bring_in(config_file: Path, url: str | None, what: str, since: str, *, trusted: bool) -> None:
+    """Bring the past in from Slurm's accounts, beside a running daemon: training and reports then use it.
+
+    FILE is what sacct printed elsewhere, as JSON or as a table whose delimiter was drawn at random. Interrupt it as
+    you like: the same command goes on where it was, and nothing is there twice.
+
+    \b
+    Examples:
+      idlewatt db import sacct --since 1y
+      TZ=UTC sacct --allusers --allocations --json --starttime=2026-01-01 > past.json; idlewatt db import past.json
+    """
+    from ...storage.durations import seconds
+    from ._importing import bring
+
+    try:
+        since_s = seconds(since)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--since") from error
+    bring(_url(config_file, url), what, float(str(since_s)), _commands(config_file), trusted=trusted)
+
+
+def _commands(config_file: Path) -> SlurmCommands:
+    """Return where Slurm's commands are: as the configuration says, if there is one that does."""
+    from ...exporters.slurm.cli import SlurmCommands
+    from .. import config
+    from ._importing import SACCT_TIMEOUT_S
+
+    found = SlurmCommands(kind="slurm_cli")
+    if config_file.exists():
+        try:
+            sources = config.load(config_file).sources
+        except config.ConfigError as error:
+            raise click.UsageError(str(error)) from error
+        found = next((source for source in sources if isinstance(source, SlurmCommands)), found)
+    return found.model_copy(update={"timeout": max(found.timeout, SACCT_TIMEOUT_S)})
 
 
 def _row(table: Any) -> dict[str, Any]:

@@ -114,13 +114,15 @@ class SlurmCli:
         """Return the switches as scontrol shows them; '' when Slurm knows none."""
         return "\n".join(map(clean, self._text("scontrol", "show", "topology").split("\n")))
 
-    def finished(self, since_s: float) -> Parsed[Job]:
-        """Return the runs that the accounts know since a time."""
+    def finished(self, since_s: float, until_s: float | None = None) -> Parsed[Job]:
+        """Return the runs that the accounts know since a time, or those that touch a window."""
         # Nobody can have named a job after a mark that is drawn now.
         mark = f"<{secrets.token_hex(16)}>"
         # sacct's own default starts at midnight and shows only the last run of a requeued job.
+        window = [f"--starttime={print_time(since_s)}"]
+        window += [] if until_s is None else [f"--endtime={print_time(until_s)}"]
         text = self._text("sacct", "--allusers", "--duplicates", "--parsable", f"--delimiter={mark}", "--allocations",
-                          f"--starttime={print_time(since_s)}", f"--format={','.join(SACCT_FIELDS)}")
+                          *window, f"--format={','.join(SACCT_FIELDS)}")
         return parse_sacct(text, mark)
 
     def close(self) -> None:

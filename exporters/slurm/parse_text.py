@@ -6,7 +6,7 @@ Slurm prints local time without a zone. The commands are run with ``TZ=UTC``, so
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from ...storage.records import Allocation, Job, Partition, Request
@@ -103,6 +103,16 @@ def _allocations(hostlist: str, tres: str) -> tuple[Allocation, ...]:
     shares = zip(nodes, share(given.gpus.count if given.gpus else 0, len(nodes)), share(given.cpus or 0, len(nodes)),
                  share(given.memory_bytes or 0, len(nodes)), strict=True)
     return tuple(Allocation(node, gpus, None, cpus, memory) for node, gpus, cpus, memory in shares)
+
+
+def parse_columns(row: Mapping[str, str]) -> Job:
+    """Return the job of a row of accounting that somebody else asked for: what it does not tell is not known.
+
+    Raises:
+        ValueError: it tells no job, or something that cannot be read.
+    """
+    told = {name: clean(row.get(name, "")) for name in SACCT_FIELDS}
+    return _parse_row(told | {"JobIDRaw": told["JobIDRaw"] or told["JobID"]})
 
 
 def parse_time(text: str) -> float | None:

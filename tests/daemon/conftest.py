@@ -57,7 +57,8 @@ class Rig:
     def service(self, **changes: str) -> Service:
         """Return a daemon that has opened its history and read nothing yet."""
         settings = config.parse(self.text(**changes))
-        made = Service(settings, History.open(settings.storage.url), self.clock)
+        storage = settings.storage
+        made = Service(settings, History.open(storage.url, storage.spool_folder, storage.backlog_bytes), self.clock)
         self.services.append(made)
         return made
 

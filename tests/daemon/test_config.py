@@ -119,3 +119,23 @@ def test_durations_are_read_as_people_write_them(text, seconds):
 
 def test_the_sample_is_what_check_config_prints():
     assert (Path(config.__file__).parent / "config.sample.yml").read_text() == config.sample()
+
+
+@pytest.mark.parametrize(("storage", "folder"), [
+    ("{url: 'sqlite:////srv/x/idle.db?timeout=1'}", "/srv/x/idle.db.spool"),
+    ("{url: /srv/x/idle.db}", "/srv/x/idle.db.spool"),
+    ("{url: 'sqlite:////srv/x/idle.db', state: /scratch}", "/scratch/idle.db.spool"),
+    ("{url: 'postgresql://me:secret@db/idlewatt'}", "/var/lib/idlewatt/92462a4d.spool"),
+    ("{url: 'postgresql://me:other@db/idlewatt'}", "/var/lib/idlewatt/92462a4d.spool"),
+    ("{url: 'postgresql://me@db/idlewatt', state: /scratch}", "/scratch/92462a4d.spool"),
+])
+def test_facts_wait_beside_the_database_or_in_the_state_folder(storage, folder, monkeypatch):
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    assert str(config.parse(f"storage: {storage}\n{MINIMAL}").storage.spool_folder) == folder
+
+
+def test_the_state_folder_is_the_one_that_systemd_made(monkeypatch):
+    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/private/idlewatt:/other")
+    settings = config.parse(f"storage: {{url: 'postgresql://db/idlewatt'}}\n{MINIMAL}")
+    assert settings.storage.spool_folder.parent == Path("/var/lib/private/idlewatt")
+    assert settings.storage.models_folder == Path("/var/lib/idlewatt/models")

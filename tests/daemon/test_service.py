@@ -208,6 +208,34 @@ def test_a_database_that_vanishes_is_told_by_gauge_and_log_and_its_facts_wait_fo
     assert published(again).recorder_backlog_records == 0
 
 
+@pytest.mark.postgres
+def test_a_server_that_is_away_is_told_and_caught_up_with_over_a_restart(rig, frail_postgres):
+    storage = f"{{url: '{frail_postgres.url}', state: '{rig.folder}'}}"
+    service = rig.service(storage=storage)
+    collect(service)
+    frail_postgres.stop()
+    rig.watch(service, 600)
+    service.record()
+    assert published(service).recorder_backlog_records > 0
+    assert "cannot be reached" in service.known.recording.reason
+    assert service.known.recording.since_s is not None
+    assert sum(published(service).power_watts.values()) > 0
+    counted = sum(service.accountant.counters.energy_joules.values())
+    rig.services.remove(service)
+    began = time.monotonic()
+    service.stop()
+    assert time.monotonic() - began < 3
+    frail_postgres.start()
+    again = rig.service(storage=storage)
+    assert again.known.recording.backlog > 0
+    again.jobs()
+    assert (again.known.recording.backlog, again.known.recording.possible) == (0, True)
+    with History.read_only(frail_postgres.url) as history:
+        kept = history.waste_joules(rig.now_s - 86400, rig.now_s + 86400)
+        assert len(history.jobs(0, rig.now_s + 1)) == len(again.known.snapshot.jobs)
+    assert sum(kept.values()) == pytest.approx(counted, rel=1e-6)
+
+
 def test_a_second_daemon_on_the_same_database_is_refused(rig):
     service = rig.service()
     with pytest.raises(StoreLocked, match=f"another idlewatt daemon records into .*process {os.getpid()}"):

@@ -9,9 +9,18 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event, text
+from sqlalchemy.exc import DBAPIError
 
+from idlewatt.storage import database
 from idlewatt.storage import history as history_module
-from idlewatt.storage.errors import SchemaTooNew, SchemaTooOld, StoreError, StoreLocked, StoreUnavailable
+from idlewatt.storage.errors import (
+    SchemaTooNew,
+    SchemaTooOld,
+    StoreError,
+    StoreLocked,
+    StoreUnavailable,
+    explain,
+)
 from idlewatt.storage.history import History
 from idlewatt.storage.records import GpuRollup, SchedulerSnapshot
 
@@ -213,3 +222,15 @@ def _assert_whole(connection) -> None:
 def test_the_lock_file_lies_beside_the_database(sqlite_history, tmp_path):
     assert (tmp_path / "history.db.lock").read_text() == str(os.getpid())
     assert Path(tmp_path / "history.db").exists()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(("kind", "waits"), [
+    ("ConnectionTimeout", True), ("DeadlockDetected", True), ("InternalError_", True), ("IoError", True),
+    ("UndefinedTable", True), ("CannotConnectNow", True), ("TooManyConnections", True),
+    ("UniqueViolation", False), ("NumericValueOutOfRange", False), ("SyntaxError", False),
+])
+def test_only_what_is_wrong_with_the_facts_themselves_is_given_up(kind, waits):
+    errors = pytest.importorskip("psycopg.errors")
+    failed = DBAPIError("INSERT", {}, getattr(errors, kind)("told"))
+    assert (explain(failed, database.parse("postgresql://db/x")) is not None) is waits

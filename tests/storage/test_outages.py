@@ -1,13 +1,18 @@
 """A real PostgreSQL that goes away and comes back while a daemon records: nothing is lost, nothing is there twice."""
 
+import os
 import random
+import signal
+import time
 from collections import Counter
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 from postgres import Server, database
 from sqlalchemy import text
 
+from idlewatt.storage import history as history_module
 from idlewatt.storage.errors import StoreError, StoreUnavailable
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
@@ -86,11 +91,65 @@ def test_thirty_outages_at_random_moments_lose_nothing_and_double_nothing(frail_
     history, steps = daemon.history, daemon.steps
     while history.backlog:
         history.record_waste(())
-    print(f"{OUTAGES} outages, {steps} steps of 5 writes, {daemon.refused} refused, {daemon.restarts} restarts meanwhile")
+    print(f"{OUTAGES} outages, {steps} steps of 5 writes, {daemon.refused} refused, {daemon.restarts} restarts")
     assert OUTAGES < daemon.refused < 5 * steps
     assert daemon.restarts > 0
     _assert_all_once(history, steps)
     history.close()
+
+
+@pytest.fixture
+def still(frail_postgres):
+    """Stop all processes of the server where they stand, as a hung disk does; they go on at the end."""
+    stopped: list[int] = []
+
+    def stop() -> None:
+        stopped.extend(_processes(frail_postgres))
+        for process in stopped:
+            os.kill(process, signal.SIGSTOP)
+
+    def go_on() -> None:
+        while stopped:
+            os.kill(stopped.pop(), signal.SIGCONT)
+
+    yield stop, go_on
+    go_on()
+
+
+def _processes(server: Server) -> list[int]:
+    first = int((server.root / "data/postmaster.pid").read_text().splitlines()[0])
+    children = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat")
+                if path.read_text().rpartition(")")[2].split()[1] == str(first)]
+    return [first, *children]
+
+
+def test_a_server_that_accepts_and_says_nothing_holds_nobody_for_long(frail_postgres, still, tmp_path, monkeypatch):
+    monkeypatch.setattr(history_module, "ANSWER_S", 0.3)
+    stop, go_on = still
+    history = History.open(database(frail_postgres.url, "hung"), tmp_path / "spool")
+    windows = [WasteReading(300.0 * number, 300.0, "gpu", PowerClass.STRANDED, 1.0) for number in range(4)]
+    history.record_waste(windows[:1])
+    stop()
+    began = time.monotonic()
+    for window in windows[1:3]:
+        with pytest.raises(StoreUnavailable, match="has not answered|cannot be reached"):
+            history.record_waste([window])
+    with pytest.raises(StoreUnavailable):
+        history.jobs(0, 1e9)
+    assert time.monotonic() - began < 10
+    assert history.backlog == 2
+    began = time.monotonic()
+    history.hurry()
+    history.close()
+    assert time.monotonic() - began < 3
+    go_on()
+    with History.open(database_url(history), tmp_path / "spool") as again:
+        again.record_waste(windows[3:])
+        assert len(again.waste(0, 1e9)) == 4
+
+
+def database_url(history: History) -> str:
+    return history._engine.url.render_as_string(hide_password=False)
 
 
 def _assert_all_once(history: History, steps: int) -> None:

@@ -1,0 +1,100 @@
+"""The past of a cluster from its accounts: day by day from sacct, or piece by piece from a file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..exporters.slurm.dump import read_dump
+from ..exporters.slurm.parse_json import Parsed
+from ..storage.imports import Importer
+from ..storage.records import Job
+
+DAY_S = 86400.0
+SETTLED_S = DAY_S
+"""A day that ended longer ago is asked for once: its ends have reached the accounts."""
+WHOLE = -1.0
+"""The part that says that all of a file is in."""
+EXAMPLES = 3
+
+Ask = Callable[[float, float], Parsed[Job]]
+"""Returns the runs that touch a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of the past."""
+
+    number: float
+    runs: tuple[Job, ...]
+    done: float
+    """Days, or bytes of the file, with this part."""
+    total: float
+    skipped: tuple[str, ...] = ()
+    complete: bool = True
+    """Whether it need not be read again."""
+
+
+@dataclass(slots=True)
+class Brought:
+    """What has come in so far."""
+
+    done: float = 0
+    total: float = 0
+    runs: int = 0
+    jobs: int = 0
+    """Of them not known before."""
+    skipped: int = 0
+    examples: list[str] = field(default_factory=list)
+
+
+def from_sacct(ask: Ask, since_s: float, now_s: float, known: Collection[float]) -> Iterator[Part]:
+    """Yield day by day (UTC) the runs that ended in it, the newest day first, without the days that are ``known``."""
+    last, first = now_s // DAY_S, since_s // DAY_S
+    total = last - first + 1
+    for place in range(int(total)):
+        day_s = (last - place) * DAY_S
+        if day_s in known:
+            yield Part(day_s, (), place + 1, total, complete=False)
+            continue
+        parsed = ask(day_s, day_s + DAY_S)
+        # A run touches every day that it spans; it belongs to the one in which it ended.
+        runs = tuple(run for run in _ended(parsed.records) if day_s <= (run.end_s or 0.0) < day_s + DAY_S)
+        yield Part(day_s, runs, place + 1, total, parsed.skipped, day_s + DAY_S + SETTLED_S <= now_s)
+
+
+def from_file(path: Path, known: Collection[float], *, trusted: bool = False) -> Iterator[Part]:
+    """Yield the runs of a file of accounting, without the pieces that are ``known``."""
+    size = path.stat().st_size
+    if WHOLE in known:
+        yield Part(WHOLE, (), size, size, complete=False)
+        return
+    for number, piece in enumerate(read_dump(path, trusted=trusted)):
+        runs = () if number in known else tuple(_ended(piece.parsed.records))
+        yield Part(number, runs, piece.read_bytes, size, piece.parsed.skipped, number not in known)
+    yield Part(WHOLE, (), size, size)
+
+
+def name_of(path: Path) -> str:
+    """Return how a file is called in the database: by what is in it, wherever it lies."""
+    with path.open("rb") as file:
+        return f"file {hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def bring(importer: Importer, source: str, parts: Iterable[Part]) -> Iterator[Brought]:
+    """Write parts into the history, and yield after each what has come in."""
+    brought = Brought()
+    for part in parts:
+        if part.runs or part.complete:
+            brought.jobs += importer.add(source, part.number, part.runs, complete=part.complete)
+        brought.done, brought.total = part.done, part.total
+        brought.runs += len(part.runs)
+        brought.skipped += len(part.skipped)
+        brought.examples += part.skipped[:EXAMPLES - len(brought.examples)]
+        yield brought
+
+
+def _ended(runs: Iterable[Job]) -> Iterator[Job]:
+    return (run for run in runs if run.state.finished and run.end_s is not None)

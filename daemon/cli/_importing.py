@@ -1,0 +1,95 @@
+"""``idlewatt db import``: a past that the daemon did not see, from Slurm's accounts."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ._client import Unreachable
+from ._output import plain
+
+if TYPE_CHECKING:
+    from ...exporters.slurm.cli import SlurmCommands
+    from ...storage.imports import Importer
+    from ..accounting import Brought, Part
+
+SACCT_TIMEOUT_S = 300.0
+"""For one day of accounts; the daemon itself asks for minutes."""
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Importer]:
+    """Open the database beside a running daemon; Unreachable when it cannot be written."""
+    from ...storage.errors import StoreError
+    from ...storage.imports import Importer
+
+    try:
+        with Importer.open(url) as importer:
+            yield importer
+    except StoreError as error:
+        raise Unreachable(str(error)) from error
+
+
+def bring(url: str, what: str, since_s: float, commands: SlurmCommands, *, trusted: bool) -> None:
+    """Bring the past in, with a bar on a terminal; an interrupted one goes on where it was."""
+    from ...exporters.slurm.fields import BadRecord
+    from ...exporters.source import SourceError
+    from .. import accounting
+
+    brought = accounting.Brought()
+    with opened(url) as importer, _bar(what) as tell:
+        try:
+            source, parts = _source(importer, what, since_s, commands, trusted=trusted)
+            for brought in accounting.bring(importer, source, parts):
+                tell(brought)
+        except KeyboardInterrupt as interrupt:
+            click.echo(f"interrupted: {_said(brought)}; the same command goes on from there", err=True)
+            raise click.exceptions.Exit(130) from interrupt
+        except OSError as error:
+            raise click.ClickException(f"{what}: {error.strerror}") from error
+        except (BadRecord, SourceError) as error:
+            hint = "; --trusted takes it as it is" if type(error).__name__ == "Untrusted" else ""
+            raise click.ClickException(f"{what}: {plain(str(error))}{hint}") from error
+    click.echo(_said(brought))
+    for example in brought.examples:
+        click.echo(f"  {plain(example)}", err=True)
+
+
+def _source(importer: Importer, what: str, since_s: float, commands: SlurmCommands, *, trusted: bool) \
+        -> tuple[str, Iterator[Part]]:
+    """Return how the source is called in the database, and its parts."""
+    from ...exporters.slurm.cli import SlurmCli
+    from ..accounting import from_file, from_sacct, name_of
+
+    if what != "sacct":
+        name = name_of(Path(what))
+        return name, from_file(Path(what), importer.parts(name), trusted=trusted)
+    name = f"sacct {commands.slurm_conf}" if commands.slurm_conf else "sacct"
+    now_s = time.time()
+    return name, from_sacct(SlurmCli(commands).finished, now_s - since_s, now_s, importer.parts(name))
+
+
+def _said(brought: Brought) -> str:
+    share = 100 * brought.done / brought.total if brought.total else 0
+    skipped = f", {brought.skipped:,} rows cannot be read" if brought.skipped else ""
+    return f"{share:.0f} % read: {brought.runs:,} runs of which {brought.jobs:,} jobs are new{skipped}"
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Callable[[Brought], None]]:
+    """Show a bar on a terminal's standard error, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda brought: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"reading {plain(what)}", total=None)
+        yield lambda brought: bar.update(task, completed=brought.done, total=brought.total)
