@@ -36,6 +36,7 @@ from .counterfactual import Counterfactual, Request, Window, WindowReplayer
 from .cycles import Beat, Cycle
 from .facts import Known, Process
 from .learning.nightshift import NightShift
+from .memory import give_back
 from .topology import Hanging
 from .waste import WasteAccountant
 
@@ -119,6 +120,8 @@ class Service:
         circumstances = self._council.circumstances(self.settings, now_s)
         advice = Advisor(self.settings.advice, circumstances).advise(snapshot, now_s)
         learned = self._council.note(advice)
+        if self.known.advice is None:
+            give_back()  # all policies have been loaded
         self._learn(advice=advice, learned=learned)
         self._keep(lambda: self._history.record_recommendations(advice.recommendations))
         self._keep(lambda: self._history.record_abstentions(learned.silent.values()))
@@ -160,6 +163,7 @@ class Service:
     def retention(self) -> None:
         """Thin out what is old."""
         self._keep(lambda: self._history.compact(self._clock(), self.settings.storage.retention.keep()))
+        give_back()
 
     def counterfactual(self) -> None:
         """Replay the time that has closed since the last run, and add up what it would have taken by policy."""

@@ -8,6 +8,7 @@ quoted names, odd spaces) goes, line by line, to prometheus_client's own parser.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -105,7 +106,8 @@ class Exposition:
         labels = self._labels.get(written)
         if labels is None:
             pairs = _PAIRS.findall(written.decode())
-            labels = dict(pairs)
+            # The same few names and values come from every target: each is kept once.
+            labels = {sys.intern(label): sys.intern(value) for label, value in pairs}
             if len(labels) < len(pairs) or any(label.startswith("__") for label in labels):
                 return None
             self._labels[written] = labels
