@@ -20,17 +20,16 @@ def give_back() -> None:
 
     LLVM is needed to load and to compile policies, not to let them decide.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    madvise, trim = getattr(libc, "madvise", None), getattr(libc, "malloc_trim", None)
+    libc = ctypes.CDLL(None)
     try:
         spans = list(_code_of(_MAPS.read_text()))
     except OSError as error:
         log.debug("no memory is given back", extra={"error": str(error)})
         return
-    for start, length in spans if madvise else ():
-        madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), _DROP_PAGES)
-    if trim:
-        trim(0)
+    for start, length in spans:
+        libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), _DROP_PAGES)
+    if hasattr(libc, "malloc_trim"):  # of glibc only
+        libc.malloc_trim(0)
 
 
 def _code_of(maps: str) -> Iterator[tuple[int, int]]:
