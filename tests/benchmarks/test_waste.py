@@ -1,6 +1,7 @@
 """How long a cycle of accounting takes at 1,000 nodes, and what a simulated week leaves in memory."""
 
 import gc
+import os
 import random
 import time
 from dataclasses import replace
@@ -95,4 +96,4 @@ def renewed(job, hour):
 def resident():
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
+    return pages * os.sysconf("SC_PAGE_SIZE")
