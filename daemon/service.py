@@ -120,8 +120,6 @@ class Service:
         circumstances = self._council.circumstances(self.settings, now_s)
         advice = Advisor(self.settings.advice, circumstances).advise(snapshot, now_s)
         learned = self._council.note(advice)
-        if self.known.advice is None:
-            give_back()  # all policies have been loaded
         self._learn(advice=advice, learned=learned)
         self._keep(lambda: self._history.record_recommendations(advice.recommendations))
         self._keep(lambda: self._history.record_abstentions(learned.silent.values()))
@@ -146,6 +144,7 @@ class Service:
         self._write(*windows, floors)
         self._complete()
         self._keep(self._count)
+        give_back()
 
     def _write(self, rollups: list[GpuRollup], readings: list[WasteReading],
                floors: Mapping[tuple[str, str], IdleFloor]) -> None:
@@ -163,7 +162,6 @@ class Service:
     def retention(self) -> None:
         """Thin out what is old."""
         self._keep(lambda: self._history.compact(self._clock(), self.settings.storage.retention.keep()))
-        give_back()
 
     def counterfactual(self) -> None:
         """Replay the time that has closed since the last run, and add up what it would have taken by policy."""
