@@ -39,6 +39,7 @@ from .cycles import Beat, Cycle
 from .degraded import Chronicle, Degradation, Seen, SourceSeen, out_of_service, unmeasured_share, unread
 from .facts import Known, Process
 from .learning.nightshift import NightShift
+from .memory import give_back
 from .moments import believed
 from .steps import ClockWatch
 from .topology import Hanging
@@ -150,6 +151,7 @@ class Service:
         self._write(*windows, floors)
         self._complete()
         self._keep(self._count)
+        give_back()
 
     def _write(self, rollups: list[GpuRollup], readings: list[WasteReading],
                floors: Mapping[tuple[str, str], IdleFloor]) -> None:

@@ -8,6 +8,7 @@ quoted names, odd spaces) goes, line by line, to prometheus_client's own parser.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
@@ -132,7 +133,8 @@ class Exposition:
         labels = self._labels.get(written)
         if labels is None:
             pairs = _PAIRS.findall(decode(written))
-            labels = {name: clean(value) for name, value in pairs}
+            # The same few names and values come from every target: each is kept once.
+            labels = {sys.intern(name): sys.intern(clean(value)) for name, value in pairs}
             if len(labels) < len(pairs) or any(label.startswith("__") for label in labels):
                 return None
             self._limits.check_labels(labels)

@@ -4,7 +4,6 @@ Prints one JSON object: CPU seconds of each round (fetch, parse, assess) and the
 """
 
 import json
-import resource
 import sys
 import time
 from dataclasses import replace
@@ -29,6 +28,12 @@ def scheduler(nodes: int) -> SchedulerSnapshot:
     return SchedulerSnapshot(time.time(), known, (Partition("gpu", tuple(names)),), (*running, *waiting))
 
 
+def most_megabytes() -> float:
+    """Return the most memory that was resident: ``ru_maxrss`` would be the parent's where that was more."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
 def main(path: Path, nodes: int, rounds: int) -> None:
     settings = config.load(path)
     service = Service(settings, History.open(settings.storage.url), time.time)
@@ -40,7 +45,7 @@ def main(path: Path, nodes: int, rounds: int) -> None:
         service.assess()
         spent.append(time.process_time() - before)
     found = service.known.assessment
-    print(json.dumps({"cpu_s": spent, "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    print(json.dumps({"cpu_s": spent, "megabytes": most_megabytes(),
                       "boards": len(found.boards), "nodes": len(found.nodes), "unaccounted": found.unaccounted_watts,
                       "unmeasured": sum(found.unmeasured_gpus.values())}))
     service.stop()

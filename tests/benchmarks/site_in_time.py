@@ -1,7 +1,7 @@
 """A busy site in accelerated time: a thousand DGX nodes, 2,000 jobs that wait, twenty that start a minute.
 
-As records, and as slurmrestd's answers: ``python site_in_time.py PORT NODES START_S`` serves them, and every ``/step?s=N``
-lets N seconds pass there.
+As records, and as slurmrestd's answers: ``python site_in_time.py PORT NODES START_S`` serves them, and every
+``/step?s=N`` lets N seconds pass there.
 """
 
 import json

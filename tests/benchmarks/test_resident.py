@@ -1,0 +1,64 @@
+"""The memory of the whole daemon at 1,000 nodes of eight GPUs and 2,000 jobs that wait, over 3,000 cycles.
+
+About three seconds of CPU a cycle; $IDLEWATT_BENCH_CYCLES makes it shorter.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+HERE = Path(__file__).parent
+SETTLED, SLURM_PORT = 300, 21_019
+CYCLES = int(os.environ.get("IDLEWATT_BENCH_CYCLES", SETTLED + 3000))
+MOST_MEGABYTES, MOST_SLOPE, A_DAY = 300, 1.0, 5760
+"""MB; MB per 1,000 cycles; cycles a day."""
+
+
+@pytest.fixture
+def slurm(farm):
+    command = (sys.executable, HERE / "site_in_time.py", str(SLURM_PORT), str(farm.nodes), str(int(time.time())))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    yield f"http://127.0.0.1:{SLURM_PORT}"
+    process.kill()
+    process.wait()
+
+
+def watched(farm, slurm: str, folder: Path) -> list[dict[str, float]]:
+    """Return what the daemon told of itself as its cycles went by."""
+    sources = [{"kind": kind, "static_configs": farm.labelled(number)}
+               for number, kind in enumerate(("dcgm", "node", "ipmi"))]
+    sources.append({"kind": "slurm_rest", "url": slurm})
+    (folder / "site.yml").write_text(yaml.safe_dump(
+        {"storage": {"url": f"sqlite:///{folder / 'idlewatt.db'}"}, "sources": sources}))
+    command = (sys.executable, HERE / "resident.py", folder / "site.yml", slurm, str(CYCLES))
+    done = subprocess.run(command, capture_output=True, text=True, check=True,
+                          env=os.environ | {"MALLOC_ARENA_MAX": "2", "SLURM_JWT": "none"})
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.timeout(8 * 3600)
+def test_the_daemon_of_a_large_site_stays_small(farm, slurm, tmp_path, capsys):
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192), most))  # as the unit sets it
+    rows = watched(farm, slurm, tmp_path)
+    settled = [row for row in rows if row["cycles"] >= min(SETTLED, CYCLES // 2)]
+    slope = 1000 * np.polyfit([row["cycles"] for row in settled], [row["VmRSS"] for row in settled], 1)[0]
+    first, last = settled[0], settled[-1]
+    grown = (last["database"] - first["database"]) / 1e6 * A_DAY / max(1, last["cycles"] - first["cycles"])
+    largest = max(row["VmRSS"] for row in settled)
+    with capsys.disabled():
+        print(f"\n{CYCLES} cycles of the whole daemon: VmRSS {largest:.0f} MB at most (bound {MOST_MEGABYTES}, ratio "
+              f"{largest / MOST_MEGABYTES:.2f}), VmHWM {last['VmHWM']:.0f} MB, slope {slope:+.2f} MB per 1,000 cycles "
+              f"(bound {MOST_SLOPE:+.0f}); {last['cpu_s'] / CYCLES:.2f} CPU-s a cycle; database {grown:.0f} MB a day")
+    assert (last["boards"], last["advised"]) == (8 * farm.nodes, 4000)
+    assert largest <= MOST_MEGABYTES
+    assert slope <= MOST_SLOPE

@@ -1,0 +1,100 @@
+"""Packed windows: what goes in comes out, in a tenth of the room."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idlewatt.storage import phrases
+from idlewatt.storage.packed import MISSING, Unreadable, pack, scaled, unpack, unscaled
+from idlewatt.storage.records import GpuRollup, PowerClass, WasteReading
+
+whole = st.integers(-2**63, 2**63 - 1)
+
+
+@given(st.lists(st.tuples(whole, whole), max_size=20), st.lists(st.text(max_size=5), max_size=5))
+def test_packed_numbers_and_words_come_back(rows, words):
+    columns = np.array(rows, np.int64).reshape(-1, 2).T
+    found, (again,) = unpack(pack(columns, [words]))
+    assert again == words
+    assert found.T.tolist() == list(map(list, rows))
+
+
+@given(st.lists(st.none() | st.floats(0, 1e6).map(lambda value: round(value, 3))))
+def test_thousandths_come_back_and_what_is_missing_stays_so(values):
+    assert unscaled(scaled(values, 1e3), 1e3) == values
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf, 1e300])
+def test_what_is_no_number_is_missing(value):
+    assert scaled([value], 1e3).tolist() == [MISSING]
+
+
+@pytest.mark.parametrize("broken", [b"", b"\x02abc", b"\x01abc", pack(np.zeros((3, 4), np.int64))[:-5]])
+def test_packed_numbers_that_are_damaged_or_newer_are_refused(broken):
+    with pytest.raises(Unreadable):
+        unpack(broken)
+
+
+@given(st.text(alphabet=st.sampled_from("ab #,.0123"), max_size=30))
+def test_a_sentence_that_was_taken_apart_comes_back(sentence):
+    assert phrases.put_together(*phrases.taken_apart(sentence)) == sentence
+
+
+def test_sentences_that_differ_in_figures_only_are_one_phrase():
+    assert phrases.taken_apart("needs 16 GPUs, 3 are free in p#1") == ("needs # GPUs, # are free in p##", "16,3,#,1")
+
+
+def rollup(start_s: float, board: int, seconds: float = 300.0, **more) -> GpuRollup:
+    return GpuRollup(**{"start_s": start_s, "seconds": seconds, "node": f"n{board % 3}", "uuid": f"GPU-{board}",
+                        "index": board, "measured_seconds": seconds, "energy_joules": 123.456 * seconds,
+                        "activity_mean": 0.123456, "activity_max": 1.0, "power_mean_watts": 123.456,
+                        "power_max_watts": 400.001, "allocated_seconds": 7.25} | more)
+
+
+def test_windows_of_many_gpus_come_back_in_order_and_by_node(history):
+    given_ = [rollup(start_s, board) for start_s in (0.0, 300.0) for board in range(20)]
+    history.record_rollups(reversed(given_))
+    assert history.rollups(0, 600) == tuple(sorted(given_, key=lambda one: (one.start_s, one.uuid)))
+    assert [one.index for one in history.rollups(0, 300, node="n1")] == [1, 10, 13, 16, 19, 4, 7]
+
+
+def test_a_window_that_a_restart_cut_short_stands_beside_its_other_half(history):
+    halves = (rollup(0.0, 1, seconds=125.0), rollup(0.0, 1, seconds=300.0, measured_seconds=175.0))
+    for half in halves:
+        history.record_rollups([half])
+    assert history.rollups(0, 300) == halves
+
+
+def test_a_window_told_again_replaces_those_gpus_and_keeps_the_others(history):
+    history.record_rollups([rollup(0.0, 1), rollup(0.0, 2)])
+    history.record_rollups([rollup(0.0, 2, energy_joules=1.0, power_mean_watts=None), rollup(0.0, 3)])
+    assert history.rollups(0, 300) == (rollup(0.0, 1), rollup(0.0, 2, energy_joules=1.0, power_mean_watts=None),
+                                       rollup(0.0, 3))
+
+
+def test_mean_power_that_is_not_energy_over_time_comes_back_too(history):
+    odd = rollup(0.0, 1, power_mean_watts=99.125)
+    unmeasured = rollup(0.0, 2, measured_seconds=0.0, energy_joules=None, power_mean_watts=50.5)
+    history.record_rollups([odd, unmeasured])
+    assert history.rollups(0, 300) == (odd, unmeasured)
+
+
+def test_classes_of_nodes_told_again_replace(history):
+    first = [WasteReading(0.0, 300.0, "gpu", PowerClass.STRANDED, energy, node)
+             for node, energy in (("a", 1.5), ("b", 2.5))]
+    again = WasteReading(0.0, 300.0, "gpu", PowerClass.STRANDED, 9.125, "b")
+    history.record_waste(first)
+    history.record_waste([again])
+    assert history.waste(0, 300, per_node=True) == (first[0], again)
+
+
+def test_a_window_of_a_large_site_takes_a_tenth_of_the_room(history):
+    """As rows they took 72 bytes a GPU."""
+    history.record_rollups([rollup(0.0, board, energy_joules=board * 12.345, activity_mean=board / 8000)
+                            for board in range(4000)])
+    with history._reading() as connection:
+        size = connection.exec_driver_sql("SELECT max(length(packed)) FROM gpu_windows").scalar_one()
+    assert size < 4000 * 12
