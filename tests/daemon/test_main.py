@@ -77,6 +77,22 @@ def test_it_is_healthy_from_the_first_second_and_ready_once_it_has_looked_around
     running.ready()
 
 
+def test_it_is_ready_only_as_long_as_the_scheduler_is_read_and_says_so_everywhere(daemon, configured, rig):
+    running = daemon(configured(waste="{scheduler_max_age: 1s}"))
+    running.ready()
+    rig.server.site._slurm, answers = {}, rig.server.site._slurm
+    running.until(lambda: running.status("/-/ready") == 503)
+    assert re.fullmatch(r"idlewatt is not ready: Slurm not read since \d\d:\d\d\.\n", running.page("/-/ready"))
+    said = running.page("/-/ready").removeprefix("idlewatt is not ready: ").strip()
+    assert said in running.page("/")
+    running.until(lambda: running.metric('idlewatt_degraded{cause="scheduler_unread"}') == 1)
+    assert "idlewatt_advice_info{" not in running.page("/metrics")
+    running.said("event=degraded")
+    rig.server.site._slurm = answers
+    running.ready()
+    assert running.metric('idlewatt_degraded{cause="scheduler_unread"}') == 0
+
+
 def test_a_port_that_is_taken_is_named(daemon, configured):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
