@@ -34,12 +34,13 @@ from .advice.subject import Adviser, Bookkeeper, Scene, subjects
 from .advice.vicinity import Vicinity, compared
 from .config import ConfigError, Settings
 from .counterfactual import Counterfactual, Request, Window, WindowReplayer
-from .current import Ages, current
+from .current import current
 from .cycles import Beat, Cycle
-from .degraded import Chronicle, Degradation, Seen, SourceSeen, out_of_service, unmeasured_share, unread
+from .degraded import Chronicle, Degradation, Seen, out_of_service, unmeasured_share, unread
 from .facts import Known, Process
 from .learning.nightshift import NightShift
 from .moments import believed
+from .standing import ages, sources_seen, unadvised
 from .steps import ClockWatch
 from .topology import Hanging
 from .waste import WasteAccountant
@@ -287,20 +288,11 @@ class Service:
 
     def standing(self) -> Known:
         """Return what is known without advice that rests on what is too old to act upon."""
-        return current(self.known, self._clock(), self._ages())
+        return current(self.known, self._clock(), ages(self.settings, self._speed, self.beat.health()))
 
     def unadvised(self) -> str:
         """Return why there is no advice, in words; '' when there is."""
-        seen = self._seen()
-        unread_ones = unread(seen)
-        if unread_ones:
-            return "no advice: " + "; ".join(one.words for one in unread_ones)
-        known = self.standing()
-        if known.advice is not None and not known.advice.withdrawn:
-            return ""
-        if not self._rehearsal.over():
-            return "no advice yet: policies are being compiled"
-        return "no advice yet: the first round has not ended" if known.advice is None else "no advice: the last is old"
+        return unadvised(self._seen(), self.standing().advice, compiling=not self._rehearsal.over())
 
     def degraded(self) -> tuple[Degradation, ...]:
         """Return what is wrong with what is known, the worst first."""
@@ -316,29 +308,18 @@ class Service:
                        self.settings.cycles.advise, self.settings.waste.pue, self._reloaded, self._loaded_s,
                        self._roles(), self.degraded(), self._history.backlog)
 
-    def _ages(self) -> Ages:
-        periods = {name: cycle.period_s * self._speed for name, cycle in self.beat.health().items()}
-        return Ages(self.settings.waste.scheduler_max_age, periods["advise"], periods)
-
     def _believed(self, snapshot: SchedulerSnapshot, now_s: float) -> bool:
         """Tell whether there may be advice on what was seen of the cluster."""
         return believed(snapshot.time_s, now_s, self.settings.waste.scheduler_max_age)
 
     def _seen(self) -> Seen:
         """Return what decides on whether what is known is degraded."""
-        known, now_s, max_age_s = self.known, self._clock(), self.settings.waste.scheduler_max_age
+        known, now_s, beats, settings = self.known, self._clock(), self.beat.health(), self.settings
+        max_age_s = settings.waste.scheduler_max_age
         step_s, stepped_s = self._steps.look(now_s, max_age_s) if self._steps else (0.0, None)
-        return Seen(now_s, tuple(SourceSeen(watched.status, watched.kind, self._period_s(watched.role),
-                                            watched.health()) for watched in self._sources),
-                    self.beat.health(), self._history.backlog, unmeasured_share(known.assessment),
-                    out_of_service(known.snapshot), step_s, stepped_s, max_age_s, self.settings.degraded)
-
-    def _period_s(self, role: str) -> float:
-        """Return the time between two reads of a source, on the daemon's clock."""
-        cycles, beats = self.settings.cycles, self.beat.health()
-        asked = [beats[name].period_s for name, subject in subjects().items()
-                 if role in subject.reads and name in beats]
-        return (cycles.scrape if role == "telemetry" else max((cycles.jobs, *asked))) * self._speed
+        return Seen(now_s, sources_seen(self._sources, settings, beats, self._speed), beats, self._history.backlog,
+                    unmeasured_share(known.assessment), out_of_service(known.snapshot), step_s, stepped_s, max_age_s,
+                    settings.degraded)
 
     def _roles(self) -> tuple[tuple[str, str], ...]:
         advice, learned = self.settings.advice, self.known.learned

@@ -203,7 +203,8 @@ def render(view: View, telemetry_path: str) -> str:
     partitions, status = bars(rows), view.status()
     return _TEMPLATES.get_template("index.html").render(
         version=version("idlewatt"), telemetry_path=telemetry_path.lstrip("/"), refresh_s=REFRESH_S, now=view.now(),
-        total=bar("", rows), missing=_only(status), status=status, troubled=_troubled(status), unmeasured=_unmeasured(view),
+        total=bar("", rows), missing=_only(status), status=status, troubled=_troubled(status),
+        unmeasured=_unmeasured(view),
         bars=partitions[:MOST_PARTITIONS], more_partitions=max(0, len(partitions) - MOST_PARTITIONS),
         leader=_leader(view),
         pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),

@@ -47,7 +47,7 @@ def test_without_a_writable_cache_the_same_run_comes_out(where):
 
 def test_without_a_writable_cache_machine_code_is_kept_in_a_private_folder_and_that_is_said_once(tmp_path):
     script = ("import subprocess, sys; from idlewatt.daemon.replay.compiled import cache_folder; "
-              "from idlewatt.daemon.policies import named; print(cache_folder(), flush=True); "
+              "print(cache_folder(), flush=True); "
               "subprocess.run([sys.executable, '-c', 'from idlewatt.daemon.replay.compiled import cache_folder; "
               "print(cache_folder())'])")
     environment = os.environ | {"NUMBA_CACHE_DIR": "/proc/nothing/here", "TMPDIR": str(tmp_path)}

@@ -10,7 +10,16 @@ from werkzeug.test import Client
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.gate import WebConfigFile
 from idlewatt.daemon.web.server import WebServer, listen
-from idlewatt.daemon.web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, WasteRow
+from idlewatt.daemon.web.view import (
+    DecisionRow,
+    ModelRow,
+    NodeRow,
+    ReloadError,
+    SourceRow,
+    Status,
+    TargetGroup,
+    WasteRow,
+)
 from idlewatt.exporters.publish import Published
 from idlewatt.exporters.source import TargetHealth
 from idlewatt.storage.elastic import ElasticAdvice, Resize
