@@ -35,7 +35,7 @@ def test_one_target_down_never_hides_the_others(loopback, clock):
     release.set()
     assert {gpu.uuid: gpu.power_watts for gpu in telemetry.gpus} == {"GPU-1": 60, "GPU-3": 60, "GPU-4": None}
     errors = {health.target.rpartition("/")[2]: health.error for health in reader.health() if not health.up}
-    assert set(errors) == {"html", "garbage", "cut", "slow", "missing"}
+    assert set(errors) == {"html", "garbage", "cut", "slow", "missing"}, errors
     assert "HTML" in errors["html"]
     assert "not Prometheus" in errors["garbage"]
     assert "cut off" in errors["cut"]
