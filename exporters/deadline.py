@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import resource
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -111,7 +112,8 @@ class Kept:
         """Count one more kept connection; return False when there are enough."""
         with self._lock:
             if self._most is None:
-                self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE
+                soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+                self._most = (sys.maxsize if soft == resource.RLIM_INFINITY else soft) // _SHARE
             if self._count >= self._most:
                 return False
             self._count += 1
