@@ -139,6 +139,13 @@ class _Adapter(HTTPAdapter):
         for connection in filter(None, tuple(idle)):
             connection.close()
 
+    def close(self) -> None:
+        """Close every idle connection now, not when nobody remembers its pool any more."""
+        for pool in tuple(self._pools.values()):
+            pool.close()
+        self._pools.clear()
+        super().close()
+
     def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
         """Return the path that is asked for; proxies are not used."""
         return self._paths.get(request.url) or request.path_url
