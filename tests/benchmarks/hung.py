@@ -1,8 +1,8 @@
-"""The daemon over a farm some of whose nodes hang, in a process of its own.
+"""The daemon over a farm some of whose nodes hang, in a process of its own: ``hung.py CONFIG NODES SAMPLES HUNG``.
 
-Run as ``python hung.py CONFIG NODES SAMPLES HUNG``. It prints one JSON object: of each sample (assessment) the watts by node and class and the 99th percentile of the age of
-healthy nodes' facts, CPU seconds per second from the first sample to the last, seconds from the start to the first
-advice, descriptors, threads and memory at their most.
+It prints one JSON object: of each sample (assessment) the watts by node and class and the 99th percentile of the age
+of healthy nodes' facts; CPU seconds per second from the first sample to the last; seconds from the start to the first
+advice; descriptors, threads and memory at their most.
 """
 
 import json
