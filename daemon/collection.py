@@ -19,6 +19,9 @@ from ..storage.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
+_CLOSE_S = 0.3
+"""How long closing is waited for: thousands of connections close by themselves when the process ends."""
+
 
 class _Reader:
     """One source with its thread."""
@@ -88,14 +91,21 @@ class Collection:
         found = [facts for facts in self.facts("scheduler") if isinstance(facts, SchedulerSnapshot)]
         return merged(found, now_s, max_age_s)
 
-    def leave(self, but: Sequence[Watched] = ()) -> None:
-        """End all waiting, and close every source but those that somebody else goes on with."""
+    def let_go(self) -> None:
+        """End all waiting at once, begin no more reads."""
         with self._change:
             self._closed = True
             self._change.notify_all()
-        for watched in self.sources:
-            if watched not in but:
-                watched.close()
+
+    def leave(self, but: Sequence[Watched] = ()) -> None:
+        """Close every source but those that somebody else goes on with; what takes long to close is not waited for."""
+        self.let_go()
+        closing = [Errand(f"close-{watched.name}", watched.close) for watched in self.sources if watched not in but]
+        deadline = time.monotonic() + _CLOSE_S
+        for errand in closing:
+            errand.begin()
+        for errand in closing:
+            errand.wait(max(0.0, deadline - time.monotonic()))
 
     def _over(self, readers: Sequence[_Reader]) -> bool:
         return self._closed or not any(reader.errand.under_way for reader in readers)

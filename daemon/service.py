@@ -49,7 +49,7 @@ REPLAY_S = 600.0
 """The least time that the replay of a closed window is given."""
 PATIENCE = 0.8
 """Share of its period that a cycle waits for sources: peers that are slow must not make it overrun."""
-LAST_S = 1.5
+LAST_S = 1.0
 """How long a stop waits for running cycles, once no peer is waited for."""
 TRAINING_S = 60.0
 """How often somebody looks whether it is time to train, and how it goes."""
@@ -202,7 +202,7 @@ class Service:
 
     def stop(self) -> None:
         """Let go of every peer, let running cycles end, write what is open, release everything."""
-        self._collection.leave()
+        self._collection.let_go()
         self._rehearsal.end()
         self._replays.end()
         self._council.end()
@@ -210,6 +210,7 @@ class Service:
         self.beat.stop(LAST_S)
         self._write(*self.accountant.drain_all(), self.accountant.floors.learned())
         self._history.close()
+        self._collection.leave()
 
     def reload(self, load: Callable[[], Settings]) -> None:
         """Put a new configuration in force at once, or raise ``ConfigError`` and keep the old one entire."""

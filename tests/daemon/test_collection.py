@@ -112,7 +112,8 @@ def test_leaving_ends_all_waiting_and_spares_the_sources_that_go_on(collected):
     collection.leave(but=collection.sources[1:])
     waiter.join(10)
     assert not waiter.is_alive()
-    assert (hung.gate.is_set(), kept.gate.is_set()) == (True, False)
+    assert hung.gate.wait(10)
+    assert not kept.gate.is_set()
 
 
 def test_a_scheduler_that_has_been_gone_for_long_does_not_age_the_other():

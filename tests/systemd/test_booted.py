@@ -91,9 +91,10 @@ class Machine:
         return self.run("systemctl", "show", "--property", name, "--value", "idlewatt")
 
     def value(self, name: str) -> float:
-        """Return the value of a metric without labels."""
+        """Return the value of a metric without labels, or of one series; NaN while there is none."""
         page = requests.get(f"{self.url}/metrics", timeout=10).text
-        return next(float(line.split()[1]) for line in page.splitlines() if line.startswith(f"{name} "))
+        return next((float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(f"{name} ")),
+                    float("nan"))
 
     def advised(self) -> bool:
         """Tell whether the daemon advises: its policies are compiled."""
@@ -154,7 +155,7 @@ def first_start(machine):
         return states[-1] == "active"
 
     machine.wait_for(active)
-    assert reachable(machine)
+    machine.wait_for(lambda: reachable(machine))
     machine.wait_for(machine.advised, 180)
     return set(states), time.monotonic() - began
 
