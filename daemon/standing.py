@@ -36,11 +36,11 @@ def _period_s(role: Role, settings: Settings, beats: Beats) -> float:
 
 def unadvised(seen: Seen, advice: Advice | None, *, compiling: bool) -> str:
     """Return why there is no advice, in words; '' when there is."""
+    if advice is not None and not advice.withdrawn:
+        return ""  # of two schedulers the other may be silent: that is degraded, and costs only its own
     silent = unread(seen)
     if silent:
         return "no advice: " + "; ".join(one.words for one in silent)
-    if advice is not None and not advice.withdrawn:
-        return ""
     if compiling:
         return "no advice yet: policies are being compiled"
     return "no advice yet: the first round has not ended" if advice is None else "no advice: the last is too old"
