@@ -21,7 +21,7 @@ from functools import partial
 
 from ..exporters.publish import check
 from ..exporters.source import Clock, SourceError, Watched
-from ..storage.database import named
+from ..storage.database import fingerprint
 from ..storage.errors import StoreError
 from ..storage.history import History
 from ..storage.records import GpuRollup, IdleFloor, SchedulerSnapshot, WasteReading
@@ -283,8 +283,8 @@ class Service:
 
     @property
     def database(self) -> str:
-        """Return what it records into, without its password."""
-        return named(self.settings.storage.url)
+        """Return a digest of what it records into."""
+        return fingerprint(self.settings.storage.url)
 
     def now(self) -> float:
         """Return the daemon's time."""
