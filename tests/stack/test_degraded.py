@@ -1,4 +1,4 @@
-"""A real slurmrestd that hangs: no advice on old data, and the same words on the page, the command line and as metric."""
+"""A real slurmrestd that hangs: no advice on old data, and the same words on page, command line and in metrics."""
 
 import os
 import re
@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import pytest
 import requests
-
 from served import Daemon
 
 pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(900)]
@@ -33,7 +32,7 @@ def daemon(chain, tmp_path):
     made = Daemon(tmp_path, {
         "cycles": {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "1s", "record": "2s"},
         "waste": {"scheduler_max_age": "5s"}, "storage": {"url": f"sqlite:///{tmp_path}/idlewatt.db"},
-        "sources": [{"kind": "slurm_rest", "url": f"unix:{chain.rest_socket}", "timeout": "2s"}]}, ADDRESS)
+        "sources": [{"kind": "slurm_rest", "url": f"unix:{chain.rest_socket}"}]}, ADDRESS)
     made.start()
     yield made
     made.close()
