@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 log = logging.getLogger(__name__)
@@ -25,6 +24,8 @@ class Cycle:
     run: Callable[[], None]
     offset_s: float = 0.0
     """Delay of the first run, so that a cycle finds what another has just brought."""
+    after: tuple[str, ...] = ()
+    """The first run comes at once when each of these has run, if that is before its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +58,27 @@ class Beat:
         self._cycles = {cycle.name: cycle for cycle in cycles}
         self._clock = clock
         self._started_s = clock()
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._health = {name: CycleHealth(period_s=cycle.period_s) for name, cycle in self._cycles.items()}
-        self._stopping = threading.Event()
-        self._threads = ThreadPoolExecutor(max(1, len(self._cycles)), thread_name_prefix="cycle")
-        self._conductor = threading.Thread(target=self._conduct, name="beat", daemon=True)
+        self._due: dict[str, float] = {}
+        self._stopping = False
 
     def start(self) -> None:
         """Start beating."""
         self._started_s = self._clock()
-        self._conductor.start()
+        self._due = {name: self._started_s + cycle.offset_s for name, cycle in self._cycles.items()}
+        threading.Thread(target=self._conduct, name="beat", daemon=True).start()
 
-    def stop(self) -> None:
-        """Stop beating and wait until the running cycles have ended."""
-        self._stopping.set()
-        if self._conductor.is_alive():
-            self._conductor.join()
-        self._threads.shutdown(wait=True)
+    def stop(self, within_s: float = 60.0) -> None:
+        """Stop beating and wait until the running cycles have ended; one that hangs is named and left alone."""
+        with self._lock:
+            self._stopping = True
+            self._lock.notify_all()
+            if not self._lock.wait_for(lambda: not self._running(), within_s):
+                log.error("cycles hang and are not waited for", extra={"target": " ".join(sorted(self._running()))})
+
+    def _running(self) -> list[str]:
+        return [name for name, health in self._health.items() if health.began_s is not None]
 
     def run(self, name: str) -> None:
         """Run a cycle now, in this thread, and count it as a beat: for time that is not the wall's."""
@@ -96,25 +101,39 @@ class Beat:
 
     def _conduct(self) -> None:
         """Strike every cycle when it is due; beats that have gone by meanwhile are one."""
-        due = {name: self._started_s + cycle.offset_s for name, cycle in self._cycles.items()}
-        while not self._stopping.is_set():
-            now = self._clock()
-            for name, cycle in self._cycles.items():
-                if due[name] <= now:
-                    self._strike(cycle)
-                    due[name] += cycle.period_s * (1 + (now - due[name]) // cycle.period_s)
-            self._stopping.wait(max(0.0, min(due.values(), default=now + 1.0) - self._clock()))
+        while True:
+            with self._lock:
+                wait_s = max(0.0, min(self._due.values(), default=self._clock() + 1.0) - self._clock())
+                if not self._stopping:
+                    self._lock.wait(wait_s)
+                if self._stopping:
+                    return
+                now = self._clock()
+                struck = [cycle for name, cycle in self._cycles.items() if self._due[name] <= now]
+                for cycle in struck:
+                    self._due[cycle.name] += cycle.period_s * (1 + (now - self._due[cycle.name]) // cycle.period_s)
+            for cycle in struck:
+                self._strike(cycle)
 
     def _strike(self, cycle: Cycle) -> None:
         if self._began(cycle.name):
-            self._threads.submit(self._run, cycle)
-        else:
+            threading.Thread(target=self._run, args=(cycle,), name=f"cycle-{cycle.name}", daemon=True).start()
+        elif not self._stopping:
             log.warning("cycle overran its period; this beat is skipped", extra={"target": cycle.name})
+
+    def _hurry(self, name: str) -> None:
+        """Let those be due that waited for this cycle as the last of several, and have not run yet."""
+        for other in self._cycles.values():
+            if name in other.after and not self._health[other.name].runs and other.name in self._due \
+                    and all(self._health[before].runs for before in other.after):
+                self._due[other.name] = min(self._due[other.name], self._clock())
 
     def _began(self, name: str) -> bool:
         """Note that a cycle's run begins; return False, and count a skipped beat, while one goes on."""
         with self._lock:
             health = self._health[name]
+            if self._stopping:
+                return False
             if health.began_s is not None:
                 self._health[name] = replace(health, overruns=health.overruns + 1)
                 return False
@@ -134,3 +153,6 @@ class Beat:
             self._health[cycle.name] = replace(health, runs=health.runs + 1, failures=health.failures + failed,
                                                last_duration_s=ended - began, last_end_s=ended, began_s=None,
                                                failed=failed)
+            if not health.runs:
+                self._hurry(cycle.name)
+            self._lock.notify_all()

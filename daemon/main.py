@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 GLANCE_S = 1.0
 """How often the main thread looks after the cycles."""
+DESCRIPTORS = 32768
+"""How many descriptors are wanted: a connection to each page of some thousand nodes, and people's browsers."""
 
 
 class CannotServe(Exception):
@@ -75,6 +78,7 @@ def serve(options: Options) -> None:
         signal.signal(number, signals.on_stop)
     signal.signal(signal.SIGHUP, signals.on_reload)
     settings = load(options.config_file)
+    _allow_descriptors()
     try:
         gate = WebConfigFile(options.web_config)
         sockets = activated() if options.systemd_socket else [listen(address) for address in options.addresses]
@@ -103,6 +107,16 @@ def _prepare(config_file: Path, url: str) -> None:
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)  # noqa: S603
 
 
+def _allow_descriptors() -> None:
+    """Raise the soft limit of descriptors, which is 1,024 in most shells, as far as is wanted and allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    with suppress(OSError, ValueError):  # a sandbox may forbid it; fewer connections are then kept open
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def _clock(options: Options) -> Clock:
     if options.speed == 1.0:
         return time.time
@@ -123,6 +137,7 @@ def _served(server: WebServer) -> Iterator[None]:
 
 @contextmanager
 def _running(service: Service) -> Iterator[None]:
+    # Ready is who serves with the database open; targets that hang must not make systemd give up on us.
     service.start()
     notify("READY=1", f"STATUS=watching with {len(service.sources)} sources")
     log.info("ready", extra={"sources": len(service.sources)})

@@ -1,4 +1,4 @@
-"""Notice that the clock was set, or that the machine slept: between two looks it went on by more or less than time did."""
+"""Notice that the clock was set, or that the machine slept: it went on by more, or less, than time did."""
 
 from __future__ import annotations
 

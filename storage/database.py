@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -54,10 +55,11 @@ def parse(url: str) -> URL:
     return parsed
 
 
-def named(url: str) -> str:
-    """Return what a database is called, the same for every way to write its URL, and without its password."""
+def fingerprint(url: str) -> str:
+    """Return a digest that tells databases apart, the same for every way to write a URL, and tells nothing else."""
     parsed = parse(url)
-    return os.path.realpath(place(parsed)) if parsed.get_backend_name() == "sqlite" else place(parsed)
+    name = os.path.realpath(place(parsed)) if parsed.get_backend_name() == "sqlite" else place(parsed)
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def connect(url: URL, *, read_only: bool = False) -> Engine:

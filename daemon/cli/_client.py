@@ -60,7 +60,7 @@ def warn_beside(database: str) -> None:
 
     It is asked at ``IDLEWATT_URL``, and for a moment only: these commands work without one, too.
     """
-    from ...storage.database import named
+    from ...storage.database import fingerprint
 
     context = click.get_current_context(silent=True)
     told: set[str] = context.meta.setdefault(f"{__name__}.told", set()) if context else set()
@@ -72,7 +72,7 @@ def warn_beside(database: str) -> None:
                           os.environ.get("IDLEWATT_CA_FILE"), timeout_s=BESIDE_S)
     except (click.ClickException, ValueError):
         return
-    if standing.get("database") == named(database):
+    if standing.get("database") == fingerprint(database):
         warn(standing)
 
 

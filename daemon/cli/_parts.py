@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -66,6 +67,25 @@ def answered(name: str, running: subprocess.Popen[bytes], log: Path, answer: Cal
         time.sleep(0.1)
     state = "takes too long to come up" if running.poll() is None else f"ended with status {running.returncode}"
     raise DemoError(f"{name} {state}. It last said:\n{tail(log)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A child that everything else rests on."""
+
+    name: str
+    running: subprocess.Popen[bytes]
+    log: Path
+
+    def check(self) -> None:
+        """Raise ``DemoError`` when it has ended."""
+        status = self.running.poll()
+        if status is not None:
+            raise DemoError(f"{self.name} has died ({_how(status)}), so the demo ends. It last said:\n{tail(self.log)}")
+
+
+def _how(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"status {status}"
 
 
 def tail(log: Path, lines: int = 12) -> str:

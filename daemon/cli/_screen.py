@@ -36,7 +36,8 @@ class Picture:
     @classmethod
     def take(cls, ask: Callable[[str], Sequence[Row]], status: Callable[[], Row]) -> Picture:
         """Ask for all four lists, and what is wrong with them."""
-        return cls(ask("waste"), ask("recommendations"), ask("jobs"), ask("sources"), status())
+        waste, recommendations, jobs, sources = map(ask, ("waste", "recommendations", "jobs", "sources"))
+        return cls(waste, recommendations, jobs, sources, status())
 
     @property
     def degraded(self) -> list[str]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import signal
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
-from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError, answered, python, tail
+from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError, Part, answered, python, tail
 
 SPEED = 60.0
 TARGETS = ("dcgm", "node", "ipmi", "cgroup")
@@ -57,24 +58,38 @@ def command(speed: float | None, seed: int, nodes: int, port: int, folder: Path 
     if days and speed not in (None, 1.0):
         raise click.UsageError("after --days the demo goes on in real time, as Prometheus does: leave --speed out")
     signal.signal(signal.SIGTERM, _interrupt)
+    parts: list[Part] = []
     try:
         with ExitStack() as stack:
             if days:
                 url, notes = _with_past(stack, folder, days, nodes, seed, (port, prometheus_port))
             else:
-                url, notes = _from_now(stack, _folder(folder, stack), nodes, seed, speed or SPEED, port)
+                url, notes = _from_now(stack, _folder(folder, stack), nodes, seed, speed or SPEED, port, parts)
             click.echo("\n".join(notes))
-            watch(url, once=once, footer=notes)
+            watch(url, once=once, footer=notes, pause=_looking_after(parts))
     except KeyboardInterrupt:
         click.echo("\nthe demo has ended")
 
 
-def _from_now(stack: ExitStack, folder: Path, nodes: int, seed: int, speed: float, port: int) -> tuple[str, list[str]]:
-    """Start cluster and daemon now; return the daemon's URL and what to tell."""
+def _looking_after(parts: Sequence[Part]) -> Callable[[float], None]:
+    """Return a pause that ends the demo when a part of it has died: a screen that only grows old tells nobody."""
+    clock = threading.Event()
+
+    def pause(seconds: float) -> None:
+        clock.wait(seconds)
+        for part in parts:
+            part.check()
+
+    return pause
+
+
+def _from_now(stack: ExitStack, folder: Path, nodes: int, seed: int, speed: float, port: int,
+              parts: list[Part]) -> tuple[str, list[str]]:
+    """Start cluster and daemon now, as ``parts``; return the daemon's URL and what to tell."""
     _rehearse(folder)
     start_s = float(int(time.time()))
-    simulation = stack.enter_context(_simulation(nodes, seed, speed, start_s, folder))
-    url = stack.enter_context(_daemon(_write_config(folder, simulation), port, speed, start_s, folder))
+    simulation = stack.enter_context(_simulation(nodes, seed, speed, start_s, folder, parts))
+    url = stack.enter_context(_daemon(_write_config(folder, simulation), port, speed, start_s, folder, parts))
     return url, _notes(url, simulation, speed, folder)
 
 
@@ -152,22 +167,24 @@ def _write_config(folder: Path, simulation: str) -> Path:
 
 
 @contextmanager
-def _simulation(nodes: int, seed: int, speed: float, start_s: float, folder: Path) -> Iterator[str]:
-    """Run the simulated cluster and yield its URL."""
+def _simulation(nodes: int, seed: int, speed: float, start_s: float, folder: Path, parts: list[Part]) -> Iterator[str]:
+    """Run the simulated cluster as one of the parts and yield its URL."""
     arguments = ("-m", "idlewatt.exporters.simulated", f"--nodes={nodes}", f"--seed={seed}", f"--speed={speed}",
                  f"--start={start_s}")
     with python("the simulated cluster", arguments, folder / "simulation.log") as child:
         announced = folder / "simulation.log"
+        parts.append(Part("the simulated cluster", child, announced))
         yield answered("the simulated cluster", child, announced, lambda: _first_line(announced))
 
 
 @contextmanager
-def _daemon(config: Path, port: int, speed: float, start_s: float, folder: Path) -> Iterator[str]:
-    """Run the daemon and yield its URL once it is ready."""
+def _daemon(config: Path, port: int, speed: float, start_s: float, folder: Path, parts: list[Part]) -> Iterator[str]:
+    """Run the daemon as one of the parts and yield its URL once it is ready."""
     url = f"http://127.0.0.1:{port}"
     arguments = ("-m", "idlewatt.daemon.cli", "serve", f"--config.file={config}",
                  f"--web.listen-address=127.0.0.1:{port}", f"--clock.speed={speed}", f"--clock.start={start_s}")
     with python("the daemon", arguments, folder / "daemon.log") as child:
+        parts.append(Part("the daemon", child, folder / "daemon.log"))
         yield answered("the daemon", child, folder / "daemon.log", lambda: url if _ready(url) else "")
 
 

@@ -45,7 +45,10 @@ def command(url: str, ca_file: str | None, every: float, once: bool) -> None:
 
 def watch(url: str, ca_file: str | None = None, every_s: float = 1.0, *, once: bool = False,
           footer: Sequence[str] = (), pause: Pause | None = None) -> None:
-    """Show the daemon at ``url`` until interrupted; ``Unreachable`` only when it never answered at all."""
+    """Show the daemon at ``url`` until interrupted; ``Unreachable`` only when it never answered at all.
+
+    ``pause`` waits between two looks; what it raises ends the show.
+    """
     from rich.console import Console
 
     from ._screen import Picture

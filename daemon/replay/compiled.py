@@ -3,20 +3,23 @@
 numba notices an edit of the file that a function stands in, not of the files it calls into, so the cache folder is
 named after a digest of all compiled sources: an upgraded package never runs yesterday's machine code. An agent's
 machine code has a folder within, named after its own sources and those of agents it imports from, so that an edit of
-one costs no other's compilation. Without a writable folder everything still works; it is only compiled anew by every
-process.
+one costs no other's compilation. Without a writable folder it is kept in a private one among temporary files.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import hashlib
 import importlib
+import logging
 import os
 import re
 import shutil
+import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,6 +28,8 @@ from typing import IO, Any, TypeVar, cast
 
 import numba
 from numba.core import config as numba_config
+
+log = logging.getLogger(__name__)
 
 config: Any = numba_config
 """numba fills its settings in at import, where type checkers cannot see them."""
@@ -63,12 +68,43 @@ _claims: list[IO[str]] = []
 
 @functools.cache
 def cache_folder() -> Path:
-    """Return the folder of this version's machine code: $NUMBA_CACHE_DIR, systemd's cache directory or ~/.cache."""
+    """Return the folder of this version's machine code: $NUMBA_CACHE_DIR, systemd's cache directory or ~/.cache.
+
+    Where that cannot be written it is a private folder among temporary files, which children are told of.
+    """
     base = config.CACHE_DIR or os.environ.get("CACHE_DIRECTORY", "").split(":")[0]
     if not base:
         base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "idlewatt")
+    if not _writable(Path(base)):
+        private = _private()
+        log.warning("machine code cannot be kept in %s, so it is kept in %s; set NUMBA_CACHE_DIR to a folder of yours",
+                    base, private)
+        base = os.environ["NUMBA_CACHE_DIR"] = str(private)
     sources = [*_HERE.glob("*.py"), *_POLICIES.glob("*.py")]
     return Path(base) / f"compiled-{_digest(sources, numba.__version__)}"
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _private() -> Path:
+    """Return a folder among temporary files that nobody else can write to: what lies there is run.
+
+    It is the same at each start, unless somebody else has taken its name.
+    """
+    folder = Path(tempfile.gettempdir()) / f"idlewatt-{os.getuid()}"
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
+            return folder
+    return Path(tempfile.mkdtemp(prefix="idlewatt-"))
 
 
 def _folder(function: Callable[..., Any]) -> Path:

@@ -138,7 +138,7 @@ class Status:
     snapshot_s: float | None = None
     """When the scheduler was last read, the oldest of several; None before the first time."""
     database: str = ""
-    """What the daemon records into, without its password."""
+    """A digest of what the daemon records into: the same for the same database, whoever asks."""
 
 
 class ReloadError(Exception):

@@ -14,7 +14,8 @@ GOOD_BAD = {"0": ("failed", "red"), "1": ("ok", "green")}
 def build() -> str:
     """Return the board."""
     return board("health", "Daemon health", "Whether what the other boards say can be believed.",
-                 ((4, _figures()), (7, _degraded()), (8, _states()), (8, _speed()), (8, _trouble()), (6, _knowledge())), hours=6)
+                 ((4, _figures()), (7, _degraded()), (8, _states()), (8, _speed()), (8, _trouble()),
+                  (6, _knowledge())), hours=6)
 
 
 def _figures() -> Row:
@@ -46,8 +47,8 @@ def _figures() -> Row:
 
 def _degraded() -> Row:
     return (
-        (16, timeline("Degraded over time", "Red: something is wrong with what the daemon knows, by cause. The page and "
-                      "/api/v1/status say what, in words; what rests on it is not shown as fresh.",
+        (16, timeline("Degraded over time", "Red: something is wrong with what the daemon knows, by cause. The page "
+                      "and /api/v1/status say what, in words; what rests on it is not shown as fresh.",
                       f"clamp_max(max by (cause) (idlewatt_degraded{{{DAEMON}}}), 1)", "{{cause}}", WELL_OR_NOT,
                       empty=NOTHING)),
         (8, listing("Degraded for", "What is wrong now, for how long it has been.",

@@ -89,3 +89,56 @@ def test_one_hanging_cycle_does_not_stop_another_and_is_named(beating):
     wait_until(lambda: beat.health()["scrape"].runs > runs + 1)
     assert beat.hanging() == ["jobs"]
     release.set()
+
+
+def test_a_cycle_that_waits_for_others_first_runs_once_they_have(beating):
+    release = threading.Event()
+    beat = beating(Cycle("jobs", 60, lambda: release.wait(10)), Cycle("scrape", 60, lambda: None),
+                   Cycle("assess", 60, lambda: None, 30, ("scrape", "jobs")))
+    wait_until(lambda: beat.health()["scrape"].runs == 1)
+    assert beat.health()["assess"].runs == 0
+    release.set()
+    wait_until(lambda: beat.health()["assess"].runs == 1)
+
+
+def test_a_cycle_that_hangs_is_named_and_left_behind_at_the_end(beating, caplog):
+    release, inside = threading.Event(), threading.Event()
+
+    def run():
+        inside.set()
+        release.wait(20)
+
+    beat = beating(Cycle("record", 60, run))
+    assert inside.wait(10)
+    beat.stop(0.01)
+    assert "cycles hang and are not waited for" in caplog.text
+    release.set()
+
+
+def test_a_wall_clock_that_is_set_back_costs_no_beat(beating, monkeypatch):
+    beat = beating(Cycle("scrape", 0.02, lambda: None))
+    wait_until(lambda: beat.health()["scrape"].runs >= 2)
+    wall = time.time
+    monkeypatch.setattr(time, "time", lambda: wall() - 3600.0)
+    runs = beat.health()["scrape"].runs
+    wait_until(lambda: beat.health()["scrape"].runs >= runs + 3)
+
+
+def test_a_run_that_goes_on_is_seen_with_its_length_while_it_does(beating):
+    release = threading.Event()
+    beat = beating(Cycle("scrape", 0.02, lambda: release.wait(10)))
+    wait_until(lambda: (beat.health()["scrape"].running_s or 0.0) > 0.01)
+    release.set()
+    wait_until(lambda: beat.health()["scrape"].runs)
+
+
+def test_whether_the_last_run_failed_is_known(beating):
+    faults = [ValueError("once")]
+
+    def run():
+        if faults:
+            raise faults.pop()
+
+    beat = beating(Cycle("jobs", 0.02, run))
+    wait_until(lambda: beat.health()["jobs"].runs >= 2)
+    assert (beat.health()["jobs"].failures, beat.health()["jobs"].failed) == (1, False)

@@ -344,7 +344,8 @@ def test_a_daemon_without_sources_is_ready_and_says_nothing(rig):
 
 def test_what_is_missing_before_the_first_collection_is_told(rig):
     service = rig.service()
-    assert DaemonView(service, lambda: service.settings).missing() == ("the first collection has not ended",)
+    assert DaemonView(service, lambda: service.settings).missing() == (
+        "the first collection has not ended", "Slurm not read yet")
 
 
 def test_the_exporters_of_the_nodes_are_offered_to_prometheus(rig):

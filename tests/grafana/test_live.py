@@ -103,12 +103,12 @@ def live(tmp_path_factory) -> Iterator[Prometheus]:
     folder, port = tmp_path_factory.mktemp("live"), free_port()
     start_s = float(int(time.time()))
     with ExitStack() as stack:
-        simulation = stack.enter_context(demo._simulation(4, 1, SPEED, start_s, folder))
+        simulation = stack.enter_context(demo._simulation(4, 1, SPEED, start_s, folder, []))
         config = demo.configuration(simulation, folder)
         # Closed windows within the minute; and a beat that comes late on a busy machine is no gap.
         config["cycles"]["counterfactual"], config["waste"]["gap_factor"] = "30s", 20
         (folder / "idlewatt.yml").write_text(yaml.safe_dump(config))
-        stack.enter_context(demo._daemon(folder / "idlewatt.yml", port, SPEED, start_s, folder))
+        stack.enter_context(demo._daemon(folder / "idlewatt.yml", port, SPEED, start_s, folder, []))
         url = stack.enter_context(_prometheus.running(folder, free_port(), 1, f"127.0.0.1:{port}", LABELS, every="1s"))
         yield Prometheus(url, time.time)
 

@@ -102,9 +102,10 @@ class Machine:
         return self.run("systemctl", "show", "--property", name, "--value", "idlewatt")
 
     def value(self, name: str) -> float:
-        """Return the value of a metric without labels."""
+        """Return the value of a metric without labels, or of one series; NaN while there is none."""
         page = requests.get(f"{self.url}/metrics", timeout=10).text
-        return next(float(line.split()[1]) for line in page.splitlines() if line.startswith(f"{name} "))
+        return next((float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(f"{name} ")),
+                    float("nan"))
 
     def series(self, name: str) -> list[str]:
         """Return the lines of a metric with labels."""
@@ -170,7 +171,7 @@ def first_start(machine):
         return states[-1] == "active"
 
     machine.wait_for(active)
-    assert reachable(machine)
+    machine.wait_for(lambda: reachable(machine))
     machine.wait_for(machine.advised, 180)
     return set(states), time.monotonic() - began
 
@@ -252,6 +253,43 @@ def test_a_hanging_daemon_is_ended_by_the_watchdog_and_started_again(machine, fi
 
     assert "Watchdog timeout" in machine.run("journalctl", "--unit=idlewatt", "--output=cat")
     machine.wait_for(lambda: reachable(machine))
+
+
+@pytest.fixture
+def many(tmp_path):
+    """The sources of 600 nodes with three pages each; every sixth node takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "hung.json").write_text(json.dumps(list(range(0, 600, 6))))
+    farm = REPOSITORY / "tests/benchmarks/farm.py", str(port), "600", REPOSITORY / "tests/recorded/node_exporter.prom"
+    with subprocess.Popen((sys.executable, *farm, tmp_path / "hung.json"), stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"ready\n"
+        yield [{"kind": kind, "name": f"many-{kind}", "targets": [
+            f"127.{1 + node // 200}.{1 + node % 200}.{1 + number}:{port}" for node in range(600)]}
+            for number, kind in enumerate(("dcgm", "node", "ipmi"))]
+        process.kill()
+
+
+def test_more_targets_than_a_process_usually_may_open_many_of_them_hung(machine, first_start, many):
+    config = yaml.safe_load(machine.config)
+    config["cycles"]["scrape"] = "5s"
+    machine.write("/etc/idlewatt/config.yml", yaml.safe_dump(config | {"sources": config["sources"] + many}))
+    before = machine.wait_for(lambda: running(machine))
+    machine.run("systemctl", "restart", "idlewatt")
+    process = machine.wait_for(lambda: running(machine) not in (None, before) and running(machine))
+    restarts = machine.show("NRestarts")
+    machine.wait_for(lambda: reachable(machine))
+    for source in many:
+        machine.wait_for(lambda name=source["name"]: machine.value(f'idlewatt_up{{collector="{name}"}}') == 1)
+    machine.wait_for(lambda: machine.value("process_open_fds") > 1500)  # 500 nodes answer, each page keeps its own
+    began = time.monotonic()
+    machine.run("systemctl", "stop", "idlewatt")
+    assert time.monotonic() - began < 3
+    assert machine.show("Result") == "success"
+    assert (machine.show("NRestarts"), process != before) == (restarts, True)
+    assert "Too many open files" not in machine.run("journalctl", "--unit=idlewatt", "--output=cat")
+    machine.write("/etc/idlewatt/config.yml", machine.config)
+    machine.run("systemctl", "start", "idlewatt")
 
 
 def test_it_stops_at_once_with_everything_written(machine, first_start):

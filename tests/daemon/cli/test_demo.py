@@ -13,7 +13,7 @@ import pytest
 import requests
 import yaml
 
-from idlewatt.daemon.cli import _parts, demo
+from idlewatt.daemon.cli import _parts, demo, live
 from idlewatt.exporters.source import kinds
 
 
@@ -36,10 +36,21 @@ def test_the_written_configuration_is_the_one_described(tmp_path):
 
 
 def test_the_simulation_serves_while_it_is_wanted_and_no_longer(tmp_path):
-    with demo._simulation(4, 1, 60.0, time.time(), tmp_path) as url:
+    with demo._simulation(4, 1, 60.0, time.time(), tmp_path, []) as url:
         assert requests.get(f"{url}/slurm/v0.0.38/ping", timeout=5).status_code == 200
     with pytest.raises(requests.ConnectionError):
         requests.get(f"{url}/slurm/v0.0.38/ping", timeout=5)
+
+
+def test_the_demo_ends_and_says_so_when_its_cluster_has_died(shell, tmp_path, capfd):
+    parts = []
+    with demo._simulation(4, 1, 60.0, time.time(), tmp_path, parts):
+        demo._looking_after(parts)(0.0)  # all are well
+        parts[0].running.kill()
+        parts[0].running.wait()
+        with pytest.raises(_parts.DemoError, match=r"the simulated cluster has died \(signal 9\), so the demo ends"):
+            live.watch(shell.url, pause=lambda seconds: demo._looking_after(parts)(0.0))
+    assert "source slurm_rest" in capfd.readouterr().out
 
 
 def test_the_simulation_ends_with_its_parent(tmp_path):

@@ -45,6 +45,39 @@ def test_without_a_writable_cache_the_same_run_comes_out(where):
     assert ask(NUMBA_CACHE_DIR=where)[0] == ask()[0]
 
 
+def test_without_a_writable_cache_machine_code_is_kept_in_a_private_folder_and_that_is_said_once(tmp_path):
+    script = ("import subprocess, sys; from idlewatt.daemon.replay.compiled import cache_folder; "
+              "print(cache_folder(), flush=True); "
+              "subprocess.run([sys.executable, '-c', 'from idlewatt.daemon.replay.compiled import cache_folder; "
+              "print(cache_folder())'])")
+    environment = os.environ | {"NUMBA_CACHE_DIR": "/proc/nothing/here", "TMPDIR": str(tmp_path)}
+    for _ in range(2):  # the second start finds what the first one kept
+        done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True,
+                              check=True, timeout=240)
+        ours, childs = map(Path, done.stdout.split())
+        assert ours == childs
+        assert ours.parent == tmp_path / f"idlewatt-{os.getuid()}"
+        assert ours.parent.stat().st_mode & 0o777 == 0o700
+        assert done.stderr.count("machine code cannot be kept in /proc/nothing/here") == 1
+
+
+@pytest.mark.parametrize("taken", ["open", "link", "file"])
+def test_a_folder_that_others_could_write_to_is_not_taken_for_private(tmp_path, monkeypatch, taken):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    theirs = tmp_path / f"idlewatt-{os.getuid()}"
+    if taken == "open":
+        theirs.mkdir()
+        theirs.chmod(0o777)
+    elif taken == "link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        theirs.symlink_to(tmp_path / "elsewhere")
+    else:
+        theirs.touch()
+    private = compiled._private()
+    assert private != theirs
+    assert private.stat().st_mode & 0o777 == 0o700
+
+
 def folders(base, count):
     """Return folders of machine code, the last one the newest."""
     made = []
