@@ -247,7 +247,7 @@ class Client:
         try:
             return requests.Request("GET", url, headers=headers, params=params).prepare()
         except (requests.RequestException, ValueError) as error:
-            raise SourceError(f"{url!r} is no URL that can be asked: {error}", permanent=True) from error
+            raise SourceError(f"{quoted(url)} is no URL that can be asked: {innermost(error)}", permanent=True) from error
 
     def _refuse_faults(self, response: requests.Response) -> None:
         status = response.status_code
