@@ -161,6 +161,11 @@ def first_start(machine):
     return set(states), time.monotonic() - began
 
 
+def overload():
+    """Return how many times slower this machine is than one with nothing else to do, as far as its load tells."""
+    return max(1.0, os.getloadavg()[0] / os.cpu_count())
+
+
 def reachable(machine):
     try:
         return requests.get(f"{machine.url}/-/ready", timeout=5).ok
@@ -179,6 +184,10 @@ def test_the_unit_is_active_only_once_the_daemon_is_ready(machine, first_start):
     assert states == {"activating", "active"}
     assert machine.value("idlewatt_unaccounted_power_watts") == pytest.approx(0, abs=0.01)
     assert machine.show("StatusText") == "watching with 7 sources"
+
+
+def test_four_nodes_have_their_first_advice_within_a_minute_of_a_start_without_a_cache(first_start):
+    assert first_start[1] < 60 * overload()
 
 
 def test_the_daemon_is_nobody_special(machine, first_start):
@@ -270,7 +279,7 @@ def test_more_targets_than_a_process_usually_may_open_many_of_them_hung(machine,
     machine.run("systemctl", "stop", "idlewatt")
     took = time.monotonic() - began
     assert machine.show("Result") == "success"
-    assert took < 3 * max(1.0, os.getloadavg()[0] / os.cpu_count()), "three seconds on a machine that is not overloaded"
+    assert took < 3 * overload()
     assert "Too many open files" not in machine.run("journalctl", "--unit=idlewatt", "--output=cat")
     machine.write("/etc/idlewatt/config.yml", machine.config)
     machine.run("systemctl", "start", "idlewatt")
