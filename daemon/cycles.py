@@ -6,11 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
-from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.executors.base import BaseExecutor, run_job
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 
 log = logging.getLogger(__name__)
@@ -25,6 +28,8 @@ class Cycle:
     run: Callable[[], None]
     offset_s: float = 0.0
     """Delay of the first run, so that a cycle finds what another has just brought."""
+    after: tuple[str, ...] = ()
+    """The first run comes at once when each of these has run, if that is before its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,16 @@ class CycleHealth:
     last_end_s: float | None = None
 
 
+class _Threads(BaseExecutor):  # type: ignore[misc]
+    """A thread for each run, which nobody waits for at the end of the process."""
+
+    def _do_submit_job(self, job: Any, run_times: list[datetime]) -> None:
+        def run() -> None:
+            self._run_job_success(job.id, run_job(job, "default", run_times, "apscheduler.executors.default"))
+
+        threading.Thread(target=run, name=f"cycle-{job.id}", daemon=True).start()
+
+
 class Beat:
     """Runs cycles on APScheduler: one thread each, one run at a time, beats at fixed distances from the first.
 
@@ -50,10 +65,11 @@ class Beat:
         self._cycles = {cycle.name: cycle for cycle in cycles}
         self._clock = clock
         self._started_s = clock()
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self._running: set[str] = set()
         self._health = {name: CycleHealth() for name in self._cycles}
         self._scheduler = BackgroundScheduler(
-            timezone=UTC, executors={"default": ThreadPoolExecutor(max(1, len(self._cycles)))},
+            timezone=UTC, executors={"default": _Threads()},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
         self._scheduler.add_listener(self._overrun, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)
 
@@ -65,10 +81,13 @@ class Beat:
                                     next_run_time=now + timedelta(seconds=cycle.offset_s))
         self._scheduler.start()
 
-    def stop(self) -> None:
-        """Stop beating and wait until the running cycles have ended."""
+    def stop(self, within_s: float = 60.0) -> None:
+        """Stop beating and wait until the running cycles have ended; one that hangs is named and left alone."""
         if self._scheduler.running:
-            self._scheduler.shutdown(wait=True)
+            self._scheduler.shutdown(wait=False)
+        with self._lock:
+            if not self._lock.wait_for(lambda: not self._running, within_s):
+                log.error("cycles hang and are not waited for", extra={"target": " ".join(sorted(self._running))})
 
     def run(self, name: str) -> None:
         """Run a cycle now, in this thread, and count it as a beat: for time that is not the wall's."""
@@ -88,6 +107,8 @@ class Beat:
 
     def _run(self, cycle: Cycle) -> None:
         began, failed = self._clock(), 0
+        with self._lock:
+            self._running.add(cycle.name)
         try:
             cycle.run()
         except Exception:  # noqa: BLE001 - the edge of the loop: said, counted, and the next beat comes
@@ -98,6 +119,17 @@ class Beat:
             health = self._health[cycle.name]
             self._health[cycle.name] = replace(health, runs=health.runs + 1, failures=health.failures + failed,
                                                last_duration_s=ended - began, last_end_s=ended)
+            self._running.discard(cycle.name)
+            self._lock.notify_all()
+            due = [] if health.runs else self._due_after(cycle.name)
+        for name in due:
+            with suppress(JobLookupError):
+                self._scheduler.modify_job(name, next_run_time=datetime.now(UTC))
+
+    def _due_after(self, name: str) -> list[str]:
+        """Return the cycles that waited for this one as the last of several, and have not run yet."""
+        return [cycle.name for cycle in self._cycles.values() if name in cycle.after
+                and not self._health[cycle.name].runs and all(self._health[other].runs for other in cycle.after)]
 
     def _overrun(self, event: JobEvent) -> None:
         with self._lock:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -31,6 +33,8 @@ log = logging.getLogger(__name__)
 
 GLANCE_S = 1.0
 """How often the main thread looks after the cycles."""
+DESCRIPTORS = 32768
+"""How many descriptors are wanted: a connection to each page of some thousand nodes, and people's browsers."""
 
 
 class CannotServe(Exception):
@@ -74,6 +78,7 @@ def serve(options: Options) -> None:
         signal.signal(number, signals.on_stop)
     signal.signal(signal.SIGHUP, signals.on_reload)
     settings = load(options.config_file)
+    _allow_descriptors()
     try:
         gate = WebConfigFile(options.web_config)
         sockets = activated() if options.systemd_socket else [listen(address) for address in options.addresses]
@@ -86,6 +91,8 @@ def serve(options: Options) -> None:
     app = WebApp(view, gate, telemetry_path=options.telemetry_path, lifecycle=options.lifecycle)
     with _served(WebServer(app, sockets, gate)), _running(service):
         _watch(service, view, signals)
+    # The kernel frees memory at once; Python would look through millions of objects for seconds before it ends.
+    gc.freeze()
 
 
 def _prepare(config_file: Path, url: str) -> None:
@@ -98,6 +105,16 @@ def _prepare(config_file: Path, url: str) -> None:
     except StoreError:
         command = (sys.executable, "-m", "idlewatt.daemon.cli", "db", "upgrade", "--config.file", str(config_file))
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)  # noqa: S603
+
+
+def _allow_descriptors() -> None:
+    """Raise the soft limit of descriptors, which is 1,024 in most shells, as far as is wanted and allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    with suppress(OSError, ValueError):  # a sandbox may forbid it; fewer connections are then kept open
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _clock(options: Options) -> Clock:
@@ -120,6 +137,7 @@ def _served(server: WebServer) -> Iterator[None]:
 
 @contextmanager
 def _running(service: Service) -> Iterator[None]:
+    # Ready is who serves with the database open; targets that hang must not make systemd give up on us.
     service.start()
     notify("READY=1", f"STATUS=watching with {len(service.sources)} sources")
     log.info("ready", extra={"sources": len(service.sources)})

@@ -20,17 +20,17 @@ from dataclasses import replace
 from functools import partial
 
 from ..exporters.publish import check
-from ..exporters.source import Clock, Source, SourceError, Watched
+from ..exporters.source import Clock, SourceError, Watched
 from ..storage.errors import StoreError
 from ..storage.history import History
-from ..storage.records import GpuRollup, IdleFloor, Job, SchedulerSnapshot, WasteReading
-from ..storage.telemetry import Telemetry
-from ..storage.topology import Boards, Fabric, Topology
+from ..storage.records import GpuRollup, IdleFloor, SchedulerSnapshot, WasteReading
+from ..storage.topology import Boards, Fabric
 from .advice.advisor import Advisor
 from .advice.council import Council
 from .advice.rehearsal import Rehearsal
 from .advice.subject import Adviser, Bookkeeper, Scene, subjects
 from .advice.vicinity import Vicinity, compared
+from .collection import Accounts, Collection
 from .config import ConfigError, Settings
 from .counterfactual import Counterfactual, Request, Window, WindowReplayer
 from .cycles import Beat, Cycle
@@ -47,6 +47,10 @@ ACCOUNTING_FIRST_S = 7 * 86400.0
 """How far back a new database asks accounting."""
 REPLAY_S = 600.0
 """The least time that the replay of a closed window is given."""
+PATIENCE = 0.8
+"""Share of its period that a cycle waits for sources: peers that are slow must not make it overrun."""
+LAST_S = 1.0
+"""How long a stop waits for running cycles, once no peer is waited for."""
 TRAINING_S = 60.0
 """How often somebody looks whether it is time to train, and how it goes."""
 
@@ -64,7 +68,8 @@ class Service:
         self.settings = settings
         self._reloaded, self._loaded_s = True, clock()
         self._accounted_s: float | None = None
-        self._sources = _build(settings, clock)
+        self._collection = Collection(_build(settings, clock, {}))
+        self._accounts = self._accounted()
         self._advisers = _advisers(settings, history, {})
         self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
         self.accountant.floors.restore(history.load_floors())
@@ -79,29 +84,24 @@ class Service:
 
     def scrape(self) -> None:
         """Read every telemetry source; of one that fails its last good readings stay, with their own age."""
-        read = [watched.read().data for watched in self._of("telemetry")]
-        found = [data for data in read if isinstance(data, Telemetry)]
-        self._learn(telemetry=Telemetry(tuple(gpu for data in found for gpu in data.gpus),
-                                        tuple(node for data in found for node in data.nodes),
-                                        tuple(job for data in found for job in data.jobs)))
+        for _ in self._collection.read("telemetry", within_s=PATIENCE * self.settings.cycles.scrape):
+            self._learn(telemetry=self._collection.telemetry())
 
     def jobs(self) -> None:
-        """Read the schedulers and record what changed."""
-        read = [watched.read() for watched in self._of("scheduler")]
-        found = [snapshot.data for snapshot in read if isinstance(snapshot.data, SchedulerSnapshot)]
-        if not found:
-            return
-        merged = self._hanging.hang(_merged(found), self._topologies())
-        self._learn(snapshot=merged)
-        if any(snapshot.fresh for snapshot in read):
-            self._keep(lambda: self._history.record_snapshot(merged))
-
-    def _topologies(self) -> list[Topology]:
-        read = [watched.read().data for watched in self._of("topology")]
-        return [known for known in read if isinstance(known, Fabric | Boards)]
+        """Read the schedulers and what is known of switches, and record what changed."""
+        for read in self._collection.read("scheduler", "topology", within_s=PATIENCE * self.settings.cycles.jobs):
+            merged = self._collection.snapshot(self._clock(), self.settings.waste.scheduler_max_age)
+            if merged is None:
+                continue
+            topologies = [known for known in self._collection.facts("topology") if isinstance(known, Fabric | Boards)]
+            hung = self._hanging.hang(merged, topologies)
+            self._learn(snapshot=hung)
+            if any(watched.snapshot.fresh for watched in read if watched.role == "scheduler"):
+                self._keep(partial(self._history.record_snapshot, hung))
 
     def assess(self) -> None:
         """Put every watt into its class and book the energy since the last time."""
+        self._learn(telemetry=self._collection.telemetry())
         known = self.known
         snapshot = known.snapshot or SchedulerSnapshot(self._clock())
         with self._booking:
@@ -128,9 +128,10 @@ class Service:
         known, subject = self.known, subjects()[name]
         if known.snapshot is None or not self._rehearsal.over():
             return
-        read = [watched.read().data for role in subject.reads for watched in self._of(role)]
+        for _ in self._collection.read(*subject.reads, within_s=PATIENCE * self.settings.counsel.of(name).every):
+            pass  # some sources may have answered; what is known of the others is taken with its age
         scene = Scene(self._clock(), known.snapshot, known.telemetry, known.advice,
-                      tuple(facts for facts in read if facts is not None), self._council.experience)
+                      tuple(self._collection.facts(*subject.reads)), self._council.experience)
         said = self._advisers[name].consider(scene)
         check(said.metrics)
         with self._known_lock:
@@ -196,22 +197,20 @@ class Service:
     # Life.
 
     def start(self) -> None:
-        """Collect once in order, so that the first page is whole, then beat; advice comes once it is rehearsed."""
-        for cycle in (self.jobs, self.scrape, self.assess):
-            cycle()
+        """Begin to beat and wait for nobody; advice comes once it is rehearsed."""
         self.beat.start()
 
     def stop(self) -> None:
-        """Let running cycles end, write what is open, release everything."""
+        """Let go of every peer, let running cycles end, write what is open, release everything."""
+        self._collection.let_go()
         self._rehearsal.end()
         self._replays.end()
         self._council.end()
         self._nights.end()
-        self.beat.stop()
+        self.beat.stop(LAST_S)
         self._write(*self.accountant.drain_all(), self.accountant.floors.learned())
-        for watched in self._sources:
-            watched.close()
         self._history.close()
+        self._collection.leave()
 
     def reload(self, load: Callable[[], Settings]) -> None:
         """Put a new configuration in force at once, or raise ``ConfigError`` and keep the old one entire."""
@@ -221,7 +220,7 @@ class Service:
                 if settings.storage.url != self.settings.storage.url:
                     raise ConfigError("storage.url: another database needs a restart, not a reload")
                 advisers = _advisers(settings, self._history, self._unchanged(settings))
-                sources = _build(settings, self._clock)
+                sources = _build(settings, self._clock, self._kept(settings))
             except ConfigError as error:
                 self._reloaded = False
                 log.error("configuration not reloaded, the old one goes on", extra={"error": str(error)})
@@ -235,8 +234,14 @@ class Service:
         return {name: adviser for name, adviser in self._advisers.items()
                 if settings.counsel.of(name) == self.settings.counsel.of(name)}
 
+    def _kept(self, settings: Settings) -> dict[str, Watched]:
+        """Return the sources that go on with what they know of their targets; what is read from files is read anew."""
+        return {watched.name: watched for config, watched in zip(self.settings.sources, self.sources, strict=True)
+                if config in settings.sources and watched.role in ("telemetry", "scheduler")}
+
     def _swap(self, settings: Settings, sources: list[Watched], advisers: dict[str, Adviser]) -> None:
         self._replays.end()
+        self._collection.leave(but=sources)
         self.beat.stop()
         self._replays = WindowReplayer()
         if _policies(settings) != _policies(self.settings):
@@ -245,7 +250,8 @@ class Service:
         if settings.storage != self.settings.storage:
             self._council.end()
             self._council = Council(settings, self._history, self._speed, self._clock())
-        old, self._sources = self._sources, sources
+        self._collection = Collection(sources)
+        self._accounts = self._accounted()
         self._advisers = advisers
         self._learn(counsel={name: said for name, said in self.known.counsel.items() if name in advisers})
         if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
@@ -259,15 +265,13 @@ class Service:
         self.settings = settings
         self.beat = Beat(self._cycles(settings))
         self.beat.start()
-        for watched in old:
-            watched.close()
 
     # What others ask.
 
     @property
     def sources(self) -> list[Watched]:
         """Return the sources in force."""
-        return self._sources
+        return self._collection.sources
 
     def now(self) -> float:
         """Return the daemon's time."""
@@ -275,7 +279,7 @@ class Service:
 
     def process(self) -> Process:
         """Return how the daemon itself fares."""
-        return Process(tuple(watched.status for watched in self._sources), self.beat.health(),
+        return Process(tuple(watched.status for watched in self.sources), self.beat.health(),
                        self.settings.cycles.advise, self.settings.waste.pue, self._reloaded, self._loaded_s,
                        self._roles())
 
@@ -290,7 +294,7 @@ class Service:
         # assess and advise come half a beat after what they read; the first record waits a beat.
         return (Cycle("scrape", periods.scrape, self.scrape),
                 Cycle("jobs", periods.jobs, self.jobs),
-                Cycle("assess", periods.assess, self.assess, periods.assess / 2),
+                Cycle("assess", periods.assess, self.assess, periods.assess / 2, ("scrape", "jobs")),
                 Cycle("advise", periods.advise, self.advise, min(periods.jobs, periods.advise) / 2),
                 Cycle("record", periods.record, self.record, periods.record),
                 Cycle("retention", periods.retention, self.retention, periods.retention),
@@ -300,7 +304,7 @@ class Service:
                   for name in self._advisers))
 
     def _of(self, role: str) -> list[Watched]:
-        return [watched for watched in self._sources if watched.role == role]
+        return self._collection.of(role)
 
     def _learn(self, **parts: object) -> None:
         with self._known_lock:
@@ -315,22 +319,19 @@ class Service:
 
     def _complete(self) -> None:
         """Ask accounting for jobs that ended unseen or were shorter than a cycle."""
-        for watched in self._of("scheduler"):
-            finished = getattr(watched.source, "finished", None)
-            if finished is None:
+        for accounts in self._accounts:
+            since = (self._accounted_s or self._clock() - ACCOUNTING_FIRST_S) - ACCOUNTING_OVERLAP_S
+            told = accounts.finished(since, PATIENCE * self.settings.cycles.record)
+            if told is None:
                 continue
-            now = self._clock()
-            since = (self._accounted_s or now - ACCOUNTING_FIRST_S) - ACCOUNTING_OVERLAP_S
-            try:
-                jobs: tuple[Job, ...] = finished(since)
-            except SourceError as error:
-                log.warning("accounting cannot be read", extra={"target": watched.name, "error": str(error)})
-                continue
-            self._accounted_s = now
-            self._keep(partial(self._history.record_finished, jobs))
+            self._accounted_s = told.asked_s
+            self._keep(partial(self._history.record_finished, told.jobs))
             for adviser in self._advisers.values():
                 if isinstance(adviser, Bookkeeper):
-                    self._keep(partial(adviser.finished, jobs))
+                    self._keep(partial(adviser.finished, told.jobs))
+
+    def _accounted(self) -> list[Accounts]:
+        return [Accounts(watched, self._clock) for watched in self._of("scheduler")]
 
 
 def _policies(settings: Settings) -> tuple[str, ...]:
@@ -354,26 +355,15 @@ def _advisers(settings: Settings, history: History, kept: Mapping[str, Adviser])
     return opened
 
 
-def _build(settings: Settings, clock: Clock) -> list[Watched]:
-    """Return the configured sources; ConfigError names the one that cannot be set up."""
+def _build(settings: Settings, clock: Clock, kept: Mapping[str, Watched]) -> list[Watched]:
+    """Return the configured sources, those that are kept as they are; ConfigError names the one that cannot be."""
     built: list[Watched] = []
     for config in settings.sources:
         try:
-            source: Source = config.build(clock)
+            built.append(kept.get(config.name or config.kind) or Watched(config.build(clock), clock, config.kind))
         except (OSError, ValueError, SourceError) as error:
             for watched in built:
-                watched.close()
+                if watched not in kept.values():
+                    watched.close()
             raise ConfigError(f"source {config.name or config.kind}: {error}") from error
-        built.append(Watched(source, clock, config.kind))
     return built
-
-
-def _merged(snapshots: list[SchedulerSnapshot]) -> SchedulerSnapshot:
-    """Return one snapshot of several schedulers, as old as the oldest."""
-    if len(snapshots) == 1:
-        return snapshots[0]
-    return SchedulerSnapshot(
-        min(snapshot.time_s for snapshot in snapshots),
-        tuple(node for snapshot in snapshots for node in snapshot.nodes),
-        tuple(partition for snapshot in snapshots for partition in snapshot.partitions),
-        tuple(job for snapshot in snapshots for job in snapshot.jobs))

@@ -5,7 +5,9 @@ One thread looks at the exchanges that are under way and cuts the connections of
 
 from __future__ import annotations
 
+import resource
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,15 +19,20 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 _LOOK_S = 0.05
+_SHARE = 4
+"""Kept connections take one in so many of the descriptors that the process may have."""
 
 
 @dataclass(slots=True)
 class Exchange:
     """One request that must end in time."""
 
+    began: float
     deadline: float
     sock: socket.socket | None = None
     overdue: bool = False
+    hastened: bool = False
+    """Cut before its time, in favour of others."""
 
     def cut(self) -> None:
         """End the exchange: whoever reads from the connection gets its end."""
@@ -48,7 +55,8 @@ class Deadlines:
     @contextmanager
     def limit(self, seconds: float) -> Iterator[Exchange]:
         """Cut the connection that this thread uses within, once ``seconds`` have passed."""
-        exchange = Exchange(time.monotonic() + seconds)
+        began = time.monotonic()
+        exchange = Exchange(began, began + seconds)
         self._exchanges[threading.get_ident()] = exchange
         self._under_way.set()
         if self._watcher is None:
@@ -57,6 +65,12 @@ class Deadlines:
             yield exchange
         finally:
             del self._exchanges[threading.get_ident()]
+
+    def hasten(self, thread: int) -> None:
+        """End the exchange of a thread now, or as soon as it has a connection."""
+        exchange = self._exchanges.get(thread)
+        if exchange is not None:
+            exchange.hastened, exchange.deadline = True, 0.0
 
     def attach(self, sock: socket.socket | None) -> None:
         """Note the connection that this thread's exchange uses."""
@@ -84,25 +98,92 @@ class Deadlines:
 DEADLINES = Deadlines()
 
 
-class _Connection(HTTPConnection):
+class Kept:
+    """How many connections may stay open between exchanges: a share of the descriptors that the process may have.
+
+    The rest is for exchanges under way, the web side, the database and child processes.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most, self._count = most, 0
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        """Count one more kept connection; return False when there are enough."""
+        with self._lock:
+            if self._most is None:
+                soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+                self._most = (sys.maxsize if soft == resource.RLIM_INFINITY else soft) // _SHARE
+            if self._count >= self._most:
+                return False
+            self._count += 1
+            return True
+
+    def give_back(self) -> None:
+        """Count one less."""
+        with self._lock:
+            self._count -= 1
+
+
+KEPT = Kept()
+
+
+class _Cuttable(HTTPConnection):
+    """A connection that its exchange's deadline can cut, and that is counted while it is kept."""
+
+    kept = False
+
     def getresponse(self) -> Any:
         DEADLINES.attach(self.sock)
         return super().getresponse()
 
+    def close(self) -> None:
+        self.used()
+        super().close()
 
-class _SecureConnection(HTTPSConnection):
-    def getresponse(self) -> Any:
-        DEADLINES.attach(self.sock)
-        return super().getresponse()
+    def keep(self) -> None:
+        """Count it as kept, or close it when enough are kept: it connects again when it is used again."""
+        if self.sock is not None and KEPT.take():
+            self.kept = True
+        else:
+            self.close()
+
+    def used(self) -> None:
+        """Count it as kept no more."""
+        if self.kept:
+            self.kept = False
+            KEPT.give_back()
 
 
-class _Pool(HTTPConnectionPool):
+class _Connection(_Cuttable):
+    pass
+
+
+class _SecureConnection(_Cuttable, HTTPSConnection):
+    pass
+
+
+class _Keeping(HTTPConnectionPool):
+    """A pool that keeps a connection only while not too many are kept in the whole process."""
+
+    def _get_conn(self, timeout: float | None = None) -> Any:
+        connection = super()._get_conn(timeout)
+        connection.used()  # type: ignore[attr-defined]
+        return connection
+
+    def _put_conn(self, conn: Any) -> None:
+        if conn is not None:
+            conn.keep()
+        super()._put_conn(conn)
+
+
+class _Pool(_Keeping):
     ConnectionCls = _Connection
 
 
-class _SecurePool(HTTPSConnectionPool):
+class _SecurePool(_Keeping, HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 
 POOLS = {"http": _Pool, "https": _SecurePool}
-"""For ``PoolManager.pool_classes_by_scheme``: connections that can be cut."""
+"""For ``PoolManager.pool_classes_by_scheme``: connections that can be cut, and of which only so many are kept."""

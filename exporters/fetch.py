@@ -6,6 +6,8 @@ at thousands of targets they cost more than the parsing.
 
 from __future__ import annotations
 
+import threading
+import time
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -15,14 +17,14 @@ from typing import Any
 import requests
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from requests.adapters import HTTPAdapter
-from urllib3.connectionpool import ConnectionPool
+from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool
 from urllib3.exceptions import HTTPError
 from urllib3.response import HTTPResponse
 
 from ..storage.durations import Duration
 from .body import unpacker, whole
 from .causes import innermost
-from .deadline import DEADLINES, POOLS
+from .deadline import DEADLINES, POOLS, Exchange
 from .source import SourceError
 from .text import quoted
 
@@ -32,7 +34,11 @@ _CONNECTIONS_PER_HOST = 16
 _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 
 
-class Unreachable(SourceError):
+class TimedOut(SourceError):
+    """The server did not end within its time: it hangs, or is too slow."""
+
+
+class Unreachable(TimedOut):
     """Nothing answered at all while connecting: the machine is off, or a firewall is silent."""
 
 
@@ -128,6 +134,21 @@ class _Adapter(HTTPAdapter):
             self._paths[request.url] = request.path_url
         return pool
 
+    def forget(self, url: str) -> None:
+        """Close the idle connections to a URL's host; they open again when somebody asks there."""
+        pool = self._pools.pop(url, None)
+        self._paths.pop(url, None)
+        idle = pool.pool.queue if isinstance(pool, HTTPConnectionPool) and pool.pool else ()
+        for connection in filter(None, tuple(idle)):
+            connection.close()
+
+    def close(self) -> None:
+        """Close every idle connection now, not when nobody remembers its pool any more."""
+        for pool in tuple(self._pools.values()):
+            pool.close()
+        self._pools.clear()
+        super().close()
+
     def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
         """Return the path that is asked for; proxies are not used."""
         return self._paths.get(request.url) or request.path_url
@@ -190,6 +211,9 @@ class Client:
     def __init__(self, options: HttpOptions, *, accept: str = _ACCEPT, adapter: HTTPAdapter | None = None) -> None:
         self._options, self._accept = options, accept
         self._adapter = adapter or _Adapter()
+        self._under_way: set[int] = set()
+        """Threads with an exchange."""
+        self._closed = False
         self._authorization = _credentials(options)
         self._prepared: dict[tuple[str, str], requests.PreparedRequest] = {}
         tls = options.tls_config
@@ -200,9 +224,12 @@ class Client:
 
     def get(self, url: str, params: Mapping[str, str] | None = None) -> bytes:
         """Return the unpacked body of a 200 answer; raise ``SourceError`` with the reason otherwise."""
-        request = self._prepare(url, params)
+        request, thread = self._prepare(url, params), threading.get_ident()
         with DEADLINES.limit(self._options.timeout) as exchange:
             try:
+                self._under_way.add(thread)
+                if self._closed:
+                    raise SourceError("is not asked any more")
                 body = self._exchange(request)
             except requests.exceptions.ConnectTimeout as error:
                 limit = self._options.connect_timeout
@@ -210,13 +237,29 @@ class Client:
             except (requests.RequestException, HTTPError, OSError, zlib.error, SourceError) as error:
                 if not exchange.overdue:
                     raise _told(error) from error
+            finally:
+                self._under_way.discard(thread)
         if exchange.overdue:
-            raise SourceError(f"did not end within {self._options.timeout:g} s (timeout)")
+            raise TimedOut(self._overdue(exchange))
         return body
 
+    def forget(self, url: str) -> None:
+        """Close what is kept open for a URL that is not asked any more."""
+        if isinstance(self._adapter, _Adapter):
+            self._adapter.forget(url)
+
     def close(self) -> None:
-        """Close every kept connection."""
+        """End every exchange under way, close every kept connection, answer nobody any more."""
+        self._closed = True
+        for thread in tuple(self._under_way):
+            DEADLINES.hasten(thread)
         self._adapter.close()
+
+    def _overdue(self, exchange: Exchange) -> str:
+        if exchange.hastened:
+            passed = time.monotonic() - exchange.began
+            return f"did not end within {passed:.1f} s and was cut in favour of others: too many targets hang at once"
+        return f"did not end within {self._options.timeout:g} s (timeout)"
 
     def _exchange(self, request: requests.PreparedRequest) -> bytes:
         response = self._adapter.send(
@@ -247,7 +290,8 @@ class Client:
         try:
             return requests.Request("GET", url, headers=headers, params=params).prepare()
         except (requests.RequestException, ValueError) as error:
-            raise SourceError(f"{quoted(url)} is no URL that can be asked: {innermost(error)}", permanent=True) from error
+            why = innermost(error)
+            raise SourceError(f"{quoted(url)} is no URL that can be asked: {why}", permanent=True) from error
 
     def _refuse_faults(self, response: requests.Response) -> None:
         status = response.status_code
@@ -282,6 +326,8 @@ def _told(error: Exception) -> SourceError:
     """Return the error that a person is told."""
     if isinstance(error, SourceError):
         return error
+    if isinstance(error, (requests.exceptions.Timeout, TimeoutError)):
+        return TimedOut(_reason(error))
     return SourceError(_reason(error), permanent=isinstance(error, requests.exceptions.SSLError))
 
 
@@ -289,7 +335,7 @@ def _reason(error: Exception) -> str:
     """Return in a few words why a request failed; the libraries' own text names their objects."""
     if isinstance(error, requests.exceptions.SSLError):
         return f"TLS fails: {innermost(error)}"
-    if isinstance(error, requests.exceptions.ReadTimeout):
+    if isinstance(error, (requests.exceptions.ReadTimeout, TimeoutError)):
         return "took too long to answer"
     if isinstance(error, zlib.error):
         return f"its gzip is broken: {error}"

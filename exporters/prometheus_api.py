@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import Field
@@ -19,6 +19,7 @@ from pydantic import Field
 from ..storage.durations import Duration
 from ..storage.telemetry import NodeReading, Telemetry
 from . import cgroup, dcgm, ipmi, node
+from .errand import all_of
 from .exposition import Samples, Series
 from .facts import is_nobody, measured, ratio, told_name
 from .fetch import Client, HttpOptions
@@ -78,7 +79,6 @@ class PrometheusSource:
         self.name = config.name or config.kind
         self._config, self._clock, self._timer = config, clock, timer
         self._client = Client(config, accept="application/json")
-        self._threads = ThreadPoolExecutor(_TOGETHER, thread_name_prefix=self.name)
         self._queries = queries(config)
         self._health: tuple[TargetHealth, ...] = ()
         self._strange: tuple[TargetHealth, ...] = ()
@@ -88,7 +88,7 @@ class PrometheusSource:
         """Ask every fact once; raise ``SourceError`` where one cannot be had: half a fleet's facts mislead."""
         started, now = self._timer(), self._clock()
         try:
-            answers = self._threads.map(self._query, self._queries.values())
+            answers = all_of(self.name, [partial(self._query, query) for query in self._queries.values()], _TOGETHER)
             samples = {name: [(Series(name, labels), value) for labels, value in answer]
                        for name, answer in zip(self._queries, answers, strict=True)}
         except SourceError as error:
@@ -108,8 +108,7 @@ class PrometheusSource:
         return self._health + self._strange
 
     def close(self) -> None:
-        """Release threads and connections."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """End what is under way, release connections."""
         self._client.close()
 
     def _note(self, started: float, error: str) -> None:

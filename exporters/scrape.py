@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import logging
+import random
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from ..storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
 from .exposition import Exposition, Samples
-from .fetch import Client, HttpOptions, Unreachable
+from .fetch import Client, HttpOptions, TimedOut
 from .findings import Wanted, check_found
+from .lanes import Lanes, Trip
 from .limits import Look, PageError, PageLimits
-from .source import Clock, Role, SourceConfig, SourceError, TargetHealth
+from .source import FAULTS, Clock, Role, SourceConfig, SourceError, TargetHealth
 from .targets import Discovery, Target, TargetOptions, page_url
 
 Parse = Callable[[Samples, Target, float], Telemetry]
 """Samples of one page, where they came from, and when (seconds since the epoch)."""
 
+log = logging.getLogger(__name__)
+
 _LONGEST_PAUSE_S = 300.0
+_JITTER = (0.75, 1.25)
+_KEPT_S = 600.0
+"""How long what a target told last is given on; whoever uses it judges by its age."""
 
 
 class PageConfig(SourceConfig, TargetOptions, HttpOptions, PageLimits):
@@ -40,22 +48,30 @@ class PageConfig(SourceConfig, TargetOptions, HttpOptions, PageLimits):
         return page_url(address, labels, self.scheme, self.metrics_path, self.params)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Record:
     """What is remembered of a target between rounds."""
 
+    target: Target
+    facts: Telemetry = Telemetry()
+    """What it told last, with the time at which it was asked."""
+    health: TargetHealth | None = None
+    """None until it has answered or failed for the first time."""
     last_success_s: float | None = None
-    unreachable: int = 0
-    """How many times in a row connecting ran into its time limit."""
+    usual_s: float = 0.0
+    """How long its last good answer took."""
+    silent: int = 0
+    """How many times in a row it ran into a time limit."""
     retry_at: float = 0.0
-    error: str = ""
+    under_way: bool = False
 
 
 class PageSource:
     """Reads the pages of all targets and reduces them to records; the telemetry source behind dcgm, node and ipmi.
 
-    Targets that do not even answer a connection (powered down) are asked ever more rarely, up to every five minutes,
-    since each costs a thread its whole time limit; a refused connection costs nothing and is tried each round.
+    Targets that run into a time limit (powered down, or hung) are asked ever more rarely, up to every five minutes, in
+    a lane of their own, since each costs a thread its whole time limit; a refused connection costs nothing and is
+    tried each round. What a target told last is kept for a while, with its own time, for whoever judges by age.
     """
 
     role: Role = "telemetry"
@@ -67,47 +83,85 @@ class PageSource:
         self._client = Client(config)
         self._discovery = Discovery(config, config.locate, clock)
         self._exposition = Exposition(wanted, config)
-        self._threads = ThreadPoolExecutor(config.concurrency, thread_name_prefix=self.name)
+        self._lanes = Lanes(self.name, config.concurrency)
         self._records: dict[str, _Record] = {}
-        self._health: tuple[TargetHealth, ...] = ()
+        self._random = random.Random()  # noqa: S311 - spreads retries, keeps no secret
 
     def read(self) -> Telemetry:
-        """Read every target once; raise ``SourceError`` only when there are targets and none of them answered."""
-        targets = self._discovery.targets()
-        self._records = {target.url: self._records.get(target.url, _Record()) for target in targets}
-        results = list(self._threads.map(self._scrape, targets))
+        """Ask every target that is due; return what all have told by then.
+
+        A target that takes long is not waited for: ``facts`` has what it tells later. SourceError only when there are
+        targets, each was asked, and none could be read.
+        """
+        self._renew(self._discovery.targets())
+        self._ask([record for record in self._records.values()
+                   if not record.under_way and self._timer() >= record.retry_at])
         self._exposition.next_round()
-        self._health = (*self._discovery.faults(), *(health for _, health in results))
-        down = [health for health in self._health if not health.up]
-        if down and len(down) == len(self._health):
-            raise SourceError(f"none of {len(down)} targets could be read; {down[0].target}: {down[0].error}")
-        return _joined(telemetry for telemetry, _ in results)
+        asked = (*self._discovery.faults(), *(record.health for record in self._records.values()))
+        if asked and not any(health is None or health.up for health in asked):
+            first = next(health for health in asked if health is not None)
+            raise SourceError(f"none of {len(asked)} targets could be read; {first.target}: {first.error}")
+        return self.facts()
+
+    def facts(self) -> Telemetry:
+        """Return what each target told last, unless that was long ago."""
+        now = self._clock()
+        return _joined(record.facts for record in tuple(self._records.values())
+                       if record.last_success_s is not None and abs(now - record.last_success_s) <= _KEPT_S)
 
     def health(self) -> tuple[TargetHealth, ...]:
-        """Return how each target fared at the last read, discoveries that failed first."""
-        return self._health
+        """Return how each target fared when it was asked last, discoveries that failed first."""
+        return (*self._discovery.faults(), *(record.health or _told(record, up=False, error="has not answered yet")
+                                             for record in tuple(self._records.values())))
 
     def close(self) -> None:
-        """Release threads and connections."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """End what is under way, release threads and connections."""
+        self._lanes.close()
         self._client.close()
         self._discovery.close()
 
-    def _scrape(self, target: Target) -> tuple[Telemetry, TargetHealth]:
-        record, started = self._records[target.url], self._timer()
-        telemetry = Telemetry()
-        if started >= record.retry_at:
-            time_s = self._clock()
-            try:
-                look = Look(time_s, time.monotonic() + self._config.timeout)
-                page = self._client.get(target.url)
-                telemetry = self._read_page(page, target, look)
-                record.error, record.unreachable, record.last_success_s = "", 0, time_s
-            except (SourceError, PageError) as error:
-                record.error = str(error)
-                self._pause(record, error)
-        return telemetry, TargetHealth(target.instance, not record.error, self._timer() - started, record.error,
-                                       record.last_success_s, target.url, target.labels.get("node", ""))
+    def _renew(self, targets: list[Target]) -> None:
+        """Remember each target that there is, forget the others."""
+        before = self._records
+        self._records = {target.url: self._known(target, before.get(target.url)) for target in targets}
+        for url in before.keys() - self._records.keys():
+            self._client.forget(url)
+
+    @staticmethod
+    def _known(target: Target, record: _Record | None) -> _Record:
+        if record is None:
+            return _Record(target)
+        record.target = target
+        return record
+
+    def _ask(self, due: list[_Record]) -> None:
+        """Send each record on its trip; those for which there was no room are due again at the next round."""
+        for record in due:
+            record.under_way = True
+        trips = [Trip(partial(self._scrape, record), record.silent > 0, record.usual_s) for record in due]
+        try:
+            self._lanes.round(trips)
+        finally:
+            for record, trip in zip(due, trips, strict=True):
+                if not trip.began:
+                    record.under_way = False
+
+    def _scrape(self, record: _Record) -> None:
+        """Read one target and note how it went; nothing is raised, as one target's fault must not cost another."""
+        started, time_s, error = self._timer(), self._clock(), ""
+        try:
+            look = Look(time_s, time.monotonic() + self._config.timeout)
+            record.facts = self._read_page(self._client.get(record.target.url), record.target, look)
+            record.last_success_s, record.silent = time_s, 0
+            record.usual_s = self._timer() - started
+        except (SourceError, PageError) as fault:
+            error = str(fault)
+            self._pause(record, fault)
+        except FAULTS:
+            error = "a fault in idlewatt itself, which its log describes"
+            log.exception("%s: a fault in idlewatt itself while reading %s", self.name, record.target.instance)
+        record.health = _told(record, up=not error, error=error, duration_s=self._timer() - started)
+        record.under_way = False
 
     def _read_page(self, page: bytes, target: Target, look: Look) -> Telemetry:
         """Return what a page shows; raise ``PageError`` where it is none, beyond its limits or not what it should."""
@@ -119,25 +173,35 @@ class PageSource:
         check_found(telemetry, self._config.finds, page, look, self._config.gpu_limit)
         return telemetry
 
-    def _pause(self, record: _Record, error: Exception) -> None:
-        if not isinstance(error, Unreachable):
-            record.unreachable = 0
+    def _pause(self, record: _Record, fault: Exception) -> None:
+        """Ask a target that ran into a time limit more rarely; chance keeps those that hang together apart."""
+        if not isinstance(fault, TimedOut):
+            record.silent = 0
             return
-        record.unreachable += 1
-        pause = self._config.connect_timeout * 2 ** min(record.unreachable, 16)
-        record.retry_at = self._timer() + min(pause, _LONGEST_PAUSE_S)
+        record.silent += 1
+        pause = min(self._config.connect_timeout * 2 ** min(record.silent, 16), _LONGEST_PAUSE_S)
+        record.retry_at = self._timer() + pause * self._random.uniform(*_JITTER)
+
+
+def _told(record: _Record, *, up: bool, error: str, duration_s: float = 0.0) -> TargetHealth:
+    target = record.target
+    return TargetHealth(target.instance, up, duration_s, error, record.last_success_s, target.url,
+                        target.labels.get("node", ""))
 
 
 def _joined(parts: Iterable[Telemetry]) -> Telemetry:
-    """Return all readings; a board, server or job that two targets show is kept once, as first seen."""
+    """Return all readings; a GPU, server or job that two targets show is kept once, as seen last."""
     gpus: dict[str, GpuReading] = {}
     nodes: dict[str, NodeReading] = {}
     jobs: dict[tuple[str, str], JobReading] = {}
     for part in parts:
         for gpu in part.gpus:
-            gpus.setdefault(gpu.uuid, gpu)
+            if gpu.time_s > gpus.setdefault(gpu.uuid, gpu).time_s:
+                gpus[gpu.uuid] = gpu
         for node in part.nodes:
-            nodes.setdefault(node.node, node)
+            if node.time_s > nodes.setdefault(node.node, node).time_s:
+                nodes[node.node] = node
         for job in part.jobs:
-            jobs.setdefault((job.job_id, job.node), job)
+            if job.time_s > jobs.setdefault((job.job_id, job.node), job).time_s:
+                jobs[job.job_id, job.node] = job
     return Telemetry(tuple(gpus.values()), tuple(nodes.values()), tuple(jobs.values()))

@@ -12,7 +12,7 @@ import pkgutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Protocol, TypeVar
+from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 FAULTS = (OSError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What code that meets hostile data may raise in spite of all care; one source's fault must not stop the others."""
 _SHOWN_TARGETS = 3
+_OVERDUE_S = 60.0
+"""Seconds after which a read that has not ended counts as failed."""
 
 Clock = Callable[[], float]
 """Returns seconds since the epoch; simulations pass an accelerated one."""
@@ -79,6 +81,14 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Release connections."""
+
+
+@runtime_checkable
+class Gradual(Protocol):
+    """A source of many targets, some of which answer after ``read`` has returned."""
+
+    def facts(self) -> Facts:
+        """Return what is known now, each fact with the time at which it was asked for."""
 
 
 class SourceConfig(BaseModel):
@@ -163,6 +173,7 @@ class Watched:
         """What the configuration calls such a source."""
         self._status = SourceStatus(source.name, source.role, success=False, duration_s=0.0)
         self._snapshot = Snapshot(None, None, fresh=False)
+        self._began: float | None = None
         self._told: tuple[str, ...] = ()
         self._told_at = float("-inf")
 
@@ -183,13 +194,22 @@ class Watched:
 
     @property
     def status(self) -> SourceStatus:
-        """Return how the last read went."""
-        return self._status
+        """Return how the last read went; one that does not end has failed."""
+        began, status = self._began, self._status
+        lasts = self._timer() - began if began is not None else 0.0
+        if lasts <= _OVERDUE_S:
+            return status
+        return replace(status, success=False, duration_s=lasts, reads=max(status.reads, 1),
+                       error=f"the present read has not ended for {lasts:.0f} s")
 
     @property
     def snapshot(self) -> Snapshot:
         """Return the last good data."""
         return self._snapshot
+
+    def facts(self) -> Facts | None:
+        """Return the newest good data, with what came in since the last read of a source that goes on reading."""
+        return self._source.facts() if isinstance(self._source, Gradual) else self._snapshot.data
 
     def health(self) -> tuple[TargetHealth, ...]:
         """Return how each target fared at the last read."""
@@ -198,6 +218,7 @@ class Watched:
     def read(self) -> Snapshot:
         """Read the source once; return its data, or the last good data marked as not fresh."""
         started, now, error = self._timer(), self._clock(), ""
+        self._began = started
         try:
             self._snapshot = Snapshot(self._source.read(), now, fresh=True)
         except SourceError as fault:
@@ -211,6 +232,7 @@ class Watched:
         self._status = SourceStatus(
             self.name, self.role, not error, self._timer() - started, error, self._snapshot.read_s,
             before.reads + 1, before.failures + bool(error), sum(health.skipped for health in self._source.health()))
+        self._began = None
         self._tell(error)
         return self._snapshot
 

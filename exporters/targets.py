@@ -19,11 +19,14 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from ..storage.durations import Duration
 from .causes import innermost
+from .errand import Errand
 from .fetch import Client, HttpOptions, Strict
-from .source import SourceError, TargetHealth
+from .source import FAULTS, SourceError, TargetHealth
 from .text import clean, decode
 
 _LARGEST_FILE = 32 * 2**20
+_PATIENCE_S = 2.0
+"""How long a round waits for an endpoint."""
 
 
 class Group(BaseModel):
@@ -126,18 +129,31 @@ class _Endpoint:
         self._client = Client(config, accept="application/json")
         self._asked_s = float("-inf")
         self._groups: tuple[Group, ...] = ()
-        self.error = ""
+        self._fault = ""
+        self._errand = Errand("discovery", self._ask)
+
+    @property
+    def error(self) -> str:
+        """Return why the groups are not those of now, '' when they are."""
+        late = "targets cannot be discovered: no answer yet" if self._errand.under_way_s > _PATIENCE_S else ""
+        return self._fault or late
 
     def groups(self) -> tuple[Group, ...]:
-        """Return the endpoint's groups, asked again when its interval has passed or the clock went back."""
-        if 0 <= self._clock() - self._asked_s < self._config.refresh_interval:
-            return self._groups
-        self._asked_s, self.error = self._clock(), ""
+        """Return the endpoint's groups, asked again when its interval has passed or the clock went back.
+
+        One that hangs is not waited for long: its last groups stay until it answers.
+        """
+        if not 0 <= self._clock() - self._asked_s < self._config.refresh_interval and self._errand.begin():
+            self._asked_s = self._clock()
+            self._errand.wait(_PATIENCE_S)
+        return self._groups
+
+    def _ask(self) -> None:
         try:
             self._groups = parse_groups(self._client.get(self._config.url), yaml_too=False)
-        except (SourceError, ValueError) as error:
-            self.error = f"targets cannot be discovered: {error}"
-        return self._groups
+            self._fault = ""
+        except (SourceError, *FAULTS) as error:
+            self._fault = f"targets cannot be discovered: {error}"
 
     def close(self) -> None:
         """Release the connection."""

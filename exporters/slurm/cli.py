@@ -14,6 +14,7 @@ from pydantic import Field
 
 from ...storage.durations import Duration
 from ...storage.records import Job, Node, Partition
+from ..commands import Commands
 from ..source import Clock, Role, SourceConfig, SourceError, register
 from ..text import clean, decode, quoted
 from .fields import BadRecord
@@ -61,7 +62,7 @@ class SlurmCli:
     """Runs Slurm's commands: no shell, a time limit, and UTC in place of the machine's zone."""
 
     def __init__(self, config: SlurmCommands) -> None:
-        self._config = config
+        self._config, self._commands = config, Commands()
         self._node_commands: tuple[tuple[str, ...], ...] = _NODE_COMMANDS
         # Times without a zone cannot be told apart when clocks go back; Slurm cuts task lists at 64 characters.
         self._environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"}
@@ -124,7 +125,8 @@ class SlurmCli:
         return parse_sacct(text, mark)
 
     def close(self) -> None:
-        """Hold nothing between calls."""
+        """End the commands that are running."""
+        self._commands.close()
 
     def _text(self, *command: str) -> str:
         return decode(self._run(*command))
@@ -133,9 +135,8 @@ class SlurmCli:
         path = str(self._config.bin_dir / program) if self._config.bin_dir else program
         with tempfile.TemporaryFile() as output:
             try:
-                done = subprocess.run(  # noqa: S603 (program and options are ours, the folder is the administrator's)
-                    [path, *options], env=self._environment, stdin=subprocess.DEVNULL, stdout=output,
-                    stderr=subprocess.PIPE, timeout=self._config.timeout, check=False)
+                done = self._commands.run([path, *options], env=self._environment, stdout=output,
+                                          timeout=self._config.timeout)
             except subprocess.TimeoutExpired as error:
                 raise SourceError(f"{program} did not end within {self._config.timeout:g} s") from error
             except OSError as error:

@@ -69,7 +69,8 @@ class SlurmRest:
         self._config = config
         self._version = config.api_version
         self._token = SecretFile(config.token_file).read if config.token_file else _environment_token
-        self._client: tuple[str, Client] | None = None
+        self._client: tuple[str, Client] | None = None  # one whose token is old goes with its last exchange
+        self._closed = False
         socket = config.url.removeprefix("unix:")
         self._base = config.url.rstrip("/") if socket == config.url else f"http+unix://{quote(socket, safe='')}"
         self._unix = socket != config.url
@@ -100,10 +101,10 @@ class SlurmRest:
         return parse_list(self._get(f"slurmdb/{version}/jobs", window), "jobs", parse_accounted)
 
     def close(self) -> None:
-        """Close the connections."""
+        """End what is under way, close the connections."""
+        self._closed = True
         if self._client:
             self._client[1].close()
-            self._client = None
 
     def _list(self, name: str, parse: Callable[[Fields], Record]) -> Parsed[Record]:
         return parse_list(self._get(f"slurm/{self._speak()}/{name}"), name, parse)
@@ -137,8 +138,9 @@ class SlurmRest:
     def _connect(self) -> Client:
         """Return a client that sends the present token."""
         token = self._token()
+        if self._closed:
+            raise SourceError("is not asked any more")
         if self._client is None or self._client[0] != token:
-            self.close()
             options = self._config.http.model_copy(update={"headers": self._config.http.headers | self._headers(token)})
             adapter: HTTPAdapter | None = UnixAdapter() if self._unix else None  # type: ignore[no-untyped-call]
             self._client = token, Client(options, accept="application/json", adapter=adapter)

@@ -1,11 +1,15 @@
 """A thousand DGX servers on loopback: dcgm, node and ipmi pages by one asyncio process.
 
-Run as ``python farm.py PORT NODES NODE_PAGE``. Every exporter has its own address, 127.x.y.1 to 127.x.y.3, so that
-clients keep one connection for each as they do in reality; values change from scrape to scrape, series do not.
+Run as ``python farm.py PORT NODES NODE_PAGE [HUNG]``. Every exporter has its own address, 127.x.y.1 to 127.x.y.3, so
+that clients keep one connection for each as they do in reality; values change from scrape to scrape, series do not.
+Nodes that the file HUNG names (a JSON list of numbers, read again at SIGHUP) take connections and never answer; the
+pages of the others never change then.
 """
 
 import asyncio
+import json
 import random
+import signal
 import sys
 from pathlib import Path
 
@@ -62,18 +66,31 @@ def address(node: int, kind: int) -> str:
 
 
 class Farm:
-    def __init__(self, nodes: int, recorded: str) -> None:
+    def __init__(self, nodes: int, recorded: str, hung: Path | None = None) -> None:
+        self._hung_file, self.hung = hung, frozenset()
         common = [answer(node_page(recorded, seed)) for seed in range(VARIANTS)]
         self.pages = {}
         for node in range(nodes):
             self.pages[address(node, 0)] = [answer(dcgm_page(node, seed)) for seed in range(VARIANTS // 2)]
             self.pages[address(node, 1)] = common
             self.pages[address(node, 2)] = [answer(ipmi_page(node, seed)) for seed in range(VARIANTS)]
+        if hung:
+            self.pages = {place: pages[:1] for place, pages in self.pages.items()}
+            self.draw(nodes)
+
+    def draw(self, nodes: int) -> None:
+        """Read again which nodes hang; nobody hears from them, whoever is connected already neither."""
+        numbers = set(json.loads(self._hung_file.read_text()))
+        self.hung = frozenset(address(node, kind) for node in range(nodes) if node in numbers for kind in range(3))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        pages, count = self.pages[writer.get_extra_info("sockname")[0]], 0
+        place, count = writer.get_extra_info("sockname")[0], 0
+        pages = self.pages[place]
         try:
             while await reader.readuntil(b"\r\n\r\n"):
+                if place in self.hung:
+                    await reader.read()  # until the client gives up
+                    break
                 writer.write(pages[count % len(pages)])
                 await writer.drain()
                 count += 1
@@ -83,12 +100,15 @@ class Farm:
             writer.close()
 
 
-async def main(port: int, nodes: int, recorded: str) -> None:
-    server = await asyncio.start_server(Farm(nodes, recorded).serve, "0.0.0.0", port, backlog=4096)
+async def main(port: int, nodes: int, recorded: str, hung: Path | None = None) -> None:
+    farm = Farm(nodes, recorded, hung)
+    if hung:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, farm.draw, nodes)
+    server = await asyncio.start_server(farm.serve, "0.0.0.0", port, backlog=4096)
     print("ready", flush=True)
     async with server:
         await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]).read_text()))
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]).read_text(), *map(Path, sys.argv[4:5])))

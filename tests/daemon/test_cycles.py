@@ -89,3 +89,27 @@ def test_one_hanging_cycle_does_not_stop_another_and_is_named(beating):
     wait_until(lambda: beat.health()["scrape"].runs > runs + 1)
     assert beat.hanging() == ["jobs"]
     release.set()
+
+
+def test_a_cycle_that_waits_for_others_first_runs_once_they_have(beating):
+    release = threading.Event()
+    beat = beating(Cycle("jobs", 60, lambda: release.wait(10)), Cycle("scrape", 60, lambda: None),
+                   Cycle("assess", 60, lambda: None, 30, ("scrape", "jobs")))
+    wait_until(lambda: beat.health()["scrape"].runs == 1)
+    assert beat.health()["assess"].runs == 0
+    release.set()
+    wait_until(lambda: beat.health()["assess"].runs == 1)
+
+
+def test_a_cycle_that_hangs_is_named_and_left_behind_at_the_end(beating, caplog):
+    release, inside = threading.Event(), threading.Event()
+
+    def run():
+        inside.set()
+        release.wait(20)
+
+    beat = beating(Cycle("record", 60, run))
+    assert inside.wait(10)
+    beat.stop(0.01)
+    assert "cycles hang and are not waited for" in caplog.text
+    release.set()

@@ -1,5 +1,6 @@
 """The real process: how it starts, what it refuses, what it survives, how it ends."""
 
+import os
 import re
 import resource
 import signal
@@ -66,15 +67,49 @@ def alive(process):
 
 # Start.
 
-def test_it_is_healthy_from_the_first_second_and_ready_once_it_has_looked_around(daemon, configured, silent_target):
-    target, let_go = silent_target
-    running = daemon(configured(sources=f"[{{kind: dcgm, targets: ['{target}'], timeout: 20s}}]"))
+HUNG = ("[{{kind: dcgm, targets: ['{0}'], timeout: 50s}}, {{kind: prometheus, url: '{0}', timeout: 50s}}, "
+        "{{kind: node, http_sd_configs: [{{url: '{0}', timeout: 50s}}]}}, "
+        "{{kind: slurm_rest, url: '{1}', http: {{timeout: 50s}}}}, "
+        "{{kind: slurm_cli, bin_dir: '{2}', timeout: 50s}}, {{kind: slurm_topology, bin_dir: '{2}', timeout: 50s}}]")
+
+
+@pytest.fixture
+def everything_hangs(silent_target, tmp_path):
+    """The sources of a site where every peer takes connections, or starts, and never answers."""
+    for program in ("sinfo", "squeue", "scontrol", "sacct"):
+        (tmp_path / program).write_text("#!/bin/sh\nexec sleep 600\n")
+        (tmp_path / program).chmod(0o755)
+    target, _ = silent_target
+    return HUNG.format(target, target.removesuffix("/metrics"), tmp_path)
+
+
+def test_it_serves_and_is_ready_for_the_service_manager_though_every_peer_hangs(
+        daemon, configured, everything_hangs, manager, tmp_path):
+    began = time.monotonic()
+    running = daemon(configured(sources=everything_hangs), env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+    assert heard(manager) == "READY=1"
     assert running.status("/-/healthy") == 200
-    answer = requests.get(f"{running.url}/-/ready", timeout=10)
-    assert answer.status_code == 503
-    assert "the first collection has not ended" in answer.text
-    let_go()
-    running.ready()
+    assert time.monotonic() - began < 45, "each peer would take fifty seconds"
+
+
+def test_it_stops_at_once_though_every_peer_hangs(daemon, configured, everything_hangs):
+    running = daemon(configured(sources=everything_hangs))
+    running.until(lambda: (running.metric('idlewatt_cycle_duration_seconds{cycle="scrape"}') or 0) > 0)
+    began = time.monotonic()
+    assert running.stop() == 0
+    assert time.monotonic() - began < 3 * max(1.0, os.getloadavg()[0] / os.cpu_count())
+    assert "cycles hang" not in running.log
+
+
+def test_a_reload_is_in_force_at_once_though_every_peer_hangs(daemon, configured, everything_hangs):
+    running = daemon(configured(sources=everything_hangs))
+    running.until(lambda: (running.metric('idlewatt_cycle_duration_seconds{cycle="scrape"}') or 0) > 0)
+    configured(sources="[]")
+    began = time.monotonic()
+    running.popen.send_signal(signal.SIGHUP)
+    running.said('event="configuration reloaded"')
+    assert time.monotonic() - began < 15
+    running.until(lambda: len(children(running)) <= 1)  # at most the one that compiles policies
 
 
 def test_a_port_that_is_taken_is_named(daemon, configured):
@@ -265,7 +300,7 @@ def heard(manager, *wanted):
 def test_the_service_manager_is_told_every_turn_of_its_life(daemon, configured, manager, tmp_path):
     running = daemon(configured(), env={"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "400000"})
     assert heard(manager, "WATCHDOG=1") == "READY=1"
-    assert running.status("/-/ready") == 200
+    assert running.status("/-/healthy") == 200
     assert heard(manager, "WATCHDOG=1") == "WATCHDOG=1"
     running.popen.send_signal(signal.SIGHUP)
     assert heard(manager) == "RELOADING=1"

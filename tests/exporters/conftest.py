@@ -38,6 +38,7 @@ class Loopback:
         class Server(ThreadingHTTPServer):
             daemon_threads = True
             block_on_close = False
+            request_queue_size = 128  # a full queue costs a second: the kernel drops and asks again
 
             def handle_error(self, *_args: object) -> None:
                 pass  # clients that hang up are the point of these tests

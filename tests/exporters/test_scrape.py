@@ -1,13 +1,18 @@
 """Many targets: each fails alone, and the source says how each fared."""
 
+import json
+import socket
 import threading
 import time
 
 import pytest
 import responses
-from requests.exceptions import ConnectTimeout
+from requests.exceptions import ConnectTimeout, ReadTimeout
 
+from idlewatt.exporters import deadline, lanes, targets
 from idlewatt.exporters.dcgm import DcgmConfig
+from idlewatt.exporters.deadline import Kept
+from idlewatt.exporters.fetch import TimedOut
 from idlewatt.exporters.source import SourceError, kinds
 
 POWER = b'DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-%d",Hostname="dgx-0%d"} 60\n'
@@ -35,7 +40,7 @@ def test_one_target_down_never_hides_the_others(loopback, clock):
     release.set()
     assert {gpu.uuid: gpu.power_watts for gpu in telemetry.gpus} == {"GPU-1": 60, "GPU-3": 60, "GPU-4": None}
     errors = {health.target.rpartition("/")[2]: health.error for health in reader.health() if not health.up}
-    assert set(errors) == {"html", "garbage", "cut", "slow", "missing", "empty"}
+    assert set(errors) == {"html", "garbage", "cut", "slow", "missing", "empty"}, errors
     assert "HTML" in errors["html"]
     assert "not Prometheus" in errors["garbage"]
     assert "cut off" in errors["cut"]
@@ -92,6 +97,132 @@ def test_a_machine_that_is_off_is_asked_ever_more_rarely(clock):
         now[0] += 15
     assert 4 <= asked.call_count <= 8
     assert "no connection" in reader.health()[0].error
+
+
+@pytest.fixture
+def silent():
+    """The port of a target that takes connections and never answers, and how often it was asked."""
+    asked = []
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
+        def accept():
+            while True:
+                try:
+                    asked.append(listener.accept()[0])
+                except OSError:
+                    return
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield listener.getsockname()[1], asked
+        listener.shutdown(socket.SHUT_RDWR)
+        for connection in asked:
+            connection.close()
+
+
+def test_many_targets_that_hang_do_not_hold_up_those_that_answer(loopback, clock, silent):
+    port, _ = silent
+    loopback.pages |= {f"/{number}": POWER % (number, number) for number in range(20)}
+    hung = [f"127.0.0.1:{port}/{number}" for number in range(60)]
+    reader = DcgmConfig(targets=(*(f"http://{target}" for target in hung),
+                                 *(loopback.url(path) for path in loopback.pages)), concurrency=4).build(clock)
+    began = time.monotonic()
+    assert len(reader.read().gpus) == 20
+    assert time.monotonic() - began < 15, "each would cost its ten seconds, four at a time"
+    began = time.monotonic()
+    clock.now += 15
+    assert {gpu.time_s for gpu in reader.read().gpus} == {clock.now}
+    assert time.monotonic() - began < 5
+    reader.close()
+
+
+@responses.activate
+def test_a_target_that_hangs_is_asked_ever_more_rarely_too(clock):
+    asked = responses.get("http://hung:9400/metrics", body=ReadTimeout("x"))
+    responses.get("http://on:9400/metrics", body=POWER % (1, 1), auto_calculate_content_length=True)
+    reader = DcgmConfig(targets=("hung:9400", "on:9400"), concurrency=1).build(clock)
+    now = [0.0]
+    reader._timer = lambda: now[0]
+    for _ in range(40):
+        assert len(reader.read().gpus) == 1
+        now[0] += 15
+    assert 4 <= asked.call_count <= 8
+    assert [(health.up, health.error) for health in reader.health()] == [(False, "took too long to answer"), (True, "")]
+
+
+def test_those_that_hang_together_are_tried_again_apart(clock):
+    reader = DcgmConfig(targets=tuple(f"n{number}:9400" for number in range(100))).build(clock)
+    reader._renew(reader._discovery.targets())
+    for record in reader._records.values():
+        reader._pause(record, TimedOut("took too long"))
+    pauses = sorted(record.retry_at - reader._timer() for record in reader._records.values())
+    assert 3 < pauses[0] < 5.5 < 6.5 < pauses[-1] < 9
+
+
+def test_what_a_target_told_last_stays_for_a_while_with_its_own_age(loopback, clock):
+    loopback.pages |= {"/a": POWER % (1, 1), "/b": POWER % (2, 2)}
+    reader = source(loopback, clock, "/a", "/b")
+    reader.read()
+    del loopback.pages["/b"]
+    clock.now += 300
+    assert {gpu.uuid: clock.now - gpu.time_s for gpu in reader.read().gpus} == {"GPU-1": 0, "GPU-2": 300}
+    clock.now += 301
+    assert [gpu.uuid for gpu in reader.read().gpus] == ["GPU-1"]
+
+
+def test_what_a_slow_target_tells_is_known_as_soon_as_it_comes(loopback, clock, answer, monkeypatch):
+    monkeypatch.setattr(lanes, "_LINGER_S", 0.0)
+    gate = threading.Event()
+    loopback.pages |= {"/a": POWER % (1, 1), "/b": lambda handler: (gate.wait(20), answer(handler, POWER % (2, 2)))}
+    reader = source(loopback, clock, "/a", "/b", timeout=20)
+    assert [gpu.uuid for gpu in reader.read().gpus] == ["GPU-1"]
+    assert reader.health()[1].error == "has not answered yet"
+    gate.set()
+    pause, deadline = threading.Event(), time.monotonic() + 20
+    while len(reader.facts().gpus) < 2:
+        assert time.monotonic() < deadline
+        pause.wait(0.005)
+    assert reader.health()[1].up
+
+
+def test_the_newest_reading_of_a_board_that_two_targets_show_is_taken(loopback, clock):
+    loopback.pages |= {"/a": POWER % (1, 1), "/b": POWER % (1, 1)}
+    reader = source(loopback, clock, "/a", "/b")
+    reader.read()
+    del loopback.pages["/a"]
+    clock.now += 15
+    assert [gpu.time_s for gpu in reader.read().gpus] == [clock.now]
+
+
+def test_a_fault_of_ours_in_one_page_costs_one_target(loopback, clock, caplog):
+    loopback.pages |= {"/a": POWER % (1, 1), "/b": POWER % (2, 2)}
+    reader = source(loopback, clock, "/a", "/b")
+    parse = reader._parse
+    reader._parse = lambda samples, target, time_s: parse(samples, target, time_s) if "/a" in target.url else {}["x"]
+    assert [gpu.uuid for gpu in reader.read().gpus] == ["GPU-1"]
+    assert "a fault in idlewatt itself" in caplog.text
+
+
+def test_a_target_that_is_gone_from_the_list_keeps_no_connection(loopback, clock, tmp_path, monkeypatch):
+    kept = Kept(100)
+    monkeypatch.setattr(deadline, "KEPT", kept)
+    loopback.pages["/a"] = POWER % (1, 1)
+    listed = tmp_path / "targets.json"
+    listed.write_text(json.dumps([{"targets": [loopback.url("/a")]}]))
+    reader = DcgmConfig(file_sd_configs=[{"files": [str(listed)]}]).build(clock)
+    reader.read()
+    assert kept._count == 1
+    listed.write_text("[]")
+    reader.read()
+    assert kept._count == 0
+
+
+def test_a_discovery_that_hangs_costs_nothing_but_new_targets(loopback, clock, silent, monkeypatch):
+    monkeypatch.setattr(targets, "_PATIENCE_S", 0.05)
+    port, _ = silent
+    loopback.pages["/a"] = POWER % (1, 1)
+    reader = source(loopback, clock, "/a", http_sd_configs=[{"url": f"http://127.0.0.1:{port}"}])
+    assert len(reader.read().gpus) == 1
+    assert reader.health()[0].error == "targets cannot be discovered: no answer yet"
+    reader.close()
 
 
 def test_a_broken_discovery_shows_in_the_health(loopback, clock, tmp_path):

@@ -102,3 +102,14 @@ def test_two_kinds_of_one_name_are_refused():
         @register("dcgm")
         class Other(SourceConfig):
             pass
+
+
+def test_a_read_that_does_not_end_has_failed_and_keeps_its_data(clock, timer):
+    watched = Watched(Scripted(GOOD), clock, timer=timer)
+    watched.read()
+    watched._began = timer.now
+    timer.now += 60
+    assert watched.status.success
+    timer.now += 15
+    assert (watched.status.success, watched.status.error) == (False, "the present read has not ended for 75 s")
+    assert watched.facts() == GOOD

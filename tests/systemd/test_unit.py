@@ -70,6 +70,10 @@ def test_training_is_hardened_as_the_daemon_is():
     assert hardening(TRAIN) == hardening(UNIT)
 
 
+def test_there_are_descriptors_for_a_connection_to_each_page_of_thousands_of_nodes():
+    assert int(directives()["LimitNOFILE"]) >= 8 * 3 * 1000, "a quarter of them is kept open between scrapes"
+
+
 @each_service
 def test_no_root_runs_the_daemon(unit):
     assert directives(unit)["User"] == "idlewatt"
