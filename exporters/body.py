@@ -62,11 +62,14 @@ def whole(body: bytes, raw: HTTPResponse) -> bytes:
     Raises:
         SourceError: the body is cut off, or nobody can tell.
     """
-    headers, end = raw.headers, body[-8:].rstrip()
-    if "openmetrics-text" in headers.get("Content-Type", "") and not end.endswith(_END):
+    end = body[-8:].rstrip()
+    if end.endswith((_END, b"}", b"]")):
+        return body
+    if "openmetrics-text" in raw.headers.get("Content-Type", ""):
         raise SourceError("the page is cut off: it is OpenMetrics and does not end in # EOF")
-    marked = raw.chunked or "Content-Length" in headers or headers.get("Content-Encoding") == "gzip"
-    if not marked and not end.endswith((_END, b"}", b"]")):
+    # The length that was announced, none of which remains by now; None where none was.
+    marked = raw.chunked or raw.length_remaining is not None
+    if not marked and raw.headers.get("Content-Encoding") != "gzip":
         raise SourceError("nobody can tell whether the page is whole: it ends where the connection does "
                           "(no Content-Length, no chunks, no # EOF)")
     return body

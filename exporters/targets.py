@@ -18,9 +18,11 @@ import yaml
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from ..storage.durations import Duration
+from .causes import innermost
 from .errand import Errand
 from .fetch import Client, HttpOptions, Strict
 from .source import FAULTS, SourceError, TargetHealth
+from .text import clean, decode
 
 _LARGEST_FILE = 32 * 2**20
 _PATIENCE_S = 2.0
@@ -78,7 +80,7 @@ _GROUPS = TypeAdapter(tuple[Group, ...])
 def parse_groups(text: str | bytes, *, yaml_too: bool = True) -> tuple[Group, ...]:
     """Return the groups in a file_sd document (JSON, or YAML as well); raise ``ValueError`` where it is none."""
     try:
-        document = json.loads(text)
+        document = json.loads(decode(text) if isinstance(text, bytes) else text)
     except (ValueError, RecursionError) as error:
         if not yaml_too:
             raise ValueError(f"not JSON: {error}") from error
@@ -115,7 +117,7 @@ class _File:
                 raise ValueError(f"larger than {_LARGEST_FILE} bytes")
             self._groups = parse_groups(Path(self._path).read_bytes())
         except (OSError, ValueError) as error:
-            self.error = f"targets cannot be read: {error}"
+            self.error = f"targets cannot be read: {innermost(error) if isinstance(error, OSError) else error}"
         return self._groups
 
 
@@ -173,8 +175,8 @@ class Discovery:
         for group in self._groups():
             for address in group.targets:
                 url = self._locate(address, group.labels)
-                labels = {name: value for name, value in group.labels.items() if not name.startswith("__")}
-                found.setdefault(url, Target(url, address, labels))
+                labels = {name: clean(value) for name, value in group.labels.items() if not name.startswith("__")}
+                found.setdefault(url, Target(url, clean(address), labels))
         return list(found.values())
 
     def faults(self) -> tuple[TargetHealth, ...]:
@@ -190,8 +192,9 @@ class Discovery:
     def _groups(self) -> Iterator[Group]:
         yield Group(targets=self._options.targets)
         yield from self._options.static_configs
-        for path in self._paths():
-            yield from self._files.setdefault(path, _File(path)).groups()
+        self._files = {path: self._files.get(path) or _File(path) for path in self._paths()}
+        for file in self._files.values():
+            yield from file.groups()
         for endpoint in self._endpoints.values():
             yield from endpoint.groups()
 

@@ -23,6 +23,7 @@ FULL = 20_000
 RECOMPUTE_EVERY = 20
 MOST_KEYS = 100_000
 """A telemetry source that invents boards must not fill the memory."""
+MOST_MODELS = 1_000
 
 
 class _LowQuantile:
@@ -70,7 +71,8 @@ class FloorBook:
 
     def learn(self, reading: GpuReading, watts: float, *, allocated: bool) -> None:
         """Take a sample if the board surely did nothing; for the bare floor nothing may be on it."""
-        self._models.add(reading.model)
+        if len(self._models) < MOST_MODELS:
+            self._models.add(reading.model)
         memory = reading.memory_used_bytes
         if reading.activity != 0.0 or reading.resident or memory is None or math.isnan(memory):
             return
@@ -111,6 +113,8 @@ class FloorBook:
                 return IdleFloor(learned.watts, "learned", learned.samples, learned.updated_s)
         fallback = (model, kind)
         if fallback not in self._fallbacks:
+            if len(self._fallbacks) >= MOST_MODELS:
+                self._fallbacks.clear()
             self._fallbacks[fallback] = self._unlearned(model, kind)
         return self._fallbacks[fallback]
 

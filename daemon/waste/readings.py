@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ...storage.telemetry import GpuReading, NodeReading, Telemetry
 from . import catalogue
-from .floors import configured_model
+from .floors import MOST_MODELS, configured_model
 from .lastwalls import LastWalls
 from .settings import WasteSettings
 from .unheld import Unheld
@@ -135,6 +135,8 @@ class Fleet:
         if reading.power_limit_watts is not None and 0.0 < reading.power_limit_watts < BOARD_CEILING_WATTS:
             return reading.power_limit_watts
         if reading.model not in self._limits:
+            if len(self._limits) >= MOST_MODELS:
+                self._limits.clear()
             configured = configured_model(reading.model, self._settings).limit_watts
             self._limits[reading.model] = configured or catalogue.board(reading.model).limit_watts
         return self._limits[reading.model]

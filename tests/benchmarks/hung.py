@@ -1,7 +1,7 @@
 """The daemon over a farm some of whose nodes hang, in a process of its own: ``hung.py CONFIG NODES SAMPLES HUNG``.
 
 It prints one JSON object: of each sample (assessment) the watts by node and class and the 99th percentile of the age
-of healthy nodes' facts; CPU seconds per second from the first sample to the last; seconds from the start to the first
+of healthy nodes' facts; CPU seconds per second from the third sample to the last; seconds from the start to the first
 advice; descriptors, threads and memory at their most.
 """
 
@@ -88,7 +88,7 @@ def main(path, nodes, samples, hung):
                           "watts": watts(known.assessment)})
             cpu.append((time.process_time(), time.monotonic()))
         time.sleep(0.05)
-    (cpu_from, from_s), (cpu_to, to_s) = cpu[0], cpu[-1]
+    (cpu_from, from_s), (cpu_to, to_s) = cpu[min(2, len(cpu) - 2)], cpu[-1]
     began = time.monotonic()
     service.stop()
     print(json.dumps({"samples": found, "cpu": (cpu_to - cpu_from) / (to_s - from_s), "advised_s": advised,

@@ -120,3 +120,20 @@ def test_the_host_of_an_address(address, host):
 def test_any_text_is_groups_or_a_value_error(text):
     with contextlib.suppress(ValueError):
         parse_groups(text)
+
+
+def test_a_discovery_in_bytes_that_are_no_utf8_names_its_targets():
+    (group,) = parse_groups(b'[{"targets": ["h:1"], "labels": {"node": "dgx\xff"}}]', yaml_too=False)
+    assert group.labels == {"node": "dgx\N{REPLACEMENT CHARACTER}"}
+
+
+def test_files_that_are_gone_are_forgotten(tmp_path, clock):
+    discovery = Discovery(TargetOptions(file_sd_configs=[{"files": [str(tmp_path / "*.json")]}]),
+                          lambda address, _labels: address, clock)
+    for number in range(50):
+        path = tmp_path / f"{number}.json"
+        path.write_text(f'[{{"targets": ["h{number}:1"], "labels": {{"rack": "a\\u001bb"}}}}]')
+        (target,) = discovery.targets()
+        path.unlink()
+        assert (target.url, target.labels) == (f"h{number}:1", {"rack": "a\N{REPLACEMENT CHARACTER}b"})
+    assert len(discovery._files) == 1

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -176,6 +177,11 @@ def first_start(machine):
     return set(states), time.monotonic() - began
 
 
+def overload():
+    """Return how many times slower this machine is than one with nothing else to do, as far as its load tells."""
+    return max(1.0, os.getloadavg()[0] / os.cpu_count())
+
+
 def reachable(machine):
     try:
         return requests.get(f"{machine.url}/-/ready", timeout=5).ok
@@ -194,6 +200,10 @@ def test_the_unit_is_active_only_once_the_daemon_is_ready(machine, first_start):
     assert states == {"activating", "active"}
     assert machine.value("idlewatt_unaccounted_power_watts") == pytest.approx(0, abs=0.01)
     assert machine.show("StatusText") == "watching with 7 sources"
+
+
+def test_four_nodes_have_their_first_advice_within_a_minute_of_a_start_without_a_cache(first_start):
+    assert first_start[1] < 60 * overload()
 
 
 def test_the_daemon_is_nobody_special(machine, first_start):
@@ -270,23 +280,22 @@ def many(tmp_path):
         process.kill()
 
 
-def test_more_targets_than_a_process_usually_may_open_many_of_them_hung(machine, first_start, many):
+def test_more_targets_than_a_process_usually_may_open_many_of_them_hung(machine, many):
     config = yaml.safe_load(machine.config)
     config["cycles"]["scrape"] = "5s"
     machine.write("/etc/idlewatt/config.yml", yaml.safe_dump(config | {"sources": config["sources"] + many}))
-    before = machine.wait_for(lambda: running(machine))
     machine.run("systemctl", "restart", "idlewatt")
-    process = machine.wait_for(lambda: running(machine) not in (None, before) and running(machine))
-    restarts = machine.show("NRestarts")
+    restarts, process = machine.show("NRestarts"), running(machine)
     machine.wait_for(lambda: reachable(machine))
     for source in many:
         machine.wait_for(lambda name=source["name"]: machine.value(f'idlewatt_up{{collector="{name}"}}') == 1)
     machine.wait_for(lambda: machine.value("process_open_fds") > 1500)  # 500 nodes answer, each page keeps its own
+    assert (machine.show("NRestarts"), running(machine)) == (restarts, process)
     began = time.monotonic()
     machine.run("systemctl", "stop", "idlewatt")
-    assert time.monotonic() - began < 3
+    took = time.monotonic() - began
     assert machine.show("Result") == "success"
-    assert (machine.show("NRestarts"), process != before) == (restarts, True)
+    assert took < 3 * overload()
     assert "Too many open files" not in machine.run("journalctl", "--unit=idlewatt", "--output=cat")
     machine.write("/etc/idlewatt/config.yml", machine.config)
     machine.run("systemctl", "start", "idlewatt")

@@ -1,7 +1,9 @@
 import json
 
 import pytest
+import requests
 
+from idlewatt.exporters.slurm.parse_json import load, parse_job, parse_list
 from idlewatt.storage.records import Job, JobState, Request
 
 HOSTILE = "=cmd|'/c calc'!A1 [bold red]x[/] \x1b[31m\nnext"
@@ -100,3 +102,14 @@ def test_a_state_that_does_not_exist_is_a_failure_that_says_why(shell):
 @pytest.mark.parametrize("arguments", [("--limit", "0"), ("--limit", "many"), ("--format", "xml"), ("--colour",)])
 def test_wrong_usage_ends_with_2(shell, arguments):
     assert shell.run("jobs", *arguments).exit_code == 2
+
+
+def test_surrogates_in_a_name_of_slurm_break_neither_the_page_nor_a_command(shell):
+    answer = b'{"jobs": [{"job_id": 667, "submit_time": 1, "job_state": "PENDING", "partition": "A100", ' \
+             b'"user_name": "mallory", "name": "a\xed\xa0\xbd\xed\xb8\x80 \\ud83d \xff"}]}'
+    (job,) = parse_list(load(answer), "jobs", parse_job).records
+    shell.submit(job)
+    assert requests.get(shell.url, timeout=30).status_code == 200
+    assert requests.get(f"{shell.url}/metrics", timeout=30).status_code == 200
+    for style in ("csv", "json", "table"):
+        assert "667" in shell.text("jobs", "--user", "mallory", "--format", style)

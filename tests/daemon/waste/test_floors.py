@@ -81,3 +81,12 @@ def test_a_board_that_idles_for_weeks_takes_no_more_memory_and_follows_a_change(
     taught(site, [80.0] * 10 * FULL, book)
     assert book.bare(UUID, site.MODEL).watts == 80.0
     assert book.bare(UUID, site.MODEL).samples <= FULL
+
+
+def test_an_exporter_that_invents_models_takes_no_more_memory(site):
+    book = FloorBook(WasteSettings())
+    for number in range(3000):
+        book.learn(site.board(model=f"model {number}", activity=1.0), 300.0, allocated=True)
+        book.bare("GPU-x", f"model {number}")
+    assert len(book._models) == 1000
+    assert len(book._fallbacks) <= 1000
