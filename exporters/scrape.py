@@ -37,7 +37,8 @@ class PageConfig(SourceConfig, TargetOptions, HttpOptions):
     metrics_path: str = Field(default="/metrics", description="Path of the page on targets given as host:port.")
     params: dict[str, str] = Field(default_factory=dict, description="Query parameters of every page.")
     concurrency: int = Field(default=16, ge=1, le=256,
-                             description="How many targets are asked at once; raise it where exporters are slow.")
+                             description="How many targets are asked at once; raise it where exporters are slow. Up to "
+                                         "eight times as many are waited for beside them while they hang.")
 
     def locate(self, address: str, labels: dict[str, str]) -> str:
         """Return the URL of a target's page."""
