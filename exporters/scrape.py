@@ -14,7 +14,7 @@ from pydantic import Field
 
 from ..storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
 from .exposition import Exposition, PageError, Samples
-from .fetch import Client, HttpOptions, TimedOut
+from .fetch import Client, Displaced, HttpOptions, TimedOut
 from .lanes import Lanes, Trip
 from .source import FAULTS, Clock, Role, SourceConfig, SourceError, TargetHealth
 from .targets import Discovery, Target, TargetOptions, page_url
@@ -166,10 +166,12 @@ class PageSource:
 
     def _pause(self, record: _Record, fault: Exception) -> None:
         """Ask a target that ran into a time limit more rarely; chance keeps those that hang together apart."""
-        if not isinstance(fault, TimedOut):
+        if not isinstance(fault, TimedOut | Displaced):
             record.silent = 0
+        # Who had to make room may be well: it has its next turn at once, unless it was silent before.
+        record.silent += isinstance(fault, TimedOut)
+        if not record.silent:
             return
-        record.silent += 1
         pause = min(self._config.connect_timeout * 2 ** min(record.silent, 16), _LONGEST_PAUSE_S)
         record.retry_at = self._timer() + pause * self._random.uniform(*_JITTER)
 
