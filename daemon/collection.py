@@ -40,10 +40,15 @@ class _Reader:
 class Collection:
     """Reads sources for whoever asks, and waits for none of them longer than it is told."""
 
-    def __init__(self, sources: Sequence[Watched]) -> None:
+    def __init__(self, sources: Sequence[Watched], before: Collection | None = None) -> None:
         self.sources = list(sources)
         self._change = threading.Condition()
-        self._readers = [_Reader(watched, self._tell) for watched in self.sources]
+        self._readers: list[_Reader]
+        reading: dict[Watched, _Reader] = {reader.watched: reader for reader in before._readers} if before else {}
+        # A source that goes on keeps its thread, so that a read that never ends is not begun once more.
+        self._readers = [reading.get(watched) or _Reader(watched, self._tell) for watched in self.sources]
+        for reader in self._readers:
+            reader.errand.then = self._tell
         self._closed = False
 
     def of(self, role: str) -> list[Watched]:

@@ -256,7 +256,7 @@ class Service:
         if settings.storage != self.settings.storage:
             self._council.end()
             self._council = Council(settings, self._history, self._speed, self._clock())
-        self._collection = Collection(sources)
+        self._collection = Collection(sources, self._collection)
         self._accounts = self._accounted()
         self._advisers = advisers
         self._learn(counsel={name: said for name, said in self.known.counsel.items() if name in advisers})

@@ -131,7 +131,7 @@ KEPT = Kept()
 class _Cuttable(HTTPConnection):
     """A connection that its exchange's deadline can cut, and that is counted while it is kept."""
 
-    kept = False
+    kept: Kept | None = None
 
     def getresponse(self) -> Any:
         DEADLINES.attach(self.sock)
@@ -144,15 +144,15 @@ class _Cuttable(HTTPConnection):
     def keep(self) -> None:
         """Count it as kept, or close it when enough are kept: it connects again when it is used again."""
         if self.sock is not None and KEPT.take():
-            self.kept = True
+            self.kept = KEPT
         else:
             self.close()
 
     def used(self) -> None:
         """Count it as kept no more."""
-        if self.kept:
-            self.kept = False
-            KEPT.give_back()
+        if self.kept is not None:
+            self.kept.give_back()
+            self.kept = None
 
 
 class _Connection(_Cuttable):

@@ -21,7 +21,7 @@ class Errand:
     """
 
     def __init__(self, name: str, work: Callable[[], None], then: Callable[[], None] = lambda: None) -> None:
-        self._name, self._work, self._then = name, work, then
+        self._name, self._work, self.then = name, work, then
         self._starting = threading.Lock()
         self._ended = threading.Event()
         self._ended.set()
@@ -60,7 +60,7 @@ class Errand:
             self._work()
         finally:
             self._ended.set()
-            self._then()
+            self.then()
 
 
 def all_of(name: str, calls: Iterable[Callable[[], Result]], threads: int) -> list[Result]:

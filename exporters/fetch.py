@@ -38,6 +38,10 @@ class TimedOut(SourceError):
     """The server did not end within its time: it hangs, or is too slow."""
 
 
+class Displaced(SourceError):
+    """The exchange was cut before its time so that others could have their turn: it says little of the server."""
+
+
 class Unreachable(TimedOut):
     """Nothing answered at all while connecting: the machine is off, or a firewall is silent."""
 
@@ -240,7 +244,7 @@ class Client:
             finally:
                 self._under_way.discard(thread)
         if exchange.overdue:
-            raise TimedOut(self._overdue(exchange))
+            raise self._overdue(exchange)
         return body
 
     def forget(self, url: str) -> None:
@@ -255,11 +259,11 @@ class Client:
             DEADLINES.hasten(thread)
         self._adapter.close()
 
-    def _overdue(self, exchange: Exchange) -> str:
-        if exchange.hastened:
-            passed = time.monotonic() - exchange.began
-            return f"did not end within {passed:.1f} s and was cut in favour of others: too many targets hang at once"
-        return f"did not end within {self._options.timeout:g} s (timeout)"
+    def _overdue(self, exchange: Exchange) -> SourceError:
+        if not exchange.hastened:
+            return TimedOut(f"did not end within {self._options.timeout:g} s (timeout)")
+        passed = time.monotonic() - exchange.began
+        return Displaced(f"did not end within {passed:.1f} s and was cut in favour of others: too many hang at once")
 
     def _exchange(self, request: requests.PreparedRequest) -> bytes:
         response = self._adapter.send(

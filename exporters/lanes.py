@@ -21,7 +21,7 @@ _LINGER_S = 2.0
 """How long a round waits for targets that have just become slow; what they bring later is kept all the same."""
 _SLOW_PER_FAST = 8
 """Places in the slow lane for each in the fast lane: a thread and a connection each, while targets hang."""
-_LEAST_S = 1.0
+_LEAST_S = 2.0
 """Nobody is cut before it has had this long."""
 _USUAL = 3.0
 """Times its usual time that a target may take before it is cut in favour of others."""

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from ..storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
 from .exposition import Exposition, Samples
-from .fetch import Client, HttpOptions, TimedOut
+from .fetch import Client, Displaced, HttpOptions, TimedOut
 from .findings import Wanted, check_found
 from .lanes import Lanes, Trip
 from .limits import Look, PageError, PageLimits
@@ -41,7 +41,8 @@ class PageConfig(SourceConfig, TargetOptions, HttpOptions, PageLimits):
     metrics_path: str = Field(default="/metrics", description="Path of the page on targets given as host:port.")
     params: dict[str, str] = Field(default_factory=dict, description="Query parameters of every page.")
     concurrency: int = Field(default=16, ge=1, le=256,
-                             description="How many targets are asked at once; raise it where exporters are slow.")
+                             description="How many targets are asked at once; raise it where exporters are slow. Up to "
+                                         "eight times as many are waited for beside them while they hang.")
 
     def locate(self, address: str, labels: dict[str, str]) -> str:
         """Return the URL of a target's page."""
@@ -175,10 +176,12 @@ class PageSource:
 
     def _pause(self, record: _Record, fault: Exception) -> None:
         """Ask a target that ran into a time limit more rarely; chance keeps those that hang together apart."""
-        if not isinstance(fault, TimedOut):
+        if not isinstance(fault, TimedOut | Displaced):
             record.silent = 0
+        # Who had to make room may be well: it has its next turn at once, unless it was silent before.
+        record.silent += isinstance(fault, TimedOut)
+        if not record.silent:
             return
-        record.silent += 1
         pause = min(self._config.connect_timeout * 2 ** min(record.silent, 16), _LONGEST_PAUSE_S)
         record.retry_at = self._timer() + pause * self._random.uniform(*_JITTER)
 

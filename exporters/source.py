@@ -174,6 +174,7 @@ class Watched:
         self._status = SourceStatus(source.name, source.role, success=False, duration_s=0.0)
         self._snapshot = Snapshot(None, None, fresh=False)
         self._began: float | None = None
+        self._closed = False
         self._told: tuple[str, ...] = ()
         self._told_at = float("-inf")
 
@@ -233,11 +234,13 @@ class Watched:
             self.name, self.role, not error, self._timer() - started, error, self._snapshot.read_s,
             before.reads + 1, before.failures + bool(error), sum(health.skipped for health in self._source.health()))
         self._began = None
-        self._tell(error)
+        if not self._closed:
+            self._tell(error)
         return self._snapshot
 
     def close(self) -> None:
-        """Release what the source holds."""
+        """Release what the source holds; what a read under way says then is of no interest."""
+        self._closed = True
         self._source.close()
 
     def _tell(self, error: str) -> None:

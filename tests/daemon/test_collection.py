@@ -116,6 +116,21 @@ def test_leaving_ends_all_waiting_and_spares_the_sources_that_go_on(collected):
     assert not kept.gate.is_set()
 
 
+def test_a_source_that_goes_on_after_a_reload_is_not_read_twice_at_once():
+    hung = Gated("hung", is_open=False)
+    watched = Watched(hung, Clock())
+    old = Collection([watched])
+    assert names(old.read("telemetry", within_s=0.01)) == []
+    before = threading.active_count()
+    old.leave(but=[watched])
+    new = Collection([watched], old)
+    assert names(new.read("telemetry", within_s=0.01)) == []
+    assert threading.active_count() == before
+    hung.gate.set()
+    assert names(new.read("telemetry", within_s=30))[0] == ["hung"]
+    new.leave()
+
+
 def test_a_scheduler_that_has_been_gone_for_long_does_not_age_the_other():
     gone, here = (SchedulerSnapshot(time_s, (Node(name, ("all",), 8),)) for time_s, name in ((0.0, "a"), (990.0, "b")))
     assert merged([gone, here], 1000.0, 600.0) == here

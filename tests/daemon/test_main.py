@@ -192,6 +192,17 @@ def test_a_web_configuration_that_is_wrong_is_named(daemon, configured, tmp_path
     assert "nowhere.pem" in refused.log
 
 
+@pytest.mark.parametrize(("given", "raised"), [
+    ((1024, 524288), (32768, 524288)), ((1024, 4096), (4096, 4096)), ((65536, 65536), None),
+    ((1024, resource.RLIM_INFINITY), (32768, resource.RLIM_INFINITY)), ((resource.RLIM_INFINITY,) * 2, None)])
+def test_as_many_descriptors_as_are_wanted_and_allowed_are_taken(monkeypatch, given, raised):
+    limits = [None]
+    monkeypatch.setattr(main.resource, "getrlimit", lambda _which: given)
+    monkeypatch.setattr(main.resource, "setrlimit", lambda _which, limit: limits.append(limit))
+    main._allow_descriptors()
+    assert limits[-1] == raised
+
+
 # Signals.
 
 def test_a_good_reload_by_signal_is_in_force_and_shown(daemon, configured):

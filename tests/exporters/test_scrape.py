@@ -12,7 +12,7 @@ from requests.exceptions import ConnectTimeout, ReadTimeout
 from idlewatt.exporters import deadline, lanes, targets
 from idlewatt.exporters.dcgm import DcgmConfig
 from idlewatt.exporters.deadline import Kept
-from idlewatt.exporters.fetch import TimedOut
+from idlewatt.exporters.fetch import Displaced, TimedOut
 from idlewatt.exporters.source import SourceError, kinds
 
 POWER = b'DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-%d",Hostname="dgx-0%d"} 60\n'
@@ -155,6 +155,18 @@ def test_those_that_hang_together_are_tried_again_apart(clock):
         reader._pause(record, TimedOut("took too long"))
     pauses = sorted(record.retry_at - reader._timer() for record in reader._records.values())
     assert 3 < pauses[0] < 5.5 < 6.5 < pauses[-1] < 9
+
+
+def test_who_had_to_make_room_has_its_next_turn_at_once_unless_it_was_silent_before(clock):
+    reader = DcgmConfig(targets=("n1:9400", "n2:9400")).build(clock)
+    reader._renew(reader._discovery.targets())
+    well, silent = reader._records.values()
+    reader._pause(silent, TimedOut("took too long"))
+    silent.retry_at = 0.0
+    for record in (well, silent):
+        reader._pause(record, Displaced("cut"))
+    assert (well.silent, well.retry_at) == (0, 0.0)
+    assert (silent.silent, silent.retry_at > reader._timer()) == (1, True)
 
 
 def test_what_a_target_told_last_stays_for_a_while_with_its_own_age(loopback, clock):
