@@ -1,8 +1,4 @@
-"""The daemon's cycles: each runs on its own beat, never overlaps itself, never drifts, and is counted.
-
-The beat is that of the monotonic clock: a wall clock that is set back or forward, or an hour that comes twice, costs
-no beat. (APScheduler keeps its due times on the wall: set back by an hour, it stood still for an hour.)
-"""
+"""The daemon's cycles: each runs on its own beat, never overlaps itself, never drifts, and is counted."""
 
 from __future__ import annotations
 
@@ -10,9 +6,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.jobstores.base import JobLookupError
+from apscheduler.schedulers.background import BackgroundScheduler
 
 log = logging.getLogger(__name__)
+
+SLACK_S = 1.0
+"""A beat further away than its period by more than this was put there by a clock set back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class CycleHealth:
 
 
 class Beat:
-    """Runs cycles: one thread each, one run at a time, beats at fixed distances from the first.
+    """Runs cycles: APScheduler strikes, each run has a thread of its own, one run of a cycle at a time.
 
     A cycle that raises is logged with its traceback, counted, and runs again at its next beat: the edge of the loop
     is the one place where any exception is caught.
@@ -60,20 +65,25 @@ class Beat:
         self._started_s = clock()
         self._lock = threading.Condition()
         self._health = {name: CycleHealth(period_s=cycle.period_s) for name, cycle in self._cycles.items()}
-        self._due: dict[str, float] = {}
         self._stopping = False
+        self._scheduler = BackgroundScheduler(
+            timezone=UTC, executors={"default": ThreadPoolExecutor(1)},
+            job_defaults={"coalesce": True, "max_instances": len(self._cycles) + 1, "misfire_grace_time": None})
 
     def start(self) -> None:
         """Start beating."""
-        self._started_s = self._clock()
-        self._due = {name: self._started_s + cycle.offset_s for name, cycle in self._cycles.items()}
-        threading.Thread(target=self._conduct, name="beat", daemon=True).start()
+        self._started_s, now = self._clock(), datetime.now(UTC)
+        for cycle in self._cycles.values():
+            self._scheduler.add_job(self._strike, "interval", args=[cycle], id=cycle.name, seconds=cycle.period_s,
+                                    next_run_time=now + timedelta(seconds=cycle.offset_s))
+        self._scheduler.start()
 
     def stop(self, within_s: float = 60.0) -> None:
         """Stop beating and wait until the running cycles have ended; one that hangs is named and left alone."""
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=False)
         with self._lock:
             self._stopping = True
-            self._lock.notify_all()
             if not self._lock.wait_for(lambda: not self._running(), within_s):
                 log.error("cycles hang and are not waited for", extra={"target": " ".join(sorted(self._running()))})
 
@@ -99,21 +109,18 @@ class Beat:
                 if now - (health[name].last_end_s or self._started_s + cycle.offset_s)
                 > max(least_s, patience * cycle.period_s)]
 
-    def _conduct(self) -> None:
-        """Strike every cycle when it is due; beats that have gone by meanwhile are one."""
-        while True:
-            with self._lock:
-                wait_s = max(0.0, min(self._due.values(), default=self._clock() + 1.0) - self._clock())
-                if not self._stopping:
-                    self._lock.wait(wait_s)
-                if self._stopping:
-                    return
-                now = self._clock()
-                struck = [cycle for name, cycle in self._cycles.items() if self._due[name] <= now]
-                for cycle in struck:
-                    self._due[cycle.name] += cycle.period_s * (1 + (now - self._due[cycle.name]) // cycle.period_s)
-            for cycle in struck:
-                self._strike(cycle)
+    def keep_time(self) -> None:
+        """Bring back the beats that a clock set back has put far off: APScheduler goes by the wall's."""
+        now = datetime.now(UTC)
+        for job in self._scheduler.get_jobs():
+            cycle = self._cycles[job.id]
+            away_s = (job.next_run_time - now).total_seconds()
+            if away_s > max(cycle.period_s, cycle.offset_s) + SLACK_S:
+                self._beat_at(cycle.name, now + timedelta(seconds=away_s % cycle.period_s))
+
+    def _beat_at(self, name: str, moment: datetime) -> None:
+        with suppress(JobLookupError):  # stopped meanwhile
+            self._scheduler.modify_job(name, next_run_time=moment)
 
     def _strike(self, cycle: Cycle) -> None:
         if self._began(cycle.name):
@@ -121,12 +128,10 @@ class Beat:
         elif not self._stopping:
             log.warning("cycle overran its period; this beat is skipped", extra={"target": cycle.name})
 
-    def _hurry(self, name: str) -> None:
-        """Let those be due that waited for this cycle as the last of several, and have not run yet."""
-        for other in self._cycles.values():
-            if name in other.after and not self._health[other.name].runs and other.name in self._due \
-                    and all(self._health[before].runs for before in other.after):
-                self._due[other.name] = min(self._due[other.name], self._clock())
+    def _waited_for(self, name: str) -> list[str]:
+        """Return the cycles that waited for this one as the last of several, and have not run yet."""
+        return [other.name for other in self._cycles.values() if name in other.after
+                and not self._health[other.name].runs and all(self._health[before].runs for before in other.after)]
 
     def _began(self, name: str) -> bool:
         """Note that a cycle's run begins; return False, and count a skipped beat, while one goes on."""
@@ -153,6 +158,7 @@ class Beat:
             self._health[cycle.name] = replace(health, runs=health.runs + 1, failures=health.failures + failed,
                                                last_duration_s=ended - began, last_end_s=ended, began_s=None,
                                                failed=failed)
-            if not health.runs:
-                self._hurry(cycle.name)
+            due = [] if health.runs else self._waited_for(cycle.name)
             self._lock.notify_all()
+        for name in due:
+            self._beat_at(name, datetime.now(UTC))

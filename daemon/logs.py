@@ -61,4 +61,5 @@ def configure(level: str, style: Format, stream: TextIO | None = None) -> None:
     handler.addFilter(Repeats())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # Their every-run lines say nothing that our cycle metrics do not.
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
     logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -160,6 +160,7 @@ def _watch(service: Service, view: DaemonView, signals: Signals) -> None:
         if signals.reload:
             signals.reload = False
             _reload(view)
+        service.beat.keep_time()
         hanging = service.beat.hanging()
         if hanging:
             log.error("cycles hang", extra={"target": " ".join(hanging)})

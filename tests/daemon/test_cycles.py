@@ -1,6 +1,7 @@
 import logging
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -115,13 +116,24 @@ def test_a_cycle_that_hangs_is_named_and_left_behind_at_the_end(beating, caplog)
     release.set()
 
 
-def test_a_wall_clock_that_is_set_back_costs_no_beat(beating, monkeypatch):
-    beat = beating(Cycle("scrape", 0.02, lambda: None))
+def test_a_wall_clock_that_is_set_back_costs_no_beat(beating):
+    """After it, due times that were right lie an hour ahead: as here."""
+    beat = beating(Cycle("scrape", 0.05, lambda: None), Cycle("record", 60, lambda: None, 60))
     wait_until(lambda: beat.health()["scrape"].runs >= 2)
-    wall = time.time
-    monkeypatch.setattr(time, "time", lambda: wall() - 3600.0)
+    for job in beat._scheduler.get_jobs():
+        beat._scheduler.modify_job(job.id, next_run_time=job.next_run_time + timedelta(hours=1))
     runs = beat.health()["scrape"].runs
+    beat.keep_time()
     wait_until(lambda: beat.health()["scrape"].runs >= runs + 3)
+    away = beat._scheduler.get_job("record").next_run_time - datetime.now(UTC)
+    assert away <= timedelta(seconds=60)
+
+
+def test_a_clock_that_goes_right_moves_no_beat(beating):
+    beat = beating(Cycle("record", 60, lambda: None, 60), Cycle("counsel", 10, lambda: None, 30))
+    before = {job.id: job.next_run_time for job in beat._scheduler.get_jobs()}
+    beat.keep_time()
+    assert {job.id: job.next_run_time for job in beat._scheduler.get_jobs()} == before
 
 
 def test_a_run_that_goes_on_is_seen_with_its_length_while_it_does(beating):
