@@ -140,7 +140,7 @@ class SlurmSource:
             answer = read()
         except (SourceError, BadRecord) as error:
             if target not in self._missing:
-                log.warning("%s: %s are not known, so advice that depends on them is none: %s", self.name, target, error)
+                log.warning("%s: %s are not known, nor is advice that depends on them: %s", self.name, target, error)
             self._missing.add(target)
             self._health.pop(target, None)
             return None
