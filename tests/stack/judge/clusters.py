@@ -66,6 +66,8 @@ class Cluster:
     licences: dict[str, int]
     tree: bool
     multifactor: bool
+    planning: bool
+    """Slurm plans a start for jobs that have to wait, and lets none delay it; else whatever fits starts."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -85,7 +87,7 @@ def random_cluster(seed: int) -> Cluster:
     servers = tuple(Server(f"{kind.model or 'cpu'}-{number}", kind, _features(chance, kind), f"leaf{chance.randint(1, 2)}")
                     for kind, count in zip(kinds, counts, strict=False) for number in range(1, count + 1))
     return Cluster(seed, servers, _queues(chance, servers), {"matlab": 3, "ansys": 1}, chance.random() < 0.6,
-                   chance.random() < 0.7)
+                   chance.random() < 0.7, planning=seed % 2 == 0)
 
 
 def _features(chance: random.Random, kind: Kind) -> tuple[str, ...]:

@@ -18,8 +18,8 @@ from .clusters import Cluster
 from .jobs import Scene, Wish, background, random_wish
 from .slurm import ACTING, FROZEN, Forecast, Rejected, Slurm
 
-POLICY = "priority+best-fit+conservative"
-"""Slurm's own order, and a plan for every job as Slurm's backfill has one."""
+PLANNING, HEEDLESS_POLICY = "priority+best-fit+conservative", "priority+best-fit+greedy"
+"""Slurm's own order, with a plan for every job as Slurm's backfill has one, or with none."""
 
 
 @dataclass
@@ -74,7 +74,7 @@ def play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
     _advise(slurm, played)
     _pin(slurm, played)
     slurm.lasting = running
-    slurm.schedule(ACTING)
+    slurm.schedule(ACTING if cluster.planning else HEEDLESS)
     slurm.settle()
     _look(slurm, played)
     return played
@@ -142,9 +142,9 @@ def sources(slurm: Slurm) -> Mapping[str, Source]:
             "slurm_rest": SlurmRestConfig(url=f"unix:{slurm.socket}").build(time.time)}
 
 
-def advice_of(snapshot: SchedulerSnapshot, now_s: float) -> dict[str, Recommendation]:
+def advice_of(snapshot: SchedulerSnapshot, now_s: float, policy: str) -> dict[str, Recommendation]:
     """Return the advice on each job of a snapshot."""
-    settings = AdviceSettings(policy=POLICY, shadow=(), draws=0)
+    settings = AdviceSettings(policy=policy, shadow=(), draws=0)
     return {said.job_id: said for said in Advisor(settings).advise(snapshot, now_s).recommendations}
 
 
@@ -157,7 +157,8 @@ def _advise(slurm: Slurm, played: Round) -> None:
         finally:
             source.close()
         assert isinstance(snapshot, SchedulerSnapshot)
-        found[name] = advice_of(snapshot, snapshot.time_s)
+        found[name] = advice_of(snapshot, snapshot.time_s,
+                                PLANNING if played.cluster.planning else HEEDLESS_POLICY)
         played.snapshot = played.snapshot or snapshot
     told, rest = found["slurm_cli"], found["slurm_rest"]
     played.differing = sorted(job for job in told.keys() | rest.keys()

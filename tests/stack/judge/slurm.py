@@ -21,6 +21,8 @@ STACK = Path(__file__).parents[1]
 FROZEN = "defer,sched_interval=-1,bf_interval=-1"
 """Nothing starts, and every job stays pending for no reason: held jobs or closed partitions would not be eligible."""
 ACTING = "defer,sched_interval=1,bf_interval=1,bf_max_job_test=1000,bf_continue,sched_min_interval=0,batch_sched_delay=0"
+HEEDLESS = ACTING + ",bf_min_age_reserve=1000000"
+"""Jobs are taken in order, and one that fits starts, whomever it delays."""
 SETTLES_WITHIN_S = 90.0
 _WOULD_START = re.compile(r"to start at (\S+) using \d+ processors on nodes (\S+)")
 
