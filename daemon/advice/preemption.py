@@ -34,7 +34,7 @@ def second_chances(state: ClusterState, gate: Gate, taken: Mapping[int, Placemen
         job = state.records[row]
         if not isinstance(gate.find(job), Hold):
             continue  # there is room: it is held for those who come first
-        said = _woken(gate, job) if waking else None
+        said: tuple[Placement, str] | Hold | None = _woken(gate, job) if waking else None
         said = said or _preempting(gate, job, gone)
         if isinstance(said, Hold):
             holds[row] = said

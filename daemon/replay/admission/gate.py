@@ -248,16 +248,14 @@ class Gate:
         gpus = sum(placement.gpus) if placement else wish.gpus
         nodes = len(placement.nodes) if placement else wish.least
         cpus = max(job.request.cpus, wish.cpus_per_gpu * gpus, wish.cpus_per_node * nodes)
-        used = Counter({"jobs": 1.0, "node": float(nodes), "gpu": float(gpus), "cpu": float(cpus),
-                        "mem": float(job.request.memory_bytes)})
+        used = Counter({"jobs": 1, "node": nodes, "gpu": gpus, "cpu": cpus, "mem": job.request.memory_bytes})
         for name, number in zip(placement.nodes, placement.gpus, strict=True) if placement else ():
             row = self.ground.row[name]
             model = self.ground.nodes[row].gpu_model
             if model and number:
                 used[f"gpu:{model}"] += number
-            used["cpu"] = max(used["cpu"], 1.0) if not wish.exclusive else used["cpu"]
         if wish.exclusive and placement:
-            used["cpu"] = float(sum(int(self.ground.cpus[self.ground.row[name]]) for name in placement.nodes))
+            used["cpu"] = sum(int(self.ground.cpus[self.ground.row[name]]) for name in placement.nodes)
         return used
 
     def limit_bars(self, job: Job, partition: str, placement: Placement | None) -> Hold | None:

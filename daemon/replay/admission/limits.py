@@ -96,16 +96,18 @@ class Limits:
         settled = set[tuple[str, str]]()
         for qos in self._both(job, partition):
             holder = f"QOS {qos.name}"
-            for kind, key in (("group", ("qos", qos.name)), ("user", ("qos user", qos.name, job.user)),
-                              ("account", ("qos account", qos.name, job.account)), ("job", ()), ("node", ())):
+            kinds: tuple[tuple[str, tuple[str, ...]], ...] = (
+                ("group", ("qos", qos.name)), ("user", ("qos user", qos.name, job.user)),
+                ("account", ("qos account", qos.name, job.account)), ("job", ()), ("node", ()))
+            for kind, key in kinds:
                 yield from self._over(holder, kind, getattr(qos.ceilings, kind), key, wants, settled)
             yield from _beyond(holder, qos.ceilings, wants, limit_s, settled)
         for number, one in enumerate(self._above(job, partition)):
             holder = f"account {one.account}" + (f" on user {one.user}" if one.user else "")
-            key = ("association", one.account, one.user, one.partition)
-            yield from self._over(holder, "group", one.ceilings.group, key, wants, set(settled))
+            own = ("association", one.account, one.user, one.partition)
+            yield from self._over(holder, "group", one.ceilings.group, own, wants, set(settled))
             if number == 0:
-                yield from self._over(holder, "user", one.ceilings.user, key, wants, settled)
+                yield from self._over(holder, "user", one.ceilings.user, own, wants, settled)
             for kind in ("job", "node"):
                 yield from self._over(holder, kind, getattr(one.ceilings, kind), (), wants, settled)
             yield from _beyond(holder, one.ceilings, wants, limit_s, settled)
