@@ -179,7 +179,7 @@ TWISTS: dict[str, Twist] = {
     "switches": lambda chance, scene: ["--switches=1"],
     "licences": lambda chance, scene: ["-L", chance.choice(("matlab:1", "matlab:2", "ansys:1", "ansys:1,matlab:1"))],
     "begin": lambda chance, scene: [f"--begin=now+{chance.choice((5, 60))}minutes"],
-    "deadline": lambda chance, scene: [f"--deadline=now+{chance.choice((12, 40, 120, 700))}minutes"],
+    "deadline": lambda chance, scene: [f"--deadline=now+{chance.choice((4, 22, 45, 700))}minutes"],
     "array": lambda chance, scene: [f"--array=0-{chance.choice((1, 3, 5))}{chance.choice(('', '%1', '%2'))}"],
     "dependency": _dependency,
     "qos": lambda chance, scene: [f"--qos={chance.choice(('urgent', 'capped', 'two', 'mine', 'tiny', 'brief'))}"],

@@ -8,15 +8,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from idlewatt.daemon.advice.advisor import AdviceSettings, Advisor
+from idlewatt.exporters.hostlist import expand
 from idlewatt.exporters.slurm.cli import SlurmCliConfig
 from idlewatt.exporters.slurm.rest import SlurmRestConfig
 from idlewatt.exporters.source import Source
 from idlewatt.storage.recommendations import Recommendation
-from idlewatt.storage.records import JobState, SchedulerSnapshot
+from idlewatt.storage.records import SchedulerSnapshot
 
 from .clusters import Cluster
 from .jobs import Scene, Wish, background, random_wish
-from .slurm import ACTING, FROZEN, Forecast, Rejected, Slurm
+from .slurm import ACTING, FROZEN, HEEDLESS, Forecast, Rejected, Slurm
 
 PLANNING, HEEDLESS_POLICY = "priority+best-fit+conservative", "priority+best-fit+greedy"
 """Slurm's own order, with a plan for every job as Slurm's backfill has one, or with none."""
@@ -29,9 +30,12 @@ class Case:
     wish: Wish
     number: str
     forecast: Forecast | None
-    advice: Recommendation | None = None
+    parts: tuple[Recommendation, ...] = ()
+    """Advice on it; on each component where it is heterogeneous."""
     state: str = ""
     reason: str = ""
+    description: str = ""
+    """Slurm's sentence beside the reason, where there is one."""
     nodes: tuple[str, ...] = ()
     alone: str = ""
     """What became of it alone in the queue, where that had to be tried."""
@@ -43,8 +47,13 @@ class Case:
 
     @property
     def advised(self) -> bool:
-        """Tell whether it was advised to start."""
-        return self.advice is not None and self.advice.action == "start"
+        """Tell whether it was advised to start, as a whole."""
+        return bool(self.parts) and all(said.action == "start" for said in self.parts)
+
+    @property
+    def advice(self) -> Recommendation | None:
+        """Return what was advised, of several components that which holds them."""
+        return next((said for said in self.parts if said.action != "start"), next(iter(self.parts), None))
 
 
 @dataclass
@@ -99,18 +108,21 @@ def _fill(slurm: Slurm, cluster: Cluster, chance: random.Random) -> list[str]:
     scene = Scene(cluster, (), ())
     for _ in range(chance.randint(2, 9)):
         slurm.submit(background(chance, scene).options, seconds=3000)
-    slurm.settle()
+    slurm.settle(backfill=False)
     slurm.cancel("--state=PENDING")
     return [number for number, (state, _) in slurm.states().items() if state == "RUNNING"]
 
 
 def _furnish(slurm: Slurm, cluster: Cluster, chance: random.Random, scenery: list[str]) -> Iterator[str]:
-    """Drain nodes and reserve others, now and later; yield the reservations' names."""
+    """Drain nodes and reserve others, now and later; yield the reservations' names.
+
+    Later is a few minutes after some time limits, so that a slow machine changes nobody's fate.
+    """
     names = [server.name for server in cluster.servers]
     for node in chance.sample(names, chance.choice((0, 0, 1, 1, 2))):
         slurm.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=NVLink")
         scenery.append(f"drain {node}")
-    for name, start in (("now", "now"), ("later", f"now+{chance.choice((12, 22, 45))}minutes")):
+    for name, start in (("now", "now"), ("later", f"now+{chance.choice((22, 45))}minutes")):
         if chance.random() < 0.5:
             nodes = ",".join(chance.sample(names, chance.choice((1, 1, 2))))
             flags = chance.choice(("ignore_jobs", "maint,ignore_jobs", "flex,ignore_jobs"))
@@ -164,7 +176,13 @@ def _advise(slurm: Slurm, played: Round) -> None:
     played.differing = sorted(job for job in told.keys() | rest.keys()
                               if _gist(told.get(job)) != _gist(rest.get(job)))
     for case in played.cases:
-        case.advice = told.get(case.number) or told.get(f"{case.number}+0")
+        case.parts = _parts(case, told)
+
+
+def _parts(case: Case, told: Mapping[str, Recommendation]) -> tuple[Recommendation, ...]:
+    """Return the advice on a job, of a heterogeneous one that on each component."""
+    found = [told.get(case.number), *(told.get(f"{case.number}+{part}") for part in range(2))]
+    return tuple(said for said in found if said is not None)
 
 
 def _gist(said: Recommendation | None) -> tuple[str, str] | None:
@@ -172,17 +190,15 @@ def _gist(said: Recommendation | None) -> tuple[str, str] | None:
 
 
 def _pin(slurm: Slurm, played: Round) -> None:
-    """Name the advised nodes of each job that is to start."""
-    raw = {job.job_id: job.raw_id for job in (played.snapshot.jobs if played.snapshot else ())
-           if job.state is JobState.PENDING}
+    """Name the advised nodes of each job that is to start, of an array those of its first task."""
     for case in played.cases:
-        if not case.advised or case.wish.array or case.wish.heterogeneous or not case.advice.placement:
-            continue
-        number = raw.get(case.number) or case.number
-        try:
-            slurm.run("scontrol", "update", f"jobid={number}", f"reqnodelist={','.join(case.advice.placement.nodes)}")
-        except Rejected as refusal:
-            case.alone = f"cannot be pinned: {refusal}"
+        for place, said in enumerate(case.parts if case.advised else ()):
+            number = f"{case.number}_0" if case.wish.array else str(int(case.number) + place)
+            nodes = ",".join(said.placement.nodes) if said.placement else ""
+            try:
+                slurm.run("scontrol", "update", f"jobid={number}", f"reqnodelist={nodes}")
+            except Rejected as refusal:
+                case.alone = f"cannot be pinned: {refusal}"
 
 
 def _look(slurm: Slurm, played: Round) -> None:
@@ -195,11 +211,5 @@ def _look(slurm: Slurm, played: Round) -> None:
         ran = [job for job in mine if job["job_state"] in ("RUNNING", "COMPLETED", "COMPLETING")]
         first = (ran or mine or [{"job_state": "GONE", "state_reason": "", "nodes": ""}])[0]
         case.state = "RUNNING" if ran else first["job_state"]
-        case.reason, case.nodes = first["state_reason"], expand(first["nodes"])
-
-
-def expand(nodes: str) -> tuple[str, ...]:
-    """Return the names of a host list."""
-    from idlewatt.exporters.hostlist import expand as expanded
-
-    return expanded(nodes or "")
+        case.reason, case.description = first["state_reason"], first.get("state_description") or ""
+        case.nodes = tuple(node for job in ran for node in expand(job["nodes"] or ""))

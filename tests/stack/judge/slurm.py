@@ -23,7 +23,8 @@ FROZEN = "defer,sched_interval=-1,bf_interval=-1"
 ACTING = "defer,sched_interval=1,bf_interval=1,bf_max_job_test=1000,bf_continue,sched_min_interval=0,batch_sched_delay=0"
 HEEDLESS = ACTING + ",bf_min_age_reserve=1000000"
 """Jobs are taken in order, and one that fits starts, whomever it delays."""
-SETTLES_WITHIN_S = 90.0
+SETTLES_WITHIN_S = 120.0
+"""Once stopped, the backfill looks only every 30 s whether it may go on."""
 _WOULD_START = re.compile(r"to start at (\S+) using \d+ processors on nodes (\S+)")
 
 
@@ -93,8 +94,8 @@ class Slurm:
         lines = self.run("squeue", "-h", "-a", "-r", "-o", "%i|%T|%r").splitlines()
         return {number: (state, reason) for number, state, reason in (line.split("|", 2) for line in lines)}
 
-    def settle(self) -> dict[str, tuple[str, str]]:
-        """Wait until two rounds of both schedulers have changed nothing; return the states."""
+    def settle(self, *, backfill: bool = True) -> dict[str, tuple[str, str]]:
+        """Wait until two rounds of the scheduler, and of the backfill, have changed nothing; return the states."""
         states, cycles = self.states(), self._cycles()
         deadline = time.monotonic() + SETTLES_WITHIN_S
         while time.monotonic() < deadline:
@@ -102,7 +103,8 @@ class Slurm:
             found, passed = self.states(), self._cycles()
             if found != states:
                 states, cycles = found, passed
-            elif passed[0] >= cycles[0] + 2 and (passed[1] >= cycles[1] + 2 or not _waiting(states)):
+            elif passed[0] >= cycles[0] + 2 and (
+                    passed[1] >= cycles[1] + 2 or not backfill or not _waiting(states)):
                 return states
         return self.states()
 
@@ -154,13 +156,20 @@ def running(cluster: Cluster) -> Iterator[Slurm]:
     root.chmod(0o755)
     write_templates(cluster, root / "templates")
     try:
-        subprocess.run(["bash", STACK / "slurm-up.sh", root / "slurm", root / "templates"], check=True, timeout=200,
-                       env=os.environ | {"REST_PORT": ""})
+        _start(root)
         slurm = Slurm(root)
         _enrol(slurm)
         yield slurm
     finally:
         subprocess.run(["bash", STACK / "stack-down.sh", root], check=False, timeout=120)
+
+
+def _start(root: Path) -> None:
+    """Start the parts; AssertionError tells what they log when they do not."""
+    done = subprocess.run(["bash", STACK / "slurm-up.sh", root / "slurm", root / "templates"], timeout=300,
+                          env=os.environ | {"REST_PORT": ""}, capture_output=True, text=True)
+    logs = [path for path in (root / "slurm/munge/log", *(root / "slurm/log").glob("*.out")) if path.exists()]
+    assert done.returncode == 0, done.stderr + "".join(f"\n{path.name}: {path.read_text()[-300:]}" for path in logs)
 
 
 def _enrol(slurm: Slurm) -> None:

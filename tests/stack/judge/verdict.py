@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from .rounds import Case, Round
 
 AHEAD, ROOM, NODES, LIMIT, NEVER, UNKNOWN = "jobs ahead", "room", "nodes", "limit", "never", "unknown"
+FEASIBILITY = (ROOM, NODES, NEVER, LIMIT, "Licenses")
+"""Holds that say: it could not start now even if nobody were before it."""
 _SLURM = ((r"Priority", AHEAD), (r"Resources|None|^$", ROOM), (r"ReqNodeNotAvail|Reservation|NodeDown", NODES),
           (r"QOS|Assoc", LIMIT), (r"BadConstraints|PartitionConfig", NEVER))
-_OURS = ((r"^unknown|not known", UNKNOWN), (r"^can never run", NEVER), (r"jobs that come first", AHEAD),
-         (r"the scheduler says (\w+)", ""), (r"limit|QOS|account", LIMIT),
-         (r"drain|down|reserv|meets? its constraints", NODES), (r"", ROOM))
+_OURS = ((r"^unknown|not known", UNKNOWN), (r"^can never run", NEVER), (r"come first", AHEAD),
+         (r"the scheduler (?:would )?says? (\w+)", ""), (r"limit|QOS|account", LIMIT),
+         (r"drain|down|reserv|cannot be used|out of use|meets? its constraints", NODES), (r"", ROOM))
 
 
 def slurms(reason: str) -> str:
@@ -34,6 +36,14 @@ def alike(told: str, slurm: str) -> bool:
     """Tell whether two classes agree: Priority and Resources are both 'jobs ahead' or 'not enough free'."""
     waiting = (AHEAD, ROOM)
     return told == slurm or (told in waiting and slurm in waiting)
+
+
+def agrees(case: Case) -> bool:
+    """Tell whether a hold's reason is of the class of Slurm's own, after release or alone in the queue."""
+    told = ours(case.advice.reason) if case.advice else UNKNOWN
+    # "Nodes required for job are DOWN, DRAINED or reserved" goes by the name of Resources.
+    down = told == NODES and "DRAINED" in case.description
+    return down or alike(told, slurms(case.reason)) or bool(case.alone) and alike(told, slurms(case.alone))
 
 
 @dataclass
@@ -84,7 +94,7 @@ def line(case: Case, played: Round) -> str:
     advice = "none" if said is None else f"{said.action} {said.placement or ''} ({said.reason})"
     alone = case.forecast.words if case.forecast else "not asked"
     return (f"[{', '.join(case.wish.kinds)}] {' '.join(case.wish.options)} | scene: {'; '.join(played.scenery) or '-'}"
-            f" | alone: {alone} | advised: {advice} | became: {case.state} {case.reason} {','.join(case.nodes)}"
+            f" | alone: {alone} | advised: {advice} | became: {case.state} {case.reason} {case.description[:60]} {','.join(case.nodes)}"
             + (f" | {case.alone}" if case.alone else ""))
 
 
@@ -92,10 +102,8 @@ def disputed(case: Case) -> bool:
     """Tell whether a hold for feasibility is against what Slurm forecasts, so that it has to be tried alone."""
     if case.advised or case.advice is None or case.started:
         return False
-    told = ours(case.advice.reason)
-    if told in (ROOM, NODES, NEVER):
-        return case.forecast is None or case.forecast.now
-    return False
+    doubtful = ours(case.advice.reason) in FEASIBILITY and (case.forecast is None or case.forecast.now)
+    return doubtful or not agrees(case)
 
 
 def _differences(case: Case, count: Counter[str]) -> Iterable[str]:
@@ -118,8 +126,8 @@ def _of_start(case: Case, count: Counter[str]) -> Iterable[str]:
         yield f"refused: {case.reason}"
         return
     count["started as advised"] += 1
-    placement = case.advice.placement if case.advice else None
-    if placement and set(placement.nodes) != set(case.nodes) and not case.wish.array:
+    nodes = {node for said in case.parts if said.placement for node in said.placement.nodes}
+    if nodes != set(case.nodes) and not case.wish.array:
         count["elsewhere"] += 1
         yield "started on other nodes"
 
@@ -131,7 +139,7 @@ def _of_hold(case: Case, count: Counter[str]) -> Iterable[str]:
     count["unknown"] += told == UNKNOWN
     if case.started:
         yield f"missed: held for {told}"
-    if told in (ROOM, NODES, NEVER, LIMIT, "Licenses"):
+    if told in FEASIBILITY:
         count["feasibility"] += 1
         if case.started or case.alone == "RUNNING":
             yield f"unconfirmed: held for {told}, starts alone"
@@ -139,7 +147,7 @@ def _of_hold(case: Case, count: Counter[str]) -> Iterable[str]:
             count["confirmed"] += 1
     if not case.started:
         count["reasons"] += 1
-        if alike(told, slurms(case.reason)) or (case.alone and alike(told, slurms(case.alone))):
+        if agrees(case):
             count["reasons alike"] += 1
         else:
             yield f"reason: ours {told}, Slurm's {slurms(case.reason)}"
