@@ -124,25 +124,25 @@ class Answer:
     def _hold(self, job: Job, row: int, manner: Manner) -> Recommendation:
         expected: Expectation | None = self._expected.get(row)
         placement = expected.placement if expected else None
-        action, words = self._why(job, row)
+        action, words, cause = self._why(job, row)
         return Recommendation(job.job_id, job.submit_s, job.partition, manner.now_s, self.policy.name,
                               manner.objective, action, words, placement, expected.start if expected else None, (),
-                              manner.shadow, communication_cost=self._diagnosis.vicinity.cost(placement))
+                              manner.shadow, communication_cost=self._diagnosis.vicinity.cost(placement), cause=cause)
 
 
-    def _why(self, job: Job, row: int) -> tuple[str, str]:
-        """Return whether a job is held or nothing is known of it, and why."""
+    def _why(self, job: Job, row: int) -> tuple[str, str, str]:
+        """Return whether a job is held or nothing is known of it, why, and of what kind that is."""
         hold = self._whys.get(job.key) or why_held(self._consent, row, job)
         self._whys[job.key] = hold
         if hold.cause == UNKNOWN:
-            return "unknown", hold.words
+            return "unknown", hold.words, hold.cause
         if hold.words:
-            return "hold", hold.words
+            return "hold", hold.words, hold.cause
         if hold.cause == AHEAD:
-            return "hold", COMES_LATER
+            return "hold", COMES_LATER, AHEAD
         reason = self._rejected.get(row)
         words = f"can never run: {reason}" if reason and self._consent.gate is None else self._diagnosis.why_wait(job)
-        return "hold", words if words != COMES_LATER else NOT_THAT_SHAPE
+        return "hold", words if words != COMES_LATER else NOT_THAT_SHAPE, hold.cause
 
 
 def instead_of(said: Recommendation) -> Instead:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader
 
 from ...exporters.hostlist import ranges
-from ...storage.recommendations import Placement, Recommendation
+from ...storage.recommendations import ACTIONS, Placement, Recommendation
 from ...storage.records import WASTED, Job, JobState, PowerClass
 from .view import ModelRow, NodeRow, View, WasteRow
 
@@ -111,7 +111,7 @@ def pending(view: View) -> list[Pending]:
 
 
 def _urgency(advice: Recommendation | None) -> int:
-    return 2 if advice is None else ("start", "hold").index(advice.action)
+    return len(ACTIONS) if advice is None else ACTIONS.index(advice.action)
 
 
 def watts(value: float | None) -> str:
