@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
 ACTIONS = ("start", "hold", "unknown")
 """What is advised on a pending job."""
 

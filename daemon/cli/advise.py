@@ -32,7 +32,7 @@ def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--node", help="Only placements on this node.")
 @click.option("--user", help="Only this user's jobs.")
 @click.option("--policy", help="Also a policy that is not in charge, by name.")
-@click.option("--state", type=click.Choice(ACTIONS), help="Only what can start now, what is held, or what is not known.")
+@click.option("--state", type=click.Choice(ACTIONS), help="Only what can start now, is held, or is not known.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
 @_on_subjects
 def command(url: str, ca_file: str | None, style: str, subject: str | None = None, **filters: Any) -> None:
