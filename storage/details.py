@@ -18,7 +18,9 @@ class Details:
     memory_per_node_bytes: int = 0
     memory_per_cpu_bytes: int = 0
     whole_memory: bool = False
-    """All memory of its nodes."""
+    """All memory of its nodes, unless its partition gives so much for each GPU."""
+    memory_said: bool = False
+    """It asks for memory itself: no default counts."""
     gpus_per_task: int = 0
     gpus_per_socket: int = 0
     tasks: int = 1

@@ -182,6 +182,9 @@ class Partition:
     preempt_mode: tuple[str, ...] = ()
     """How its jobs are preempted, upper case; () as the cluster says."""
     reservation_required: bool = False
+    memory_per_gpu_bytes: int = 0
+    """What a job that says nothing of memory gets with each GPU."""
+    cpus_per_gpu: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,10 @@ class _Slurm:
         """Return what the simulated scheduler does."""
         return SETTINGS
 
+    def topology(self) -> str:
+        """Return nothing: it has no switches."""
+        return ""
+
     def switches(self) -> dict[int, tuple[int, float | None]]:
         """Return that nobody asks for few switches."""
         return {}

@@ -32,6 +32,7 @@ def parse_details(raw: Fields, submit_s: float | None) -> Details:
         memory_per_cpu_bytes=(memory_per_cpu or 0) * MIB,
         # Of --mem=0 neither is told, nor of jobs that were never given a default.
         whole_memory=_tells_memory(raw) and not (memory_per_node or memory_per_cpu or per_gpu),
+        memory_said="JOB_MEM_SET" in raw.texts("flags"),
         gpus_per_task=parse_gres(raw.text("tres_per_task")).count,
         gpus_per_socket=parse_gres(raw.text("tres_per_socket")).count,
         tasks=raw.integer("tasks") or 1,

@@ -155,7 +155,15 @@ def _partition_rules(fields: dict[str, str]) -> dict[str, Any]:
         "accounts": _names(fields.get("AllowAccounts")), "accounts_denied": _names(fields.get("DenyAccounts")),
         "qos_allowed": _names(fields.get("AllowQos")), "qos_denied": _names(fields.get("DenyQos")),
         "qos": "".join(_names(fields.get("QoS"))), "preempt_mode": _names(mode),
-        "reservation_required": fields.get("ReqResv") == "YES"}
+        "reservation_required": fields.get("ReqResv") == "YES",
+        "memory_per_gpu_bytes": _default(fields, "DefMemPerGPU") * 2**20,
+        "cpus_per_gpu": _default(fields, "DefCpuPerGPU")}
+
+
+def _default(fields: dict[str, str], name: str) -> int:
+    """Return what a partition gives with each GPU: ``JobDefaults=DefCpuPerGPU=8,DefMemPerGPU=40000``."""
+    found = re.search(rf"{name}=(\d{{1,12}})", fields.get("JobDefaults", ""))
+    return int(found[1]) if found else 0
 
 
 def _names(text: str | None) -> tuple[str, ...]:

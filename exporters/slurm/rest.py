@@ -107,6 +107,10 @@ class SlurmRest:
         """Return nothing: slurmrestd does not tell the controller's settings."""
         return {}
 
+    def topology(self) -> str:
+        """Return nothing: slurmrestd does not tell switches."""
+        return ""
+
     def switches(self) -> dict[int, tuple[int, float | None]] | None:
         """Return nothing beyond what the list of jobs tells."""
         return None

@@ -10,7 +10,9 @@ from typing import Protocol, TypeVar
 
 from ...storage.records import Job, Node, Partition, SchedulerSnapshot
 from ...storage.rules import Association, License, Qos, Reservation, Rules
+from ...storage.topology import Fabric, TopologyError
 from ..source import Clock, Role, SourceError, TargetHealth
+from ..topology import parse_switches
 from .fields import BadRecord
 from .parse_json import Parsed, Record
 from .parse_settings import site_of
@@ -49,6 +51,9 @@ class Transport(Protocol):
     def settings(self) -> Mapping[str, str]:
         """Return the controller's settings that decide about starts, as far as they are told."""
 
+    def topology(self) -> str:
+        """Return the switches as ``scontrol show topology`` prints them; '' where they are not told."""
+
     def switches(self) -> Mapping[int, tuple[int, float | None]] | None:
         """Return by raw id of a waiting job how many switches it asks for and how long it waits; None when unknown."""
 
@@ -74,6 +79,7 @@ class SlurmSource:
         self._told = dict(settings or {})
         self._rules, self._ruled_s = Rules(), float("-inf")
         self._missing = set[str]()
+        self._fabric: Fabric | None = None
         self._transport = transport
         self._clock = clock
         self._partitions: tuple[Partition, ...] = ()
@@ -91,6 +97,8 @@ class SlurmSource:
         except SourceError as error:
             log.warning("%s: partitions and reservations stay as they were: %s", self.name, error)
         rules = self._enforced(now)
+        if self._fabric is not None:
+            nodes = tuple(self._fabric.placed(nodes))
         return SchedulerSnapshot(now, cover(nodes, self._reservations, now), self._partitions or partitions_of(nodes),
                                  self._with_switches(jobs, rules), rules)
 
@@ -118,6 +126,8 @@ class SlurmSource:
             self._rules = Rules(qos=self._records("qos", self._transport.qos),
                                 associations=self._records("associations", self._transport.associations),
                                 site=site_of({**settings, **self._told}))
+            self._fabric = self._maybe("topology", lambda: parse_switches(self._transport.topology())) \
+                if self._rules.site.tree else None
             self._ruled_s = now
         return replace(self._rules, reservations=self._reservations,
                        licenses=self._records("licenses", self._transport.licenses))
@@ -138,7 +148,7 @@ class SlurmSource:
         """Return what may be missing, as at a site without accounts; None where it is, which is logged once."""
         try:
             answer = read()
-        except (SourceError, BadRecord) as error:
+        except (SourceError, BadRecord, TopologyError) as error:
             if target not in self._missing:
                 log.warning("%s: %s are not known, nor is advice that depends on them: %s", self.name, target, error)
             self._missing.add(target)

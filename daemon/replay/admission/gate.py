@@ -7,10 +7,11 @@ starts is booked, so that the next is asked about what is left.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....storage.eligibility import NOT_ELIGIBLE, eligible
 from ....storage.recommendations import Placement
@@ -23,6 +24,9 @@ from .wish import Wish, choices, counts, wish_of
 HELD, LIMIT, LICENSES, RESERVATION, PARTITION, NODES, ROOM, NEVER, UNKNOWN, GROUP, AHEAD = (
     "held", "limit", "licenses", "reservation", "partition", "nodes", "room", "never", "unknown", "group", "ahead")
 """Causes of a hold."""
+
+
+MOST_NODES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class Way:
     partition: str
     usable: Mask
     limit_s: float
+    most_cpus: int | None = None
+    """What all jobs of the partition may use on a node together."""
 
 
 class Gate:
@@ -56,6 +62,7 @@ class Gate:
         self._running = Counter(job.array for job in snapshot.jobs if job.array and job.state.active)
         self._leaves = len({(node.spine, node.leaf) for node in snapshot.nodes if node.leaf})
         self._kept = [{node.reservation} - {""} for node in self.ground.nodes]
+        self._booked: dict[str, NDArray[np.int64] | int] = {}
         self._wishes: dict[tuple[str, float], Wish] = {}
         self._cache: dict[tuple[Any, ...], Any] = {}
 
@@ -64,13 +71,13 @@ class Gate:
         other = object.__new__(Gate)
         other.__dict__.update(self.__dict__)
         other.ground, other.limits, other.licences = self.ground.copy(), self.limits.copy(), self.licences.copy()
-        other._running = Counter(self._running)
+        other._running, other._booked = Counter(self._running), dict(self._booked)
         return other
 
     def wish(self, job: Job) -> Wish:
         """Return what a job asks of nodes."""
         if job.key not in self._wishes:
-            self._wishes[job.key] = wish_of(job)
+            self._wishes[job.key] = wish_of(job, self.partitions.get(job.partition.split(",")[0]))
         return self._wishes[job.key]
 
     # What does not depend on what is free.
@@ -123,7 +130,7 @@ class Gate:
         key = ("way", name, job.request.reservation, self.in_the_way(job, limit_s))
         if key not in self._cache:
             self._cache[key] = self.ground.members(name) & self.opened(job) & ~self.reserved(job, limit_s)
-        return Way(name, self._cache[key], limit_s)
+        return Way(name, self._cache[key], limit_s, known.most_cpus_per_node if known else None)
 
     def opened(self, job: Job, waking: bool = False) -> Mask:
         """Return which nodes take new jobs now; those under maintenance do where the job's reservation is that."""
@@ -177,20 +184,33 @@ class Gate:
         return Hold(ROOM, "")
 
     def _sought(self, job: Job, wish: Wish, way: Way) -> Placement | Hold | None:
-        switches = self.switches(job)
+        ground, switches = self.ground_of(way), self.switches(job)
         if switches == 0 or wish.least == 1 == wish.most:
-            return seek(self.ground, job, wish, way.usable)
-        found = seek(self.ground, job, wish, way.usable, switches or 1) if self._leaves else \
-            seek(self.ground, job, wish, way.usable)
+            return seek(ground, job, wish, way.usable)
+        found = seek(ground, job, wish, way.usable, switches or 1) if self._leaves else \
+            seek(ground, job, wish, way.usable)
         if found is not None and (self._leaves or len(found.nodes) == 1):
             return found
         if switches is not None and self._leaves:
             return None
-        found = found or seek(self.ground, job, wish, way.usable)
+        found = found or seek(ground, job, wish, way.usable)
         if found is None or len(found.nodes) == 1:
             return found
         lacking = "which nodes share a switch" if switches else "whether it asks for few switches (TopologyPlugin)"
         return Hold(UNKNOWN, f"unknown: {lacking} is not known")
+
+    def ground_of(self, way: Way) -> Ground:
+        """Return the nodes with what a partition's jobs may still use of their CPUs."""
+        if way.most_cpus is None:
+            return self.ground
+        used = np.zeros(len(self.ground.nodes), np.int64)
+        for part in (part for job in self.snapshot.jobs if job.state.active and job.partition == way.partition
+                     for part in job.allocations if part.node in self.ground.row):
+            used[self.ground.row[part.node]] += part.cpus
+        other = self.ground.copy()
+        booked = self._booked.get(way.partition, 0)
+        other.free_cpus = np.minimum(other.free_cpus, np.maximum(0, way.most_cpus - used - booked))
+        return other
 
     def switches(self, job: Job) -> int | None:
         """Return on how few leaf switches a job has to be now; 0 for any number, None where that is not known."""
@@ -231,7 +251,7 @@ class Gate:
         """Return a placement in the job's own shape if it can start on just those nodes; None when it cannot."""
         wish, only = self.wish(job), self.ground.named(placement.nodes)
         for way in self.ways(job):
-            found = self._sought(job, wish, Way(way.partition, way.usable & only, way.limit_s))
+            found = self._sought(job, wish, replace(way, usable=way.usable & only))
             if isinstance(found, Placement) and len(found.nodes) == len(placement.nodes):
                 return found
         return None
@@ -270,7 +290,9 @@ class Gate:
 
     def book(self, job: Job, partition: str, placement: Placement) -> None:
         """Take what a job that starts takes."""
+        before = self.ground.free_cpus.copy()
         self.ground.take(self.wish(job), placement, job.user)
+        self._booked[partition] = self._booked.get(partition, 0) + before - self.ground.free_cpus
         self.limits.add(job, partition, self.wants(job, placement))
         self.licences.take(job.request.details.licenses)
         self._running[job.array] += bool(job.array)
@@ -295,7 +317,8 @@ def _unfit(job: Job, wish: Wish, partition: Partition) -> str:
         return "PartitionDown"
     if job.limit_s is not None and partition.max_time_s is not None and job.limit_s > partition.max_time_s:
         return "PartitionTimeLimit"
-    if (partition.most_nodes is not None and wish.least > partition.most_nodes) or (
+    most = (len(partition.nodes) or MOST_NODES) if partition.most_nodes is None else partition.most_nodes
+    if wish.least > most or (
             wish.most and wish.most < partition.least_nodes):
         return "PartitionNodeLimit"
     if partition.reservation_required and not job.request.reservation:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ....storage.records import Job
+from ....storage.records import Job, Partition
 
 _GROUP = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
 _COUNTED = re.compile(r"(\([^()]*\)|[^&,|*()\[\]]+)\*(\d{1,5})")
@@ -57,23 +57,27 @@ class Wish:
         return not (self.per_task or self.per_socket) and (self.per_node > 0 or self.gpus == 0)
 
 
-def wish_of(job: Job) -> Wish:
-    """Return what a job asks of nodes."""
+def wish_of(job: Job, partition: Partition | None = None) -> Wish:
+    """Return what a job asks of nodes, with what its partition gives to those who do not say."""
     request, details = job.request, job.request.details
     nodes = max(1, request.nodes, len(request.required_nodes))
     per_node = request.gpus_per_node or 0
     tasks = max(details.tasks, nodes)
     per_task = max(1, -(-request.cpus // tasks)) if request.cpus else 1
     said = (details.memory_per_node_bytes, details.memory_per_cpu_bytes, details.memory_per_gpu_bytes)
+    given = partition.memory_per_gpu_bytes if partition and request.gpus and not details.memory_said else 0
+    cpus_per_gpu = details.cpus_per_gpu or (partition.cpus_per_gpu if partition else 0)
     if details.gpus_per_socket and not per_node:
-        per_node = -(-request.gpus // nodes)
+        per_node = details.gpus_per_socket  # one socket will do, whatever sockets a node must have
     return Wish(
-        gpus=max(request.gpus, nodes * per_node), per_node=per_node, per_task=details.gpus_per_task,
+        gpus=max(0 if details.gpus_per_socket else request.gpus, nodes * per_node), per_node=per_node,
+        per_task=details.gpus_per_task,
         per_socket=details.gpus_per_socket, least=nodes,
         most=max(details.most_nodes, nodes) if details.most_nodes else 0,
         tasks=tasks, cpus_per_task=per_task, tasks_per_node=details.tasks_per_node,
-        cpus_per_node=max(1, details.cpus_per_node), cpus_per_gpu=details.cpus_per_gpu,
-        memory=said[0], memory_per_cpu=said[1], memory_per_gpu=said[2], whole_memory=details.whole_memory,
+        cpus_per_node=max(1, details.cpus_per_node), cpus_per_gpu=cpus_per_gpu,
+        memory=said[0], memory_per_cpu=said[1], memory_per_gpu=said[2] or given,
+        whole_memory=details.whole_memory and not given,
         memory_total=0 if any(said) or details.whole_memory else request.memory_bytes,
         one_thread=details.one_thread_per_core, exclusive=request.exclusive,
         alone=job.user if details.exclusive_user else "", contiguous=details.contiguous)

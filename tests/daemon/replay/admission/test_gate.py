@@ -83,8 +83,8 @@ def test_gpus_split_over_nodes_as_the_scheduler_splits_them(free, asked, placed)
     ({"memory_allocated_bytes": GIB, "cpus_allocated": 2}, asks(1, 1, 1, whole_memory=True), "room"),
     ({"memory_allocated_bytes": 511 * GIB}, asks(1, 1, 1, memory_per_cpu_bytes=GIB), "room"),
     ({"memory_allocated_bytes": 510 * GIB}, asks(1, 1, 1, memory_per_cpu_bytes=GIB), "a:1"),
-    ({"gpu_indexes_allocated": (0, 1, 2), "gpus_allocated": 3}, asks(4, 1, gpus_per_socket=2), "room"),
-    ({"gpu_indexes_allocated": (0, 1, 4), "gpus_allocated": 3}, asks(4, 1, gpus_per_socket=2), "a:4"),
+    ({"gpu_indexes_allocated": (0, 1, 2, 4, 5, 6), "gpus_allocated": 6}, asks(2, gpus_per_socket=2), "room"),
+    ({"gpu_indexes_allocated": (0, 1, 2, 4), "gpus_allocated": 4}, asks(2, gpus_per_socket=2), "a:2"),
 ])
 def test_cpus_come_in_cores_and_with_gpus_and_memory_with_both(facts, asked, placed):
     assert where(gate([node("a", **facts)]).find(asked)) == placed
