@@ -61,6 +61,8 @@ class Verdict:
             self.counts["jobs"] += 1
             for kind in _differences(case, self.counts):
                 self.differences.append((kind, f"{played.seed}: {line(case, played)}"))
+        if played.fault:
+            self.differences.append(("advice fails", f"{played.seed}: {played.fault}"))
         for job in played.differing:
             self.differences.append(("the two sources differ", f"{played.seed}: {job}"))
 
