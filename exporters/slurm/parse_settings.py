@@ -21,7 +21,7 @@ SWITCH_FIELDS = "JobID:.16,ReqSwitch:.12,Wait4Switch:.16"
 SETTINGS = ("PreemptType", "PreemptMode", "PreemptExemptTime", "AccountingStorageEnforce", "SelectTypeParameters",
             "SelectType", "TopologyPlugin", "SchedulerParameters", "ClusterName")
 """Lines of ``scontrol show config`` that decide about starts."""
-_SETTING = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
+_SETTING = re.compile(r"^(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _NOTHING = ("", "(null)", "none", "n/a", "off")
 
 
