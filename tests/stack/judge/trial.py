@@ -1,4 +1,7 @@
-"""Many rounds on several Slurms side by side: `python -m judge.trial SEEDS ROUNDS JOBS` prints figures and differences."""
+"""Many rounds on several Slurms side by side.
+
+By hand, in tests/stack: ``python -m judge.trial SEEDS ROUNDS JOBS`` prints figures and differences.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from .rounds import Round, play, try_alone
 from .slurm import running
 from .verdict import Verdict, disputed
 
-ABREAST = 6
+ABREAST = 4
 """Slurms at a time; most of their time is waiting for schedulers to look again."""
 
 

@@ -95,9 +95,9 @@ def line(case: Case, played: Round) -> str:
     said = case.advice
     advice = "none" if said is None else f"{said.action} {said.placement or ''} ({said.reason})"
     alone = case.forecast.words if case.forecast else "not asked"
+    became = " ".join(filter(None, (case.state, case.reason, case.description[:60], ",".join(case.nodes))))
     return (f"[{', '.join(case.wish.kinds)}] {' '.join(case.wish.options)} | scene: {'; '.join(played.scenery) or '-'}"
-            f" | alone: {alone} | advised: {advice} | became: {case.state} {case.reason} {case.description[:60]} {','.join(case.nodes)}"
-            + (f" | {case.alone}" if case.alone else ""))
+            f" | alone: {alone} | advised: {advice} | became: {became}" + (f" | {case.alone}" if case.alone else ""))
 
 
 def disputed(case: Case) -> bool:
