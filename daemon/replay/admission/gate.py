@@ -63,6 +63,10 @@ class Gate:
         self._leaves = len({(node.spine, node.leaf) for node in snapshot.nodes if node.leaf})
         self._kept = [{node.reservation} - {""} for node in self.ground.nodes]
         self._booked: dict[str, NDArray[np.int64] | int] = {}
+        self._finds: dict[tuple[Any, ...], Placement | Hold] = {}
+        self._kinds: dict[tuple[str, float], tuple[Any, ...]] = {}
+        self.whys: dict[tuple[Any, ...], Hold] = {}
+        """Why jobs of a kind find no nodes."""
         self._wishes: dict[tuple[str, float], Wish] = {}
         self._cache: dict[tuple[Any, ...], Any] = {}
 
@@ -71,6 +75,7 @@ class Gate:
         other = object.__new__(Gate)
         other.__dict__.update(self.__dict__)
         other.ground, other.limits, other.licences = self.ground.copy(), self.limits.copy(), self.licences.copy()
+        other._finds = {}
         other._running, other._booked = Counter(self._running), dict(self._booked)
         return other
 
@@ -117,6 +122,15 @@ class Gate:
         return Hold(PARTITION, f"not eligible yet: the scheduler says {says}") if says else None
 
     # Nodes.
+
+    def kind(self, job: Job) -> tuple[Any, ...]:
+        """Return what jobs have alike that find the same nodes."""
+        if job.key not in self._kinds:
+            names = tuple(way.partition for way in self.ways(job))
+            limit_s = max((way.limit_s for way in self.ways(job)), default=0.0)
+            alone = job.user if job.request.details.exclusive_user or any(self.ground.owners) else ""
+            self._kinds[job.key] = (job.request, names, self.in_the_way(job, limit_s), alone)
+        return self._kinds[job.key]
 
     def ways(self, job: Job) -> list[Way]:
         """Return the nodes that a job may use now, by partition, those of the highest tier first."""
@@ -176,6 +190,12 @@ class Gate:
 
     def find(self, job: Job) -> Placement | Hold:
         """Return where a job could start on what is free now, or why it cannot; limits and licences are not asked."""
+        kind = (*self.kind(job), self.switches(job))
+        if kind not in self._finds:
+            self._finds[kind] = self._found(job)
+        return self._finds[kind]
+
+    def _found(self, job: Job) -> Placement | Hold:
         wish = self.wish(job)
         for way in self.ways(job):
             found = self._sought(job, wish, way)
@@ -292,6 +312,7 @@ class Gate:
         """Take what a job that starts takes."""
         before = self.ground.free_cpus.copy()
         self.ground.take(self.wish(job), placement, job.user)
+        self._finds = {}
         self._booked[partition] = self._booked.get(partition, 0) + before - self.ground.free_cpus
         self.limits.add(job, partition, self.wants(job, placement))
         self.licences.take(job.request.details.licenses)

@@ -88,14 +88,22 @@ def _counted(ground: Ground, fits: Mask, forced: list[int], terms: tuple[tuple[s
 def _filled(ground: Ground, wish: Wish, fits: Mask, tasks: Counts, gpus: Counts, chosen: list[int]) -> list[int] | None:
     """Return rows that together have room for all tasks and GPUs, the fewest that the job takes."""
     rows = list(dict.fromkeys(chosen))
-    most = wish.most or int(fits.sum())
-    for number in range(max(wish.least, len(rows), 1), most + 1):
+    most = min(wish.most or int(fits.sum()), int(fits.sum()))
+    for number in range(max(wish.least, len(rows), _fewest(wish, fits, tasks, gpus)), most + 1):
         found = _so_many(ground, wish, fits, tasks, gpus, rows, number)
         if found is not None:
             return found
-        if number >= int(fits.sum()):
-            break
     return None
+
+
+def _fewest(wish: Wish, fits: Mask, tasks: Counts, gpus: Counts) -> int:
+    """Return how many of the roomiest nodes it takes at least; more than there are where all together are too few."""
+    fewest = 1
+    amounts = [(tasks, wish.tasks)] + ([(gpus, wish.gpus)] if wish.gpus and not wish.per_node else [])
+    for room, wanted in amounts:
+        roomiest = np.sort(room[fits])[::-1]
+        fewest = max(fewest, int(np.searchsorted(np.cumsum(np.minimum(roomiest, wanted)), wanted)) + 1)
+    return fewest
 
 
 def _so_many(ground: Ground, wish: Wish, fits: Mask, tasks: Counts, gpus: Counts, rows: list[int], number: int,

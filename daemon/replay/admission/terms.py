@@ -40,7 +40,7 @@ def terms_of(gate: Gate, jobs: Sequence[Job]) -> Terms:
         if hold is not None:
             terms.holds[row] = hold
             continue
-        key = (job.request, job.partition, job.user, job.account, job.qos, job.limit_s)
+        key = gate.kind(job)
         if key not in known:
             known[key] = _nodes_of(gate, job)
         terms.masks[row], found = known[key]

@@ -18,6 +18,13 @@ MOST_NAMED = 3
 
 def why_no_nodes(gate: Gate, job: Job) -> Hold:
     """Return what keeps a job from the nodes of its partitions; of plain lack of room the words are left out."""
+    kind = gate.kind(job)
+    if kind not in gate.whys:
+        gate.whys[kind] = _why(gate, job)
+    return gate.whys[kind]
+
+
+def _why(gate: Gate, job: Job) -> Hold:
     ways, wish = gate.ways(job), gate.wish(job)
     partition = "/".join(way.partition for way in ways) or job.partition
     members = _any(gate, [gate.ground.members(way.partition) for way in ways])
