@@ -42,11 +42,8 @@ head -c 128 /dev/urandom > "$root/munge/key"
 chown -R munge:munge "$root/munge"
 chmod 700 "$root/munge/key"
 chmod 711 "$root/munge"
-# Not runuser: its PAM session fails now and then when several are opened at once.
-setpriv --reuid munge --regid munge --clear-groups /usr/sbin/munged --force --key-file="$root/munge/key" \
-    --socket="$root/munge/sock" --pid-file="$root/munge/pid" --log-file="$root/munge/log" \
-    --seed-file="$root/munge/seed" > "$root/log/munged.out" 2>&1 || cat "$root/log/munged.out" >&2
-until_ok 30 test -S "$root/munge/sock"
+runuser -u munge -- /usr/sbin/munged --force --key-file="$root/munge/key" --socket="$root/munge/sock" \
+    --pid-file="$root/munge/pid" --log-file="$root/munge/log" --seed-file="$root/munge/seed"
 
 mkdir "$root/mysql/data"
 chown -R mysql:mysql "$root/mysql"

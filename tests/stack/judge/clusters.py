@@ -84,8 +84,9 @@ def random_cluster(seed: int) -> Cluster:
     chance = random.Random(seed)
     kinds = [KINDS[0], chance.choice(KINDS[1:3]), *([KINDS[3]] if chance.random() < 0.5 else [])]
     counts = [chance.randint(2, 4), chance.randint(2, 3), 1]
-    servers = tuple(Server(f"{kind.model or 'cpu'}-{number}", kind, _features(chance, kind), f"leaf{chance.randint(1, 2)}")
-                    for kind, count in zip(kinds, counts, strict=False) for number in range(1, count + 1))
+    servers = tuple(
+        Server(f"{kind.model or 'cpu'}-{number}", kind, _features(chance, kind), f"leaf{chance.randint(1, 2)}")
+        for kind, count in zip(kinds, counts, strict=False) for number in range(1, count + 1))
     return Cluster(seed, servers, _queues(chance, servers), {"matlab": 3, "ansys": 1}, chance.random() < 0.6,
                    chance.random() < 0.7, planning=seed % 2 == 0)
 

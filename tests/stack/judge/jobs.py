@@ -86,7 +86,8 @@ def _shape(chance: random.Random, scene: Scene) -> tuple[str, list[str]]:
 
 
 def _gres(chance: random.Random, scene: Scene) -> list[str]:
-    return [f"--gres=gpu:{_model(chance, scene)}{chance.choice((1, 1, 2, 2, 3, 4, 8))}", f"-c{chance.choice((1, 2, 8))}"]
+    return [f"--gres=gpu:{_model(chance, scene)}{chance.choice((1, 1, 2, 2, 3, 4, 8))}",
+            f"-c{chance.choice((1, 2, 8))}"]
 
 
 def _several(chance: random.Random, scene: Scene) -> list[str]:
@@ -100,7 +101,8 @@ def _per_job(chance: random.Random, scene: Scene) -> list[str]:
 
 def _per_job_span(chance: random.Random, scene: Scene) -> list[str]:
     least = chance.choice((1, 1, 2))
-    return [f"--gpus={_model(chance, scene)}{chance.choice((2, 4, 7, 8))}", f"-N{least}-{least + chance.choice((1, 2))}"]
+    return [f"--gpus={_model(chance, scene)}{chance.choice((2, 4, 7, 8))}",
+            f"-N{least}-{least + chance.choice((1, 2))}"]
 
 
 def _per_node(chance: random.Random, scene: Scene) -> list[str]:
@@ -118,7 +120,8 @@ def _per_socket(chance: random.Random, scene: Scene) -> list[str]:
 
 
 def _cpus_by_gpu(chance: random.Random, scene: Scene) -> list[str]:
-    return [f"--gres=gpu:{_model(chance, scene)}{chance.choice((1, 2, 4))}", f"--cpus-per-gpu={chance.choice((2, 8, 16))}"]
+    return [f"--gres=gpu:{_model(chance, scene)}{chance.choice((1, 2, 4))}",
+            f"--cpus-per-gpu={chance.choice((2, 8, 16))}"]
 
 
 def _memory_by_gpu(chance: random.Random, scene: Scene) -> list[str]:
@@ -127,11 +130,13 @@ def _memory_by_gpu(chance: random.Random, scene: Scene) -> list[str]:
 
 
 def _cpu_only(chance: random.Random, scene: Scene) -> list[str]:
-    return [f"-n{chance.choice((1, 4, 16, 40))}", *chance.choice(([], ["-N2"], ["--mem-per-cpu=4000"], ["--mem=100000"]))]
+    more = chance.choice(([], ["-N2"], ["--mem-per-cpu=4000"], ["--mem=100000"]))
+    return [f"-n{chance.choice((1, 4, 16, 40))}", *more]
 
 
 SHAPES: dict[str, Twist] = {
-    "gres": _gres, "gres, again": _gres, "gres, on several": _several, "gpus": _per_job, "gpus, nodes a-b": _per_job_span,
+    "gres": _gres, "gres, again": _gres, "gres, on several": _several,
+    "gpus": _per_job, "gpus, nodes a-b": _per_job_span,
     "gpus-per-node": _per_node, "gpus-per-task": _per_task, "gpus-per-socket": _per_socket,
     "cpus-per-gpu": _cpus_by_gpu, "mem-per-gpu": _memory_by_gpu, "no gpu": _cpu_only,
 }

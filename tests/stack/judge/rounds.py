@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from idlewatt.daemon.advice.advisor import AdviceSettings, Advisor
+from idlewatt.daemon.topology import Hanging
+from idlewatt.exporters.fabric import SlurmTopologyConfig
 from idlewatt.exporters.hostlist import expand
 from idlewatt.exporters.slurm.cli import SlurmCliConfig
 from idlewatt.exporters.slurm.rest import SlurmRestConfig
-from idlewatt.exporters.source import Source
 from idlewatt.storage.recommendations import Recommendation
 from idlewatt.storage.records import SchedulerSnapshot
 
@@ -66,7 +68,8 @@ class Round:
     cases: list[Case] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
     """Jobs about which the two sources give different advice."""
-    snapshot: SchedulerSnapshot | None = None
+    fault: str = ""
+    """Why there is no advice at all."""
 
 
 def play(slurm: Slurm, cluster: Cluster, seed: int, jobs: int) -> Round:
@@ -148,10 +151,22 @@ def _submit(slurm: Slurm, chance: random.Random, scene: Scene, jobs: int, played
             continue  # what Slurm does not take is nobody's advice
 
 
-def sources(slurm: Slurm) -> Mapping[str, Source]:
-    """Return both ways to read Slurm."""
-    return {"slurm_cli": SlurmCliConfig(slurm_conf=slurm.conf).build(time.time),
-            "slurm_rest": SlurmRestConfig(url=f"unix:{slurm.socket}").build(time.time)}
+def snapshots(slurm: Slurm, cluster: Cluster) -> dict[str, SchedulerSnapshot]:
+    """Return what both ways to read Slurm tell, completed by the switches as the daemon does it."""
+    # As the sample configuration says: what slurmrestd does not tell is printed by a command and put into the file.
+    printed = slurm.run("scontrol", "show", "config")
+    settings = {name: value for name, value in re.findall(r"^(\w+) *= *(.*)$", printed, re.MULTILINE)
+                if re.match(r"Preempt|SelectType|Topology|AccountingStorageEnforce|SchedulerPar", name)}
+    known = [SlurmTopologyConfig(slurm_conf=slurm.conf).build(time.time).read()] if cluster.tree else []
+    found = {}
+    for config in (SlurmCliConfig(slurm_conf=slurm.conf),
+                   SlurmRestConfig(url=f"unix:{slurm.socket}", settings=settings)):
+        source = config.build(time.time)
+        try:
+            found[config.kind] = Hanging().hang(source.read(), known)
+        finally:
+            source.close()
+    return found
 
 
 def advice_of(snapshot: SchedulerSnapshot, now_s: float, policy: str) -> dict[str, Recommendation]:
@@ -162,19 +177,15 @@ def advice_of(snapshot: SchedulerSnapshot, now_s: float, policy: str) -> dict[st
 
 def _advise(slurm: Slurm, played: Round) -> None:
     """Take advice from what the commands tell; note where slurmrestd's answer leads to another."""
-    found: dict[str, dict[str, Recommendation]] = {}
-    for name, source in sources(slurm).items():
-        try:
-            snapshot = source.read()
-        finally:
-            source.close()
-        assert isinstance(snapshot, SchedulerSnapshot)
-        found[name] = advice_of(snapshot, snapshot.time_s,
-                                PLANNING if played.cluster.planning else HEEDLESS_POLICY)
-        played.snapshot = played.snapshot or snapshot
-    told, rest = found["slurm_cli"], found["slurm_rest"]
-    played.differing = sorted(job for job in told.keys() | rest.keys()
-                              if _gist(told.get(job)) != _gist(rest.get(job)))
+    policy = PLANNING if played.cluster.planning else HEEDLESS_POLICY
+    read = snapshots(slurm, played.cluster)
+    try:
+        told, rest = (advice_of(read[kind], read[kind].time_s, policy) for kind in ("slurm_cli", "slurm_rest"))
+    except ValueError as error:
+        played.fault = str(error)  # a difference like others: the judge goes on and tells of it
+        return
+    played.differing = sorted(f"{job}: {_gist(told.get(job))} by slurm_cli, {_gist(rest.get(job))} by slurm_rest"
+                              for job in told.keys() | rest.keys() if _gist(told.get(job)) != _gist(rest.get(job)))
     for case in played.cases:
         case.parts = _parts(case, told)
 
@@ -185,8 +196,10 @@ def _parts(case: Case, told: Mapping[str, Recommendation]) -> tuple[Recommendati
     return tuple(said for said in found if said is not None)
 
 
-def _gist(said: Recommendation | None) -> tuple[str, str] | None:
-    return None if said is None else (said.action, str(said.placement) if said.action == "start" else "")
+def _gist(said: Recommendation | None) -> str:
+    if said is None:
+        return "nothing"
+    return f"start {said.placement}" if said.action == "start" else said.reason if said.action == "unknown" else "hold"
 
 
 def _pin(slurm: Slurm, played: Round) -> None:

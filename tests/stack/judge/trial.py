@@ -1,4 +1,7 @@
-"""Many rounds on several Slurms side by side: `python -m judge.trial SEEDS ROUNDS JOBS` prints figures and differences."""
+"""Many rounds on several Slurms side by side.
+
+By hand, in tests/stack: ``python -m judge.trial SEEDS ROUNDS JOBS`` prints figures and differences.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from .rounds import Round, play, try_alone
 from .slurm import running
 from .verdict import Verdict, disputed
 
-ABREAST = 3
+ABREAST = 4
 """Slurms at a time; most of their time is waiting for schedulers to look again."""
 
 
@@ -22,6 +25,7 @@ def played_on(seed: int, rounds: int, jobs: int) -> list[Round]:
         for number in range(rounds):
             played = play(slurm, cluster, seed * 1000 + number, jobs)
             try_alone(slurm, [case for case in played.cases if disputed(case)])
+            _tell(played)
             found.append(played)
     return found
 
@@ -36,10 +40,17 @@ def trial(seeds: Iterable[int], rounds: int, jobs: int) -> Verdict:
     return verdict
 
 
+def _tell(played: Round) -> None:
+    """Say on stderr how a round went, for whoever waits."""
+    alone = Verdict()
+    alone.judge(played)
+    sys.stderr.write(f"{played.seed}: {dict(alone.counts)} {'with plans' if played.cluster.planning else ''}\n")
+
+
 def main() -> None:
     """Print the figures of the seeds, rounds and jobs on the command line."""
-    seeds, rounds, jobs = sys.argv[1:4]
-    verdict = trial(map(int, seeds.split(",")), int(rounds), int(jobs))
+    seeds, rounds, jobs = [int(seed) for seed in sys.argv[1].split(",")], int(sys.argv[2]), int(sys.argv[3])
+    verdict = trial(seeds, rounds, jobs)
     sys.stdout.write(f"{verdict}\n{verdict.listed()}\n")
 
 

@@ -61,6 +61,8 @@ class Verdict:
             self.counts["jobs"] += 1
             for kind in _differences(case, self.counts):
                 self.differences.append((kind, f"{played.seed}: {line(case, played)}"))
+        if played.fault:
+            self.differences.append(("advice fails", f"{played.seed}: {played.fault}"))
         for job in played.differing:
             self.differences.append(("the two sources differ", f"{played.seed}: {job}"))
 
@@ -93,9 +95,9 @@ def line(case: Case, played: Round) -> str:
     said = case.advice
     advice = "none" if said is None else f"{said.action} {said.placement or ''} ({said.reason})"
     alone = case.forecast.words if case.forecast else "not asked"
+    became = " ".join(filter(None, (case.state, case.reason, case.description[:60], ",".join(case.nodes))))
     return (f"[{', '.join(case.wish.kinds)}] {' '.join(case.wish.options)} | scene: {'; '.join(played.scenery) or '-'}"
-            f" | alone: {alone} | advised: {advice} | became: {case.state} {case.reason} {case.description[:60]} {','.join(case.nodes)}"
-            + (f" | {case.alone}" if case.alone else ""))
+            f" | alone: {alone} | advised: {advice} | became: {became}" + (f" | {case.alone}" if case.alone else ""))
 
 
 def disputed(case: Case) -> bool:
