@@ -188,7 +188,7 @@ def test_a_constraint_that_no_free_node_meets(request_):
     found = only([node("dgx1", gpu_model="a100", features=("ib",))], pending("9", request=request_))
     assert found.action == "hold"
     assert found.expected_start_s is None
-    assert "constraints" in found.reason or found.reason.startswith("can never run")
+    assert "reservation" in found.reason or found.reason.startswith("can never run")
 
 
 @pytest.mark.parametrize("request_", [
