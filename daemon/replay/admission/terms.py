@@ -98,9 +98,9 @@ def applied(arrays: a.State, gate: Gate, jobs: Sequence[Job], terms: Terms) -> a
             fresh.append(eligible[key[0]] & mask)
         pool[row] = known[key]
     for row in terms.masks:
-        _amounts(arrays.jobs[row], gate, gate.wish(jobs[row]))
         if row in terms.parts:
             _split(arrays.jobs[row], terms.parts[row], gate.wish(jobs[row]))
+        _amounts(arrays.jobs[row], gate, gate.wish(jobs[row]))
     _rank(arrays, gate, jobs)
     return _roomy(arrays)._replace(eligible=np.ascontiguousarray(np.array(fresh, np.int8)))
 
