@@ -16,6 +16,8 @@ from .waste.demand import Need, need
 from .waste.stranded import FreeNodes
 
 Counts = NDArray[np.int64]
+COMES_LATER = "there is room now, but jobs that come first take it or would be delayed"
+"""Said of a job for which nodes are free."""
 
 
 class Diagnosis:
@@ -38,7 +40,7 @@ class Diagnosis:
             return "asks for no GPU; its CPUs or memory are not free, or others come first"
         if wanted not in self._rooms:
             self._rooms[wanted] = self._binding(wanted)
-        return self._rooms[wanted] or "there is room now, but jobs that come first take it or would be delayed"
+        return self._rooms[wanted] or COMES_LATER
 
     def why_here(self, job: Job, placement: Placement) -> str:
         """Return what speaks for a placement, by what it leaves."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from .records import Job, JobState, Request
 
-NOT_ELIGIBLE = re.compile(r"Dependency|JobHeld|Licenses|Assoc|QOS|BeginTime|JobArrayTaskLimit|Invalid|Account"
+NOT_ELIGIBLE = re.compile(r"Dependency|JobHeld|Licenses|Assoc|QOS|BeginTime|JobArrayTaskLimit|Invalid|Account|^Max[A-Z]"
                           r"|PartitionTimeLimit|PartitionNodeLimit|PartitionDown|PartitionInactive|Reservation$"
-                          r"|DeadLine|Cleaning|Prolog|BadConstraints")
+                          r"|DeadLine|Cleaning|Prolog|BadConstraints|ReqNodeNotAvail|NodeDown")
 """Words of the scheduler for jobs that would not start even if everything were free."""
 
 _SPACE = re.compile(r"\s")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ACTIONS = ("start", "hold", "unknown")
+"""What is advised on a pending job."""
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -59,7 +62,7 @@ class Recommendation:
     policy: str
     objective: str
     action: str
-    """``start`` or ``hold``."""
+    """One of ``ACTIONS``; ``unknown`` where a fact is missing that decides, which the reason names."""
     reason: str
     """One sentence for a person: what binds, or why here."""
     placement: Placement | None = None
@@ -79,6 +82,10 @@ class Recommendation:
     """Of an agent's advice, what the heuristic would have said."""
     communication_cost: float | None = None
     """Weight of the edges between the placement's GPUs, less is closer together; None without a placement."""
+    cause: str = ""
+    """Of a hold, the kind of what binds: ``room``, ``ahead``, ``nodes``, ``limit``, ``licenses``, ``held``, …"""
+    raw_id: int | None = None
+    """The scheduler's own number of the job, where it differs from ``job_id``: its commands take no ``24+1``."""
     gpu_indexes: tuple[tuple[int, ...], ...] = ()
     """GPUs to take on each node of the placement; () where the scheduler does not say which are free."""
     snapshot_s: float | None = None

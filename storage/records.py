@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from .details import Details
 from .power_classes import PowerClass
+from .rules import Rules
 
 
 class NodeState(StrEnum):
@@ -112,6 +114,14 @@ class Node:
     spine: str = ""
     islands: Islands = ()
     """Scheduler indexes of GPUs that reach each other fastest, each once; () where nobody tells."""
+    threads_per_core: int = 1
+    """CPUs are handed out in multiples of it."""
+    sockets: int = 0
+    """0 where unknown."""
+    owner: str = ""
+    """The user who has the node for himself (``--exclusive=user``)."""
+    wakes: bool = False
+    """Powered down or waking, and the scheduler starts jobs on it as soon as it is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,23 @@ class Partition:
     default: bool = False
     up: bool = True
     priority_tier: int = 1
+    least_nodes: int = 0
+    """Fewest nodes of a job."""
+    most_nodes: int | None = None
+    most_cpus_per_node: int | None = None
+    accounts: tuple[str, ...] = ()
+    """Who may use it; () for everybody."""
+    accounts_denied: tuple[str, ...] = ()
+    qos_allowed: tuple[str, ...] = ()
+    qos_denied: tuple[str, ...] = ()
+    qos: str = ""
+    """The quality of service whose ceilings bind all its jobs."""
+    preempt_mode: tuple[str, ...] = ()
+    """How its jobs are preempted, upper case; () as the cluster says."""
+    reservation_required: bool = False
+    memory_per_gpu_bytes: int = 0
+    """What a job that says nothing of memory gets with each GPU."""
+    cpus_per_gpu: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +198,7 @@ class Request:
     excluded_nodes: tuple[str, ...] = ()
     reservation: str = ""
     exclusive: bool = False
+    details: Details = Details()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +254,16 @@ class Job:
     raw_id: int | None = None
     """The scheduler's internal number, where it differs from ``job_id``."""
     allocations: tuple[Allocation, ...] = ()
+    deadline_s: float | None = None
+    """It must have ended by then."""
+    least_limit_s: float | None = None
+    """The scheduler may shorten its limit down to this (``--time-min``)."""
+    array: str = ""
+    """Id of the array it is a task of."""
+    array_limit: int | None = None
+    """Tasks of the array that may run at once."""
+    group: str = ""
+    """Id of the heterogeneous job it is a component of: all start together."""
     cpu_seconds: float | None = None
     """CPU time that the last run used; of accounts only, and None where they do not measure it."""
 
@@ -243,6 +281,8 @@ class SchedulerSnapshot:
     nodes: tuple[Node, ...] = ()
     partitions: tuple[Partition, ...] = ()
     jobs: tuple[Job, ...] = ()
+    rules: Rules = Rules()
+    """What the scheduler enforces beside free resources."""
 
 
 @dataclass(frozen=True, slots=True)

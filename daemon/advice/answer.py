@@ -7,13 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from ...storage.recommendations import Alternative, Instead, Placement, Recommendation
 from ...storage.records import Job, JobState
-from ..diagnosis import Diagnosis
+from ..diagnosis import COMES_LATER, Diagnosis
+from ..replay.admission.gate import AHEAD, UNKNOWN, Hold
 from ..replay.engine import Expectation, Policy, forecast
-from ..replay.state import ClusterState, Start
+from ..replay.state import ClusterState
 from .closeness import SOURCE, application_of, relative_speed
+from .consent import consent, why_held
 from .outlook import HORIZON_S, Change
 
 MOST_ALTERNATIVES = 3
+NOT_THAT_SHAPE = "GPUs are free, but not in the shape it asks for with the CPUs and memory beside them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +40,15 @@ class Answer:
     def __init__(self, state: ClusterState, policy: Policy, diagnosis: Diagnosis) -> None:
         """Ask; ValueError when what it says cannot be carried out."""
         self.policy = policy
-        self._state, self._diagnosis = state, diagnosis
-        actions = policy.decide(state)
-        state.copy().apply(actions)
-        starts = {action.job: self._placement(action) for action in actions if isinstance(action, Start)}
+        self._diagnosis = diagnosis
+        self._consent = consent(state, policy)
+        self._state = self._consent.state
+        self._whys: dict[tuple[str, float], Hold] = {}
+        starts = self._consent.starts
         indexes = diagnosis.indexes.hand_out(starts.values())
         self._starts = {row: (placement, free) for (row, placement), free in zip(starts.items(), indexes, strict=True)}
-        self._expected = forecast(state, policy, HORIZON_S)
-        self._rejected = {rejection.job: rejection.reason for rejection in state.rejected}
+        self._expected = forecast(self._state, policy, HORIZON_S)
+        self._rejected = {rejection.job: rejection.reason for rejection in self._state.rejected}
 
     def recommend(self, manner: Manner) -> Iterator[tuple[int, Recommendation]]:
         """Yield row and advice for each pending job: those to start in the policy's order, then by expected start.
@@ -76,19 +80,16 @@ class Answer:
         expected = self._expected.get(row)
         return expected.start if expected else float("inf")
 
-    def _placement(self, action: Start) -> Placement:
-        names = self._state.cluster.names
-        return Placement(tuple(names[node] for node in action.nodes), action.gpus)
-
     def _start(self, job: Job, row: int, manner: Manner) -> Recommendation:
         placement, indexes = self._starts[row]
+        why = self._consent.words.get(row) or self._diagnosis.why_here(job, placement)
         alternatives = () if manner.shadow else (*self._alternatives(job, placement),
                                                  *self._scattered(job, placement, manner.applications))
         return Recommendation(job.job_id, job.submit_s, job.partition, manner.now_s, self.policy.name,
-                              manner.objective, "start", self._diagnosis.why_here(job, placement), placement,
+                              manner.objective, "start", why, placement,
                               manner.now_s, alternatives, manner.shadow,
                               communication_cost=self._diagnosis.vicinity.cost(placement, indexes),
-                              gpu_indexes=indexes, snapshot_s=manner.snapshot_s)
+                              gpu_indexes=indexes, raw_id=job.raw_id, snapshot_s=manner.snapshot_s)
 
     def _alternatives(self, job: Job, placement: Placement) -> Iterator[Alternative]:
         """Yield other placements that have room, what they cost in communication, and what else is to say."""
@@ -125,12 +126,26 @@ class Answer:
     def _hold(self, job: Job, row: int, manner: Manner) -> Recommendation:
         expected: Expectation | None = self._expected.get(row)
         placement = expected.placement if expected else None
-        reason = self._rejected.get(row)
-        words = f"can never run: {reason}" if reason else self._diagnosis.why_wait(job)
+        action, words, cause = self._why(job, row)
         return Recommendation(job.job_id, job.submit_s, job.partition, manner.now_s, self.policy.name,
-                              manner.objective, "hold", words, placement, expected.start if expected else None, (),
-                              manner.shadow, communication_cost=self._diagnosis.vicinity.cost(placement),
-                              snapshot_s=manner.snapshot_s)
+                              manner.objective, action, words, placement, expected.start if expected else None, (),
+                              manner.shadow, communication_cost=self._diagnosis.vicinity.cost(placement), cause=cause,
+                              raw_id=job.raw_id, snapshot_s=manner.snapshot_s)
+
+
+    def _why(self, job: Job, row: int) -> tuple[str, str, str]:
+        """Return whether a job is held or nothing is known of it, why, and of what kind that is."""
+        hold = self._whys.get(job.key) or why_held(self._consent, row, job)
+        self._whys[job.key] = hold
+        if hold.cause == UNKNOWN:
+            return "unknown", hold.words, hold.cause
+        if hold.words:
+            return "hold", hold.words, hold.cause
+        if hold.cause == AHEAD:
+            return "hold", COMES_LATER, AHEAD
+        reason = self._rejected.get(row)
+        words = f"can never run: {reason}" if reason and self._consent.gate is None else self._diagnosis.why_wait(job)
+        return "hold", words if words != COMES_LATER else NOT_THAT_SHAPE, hold.cause
 
 
 def instead_of(said: Recommendation) -> Instead:

@@ -154,7 +154,7 @@ def _action(advice: Row | None) -> Text:
         return Text("-", style="dim")
     if advice["action"] == "start":
         return Text(f"start on {_where(advice)}", style="bold green")
-    return Text("hold", style="yellow")
+    return Text(advice["action"], style="yellow" if advice["action"] == "hold" else "dim")
 
 
 def _where(advice: Row) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ...exporters.hostlist import ranges
+from ...storage.recommendations import ACTIONS
 from ..advice.counsel import topics
 from ..durations import ago
 from ._client import ask, asks_daemon, status
@@ -31,7 +32,7 @@ def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--node", help="Only placements on this node.")
 @click.option("--user", help="Only this user's jobs.")
 @click.option("--policy", help="Also a policy that is not in charge, by name.")
-@click.option("--state", type=click.Choice(["start", "hold"]), help="Only what can start now, or what is held.")
+@click.option("--state", type=click.Choice(ACTIONS), help="Only what can start now, is held, or is not known.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
 @_on_subjects
 def command(url: str, ca_file: str | None, style: str, subject: str | None = None, **filters: Any) -> None:
@@ -43,6 +44,9 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
     that of communication between them, less is closer together; in brackets that of the next best placement. The speed
     is that on GPUs which are left over here and there, times so much, by Pollux's tables (OSDI'21, nodes of four GPUs);
     it is known for jobs whose name tells one of the applications measured there.
+
+    Components of a heterogeneous job start together. Slurm takes no 124+1: name each by its own number, raw_id in JSON.
+    The first takes no ReqNodeList either; ExcNodeList with all nodes but those advised for the job steers it.
 
     \b
     Examples:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from ...exporters.simulated.slurm_shapes import SETTINGS
 from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError, Part, answered, python, tail
 
 SPEED = 60.0
@@ -144,7 +145,8 @@ def configuration(simulation: str, folder: Path) -> dict[str, Any]:
             "counterfactual": {"incumbent": SCHEDULER},
             # Ten minutes of theirs are enough to see what a job does not use: it does the same all the time.
             "counsel": {"elastic": _elastic(), "allocation": {"every": "1s", "window": "10m"}},
-            "sources": [*pages, {"kind": "throughput", "url": simulation}, {"kind": "slurm_rest", "url": simulation},
+            "sources": [*pages, {"kind": "throughput", "url": simulation},
+                        {"kind": "slurm_rest", "url": simulation, "settings": SETTINGS},
                         {"kind": "gpu_links", "nodes": ["dgx-v100-*"], "islands": HALVES}]}
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from ...storage.eligibility import eligible
-from ...storage.records import Job, JobState, Node, NodeState, Request, SchedulerSnapshot
+from ...storage.records import Job, JobState, Node, Request, SchedulerSnapshot
 from . import arrays as a
+from .admission.gate import Gate, Hold
+from .admission.terms import applied, terms_of
 from .cluster import Cluster
 from .moves import join, run_on
-from .workload import UNLIMITED_S, Workload, in_order
+from .workload import UNLIMITED_S, in_order
 
 FREE, NO_GPU = -1, -2
 """Occupants of slots that hold no job."""
@@ -59,40 +58,29 @@ def expected_run(job: Job, now: float) -> float:
     return limit
 
 
-def settle(arrays: a.State, cluster: Cluster, workload: Workload, jobs: Sequence[Job], snapshot: SchedulerSnapshot,
-           ) -> None:
-    """Put live jobs where they are, and close what may not be used now; ``clock`` tells when now is."""
+def settle(arrays: a.State, cluster: Cluster, jobs: Sequence[Job], snapshot: SchedulerSnapshot, gate: Gate,
+           ) -> tuple[a.State, dict[int, Hold]]:
+    """Put live jobs where they are, and close what may not be used now; ``clock`` tells when now is.
+
+    Return the arrays, and why some jobs are held whatever is free.
+    """
     row = {name: index for index, name in enumerate(cluster.names)}
-    _open(arrays, cluster, workload, jobs, snapshot)
+    terms = terms_of(gate, jobs)
+    arrays = applied(arrays, gate, jobs, terms)
+    arrays.nodes.open[:] = gate.opened_to_any()
+    holds = dict(terms.holds)
     for job, record in enumerate(jobs):
         if record.state.active:
             _hold(arrays, job, record, row)
-        elif not eligible(record, arrays.clock[a.NOW]):
+        elif job in holds:
             arrays.jobs[job].status = a.HELD if arrays.jobs[job].status != a.REJECTED else a.REJECTED
-        elif arrays.jobs[job].status != a.REJECTED:
+        elif arrays.jobs[job].status != a.REJECTED or job in terms.parts:
+            arrays.jobs[job].status = a.FUTURE  # what is larger than one node to the engine may be split by Slurm
             join(arrays, job)
     _seat(arrays, jobs, row)
     for index, node in enumerate(nodes_of(snapshot)):
         _correct(arrays.nodes[index], node)
-
-
-def _open(arrays: a.State, cluster: Cluster, workload: Workload, jobs: Sequence[Job],
-          snapshot: SchedulerSnapshot) -> None:
-    """Open reserved nodes to those who named the reservation, and to nobody else; close partitions that are down.
-
-    A job is not rejected for it: reservations end, and partitions come back.
-    """
-    nodes = nodes_of(snapshot)
-    down = {partition.name for partition in snapshot.partitions if not partition.up}
-    arrays.nodes.open[:] = [node.state.schedulable or (node.state is NodeState.RESERVED and node.reservation != "")
-                            for node in nodes]
-    reservation = np.array([node.reservation for node in nodes])
-    for pool, job in zip(*np.unique(arrays.jobs.pool, return_index=True), strict=True):
-        usable = reservation == jobs[job].request.reservation
-        if down and jobs[job].partition:
-            names = [name for name in jobs[job].partition.split(",") if name in cluster.partitions and name not in down]
-            usable &= np.logical_or.reduce([np.zeros(len(nodes), bool), *(cluster.partitions[name] for name in names)])
-        arrays.eligible[pool] &= usable
+    return arrays, holds
 
 
 def _hold(arrays: a.State, job: int, record: Job, row: dict[str, int]) -> None:

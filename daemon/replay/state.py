@@ -13,6 +13,7 @@ from ...storage.recommendations import Placement
 from ...storage.records import Job, SchedulerSnapshot
 from . import arrays as a
 from . import live
+from .admission.gate import Gate, Hold
 from .bind import Terms, state_arrays
 from .cluster import Cluster
 from .moves import held_by, preempt, resize, start_shares, take
@@ -74,6 +75,10 @@ class ClusterState:
     rejected: list[Rejection] = field(default_factory=list)
     records: tuple[Job, ...] = ()
     """Of a live state, the job behind each row; tasks of an array that wait together share one."""
+    gate: Gate | None = None
+    """Of a live state, what the scheduler would let start."""
+    holds: dict[int, Hold] = field(default_factory=dict)
+    """Of a live state, why some waiting jobs may not start now, by row."""
 
     @classmethod
     def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, **terms: Unpack[Terms]) -> ClusterState:
@@ -97,8 +102,10 @@ class ClusterState:
         state = cls.of(cluster, workload, seed=seed)
         state.records = tuple(jobs)
         state.arrays.clock[a.NOW] = now
-        live.settle(state.arrays, cluster, workload, jobs, snapshot)
-        state.rejected = [rejection for rejection in state.rejected if not jobs[rejection.job].state.active]
+        state.gate = Gate(snapshot, now)
+        state.arrays, state.holds = live.settle(state.arrays, cluster, jobs, snapshot, state.gate)
+        state.rejected = [rejection for rejection in state.rejected if not jobs[rejection.job].state.active
+                          and state.arrays.jobs[rejection.job].status == a.REJECTED]
         return state
 
     @property
@@ -136,7 +143,7 @@ class ClusterState:
         fixed = {"eligible", "demand", "speed", "spread", "company", "grants", "islands", "costs", "weights", "traits"}
         fresh = {name: getattr(self.arrays, name).copy() for name in a.State._fields if name not in fixed}
         return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected),
-                            self.records)
+                            self.records, self.gate, dict(self.holds))
 
     def apply(self, actions: Actions) -> None:
         """Carry out actions; ValueError, naming the job, when one does not fit."""

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from werkzeug.datastructures import MultiDict
 
 from ...storage.promotions import Decision
-from ...storage.recommendations import Recommendation
+from ...storage.recommendations import ACTIONS, Recommendation
 from ...storage.records import Job, JobState, NodeState
 from ..advice.subject import Subject, subjects
 from .view import DecisionRow, ModelRow, NodeRow, SourceRow, Status, TargetGroup, View, WasteRow
@@ -92,7 +92,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
          "node": Filter("Node of the placement.", lambda row: row.placement.nodes if row.placement else ()),
          "user": Filter("User of the job.", joined=_users),
          "policy": Filter("Policy that gave the advice.", lambda row: (row.policy,)),
-         "state": Filter("What is advised.", lambda row: (row.action,), ("start", "hold"))}),
+         "state": Filter("What is advised.", lambda row: (row.action,), ACTIONS)}),
     *map(_counsel, subjects().values()),
     Endpoint(
         "waste", "Where every watt goes: the rows add up to the power of all nodes, at the wall where they have meters."

@@ -11,7 +11,7 @@ from jinja2 import Environment, FunctionLoader
 
 from ...exporters.hostlist import ranges
 from ...storage.power_classes import PowerClass
-from ...storage.recommendations import Placement, Recommendation
+from ...storage.recommendations import ACTIONS, Placement, Recommendation
 from ...storage.records import Job, JobState
 from ..headline import Balance, Part, Scope, balance, percent, scope, watts
 from .view import ModelRow, NodeRow, Status, View, WasteRow
@@ -110,7 +110,7 @@ def pending(view: View) -> list[Pending]:
 
 
 def _urgency(advice: Recommendation | None) -> int:
-    return 2 if advice is None else ("start", "hold").index(advice.action)
+    return len(ACTIONS) if advice is None else ACTIONS.index(advice.action)
 
 
 def span(seconds: float) -> str:

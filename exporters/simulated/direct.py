@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...storage.records import Job, Node, Partition
+from ...storage.rules import Association, License, Qos, Reservation
 from ...storage.speeds import Throughput
 from ...storage.telemetry import Telemetry
 from .. import cgroup, dcgm, ipmi
@@ -19,14 +20,12 @@ from ..scrape import Parse
 from ..slurm.fields import Fields
 from ..slurm.parse_json import (
     Parsed,
-    Reservation,
     parse_accounted,
     parse_job,
     parse_list,
     parse_node,
-    parse_partition,
-    parse_reservation,
 )
+from ..slurm.parse_rules import parse_partition, parse_reservation
 from ..slurm.source import SlurmSource
 from ..source import Clock, Role, Source, SourceConfig, TargetHealth
 from ..targets import Target
@@ -34,6 +33,7 @@ from ..throughput import parse
 from . import slurm
 from .cluster import SimulatedCluster
 from .pages import Pages
+from .slurm_shapes import SETTINGS
 from .throughput import rates
 
 
@@ -137,6 +137,30 @@ class _Speeds:
 
 class _Slurm:
     """Answers as slurmrestd does, but for writing JSON and reading it again."""
+
+    def licenses(self) -> Parsed[License]:
+        """Return no licence: there is none."""
+        return Parsed()
+
+    def qos(self) -> Parsed[Qos]:
+        """Return no quality of service: there is none."""
+        return Parsed()
+
+    def associations(self) -> Parsed[Association]:
+        """Return no account: nobody is limited."""
+        return Parsed()
+
+    def settings(self) -> dict[str, str]:
+        """Return what the simulated scheduler does."""
+        return SETTINGS
+
+    def topology(self) -> str:
+        """Return nothing: it has no switches."""
+        return ""
+
+    def switches(self) -> dict[int, tuple[int, float | None]]:
+        """Return that nobody asks for few switches."""
+        return {}
 
     def __init__(self, near: _Near) -> None:
         self._near = near

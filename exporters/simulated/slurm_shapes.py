@@ -70,3 +70,7 @@ ACCOUNTED: Final[dict[str, Any]] = {
     "wckey": {"wckey": "", "flags": []}, "working_directory": "",
 }
 """A job of the accounting database, without its steps."""
+
+SETTINGS = {"PreemptType": "preempt/none", "PreemptMode": "OFF", "TopologyPlugin": "topology/none",
+            "AccountingStorageEnforce": "none", "SelectTypeParameters": "CR_CPU_MEMORY"}
+"""As a simulated Slurm would tell them."""

@@ -14,11 +14,22 @@ from pydantic import Field
 
 from ...storage.durations import Duration
 from ...storage.records import Job, Node, Partition
+from ...storage.rules import Association, License, Qos, Reservation
 from ..commands import Commands
 from ..source import Clock, Role, SourceConfig, SourceError, register
 from ..text import clean, decode, quoted
 from .fields import BadRecord
-from .parse_json import Parsed, Reservation, load, parse_job, parse_list, parse_node
+from .parse_json import Parsed, load, parse_job, parse_list, parse_node
+from .parse_settings import (
+    ASSOCIATION_FIELDS,
+    QOS_FIELDS,
+    SWITCH_FIELDS,
+    parse_association_table,
+    parse_licenses,
+    parse_qos_table,
+    parse_settings,
+    parse_switches,
+)
 from .parse_text import (
     SACCT_FIELDS,
     has_free_text,
@@ -53,9 +64,12 @@ class SlurmCliConfig(SlurmCommands):
     role: ClassVar[Role] = "scheduler"
     kind: Literal["slurm_cli"] = "slurm_cli"
 
+    settings: dict[str, str] = Field(
+        default={}, description="Settings that scontrol does not tell this host, as `scontrol show config` has them.")
+
     def build(self, clock: Clock) -> SlurmSource:
         """Return the source that this configuration describes."""
-        return SlurmSource(self.name or self.kind, SlurmCli(self), clock)
+        return SlurmSource(self.name or self.kind, SlurmCli(self), clock, self.settings)
 
 
 class SlurmCli:
@@ -110,6 +124,34 @@ class SlurmCli:
             log.warning("no reservation %s: %s", quoted(name), error)
             return ""
         return text.partition("\n")[0]
+
+    def licenses(self) -> Parsed[License]:
+        """Return all licences."""
+        return parse_licenses(self._text("scontrol", "--oneliner", "show", "licenses"))
+
+    def qos(self) -> Parsed[Qos]:
+        """Return all qualities of service; the accounts know them."""
+        return parse_qos_table(self._text("sacctmgr", "--readonly", "--noheader", "--parsable2", "show", "qos",
+                                          f"format={','.join(QOS_FIELDS)}"))
+
+    def associations(self) -> Parsed[Association]:
+        """Return the accounts and users of this cluster."""
+        cluster = self._settings().get("ClusterName", "")
+        return parse_association_table(self._text(
+            "sacctmgr", "--readonly", "--noheader", "--parsable2", "show", "assoc",
+            *((f"cluster={cluster}",) if cluster else ()), f"format={','.join(ASSOCIATION_FIELDS)}"))
+
+    def settings(self) -> dict[str, str]:
+        """Return the controller's settings that decide about starts."""
+        return self._settings()
+
+    def switches(self) -> dict[int, tuple[int, float | None]]:
+        """Return by raw id which waiting jobs ask for few switches, and for how long they wait for them."""
+        return parse_switches(self._text("squeue", "--all", "--states=pending", "--noheader",
+                                         f"--Format={SWITCH_FIELDS}"))
+
+    def _settings(self) -> dict[str, str]:
+        return parse_settings(self._text("scontrol", "show", "config"))
 
     def topology(self) -> str:
         """Return the switches as scontrol shows them; '' when Slurm knows none."""

@@ -75,6 +75,19 @@ class Fields:
         """Return seconds since the epoch; None for 0, which is Slurm's 'never'."""
         return float(self.integer(name) or 0) or None
 
+    def has(self, name: str) -> bool:
+        """Tell whether a field was written at all, be it as null."""
+        return name in self._raw
+
+    def flag(self, name: str) -> bool | None:
+        """Return a truth value; None when it is missing."""
+        value = self._raw.get(name)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int) and value in (0, 1):
+            return bool(value)
+        raise self._bad(name, value, "true or false")
+
     def part(self, name: str) -> Fields:
         """Return the object below; an empty one when it is missing."""
         return Fields(self._raw.get(name) or {}, f"{self._where}.{name}")

@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ...storage.records import Allocation, Job, JobState, Node, Partition, Request
+from ...storage.records import Allocation, Job, JobState, Node, Request
 from ..hostlist import expand
 from ..source import FAULTS
 from ..text import decode, described, quoted
 from .fields import BadRecord, Fields
 from .gres import Gpus, parse_gres, parse_tres
-from .states import job_state, node_state
+from .parse_details import parse_details
+from .parse_rules import named
+from .states import job_state, node_state, wakes
 
 MIB = 2**20
 NOTHING_FOUND = 9003
@@ -27,17 +29,6 @@ _JOB_ID = re.compile(r"[A-Za-z0-9_+.-]{1,64}")
 _ARRAY_SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 Record = TypeVar("Record")
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """Nodes that are kept for somebody between two times (seconds since the epoch)."""
-
-    name: str
-    nodes: tuple[str, ...]
-    start_s: float
-    end_s: float
-    maintenance: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +101,7 @@ def parse_node(raw: Fields) -> Node:
     gpus, used = parse_gres(",".join(raw.texts("gres"))), parse_gres(",".join(raw.texts("gres_used")))
     total_tres = parse_tres(raw.text("tres")).gpus
     return Node(
-        name=_required(raw, "name"),
+        name=named(raw),
         partitions=raw.texts("partitions"),
         gpus=gpus.count or (total_tres.count if total_tres else 0),
         gpu_model=gpus.model,
@@ -124,28 +115,11 @@ def parse_node(raw: Fields) -> Node:
         gpu_indexes_allocated=used.indexes if gpus.count else (),
         reservation=raw.text("reservation"),
         reason=raw.text("reason"),
+        threads_per_core=raw.integer("threads") or 1,
+        sockets=raw.integer("sockets") or 0,
+        owner=raw.text("owner") if raw.is_text("owner") else str(raw.integer("owner") or ""),
+        wakes=wakes(raw.texts("state") + raw.texts("state_flags")),
     )
-
-
-def parse_partition(raw: Fields) -> Partition:
-    """Return a partition of ``partitions``: flat up to v0.0.39, nested after."""
-    if raw.is_object("nodes"):
-        limit = raw.part("maximums").number("time")
-        state = raw.part("partition").texts("state")
-        nodes, tier = raw.part("nodes").text("configured"), raw.part("priority").integer("tier")
-    else:
-        limit, state = raw.number("max_time_limit"), raw.texts("state")
-        nodes, tier = raw.text("nodes"), raw.integer("priority_tier")
-    return Partition(
-        name=_required(raw, "name"), nodes=expand(nodes), max_time_s=None if limit is None else limit * 60,
-        default="DEFAULT" in {flag.upper() for flag in raw.texts("flags")},
-        up="UP" in state, priority_tier=1 if tier is None else tier)
-
-
-def parse_reservation(raw: Fields) -> Reservation:
-    """Return a reservation of ``reservations``."""
-    return Reservation(_required(raw, "name"), expand(raw.text("node_list")), raw.time("start_time") or 0.0,
-                       raw.time("end_time") or float("inf"), "MAINT" in raw.texts("flags"))
 
 
 def parse_job(raw: Fields) -> Job:
@@ -182,14 +156,12 @@ def parse_job(raw: Fields) -> Job:
         exit_code=_exit_code(raw) if state.finished else None,
         tasks=count_tasks(raw.text("array_task_string")) if waiting else 1,
         allocations=allocations,
+        deadline_s=raw.time("deadline"),
+        least_limit_s=_minutes(raw.number("time_minimum") or None),
+        array=str(raw.integer("array_job_id") or ""),
+        array_limit=raw.integer("array_max_tasks") or None,
+        group=str(raw.integer("het_job_id") or ""),
     )
-
-
-def _required(raw: Fields, name: str) -> str:
-    value = raw.text(name)
-    if not value:
-        raise BadRecord(f"it has no {name}")
-    return value
 
 
 def _submitted(submit_s: float | None) -> float:
@@ -247,7 +219,8 @@ def _exit_code(raw: Fields) -> int | None:
 def parse_request(raw: Fields) -> Request:
     """Return what a job asks for, over all its nodes."""
     tres = parse_tres(raw.text("tres_req_str"))
-    nodes = max(1, raw.integer("node_count") or tres.nodes or 1)
+    # Of -N 2-4 ``node_count`` is the most in 22.05, and what is accounted for the least.
+    nodes = max(1, tres.nodes or raw.integer("node_count") or 1)
     per_node = parse_gres(raw.text("tres_per_node"))
     gpus = _requested_gpus(raw, tres.gpus, per_node, nodes)
     cpus = tres.cpus or raw.integer("cpus") or 0
@@ -256,7 +229,8 @@ def parse_request(raw: Fields) -> Request:
         memory_bytes=tres.memory_bytes or _requested_memory(raw, nodes, cpus), gpu_model=gpus.model,
         features=raw.text("features"), required_nodes=expand(",".join(raw.texts("required_nodes"))),
         excluded_nodes=expand(",".join(raw.texts("excluded_nodes"))), reservation=raw.text("resv_name"),
-        exclusive=bool({"none", "NO", "exclusive"} & set(raw.texts("shared"))))
+        exclusive=bool({"none", "NO", "exclusive"} & set(raw.texts("shared"))),
+        details=parse_details(raw, raw.time("submit_time")))
 
 
 def _requested_gpus(raw: Fields, total: Gpus | None, per_node: Gpus, nodes: int) -> Gpus:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from ...storage.records import Allocation, Job, Partition, Request
+from ...storage.rules import Reservation
 from ..hostlist import expand
 from ..text import clean, quoted
 from .fields import BadRecord
 from .gres import parse_tres
-from .parse_json import Parsed, Reservation, accounted_state, begun, share
+from .parse_json import Parsed, accounted_state, begun, share
 
 SACCT_FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit",
                 "Eligible", "Start", "End", "TimelimitRaw", "NNodes", "ReqTRES", "AllocTRES", "NodeList", "Priority",
@@ -154,7 +156,8 @@ def parse_partitions(text: str) -> Parsed[Partition]:
             partitions.append(Partition(
                 name=fields["PartitionName"], nodes=expand(fields.get("Nodes", "")),
                 max_time_s=parse_duration(fields.get("MaxTime", "UNLIMITED")), default=fields.get("Default") == "YES",
-                up=fields.get("State") == "UP", priority_tier=int(fields.get("PriorityTier", 1))))
+                up=fields.get("State") == "UP", priority_tier=int(fields.get("PriorityTier", 1)),
+                **_partition_rules(fields)))
         except ValueError as error:
             skipped.append(f"{quoted(fields['PartitionName'])}: {error}"[:200])
     return Parsed(tuple(partitions), tuple(skipped))
@@ -168,7 +171,9 @@ def parse_reservations(text: str) -> Parsed[Reservation]:
             reservations.append(Reservation(
                 fields["ReservationName"], expand(fields.get("Nodes", "")),
                 parse_time(fields.get("StartTime", "")) or 0.0, parse_time(fields.get("EndTime", "")) or float("inf"),
-                "MAINT" in fields.get("Flags", "").split(",")))
+                "MAINT" in fields.get("Flags", "").split(","), _names(fields.get("Users")),
+                _names(fields.get("Accounts")), _names(fields.get("Groups")), _names(fields.get("Flags")),
+                whole="gres/" not in fields.get("TRES", "")))
         except ValueError as error:
             skipped.append(f"{quoted(fields['ReservationName'])}: {error}"[:200])
     return Parsed(tuple(reservations), tuple(skipped))
@@ -182,6 +187,35 @@ def reservation_names(text: str) -> tuple[str, ...]:
 def has_free_text(text: str) -> bool:
     """Tell whether scontrol's one-liners hold a comment, whose line ends look like the next record."""
     return _FREE_TEXT in text
+
+
+def _partition_rules(fields: dict[str, str]) -> dict[str, Any]:
+    """Return what a partition asks of jobs beyond a time limit."""
+    mode = fields.get("PreemptMode", "").upper()
+    return {
+        "least_nodes": int(fields.get("MinNodes", 0)), "most_nodes": _ceiling(fields.get("MaxNodes")),
+        "most_cpus_per_node": _ceiling(fields.get("MaxCPUsPerNode")),
+        "accounts": _names(fields.get("AllowAccounts")), "accounts_denied": _names(fields.get("DenyAccounts")),
+        "qos_allowed": _names(fields.get("AllowQos")), "qos_denied": _names(fields.get("DenyQos")),
+        "qos": "".join(_names(fields.get("QoS"))), "preempt_mode": _names(mode),
+        "reservation_required": fields.get("ReqResv") == "YES",
+        "memory_per_gpu_bytes": _default(fields, "DefMemPerGPU") * 2**20,
+        "cpus_per_gpu": _default(fields, "DefCpuPerGPU")}
+
+
+def _default(fields: dict[str, str], name: str) -> int:
+    """Return what a partition gives with each GPU: ``JobDefaults=DefCpuPerGPU=8,DefMemPerGPU=40000``."""
+    found = re.search(rf"{name}=(\d{{1,12}})", fields.get("JobDefaults", ""))
+    return int(found[1]) if found else 0
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    """Return names with commas; () for everybody and for nobody."""
+    return () if text in (None, "ALL", *_UNKNOWN) else tuple((text or "").split(","))
+
+
+def _ceiling(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() else None
 
 
 def _one_liners(text: str, key: str) -> list[dict[str, str]]:

@@ -13,22 +13,21 @@ from requests.adapters import HTTPAdapter
 from requests_unixsocket.adapters import UnixAdapter
 
 from ...storage.records import Job, Node, Partition
+from ...storage.rules import Association, License, Qos, Reservation
 from ..fetch import Client, HttpOptions, Refused, SecretFile
 from ..source import Clock, Role, SourceConfig, SourceError, register
 from .fields import BadRecord, Fields
 from .parse_json import (
     Parsed,
     Record,
-    Reservation,
     errors,
     load,
     parse_accounted,
     parse_job,
     parse_list,
     parse_node,
-    parse_partition,
-    parse_reservation,
 )
+from .parse_rules import parse_association, parse_license, parse_partition, parse_qos, parse_reservation
 from .source import SlurmSource
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(45, 36, -1))
@@ -55,11 +54,13 @@ class SlurmRestConfig(SourceConfig):
     api_version: str = Field(
         default="", description="Version of the REST API, e.g. v0.0.40; found out when empty.",
         pattern=r"^(v0\.0\.\d{2})?$")
+    settings: dict[str, str] = Field(
+        default={}, description="Settings that slurmrestd does not tell, as `scontrol show config` has them.")
     http: SlurmRestOptions = Field(default=SlurmRestOptions(), description="Timeouts, TLS and bounds.")
 
     def build(self, clock: Clock) -> SlurmSource:
         """Return the source that this configuration describes."""
-        return SlurmSource(self.name or self.kind, SlurmRest(self), clock)
+        return SlurmSource(self.name or self.kind, SlurmRest(self), clock, self.settings)
 
 
 class SlurmRest:
@@ -91,6 +92,30 @@ class SlurmRest:
         """Return all reservations."""
         return self._list("reservations", parse_reservation)
 
+    def licenses(self) -> Parsed[License]:
+        """Return all licences."""
+        return self._extra("slurm", "licenses", parse_license)
+
+    def qos(self) -> Parsed[Qos]:
+        """Return all qualities of service; slurmdbd knows them."""
+        return self._extra("slurmdb", "qos", parse_qos)
+
+    def associations(self) -> Parsed[Association]:
+        """Return the accounts and users that slurmdbd knows."""
+        return self._extra("slurmdb", "associations", parse_association)
+
+    def settings(self) -> dict[str, str]:
+        """Return nothing: slurmrestd does not tell the controller's settings."""
+        return {}
+
+    def topology(self) -> str:
+        """Return nothing: slurmrestd does not tell switches."""
+        return ""
+
+    def switches(self) -> dict[int, tuple[int, float | None]] | None:
+        """Return nothing beyond what the list of jobs tells."""
+        return None
+
     def finished(self, since_s: float) -> Parsed[Job]:
         """Return the runs that slurmdbd knows since a time."""
         version = self._speak()
@@ -108,6 +133,17 @@ class SlurmRest:
 
     def _list(self, name: str, parse: Callable[[Fields], Record]) -> Parsed[Record]:
         return parse_list(self._get(f"slurm/{self._speak()}/{name}"), name, parse)
+
+    def _extra(self, part: str, name: str, parse: Callable[[Fields], Record]) -> Parsed[Record]:
+        """Return a list that a version of the API may not have, which then is no reason to look for another."""
+        version = self._speak()
+        try:
+            answer = self._get(f"{part}/{version}/{name}")
+        except Refused as refusal:
+            if refusal.status == 404:
+                self._version = version
+            raise
+        return parse_list(answer, "QOS" if "QOS" in answer else name, parse)
 
     def _speak(self) -> str:
         """Return the newest version of the API that both sides know."""

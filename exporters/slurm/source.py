@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ...storage.records import Job, Node, Partition, SchedulerSnapshot
+from ...storage.rules import Association, License, Qos, Reservation, Rules
+from ...storage.topology import Fabric, TopologyError
 from ..source import Clock, Role, SourceError, TargetHealth
+from ..topology import parse_switches
 from .fields import BadRecord
-from .parse_json import Parsed, Record, Reservation
+from .parse_json import Parsed, Record
+from .parse_settings import site_of
 
 log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+SELDOM_S = 60.0
+"""How often settings and limits are read: they hardly change."""
 
 
 class Transport(Protocol):
@@ -31,6 +39,24 @@ class Transport(Protocol):
     def reservations(self) -> Parsed[Reservation]:
         """Return all reservations."""
 
+    def licenses(self) -> Parsed[License]:
+        """Return all licences."""
+
+    def qos(self) -> Parsed[Qos]:
+        """Return all qualities of service."""
+
+    def associations(self) -> Parsed[Association]:
+        """Return accounts and users with their limits."""
+
+    def settings(self) -> Mapping[str, str]:
+        """Return the controller's settings that decide about starts, as far as they are told."""
+
+    def topology(self) -> str:
+        """Return the switches as ``scontrol show topology`` prints them; '' where they are not told."""
+
+    def switches(self) -> Mapping[int, tuple[int, float | None]] | None:
+        """Return by raw id of a waiting job how many switches it asks for and how long it waits; None when unknown."""
+
     def finished(self, since_s: float) -> Parsed[Job]:
         """Return what the accounts know since a time."""
 
@@ -47,8 +73,13 @@ class SlurmSource:
 
     role: Role = "scheduler"
 
-    def __init__(self, name: str, transport: Transport, clock: Clock) -> None:
+    def __init__(self, name: str, transport: Transport, clock: Clock, settings: Mapping[str, str] | None = None,
+                 ) -> None:
         self.name = name
+        self._told = dict(settings or {})
+        self._rules, self._ruled_s = Rules(), float("-inf")
+        self._missing = set[str]()
+        self._fabric: Fabric | None = None
         self._transport = transport
         self._clock = clock
         self._partitions: tuple[Partition, ...] = ()
@@ -65,8 +96,11 @@ class SlurmSource:
             self._reservations = self._ask("reservations", self._transport.reservations)
         except SourceError as error:
             log.warning("%s: partitions and reservations stay as they were: %s", self.name, error)
-        return SchedulerSnapshot(now, cover(nodes, self._reservations, now),
-                                 self._partitions or partitions_of(nodes), jobs)
+        rules = self._enforced(now)
+        if self._fabric is not None:
+            nodes = tuple(self._fabric.placed(nodes))
+        return SchedulerSnapshot(now, cover(nodes, self._reservations, now), self._partitions or partitions_of(nodes),
+                                 self._with_switches(jobs, rules), rules)
 
     def finished(self, since_s: float) -> tuple[Job, ...]:
         """Return the runs that ended since a time, each run of a requeued job on its own, from the accounts.
@@ -84,6 +118,44 @@ class SlurmSource:
     def close(self) -> None:
         """Release connections."""
         self._transport.close()
+
+    def _enforced(self, now: float) -> Rules:
+        """Return what Slurm enforces beside free resources; settings and limits are read seldom."""
+        if not 0 <= now - self._ruled_s < SELDOM_S:
+            settings = self._maybe("settings", self._transport.settings) or {}
+            self._rules = Rules(qos=self._records("qos", self._transport.qos),
+                                associations=self._records("associations", self._transport.associations),
+                                site=site_of({**settings, **self._told}))
+            self._fabric = self._maybe("topology", lambda: parse_switches(self._transport.topology())) \
+                if self._rules.site.tree else None
+            self._ruled_s = now
+        return replace(self._rules, reservations=self._reservations,
+                       licenses=self._records("licenses", self._transport.licenses))
+
+    def _with_switches(self, jobs: tuple[Job, ...], rules: Rules) -> tuple[Job, ...]:
+        """Return the jobs with the switches that they ask for, where the list of jobs itself does not tell."""
+        if rules.site.tree is False:
+            return tuple(_switched(job, {}) for job in jobs)
+        if all(job.request.details.switches is not None for job in jobs):
+            return jobs
+        known = self._maybe("switches", self._transport.switches)
+        return jobs if known is None else tuple(_switched(job, known) for job in jobs)
+
+    def _records(self, target: str, read: Callable[[], Parsed[Record]]) -> tuple[Record, ...] | None:
+        return self._maybe(target, lambda: self._ask(target, read))
+
+    def _maybe(self, target: str, read: Callable[[], Answer]) -> Answer | None:
+        """Return what may be missing, as at a site without accounts; None where it is, which is logged once."""
+        try:
+            answer = read()
+        except (SourceError, BadRecord, TopologyError) as error:
+            if target not in self._missing:
+                log.warning("%s: %s are not known, nor is advice that depends on them: %s", self.name, target, error)
+            self._missing.add(target)
+            self._health.pop(target, None)
+            return None
+        self._missing.discard(target)
+        return answer
 
     def _ask(self, target: str, read: Callable[[], Parsed[Record]]) -> tuple[Record, ...]:
         began = time.perf_counter()
@@ -107,10 +179,21 @@ class SlurmSource:
         self._health[target] = TargetHealth(target, up, time.perf_counter() - began, error, last, skipped=skipped)
 
 
+def _switched(job: Job, known: Mapping[int, tuple[int, float | None]]) -> Job:
+    """Return a job with the switches that it asks for, if it does not say so itself."""
+    details = job.request.details
+    if details.switches is not None:
+        return job
+    switches, wait_s = known.get(job.raw_id or 0, (0, None))
+    until_s = None if wait_s is None else job.submit_s + wait_s
+    return replace(job, request=replace(job.request, details=replace(details, switches=switches,
+                                                                      switches_until_s=until_s)))
+
+
 def cover(nodes: tuple[Node, ...], reservations: tuple[Reservation, ...], now_s: float) -> tuple[Node, ...]:
     """Return the nodes with the name of the reservation that covers each now."""
     active = {node: reservation.name for reservation in reservations
-              if reservation.start_s <= now_s < reservation.end_s for node in reservation.nodes}
+              if reservation.start_s <= now_s < reservation.end_s and reservation.whole for node in reservation.nodes}
     return tuple(replace(node, reservation=active[node.name]) if node.name in active else node for node in nodes)
 
 

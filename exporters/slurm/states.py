@@ -48,6 +48,14 @@ def node_state(words: Iterable[str]) -> NodeState:
     return next((state for names, state in verdicts if flags & names), NodeState.UNKNOWN)
 
 
+def wakes(words: Iterable[str]) -> bool:
+    """Tell whether a node is off or waking, and nothing else keeps the scheduler from starting jobs on it."""
+    flags = {flag for word in words for part in word.upper().split("+") for flag in _unsuffixed(part)}
+    able = {"POWERED_DOWN", "POWER_SAVING", "POWERING_UP", "POWER_UP"}
+    return bool(flags & able) and not flags & (_MAINTAINED | _LEAVING | (_BROKEN - {"NOT_RESPONDING", "NO_RESPOND"})
+                                               | {"POWERING_DOWN", "REBOOT_ISSUED", "REBOOT_REQUESTED"})
+
+
 def _unsuffixed(word: str) -> Iterable[str]:
     while word and word[-1] in _SUFFIXES:
         yield _SUFFIXES[word[-1]]

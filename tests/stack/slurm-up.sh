@@ -1,11 +1,16 @@
 #!/bin/bash
-# Start a whole Slurm under ROOT on loopback: munge, MariaDB, slurmdbd, slurmctld, four slurmd, slurmrestd on a socket and TCP.
-# usage: slurm-up.sh ROOT        (root; Debian 12 with debian-packages.txt; nothing outside ROOT is touched)
+# Start a whole Slurm under ROOT on loopback: munge, MariaDB, slurmdbd, slurmctld, its slurmds, slurmrestd on a socket and TCP.
+# usage: slurm-up.sh ROOT [TEMPLATES]   (root; Debian 12 with debian-packages.txt; nothing outside ROOT is touched)
+# TEMPLATES, a folder like slurm/, tells the nodes and ports; REST_PORT is that of slurmrestd, '' leaves TCP away.
 set -Eeuo pipefail
 trap 'echo "$0: failed at line $LINENO; logs are under $1" >&2' ERR
 here=$(dirname "$(realpath "$0")")
-root=$(realpath -m "${1:?usage: slurm-up.sh ROOT}")
-nodes="dgx-a100-01 dgx-a100-02 dgx-v100-01 dgx-v100-02"
+root=$(realpath -m "${1:?usage: slurm-up.sh ROOT [TEMPLATES]}")
+templates=$(realpath "${2:-$here/slurm}")
+rest_port=${REST_PORT-16820}
+setting() { sed -n "s|^$1=\([^ ]*\).*|\1|p" "$templates/$2"; }
+nodes=$(setting NodeName slurm.conf.in)
+dbd_port=$(setting DbdPort slurmdbd.conf.in)
 
 until_ok() {  # seconds, command...: try until it succeeds
     local deadline=$((SECONDS + $1)); shift
@@ -22,12 +27,12 @@ start() {  # name, command...: in its own session, holding none of our file desc
 
 mkdir -p "$root"/{etc,log,run,spool,state,mysql,dev,munge,restd,jobmap}
 chmod 755 "$root" "$root/etc"
-for template in "$here"/slurm/*; do
+for template in "$templates"/*; do
     sed -e "s|@ROOT@|$root|g" -e "s|@HOST@|$(hostname -s)|g" "$template" > "$root/etc/$(basename "$template" .in)"
 done
 : > "$root/etc/cgroup.conf"
 chmod 600 "$root/etc/slurmdbd.conf"   # slurmdbd insists
-chmod 755 "$root/etc/gpu-map"
+[ ! -e "$root/etc/gpu-map" ] || chmod 755 "$root/etc/gpu-map"
 head -c 32 /dev/urandom > "$root/etc/jwt.key"
 chmod 600 "$root/etc/jwt.key"
 for gpu in 0 1 2 3 4 5 6 7; do mknod -m 666 "$root/dev/nvidia$gpu" c 1 3; done
@@ -50,8 +55,8 @@ until_ok 30 mariadb-admin --no-defaults -S "$root/mysql/sock" -uroot ping
 
 # libmariadb takes its socket from MYSQL_UNIX_PORT when StorageHost=localhost.
 MYSQL_UNIX_PORT=$root/mysql/sock start slurmdbd slurmdbd -D
-until_ok 30 bash -c 'exec 3<> /dev/tcp/127.0.0.1/16819'
-sacctmgr -i add cluster dgx > "$root/log/sacctmgr.out" 2>&1
+until_ok 30 bash -c 'exec 3<> /dev/tcp/127.0.0.1/"$0"' "$dbd_port"
+sacctmgr -i add cluster "$(setting ClusterName slurm.conf.in)" > "$root/log/sacctmgr.out" 2>&1
 # The daemons look at argv[0]: under their Debian names (slurmctld-wlm) they crash.
 start slurmctld slurmctld -D
 for node in $nodes; do
@@ -65,9 +70,10 @@ chmod 755 "$root/restd"
 as_nobody="setpriv --reuid nobody --regid nogroup --clear-groups"
 start restd-socket $as_nobody slurmrestd -a rest_auth/local -s openapi/v0.0.38,openapi/dbv0.0.38 "unix:$root/restd/sock"
 # SLURM_JWT=daemon makes slurmrestd's own plugin jwt; otherwise munge rejects the user's token.
-SLURM_JWT=daemon start restd-tcp $as_nobody slurmrestd -a rest_auth/jwt -s openapi/v0.0.38,openapi/dbv0.0.38 127.0.0.1:16820
+[ -z "$rest_port" ] || SLURM_JWT=daemon start restd-tcp $as_nobody slurmrestd -a rest_auth/jwt \
+    -s openapi/v0.0.38,openapi/dbv0.0.38 "127.0.0.1:$rest_port"
 
-four_idle() { [ "$(sinfo -h -N -t idle | wc -l)" -eq 4 ]; }
-until_ok 60 four_idle
+all_idle() { [ "$(sinfo -h -N -t idle -o %N | sort -u | wc -l)" -eq "$(wc -w <<< "$nodes")" ]; }
+until_ok 60 all_idle
 until_ok 30 test -S "$root/restd/sock"
-until_ok 30 bash -c 'exec 3<> /dev/tcp/127.0.0.1/16820'
+[ -z "$rest_port" ] || until_ok 30 bash -c 'exec 3<> /dev/tcp/127.0.0.1/"$0"' "$rest_port"

@@ -78,8 +78,8 @@ def _how(case: Case, change: int) -> str:
         return f"resubmit it from its checkpoint with {target}: Slurm lets no running job grow"
     if nodes == 1:
         return f"resubmit it from its checkpoint with {target}: a running job can give up whole nodes only"
-    return (f"scontrol update JobId={case.job.job_id} NumNodes={nodes_left(nodes)}, if the program can go on "
-            "without the others")
+    known = case.job.raw_id or case.job.job_id  # of components Slurm takes no 24+1
+    return (f"scontrol update JobId={known} NumNodes={nodes_left(nodes)}, if the program can go on without the others")
 
 
 def _words(more: Resize | None, fewer: Resize | None, room: bool, falls_at: int | None) -> Iterator[str]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine, live
 from idlewatt.daemon.replay.state import ClusterState, Preempt, Start
+from idlewatt.storage.details import Details
 from idlewatt.storage.eligibility import Constraint, eligible
 from idlewatt.storage.records import (
     Allocation,
@@ -140,7 +141,8 @@ def test_a_dependency_is_on_the_last_submission_before():
 def test_a_job_runs_where_it_runs_whatever_was_asked():
     # Split over two nodes by the scheduler; in a partition that is gone; longer than its limit.
     odd = replace(runs("1", ("a", 4, 4), ("b", 2, 2), limit_s=60.0), partition="gone")
-    state = state_of([node("a", gpus_allocated=4), node("b", gpus_allocated=2)], odd, waits("2", 8))
+    state = state_of([node("a", gpus_allocated=4), node("b", gpus_allocated=2)], odd,
+                     waits("2", 8, details=Details(most_nodes=1)))
     assert state.arrays.nodes.free_gpus.tolist() == [4, 6]
     assert state.rejected == []
     assert engine.forecast(state, named("fifo"))[1].start == NOW + live.OVERRUN_S

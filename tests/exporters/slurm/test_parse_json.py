@@ -15,9 +15,8 @@ from idlewatt.exporters.slurm.parse_json import (
     parse_job,
     parse_list,
     parse_node,
-    parse_partition,
-    parse_reservation,
 )
+from idlewatt.exporters.slurm.parse_rules import parse_partition, parse_reservation
 from idlewatt.storage.records import Allocation, JobState, NodeState
 
 MIB = 2**20

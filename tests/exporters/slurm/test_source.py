@@ -3,10 +3,11 @@
 import pytest
 
 from idlewatt.exporters.slurm.fields import BadRecord
-from idlewatt.exporters.slurm.parse_json import Parsed, Reservation
+from idlewatt.exporters.slurm.parse_json import Parsed
 from idlewatt.exporters.slurm.source import SlurmSource
 from idlewatt.exporters.source import SourceError
 from idlewatt.storage.records import Job, JobState, Node, Partition, Request
+from idlewatt.storage.rules import Reservation
 
 
 def job(job_id: str, state: JobState = JobState.RUNNING, end_s: float | None = None) -> Job:
@@ -23,6 +24,11 @@ class Scripted:
             "partitions": Parsed((Partition("A100", ("a1", "a2"), 3600.0),)),
             "reservations": Parsed(),
             "finished": Parsed(),
+            "licenses": Parsed(),
+            "qos": Parsed(),
+            "associations": Parsed(),
+            "settings": {},
+            "switches": None,
         }
         self.closed = False
 
@@ -60,7 +66,8 @@ def test_a_snapshot_holds_nodes_jobs_and_partitions_at_the_clocks_time(source, c
     assert [node.name for node in snapshot.nodes] == ["a1", "a2"]
     assert [job.job_id for job in snapshot.jobs] == ["1"]
     assert snapshot.partitions[0].max_time_s == 3600
-    assert health(source) == dict.fromkeys(("nodes", "jobs", "partitions", "reservations"), (True, ""))
+    assert health(source) == dict.fromkeys(
+        ("nodes", "jobs", "partitions", "reservations", "qos", "associations", "licenses"), (True, ""))
 
 
 @pytest.mark.parametrize("part", ["nodes", "jobs"])

@@ -1,0 +1,141 @@
+"""Starts that cost something first: nodes that have to wake, and jobs that may be preempted.
+
+Who may be preempted follows ``PreemptType``: jobs whose QOS the waiting job's QOS preempts, or jobs in a partition of a
+lower tier. What Slurm suspends keeps its memory, and gang scheduling takes turns: of such sites nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ...storage.recommendations import Placement
+from ...storage.records import Job, JobState
+from ..replay.admission.gate import UNKNOWN, Gate, Hold, Way
+from ..replay.admission.seek import seek
+from ..replay.admission.why import with_whom
+from ..replay.state import ClusterState
+
+TAKES = {"REQUEUE", "CANCEL", "CHECKPOINT"}
+MOST_TRIED = 200
+"""Waiting jobs that are looked at, in the scheduler's order."""
+
+
+def second_chances(state: ClusterState, gate: Gate, taken: Mapping[int, Placement], holds: dict[int, Hold],
+                   ) -> tuple[dict[int, Placement], dict[int, str]]:
+    """Return more starts by row with their reasons, and book them; what is not known goes to ``holds``."""
+    waking = any(node.wakes for node in gate.ground.nodes)
+    if not waking and not _may_preempt(gate):
+        return {}, {}
+    found, words, gone = dict[int, Placement](), dict[int, str](), set[tuple[str, float]]()
+    rows = [row for row in state.waiting.tolist() if row not in taken and row not in holds
+            and not state.records[row].group]
+    rows.sort(key=lambda row: (-float(state.arrays.jobs[row].priority), row))
+    for row in rows[:MOST_TRIED]:
+        job = state.records[row]
+        if not isinstance(gate.find(job), Hold):
+            continue  # there is room: it is held for those who come first
+        said: tuple[Placement, str] | Hold | None = _woken(gate, job) if waking else None
+        said = said or _preempting(gate, job, gone)
+        if isinstance(said, Hold):
+            holds[row] = said
+        elif said is not None:
+            found[row], words[row] = said
+    return found, words
+
+
+def _may_preempt(gate: Gate) -> bool:
+    if gate.site.preempt_type == "none":
+        return False
+    tiers = {partition.priority_tier for partition in gate.partitions.values()}
+    return len(tiers) > 1 or any(qos.preempts for qos in gate.snapshot.rules.qos or ())
+
+
+def _woken(gate: Gate, job: Job) -> tuple[Placement, str] | None:
+    """Return a start on nodes some of which are powered down or waking."""
+    wish = gate.wish(job)
+    for way in gate.ways(job):
+        usable = gate.ground.members(way.partition) & gate.opened(job, True) & ~gate.reserved(job, way.limit_s)
+        placement = seek(gate.ground, job, wish, usable, gate.switches(job) or 0)
+        if placement is not None and _free_to_go(gate, job, way.partition, placement):
+            gate.book(job, way.partition, placement)
+            off = [name for name in placement.nodes if gate.ground.nodes[gate.ground.row[name]].wakes]
+            return placement, f"starts as soon as {', '.join(off[:3])} {'has' if len(off) == 1 else 'have'} been woken"
+    return None
+
+
+def _free_to_go(gate: Gate, job: Job, partition: str, placement: Placement) -> bool:
+    return gate.license_bars(job) is None and gate.limit_bars(job, partition, placement) is None
+
+
+def _preempting(gate: Gate, job: Job, gone: set[tuple[str, float]]) -> tuple[Placement, str] | Hold | None:
+    """Return a start at the cost of others, of as few as are found; a hold where it is not known who may be taken."""
+    victims = [other for other in gate.snapshot.jobs if other.state is JobState.RUNNING and other.key not in gone]
+    victims = [other for other in victims if _yields(gate, job, other)]
+    if not victims:
+        return None
+    for way in gate.ways(job):
+        chosen = _fewest(gate, job, way, victims)
+        if chosen is None:
+            continue
+        placement, given = chosen
+        if not _free_to_go(gate, job, way.partition, placement):
+            continue
+        if gate.site.preempt_type is None:
+            return Hold(UNKNOWN, "unknown: whether it may preempt others is not known (PreemptType)")
+        for other in given:
+            gate.ground.give_back(other)
+            gone.add(other.key)
+        gate.book(job, way.partition, placement)
+        return placement, with_whom(given, placement)
+    return None
+
+
+def _fewest(gate: Gate, job: Job, way: Way, victims: list[Job]) -> tuple[Placement, list[Job]] | None:
+    """Return where a job starts when enough others have gone, those of least rank first, and who has to go."""
+    victims = sorted(victims, key=lambda other: (_rank(gate, other), -(other.start_s or 0.0)))
+    ground, given = gate.ground.copy(), list[Job]()
+    placement = None
+    for other in victims:
+        ground.give_back(other)
+        given.append(other)
+        placement = seek(ground, job, gate.wish(job), way.usable, gate.switches(job) or 0)
+        if placement is not None:
+            break
+    if placement is None:
+        return None
+    return placement, [other for other in given if {part.node for part in other.allocations} & set(placement.nodes)]
+
+
+def _rank(gate: Gate, job: Job) -> tuple[float, float]:
+    qos = next((one.priority for one in gate.snapshot.rules.qos or () if one.name == job.qos), 0.0)
+    tier = gate.partitions[job.partition].priority_tier if job.partition in gate.partitions else 1
+    return qos, tier
+
+
+def _yields(gate: Gate, job: Job, other: Job) -> bool:
+    """Tell whether a running job may be preempted for one that waits; where the type is not known, perhaps."""
+    kind, known = gate.site.preempt_type, {one.name: one for one in gate.snapshot.rules.qos or ()}
+    ours, theirs = known.get(job.qos), known.get(other.qos)
+    by_qos = ours is not None and other.qos in ours.preempts
+    by_tier = max(_tiers(gate, job)) > max(_tiers(gate, other))
+    able = {"qos": by_qos, "partition_prio": by_tier}.get(kind or "", by_qos or by_tier)
+    exempt_s = (theirs.exempt_s if theirs else 0.0) or gate.site.exempt_s
+    if not able or (other.start_s is not None and gate.now_s - other.start_s < exempt_s):
+        return False
+    modes = set(_modes(gate, other, theirs.preempt_mode if theirs else ()))
+    return bool(modes & TAKES) or kind is None
+
+
+def _modes(gate: Gate, other: Job, by_qos: tuple[str, ...]) -> Iterator[str]:
+    """Yield how a running job is preempted: as its QOS says, else its partition, else the cluster."""
+    partition = gate.partitions.get(other.partition)
+    if gate.site.preempt_type == "qos" and by_qos:
+        yield from by_qos
+    elif gate.site.preempt_type == "partition_prio" and partition is not None and partition.preempt_mode:
+        yield from partition.preempt_mode
+    else:
+        yield from gate.site.preempt_mode or ()
+
+
+def _tiers(gate: Gate, job: Job) -> list[int]:
+    return [gate.partitions[name].priority_tier if name in gate.partitions else 1 for name in job.partition.split(",")]

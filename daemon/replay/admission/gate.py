@@ -1,0 +1,369 @@
+"""Who may start now: everything beside the policy's order that decides about a start, as the scheduler itself decides.
+
+The engine and its policies choose; the gate says whether the scheduler would take the choice, and if not why. What
+starts is booked, so that the next is asked about what is left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....storage.eligibility import NOT_ELIGIBLE, eligible
+from ....storage.recommendations import Placement
+from ....storage.records import Job, NodeState, Partition, SchedulerSnapshot
+from .ground import Ground, Mask
+from .limits import Licences, Limits
+from .seek import seek
+from .wish import Wish, choices, counts, wish_of
+
+HELD, LIMIT, LICENSES, RESERVATION, PARTITION, NODES, ROOM, NEVER, UNKNOWN, GROUP, AHEAD = (
+    "held", "limit", "licenses", "reservation", "partition", "nodes", "room", "never", "unknown", "group", "ahead")
+"""Causes of a hold."""
+
+
+MOST_NODES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a job does not start now."""
+
+    cause: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Nodes that a job may use through one of its partitions."""
+
+    partition: str
+    usable: Mask
+    limit_s: float
+    most_cpus: int | None = None
+    """What all jobs of the partition may use on a node together."""
+
+
+class Gate:
+    """What the scheduler would let start, of one snapshot at one moment."""
+
+    def __init__(self, snapshot: SchedulerSnapshot, now_s: float) -> None:
+        self.now_s = now_s
+        self.snapshot = snapshot
+        self.ground = Ground(snapshot)
+        self.limits, self.licences = Limits(snapshot), Licences(snapshot)
+        self.site = snapshot.rules.site
+        self.partitions = {partition.name: partition for partition in snapshot.partitions}
+        self.reservations = {one.name: one for one in snapshot.rules.reservations}
+        self._running = Counter(job.array for job in snapshot.jobs if job.array and job.state.active)
+        self._leaves = len({(node.spine, node.leaf) for node in snapshot.nodes if node.leaf})
+        self._kept = [{node.reservation} - {""} for node in self.ground.nodes]
+        self._booked: dict[str, NDArray[np.int64] | int] = {}
+        self._finds: dict[tuple[Any, ...], Placement | Hold] = {}
+        self._kinds: dict[tuple[str, float], tuple[Any, ...]] = {}
+        self.whys: dict[tuple[Any, ...], Hold] = {}
+        """Why jobs of a kind find no nodes."""
+        self._wishes: dict[tuple[str, float], Wish] = {}
+        self._cache: dict[tuple[Any, ...], Any] = {}
+
+    def copy(self) -> Gate:
+        """Return a gate on which starts can be booked without changing this one."""
+        other = object.__new__(Gate)
+        other.__dict__.update(self.__dict__)
+        other.ground, other.limits, other.licences = self.ground.copy(), self.limits.copy(), self.licences.copy()
+        other._finds = {}
+        other._running, other._booked = Counter(self._running), dict(self._booked)
+        return other
+
+    def wish(self, job: Job) -> Wish:
+        """Return what a job asks of nodes."""
+        if job.key not in self._wishes:
+            self._wishes[job.key] = wish_of(job, self.partitions.get(job.partition.split(",")[0]))
+        return self._wishes[job.key]
+
+    # What does not depend on what is free.
+
+    def bars(self, job: Job) -> Hold | None:
+        """Return what keeps a job from starting even if everything were free; None when nothing does."""
+        if "unfulfilled" in job.dependency:
+            return Hold(HELD, "not eligible yet: the scheduler says Dependency")
+        if job.eligible_s is not None and job.eligible_s > self.now_s:
+            return Hold(HELD, "not eligible yet: the scheduler says BeginTime: its begin time has not come")
+        if not eligible(job, self.now_s) or NOT_ELIGIBLE.search(job.reason):
+            return Hold(HELD, f"not eligible yet: the scheduler says {job.reason or 'its begin time has not come'}")
+        shortest = job.least_limit_s or job.limit_s or 0.0
+        if job.deadline_s is not None and self.now_s + shortest > job.deadline_s:
+            return Hold(HELD, "not eligible yet: the scheduler says DeadLine: it could not end in time")
+        return self._reservation_bars(job) or self._partitions_bar(job) or self.limits_bar(job)
+
+    def limits_bar(self, job: Job) -> Hold | None:
+        """Return the limit that a job breaks in each of its partitions, with what has started so far."""
+        names = [name for name in job.partition.split(",") if self._partition_bars(job, name) is None]
+        broken = [self.limit_bars(job, name, None) for name in names]
+        return broken[0] if broken and all(broken) else None
+
+    def _reservation_bars(self, job: Job) -> Hold | None:
+        for name in _names(job.request.reservation):
+            known = self.reservations.get(name)
+            if known is None:
+                continue
+            if not known.admits(job.user, job.account):
+                return Hold(RESERVATION, f"not eligible yet: the scheduler says Reservation: {name} is not for it")
+            if not known.start_s <= self.now_s < known.end_s and "FLEX" not in known.flags:
+                when = "has not begun" if known.start_s > self.now_s else "is over"
+                return Hold(RESERVATION, f"not eligible yet: the scheduler says Reservation: {name} {when}")
+        return None
+
+    def _partitions_bar(self, job: Job) -> Hold | None:
+        wrong = [self._partition_bars(job, name) for name in job.partition.split(",")]
+        return wrong[0] if wrong and all(wrong) else None
+
+    def _partition_bars(self, job: Job, name: str) -> Hold | None:
+        known = self.partitions.get(name)
+        if known is None:
+            return None
+        says = _unfit(job, self.wish(job), known)
+        return Hold(PARTITION, f"not eligible yet: the scheduler says {says}") if says else None
+
+    # Nodes.
+
+    def kind(self, job: Job) -> tuple[Any, ...]:
+        """Return what jobs have alike that find the same nodes."""
+        if job.key not in self._kinds:
+            names = tuple(way.partition for way in self.ways(job))
+            limit_s = max((way.limit_s for way in self.ways(job)), default=0.0)
+            alone = job.user if job.request.details.exclusive_user or any(self.ground.owners) else ""
+            self._kinds[job.key] = (job.request, names, self.in_the_way(job, limit_s), alone)
+        return self._kinds[job.key]
+
+    def ways(self, job: Job) -> list[Way]:
+        """Return the nodes that a job may use now, by partition, those of the highest tier first."""
+        names = [name for name in job.partition.split(",") if self._partition_bars(job, name) is None]
+        names.sort(key=lambda name: -(self.partitions[name].priority_tier if name in self.partitions else 1))
+        return [self._way(job, name) for name in names]
+
+    def _way(self, job: Job, name: str) -> Way:
+        known = self.partitions.get(name)
+        limit_s = job.limit_s or (known.max_time_s if known else None) or float("inf")
+        key = ("way", name, job.request.reservation, self.in_the_way(job, limit_s))
+        if key not in self._cache:
+            self._cache[key] = self.ground.members(name) & self.opened(job) & ~self.reserved(job, limit_s)
+        return Way(name, self._cache[key], limit_s, known.most_cpus_per_node if known else None)
+
+    def opened(self, job: Job, waking: bool = False) -> Mask:
+        """Return which nodes take new jobs now; those under maintenance do where the job's reservation is that."""
+        key = ("open", bool(job.request.reservation) and job.request.reservation, waking)
+        if key not in self._cache:
+            ours = set(_names(job.request.reservation))
+            nodes = self.ground.nodes
+            self._cache[key] = self.ground.mask(
+                node.state.schedulable or (node.state is NodeState.RESERVED and node.reservation != "")
+                or (node.state is NodeState.MAINTENANCE and node.reservation in ours)
+                or (waking and node.wakes) for node in nodes)
+        mask: Mask = self._cache[key]
+        return mask
+
+    def opened_to_any(self) -> Mask:
+        """Return which nodes take new jobs of anybody, be it of those who may use a reservation."""
+        return self.ground.mask(
+            node.state.schedulable or (node.state in (NodeState.RESERVED, NodeState.MAINTENANCE)
+                                       and node.reservation != "") for node in self.ground.nodes)
+
+    def in_the_way(self, job: Job, limit_s: float) -> tuple[str, ...]:
+        """Return the reservations that a job may not use and would meet."""
+        ours = set(_names(job.request.reservation))
+        return tuple(one.name for one in self.reservations.values()
+                     if one.name not in ours and one.overlaps(self.now_s, self.now_s + limit_s))
+
+    def reserved(self, job: Job, limit_s: float) -> Mask:
+        """Return which nodes are kept for others for as long as a job may run, or are not those of its reservation."""
+        ours = _names(job.request.reservation)
+        blocked = self.ground.mask(bool(kept - set(ours)) for kept in self._kept)
+        for name in self.in_the_way(job, limit_s):
+            blocked |= self.ground.named(self.reservations[name].nodes)
+        if ours:
+            flexible = any("FLEX" in self.reservations[name].flags for name in ours if name in self.reservations)
+            mine = self.ground.mask(bool(kept & set(ours)) for kept in self._kept)
+            for name in ours:
+                if name in self.reservations:
+                    mine |= self.ground.named(self.reservations[name].nodes)
+            blocked |= ~mine & (not flexible)
+        return np.asarray(blocked)
+
+    # Starts.
+
+    def find(self, job: Job) -> Placement | Hold:
+        """Return where a job could start on what is free now, or why it cannot; limits and licences are not asked."""
+        kind = (*self.kind(job), self.switches(job))
+        if kind not in self._finds:
+            self._finds[kind] = self._found(job)
+        return self._finds[kind]
+
+    def _found(self, job: Job) -> Placement | Hold:
+        wish = self.wish(job)
+        for way in self.ways(job):
+            found = self._sought(job, wish, way)
+            if found is not None:
+                return found
+        return Hold(ROOM, "")
+
+    def _sought(self, job: Job, wish: Wish, way: Way) -> Placement | Hold | None:
+        ground, switches = self.ground_of(way), self.switches(job)
+        if switches == 0 or wish.least == 1 == wish.most:
+            return seek(ground, job, wish, way.usable)
+        found = seek(ground, job, wish, way.usable, switches or 1) if self._leaves else \
+            seek(ground, job, wish, way.usable)
+        if found is not None and (self._leaves or len(found.nodes) == 1):
+            return found
+        if switches is not None and self._leaves:
+            return None
+        found = found or seek(ground, job, wish, way.usable)
+        if found is None or len(found.nodes) == 1:
+            return found
+        lacking = "which nodes share a switch" if switches else "whether it asks for few switches (TopologyPlugin)"
+        return Hold(UNKNOWN, f"unknown: {lacking} is not known")
+
+    def ground_of(self, way: Way) -> Ground:
+        """Return the nodes with what a partition's jobs may still use of their CPUs."""
+        if way.most_cpus is None:
+            return self.ground
+        used = np.zeros(len(self.ground.nodes), np.int64)
+        for part in (part for job in self.snapshot.jobs if job.state.active and job.partition == way.partition
+                     for part in job.allocations if part.node in self.ground.row):
+            used[self.ground.row[part.node]] += part.cpus
+        other = self.ground.copy()
+        booked = self._booked.get(way.partition, 0)
+        other.free_cpus = np.minimum(other.free_cpus, np.maximum(0, way.most_cpus - used - booked))
+        return other
+
+    def switches(self, job: Job) -> int | None:
+        """Return on how few leaf switches a job has to be now; 0 for any number, None where that is not known."""
+        details = job.request.details
+        if self.site.tree is False or (details.switches_until_s is not None and self.now_s >= details.switches_until_s):
+            return 0
+        return details.switches
+
+    def admit(self, job: Job, placement: Placement | None) -> Placement | Hold:
+        """Book a start where the policy wants it, or elsewhere where it can be; return where, or why not."""
+        if job.array_limit is not None and self._running[job.array] >= job.array_limit:
+            return Hold(HELD, f"not eligible yet: the scheduler says JobArrayTaskLimit ({job.array_limit} at once)")
+        lacking = self.license_bars(job)
+        if lacking is not None:
+            return lacking
+        kept = self.kept(job, placement) if placement is not None else None
+        found = kept or self.find(job)
+        if isinstance(found, Hold):
+            return found
+        partition = self.partition_of(job, found)
+        breach = self.limit_bars(job, partition, found)
+        if breach is not None:
+            return breach
+        self.book(job, partition, found)
+        return found
+
+    def license_bars(self, job: Job) -> Hold | None:
+        """Return which licences a job lacks; None when it lacks none."""
+        wanted = job.request.details.licenses
+        if not wanted:
+            return None
+        if not self.licences.known:
+            return Hold(UNKNOWN, "unknown: how many licences are free is not known")
+        lacking = self.licences.lacking(wanted)
+        return Hold(LICENSES, f"the scheduler would say {lacking}") if lacking else None
+
+    def kept(self, job: Job, placement: Placement) -> Placement | None:
+        """Return a placement in the job's own shape if it can start on just those nodes; None when it cannot."""
+        wish, only = self.wish(job), self.ground.named(placement.nodes)
+        for way in self.ways(job):
+            found = self._sought(job, wish, replace(way, usable=way.usable & only))
+            if isinstance(found, Placement) and len(found.nodes) == len(placement.nodes):
+                return found
+        return None
+
+    def partition_of(self, job: Job, placement: Placement) -> str:
+        """Return the partition in which a job starts there."""
+        rows = [self.ground.row[name] for name in placement.nodes]
+        names = [way.partition for way in self.ways(job) if self.ground.members(way.partition)[rows].all()]
+        return names[0] if names else job.partition.split(",")[0]
+
+    def wants(self, job: Job, placement: Placement | None) -> Counter[str]:
+        """Return what a job uses of everything that may be limited."""
+        wish = self.wish(job)
+        gpus = sum(placement.gpus) if placement else wish.gpus
+        nodes = len(placement.nodes) if placement else wish.least
+        cpus = max(job.request.cpus, wish.cpus_per_gpu * gpus, wish.cpus_per_node * nodes)
+        used = Counter({"jobs": 1, "node": nodes, "gpu": gpus, "cpu": cpus, "mem": job.request.memory_bytes})
+        for name, number in zip(placement.nodes, placement.gpus, strict=True) if placement else ():
+            row = self.ground.row[name]
+            model = self.ground.nodes[row].gpu_model
+            if model and number:
+                used[f"gpu:{model}"] += number
+        if wish.exclusive and placement:
+            used["cpu"] = sum(int(self.ground.cpus[self.ground.row[name]]) for name in placement.nodes)
+        return used
+
+    def limit_bars(self, job: Job, partition: str, placement: Placement | None) -> Hold | None:
+        """Return the limit that a start would break; None when there is none."""
+        breach = self.limits.breach(job, partition, self.wants(job, placement), job.limit_s)
+        if breach is None:
+            return None
+        if self.limits.enforced is None:
+            return Hold(UNKNOWN, f"unknown: {breach.words}; whether that is enforced is not known "
+                                 "(AccountingStorageEnforce)")
+        return Hold(LIMIT, breach.words)
+
+    def book(self, job: Job, partition: str, placement: Placement) -> None:
+        """Take what a job that starts takes."""
+        before = self.ground.free_cpus.copy()
+        self.ground.take(self.wish(job), placement, job.user)
+        self._finds = {}
+        self._booked[partition] = self._booked.get(partition, 0) + before - self.ground.free_cpus
+        self.limits.add(job, partition, self.wants(job, placement))
+        self.licences.take(job.request.details.licenses)
+        self._running[job.array] += bool(job.array)
+
+    def room_for_tasks(self, job: Job) -> int:
+        """Return how many more tasks of its array may run now."""
+        return max(0, job.array_limit - self._running[job.array]) if job.array_limit is not None else 1 << 30
+
+
+def special(job: Job, wish: Wish) -> bool:
+    """Tell whether the engine's own terms cannot say on which nodes a job may start together."""
+    features = job.request.features
+    switched = job.request.details.switches != 0 and wish.most != 1
+    return bool(wish.contiguous or wish.per_socket or switched or wish.whole_memory or wish.alone or wish.exclusive
+                or len(choices(features)) > 1 or counts(features)
+                or 0 < len(job.request.required_nodes) < wish.least or len(job.request.required_nodes) > 1)
+
+
+def _unfit(job: Job, wish: Wish, partition: Partition) -> str:
+    """Return the scheduler's word for a partition that a job may never use as it is; '' when it may."""
+    if not partition.up:
+        return "PartitionDown"
+    if job.limit_s is not None and partition.max_time_s is not None and job.limit_s > partition.max_time_s:
+        return "PartitionTimeLimit"
+    most = (len(partition.nodes) or MOST_NODES) if partition.most_nodes is None else partition.most_nodes
+    if wish.least > most or (
+            wish.most and wish.most < partition.least_nodes):
+        return "PartitionNodeLimit"
+    if partition.reservation_required and not job.request.reservation:
+        return "Reservation"
+    return _denied(job, partition)
+
+
+def _denied(job: Job, partition: Partition) -> str:
+    if (partition.accounts and job.account not in partition.accounts) or (
+            not partition.accounts and job.account in partition.accounts_denied):
+        return "AccountNotAllowed"
+    if (partition.qos_allowed and job.qos not in partition.qos_allowed) or (
+            not partition.qos_allowed and job.qos in partition.qos_denied):
+        return "QOSNotAllowed"
+    return ""
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))

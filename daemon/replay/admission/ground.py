@@ -1,0 +1,242 @@
+"""The nodes of a live snapshot and what is free on them now, laid out so that one job can be tried at a time.
+
+The engine knows equal parts on any nodes that a job may use. Slurm knows more: GPUs split as they fit, nodes side by
+side, under one switch, with features in counts, whole cores, memory by CPU or by GPU. What starts *now* is tried here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....storage.eligibility import has_features, same_model
+from ....storage.recommendations import Placement
+from ....storage.records import Job, JobState, NodeState, SchedulerSnapshot
+from ..cluster import PLENTY
+from .wish import Wish
+
+Mask = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+
+
+class Ground:
+    """Nodes by row, and what is free on them; ``take`` books what starts."""
+
+    def __init__(self, snapshot: SchedulerSnapshot) -> None:
+        self.nodes = tuple({node.name: node for node in snapshot.nodes}.values())
+        self.row = {node.name: row for row, node in enumerate(self.nodes)}
+        self.site = snapshot.rules.site
+        self.gpus = _longs(node.gpus for node in self.nodes)
+        self.cpus = _longs(node.cpus or PLENTY for node in self.nodes)
+        self.memory = _longs(node.memory_bytes or PLENTY for node in self.nodes)
+        whole = self.site.cores_whole is not False
+        self.threads = _longs(max(1, node.threads_per_core) if whole else 1 for node in self.nodes)
+        self.free_gpus = _longs(max(0, node.gpus - node.gpus_allocated) for node in self.nodes)
+        self.free_cpus = _longs(max(0, node.cpus - node.cpus_allocated) if node.cpus else PLENTY for node in self.nodes)
+        self.free_memory = _longs(max(0, node.memory_bytes - node.memory_allocated_bytes) if node.memory_bytes
+                                  else PLENTY for node in self.nodes)
+        self.busy = self.mask(bool(node.gpus_allocated or node.cpus_allocated) for node in self.nodes)
+        self.open = self.mask(node.state.schedulable or node.state is NodeState.RESERVED for node in self.nodes)
+        self.leaf = np.unique([f"{node.spine}/{node.leaf}" for node in self.nodes], return_inverse=True)[1]
+        self.users: list[set[str]] = [set() for _ in self.nodes]
+        self.owners = [node.owner for node in self.nodes]
+        self._tell(snapshot.jobs)
+        self._idle = False
+        self._features: dict[tuple[str, int], Mask] = {}
+        self._members: dict[str, Mask] = {}
+        self._partitions = {partition.name: partition for partition in snapshot.partitions}
+
+    def _tell(self, jobs: Iterable[Job]) -> None:
+        """Note who runs where, and where nobody else may."""
+        for job in (job for job in jobs if job.state.active):
+            for part in job.allocations:
+                row = self.row.get(part.node)
+                if row is None:
+                    continue
+                self.users[row].add(job.user)
+                if job.request.details.exclusive_user:
+                    self.owners[row] = job.user
+                if job.request.exclusive and job.state is not JobState.COMPLETING:
+                    self.free_cpus[row] = self.free_gpus[row] = 0
+
+    def mask(self, flags: Iterable[bool]) -> Mask:
+        """Return flags as an array."""
+        return np.fromiter(flags, np.bool_, len(self.nodes))
+
+    def named(self, names: Iterable[str]) -> Mask:
+        """Return which nodes are among some names."""
+        known = set(names)
+        return self.mask(node.name in known for node in self.nodes)
+
+    def members(self, partition: str) -> Mask:
+        """Return which nodes serve a partition."""
+        if partition not in self._members:
+            known = self._partitions.get(partition)
+            names = set(known.nodes) if known else set()
+            self._members[partition] = self.mask(node.name in names or partition in node.partitions
+                                                 for node in self.nodes)
+        return self._members[partition]
+
+    def featured(self, expression: str, nodes: int) -> Mask:
+        """Return which nodes may be one of so many that meet an expression."""
+        key = expression, nodes
+        if key not in self._features:
+            by_set: dict[tuple[str, ...], bool] = {}
+            for node in self.nodes:
+                if node.features not in by_set:
+                    by_set[node.features] = has_features(node.features, expression, nodes)
+            self._features[key] = self.mask(by_set[node.features] for node in self.nodes)
+        return self._features[key]
+
+    def suited(self, job: Job, wish: Wish, features: str) -> Mask:
+        """Return which nodes have what a job asks for, whatever is free, open or reserved there."""
+        request = job.request
+        mask = self.featured(features, wish.least) if features else np.ones(len(self.nodes), bool)
+        if request.gpu_model:
+            mask = mask & self.mask(same_model(request.gpu_model, node.gpu_model) for node in self.nodes)
+        if request.excluded_nodes:
+            mask = mask & ~self.named(request.excluded_nodes)
+        return mask
+
+    def shared(self, wish: Wish, user: str) -> Mask:
+        """Return which nodes a job may share with those who are there now."""
+        if wish.exclusive:
+            return ~self.busy
+        able = self.mask(owner in ("", user) for owner in self.owners) if any(self.owners) else None
+        if wish.alone:
+            able = self.mask(not there - {user} for there in self.users)
+        return np.ones(len(self.nodes), bool) if able is None else able
+
+    def empty(self) -> Ground:
+        """Return the same nodes with nothing on them, to see what could ever start."""
+        other = object.__new__(Ground)
+        other.__dict__.update(self.__dict__)
+        other.free_gpus, other.free_cpus, other.free_memory = self.gpus, self.cpus, self.memory
+        other.busy, other.users = np.zeros(len(self.nodes), bool), [set() for _ in self.nodes]
+        other.owners, other._idle = [""] * len(self.nodes), True
+        return other
+
+    def copy(self) -> Ground:
+        """Return a copy of which things can be taken."""
+        other = object.__new__(Ground)
+        other.__dict__.update(self.__dict__)
+        for name in ("free_gpus", "free_cpus", "free_memory", "busy"):
+            setattr(other, name, getattr(self, name).copy())
+        other.users, other.owners = [set(users) for users in self.users], list(self.owners)
+        return other
+
+    def give_back(self, job: Job) -> None:
+        """Free what a running job holds."""
+        for part in job.allocations:
+            row = self.row.get(part.node)
+            if row is None:
+                continue
+            node = self.nodes[row]
+            self.free_gpus[row] = min(self.gpus[row], self.free_gpus[row] + part.gpus)
+            self.free_cpus[row] = min(self.cpus[row], self.free_cpus[row] + part.cpus)
+            self.free_memory[row] = min(self.memory[row], self.free_memory[row] + part.memory_bytes)
+            if job.request.exclusive or self.free_cpus[row] == self.cpus[row]:
+                self.free_gpus[row], self.free_cpus[row] = self.gpus[row], self.cpus[row]
+                self.busy[row], self.users[row], self.owners[row] = False, set(), ""
+                self.free_memory[row] = self.memory[row] if node.memory_bytes else PLENTY
+
+    # What one job takes of each node.
+
+    def least_gpus(self, wish: Wish) -> int:
+        """Return the fewest GPUs of a job on each of its nodes."""
+        if wish.gpus == 0:
+            return 0
+        return wish.per_node or max(1, wish.per_task)
+
+    def cpus_for(self, wish: Wish, tasks: Counts, gpus: Counts) -> Counts:
+        """Return the CPUs that so many tasks and GPUs take on each node, in whole cores."""
+        wanted = np.maximum(tasks * wish.cpus_per_task, wish.cpus_per_node)
+        wanted = np.maximum(wanted, gpus * wish.cpus_per_gpu)
+        if wish.one_thread:
+            wanted = wanted * self.threads
+        return np.asarray(-(-wanted // self.threads) * self.threads)
+
+    def memory_for(self, wish: Wish, cpus: Counts, gpus: Counts, nodes: int) -> Counts:
+        """Return the bytes that go along with CPUs and GPUs on each node."""
+        if self.site.memory_counts is False:
+            return np.zeros_like(cpus)
+        if wish.whole_memory:
+            return self.memory
+        each = wish.memory + wish.memory_per_cpu * cpus + wish.memory_per_gpu * gpus
+        return np.asarray(each + -(-wish.memory_total // max(1, nodes)))
+
+    def capacity(self, wish: Wish, usable: Mask, nodes: int) -> tuple[Mask, Counts, Counts]:
+        """Return where a part of a job fits, and how many tasks and GPUs of it fit there at most."""
+        ones = np.ones(len(self.nodes), np.int64)
+        first = ones * max(1, wish.tasks_per_node)
+        gpus = self.free_gpus if wish.exclusive else ones * self.least_gpus(wish)
+        least = self.least_gpus(wish)
+        fits = usable & (self.free_gpus >= least) & self._holds(wish, first, ones * least, nodes)
+        if wish.per_socket:
+            fits &= self._sockets(wish)
+        if not fits.any():
+            return fits, ones, gpus
+        return fits, self._most_tasks(wish, nodes), self._most_gpus(wish, nodes)
+
+    def _holds(self, wish: Wish, tasks: Counts, gpus: Counts, nodes: int) -> Mask:
+        cpus = self.cpus_for(wish, tasks, gpus)
+        memory = self.memory_for(wish, cpus, gpus, nodes)
+        return np.asarray((self.free_cpus >= cpus) & (self.free_memory >= memory))
+
+    def _most_tasks(self, wish: Wish, nodes: int) -> Counts:
+        per_cpu = self.free_cpus if wish.memory_per_cpu == 0 or self.site.memory_counts is False else \
+            np.minimum(self.free_cpus, self.free_memory // wish.memory_per_cpu)
+        cores = per_cpu // self.threads * (1 if wish.one_thread else self.threads)
+        most = cores // max(1, wish.cpus_per_task)
+        if wish.per_task:
+            most = np.minimum(most, self.free_gpus // wish.per_task)
+        return np.asarray(np.minimum(most, wish.tasks_per_node) if wish.tasks_per_node else most)
+
+    def _most_gpus(self, wish: Wish, nodes: int) -> Counts:
+        most = self.free_gpus
+        if wish.cpus_per_gpu:
+            most = np.minimum(most, self.free_cpus // wish.cpus_per_gpu)
+        if wish.memory_per_gpu and self.site.memory_counts is not False:
+            most = np.minimum(most, self.free_memory // wish.memory_per_gpu)
+        return np.asarray(most)
+
+    def _sockets(self, wish: Wish) -> Mask:
+        """Return where enough sockets have enough GPUs free, if GPUs are spread over sockets in order."""
+        return self.mask(_sockets_with(node.gpus, node.sockets or 2, () if self._idle else node.gpu_indexes_allocated,
+                                       wish.per_socket) * wish.per_socket >= (wish.per_node or 1)
+                         for node in self.nodes)
+
+    def take(self, wish: Wish, placement: Placement, user: str) -> None:
+        """Book what a job that starts there takes."""
+        rows = np.array([self.row[name] for name in placement.nodes], np.int64)
+        gpus = np.zeros(len(self.nodes), np.int64)
+        gpus[rows] = placement.gpus
+        tasks = np.full(len(self.nodes), -(-wish.tasks // len(rows)), np.int64)
+        cpus = self.cpus_for(wish, tasks, gpus)
+        memory = self.memory_for(wish, cpus, gpus, len(rows))
+        self.free_gpus[rows] -= gpus[rows]
+        self.free_cpus[rows] -= np.minimum(cpus[rows], self.free_cpus[rows])
+        self.free_memory[rows] -= np.minimum(memory[rows], self.free_memory[rows])
+        if wish.exclusive:
+            self.free_gpus[rows] = self.free_cpus[rows] = 0
+        self.busy[rows] = True
+        for row in rows.tolist():
+            self.users[row].add(user)
+            self.owners[row] = wish.alone or self.owners[row]
+
+
+def _longs(values: Iterable[int]) -> Counts:
+    return np.array([min(value, PLENTY) for value in values], np.int64)
+
+
+def _sockets_with(gpus: int, sockets: int, taken: tuple[int, ...] | None, wanted: int) -> int:
+    """Return how many sockets of a node have so many GPUs free; of a node that does not tell, as if they were apart."""
+    if gpus == 0 or taken is None:
+        return 0
+    each = max(1, gpus // sockets)
+    free = [0] * sockets
+    for index in range(gpus):
+        free[min(index // each, sockets - 1)] += index not in taken
+    return sum(number >= wanted for number in free)

@@ -1,0 +1,190 @@
+"""Ceilings of accounts and qualities of service: what is in use under each, and what one more job would exceed.
+
+A limit set by the QOS of a partition counts before one of the job's QOS, and that before one of its account, as in
+Slurm ("Resource Limits", hierarchy).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ....storage.records import Job, JobState, SchedulerSnapshot
+from ....storage.rules import Amounts, Association, Ceilings, Qos
+
+Used = Mapping[str, float]
+_NAMES = {"gpu": "GPUs", "cpu": "CPUs", "node": "nodes", "jobs": "running jobs", "mem": "bytes of memory"}
+_HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A ceiling that a job would break."""
+
+    words: str
+
+
+class Limits:
+    """What is used under every ceiling; ``add`` books another job."""
+
+    def __init__(self, snapshot: SchedulerSnapshot) -> None:
+        rules = snapshot.rules
+        told = rules.site.enforced
+        self.enforced = None if told is None else bool({"limits", "safe", "all"} & set(told))
+        self._qos = {qos.name: qos for qos in rules.qos or ()}
+        self._associations = {(one.account, one.user, one.partition): one for one in rules.associations or ()}
+        self._partition_qos = {partition.name: partition.qos for partition in snapshot.partitions}
+        self._models = {node.name: node.gpu_model for node in snapshot.nodes}
+        self._used: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+        for job in snapshot.jobs:
+            if job.state in _HOLDING and (self._qos or self._associations):
+                self.add(job, job.partition, self.held(job))
+
+    def held(self, job: Job) -> Counter[str]:
+        """Return what a running job uses."""
+        used: Counter[str] = Counter({"jobs": 1, "node": len(job.allocations)})
+        for part in job.allocations:
+            used["gpu"] += part.gpus
+            used["cpu"] += part.cpus
+            used["mem"] += part.memory_bytes
+            if self._models.get(part.node) and part.gpus:
+                used[f"gpu:{self._models[part.node]}"] += part.gpus
+        return used
+
+    def copy(self) -> Limits:
+        """Return limits of which more can be booked."""
+        other = object.__new__(Limits)
+        other.__dict__.update(self.__dict__)
+        other._used = defaultdict(Counter, {key: Counter(used) for key, used in self._used.items()})
+        return other
+
+    def add(self, job: Job, partition: str, used: Used) -> None:
+        """Book what a job uses under all that bind it."""
+        for key in self._keys(job, partition):
+            self._used[key].update(used)
+
+    def breach(self, job: Job, partition: str, wants: Used, limit_s: float | None) -> Breach | None:
+        """Return the first ceiling that a job would break; None when there is none."""
+        if self.enforced is False or not (self._qos or self._associations):
+            return None
+        return next(self._breaches(job, partition, wants, limit_s), None)
+
+    def _keys(self, job: Job, partition: str) -> Iterator[tuple[str, ...]]:
+        for qos in self._both(job, partition):
+            yield from (("qos", qos.name), ("qos user", qos.name, job.user), ("qos account", qos.name, job.account))
+        for one in self._above(job, partition):
+            yield "association", one.account, one.user, one.partition
+
+    def _both(self, job: Job, partition: str) -> list[Qos]:
+        """Return the QOS of the partition and of the job, the one that counts first."""
+        found = [self._qos[name] for name in dict.fromkeys((self._partition_qos.get(partition, ""), job.qos))
+                 if name in self._qos]
+        return found[::-1] if any("OVERPARTQOS" in qos.flags for qos in found) else found
+
+    def _above(self, job: Job, partition: str) -> list[Association]:
+        """Return the association of the job and those above it."""
+        known = self._associations
+        own = known.get((job.account, job.user, partition)) or known.get((job.account, job.user, ""))
+        found, account = ([own] if own else []), job.account
+        while (one := known.get((account, "", ""))) is not None and one not in found:
+            found.append(one)
+            account = one.parent
+        return found
+
+    def _breaches(self, job: Job, partition: str, wants: Used, limit_s: float | None) -> Iterator[Breach]:
+        settled = set[tuple[str, str]]()
+        for qos in self._both(job, partition):
+            holder = f"QOS {qos.name}"
+            kinds: tuple[tuple[str, tuple[str, ...]], ...] = (
+                ("group", ("qos", qos.name)), ("user", ("qos user", qos.name, job.user)),
+                ("account", ("qos account", qos.name, job.account)), ("job", ()), ("node", ()))
+            for kind, key in kinds:
+                yield from self._over(holder, kind, getattr(qos.ceilings, kind), key, wants, settled)
+            yield from _beyond(holder, qos.ceilings, wants, limit_s, settled)
+        for number, one in enumerate(self._above(job, partition)):
+            holder = f"account {one.account}" + (f" on user {one.user}" if one.user else "")
+            own = ("association", one.account, one.user, one.partition)
+            yield from self._over(holder, "group", one.ceilings.group, own, wants, set(settled))
+            if number == 0:
+                yield from self._over(holder, "user", one.ceilings.user, own, wants, settled)
+            for kind in ("job", "node"):
+                yield from self._over(holder, kind, getattr(one.ceilings, kind), (), wants, settled)
+            yield from _beyond(holder, one.ceilings, wants, limit_s, settled)
+
+    def _over(self, holder: str, kind: str, ceilings: Amounts, key: tuple[str, ...], wants: Used,
+              settled: set[tuple[str, str]]) -> Iterator[Breach]:
+        """Yield the ceilings of one kind that would be broken; one that was set before does not count."""
+        used = self._used.get(key, Counter()) if key else Counter()
+        for name, most in ceilings:
+            if (kind, name) in settled:
+                continue
+            settled.add((kind, name))
+            asks = wants.get(name, 0.0) / (max(1.0, wants.get("node", 1.0)) if kind == "node" else 1.0)
+            if asks > 0 and used[name] + asks > most:
+                yield Breach(_over_words(holder, kind, name, most, used[name], asks))
+
+
+def _over_words(holder: str, kind: str, name: str, most: float, used: float, asks: float) -> str:
+    amounts = _NAMES.get(name, name)
+    whose = {"group": "in all", "user": "a user", "account": "an account", "job": "a job", "node": "a node"}[kind]
+    beside = f": {used:g} in use, it needs {asks:g}" if kind not in ("job", "node") else f", it asks for {asks:g}"
+    return f"the limit of {holder} is {most:g} {amounts} {whose}{beside}"
+
+
+def _beyond(holder: str, ceilings: Ceilings, wants: Used, limit_s: float | None, settled: set[tuple[str, str]],
+            ) -> Iterator[Breach]:
+    """Yield the breaches of a longest time limit and of least amounts."""
+    if ceilings.wall_s is not None and ("wall", "") not in settled:
+        settled.add(("wall", ""))
+        if limit_s is not None and limit_s > ceilings.wall_s:
+            yield Breach(f"the limit of {holder} on the time of a job is {ceilings.wall_s / 60:g} minutes, "
+                         f"it asks for {limit_s / 60:g}")
+    for name, least in ceilings.least:
+        if wants.get(name, 0.0) < least:
+            yield Breach(f"the limit of {holder} is at least {least:g} {_NAMES.get(name, name)} a job")
+
+
+class Licences:
+    """Licences that are free; ``take`` books those of a job that starts."""
+
+    def __init__(self, snapshot: SchedulerSnapshot) -> None:
+        known = snapshot.rules.licenses
+        self.known = known is not None
+        self._free = {one.name: one.free for one in known or ()}
+
+    def copy(self) -> Licences:
+        """Return licences of which more can be taken."""
+        other = object.__new__(Licences)
+        other.known, other._free = self.known, dict(self._free)
+        return other
+
+    def lacking(self, wanted: str) -> str | None:
+        """Return what is lacking, in words; None when nothing is."""
+        lacks = [[words for name, number in some if (words := self._lack(name, number))] for some in _choices(wanted)]
+        if not lacks or any(not words for words in lacks):
+            return None
+        return lacks[0][0]
+
+    def take(self, wanted: str) -> None:
+        """Take the licences of a job, of alternatives the first that are free."""
+        for some in _choices(wanted):
+            if not any(self._lack(name, number) for name, number in some):
+                for name, number in some:
+                    self._free[name] -= number
+                return
+
+    def _lack(self, name: str, number: int) -> str | None:
+        free = self._free.get(name, 0)
+        return None if free >= number else f"Licenses: needs {number} of {name}, {free} free"
+
+
+def _choices(wanted: str) -> list[list[tuple[str, int]]]:
+    """Return alternatives, each of licences that are all needed, of ``a:2,b`` or ``a|b``."""
+    return [list(_named(part)) for part in wanted.split("|") if part] if wanted else []
+
+
+def _named(text: str) -> Iterable[tuple[str, int]]:
+    for part in filter(None, text.replace(";", ",").split(",")):
+        name, _, number = part.replace("*", ":").partition(":")
+        yield name, int(number) if number.isdecimal() else 1

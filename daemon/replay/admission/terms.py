@@ -1,0 +1,150 @@
+"""A live state in line with the gate: who is barred, which nodes each job may use, in which parts it would start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....storage.recommendations import Placement
+from ....storage.records import Job, JobState
+from .. import arrays as a
+from .gate import Gate, Hold, special
+from .wish import Wish, choices
+
+TIER = 2.0**33
+"""More than any priority within a tier: partitions of a higher tier come first."""
+
+
+@dataclass
+class Terms:
+    """What the gate says of the waiting jobs, by row."""
+
+    holds: dict[int, Hold]
+    masks: dict[int, NDArray[np.bool_]]
+    parts: dict[int, Placement]
+    """How special jobs would be split now."""
+
+
+def terms_of(gate: Gate, jobs: Sequence[Job]) -> Terms:
+    """Return what the gate says of each waiting job; equal requests are looked at once."""
+    terms, known = Terms({}, {}, {}), dict[Any, Any]()
+    tasks: dict[str, int] = {}
+    for row, job in enumerate(jobs):
+        if job.state is not JobState.PENDING:
+            continue
+        hold = gate.bars(job) or _task_bars(gate, job, tasks)
+        if hold is not None:
+            terms.holds[row] = hold
+            continue
+        key = gate.kind(job)
+        if key not in known:
+            known[key] = _nodes_of(gate, job)
+        terms.masks[row], found = known[key]
+        if found is not None:
+            terms.parts[row] = found
+    return terms
+
+
+def _task_bars(gate: Gate, job: Job, tasks: dict[str, int]) -> Hold | None:
+    """Hold back the tasks of an array beyond those that may run at once."""
+    if job.array_limit is None:
+        return None
+    tasks[job.array] = tasks.get(job.array, 0) + 1
+    if tasks[job.array] <= gate.room_for_tasks(job):
+        return None
+    return Hold("held", f"not eligible yet: the scheduler says JobArrayTaskLimit ({job.array_limit} at once)")
+
+
+def _nodes_of(gate: Gate, job: Job) -> tuple[NDArray[np.bool_], Placement | None]:
+    """Return which nodes a job may use now, and how it would be split if it started now and that is not plain."""
+    wish, ways = gate.wish(job), gate.ways(job)
+    mask = np.zeros(len(gate.ground.nodes), bool)
+    for way in ways:
+        mask |= way.usable
+    if wish.plain and not wish.flexible and not special(job, wish):
+        return mask, None
+    found = gate.find(job)
+    if isinstance(found, Hold):
+        return mask, None
+    if len(found.nodes) == 1:
+        mask = mask & alone_on(gate, job, wish)
+    elif special(job, wish):
+        mask = mask & gate.ground.named(found.nodes)
+    return mask, found
+
+
+def alone_on(gate: Gate, job: Job, wish: Wish) -> NDArray[np.bool_]:
+    """Return the nodes on each of which the whole of a job would find room now."""
+    ground, found = gate.ground, np.zeros(len(gate.ground.nodes), bool)
+    for features in choices(job.request.features):
+        able = ground.suited(job, wish, features) & ground.shared(wish, job.user)
+        fits, tasks, gpus = ground.capacity(wish, able, 1)
+        found |= fits & (tasks >= wish.tasks) & ((gpus >= wish.gpus) | (wish.per_node > 0))
+    return found & ground.named(job.request.required_nodes) if job.request.required_nodes else found
+
+
+def applied(arrays: a.State, gate: Gate, jobs: Sequence[Job], terms: Terms) -> a.State:
+    """Return the arrays with the nodes, the parts and the amounts that the gate says; before any job is placed."""
+    eligible, pool = arrays.eligible, arrays.jobs.pool
+    fresh, known = list(eligible), dict[tuple[int, bytes], int]()
+    for row, mask in terms.masks.items():
+        key = int(pool[row]), mask.tobytes()
+        if key not in known:
+            known[key] = len(fresh)
+            fresh.append(eligible[key[0]] & mask)
+        pool[row] = known[key]
+    for row in terms.masks:
+        if row in terms.parts:
+            _split(arrays.jobs[row], terms.parts[row], gate.wish(jobs[row]))
+        _amounts(arrays.jobs[row], gate, gate.wish(jobs[row]))
+    _rank(arrays, gate, jobs)
+    return _roomy(arrays)._replace(eligible=np.ascontiguousarray(np.array(fresh, np.int8)))
+
+
+def _rank(arrays: a.State, gate: Gate, jobs: Sequence[Job]) -> None:
+    """Let jobs of a partition of higher tier come first in the scheduler's own order."""
+    tiers = {name: partition.priority_tier for name, partition in gate.partitions.items()}
+    if len(set(tiers.values())) > 1:
+        for row, job in enumerate(jobs):
+            arrays.jobs[row].priority += TIER * max(tiers.get(name, 1) for name in job.partition.split(","))
+
+
+def _amounts(row: Any, gate: Gate, wish: Wish) -> None:
+    """Let the engine take CPUs and memory as the scheduler does, on each node of equal parts."""
+    nodes = max(1, int(row.chunks + row.rests))
+    gpus = np.full(len(gate.ground.nodes), int(row.chunk), np.int64)
+    tasks = np.full(len(gpus), -(-wish.tasks // nodes), np.int64)
+    cpus = gate.ground.cpus_for(wish, tasks, gpus)
+    row.cpus = min(int(cpus.max(initial=1)), np.iinfo(np.int32).max)
+    if not wish.whole_memory:
+        row.memory = int(gate.ground.memory_for(wish, cpus, gpus, nodes).max(initial=0))
+    else:
+        row.memory = 0
+
+
+def _split(row: Any, found: Placement, wish: Wish) -> None:
+    """Let the engine place a job in the parts that were found, the larger ones first."""
+    shares = sorted(found.gpus, reverse=True)
+    if wish.exclusive:
+        return
+    if wish.gpus == 0:
+        row.chunk, row.chunks, row.rest, row.rests = 0, len(shares), 0, 0
+        return
+    if len(set(shares)) > 2:
+        return
+    row.chunk, row.chunks = shares[0], shares.count(shares[0])
+    row.rest, row.rests = (shares[-1], len(shares) - int(row.chunks)) if shares[-1] != shares[0] else (0, 0)
+    row.widest = max(int(row.widest), shares[0])
+    row.gpus = row.minimum = row.maximum = sum(shares)
+
+
+def _roomy(arrays: a.State) -> a.State:
+    """Return the arrays with a place for every node that a job can hold now."""
+    jobs = arrays.jobs
+    jobs.room = np.maximum(jobs.room, jobs.chunks + jobs.rests)
+    jobs.held = np.cumsum(jobs.room) - jobs.room
+    return arrays._replace(held=np.zeros(int(jobs.room.sum()), a.SHARE).view(np.recarray))

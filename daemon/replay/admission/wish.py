@@ -1,0 +1,106 @@
+"""What a live job asks of nodes, in the scheduler's own arithmetic: GPUs, CPUs in whole cores, memory beside them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ....storage.records import Job, Partition
+
+_GROUP = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
+_COUNTED = re.compile(r"(\([^()]*\)|[^&,|*()\[\]]+)\*(\d{1,5})")
+MOST_CHOICES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one component asks for; equal wishes find the same nodes."""
+
+    gpus: int
+    """All together; 0 for a job without."""
+    per_node: int = 0
+    """GPUs on each node; 0 where the scheduler may split them."""
+    per_task: int = 0
+    per_socket: int = 0
+    least: int = 1
+    """Fewest nodes."""
+    most: int = 0
+    """Most nodes; 0 where any number will do."""
+    tasks: int = 1
+    cpus_per_task: int = 1
+    tasks_per_node: int = 0
+    cpus_per_node: int = 1
+    """On each node at least."""
+    cpus_per_gpu: int = 0
+    memory: int = 0
+    """Bytes on each node."""
+    memory_per_cpu: int = 0
+    memory_per_gpu: int = 0
+    whole_memory: bool = False
+    memory_total: int = 0
+    """Where nothing else is said of memory: over all nodes."""
+    one_thread: bool = False
+    exclusive: bool = False
+    alone: str = ""
+    """The user that shares its nodes with nobody else."""
+    contiguous: bool = False
+
+    @property
+    def flexible(self) -> bool:
+        """Tell whether the scheduler chooses the number of nodes or how GPUs split over them."""
+        return (self.per_node == 0 and self.gpus > 1) or self.most != self.least
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether it wants equal parts of a known number of nodes."""
+        return not (self.per_task or self.per_socket) and (self.per_node > 0 or self.gpus == 0)
+
+
+def wish_of(job: Job, partition: Partition | None = None) -> Wish:
+    """Return what a job asks of nodes, with what its partition gives to those who do not say."""
+    request, details = job.request, job.request.details
+    nodes = max(1, request.nodes, len(request.required_nodes))
+    per_node = request.gpus_per_node or 0
+    if per_node and not details.gpus_per_socket:
+        nodes = max(nodes, -(-request.gpus // per_node))
+    tasks = max(details.tasks, nodes)
+    per_task = max(1, -(-request.cpus // tasks)) if request.cpus else 1
+    said = (details.memory_per_node_bytes, details.memory_per_cpu_bytes, details.memory_per_gpu_bytes)
+    given = partition.memory_per_gpu_bytes if partition and request.gpus and not details.memory_said else 0
+    cpus_per_gpu = details.cpus_per_gpu or (partition.cpus_per_gpu if partition else 0)
+    if details.gpus_per_socket and not per_node:
+        per_node = details.gpus_per_socket  # one socket will do, whatever sockets a node must have
+    return Wish(
+        gpus=max(0 if details.gpus_per_socket else request.gpus, nodes * per_node), per_node=per_node,
+        per_task=details.gpus_per_task,
+        per_socket=details.gpus_per_socket, least=nodes,
+        most=max(details.most_nodes, nodes) if details.most_nodes else 0,
+        tasks=tasks, cpus_per_task=per_task, tasks_per_node=details.tasks_per_node,
+        cpus_per_node=max(1, details.cpus_per_node), cpus_per_gpu=cpus_per_gpu,
+        memory=said[0], memory_per_cpu=said[1], memory_per_gpu=said[2] or given,
+        whole_memory=details.whole_memory and not given,
+        memory_total=0 if any(said) or details.whole_memory else request.memory_bytes,
+        one_thread=details.one_thread_per_core, exclusive=request.exclusive,
+        alone=job.user if details.exclusive_user else "", contiguous=details.contiguous)
+
+
+@lru_cache(maxsize=4096)
+def choices(expression: str) -> tuple[str, ...]:
+    """Return the expressions of which all nodes have to meet one and the same: ``[a|b]&c`` is ``(a)&c`` or ``(b)&c``.
+
+    A group with counts says how many nodes meet what, not that all are alike, and stays as it is.
+    """
+    match = next((found for found in _GROUP.finditer(expression) if "*" not in found[1]), None)
+    counted = next((found for found in _GROUP.finditer(expression) if "*" in found[1]), None)
+    found = match or counted
+    if found is None:
+        return (expression,)
+    parts = [f"{expression[:found.start()]}({part}){expression[found.end():]}" for part in found[1].split("|")]
+    return tuple(each for part in parts[:MOST_CHOICES] for each in choices(part))[:MOST_CHOICES]
+
+
+@lru_cache(maxsize=4096)
+def counts(expression: str) -> tuple[tuple[str, int], ...]:
+    """Return which features are wanted on how many nodes: ``a*2&b*1`` is a on two and b on one."""
+    return tuple((name.strip("()"), int(number)) for name, number in _COUNTED.findall(expression))

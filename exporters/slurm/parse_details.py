@@ -1,0 +1,71 @@
+"""What a job asks for beyond its totals, from the JSON of ``squeue`` and slurmrestd.
+
+Names by version, as ``Fields`` finds them: numbers are bare up to 22.05 and wrapped after; ``gres:gpu:4`` became
+``gres/gpu:4``; ``shared`` became a list; switches are told from data_parser v0.0.39 on, 22.05 hides them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...storage.details import Details
+from .fields import BadRecord, Fields
+from .gres import parse_gres
+
+MIB = 2**20
+_SWITCHES = ("required_switches", "minimum_switches")
+_SWITCH_WAIT = "maximum_switch_wait_time"
+_PER_GPU = re.compile(r"(?:gres[:/])?gpu(?::[^:=,]*[^:=,\d][^:=,]*)?[:=](\d{1,15})")
+
+
+def parse_details(raw: Fields, submit_s: float | None) -> Details:
+    """Return the details of a job's request."""
+    memory_per_node, memory_per_cpu = raw.integer("memory_per_node"), raw.integer("memory_per_cpu")
+    per_gpu = _per_gpu(raw.text("memory_per_tres")) * MIB
+    shared = {word.lower() for word in raw.texts("shared")}
+    return Details(
+        most_nodes=raw.integer("max_nodes") or 0,
+        cpus_per_gpu=_per_gpu(raw.text("cpus_per_tres")),
+        memory_per_gpu_bytes=per_gpu,
+        cpus_per_node=raw.integer("minimum_cpus_per_node") or 0,
+        memory_per_node_bytes=(memory_per_node or 0) * MIB,
+        memory_per_cpu_bytes=(memory_per_cpu or 0) * MIB,
+        # Of --mem=0 neither is told, nor of jobs that were never given a default.
+        whole_memory=_tells_memory(raw) and not (memory_per_node or memory_per_cpu or per_gpu),
+        memory_said="JOB_MEM_SET" in raw.texts("flags"),
+        gpus_per_task=parse_gres(raw.text("tres_per_task")).count,
+        gpus_per_socket=parse_gres(raw.text("tres_per_socket")).count,
+        tasks=raw.integer("tasks") or 1,
+        tasks_per_node=raw.integer("tasks_per_node") or 0,
+        one_thread_per_core=raw.integer("threads_per_core") == 1,
+        contiguous=bool(raw.flag("contiguous")),
+        switches=_switches(raw),
+        switches_until_s=_switches_until(raw, submit_s),
+        licenses=raw.text("licenses"),
+        exclusive_user=bool(shared & {"user", "mcs"}),
+        disk_bytes=(raw.integer("minimum_tmp_disk_per_node") or 0) * MIB,
+    )
+
+
+def _tells_memory(raw: Fields) -> bool:
+    """Tell whether this version writes both fields of memory, be it as null."""
+    return raw.has("memory_per_node") and raw.has("memory_per_cpu")
+
+
+def _per_gpu(text: str) -> int:
+    """Return the amount for each GPU of ``gres:gpu:8``, ``gres/gpu:8`` or ``gres:gpu:a100:8``; 0 for none."""
+    match = _PER_GPU.search(text)
+    return int(match[1]) if match else 0
+
+
+def _switches(raw: Fields) -> int | None:
+    known = next((name for name in _SWITCHES if raw.has(name)), None)
+    return None if known is None else raw.integer(known) or 0
+
+
+def _switches_until(raw: Fields, submit_s: float | None) -> float | None:
+    try:
+        wait = raw.integer(_SWITCH_WAIT)
+    except BadRecord:
+        return None
+    return None if not wait or submit_s is None else submit_s + wait

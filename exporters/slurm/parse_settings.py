@@ -1,0 +1,152 @@
+"""What Slurm enforces, from the text of ``scontrol`` and ``sacctmgr``: settings, licences, limits, switches.
+
+All of it is the administrator's; nothing here is text that a user may choose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from ...storage.rules import Amounts, Association, Ceilings, License, Qos, Site
+from .gres import parse_memory
+from .parse_json import Parsed, Record
+from .parse_text import parse_duration
+
+QOS_FIELDS = ("Name", "Priority", "Preempt", "PreemptMode", "Flags", "PreemptExemptTime", "GrpTRES", "GrpJobs",
+              "MaxTRES", "MaxTRESPerNode", "MaxTRESPU", "MaxJobsPU", "MaxTRESPA", "MaxJobsPA", "MaxWall", "MinTRES")
+ASSOCIATION_FIELDS = ("Account", "User", "Partition", "ParentName", "GrpTRES", "GrpJobs", "MaxJobs", "MaxTRES",
+                      "MaxTRESPerNode", "MaxWall")
+SWITCH_FIELDS = "JobID:.16,ReqSwitch:.12,Wait4Switch:.16"
+SETTINGS = ("PreemptType", "PreemptMode", "PreemptExemptTime", "AccountingStorageEnforce", "SelectTypeParameters",
+            "SelectType", "TopologyPlugin", "SchedulerParameters", "ClusterName")
+"""Lines of ``scontrol show config`` that decide about starts."""
+_SETTING = re.compile(r"^(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_NOTHING = ("", "(null)", "none", "n/a", "off")
+
+
+def parse_settings(text: str) -> dict[str, str]:
+    """Return the settings of ``scontrol show config`` that decide about starts."""
+    known = dict(_SETTING.findall(text))
+    return {name: known[name] for name in SETTINGS if name in known}
+
+
+def site_of(settings: Mapping[str, str]) -> Site:
+    """Return what settings mean; what is not among them is not known."""
+    enforced, select = settings.get("AccountingStorageEnforce"), settings.get("SelectTypeParameters")
+    topology, preempt = settings.get("TopologyPlugin"), settings.get("PreemptType")
+    mode = settings.get("PreemptMode")
+    return Site(
+        preempt_type=None if preempt is None else _after_slash(preempt),
+        preempt_mode=None if mode is None else _words(mode.upper()),
+        exempt_s=parse_duration(settings.get("PreemptExemptTime", "NONE").replace("(null)", "NONE")) or 0.0,
+        enforced=None if enforced is None else _words(enforced.lower()),
+        memory_counts=None if select is None else "MEMORY" in select.upper(),
+        cores_whole=None if select is None else "CPU" not in re.split(r"[_,]", select.upper()),
+        tree=None if topology is None else _after_slash(topology) in ("tree", "block"),
+        parameters=_words(settings.get("SchedulerParameters", "")))
+
+
+def _after_slash(text: str) -> str:
+    name = text.rpartition("/")[2].lower()
+    return "none" if name in _NOTHING else name
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip().lower() not in _NOTHING)
+
+
+def parse_licenses(text: str) -> Parsed[License]:
+    """Return the licences of ``scontrol show licenses -o``."""
+    found, skipped = [], []
+    for line in text.splitlines():
+        fields = dict(re.findall(r"(\w+)=(\S*)", line))
+        if not fields.get("LicenseName"):
+            continue
+        try:
+            found.append(License(fields["LicenseName"], int(fields["Total"]), int(fields.get("Used", 0)),
+                                 int(fields.get("Reserved", 0))))
+        except (KeyError, ValueError) as error:
+            skipped.append(f"{fields['LicenseName'][:40]!r}: {error}"[:200])
+    return Parsed(tuple(found), tuple(skipped))
+
+
+def parse_qos_table(text: str) -> Parsed[Qos]:
+    """Return the rows of ``sacctmgr --parsable2 --noheader show qos`` with ``QOS_FIELDS``."""
+    return _parsed(text, QOS_FIELDS, _qos)
+
+
+def parse_association_table(text: str) -> Parsed[Association]:
+    """Return the rows of ``sacctmgr --parsable2 --noheader show assoc`` with ``ASSOCIATION_FIELDS``."""
+    return _parsed(text, ASSOCIATION_FIELDS, _association)
+
+
+def _parsed(text: str, fields: tuple[str, ...], parse: Callable[[Mapping[str, str]], Record]) -> Parsed[Record]:
+    records, skipped = [], []
+    for number, line in enumerate(text.splitlines(), start=1):
+        row = line.split("|")
+        try:
+            if len(row) != len(fields):
+                raise ValueError(f"{len(row)} fields, not {len(fields)}")
+            records.append(parse(dict(zip(fields, row, strict=True))))
+        except ValueError as error:
+            skipped.append(f"line {number}: {error}"[:200])
+    return Parsed(tuple(records), tuple(skipped))
+
+
+def _qos(row: Mapping[str, str]) -> Qos:
+    return Qos(
+        row["Name"],
+        Ceilings(group=(*_amounts(row["GrpTRES"]), *_jobs(row["GrpJobs"])),
+                 user=(*_amounts(row["MaxTRESPU"]), *_jobs(row["MaxJobsPU"])),
+                 account=(*_amounts(row["MaxTRESPA"]), *_jobs(row["MaxJobsPA"])),
+                 job=_amounts(row["MaxTRES"]), node=_amounts(row["MaxTRESPerNode"]), least=_amounts(row["MinTRES"]),
+                 wall_s=_wall(row["MaxWall"])),
+        float(row["Priority"] or 0), _words(row["Preempt"]),
+        tuple(word for word in _words(row["PreemptMode"].upper()) if word != "CLUSTER"), _words(row["Flags"].upper()),
+        _wall(row["PreemptExemptTime"]) or 0.0)
+
+
+def _association(row: Mapping[str, str]) -> Association:
+    return Association(
+        row["Account"], row["User"], row["Partition"], row["ParentName"],
+        Ceilings(group=(*_amounts(row["GrpTRES"]), *_jobs(row["GrpJobs"])), user=_jobs(row["MaxJobs"]),
+                 job=_amounts(row["MaxTRES"]), node=_amounts(row["MaxTRESPerNode"]), wall_s=_wall(row["MaxWall"])))
+
+
+def _amounts(text: str) -> Amounts:
+    """Return ``gres/gpu=4,mem=100G,cpu=64`` by name; negative amounts mean none."""
+    found = []
+    for name, _, value in (part.partition("=") for part in text.split(",") if "=" in part):
+        if value.startswith("-"):
+            continue
+        found.append((name.removeprefix("gres/"), float(parse_memory(value) if name == "mem" else int(value))))
+    return tuple(found)
+
+
+def _jobs(text: str) -> Amounts:
+    return (("jobs", float(text)),) if text.isdecimal() else ()
+
+
+def _wall(text: str) -> float | None:
+    return parse_duration(text) if text and text[0].isdecimal() else None
+
+
+def parse_switches(text: str) -> dict[int, tuple[int, float | None]]:
+    """Return by raw job id how many switches are asked for, and for how many seconds it waits for so few.
+
+    Lines of ``squeue --noheader -O`` with ``SWITCH_FIELDS``; those that are not understood are left out.
+    """
+    found = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[0].isdecimal() and words[1].isdecimal():
+            found[int(words[0])] = int(words[1]), _seconds(words[2])
+    return found
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        return None

@@ -1,0 +1,141 @@
+"""What a scheduler enforces beside free resources: reservations, licences, limits, and what it does by its settings.
+
+Amounts are named as trackable resources are: ``gpu``, ``gpu:a100``, ``cpu``, ``mem`` (bytes), ``node``, ``jobs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+Amounts = tuple[tuple[str, float], ...]
+"""Ceilings (or least amounts) by name of the resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes that are kept for somebody between two times (seconds since the epoch)."""
+
+    name: str
+    nodes: tuple[str, ...]
+    start_s: float
+    end_s: float
+    maintenance: bool = False
+    users: tuple[str, ...] = ()
+    """Who may use it; with a leading ``-`` who may not."""
+    accounts: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    whole: bool = True
+    """It keeps all of its nodes, not some GPUs or cores of them."""
+
+    def admits(self, user: str, account: str) -> bool:
+        """Tell whether somebody may use it; of groups nobody knows the members, so they are not ruled out."""
+        named = [who for who in (*self.users, *self.accounts) if not who.startswith("-")]
+        denied = {who[1:] for who in (*self.users, *self.accounts) if who.startswith("-")}
+        if user in denied or account in denied:
+            return False
+        return not named or user in self.users or account in self.accounts
+
+    def overlaps(self, from_s: float, until_s: float) -> bool:
+        """Tell whether it is in force at any time of a span."""
+        return self.start_s < until_s and from_s < self.end_s
+
+
+@dataclass(frozen=True, slots=True)
+class License:
+    """Licences of one name, cluster-wide."""
+
+    name: str
+    total: int
+    used: int = 0
+    reserved: int = 0
+
+    @property
+    def free(self) -> int:
+        """Return how many a job could take now."""
+        return max(0, self.total - self.used - self.reserved)
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What may be used at most, by whom together."""
+
+    group: Amounts = ()
+    """By all jobs of it."""
+    user: Amounts = ()
+    """By all jobs of one user in it."""
+    account: Amounts = ()
+    """By all jobs of one account in it."""
+    job: Amounts = ()
+    node: Amounts = ()
+    """By one job on one node."""
+    least: Amounts = ()
+    """What a job must ask for at least."""
+    wall_s: float | None = None
+    """Longest time limit of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service: its ceilings, and whose jobs it may take the place of."""
+
+    name: str
+    ceilings: Ceilings = Ceilings()
+    priority: float = 0.0
+    preempts: tuple[str, ...] = ()
+    preempt_mode: tuple[str, ...] = ()
+    """How its jobs are preempted, upper case; () as the cluster says."""
+    flags: tuple[str, ...] = ()
+    exempt_s: float = 0.0
+    """A job of it cannot be preempted before it has run so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """An account, or a user in it (perhaps in one partition only), and its ceilings."""
+
+    account: str
+    user: str = ""
+    partition: str = ""
+    parent: str = ""
+    """The account above."""
+    ceilings: Ceilings = Ceilings()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Settings of the scheduler that decide about starts; None where nobody told us."""
+
+    preempt_type: str | None = None
+    """``none``, ``qos`` or ``partition_prio``."""
+    preempt_mode: tuple[str, ...] | None = None
+    """Upper case: ``REQUEUE``, ``CANCEL``, ``SUSPEND``, ``GANG``, ``OFF``."""
+    exempt_s: float = 0.0
+    enforced: tuple[str, ...] | None = None
+    """What of accounting is enforced, lower case: ``limits``, ``qos``, ``associations``, ``safe``."""
+    memory_counts: bool | None = None
+    """Memory is handed out, not only told."""
+    cores_whole: bool | None = None
+    """CPUs are handed out in whole cores."""
+    tree: bool | None = None
+    """Jobs may ask for few switches, and get them."""
+    parameters: tuple[str, ...] = ()
+    """``SchedulerParameters`` as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All of it, at one moment."""
+
+    reservations: tuple[Reservation, ...] = ()
+    licenses: tuple[License, ...] | None = None
+    """None where the source cannot tell."""
+    qos: tuple[Qos, ...] | None = None
+    associations: tuple[Association, ...] | None = None
+    site: Site = field(default_factory=Site)
+
+
+def amount(amounts: Iterable[tuple[str, float]], name: str) -> float | None:
+    """Return an amount by name; None when it is not among them."""
+    return next((value for known, value in amounts if known == name), None)

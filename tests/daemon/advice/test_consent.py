@@ -1,0 +1,110 @@
+"""Starts as the scheduler would take them: what it would refuse is held, and what costs something is said with it."""
+
+from dataclasses import replace
+
+import pytest
+
+from idlewatt.daemon.advice.advisor import AdviceSettings, Advisor
+from idlewatt.storage.details import Details
+from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Partition, Request, SchedulerSnapshot
+from idlewatt.storage.rules import Association, Ceilings, Qos, Rules, Site
+
+NOW = 1_000_000.0
+SITE = Site("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
+
+
+def node(name, **facts):
+    return Node(name, **{"partitions": ("p",), "gpus": 8, "cpus": 64, "memory_bytes": 1 << 40} | facts)
+
+
+def waits(job_id, gpus, each=None, **facts):
+    details = facts.pop("details", Details())
+    usual = {"partition": "p", "limit_s": 3600.0, "user": "alice", "account": "proj", "qos": "normal"}
+    return Job(job_id, NOW - 60, JobState.PENDING, request=Request(gpus, 1, each, 1, details=details), **usual | facts)
+
+
+def runs(job_id, name, gpus, **facts):
+    usual = {"partition": "p", "user": "bob", "account": "proj", "qos": "normal"}
+    return Job(job_id, NOW - 900, JobState.RUNNING, request=Request(gpus), start_s=NOW - 600, limit_s=7200.0,
+               allocations=(Allocation(name, gpus, None, 2, 1 << 30),), **usual | facts)
+
+
+def advised(nodes, *jobs, site=SITE, partitions=(), **rules):
+    """Return action, placement and reason by job."""
+    snapshot = SchedulerSnapshot(NOW, tuple(nodes), tuple(partitions), jobs, Rules(site=site, **rules))
+    advice = Advisor(AdviceSettings(policy="priority+best-fit+whole-nodes", shadow=(), draws=0)).advise(snapshot, NOW)
+    return {said.job_id: (said.action, str(said.placement) if said.action == "start" else said.cause, said.reason)
+            for said in advice.recommendations}
+
+
+def test_a_job_that_splits_as_it_fits_starts_on_what_is_left():
+    told = advised([node("a", gpus_allocated=4, cpus_allocated=2), node("b", gpus_allocated=5, cpus_allocated=2)],
+                   runs("8", "a", 4), runs("9", "b", 5), waits("1", 7))
+    assert told["1"][:2] == ("start", "a:4,b:3")
+
+
+def test_what_a_limit_refuses_does_not_keep_others_from_starting():
+    accounts = (Association("proj", ceilings=Ceilings(group=(("gpu", 6.0),))), Association("proj", "alice"))
+    told = advised([node("a")], waits("1", 4, 4), waits("2", 4, 4), waits("3", 2, 2), associations=accounts)
+    assert (told["1"][:2], told["3"][:2]) == (("start", "a:4"), ("start", "a:2"))
+    assert told["2"] == ("hold", "limit", "the limit of account proj is 6 GPUs in all: 4 in use, it needs 4")
+
+
+def test_components_of_a_heterogeneous_job_start_together_or_not_at_all():
+    parts = [waits("4+0", 2, 2, group="4"), waits("4+1", 7, 7, group="4")]
+    told = advised([node("a")], *parts)
+    assert {row[0] for row in told.values()} == {"hold"}
+    assert told["4+0"][1:] == ("group", "its component 4+1 cannot start now, and all start together")
+    told = advised([node("a"), node("b")], *parts)
+    assert {row[:2] for row in told.values()} == {("start", "a:2"), ("start", "b:7")}
+
+
+def test_an_exclusive_job_is_advised_with_all_the_gpus_that_it_will_get():
+    job = waits("1", 1, 1)
+    job = replace(job, request=replace(job.request, exclusive=True))
+    assert advised([node("a")], job)["1"][:2] == ("start", "a:8")
+
+
+FULL = node("a", gpus_allocated=8, cpus_allocated=2)
+BY_QOS = (Qos("normal"), Qos("urgent", preempts=("normal",), priority=100.0))
+
+
+@pytest.mark.parametrize(("site", "action", "reason"), [
+    (replace(SITE, preempt_type="qos", preempt_mode=("REQUEUE",)), "start",
+     "starts by preempting 9 of bob (8 GPUs) on a"),
+    (replace(SITE, preempt_type="qos", preempt_mode=("SUSPEND", "GANG")), "hold", "no GPU is free in p"),
+    (SITE, "hold", "no GPU is free in p"),
+    (replace(SITE, preempt_type=None), "unknown", "unknown: whether it may preempt others is not known (PreemptType)"),
+    (replace(SITE, preempt_type="qos", preempt_mode=("REQUEUE",), exempt_s=3600.0), "hold", "no GPU is free in p"),
+])
+def test_what_preemption_can_take_is_said_with_whom_it_would_cost(site, action, reason):
+    told = advised([FULL], runs("9", "a", 8), waits("1", 2, 2, qos="urgent"), site=site, qos=BY_QOS)
+    assert (told["1"][0], told["1"][2]) == (action, reason)
+    ordinary = advised([FULL], runs("9", "a", 8), waits("1", 2, 2), site=site, qos=BY_QOS)
+    assert ordinary["1"][0] == "hold"
+
+
+def test_a_partition_of_a_higher_tier_takes_what_a_lower_one_holds():
+    site = replace(SITE, preempt_type="partition_prio", preempt_mode=("REQUEUE",))
+    partitions = (Partition("p", ("a",)), Partition("high", ("a",), priority_tier=5))
+    shared = replace(FULL, partitions=("p", "high"))
+    told = advised([shared], runs("9", "a", 8), waits("1", 2, 2, partition="high"), site=site, partitions=partitions)
+    assert told["1"] == ("start", "a:2", "starts by preempting 9 of bob (8 GPUs) on a")
+    kept = (replace(partitions[0], preempt_mode=("OFF",)), partitions[1])
+    told = advised([shared], runs("9", "a", 8), waits("1", 2, 2, partition="high"), site=site, partitions=kept)
+    assert told["1"][0] == "hold"
+
+
+def test_a_node_that_is_powered_down_is_woken_where_no_other_has_room():
+    off = node("b", state=NodeState.POWERED_DOWN, wakes=True)
+    told = advised([FULL, off], runs("9", "a", 8), waits("1", 2, 2))
+    assert told["1"] == ("start", "b:2", "starts as soon as b has been woken")
+    assert advised([node("a"), off], waits("1", 2, 2))["1"][1] == "a:2"
+
+
+def test_a_plan_keeps_its_nodes_whole_from_those_who_would_still_run_then():
+    half = node("a", gpus_allocated=4, cpus_allocated=2)
+    long, first = waits("2", 2, 2, priority=1.0, limit_s=86400.0), waits("1", 8, 8, priority=9.0)
+    told = advised([half], runs("9", "a", 4), first, long, waits("3", 2, 2, priority=1.0, limit_s=3600.0))
+    assert {job: row[0] for job, row in told.items()} == {"1": "hold", "2": "hold", "3": "start"}
+    assert told["2"][1] == "ahead"

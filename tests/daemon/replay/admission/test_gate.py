@@ -1,0 +1,235 @@
+"""What the scheduler itself would let start, option by option; what Slurm does is known from a real one."""
+
+from dataclasses import replace
+
+import pytest
+
+from idlewatt.daemon.replay.admission.gate import Gate, Hold
+from idlewatt.daemon.replay.admission.why import why_no_nodes
+from idlewatt.storage.details import Details
+from idlewatt.storage.records import (
+    Allocation,
+    Job,
+    JobState,
+    Node,
+    NodeState,
+    Partition,
+    Request,
+    SchedulerSnapshot,
+)
+from idlewatt.storage.rules import Association, Ceilings, License, Qos, Reservation, Rules, Site
+
+NOW = 1_000_000.0
+GIB = 1 << 30
+SITE = Site("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=True)
+
+
+def node(name, **facts):
+    usual = {"partitions": ("p",), "gpus": 8, "cpus": 64, "memory_bytes": 512 * GIB, "threads_per_core": 2,
+             "sockets": 2, "gpu_indexes_allocated": ()}
+    return Node(name, **usual | facts)
+
+
+def asks(gpus=0, nodes=1, each=None, job_id="1", partition="p", **facts):
+    """Return a waiting job; whatever its request or its details know goes there."""
+    details = Details(**{name: facts.pop(name) for name in list(facts) if name in Details.__dataclass_fields__})
+    request = {name: facts.pop(name) for name in list(facts) if name in Request.__dataclass_fields__}
+    return Job(job_id, NOW - 60, JobState.PENDING, partition, Request(gpus, nodes, each, **{"cpus": 1} | request,
+               details=details), **{"limit_s": 3600.0, "user": "alice", "account": "proj", "qos": "normal"} | facts)
+
+
+def runs(job_id, name, gpus, cpus=2, **facts):
+    usual = {"user": "bob", "account": "proj", "qos": "normal", "partition": "p"}
+    return Job(job_id, NOW - 900, JobState.RUNNING, request=Request(gpus), start_s=NOW - 600, limit_s=7200.0,
+               allocations=(Allocation(name, gpus, None, cpus, GIB),), **usual | facts)
+
+
+def gate(nodes, *jobs, partitions=(), site=SITE, **rules):
+    return Gate(SchedulerSnapshot(NOW, tuple(nodes), tuple(partitions), jobs, Rules(site=site, **rules)), NOW)
+
+
+def where(found):
+    return found.cause if isinstance(found, Hold) else str(found)
+
+
+@pytest.mark.parametrize(("free", "asked", "placed"), [
+    ((4, 3), asks(7), "a:4,b:3"),
+    ((4, 3), asks(7, most_nodes=2), "a:4,b:3"),
+    ((4, 3), asks(7, most_nodes=1), "room"),
+    ((4, 3), asks(8), "room"),
+    ((8, 3), asks(3), "b:3"),
+    ((8, 3), asks(7, 2, most_nodes=2), "a:6,b:1"),
+    ((4, 4), asks(6, 2, 3), "a:3,b:3"),
+    ((4, 2), asks(6, 2, 3), "room"),
+    ((2, 2), asks(4, gpus_per_task=1, tasks=4), "a:2,b:2"),
+    ((2, 1), asks(4, gpus_per_task=2, tasks=2), "room"),
+])
+def test_gpus_split_over_nodes_as_the_scheduler_splits_them(free, asked, placed):
+    nodes = [node(name, gpus_allocated=8 - left, gpu_indexes_allocated=None, cpus_allocated=2 * (left < 8))
+             for name, left in zip("ab", free, strict=True)]
+    assert where(gate(nodes).find(asked)) == placed
+
+
+@pytest.mark.parametrize(("facts", "asked", "placed"), [
+    ({"cpus_allocated": 40}, asks(4, 1, 4, cpus_per_gpu=8), "room"),
+    ({"cpus_allocated": 32}, asks(4, 1, 4, cpus_per_gpu=8), "a:4"),
+    ({"memory_allocated_bytes": 480 * GIB}, asks(4, 1, 4, memory_per_gpu_bytes=10 * GIB), "room"),
+    ({"memory_allocated_bytes": 472 * GIB}, asks(4, 1, 4, memory_per_gpu_bytes=10 * GIB), "a:4"),
+    ({"cpus_allocated": 62}, asks(cpus=2), "a:0"),
+    ({"cpus_allocated": 62}, asks(cpus=3, tasks=3), "room"),
+    ({"cpus_allocated": 62}, asks(cpus=2, one_thread_per_core=True), "room"),
+    ({"cpus_allocated": 2}, asks(1, 1, 1, exclusive=True), "room"),
+    ({}, asks(1, 1, 1, exclusive=True), "a:8"),
+    ({"memory_allocated_bytes": GIB, "cpus_allocated": 2}, asks(1, 1, 1, whole_memory=True), "room"),
+    ({"memory_allocated_bytes": 511 * GIB}, asks(1, 1, 1, memory_per_cpu_bytes=GIB), "room"),
+    ({"memory_allocated_bytes": 510 * GIB}, asks(1, 1, 1, memory_per_cpu_bytes=GIB), "a:1"),
+    ({"gpu_indexes_allocated": (0, 1, 2, 4, 5, 6), "gpus_allocated": 6}, asks(2, gpus_per_socket=2), "room"),
+    ({"gpu_indexes_allocated": (0, 1, 2, 4), "gpus_allocated": 4}, asks(2, gpus_per_socket=2), "a:2"),
+])
+def test_cpus_come_in_cores_and_with_gpus_and_memory_with_both(facts, asked, placed):
+    assert where(gate([node("a", **facts)]).find(asked)) == placed
+
+
+RACKS = [node("a", features=("ib", "r1"), leaf="l1"), node("b", features=("ib", "r2"), leaf="l1"),
+         node("c", features=("r2",), leaf="l2"), node("d", features=("r1",), leaf="l2")]
+
+
+@pytest.mark.parametrize(("busy", "asked", "placed"), [
+    ("", asks(2, 2, 1, features="[r1|r2]"), "a:1,d:1"),
+    ("a", asks(2, 2, 1, features="[r1|r2]"), "b:1,c:1"),
+    ("ab", asks(2, 2, 1, features="[r1|r2]"), "room"),
+    ("ab", asks(2, 2, 1, features="r1|r2"), "c:1,d:1"),
+    ("a", asks(2, 2, 1, features="[ib*1&r1*1]"), "b:1,d:1"),
+    ("ab", asks(2, 2, 1, features="[ib*1&r1*1]"), "room"),
+    ("b", asks(2, 2, 1, contiguous=True), "c:1,d:1"),
+    ("bd", asks(2, 2, 1, contiguous=True), "room"),
+    ("b", asks(2, 2, 1, switches=1), "c:1,d:1"),
+    ("bd", asks(2, 2, 1, switches=1), "room"),
+    ("bd", asks(2, 2, 1, switches=1, switches_until_s=NOW - 1), "a:1,c:1"),
+    ("bd", asks(2, 2, 1, switches=2), "a:1,c:1"),
+    ("bd", asks(2, 2, 1, switches=None), "unknown"),
+    ("", asks(2, 2, 1, required_nodes=("d",)), "a:1,d:1"),
+    ("d", asks(2, 2, 1, required_nodes=("d",)), "room"),
+    ("", asks(1, 1, 1, excluded_nodes=("a", "b", "c")), "d:1"),
+])
+def test_sets_of_nodes_are_those_that_the_options_admit(busy, asked, placed):
+    nodes = [replace(each, gpus_allocated=8, cpus_allocated=8) if each.name in busy else each for each in RACKS]
+    assert where(gate(nodes).find(asked)) == placed
+
+
+LATER = Reservation("later", ("a",), NOW + 1800, NOW + 7200, users=("carol",))
+
+
+@pytest.mark.parametrize(("reservation", "asked", "placed"), [
+    (LATER, asks(1, 1, 1), "nodes"),
+    (LATER, asks(1, 1, 1, limit_s=1700.0), "a:1"),
+    (LATER, asks(1, 1, 1, limit_s=None), "nodes"),
+    (LATER, asks(1, 1, 1, user="carol", reservation="later"), "reservation"),
+    (replace(LATER, start_s=NOW - 10), asks(1, 1, 1, user="carol", reservation="later"), "a:1"),
+    (replace(LATER, start_s=NOW - 10), asks(1, 1, 1, reservation="later"), "reservation"),
+    (replace(LATER, start_s=NOW - 10, users=(), accounts=("proj",)), asks(1, 1, 1, reservation="later"), "a:1"),
+    (replace(LATER, start_s=NOW - 10, users=("-alice",)), asks(1, 1, 1, reservation="later"), "reservation"),
+    (replace(LATER, flags=("FLEX",)), asks(1, 1, 1, user="carol", reservation="later"), "a:1"),
+])
+def test_reservations_keep_nodes_for_as_long_as_a_job_may_run(reservation, asked, placed):
+    judge = gate([node("a")], reservations=(reservation,))
+    found = judge.bars(asked) or judge.find(asked)
+    if isinstance(found, Hold) and found.cause == "room":
+        found = why_no_nodes(judge, asked)
+    assert where(found) == placed
+
+
+SMALL = Partition("p", ("a",), 3600.0)
+
+
+@pytest.mark.parametrize(("partition", "asked", "word"), [
+    (SMALL, asks(1, limit_s=3601.0), "PartitionTimeLimit"), (replace(SMALL, up=False), asks(1), "PartitionDown"),
+    (replace(SMALL, most_nodes=1), asks(2, 2, 1), "PartitionNodeLimit"),
+    (replace(SMALL, accounts=("other",)), asks(1), "AccountNotAllowed"),
+    (replace(SMALL, accounts_denied=("proj",)), asks(1), "AccountNotAllowed"),
+    (replace(SMALL, qos_allowed=("high",)), asks(1), "QOSNotAllowed"),
+    (SMALL, asks(1, deadline_s=NOW + 3599), "DeadLine"),
+    (SMALL, asks(1, dependency="afterok:7(unfulfilled)"), "Depend"),
+    (SMALL, asks(1, reason="ReqNodeNotAvail"), "ReqNodeNotAvail"), (SMALL, asks(1, eligible_s=NOW + 9), "begin time"),
+])
+def test_what_the_scheduler_would_not_even_look_at_is_said_in_its_word(partition, asked, word):
+    hold = gate([node("a")], partitions=[partition]).bars(asked)
+    assert word in (hold.words if hold else "")
+
+
+def test_of_several_partitions_those_that_admit_the_job_are_used_the_higher_tier_first():
+    nodes = [node("a", partitions=("short",)), node("b", partitions=("long",)), node("c", partitions=("best",))]
+    partitions = [Partition("short", ("a",), 60.0, priority_tier=9), Partition("long", ("b",)),
+                  Partition("best", ("c",), priority_tier=5)]
+    assert where(gate(nodes, partitions=partitions).find(asks(1, partition="long,short,best"))) == "c:1"
+
+
+QOS = (Qos("normal", Ceilings(user=(("gpu", 4.0), ("jobs", 2.0)), group=(("gpu:a100", 6.0),), job=(("node", 1.0),),
+                              wall_s=7200.0)), Qos("free"))
+
+
+@pytest.mark.parametrize(("running", "asked", "told"), [
+    ([("alice", 3)], asks(2), "the limit of QOS normal is 4 GPUs a user: 3 in use, it needs 2"),
+    ([("bob", 3)], asks(2), None),
+    ([("alice", 1), ("alice", 1)], asks(1), "the limit of QOS normal is 2 running jobs a user: 2 in use, it needs 1"),
+    ([("bob", 5)], asks(2), "the limit of QOS normal is 6 gpu:a100 in all: 5 in use, it needs 2"),
+    ([], asks(2, 2, 1), "the limit of QOS normal is 1 nodes a job, it asks for 2"),
+    ([], asks(1, limit_s=7201.0), "the limit of QOS normal on the time of a job"),
+    ([("alice", 3)], asks(2, qos="free"), None),
+])
+def test_limits_count_what_runs_and_what_is_started(running, asked, told):
+    jobs = [runs(str(number), "b", gpus, user=user) for number, (user, gpus) in enumerate(running)]
+    judge = gate([node("a", gpu_model="a100"), node("c", gpu_model="a100"),
+                  node("b", gpu_model="a100", gpus_allocated=8)], *jobs, qos=QOS)
+    found = judge.admit(asked, None)
+    assert (None if told is None else found.words[:len(told)]) == told
+    assert told is not None or not isinstance(found, Hold)
+
+
+def test_the_third_job_of_an_account_of_two_waits_for_one_of_our_own_starts():
+    accounts = (Association("root"), Association("proj", parent="root", ceilings=Ceilings(group=(("jobs", 2.0),))),
+                Association("proj", "alice"))
+    judge = gate([node("a")], runs("9", "a", 1), associations=accounts)
+    assert where(judge.admit(asks(1, job_id="1"), None)) == "a:1"
+    assert judge.admit(asks(1, job_id="2"), None).words == \
+        "the limit of account proj is 2 running jobs in all: 2 in use, it needs 1"
+
+
+def test_limits_of_which_nobody_knows_whether_they_are_enforced_are_no_advice():
+    judge = gate([node("a")], runs("9", "a", 4, user="alice"), qos=QOS, site=replace(SITE, enforced=None))
+    assert judge.admit(asks(1), None).cause == "unknown"
+    judge = gate([node("a")], runs("9", "a", 4, user="alice"), qos=QOS, site=replace(SITE, enforced=()))
+    assert where(judge.admit(asks(1), None)) == "a:1"
+
+
+@pytest.mark.parametrize(("wanted", "cause"), [
+    ("matlab:2", "a:1"), ("matlab:3", "licenses"), ("matlab:1,ansys:1", "licenses"), ("ansys|matlab", "a:1")])
+def test_licences_are_counted_and_taken(wanted, cause):
+    licenses = (License("matlab", 4, 1, 1), License("ansys", 1, 1))
+    judge = gate([node("a")], licenses=licenses)
+    assert where(judge.admit(asks(1, licenses=wanted), None)) == cause
+    assert where(judge.admit(asks(1, licenses="matlab:2"), None)) == ("licenses" if cause == "a:1" else "a:1")
+    assert where(gate([node("a")]).admit(asks(1, licenses=wanted), None)) == "unknown"
+
+
+def test_an_array_starts_as_many_tasks_as_may_run_at_once():
+    task = asks(1, array="7", array_limit=2)
+    judge = gate([node("a")], runs("7_1", "a", 1, array="7"))
+    assert where(judge.admit(task, None)) == "a:1"
+    assert "JobArrayTaskLimit" in judge.admit(task, None).words
+
+
+@pytest.mark.parametrize(("nodes", "asked", "words"), [
+    ([node("a", features=("ib",), gpus_allocated=8), node("b", features=("ib",), gpus_allocated=8), node("c")],
+     asks(1, 1, 1, features="ib"), "no node with feature ib is free (2 of 2 busy)"),
+    ([node("a", features=("ib",), state=NodeState.DRAINING), node("c")], asks(1, 1, 1, features="ib"),
+     "the only node that fits, a, is draining"),
+    ([node("a", state=NodeState.DRAINED, reason="NVLink"), node("b", state=NodeState.DOWN)], asks(1, 1, 1),
+     "2 of the 2 nodes that fit cannot be used: a is drained (NVLink); b is down"),
+    ([node("a")], asks(9, 1, 9), "can never run: no node of p of the size asked for (9 GPUs) can hold it, it needs 1"),
+    ([node("a"), node("b")], asks(1, 1, 1, features="ib"), "can never run: no node of p with feature ib can hold it"),
+    ([node("a", gpus_allocated=8), node("b")], asks(1, 1, 1, required_nodes=("a",)),
+     "the only node among a, a, is busy"),
+])
+def test_reasons_name_the_constraint_that_binds(nodes, asked, words):
+    assert why_no_nodes(gate(nodes), asked).words.startswith(words)

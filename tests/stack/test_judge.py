@@ -1,0 +1,83 @@
+"""Slurm is the judge: random clusters and jobs on real Slurms, and what these do with what was advised."""
+
+import random
+
+import pytest
+from judge.clusters import random_cluster
+from judge.jobs import Scene, Wish, random_wish
+from judge.rounds import Case, Round
+from judge.slurm import Forecast
+from judge.verdict import AHEAD, LIMIT, NEVER, NODES, ROOM, UNKNOWN, Verdict, disputed, ours, slurms
+
+from idlewatt.storage.recommendations import Placement, Recommendation
+
+
+def advised(action="start", reason="", nodes=("a100-1",)):
+    return Recommendation("7", 0.0, "all", 0.0, "priority", "wait", action, reason,
+                          Placement(nodes, (1,) * len(nodes)) if action == "start" else None)
+
+
+def case(said, *, state="PENDING", reason="", now=True, **facts):
+    return Case(Wish(("--gres=gpu:1",), ("gres",)), "7", Forecast(now, ""), (said,), state=state, reason=reason, **facts)
+
+
+def judged(*cases):
+    verdict = Verdict()
+    verdict.judge(Round(random_cluster(1), 1, cases=list(cases)))
+    return verdict
+
+
+def test_the_same_seed_gives_the_same_cluster_and_jobs():
+    def drawn():
+        chance, cluster = random.Random(3), random_cluster(3)
+        return cluster, [random_wish(chance, Scene(cluster, ("1",), ("now",))) for _ in range(50)]
+
+    assert drawn() == drawn()
+
+
+def test_a_start_that_slurm_refuses_and_one_that_it_makes_elsewhere_are_differences():
+    verdict = judged(case(advised(), reason="Licenses"),
+                     case(advised(), state="RUNNING", nodes=("a100-2",)),
+                     case(advised(), state="RUNNING", nodes=("a100-1",)))
+
+    assert [kind for kind, _ in verdict.differences] == ["refused: Licenses", "started on other nodes"]
+    assert (verdict.counts["refused"], verdict.counts["elsewhere"]) == (1, 1)
+    assert verdict.share("started as advised", "started") == 1
+
+
+def test_a_hold_that_slurm_starts_is_missed_and_its_reason_unconfirmed():
+    verdict = judged(case(advised("hold", "needs 4 GPUs, 1 are free in all"), state="RUNNING", nodes=("a100-1",)),
+                     case(advised("hold", "needs 4 GPUs, 1 are free in all"), reason="Resources"))
+
+    assert [kind for kind, _ in verdict.differences] == ["missed: held for room", "unconfirmed: held for room, "
+                                                         "starts alone"]
+    assert verdict.share("confirmed", "feasibility") == 0.5
+    assert verdict.share("started as advised", "started") == 0
+
+
+def test_a_hold_is_tried_alone_where_slurm_forecasts_a_start_or_gives_another_reason():
+    assert disputed(case(advised("hold", "needs 4 GPUs, 1 are free in all"), reason="Resources"))
+    assert not disputed(case(advised("hold", "needs 4 GPUs, 1 are free in all"), reason="Resources", now=False))
+    assert disputed(case(advised("hold", "jobs that come first take it"), reason="QOSGrpGRES", now=False))
+    assert not disputed(case(advised("hold", "jobs that come first take it"), reason="Priority"))
+
+
+@pytest.mark.parametrize(("words", "kind"), [
+    ("there is room now, but jobs that come first take it or would be delayed", AHEAD),
+    ("needs 4 GPUs, 1 are free in all", ROOM),
+    ("the only node that fits, a100-1, is draining (NVLink)", NODES),
+    ("the limit of QOS capped is 6 GPUs in all: 4 in use, it needs 3", LIMIT),
+    ("the scheduler would say Licenses: needs 2 of matlab, 1 free", "Licenses"),
+    ("not eligible yet: the scheduler says Dependency", "Dependency"),
+    ("can never run: no node of all can hold it", NEVER),
+    ("unknown: which nodes share a switch is not known", UNKNOWN)])
+def test_reasons_of_ours_have_the_classes_of_slurms_own(words, kind):
+    assert ours(words) == kind
+
+
+@pytest.mark.parametrize(("reason", "kind"), [
+    ("Priority", AHEAD), ("Resources", ROOM), ("None", ROOM), ("ReqNodeNotAvail", NODES),
+    ("QOSMaxJobsPerUserLimit", LIMIT),
+    ("AssocGrpGRES", LIMIT), ("Licenses", "Licenses"), ("PartitionTimeLimit", "PartitionTimeLimit")])
+def test_slurms_reasons_are_grouped_by_what_binds(reason, kind):
+    assert slurms(reason) == kind
