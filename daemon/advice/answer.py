@@ -132,7 +132,6 @@ class Answer:
                               manner.shadow, communication_cost=self._diagnosis.vicinity.cost(placement), cause=cause,
                               raw_id=job.raw_id, snapshot_s=manner.snapshot_s)
 
-
     def _why(self, job: Job, row: int) -> tuple[str, str, str]:
         """Return whether a job is held or nothing is known of it, why, and of what kind that is."""
         hold = self._whys.get(job.key) or why_held(self._consent, row, job)

@@ -309,7 +309,7 @@ def test_every_member_of_a_gzip_is_read(loopback):
 
 @pytest.mark.parametrize(("packed", "word"), [
     (gzip.compress(PAGE) * 20, "more than 16 members"), (gzip.compress(PAGE) + b"x" * 30, "gzip is broken"),
-    (gzip.compress(PAGE) + gzip.compress(PAGE)[:-4], "cut off")])
+    (gzip.compress(PAGE) + gzip.compress(PAGE)[:-4], "cut off")], ids=["many members", "noise", "cut"])
 def test_a_gzip_with_a_strange_rest_is_refused(loopback, packed, word):
     assert word in str(fault(loopback, lambda handler: _send(
         handler, packed, **{"Content-Encoding": "gzip", "Content-Length": str(len(packed))})))

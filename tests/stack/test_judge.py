@@ -18,7 +18,8 @@ def advised(action="start", reason="", nodes=("a100-1",)):
 
 
 def case(said, *, state="PENDING", reason="", now=True, **facts):
-    return Case(Wish(("--gres=gpu:1",), ("gres",)), "7", Forecast(now, ""), (said,), state=state, reason=reason, **facts)
+    wish = Wish(("--gres=gpu:1",), ("gres",))
+    return Case(wish, "7", Forecast(now, ""), (said,), state=state, reason=reason, **facts)
 
 
 def judged(*cases):
