@@ -8,16 +8,21 @@ only what really varies takes room.
 from __future__ import annotations
 
 import json
+import logging
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Row, Table, select
 
 from .database import upsert
 
+log = logging.getLogger(__name__)
+
+Read = TypeVar("Read")
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -67,11 +72,20 @@ def unscaled(column: Ints, units: float) -> list[float | None]:
     return [None if value == MISSING else value / units for value in column.tolist()]
 
 
-def packed_at(connection: Connection, table: Table, window: Window) -> bytes | None:
-    """Return what is recorded of exactly this window."""
+def readable(rows: Iterable[Row[Any]], read: Callable[[bytes], Read]) -> Iterator[tuple[Row[Any], Read]]:
+    """Yield rows with what their packed numbers say; a window that is damaged costs itself only, and is said."""
+    for row in rows:
+        try:
+            yield row, read(row.packed)
+        except Unreadable as error:
+            log.error("the window of %.0f s that begins at %.0f is left out: %s", row.seconds, row.start_s, error)
+
+
+def recorded(connection: Connection, table: Table, window: Window, read: Callable[[bytes], Read]) -> Read | None:
+    """Return what is recorded of exactly this window; None where nothing is, or nothing that can be read."""
     start_s, seconds = window
-    query = select(table.c.packed).where(table.c.start_s == start_s, table.c.seconds == seconds)
-    return connection.execute(query).scalar_one_or_none()
+    rows = connection.execute(select(table).where(table.c.start_s == start_s, table.c.seconds == seconds))
+    return next((said for _, said in readable(rows, read)), None)
 
 
 def put_packed(connection: Connection, table: Table, window: Window, packed: bytes) -> None:

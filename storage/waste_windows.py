@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, Connection, select
 
 from . import schema
-from .packed import Window, pack, packed_at, put_packed, unpack
+from .packed import Window, pack, put_packed, readable, recorded, unpack
 from .power_classes import PowerClass
 from .records import WasteReading
 from .values import thousandths, words
@@ -30,8 +30,7 @@ def store_waste(connection: Connection, readings: Iterable[WasteReading]) -> Non
 
 def put(connection: Connection, window: Window, energies: Mapping[Place, int]) -> None:
     """Record millijoules of one window; places that it has are replaced."""
-    known = packed_at(connection, schema.waste_windows, window)
-    every = {**(_energies(known) if known is not None else {}), **energies}
+    every = {**(recorded(connection, schema.waste_windows, window, _energies) or {}), **energies}
     names = [sorted({place[part] for place in every}) for part in range(3)]
     codes = [{name: code for code, name in enumerate(some)} for some in names]
     table = np.array([[*(code[name] for code, name in zip(codes, place, strict=True)), energy]
@@ -42,8 +41,9 @@ def put(connection: Connection, window: Window, energies: Mapping[Place, int]) -
 def waste_windows(connection: Connection, within: ColumnElement[bool]) -> Iterator[tuple[Window, dict[Place, int]]]:
     """Yield millijoules of windows by node, partition and class, in the order of time."""
     table = schema.waste_windows
-    for row in connection.execute(select(table).where(within).order_by(table.c.start_s, table.c.seconds)):
-        yield (row.start_s, row.seconds), _energies(row.packed)
+    rows = connection.execute(select(table).where(within).order_by(table.c.start_s, table.c.seconds))
+    for row, energies in readable(rows, _energies):
+        yield (row.start_s, row.seconds), energies
 
 
 def readings_of(window: Window, energies: Mapping[Place, int]) -> Iterator[WasteReading]:

@@ -13,7 +13,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, Connection, Row, select
 
 from . import schema
-from .packed import MISSING, Floats, Ints, Window, pack, packed_at, put_packed, scaled, unpack, unscaled
+from .packed import MISSING, Floats, Ints, Window, pack, put_packed, readable, recorded, scaled, unpack, unscaled
 from .records import GpuRollup
 from .values import words
 
@@ -47,8 +47,9 @@ def store_rollups(connection: Connection, rollups: Sequence[GpuRollup], boards: 
 def gpu_windows(connection: Connection, within: ColumnElement[bool]) -> Iterator[Packed]:
     """Yield windows of GPUs in the order of time."""
     table = schema.gpu_windows
-    for row in connection.execute(select(table).where(within).order_by(table.c.start_s, table.c.seconds)):
-        yield Packed(row.start_s, row.seconds, unpack(row.packed)[0])
+    rows = connection.execute(select(table).where(within).order_by(table.c.start_s, table.c.seconds))
+    for row, columns in readable(rows, _unpacked):
+        yield Packed(row.start_s, row.seconds, columns)
 
 
 def rollups_of(window: Packed, names: Mapping[int, Board]) -> Iterator[GpuRollup]:
@@ -109,11 +110,14 @@ def _columns(rollups: Mapping[int, GpuRollup]) -> Ints:
 
 def put(connection: Connection, window: Window, columns: Ints) -> None:
     """Record a window of GPUs in columns; GPUs that it has are replaced."""
-    known = packed_at(connection, schema.gpu_windows, window)
-    if known is not None:
-        before = unpack(known)[0]
+    before = recorded(connection, schema.gpu_windows, window, _unpacked)
+    if before is not None:
         columns = np.concatenate([before[:, ~np.isin(before[_BOARD], columns[_BOARD])], columns], axis=1)
     put_packed(connection, schema.gpu_windows, window, pack(columns[:, np.argsort(columns[_BOARD], kind="stable")]))
+
+
+def _unpacked(packed: bytes) -> Ints:
+    return unpack(packed)[0]
 
 
 def _derived(energy: Ints, measured: Ints) -> Floats:

@@ -1,15 +1,17 @@
 """Packed windows: what goes in comes out, in a tenth of the room."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idlewatt.storage import phrases
+from idlewatt.storage import phrases, schema
 from idlewatt.storage.packed import MISSING, Unreadable, pack, scaled, unpack, unscaled
-from idlewatt.storage.records import GpuRollup, PowerClass, WasteReading
+from idlewatt.storage.power_classes import PowerClass
+from idlewatt.storage.records import GpuRollup, WasteReading
 
 whole = st.integers(-2**63, 2**63 - 1)
 
@@ -98,3 +100,21 @@ def test_a_window_of_a_large_site_takes_a_tenth_of_the_room(history):
     with history._reading() as connection:
         size = connection.exec_driver_sql("SELECT max(length(packed)) FROM gpu_windows").scalar_one()
     assert size < 4000 * 12
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x07later", b"\x01torn"])
+def test_a_window_that_is_damaged_costs_itself_only_and_is_written_anew(history, damage, caplog):
+    one = GpuRollup(0.0, 300.0, "a", "GPU-1", 0, 300.0, 1.5)
+    later = replace(one, start_s=300.0)
+    readings = [WasteReading(start_s, 300.0, "gpu", PowerClass.STRANDED, 7.5, "a") for start_s in (0.0, 300.0)]
+    history.record_rollups([one, later])
+    history.record_waste(readings)
+    with history._writing() as connection:
+        for table in (schema.gpu_windows, schema.waste_windows):
+            connection.execute(table.update().where(table.c.start_s == 0).values(packed=damage))
+    assert history.rollups(0, 600) == (later,)
+    assert history.waste(0, 600, per_node=True) == (readings[1],)
+    assert "the window of 300 s that begins at 0 is left out" in caplog.text
+    history.record_rollups([one])
+    history.record_waste(readings[:1])
+    assert (len(history.rollups(0, 600)), len(history.waste(0, 600, per_node=True))) == (2, 2)
