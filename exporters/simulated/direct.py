@@ -27,7 +27,7 @@ from ..slurm.parse_json import (
 )
 from ..slurm.parse_rules import parse_partition, parse_reservation
 from ..slurm.source import SlurmSource
-from ..source import Clock, Role, Source, SourceConfig, TargetHealth
+from ..source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth
 from ..targets import Target
 from ..throughput import parse
 from . import slurm
@@ -139,16 +139,16 @@ class _Slurm:
     """Answers as slurmrestd does, but for writing JSON and reading it again."""
 
     def licenses(self) -> Parsed[License]:
-        """Return no licence: there is none."""
-        return Parsed()
+        """Refuse: it knows no licence."""
+        raise SourceError("it is not simulated")
 
     def qos(self) -> Parsed[Qos]:
-        """Return no quality of service: there is none."""
-        return Parsed()
+        """Refuse: it knows no quality of service."""
+        raise SourceError("it is not simulated")
 
     def associations(self) -> Parsed[Association]:
-        """Return no account: nobody is limited."""
-        return Parsed()
+        """Refuse: it knows no account."""
+        raise SourceError("it is not simulated")
 
     def settings(self) -> dict[str, str]:
         """Return what the simulated scheduler does."""

@@ -150,7 +150,7 @@ class SlurmSource:
             answer = read()
         except (SourceError, BadRecord, TopologyError) as error:
             if target not in self._missing:
-                log.warning("%s: %s are not known, nor is advice that depends on them: %s", self.name, target, error)
+                log.info("%s: %s are not known, nor is advice that depends on them: %s", self.name, target, error)
             self._missing.add(target)
             self._health.pop(target, None)
             return None

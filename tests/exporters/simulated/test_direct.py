@@ -8,6 +8,7 @@ from idlewatt.exporters import source
 from idlewatt.exporters.simulated import direct
 from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
 from idlewatt.exporters.simulated.server import SimulationServer, Site
+from idlewatt.exporters.simulated.slurm_shapes import SETTINGS
 
 START_S = 1_795_219_200.0
 
@@ -36,7 +37,7 @@ def far(now):
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     pages = {kind: {"kind": kind, "http_sd_configs": [{"url": f"{server.url}/targets/{kind}"}]}
              for kind in ("dcgm", "ipmi", "cgroup")}
-    configs = pages | {"slurm_rest": {"kind": "slurm_rest", "url": server.url}}
+    configs = pages | {"slurm_rest": {"kind": "slurm_rest", "url": server.url, "settings": SETTINGS}}
     built = {kind: source.kinds()[kind].model_validate(config).build(now) for kind, config in configs.items()}
     yield built
     for reader in built.values():
