@@ -12,6 +12,11 @@ from judge.verdict import AHEAD, LIMIT, NEVER, NODES, ROOM, UNKNOWN, Verdict, di
 
 from idlewatt.storage.recommendations import Placement, Recommendation
 
+SEEDS = (1, 3)
+"""Clusters whose scheduler plans nothing, so that each job that fits starts: no plan hides who was advised wrongly."""
+MOST_REFUSED = 4
+"""The figures that are wanted stand in tests/benchmarks/test_judge.py; few jobs cannot show them."""
+
 
 def advised(action="start", reason="", nodes=("a100-1",)):
     return Recommendation("7", 0.0, "all", 0.0, "priority", "wait", action, reason,
@@ -19,7 +24,8 @@ def advised(action="start", reason="", nodes=("a100-1",)):
 
 
 def case(said, *, state="PENDING", reason="", now=True, **facts):
-    return Case(Wish(("--gres=gpu:1",), ("gres",)), "7", Forecast(now, ""), (said,), state=state, reason=reason, **facts)
+    wish = Wish(("--gres=gpu:1",), ("gres",))
+    return Case(wish, "7", Forecast(now, ""), (said,), state=state, reason=reason, **facts)
 
 
 def judged(*cases):
@@ -82,3 +88,20 @@ def test_reasons_of_ours_have_the_classes_of_slurms_own(words, kind):
     ("AssocGrpGRES", LIMIT), ("Licenses", "Licenses"), ("PartitionTimeLimit", "PartitionTimeLimit")])
 def test_slurms_reasons_are_grouped_by_what_binds(reason, kind):
     assert slurms(reason) == kind
+
+
+@pytest.mark.stack
+@pytest.mark.xdist_group("stack")
+@pytest.mark.timeout(900)
+def test_random_jobs_on_real_slurms_fare_as_they_were_advised(capsys):
+    verdict = trial(SEEDS, rounds=1, jobs=40)
+
+    with capsys.disabled():
+        print(f"\n{verdict}\n{verdict.listed()}")
+    assert verdict.counts["jobs"] >= 60
+    assert not verdict.counts["unadvised"]
+    assert verdict.counts["refused"] <= MOST_REFUSED
+    assert verdict.share("started as advised", "started") >= 0.8
+    assert verdict.share("unknown", "jobs") <= 0.02
+    assert verdict.share("confirmed", "feasibility") >= 0.9
+    assert verdict.share("reasons alike", "reasons") >= 0.9
