@@ -129,7 +129,7 @@ def _of_start(case: Case, count: Counter[str]) -> Iterable[str]:
         return
     count["started as advised"] += 1
     nodes = {node for said in case.parts if said.placement for node in said.placement.nodes}
-    if nodes != set(case.nodes) and not case.wish.array:
+    if nodes != set(case.nodes) and not (case.wish.array or case.wish.heterogeneous):
         count["elsewhere"] += 1
         yield "started on other nodes"
 
