@@ -84,5 +84,7 @@ class Recommendation:
     """Weight of the edges between the placement's GPUs, less is closer together; None without a placement."""
     cause: str = ""
     """Of a hold, the kind of what binds: ``room``, ``ahead``, ``nodes``, ``limit``, ``licenses``, ``held``, …"""
+    raw_id: int | None = None
+    """The scheduler's own number of the job, where it differs from ``job_id``: its commands take no ``24+1``."""
     gpu_indexes: tuple[tuple[int, ...], ...] = ()
     """GPUs to take on each node of the placement; () where the scheduler does not say which are free."""

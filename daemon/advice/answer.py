@@ -87,7 +87,7 @@ class Answer:
                               manner.objective, "start", why, placement,
                               manner.now_s, alternatives, manner.shadow,
                               communication_cost=self._diagnosis.vicinity.cost(placement, indexes),
-                              gpu_indexes=indexes)
+                              gpu_indexes=indexes, raw_id=job.raw_id)
 
     def _alternatives(self, job: Job, placement: Placement) -> Iterator[Alternative]:
         """Yield other placements that have room, what they cost in communication, and what else is to say."""
@@ -127,7 +127,8 @@ class Answer:
         action, words, cause = self._why(job, row)
         return Recommendation(job.job_id, job.submit_s, job.partition, manner.now_s, self.policy.name,
                               manner.objective, action, words, placement, expected.start if expected else None, (),
-                              manner.shadow, communication_cost=self._diagnosis.vicinity.cost(placement), cause=cause)
+                              manner.shadow, communication_cost=self._diagnosis.vicinity.cost(placement), cause=cause,
+                              raw_id=job.raw_id)
 
 
     def _why(self, job: Job, row: int) -> tuple[str, str, str]:

@@ -114,6 +114,9 @@ def why_held(consented: Consent, row: int, job: Job) -> Hold:
     gate = consented.state.gate
     if gate is None:
         return Hold(ROOM, "")
+    broken = consented.gate.limits_bar(job) if consented.gate is not None else None
+    if broken is not None:
+        return broken  # the scheduler looks at limits before it looks for nodes
     found = gate.find(job)
     if isinstance(found, Placement):
         return gate.limit_bars(job, gate.partition_of(job, found), found) or Hold(AHEAD, "")

@@ -39,9 +39,9 @@ class FreeIndexes:
         parts = list(zip(placement.nodes, placement.gpus, strict=True))
         if any(len(free.get(node, ())) < gpus for node, gpus in parts):
             return ()
-        taken = tuple(close_together(free[node], gpus, self._islands[node]) for node, gpus in parts)
+        taken = tuple(close_together(free.get(node, []), gpus, self._islands[node]) for node, gpus in parts)
         for (node, _), indexes in zip(parts, taken, strict=True):
-            free[node] = [index for index in free[node] if index not in indexes]
+            free[node] = [index for index in free.get(node, ()) if index not in indexes]
         return taken
 
 

@@ -45,6 +45,9 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
     is that on GPUs which are left over here and there, times so much, by Pollux's tables (OSDI'21, nodes of four GPUs);
     it is known for jobs whose name tells one of the applications measured there.
 
+    Components of a heterogeneous job start together. Slurm takes no 124+1: name each by its own number, raw_id in JSON.
+    The first takes no ReqNodeList either; ExcNodeList with all nodes but those advised for the job steers it.
+
     \b
     Examples:
       idlewatt advise

@@ -89,14 +89,22 @@ class Gate:
 
     def bars(self, job: Job) -> Hold | None:
         """Return what keeps a job from starting even if everything were free; None when nothing does."""
-        if not eligible(job, self.now_s) or NOT_ELIGIBLE.search(job.reason):
-            return Hold(HELD, f"not eligible yet: the scheduler says {job.reason or 'its begin time has not come'}")
         if "unfulfilled" in job.dependency:
             return Hold(HELD, "not eligible yet: the scheduler says Dependency")
+        if job.eligible_s is not None and job.eligible_s > self.now_s:
+            return Hold(HELD, "not eligible yet: the scheduler says BeginTime: its begin time has not come")
+        if not eligible(job, self.now_s) or NOT_ELIGIBLE.search(job.reason):
+            return Hold(HELD, f"not eligible yet: the scheduler says {job.reason or 'its begin time has not come'}")
         shortest = job.least_limit_s or job.limit_s or 0.0
         if job.deadline_s is not None and self.now_s + shortest > job.deadline_s:
             return Hold(HELD, "not eligible yet: the scheduler says DeadLine: it could not end in time")
-        return self._reservation_bars(job) or self._partitions_bar(job)
+        return self._reservation_bars(job) or self._partitions_bar(job) or self.limits_bar(job)
+
+    def limits_bar(self, job: Job) -> Hold | None:
+        """Return the limit that a job breaks in each of its partitions, with what has started so far."""
+        names = [name for name in job.partition.split(",") if self._partition_bars(job, name) is None]
+        broken = [self.limit_bars(job, name, None) for name in names]
+        return broken[0] if broken and all(broken) else None
 
     def _reservation_bars(self, job: Job) -> Hold | None:
         for name in _names(job.request.reservation):

@@ -13,7 +13,7 @@ from ....storage.recommendations import Placement
 from ....storage.records import Job, JobState
 from .. import arrays as a
 from .gate import Gate, Hold, special
-from .wish import Wish
+from .wish import Wish, choices
 
 TIER = 2.0**33
 """More than any priority within a tier: partitions of a higher tier come first."""
@@ -70,9 +70,21 @@ def _nodes_of(gate: Gate, job: Job) -> tuple[NDArray[np.bool_], Placement | None
     found = gate.find(job)
     if isinstance(found, Hold):
         return mask, None
-    if special(job, wish) or len(found.nodes) > 1:
+    if len(found.nodes) == 1:
+        mask = mask & alone_on(gate, job, wish)
+    elif special(job, wish):
         mask = mask & gate.ground.named(found.nodes)
     return mask, found
+
+
+def alone_on(gate: Gate, job: Job, wish: Wish) -> NDArray[np.bool_]:
+    """Return the nodes on each of which the whole of a job would find room now."""
+    ground, found = gate.ground, np.zeros(len(gate.ground.nodes), bool)
+    for features in choices(job.request.features):
+        able = ground.suited(job, wish, features) & ground.shared(wish, job.user)
+        fits, tasks, gpus = ground.capacity(wish, able, 1)
+        found |= fits & (tasks >= wish.tasks) & ((gpus >= wish.gpus) | (wish.per_node > 0))
+    return found & ground.named(job.request.required_nodes) if job.request.required_nodes else found
 
 
 def applied(arrays: a.State, gate: Gate, jobs: Sequence[Job], terms: Terms) -> a.State:
@@ -86,9 +98,9 @@ def applied(arrays: a.State, gate: Gate, jobs: Sequence[Job], terms: Terms) -> a
             fresh.append(eligible[key[0]] & mask)
         pool[row] = known[key]
     for row in terms.masks:
-        _amounts(arrays.jobs[row], gate, gate.wish(jobs[row]))
         if row in terms.parts:
             _split(arrays.jobs[row], terms.parts[row], gate.wish(jobs[row]))
+        _amounts(arrays.jobs[row], gate, gate.wish(jobs[row]))
     _rank(arrays, gate, jobs)
     return _roomy(arrays)._replace(eligible=np.ascontiguousarray(np.array(fresh, np.int8)))
 

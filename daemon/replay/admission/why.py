@@ -30,9 +30,13 @@ def _why(gate: Gate, job: Job) -> Hold:
     members = _any(gate, [gate.ground.members(way.partition) for way in ways])
     capable = _capable(gate, job, wish, members)
     if not _could(gate, job, ways, lambda way: gate.ground.members(way.partition)):
-        return Hold(NEVER, f"can never run: {_never(job, wish, partition, int(capable.sum()))}")
+        return Hold(NEVER, f"can never run: {_never(job, wish, partition, int(capable.sum()))}"
+                    if members.any() else "can never run: the cluster has no such partition")
     if not _could(gate, job, ways, lambda way: way.usable):
         return Hold(NODES, _kept(gate, job, wish, capable, _any(gate, [way.usable for way in ways])))
+    reserved = _reserved_only(gate, job, ways)
+    if reserved:
+        return Hold(NODES, reserved)
     named = _described(job, wish)
     usable = capable & _any(gate, [way.usable for way in ways])
     if named and not _fits_now(gate, wish, usable).any():
@@ -44,6 +48,19 @@ def _why(gate: Gate, job: Job) -> Hold:
     if wish.contiguous and wish.least > 1:
         return Hold(ROOM, f"no {wish.least} free nodes stand side by side in {partition}")
     return Hold(ROOM, "")
+
+
+def _reserved_only(gate: Gate, job: Job, ways: Sequence[Way]) -> str:
+    """Say which free nodes would do if they were not reserved; '' when there are none."""
+    for way in ways:
+        usable = gate.ground.members(way.partition) & gate.opened_to_any()
+        found = seek(gate.ground, job, gate.wish(job), usable) if gate.reservations else None
+        if found is not None:
+            kept = [gate.ground.nodes[gate.ground.row[name]] for name in found.nodes
+                    if not way.usable[gate.ground.row[name]]]
+            told = "; ".join(f"{node.name} {_cause(gate, job, node, True)}" for node in kept[:MOST_NAMED])
+            return f"nodes that are free are kept for others: {told}"
+    return ""
 
 
 def _any(gate: Gate, masks: Sequence[Mask]) -> Mask:

@@ -62,6 +62,8 @@ def wish_of(job: Job, partition: Partition | None = None) -> Wish:
     request, details = job.request, job.request.details
     nodes = max(1, request.nodes, len(request.required_nodes))
     per_node = request.gpus_per_node or 0
+    if per_node and not details.gpus_per_socket:
+        nodes = max(nodes, -(-request.gpus // per_node))
     tasks = max(details.tasks, nodes)
     per_task = max(1, -(-request.cpus // tasks)) if request.cpus else 1
     said = (details.memory_per_node_bytes, details.memory_per_cpu_bytes, details.memory_per_gpu_bytes)
