@@ -62,6 +62,15 @@ def test_a_hold_that_slurm_starts_is_missed_and_its_reason_unconfirmed():
     assert verdict.share("started as advised", "started") == 0
 
 
+def test_a_limit_that_others_of_the_same_advice_reach_is_confirmed_by_slurms_own_word():
+    limited = advised("hold", "the limit of account small is 5 GPUs in all: 4 in use, it needs 4")
+
+    verdict = judged(case(limited, reason="AssocGrpGRES", alone="RUNNING"),
+                     case(limited, reason="Resources", alone="RUNNING"))
+
+    assert verdict.share("confirmed", "feasibility") == 0.5
+
+
 def test_a_hold_is_tried_alone_where_slurm_forecasts_a_start_or_gives_another_reason():
     assert disputed(case(advised("hold", "needs 4 GPUs, 1 are free in all"), reason="Resources"))
     assert not disputed(case(advised("hold", "needs 4 GPUs, 1 are free in all"), reason="Resources", now=False))

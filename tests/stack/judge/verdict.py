@@ -143,7 +143,9 @@ def _of_hold(case: Case, count: Counter[str]) -> Iterable[str]:
         yield f"missed: held for {told}"
     if told in FEASIBILITY:
         count["feasibility"] += 1
-        if case.started or case.alone == "RUNNING":
+        # A limit may be reached by what starts before it in the same advice: alone it would start.
+        reached = told == LIMIT == slurms(case.reason)
+        if case.started or (case.alone == "RUNNING" and not reached):
             yield f"unconfirmed: held for {told}, starts alone"
         else:
             count["confirmed"] += 1
