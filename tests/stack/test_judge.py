@@ -11,6 +11,11 @@ from judge.verdict import AHEAD, LIMIT, NEVER, NODES, ROOM, UNKNOWN, Verdict, di
 
 from idlewatt.storage.recommendations import Placement, Recommendation
 
+SEEDS = (1, 3)
+"""Clusters whose scheduler plans nothing, so that each job that fits starts: no plan hides who was advised wrongly."""
+MOST_REFUSED = 4
+"""The figures that are wanted stand in tests/benchmarks/test_judge.py; few jobs cannot show them."""
+
 
 def advised(action="start", reason="", nodes=("a100-1",)):
     return Recommendation("7", 0.0, "all", 0.0, "priority", "wait", action, reason,
@@ -56,6 +61,15 @@ def test_a_hold_that_slurm_starts_is_missed_and_its_reason_unconfirmed():
     assert verdict.share("started as advised", "started") == 0
 
 
+def test_a_limit_that_others_of_the_same_advice_reach_is_confirmed_by_slurms_own_word():
+    limited = advised("hold", "the limit of account small is 5 GPUs in all: 4 in use, it needs 4")
+
+    verdict = judged(case(limited, reason="AssocGrpGRES", alone="RUNNING"),
+                     case(limited, reason="Resources", alone="RUNNING"))
+
+    assert verdict.share("confirmed", "feasibility") == 0.5
+
+
 def test_a_hold_is_tried_alone_where_slurm_forecasts_a_start_or_gives_another_reason():
     assert disputed(case(advised("hold", "needs 4 GPUs, 1 are free in all"), reason="Resources"))
     assert not disputed(case(advised("hold", "needs 4 GPUs, 1 are free in all"), reason="Resources", now=False))
@@ -82,3 +96,20 @@ def test_reasons_of_ours_have_the_classes_of_slurms_own(words, kind):
     ("AssocGrpGRES", LIMIT), ("Licenses", "Licenses"), ("PartitionTimeLimit", "PartitionTimeLimit")])
 def test_slurms_reasons_are_grouped_by_what_binds(reason, kind):
     assert slurms(reason) == kind
+
+
+@pytest.mark.stack
+@pytest.mark.xdist_group("stack")
+@pytest.mark.timeout(900)
+def test_random_jobs_on_real_slurms_fare_as_they_were_advised(capsys):
+    verdict = trial(SEEDS, rounds=1, jobs=40)
+
+    with capsys.disabled():
+        print(f"\n{verdict}\n{verdict.listed()}")
+    assert verdict.counts["jobs"] >= 60
+    assert not verdict.counts["unadvised"]
+    assert verdict.counts["refused"] <= MOST_REFUSED
+    assert verdict.share("started as advised", "started") >= 0.8
+    assert verdict.share("unknown", "jobs") <= 0.02
+    assert verdict.share("confirmed", "feasibility") >= 0.9
+    assert verdict.share("reasons alike", "reasons") >= 0.9

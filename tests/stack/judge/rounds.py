@@ -203,15 +203,18 @@ def _gist(said: Recommendation | None) -> str:
 
 
 def _pin(slurm: Slurm, played: Round) -> None:
-    """Name the advised nodes of each job that is to start, of an array those of its first task."""
+    """Name the advised nodes of each job that is to start, of an array those of its first task.
+
+    Components of a heterogeneous job cannot be told their nodes once they are submitted.
+    """
     for case in played.cases:
-        for place, said in enumerate(case.parts if case.advised else ()):
-            number = f"{case.number}_0" if case.wish.array else str(int(case.number) + place)
-            nodes = ",".join(said.placement.nodes) if said.placement else ""
-            try:
-                slurm.run("scontrol", "update", f"jobid={number}", f"reqnodelist={nodes}")
-            except Rejected as refusal:
-                case.alone = f"cannot be pinned: {refusal}"
+        if not case.advised or case.wish.heterogeneous or case.advice is None or case.advice.placement is None:
+            continue
+        number = f"{case.number}_0" if case.wish.array else case.number
+        try:
+            slurm.run("scontrol", "update", f"jobid={number}", f"reqnodelist={','.join(case.advice.placement.nodes)}")
+        except Rejected as refusal:
+            case.alone = f"cannot be pinned: {refusal}"
 
 
 def _look(slurm: Slurm, played: Round) -> None:

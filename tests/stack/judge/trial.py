@@ -14,7 +14,7 @@ from .rounds import Round, play, try_alone
 from .slurm import running
 from .verdict import Verdict, disputed
 
-ABREAST = 4
+ABREAST = 6
 """Slurms at a time; most of their time is waiting for schedulers to look again."""
 
 

@@ -129,7 +129,7 @@ def _of_start(case: Case, count: Counter[str]) -> Iterable[str]:
         return
     count["started as advised"] += 1
     nodes = {node for said in case.parts if said.placement for node in said.placement.nodes}
-    if nodes != set(case.nodes) and not case.wish.array:
+    if nodes != set(case.nodes) and not (case.wish.array or case.wish.heterogeneous):
         count["elsewhere"] += 1
         yield "started on other nodes"
 
@@ -143,7 +143,9 @@ def _of_hold(case: Case, count: Counter[str]) -> Iterable[str]:
         yield f"missed: held for {told}"
     if told in FEASIBILITY:
         count["feasibility"] += 1
-        if case.started or case.alone == "RUNNING":
+        # A limit may be reached by what starts before it in the same advice: alone it would start.
+        reached = told == LIMIT == slurms(case.reason)
+        if case.started or (case.alone == "RUNNING" and not reached):
             yield f"unconfirmed: held for {told}, starts alone"
         else:
             count["confirmed"] += 1
