@@ -7,6 +7,7 @@ from judge.clusters import random_cluster
 from judge.jobs import Scene, Wish, random_wish
 from judge.rounds import Case, Round
 from judge.slurm import Forecast
+from judge.trial import trial
 from judge.verdict import AHEAD, LIMIT, NEVER, NODES, ROOM, UNKNOWN, Verdict, disputed, ours, slurms
 
 from idlewatt.storage.recommendations import Placement, Recommendation

@@ -303,7 +303,7 @@ def test_a_node_with_a_job_without_gpus_is_not_empty():
 # Odd snapshots.
 
 def test_nothing_is_advised_on_an_empty_cluster():
-    assert advise([], pending("9")) == Advice(NOW)
+    assert advise([], pending("9")) == Advice(NOW, snapshot_s=NOW)
 
 
 def test_nothing_pending_nothing_advised():

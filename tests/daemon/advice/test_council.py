@@ -99,7 +99,12 @@ def test_an_agent_that_is_not_in_the_store_is_a_fault_and_no_crash(agency):
 
 @pytest.fixture
 def service(rig):
-    made = rig.service()
+    return collected(rig)
+
+
+def collected(rig, **changes):
+    """Return a daemon that has read everything once and advised."""
+    made = rig.service(**changes)
     for cycle in (made.jobs, made.scrape, made.assess):
         cycle()
     rig.advise(made)
@@ -180,7 +185,16 @@ def test_a_cluster_that_changed_size_overnight_is_doubted(rig, service):
     assert "4 nodes" in service.known.learned.silent[model].words
 
 
-def test_while_the_scheduler_is_silent_the_agent_is_not_asked(rig, service):
+def test_while_the_scheduler_is_silent_nobody_is_asked_and_nothing_is_advised(rig, service):
+    model = store_scorer(service.settings.storage.models_folder)
+    promote(rig, service, model)
+    rig.now_s += 2 * service.settings.waste.scheduler_max_age
+    service.advise()
+    assert DaemonView(service, lambda: service.settings).recommendations() == ()
+
+
+def test_an_agent_is_not_asked_about_what_is_older_than_three_reads(rig):
+    service = collected(rig, waste="{scheduler_max_age: 1d}")
     model = store_scorer(service.settings.storage.models_folder)
     promote(rig, service, model)
     assert service.known.advice.in_charge == model

@@ -41,6 +41,7 @@ def toy(rig, monkeypatch):
     """Return a service that has looked once and has a toy to consider."""
     service, adviser = rig.service(), Toy()
     monkeypatch.setitem(joint._SUBJECTS, "toy", Subject("toy", Row, SubjectSettings, lambda *_: adviser, {}))
+    monkeypatch.setattr(config.EachSubject, "of", lambda settings, name: SubjectSettings())
     service._advisers["toy"] = adviser
     service.jobs()
     while not service._rehearsal.over():
