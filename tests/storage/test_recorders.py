@@ -79,7 +79,8 @@ def test_a_backlog_of_a_time_when_another_daemon_recorded_adds_no_energy_and_all
         again.record_waste(())
         assert again.backlog == 0
         assert again.job("1") is not None
-        assert [row.start_s for row in again.waste(0, 1e11)] == [0.0, now_s - 1000, now_s + 100]
+        assert [row.start_s for row in again.waste(0, 1e11)] == pytest.approx(
+            [0.0, now_s - 1000, now_s + 100])
 
 
 def test_a_commit_whose_answer_was_lost_is_written_once(history, make, monkeypatch):

@@ -5,12 +5,13 @@ from idlewatt.storage.eligibility import eligible
 
 
 @pytest.mark.parametrize("reason", ["Dependency", "JobHeldUser", "JobHeldAdmin", "Licenses", "AssocGrpGRES",
-                                    "QOSMaxGRESPerUser", "BeginTime", "QOSMaxJobsPerUserLimit", "AssocMaxJobsLimit"])
+                                    "QOSMaxGRESPerUser", "BeginTime", "QOSMaxJobsPerUserLimit", "AssocMaxJobsLimit",
+                                    "ReqNodeNotAvail"])
 def test_a_job_that_freedom_would_not_start_strands_nobody(site, reason):
     assert not eligible(site.pending(reason=reason), 1000.0)
 
 
-@pytest.mark.parametrize("reason", ["Resources", "Priority", "None", "", "ReqNodeNotAvail"])
+@pytest.mark.parametrize("reason", ["Resources", "Priority", "None", ""])
 def test_a_job_that_waits_for_resources_is_eligible(site, reason):
     assert eligible(site.pending(reason=reason), 1000.0)
 

@@ -166,7 +166,7 @@ def test_a_record_that_cannot_be_read_costs_that_record_is_counted_and_logged(so
 
     for _ in range(3):
         assert len(source.read().jobs) == 14
-    assert [health.skipped for health in source.health()] == [0, 1, 0, 0]
+    assert [health.skipped for health in source.health()] == [0, 1, 0, 0, 0]
     assert [record.message for record in caplog.records if "1 skipped" in record.message] == [
         f"slurm_cli: of jobs, {source.health()[1].error}"]
     assert not re.search(r"\{'|\[\[|Error", source.health()[1].error)
