@@ -37,7 +37,8 @@ BY_CHANCE = {
     "advice: Communication cost above the advised A",
     *(f"advice: Communication cost of placements, as they are and as advised {letter}" for letter in "AB"),
     "advice: Speed beside scattered GPUs A", "advice: Moves that would let a waiting job start A",
-    *(f"cluster-waste: Wasted now {letter}" for letter in "BC"), "partitions: In use outside the scheduler A",
+    *(f"cluster-waste: Wasted now {letter}" for letter in "BC"), "health: Degraded for A",
+    "partitions: In use outside the scheduler A",
     "GpuOutsideScheduler: idlewatt_outside_scheduler_since_timestamp_seconds",
 }
 """Empty until a job of several GPUs runs, or waits, for which there is something to be had; or while all is measured

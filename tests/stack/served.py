@@ -33,7 +33,7 @@ class Daemon:
         """When it was started first."""
 
     def start(self) -> None:
-        """Start and wait until it says that it is ready."""
+        """Start and wait until it has seen the cluster."""
         self.started_s = self.started_s or time.time()
         with self._log.open("ab") as log:
             began = log.tell()
@@ -41,10 +41,14 @@ class Daemon:
                 (sys.executable, "-m", "idlewatt.daemon.cli", "serve", f"--config.file={self._config}",
                  f"--web.listen-address={self._address}"), stdout=log, stderr=log)
         deadline = time.monotonic() + UP_WITHIN_S
-        while b"event=ready" not in self._log.read_bytes()[began:]:
+        while b"event=ready" not in self._log.read_bytes()[began:] or not self._has_read():
             assert self._process.poll() is None, self.log()
             assert time.monotonic() < deadline, self.log()
             time.sleep(0.1)
+
+    def _has_read(self) -> bool:
+        """Tell whether it has read its scheduler and assessed: it serves before."""
+        return requests.get(f"{self.url}/-/ready", timeout=10).ok
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send a signal that ends it; return the exit status."""

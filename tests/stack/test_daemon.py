@@ -222,7 +222,8 @@ def test_a_waiting_job_is_held_then_given_a_node_and_what_becomes_of_it_is_recor
                                for limit in ("120", "130", "2-0"))
 
     hold = cluster.wait_for(lambda: advice(daemon, obedient), COMPILED_WITHIN_S)
-    assert (hold["action"], hold["reason"]) == ("hold", "no GPU is free in A100")
+    assert (hold["action"], hold["reason"]) == (
+        "hold", "no node with GPUs of type a100 is free (2 of 2 busy)")
     assert hold["expected_start_s"] > time.time() + 1800
     assert not daemon.samples("idlewatt_advice_info")
 
