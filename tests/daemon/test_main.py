@@ -301,8 +301,14 @@ def test_a_daemon_that_is_killed_leaves_a_sound_database_and_the_next_one_goes_o
     assert rows(rig.folder / "idlewatt.db", "PRAGMA integrity_check") == [("ok",)]
     again = daemon(config)
     again.ready()
-    jobs = requests.get(f"{again.url}/api/v1/jobs", timeout=10).json()["data"]
-    again.until(lambda: rows(rig.folder / "idlewatt.db", "SELECT count(*) FROM jobs") == [(len(jobs),)])
+
+    def shown():
+        return {job["job_id"] for job in requests.get(f"{again.url}/api/v1/jobs", timeout=10).json()["data"]}
+
+    def recorded():
+        return {job for (job,) in rows(rig.folder / "idlewatt.db", "SELECT job_id FROM jobs")}
+
+    again.until(lambda: shown() and shown() <= recorded())
 
 
 # The service manager.
