@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test lint types bench boards reproduce install system-packages
+.PHONY: run test lint types bench boards reproduce traces install system-packages
 run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
@@ -15,6 +15,9 @@ bench: $(VENV)/.installed  ## the figures of the README, measured here
 
 boards: $(VENV)/.installed  ## the dashboards, from their code
 	$(BIN)/python -m idlewatt.grafana.boards
+
+traces:  ## the published traces are those that the figures were taken from; IDLEWATT_TRACES names another folder
+	cd $${IDLEWATT_TRACES:-tests/traces} && sha256sum --check --quiet $(CURDIR)/tests/traces/SHA256SUMS
 
 reproduce: $(VENV)/.installed  ## published results beside ours, into the README; IDLEWATT_TRACES names the traces
 	$(BIN)/idlewatt reproduce published --into README.md

@@ -1,8 +1,6 @@
 """How much closeness is worth, against the tables that it was taken from."""
 
-import os
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,14 +8,9 @@ import pytest
 from idlewatt.daemon.replay.locality import APPLICATIONS, slow
 from idlewatt.daemon.replay.published.pollux_speed import Application, Archive
 
-TRACES = Path(os.environ.get("IDLEWATT_TRACES") or Path(__file__).parents[4] / "shared/traces")
 
-
-def test_the_speeds_are_those_of_polluxs_tables():
-    archive = TRACES / "pollux_osdi21/pollux_osdi21_data.tar.gz"
-    if not archive.exists():
-        pytest.skip("Pollux's tables are not here")
-    tables = Archive(archive)
+def test_the_speeds_are_those_of_polluxs_tables(traces):
+    tables = Archive(traces / "pollux_osdi21/pollux_osdi21_data.tar.gz")
     for name, ours in zip(APPLICATIONS, slow(), strict=True):
         measured = defaultdict(dict)
         for placement, batch, step, _ in Application.load(tables, name).placements:

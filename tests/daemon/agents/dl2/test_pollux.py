@@ -1,8 +1,6 @@
 """Elastic rules in Pollux's arena."""
 
-import os
 import random
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +9,6 @@ from hypothesis import strategies as st
 from idlewatt.daemon.agents.dl2.paper.pollux_trial import hours, made_up
 from idlewatt.daemon.agents.dl2.pollux import RandomSizes, RelativeGain, best_batch, freed, most, packed
 from idlewatt.daemon.replay.published.pollux import NODE_GPUS, NODES, Artifact
-
-TRACES = Path(os.environ.get("IDLEWATT_TRACES", Path(__file__).parents[4].parent / "shared/traces"))
-with_traces = pytest.mark.skipif(not (TRACES / "pollux_osdi21").is_dir(), reason="the packaged traces are not here")
 
 
 @settings(max_examples=30, deadline=None)
@@ -34,25 +29,22 @@ def test_who_keeps_its_size_on_the_fewest_nodes_stays():
 
 
 @pytest.fixture(scope="module")
-def artifact():
-    return Artifact(TRACES)
+def artifact(traces):
+    return Artifact(traces)
 
 
 def mean_h(jobs, haste):
     return hours(jobs, RelativeGain(haste)).mean()
 
 
-@with_traces
 def test_the_plain_rule_gives_what_is_known_of_it(artifact):
     assert mean_h(artifact.jobs("1.0", 1), 0.0) == pytest.approx(2337 / 3600, rel=0.01)
 
 
-@with_traces
 def test_short_jobs_first_is_better_on_a_workload_it_was_not_chosen_on(artifact):
     assert mean_h(artifact.jobs("1.0", 2), 0.3) < mean_h(artifact.jobs("1.0", 2), 0.0)
 
 
-@with_traces
 def test_nobody_gets_more_gpus_than_its_batch_can_feed(artifact):
     jobs = artifact.jobs("1.0", 1)[:10]
     sizes = RelativeGain().sizes(jobs)
@@ -60,7 +52,6 @@ def test_nobody_gets_more_gpus_than_its_batch_can_feed(artifact):
     assert all(size <= most(job) for size, job in zip(sizes, jobs, strict=True))
 
 
-@with_traces
 def test_chance_gives_out_all_gpus_that_anybody_can_use(artifact):
     jobs = artifact.jobs("1.0", 1)[:10]
     placed = RandomSizes(random.Random(0)).decide(60, jobs, {})
@@ -68,13 +59,11 @@ def test_chance_gives_out_all_gpus_that_anybody_can_use(artifact):
     assert sum(map(len, placed.values())) == min(NODES * NODE_GPUS, sum(map(most, jobs)))
 
 
-@with_traces
 def test_more_jobs_than_gpus_leave_the_last_in_file_order_waiting(artifact):
     jobs = artifact.jobs("1.0", 1)[:NODES * NODE_GPUS + 5]
     assert RelativeGain().sizes(jobs) == [1] * (NODES * NODE_GPUS) + [0] * 5
 
 
-@with_traces
 @pytest.mark.parametrize("gpus", [1, 4, 6])
 def test_a_free_batch_learns_no_slower_than_the_rows(artifact, gpus):
     placement = (4,) * (gpus // 4) + ((gpus % 4,) if gpus % 4 else ())
@@ -85,12 +74,10 @@ def test_a_free_batch_learns_no_slower_than_the_rows(artifact, gpus):
         assert rates[0] >= 0.98 * rates[1], job.name  # the sizes tried are a grid
 
 
-@with_traces
 def test_a_free_batch_takes_less_time_over_a_workload(artifact):
     assert mean_h(freed(artifact.jobs("0.5", 1)), 0.3) < mean_h(artifact.jobs("0.5", 1), 0.3)
 
 
-@with_traces
 def test_made_up_workloads_are_the_same_for_a_seed(artifact):
     known = {job.application.name: job.application for job in artifact.jobs("1.0", 1) + artifact.jobs("1.0", 2)}
     first, again = (made_up(known, 1, jobs=20) for _ in range(2))

@@ -1,9 +1,7 @@
 """TopDRL's bench: where jobs go, how fast they are there, who goes first, and what must never happen."""
 
-import os
 from collections import Counter
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,7 +30,6 @@ from idlewatt.daemon.replay.communication import cost
 from idlewatt.daemon.replay.locality import APPLICATIONS
 from idlewatt.storage.traces import TraceError
 
-TRACES = Path(os.environ.get("IDLEWATT_TRACES") or Path(__file__).parents[5] / "shared/traces")
 BERT, IMAGENET = APPLICATIONS.index("bert"), APPLICATIONS.index("imagenet")
 PLAYS = {**{name: by_rule(rule) for name, rule in RULES.items()}, OURS: SizeFree().replay}
 
@@ -187,10 +184,8 @@ def test_a_cluster_of_half_a_node_is_refused():
 
 
 @pytest.mark.parametrize("trace", REAL, ids=lambda trace: trace.name)
-def test_episodes_are_cut_from_real_traces_in_their_order(trace):
-    if not (TRACES / trace.file).exists():
-        pytest.skip("the packaged traces are not here")
-    found = cut(trace, TRACES, 0, 64)
+def test_episodes_are_cut_from_real_traces_in_their_order(trace, traces):
+    found = cut(trace, traces, 0, 64)
     assert len(found.jobs.submit) == 256
     assert (np.diff(found.jobs.submit) >= 0).all()
     assert found.jobs.gpus.max() <= 16
