@@ -190,8 +190,12 @@ def test_the_classes_add_up_to_the_wall_meters(daemon, cluster):
 def test_boards_are_called_by_what_they_do(daemon, cluster):
     cluster.set_load("dgx-a100-02", 0.0)
     try:
-        running(cluster, cluster.sbatch("-p", "A100", "--gres=gpu:a100:8", "-w", "dgx-a100-02", "-J", "asleep"),
-                cluster.sbatch("-p", "A100", "--gres=gpu:a100:3", "-w", "dgx-a100-01", "-J", "awake"))
+        # Slurm plans the waiting job where GPUs are free first, and a planned node's GPUs are not stranded: the job
+        # on the other node must end first, also where both start in the same second.
+        running(cluster, cluster.sbatch("-p", "A100", "--gres=gpu:a100:8", "-w", "dgx-a100-02", "-J", "asleep", "-t30",
+                                        script="sleep 900"),
+                cluster.sbatch("-p", "A100", "--gres=gpu:a100:3", "-w", "dgx-a100-01", "-J", "awake", "-t120",
+                               script="sleep 900"))
         cluster.sbatch("-p", "A100", "--gres=gpu:a100:8", "-J", "too-big")
 
         def states(node):
