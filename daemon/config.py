@@ -27,11 +27,11 @@ from ..storage.durations import Duration
 from ..storage.history import BACKLOG_BYTES
 from ..storage.retention import Retention
 from .advice.advisor import AdviceSettings
-from .advice.subject import SubjectSettings, subjects
+from .advice.recommender import RecommenderSettings, subjects
 from .agents.kinds import Objective
 from .agents.kinds import names as agent_names
 from .degraded import DegradedSettings
-from .learning.terms import ASSUMED, Terms
+from .learning.promotion_criteria import ASSUMED, PromotionCriteria
 from .policies.registry import parse as parse_policy
 from .waste import WasteSettings
 
@@ -40,7 +40,7 @@ STATE = Path("/var/lib/idlewatt")
 
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Limit = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+LowerBound = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 """Of a ratio to the incumbent."""
 
 
@@ -178,18 +178,19 @@ class TermsSettings(Strict):
     """Held-out days; drawn from fewer an interval means nothing."""
     jobs: Annotated[int, Field(ge=2)] = ASSUMED.jobs
     """Held-out jobs."""
-    group: Limit = ASSUMED.group
+    group: LowerBound = ASSUMED.group
     """Mean JCT of a partition or class of users over that under the incumbent, at most."""
-    tail: Limit = ASSUMED.tail
+    tail: LowerBound = ASSUMED.tail
     """p99 wait over that under the incumbent, at most."""
     start_error: Duration = ASSUMED.start_error_s
     """The incumbent's replay starts half of the jobs that close to when they really started, and"""
     missed: Annotated[float, Field(ge=0, le=1)] = ASSUMED.missed
     """misses at most this share of those that did."""
 
-    def known(self) -> Terms:
+    def known(self) -> PromotionCriteria:
         """Return the terms as promotion knows them."""
-        return Terms(days=self.days, jobs=self.jobs, group=self.group, tail=self.tail, start_error_s=self.start_error,
+        return PromotionCriteria(days=self.days, jobs=self.jobs, group=self.group, tail=self.tail,
+                                 start_error_s=self.start_error,
                      missed=self.missed)
 
 
@@ -237,9 +238,9 @@ else:
 class EachSubject(Strict):
     """What is set of counsel beyond starts: a section for each subject."""
 
-    def of(self, subject: str) -> SubjectSettings:
+    def of(self, subject: str) -> RecommenderSettings:
         """Return the settings of a subject."""
-        settings: SubjectSettings = getattr(self, subject)
+        settings: RecommenderSettings = getattr(self, subject)
         return settings
 
 

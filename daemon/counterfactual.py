@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..storage.promotions import Standing
+from ..storage.promotions import ShadowResult
 from ..storage.simulated import Simulated
 from .niceness import give_way
 
 if TYPE_CHECKING:
-    from .past import Past
+    from .recorded_window import RecordedWindow
     from .replay.engine import Policy, Run
     from .replay.power import PowerModel
 
@@ -116,9 +116,9 @@ class Window:
     faults: dict[str, str] = field(default_factory=dict)
     """Why an agent could not be replayed, by its name."""
 
-    def standings(self, incumbent: str) -> tuple[Standing, ...]:
+    def standings(self, incumbent: str) -> tuple[ShadowResult, ...]:
         """Return how everybody else did beside the incumbent."""
-        return tuple(Standing(policy, self.since_s, self.until_s, system_s, self.system_s[incumbent],
+        return tuple(ShadowResult(policy, self.since_s, self.until_s, system_s, self.system_s[incumbent],
                               self.wait_s[policy], self.wait_s[incumbent])
                      for policy, system_s in self.system_s.items() if policy != incumbent)
 
@@ -127,9 +127,9 @@ def replayed(request: Request) -> Window:
     """Replay a window under each policy; StoreError or ClusterError when it cannot be."""
     from ..storage.history import History
     from .agents.kinds import FAILURES
-    from .fidelity import WATCHED, off, waited
     from .learning.models import ModelError
-    from .past import calibrated, measured, past
+    from .recorded_window import calibrated, measured, past
+    from .simulator_error import WATCHED, off, waited
 
     begin, span = request.since_s - WARM_UP_S, (request.since_s, request.until_s)
     with History.read_only(request.url) as history:
@@ -159,9 +159,9 @@ class _Trial(NamedTuple):
     system_s: float
 
 
-def _trial(found: Past, policy: Policy, span: tuple[float, float], model: PowerModel, seed: int) -> _Trial:
-    from .fidelity import waited
-    from .replay.course import energies
+def _trial(found: RecordedWindow, policy: Policy, span: tuple[float, float], model: PowerModel, seed: int) -> _Trial:
+    from .replay.timeline import energies
+    from .simulator_error import waited
 
     run, drawn = energies(found.cluster, found.workload, policy, (found.since_s, *span), model, seed)
     return _Trial(run, float(drawn[2] - drawn[1]), waited(run, run.start, *span), waited(run, run.end, *span))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from .advice.advisor import Advice
-from .advice.subject import Counsel
+from .advice.recommender import Recommendations
 from .facts import Known
 from .moments import believed
 
@@ -38,7 +38,7 @@ def current(known: Known, now_s: float, ages: Ages) -> Known:
     snapshot_s = known.snapshot.time_s if known.snapshot else None
     seen = snapshot_s is not None and believed(snapshot_s, now_s, ages.scheduler_s)
 
-    def stands(said: Advice | Counsel, every_s: float) -> bool:
+    def stands(said: Advice | Recommendations, every_s: float) -> bool:
         rests_s = said.snapshot_s if said.snapshot_s is not None else snapshot_s
         return seen and believed(rests_s, now_s, ages.most(every_s))
 

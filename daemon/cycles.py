@@ -52,7 +52,7 @@ class CycleHealth:
     """Whether the last run did."""
 
 
-class Beat:
+class CycleScheduler:
     """Runs cycles: APScheduler strikes, each run has a thread of its own, one run of a cycle at a time.
 
     A cycle that raises is logged with its traceback, counted, and runs again at its next beat: the edge of the loop

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ..storage.eligibility import eligible
 from ..storage.recommendations import Placement
 from ..storage.records import Job, SchedulerSnapshot
-from .advice.indexes import FreeIndexes
-from .advice.vicinity import Vicinity
+from .advice.gpu_assignment import FreeIndexes
+from .advice.topology_cost import TopologyCost
 from .waste.demand import Need, need
 from .waste.stranded import FreeNodes
 
@@ -28,7 +28,7 @@ class Diagnosis:
         self._now_s = now_s
         self._sizes = {node.name: node.gpus for node in snapshot.nodes}
         self._rooms: dict[Need, str] = {}
-        self.vicinity = Vicinity(snapshot.nodes)
+        self.topology_cost = TopologyCost(snapshot.nodes)
         self.indexes = FreeIndexes(snapshot)
 
     def why_wait(self, job: Job) -> str:
@@ -70,7 +70,7 @@ class Diagnosis:
     def cost_now(self, placement: Placement) -> float | None:
         """Return what a placement costs in communication on the GPUs that it would be given now."""
         (indexes,) = self.indexes.hand_out([placement])
-        return self.vicinity.cost(placement, indexes)
+        return self.topology_cost.cost(placement, indexes)
 
     def left_over(self, job: Job, gpus: int) -> Placement | None:
         """Return so many of the GPUs that a job may use, of the nodes with least free first, however few each has."""

@@ -18,12 +18,12 @@ from ..storage.records import JobState, SchedulerSnapshot
 from ..storage.telemetry import Telemetry
 from .adherence import adherence
 from .advice.advisor import Advice
-from .advice.council import Learned
-from .advice.subject import Counsel
+from .advice.model_roles import ModelStatus
+from .advice.recommender import Recommendations
 from .counterfactual import Counterfactual
 from .cycles import CycleHealth
 from .degraded import Degradation
-from .learning.nightshift import Training
+from .learning.training_scheduler import Training
 from .spare import spare_nodes
 from .waste import Assessment
 
@@ -40,7 +40,7 @@ class Known:
     energy_joules: Mapping[tuple[str, PowerClass], float] = field(default_factory=dict)
     unmeasured_seconds: Mapping[str, float] = field(default_factory=dict)
     advice: Advice | None = None
-    counsel: Mapping[str, Counsel] = field(default_factory=dict)
+    counsel: Mapping[str, Recommendations] = field(default_factory=dict)
     """What was said last, by subject."""
     following: tuple[Following, ...] = ()
     """How runs compare with the advice on them, since the database began."""
@@ -48,7 +48,7 @@ class Known:
     """Cost of running jobs' placements by partition, ``actual`` or ``advised``."""
     database_bytes: float | None = None
     counterfactual: Counterfactual = Counterfactual()
-    learned: Learned = Learned()
+    learned: ModelStatus = ModelStatus()
     training: Training = Training()
     old: bool = False
     """Whether the scheduler has not been read for too long, so that all that it said is the past."""
@@ -187,7 +187,7 @@ def _spare(known: Known) -> dict[str, Any]:
     return {"power_down_info": dict.fromkeys(worth, 1.0)}
 
 
-def _counsel(said: Mapping[str, Counsel]) -> dict[str, Any]:
+def _counsel(said: Mapping[str, Recommendations]) -> dict[str, Any]:
     metrics = {name: value for counsel in said.values() for name, value in counsel.metrics.items()}
     return metrics | {
         "counsel_rows": {subject: float(len(counsel.rows)) for subject, counsel in said.items()
@@ -209,7 +209,7 @@ def _simulated(found: Counterfactual) -> dict[str, Any]:
             "simulated_wait_seconds_total": dict(found.wait_s), "simulation_wait_error_ratio": found.wait_error_ratio}
 
 
-def _learned(found: Learned) -> dict[str, Any]:
+def _learned(found: ModelStatus) -> dict[str, Any]:
     decided = Counter(decision.decision.value for decision in found.decisions)
     return {
         "promotions_total": {kind.value: float(decided[kind.value]) for kind in Decision},

@@ -19,10 +19,10 @@ from types import FrameType
 from ..exporters.source import Clock
 from ..storage.errors import StoreError
 from ..storage.history import History
+from .clock_steps import ClockWatch
 from .config import load
 from .notify import notify, reloading, watchdog_period_s
 from .service import Service
-from .steps import ClockWatch
 from .view import DaemonView
 from .web.app import WebApp
 from .web.gate import WebConfigFile

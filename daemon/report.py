@@ -14,8 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from ..storage.power_classes import PowerClass
 from . import charts
 from .charts import Chart, Shape
-from .replay.course import CLASSES
 from .replay.power import Watts
+from .replay.timeline import CLASSES
 from .stylesheet import class_colors
 from .sweep import Outcome, Plan
 

@@ -27,23 +27,23 @@ from ..storage.history import History
 from ..storage.records import GpuRollup, IdleFloor, SchedulerSnapshot, WasteReading
 from ..storage.topology import Boards, Fabric
 from .advice.advisor import Advisor
-from .advice.council import Council
-from .advice.rehearsal import Rehearsal
-from .advice.subject import Adviser, Bookkeeper, Scene, subjects
-from .advice.vicinity import Vicinity, compared
+from .advice.model_roles import ModelRoles
+from .advice.recommender import Recommender, RecommenderContext, RunListener, subjects
+from .advice.topology_cost import TopologyCost, compared
+from .advice.warm_up import WarmUp
+from .clock_steps import ClockWatch
 from .collection import Accounts, Collection
 from .config import ConfigError, Settings
 from .counterfactual import Counterfactual, Request, Window, WindowReplayer
 from .current import current
-from .cycles import Beat, Cycle
+from .cycles import Cycle, CycleScheduler
 from .degraded import Chronicle, Degradation, Seen, out_of_service, unmeasured_share, unread
 from .facts import Known, Process
-from .learning.nightshift import NightShift
+from .freshness import ages, sources_seen, unadvised
+from .learning.training_scheduler import TrainingScheduler
 from .memory import give_back
 from .moments import believed
-from .standing import ages, sources_seen, unadvised
-from .steps import ClockWatch
-from .topology import Hanging
+from .topology import AttachTopology
 from .waste import WasteAccountant
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Service:
         self._history, self._clock, self._speed = history, clock, speed
         self._change = threading.Lock()
         self._known_lock = threading.Lock()
-        self._council = Council(settings, history, speed, clock())
+        self._council = ModelRoles(settings, history, speed, clock())
         self.known = Known(counterfactual=Counterfactual.restored(history.load_simulated()),
                            learned=self._council.learned)
         self.settings = settings
@@ -83,11 +83,11 @@ class Service:
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
         self._steps, self._chronicle = steps, Chronicle()
-        self._hanging = Hanging()
+        self._hanging = AttachTopology()
         self._rehearsal = _rehearsal(settings)
         self._replays = WindowReplayer()
-        self._nights = NightShift(settings.storage.models_folder, clock())
-        self.beat = Beat(self._cycles(settings))
+        self._nights = TrainingScheduler(settings.storage.models_folder, clock())
+        self.beat = CycleScheduler(self._cycles(settings))
 
     # What cycles do.
 
@@ -125,8 +125,8 @@ class Service:
         snapshot, now_s = self.known.snapshot, self._clock()
         if snapshot is None or not self._believed(snapshot, now_s) or not self._rehearsal.over():
             return
-        circumstances = self._council.circumstances(self.settings, now_s)
-        advice = Advisor(self.settings.advice, circumstances).advise(snapshot, now_s)
+        advice_inputs = self._council.advice_inputs(self.settings, now_s)
+        advice = Advisor(self.settings.advice, advice_inputs).advise(snapshot, now_s)
         learned = self._council.note(advice)
         self._learn(advice=advice, learned=learned)
         self._keep(lambda: self._history.record_recommendations(advice.recommendations))
@@ -139,9 +139,9 @@ class Service:
             return
         for _ in self._collection.read(*subject.reads, within_s=PATIENCE * self.settings.counsel.of(name).every):
             pass  # some sources may have answered; what is known of the others is taken with its age
-        scene = Scene(self._clock(), known.snapshot, known.telemetry, known.advice,
+        scene = RecommenderContext(self._clock(), known.snapshot, known.telemetry, known.advice,
                       tuple(self._collection.facts(*subject.reads)), self._council.experience)
-        said = self._advisers[name].consider(scene).resting_on(known.snapshot.time_s)
+        said = self._advisers[name].recommend(scene).resting_on(known.snapshot.time_s)
         check(said.metrics)
         with self._known_lock:
             self.known = replace(self.known, counsel={**self.known.counsel, name: said})
@@ -165,7 +165,7 @@ class Service:
         """Take note of how advice fared and how large the history is."""
         nodes = self.known.snapshot.nodes if self.known.snapshot else ()
         self._learn(following=self._history.following(),
-                    communication=compared(self._history.placed(), Vicinity(nodes)),
+                    communication=compared(self._history.placed(), TopologyCost(nodes)),
                     database_bytes=float(self._history.size_bytes()))
 
     def retention(self) -> None:
@@ -235,7 +235,7 @@ class Service:
             self._reloaded, self._loaded_s = True, self._clock()
             log.info("configuration reloaded", extra={"sources": len(sources)})
 
-    def _unchanged(self, settings: Settings) -> dict[str, Adviser]:
+    def _unchanged(self, settings: Settings) -> dict[str, Recommender]:
         """Return the advisers that go on with all that they have seen."""
         return {name: adviser for name, adviser in self._advisers.items()
                 if settings.counsel.of(name) == self.settings.counsel.of(name)}
@@ -245,7 +245,7 @@ class Service:
         return {watched.name: watched for config, watched in zip(self.settings.sources, self.sources, strict=True)
                 if config in settings.sources and watched.role in ("telemetry", "scheduler")}
 
-    def _swap(self, settings: Settings, sources: list[Watched], advisers: dict[str, Adviser]) -> None:
+    def _swap(self, settings: Settings, sources: list[Watched], advisers: dict[str, Recommender]) -> None:
         self._replays.end()
         self._collection.leave(but=sources)
         self.beat.stop()
@@ -255,7 +255,7 @@ class Service:
             self._rehearsal = _rehearsal(settings)
         if settings.storage != self.settings.storage:
             self._council.end()
-            self._council = Council(settings, self._history, self._speed, self._clock())
+            self._council = ModelRoles(settings, self._history, self._speed, self._clock())
         self._collection = Collection(sources, self._collection)
         self._accounts = self._accounted()
         self._advisers = advisers
@@ -269,7 +269,7 @@ class Service:
             fresh.counters = self.accountant.counters
             self.accountant = fresh
         self.settings = settings
-        self.beat = Beat(self._cycles(settings))
+        self.beat = CycleScheduler(self._cycles(settings))
         self.beat.start()
 
     # What others ask.
@@ -369,7 +369,7 @@ class Service:
             self._accounted_s = told.asked_s
             self._keep(partial(self._history.record_finished, told.jobs))
             for adviser in self._advisers.values():
-                if isinstance(adviser, Bookkeeper):
+                if isinstance(adviser, RunListener):
                     self._keep(partial(adviser.finished, told.jobs))
 
     def _accounted(self) -> list[Accounts]:
@@ -381,11 +381,11 @@ def _policies(settings: Settings) -> tuple[str, ...]:
     return settings.advice.policy, *settings.advice.shadow, settings.counterfactual.incumbent
 
 
-def _rehearsal(settings: Settings) -> Rehearsal:
-    return Rehearsal(_policies(settings))
+def _rehearsal(settings: Settings) -> WarmUp:
+    return WarmUp(_policies(settings))
 
 
-def _advisers(settings: Settings, history: History, kept: Mapping[str, Adviser]) -> dict[str, Adviser]:
+def _advisers(settings: Settings, history: History, kept: Mapping[str, Recommender]) -> dict[str, Recommender]:
     """Return who considers each subject that is wanted; ConfigError names the one whose settings cannot be."""
     opened = dict(kept)
     for name, subject in subjects().items():

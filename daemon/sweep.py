@@ -25,15 +25,15 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from .memory_mapped_workload import MappedWorkload
 from .replay.cluster import Cluster
 from .replay.compiled import cache_folder
-from .replay.intake import digest
 from .replay.power import Occupation, PowerModel, joules
 from .replay.workload import Workload
-from .spool import Spool
+from .replay.workload_builder import digest
 
 if TYPE_CHECKING:
-    from .replay.limit import Limit
+    from .replay.lower_bound import LowerBound
 
 ALWAYS = ("random-feasible", "oracle")
 """Rows of every table: what chance does, and what knowing the future would."""
@@ -65,7 +65,7 @@ class Plan:
     """Where tables of jobs go; with the policy's name before the suffix."""
     groups_out: Path | None = None
     """Likewise tables of users and partitions."""
-    spool: Spool | None = None
+    spool: MappedWorkload | None = None
     """Where the workload's columns are on disk, so that workers need no copy of them."""
 
     @property
@@ -108,14 +108,14 @@ class Outcome:
 def replay(plan: Plan, policy: str) -> Outcome:
     """Replay one policy; ``SweepError`` when there is no such policy."""
     from .policies import named  # compiled code is loaded where it runs, not where the command is typed
-    from .replay import course, outcome, tables
+    from .replay import outcome, tables, timeline
     from .replay.power import occupation
 
     try:
         chosen = named(policy)
     except ValueError as error:
         raise SweepError(str(error)) from error
-    run, over_time = course.follow(plan.cluster, plan.workload, chosen, model=plan.model, seed=plan.seed,
+    run, over_time = timeline.follow(plan.cluster, plan.workload, chosen, model=plan.model, seed=plan.seed,
                                    preemption_s=plan.preemption_s, power_down_s=plan.power_down_s)
     if plan.jobs_out is not None:
         tables.write(tables.JOBS, tables.jobs(run), table_path(plan.jobs_out, policy))
@@ -124,7 +124,7 @@ def replay(plan: Plan, policy: str) -> Outcome:
     spent = occupation(run)
     arrays = {f"node_{name}": getattr(spent, name) for name in ("busy", "empty", "down", "gpu", "since")}
     arrays |= {name: getattr(over_time, name) for name in ("time", "waiting", "used", "watts")}
-    arrays |= {"span": np.array([spent.until, spent.delay]), "end": run.end, "bars": course.bars(run)}
+    arrays |= {"span": np.array([spent.until, spent.delay]), "end": run.end, "bars": timeline.bars(run)}
     figures = outcome.row(run, plan.model) | {"policy": policy, "fragmentation_ratio": over_time.fragmentation}
     return Outcome(policy, figures, _rejections(run.rejected, plan), arrays)
 
@@ -253,7 +253,7 @@ def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[
 
 def rows(outcomes: Sequence[Outcome], plan: Plan, baseline: str) -> list[dict[str, Any]]:
     """Return one row per policy: energies up to a common end, mean JCT against the baseline and against the limit."""
-    from .replay.limit import limit
+    from .replay.lower_bound import limit
 
     if not outcomes:
         return []
@@ -264,7 +264,7 @@ def rows(outcomes: Sequence[Outcome], plan: Plan, baseline: str) -> list[dict[st
             | _distance(outcome.figures, least) for outcome in outcomes]
 
 
-def _distance(figures: Mapping[str, Any], least: Limit) -> dict[str, Any]:
+def _distance(figures: Mapping[str, Any], least: LowerBound) -> dict[str, Any]:
     """Return how far a policy is from the limit, unless it left jobs behind: the mean is then not of the same jobs."""
     return least.row(figures["jct_mean_s"], preemptions=figures["preemptions"], ended=not figures["jobs_unfinished"])
 

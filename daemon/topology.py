@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 SHOWN = 5
 
 
-class Hanging:
+class AttachTopology:
     """Hangs the nodes of snapshots on switches, and says once what does not fit together."""
 
     def __init__(self) -> None:

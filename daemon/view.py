@@ -12,8 +12,8 @@ from ..storage.power_classes import WASTED, PowerClass
 from ..storage.promotions import Decision, Promotion
 from ..storage.recommendations import Recommendation
 from ..storage.records import Job
-from .advice.council import Learned
-from .advice.subject import Row
+from .advice.model_roles import ModelStatus
+from .advice.recommender import Row
 from .config import ConfigError, Settings
 from .facts import published
 from .service import Service
@@ -119,7 +119,7 @@ class DaemonView:
             raise ReloadError(str(error)) from error
 
 
-def _model_row(known: Learned, promotion: Promotion) -> ModelRow:
+def _model_row(known: ModelStatus, promotion: Promotion) -> ModelRow:
     model, row = promotion.model, ModelRow(promotion.model, IN_WORDS[promotion.decision], promotion.time_s,
                                            promotion.by, promotion.reason)
     card, silent, regret = known.cards.get(model), known.silent.get(model), known.regrets.get(model)

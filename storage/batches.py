@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
 from . import advice, energy, following, jobs, nodes, promotions, simulated, speeds, uses
-from .promotions import Abstention, Promotion, Standing
+from .promotions import Abstention, Promotion, ShadowResult
 from .recommendations import Recommendation
 from .records import GpuRollup, IdleFloor, Job, Node, WasteReading
 from .simulated import Simulated
@@ -93,7 +93,8 @@ KINDS: Mapping[str, Kind] = {
     "decisions": Kind(tuple[Promotion, ...], _decisions),
     "abstentions": Kind(tuple[Abstention, ...],
                         lambda connection, facts, _: promotions.store_abstentions(connection, facts)),
-    "standings": Kind(tuple[Standing, ...], lambda connection, facts, _: promotions.store_standings(connection, facts)),
+    "standings": Kind(tuple[ShadowResult, ...],
+                      lambda connection, facts, _: promotions.store_standings(connection, facts)),
     "simulated": Kind(tuple[Simulated, ...], lambda connection, facts, _: simulated.store(connection, facts)),
     "speeds": Kind(tuple[RunSpeed, ...], lambda connection, facts, _: speeds.store(connection, facts)),
     "uses": Kind(tuple[Use, ...], lambda connection, facts, _: uses.store(connection, facts)),

@@ -21,7 +21,7 @@ from .batches import Batch, Seen
 from .errors import StoreError, Superseded
 from .patience import Patience, bounded
 from .presence import Presence
-from .promotions import Abstention, Promotion, Standing
+from .promotions import Abstention, Promotion, ShadowResult
 from .reading import HistoryReader
 from .recommendations import Recommendation
 from .recorders import Claim
@@ -181,7 +181,7 @@ class History(HistoryReader):
         """Record when agents did not answer; one that goes on with the same cause is the same row."""
         self._record_all("abstentions", abstentions)
 
-    def record_standings(self, standings: Iterable[Standing]) -> None:
+    def record_standings(self, standings: Iterable[ShadowResult]) -> None:
         """Record how policies did in closed time; the same policy and beginning again replaces."""
         self._record_all("standings", standings)
 

@@ -62,7 +62,7 @@ class Abstention:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ShadowResult:
     """How a policy did in a closed stretch of time, replayed beside the incumbent from the same recorded moment."""
 
     policy: str
@@ -138,7 +138,7 @@ def abstained(connection: Connection) -> dict[tuple[str, str], int]:
     return {(model, cause): int(rounds) for model, cause, rounds in rows}
 
 
-def store_standings(connection: Connection, standings: Sequence[Standing]) -> None:
+def store_standings(connection: Connection, standings: Sequence[ShadowResult]) -> None:
     """Record how policies did; the same policy and beginning again replaces."""
     seconds = ("system_s", "incumbent_system_s", "wait_s", "incumbent_wait_s")
     upsert(connection, schema.standings, [
@@ -148,7 +148,7 @@ def store_standings(connection: Connection, standings: Sequence[Standing]) -> No
         update=("until_s", *seconds))
 
 
-def standing_of(row: Row[Any]) -> Standing:
+def standing_of(row: Row[Any]) -> ShadowResult:
     """Return the standing that a row holds."""
-    return Standing(row.policy, row.since_s, row.until_s, row.system_s, row.incumbent_system_s, row.wait_s,
+    return ShadowResult(row.policy, row.since_s, row.until_s, row.system_s, row.incumbent_system_s, row.wait_s,
                     row.incumbent_wait_s)

@@ -14,7 +14,7 @@ from . import advice, columns, database, energy, following, nodes, promotions, s
 from .advice import AdviceChange, IssuedAdvice
 from .following import Following
 from .power_classes import PowerClass
-from .promotions import Abstention, Promotion, Standing
+from .promotions import Abstention, Promotion, ShadowResult
 from .recommendations import Placed
 from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, Request, WasteReading
 from .simulated import Simulated
@@ -187,7 +187,7 @@ class HistoryReader:
         with self._reading() as connection:
             return promotions.abstained(connection)
 
-    def standings(self, since_s: float = float("-inf")) -> tuple[Standing, ...]:
+    def standings(self, since_s: float = float("-inf")) -> tuple[ShadowResult, ...]:
         """Return how policies did in closed windows that begin at a moment or later, oldest first."""
         table = schema.standings
         return tuple(map(promotions.standing_of, self._all(

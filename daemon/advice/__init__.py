@@ -1,5 +1,8 @@
-"""What the daemon recommends: every policy heard on the state of now, and what the one in charge would do.
+"""What the daemon recommends: which pending jobs to start where, and what to change about running jobs.
 
-rehearsal compiles, hearing asks, advisor words it; agency and council seat the agents; vicinity and indexes say where.
-Beyond starts: subject is the joint, counsel holds a file for each; elastic, room and shares work out what these tell
+``advisor`` asks the active policy and explains its decisions (``policy_advice``); ``model_roles``, ``model_loader`` and
+``inference`` decide which trained models are asked, load them and ask them; ``warm_up`` compiles policies beforehand.
+``feasible_starts`` holds what the scheduler would refuse. ``topology_cost``, ``locality_speed`` and ``gpu_assignment``
+compare placements. ``recommender`` is the interface of recommendations beyond starts; ``recommenders`` has one file for
+each, and ``scaling``, ``rightsizing`` and ``migration`` do their work.
 """

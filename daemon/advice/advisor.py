@@ -21,10 +21,10 @@ from ..policies import named
 from ..policies.registry import parse
 from ..replay.state import ClusterState
 from ..replay.workload import Foresight
-from .answer import Answer, Manner, instead_of
-from .closeness import APPLICATIONS, NAMES
-from .hearing import Heard, Moment, Said, Seat, expected, hear, reasons
-from .outlook import Change
+from .inference import DecisionContext, ModelAdvice, ModelResult, ServedModel, ask_model, expected, reasons
+from .locality_speed import APPLICATIONS, NAMES
+from .policy_advice import PolicyAdvice, RenderOptions, instead_of
+from .wait_estimate import WaitChange
 
 MOST_REASONED = 50
 """Recommendations that tell what moved an agent: as many as people look at."""
@@ -73,7 +73,7 @@ class AdviceSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What was advised at one moment."""
+    """What was advised at one context."""
 
     issued_s: float
     recommendations: tuple[Recommendation, ...] = ()
@@ -82,7 +82,7 @@ class Advice:
     """Reason by node."""
     in_charge: str = ""
     """The policy whose advice goes out: that of an agent, or the heuristic's where it abstains."""
-    heard: tuple[Heard, ...] = ()
+    heard: tuple[ModelResult, ...] = ()
     """What each agent answered, or why it did not."""
     snapshot_s: float | None = None
     """When the cluster was seen as this advice takes it to be."""
@@ -93,10 +93,10 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class AdviceInputs:
     """What advice takes into account beside the snapshot."""
 
-    seats: Sequence[Seat] = ()
+    served_models: Sequence[ServedModel] = ()
     """Agents to be asked, the one in charge first."""
     incumbent: str = ""
     """The policy that changes in wait are told against; none are told without it."""
@@ -108,11 +108,11 @@ class Circumstances:
 class Advisor:
     """Asks policies about a live cluster."""
 
-    def __init__(self, settings: AdviceSettings, circumstances: Circumstances = Circumstances()) -> None:
-        self._settings, self._circumstances = settings, circumstances
+    def __init__(self, settings: AdviceSettings, advice_inputs: AdviceInputs = AdviceInputs()) -> None:
+        self._settings, self._circumstances = settings, advice_inputs
         self._heuristic = named(settings.policy)
         self._shadows = [named(name) for name in settings.shadow if name != settings.policy]
-        self._incumbent = named(circumstances.incumbent) if circumstances.incumbent else None
+        self._incumbent = named(advice_inputs.incumbent) if advice_inputs.incumbent else None
 
     @property
     def policy(self) -> str:
@@ -124,38 +124,39 @@ class Advisor:
         if not snapshot.nodes:
             return Advice(now_s, snapshot_s=snapshot.time_s)
         state = ClusterState.from_snapshot(snapshot, now_s, foresight=self._circumstances.foresight)
-        moment = Moment(state, snapshot, Diagnosis(snapshot, now_s), now_s, self._circumstances.stale_s,
+        context = DecisionContext(state, snapshot, Diagnosis(snapshot, now_s), now_s, self._circumstances.stale_s,
                         self._incumbent, self._settings.draws)
-        heuristic = Answer(state, self._heuristic, moment.diagnosis)
-        heard = tuple(hear(seat, moment) for seat in self._circumstances.seats)
-        shadows = [Answer(state, policy, moment.diagnosis) for policy in self._shadows]
-        shadows += [one.said.answer for one in heard if one.said and not one.seat.in_charge]
-        leader = next((one.said for one in heard if one.said and one.seat.in_charge), None)
+        heuristic = PolicyAdvice(state, self._heuristic, context.diagnosis)
+        heard = tuple(ask_model(served_model, context) for served_model in self._circumstances.served_models)
+        shadows = [PolicyAdvice(state, policy, context.diagnosis) for policy in self._shadows]
+        shadows += [one.said.answer for one in heard if one.said and not one.served_model.in_charge]
+        leader = next((one.said for one in heard if one.said and one.served_model.in_charge), None)
         if leader is None:
-            first, told = heuristic, self._told(heuristic, moment, expected(self._heuristic, moment))
+            first, told = heuristic, self._told(heuristic, context, expected(self._heuristic, context))
         else:
-            first, told = leader.answer, self._told_by_agent(leader, heuristic, moment)
+            first, told = leader.answer, self._told_by_agent(leader, heuristic, context)
             shadows.insert(0, heuristic)
-        aside = [row for answer in shadows for row in self._told(answer, moment)]
+        aside = [row for answer in shadows for row in self._told(answer, context)]
         policies = tuple(dict.fromkeys((first.policy.name, *(answer.policy.name for answer in shadows))))
         return Advice(now_s, (*told, *aside), self._power_down(snapshot, first.needed_at(), now_s), first.policy.name,
                       heard, snapshot.time_s, policies)
 
-    def _told(self, answer: Answer, moment: Moment,
-              changes: Mapping[int, Change] | None = None) -> list[Recommendation]:
+    def _told(self, answer: PolicyAdvice, context: DecisionContext,
+              changes: Mapping[int, WaitChange] | None = None) -> list[Recommendation]:
         """Return advice in words; without ``changes`` it is that of a shadow."""
-        manner = Manner(moment.now_s, self._settings.objective, changes is None, changes or {},
-                        self._settings.applications, moment.snapshot.time_s)
-        return [said for _, said in answer.recommend(manner)]
+        options = RenderOptions(context.now_s, self._settings.objective, changes is None, changes or {},
+                        self._settings.applications, context.snapshot.time_s)
+        return [said for _, said in answer.recommend(options)]
 
-    def _told_by_agent(self, leader: Said, heuristic: Answer, moment: Moment) -> list[Recommendation]:
+    def _told_by_agent(self, leader: ModelAdvice, heuristic: PolicyAdvice,
+                       context: DecisionContext) -> list[Recommendation]:
         """Return an agent's advice with what moved it, and what the heuristic would have said."""
-        otherwise = {(said.job_id, said.submit_s): instead_of(said) for said in self._told(heuristic, moment)}
-        manner = Manner(moment.now_s, self._settings.objective, changes=leader.changes,
-                        applications=self._settings.applications, snapshot_s=moment.snapshot.time_s)
+        otherwise = {(said.job_id, said.submit_s): instead_of(said) for said in self._told(heuristic, context)}
+        options = RenderOptions(context.now_s, self._settings.objective, changes=leader.changes,
+                        applications=self._settings.applications, snapshot_s=context.snapshot.time_s)
         return [replace(said, instead=otherwise.get((said.job_id, said.submit_s)),
-                        reasons=reasons(leader.agent, moment.state, row) if number < MOST_REASONED else ())
-                for number, (row, said) in enumerate(leader.answer.recommend(manner))]
+                        reasons=reasons(leader.agent, context.state, row) if number < MOST_REASONED else ())
+                for number, (row, said) in enumerate(leader.answer.recommend(options))]
 
     def _power_down(self, snapshot: SchedulerSnapshot, needed: Mapping[str, float], now_s: float) -> dict[str, str]:
         """Return empty nodes that no known job needs soon, but for the spare ones of each partition."""

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...storage.reading import HistoryReader
-from ..past import past
-from ..replay.bind import pools, rejections, shape
+from ..recorded_window import past
 from ..replay.cluster import Cluster, NodeEvent
-from ..replay.prediction import foresight, template
+from ..replay.feasibility import pools, rejections, shape
+from ..replay.runtime_prediction import foresight, template
 from ..replay.workload import COLUMNS, Workload
 from .kinds import Stretch, TrainingError
 

@@ -25,8 +25,8 @@ _COLUMNS = {"policy": "policy", "jobs": "jobs", "jobs_missed": "missed", "start_
 
 def show_fidelity(where: Source, policies: Sequence[str], style: str) -> None:
     """Print how far the simulator is off under the policy that stands for what the scheduler does."""
-    from ..fidelity import check
     from ..replay.cluster import ClusterError
+    from ..simulator_error import check
 
     if not where.recorded:
         raise click.UsageError("--check needs recorded starts and energy: give `history` or the URL of a database")

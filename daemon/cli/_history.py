@@ -16,7 +16,7 @@ from ._client import Unreachable, warn_beside
 if TYPE_CHECKING:
     from ...storage.reading import HistoryReader
     from ..replay.cluster import Cluster
-    from ..replay.intake import Intake
+    from ..replay.workload_builder import WorkloadBuilder
 
 DEFAULT_CONFIG = Path("/etc/idlewatt/config.yml")
 Progress = Callable[[int, int], None]
@@ -50,11 +50,11 @@ class Source:
         except StoreError as error:
             raise Unreachable(str(error)) from error
 
-    def read(self, cluster_text: str | None, progress: Progress) -> tuple[Cluster, Intake]:
+    def read(self, cluster_text: str | None, progress: Progress) -> tuple[Cluster, WorkloadBuilder]:
         """Return the cluster and its jobs; click exceptions say what is wrong with either."""
         from ...storage.traces import TraceError, read_trace
         from ..replay.cluster import ClusterError
-        from ..replay.intake import IntakeError, fitted, from_trace
+        from ..replay.workload_builder import WorkloadError, fitted, from_trace
 
         try:
             if self.recorded:
@@ -65,16 +65,16 @@ class Source:
             return cluster, fitted(from_trace(read_trace(self.name, self.format_name, progress)), cluster)
         except (TraceError, ClusterError) as error:
             raise click.ClickException(str(error)) from error
-        except IntakeError as error:
+        except WorkloadError as error:
             raise click.ClickException(f"{self.name}: {error}") from error
 
     def since(self) -> float | None:
         """Return the moment from which on the history is replayed."""
         return None if self.last_s is None else time.time() - self.last_s
 
-    def _recorded(self, cluster_text: str | None) -> tuple[Cluster, Intake]:
-        from ..past import recorded_cluster
-        from ..replay.intake import fitted, from_columns
+    def _recorded(self, cluster_text: str | None) -> tuple[Cluster, WorkloadBuilder]:
+        from ..recorded_window import recorded_cluster
+        from ..replay.workload_builder import fitted, from_columns
 
         with self.history() as reader:
             cluster = described(cluster_text) if cluster_text else recorded_cluster(reader, self.since())

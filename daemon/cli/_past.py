@@ -20,7 +20,7 @@ from ...exporters.simulated.direct import sources
 from ...storage.errors import StoreError
 from ...storage.history import History
 from ..advice.advisor import Advice, AdviceSettings
-from ..advice.subject import subjects
+from ..advice.recommender import subjects
 from ..config import CounterfactualSettings, Settings, StorageSettings
 from ..counterfactual import Request, replayed
 from ..service import Service
@@ -93,7 +93,7 @@ def serving(cluster: SimulatedCluster, clock: Time, folder: Path) -> Iterator[Se
                         counterfactual=CounterfactualSettings(incumbent=SCHEDULER))
     gap = PATIENCE * STEP_S / settings.cycles.scrape
     settings = settings.model_copy(update={
-        # Counsel is asked for seldom while days go by in seconds; none of it is older than the cluster's own pace.
+        # Recommenders are asked seldom while days go by in seconds; none is older than the cluster's own pace.
         "waste": WasteSettings(gap_factor=gap, rated_node_watts=RATED_WATTS,
                                scheduler_max_age=PATIENCE * max(CYCLES.values()) * STEP_S),
         "sources": sources(cluster, clock)})

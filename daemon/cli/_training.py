@@ -20,10 +20,10 @@ import click
 from ...storage.values import finite
 from ..agents.histories import Material, recorded
 from ..agents.kinds import Progress
-from ..fidelity import Fidelity, check
 from ..learning.promotion import Row, Verdict
-from ..learning.training import Order
+from ..learning.training import TrainingJob
 from ..replay.cluster import ClusterError
+from ..simulator_error import Fidelity, check
 from ._history import Source, described
 from ._output import plain, show
 
@@ -34,7 +34,7 @@ HIDDEN = "***"
 """Stands for a password."""
 
 
-def read(where: Source, order: Order) -> Material:
+def read(where: Source, order: TrainingJob) -> Material:
     """Return the history of an order; click exceptions say what is wrong with it."""
     click.echo(f"reading {plain(order.source)}", err=True)
     if not where.recorded:
@@ -66,7 +66,7 @@ def shown(source: Any) -> Any:
     return re.sub("(://[^/:@]*):[^/]*@", rf"\1:{HIDDEN}@", source)
 
 
-def fidelity(where: Source, order: Order, since_s: float) -> Fidelity | None:
+def fidelity(where: Source, order: TrainingJob, since_s: float) -> Fidelity | None:
     """Return how well the incumbent's replay reproduces what happened since; None where nothing tells."""
     if not where.recorded or order.cluster is not None or order.until_s is None:
         return None

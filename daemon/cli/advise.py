@@ -9,7 +9,7 @@ import click
 
 from ...exporters.hostlist import ranges
 from ...storage.recommendations import ACTIONS
-from ..advice.counsel import topics
+from ..advice.recommenders import topics
 from ..durations import ago
 from ._client import ask, asks_daemon, status
 from ._output import show
@@ -76,7 +76,7 @@ def _silence(url: str, ca_file: str | None, style: str) -> str:
 
 def _counsel(name: str, rows: list[dict[str, Any]], style: str, why: str) -> None:
     """Show what there is to say on a subject beyond starts."""
-    from ..advice.subject import subjects
+    from ..advice.recommender import subjects
 
     subject = subjects()[name]
     shown = rows if style == "json" else [subject.cells(row) for row in rows]

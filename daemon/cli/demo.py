@@ -120,7 +120,7 @@ def _folder(wanted: Path | None, stack: ExitStack) -> Path:
 def _rehearse(folder: Path) -> None:
     """Wait until the policies are compiled; the clock starts afterwards."""
     click.echo("Getting the policies ready: half a minute the first time, a moment later on.")
-    with python("the rehearsal", ("-m", "idlewatt.daemon.advice.rehearsal"), folder / "rehearsal.log") as child:
+    with python("the rehearsal", ("-m", "idlewatt.daemon.advice.warm_up"), folder / "rehearsal.log") as child:
         if child.wait(COMPILED_WITHIN_S):
             raise DemoError(f"the policies cannot be compiled:\n{tail(folder / 'rehearsal.log')}")
 

@@ -13,8 +13,8 @@ from ._store import found, settings, store, uses_models
 
 if TYPE_CHECKING:
     from ..learning.models import ModelStore, Stored
-    from ..learning.terms import Terms
-    from ..learning.training import Order
+    from ..learning.promotion_criteria import PromotionCriteria
+    from ..learning.training import TrainingJob
 
 
 @click.command("evaluate")
@@ -41,17 +41,17 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
     """
     from ..agents.kinds import TrainingError
     from ..learning.models import ModelError
-    from ..learning.training import Order
+    from ..learning.training import TrainingJob
     from ._training import shown
 
     models = store(config_file, folder)
     known = found(models, model)
     try:
         if source is None:
-            order = replace(Order.read(known.folder), until_s=None, seed=seed)
+            order = replace(TrainingJob.read(known.folder), until_s=None, seed=seed)
         else:
             default = settings(config_file).counterfactual.incumbent
-            order = Order(known.name, source, 0.0, shown(cluster), trace_format, incumbent=default, seed=seed)
+            order = TrainingJob(known.name, source, 0.0, shown(cluster), trace_format, incumbent=default, seed=seed)
         where = Source(order.source, config_file, order.trace_format)
         order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent)
         _judge(models, known, order, where, settings(config_file).training.terms.known(), style)
@@ -59,7 +59,8 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
         raise click.ClickException(str(error)) from error
 
 
-def _judge(models: ModelStore, model: Stored, order: Order, where: Source, terms: Terms, style: str) -> None:
+def _judge(models: ModelStore, model: Stored, order: TrainingJob, where: Source, terms: PromotionCriteria,
+           style: str) -> None:
     from ..agents.histories import TEST_MOST_S, WARM_UP_S, held_out
     from ..learning.training import examined
     from ._training import fidelity, now_of, read, show_verdict, tell
@@ -76,11 +77,11 @@ def _judge(models: ModelStore, model: Stored, order: Order, where: Source, terms
     show_verdict(verdict, style)
 
 
-def _seen_until(model: Stored, order: Order) -> float:
+def _seen_until(model: Stored, order: TrainingJob) -> float:
     """Return until when the model knows the history that judges it; ever since, when it is another one."""
-    from ..learning.training import Order
+    from ..learning.training import TrainingJob
 
-    same = Order.read(model.folder)
+    same = TrainingJob.read(model.folder)
     if model.card is None or model.card.history_until_s is None or (same.source, same.cluster) != (
             order.source, order.cluster):
         return float("-inf")

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ..memory_mapped_workload import MappedWorkload
     from ..replay.cluster import Cluster
-    from ..replay.intake import Intake
     from ..replay.power import PowerModel
-    from ..spool import Spool
+    from ..replay.workload_builder import WorkloadBuilder
     from ..sweep import Sweep
 
 _COLUMNS = {"policy": "policy", "jobs": "jobs", "jct_mean_s": "JCT s", "compared": "of baseline",
@@ -130,7 +130,7 @@ def sweep_error() -> type[Exception]:
 
 @contextmanager
 def _spooled(state: Path) -> Iterator[Path]:
-    from ..spool import spool_folder
+    from ..memory_mapped_workload import spool_folder
 
     try:
         with spool_folder(state) as folder:
@@ -171,19 +171,19 @@ def _prepared(where: Source, cluster_text: str | None, wanted: list[str], option
 
 
 def _taken_in(where: Source, cluster_text: str | None,
-              folder: Path) -> tuple[Cluster, Spool, dict[str, int], NDArray[np.int32] | None]:
+              folder: Path) -> tuple[Cluster, MappedWorkload, dict[str, int], NDArray[np.int32] | None]:
     """Read the source and leave its jobs on disk: what they took in memory is free again."""
-    from ..spool import Spool
+    from ..memory_mapped_workload import MappedWorkload
 
     with _progress("reading") as tell:
         cluster, intake = where.read(cluster_text, tell)
     _tell_left_out(intake)
-    return cluster, Spool.of(intake.workload, folder), dict(intake.left_out), intake.lines
+    return cluster, MappedWorkload.of(intake.workload, folder), dict(intake.left_out), intake.lines
 
 
 def _watts(text: str | None, cluster: Cluster) -> PowerModel:
+    from ..power_options import PowerError, described
     from ..replay.power import PowerModel
-    from ..watts import PowerError, described
 
     try:
         return PowerModel() if text is None else described(text, cluster)
@@ -226,7 +226,7 @@ def _readable(line: dict[str, Any]) -> dict[str, Any]:
             "wasted_kwh": line["energy_wasted_joules"] / _JOULES_PER_KWH}
 
 
-def _tell_left_out(intake: Intake) -> None:
+def _tell_left_out(intake: WorkloadBuilder) -> None:
     for note in intake.notes:
         _say(f"note: {plain(note)}")
     if intake.left_out:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..agents.tracking import Tracker
     from ..learning.models import ModelStore, Stored
     from ..learning.promotion import Verdict
-    from ..learning.training import Lesson, Order, Workshop
+    from ..learning.training import TrainingDirectory, TrainingJob, TrainingRun
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg]
@@ -95,24 +95,25 @@ def _nightly(config_file: Path) -> None:
 
 def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
     from ..agents.histories import split
-    from ..learning.training import Lesson, Workshop, kind_of
+    from ..learning.training import TrainingDirectory, TrainingRun, kind_of
     from ._training import HIDDEN, read, tell
 
     kind = kind_of(options["agent"])
     if options["device"] == "cuda" and not kind.torch:
         raise click.BadParameter(f"{kind.name} does not train with torch but on the CPU", param_hint="--device")
-    workshop = Workshop(models, options["agent"])
-    with workshop.locked():
-        order = _resumed(workshop, options) if resume else _ordered(config_file, options)
+    training_directory = TrainingDirectory(models, options["agent"])
+    with training_directory.locked():
+        order = _resumed(training_directory, options) if resume else _ordered(config_file, options)
         # The order holds no password.
         source = options["source"] if HIDDEN in order.source else order.source
         where = Source(source, config_file, order.trace_format)
         parts = split(read(where, order), seed=order.seed)
         tell(parts.notes)
         if not resume:
-            workshop.begin(order)
+            training_directory.begin(order)
         with contextlib.ExitStack() as stack:
-            lesson = Lesson(order, parts, workshop, _tracker(workshop, options["tensorboard"], stack))
+            tracker = _tracker(training_directory, options["tensorboard"], stack)
+            lesson = TrainingRun(order, parts, training_directory, tracker)
             interrupted = _learn(lesson)
         model = _kept(lesson, models, interrupted)
         if not interrupted.is_set():
@@ -121,9 +122,9 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
                 _listened_to(config_file, models, verdict)
 
 
-def _ordered(config_file: Path, options: dict[str, Any]) -> Order:
+def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
     """Return what is to be trained, as the options say."""
-    from ..learning.training import Order
+    from ..learning.training import TrainingJob
     from ..policies.registry import parse
     from ._training import now_of, shown
 
@@ -137,18 +138,18 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> Order:
     if Source(options["source"]).recorded:
         until_s = now_of(Source(options["source"], config_file)) if until_s is None else until_s
         since_s = until_s - (options["last_s"] or known.training.history)
-    return Order(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
+    return TrainingJob(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
                  options["trace_format"], since_s, until_s, incumbent, options["seed"],
                  known.training.objective.known(), options["device"])
 
 
-def _resumed(workshop: Workshop, options: dict[str, Any]) -> Order:
+def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> TrainingJob:
     """Return what was to be trained; a UsageError when the options say something else."""
     from dataclasses import replace
 
     from ._training import HIDDEN, shown
 
-    order = workshop.interrupted()
+    order = training_directory.interrupted()
     context = click.get_current_context()
     for name in ("source", "cluster", "until_s", "incumbent", "seed"):
         given = context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
@@ -161,20 +162,20 @@ def _resumed(workshop: Workshop, options: dict[str, Any]) -> Order:
     return replace(order, budget_s=options["budget_s"], device=options["device"])
 
 
-def _tracker(workshop: Workshop, wanted: bool, stack: contextlib.ExitStack) -> Tracker:
+def _tracker(training_directory: TrainingDirectory, wanted: bool, stack: contextlib.ExitStack) -> Tracker:
     from ..agents.tracking import NoTracker, TensorBoard
 
     if not wanted:
         return NoTracker()
     try:
-        tracker = stack.enter_context(TensorBoard(workshop.curves))
+        tracker = stack.enter_context(TensorBoard(training_directory.curves))
     except ImportError as error:
         raise click.ClickException("TensorBoard is not installed: pip install 'idlewatt[train]'") from error
-    click.echo(f"curves: tensorboard --logdir {workshop.curves}", err=True)
+    click.echo(f"curves: tensorboard --logdir {training_directory.curves}", err=True)
     return tracker
 
 
-def _learn(lesson: Lesson) -> Event:
+def _learn(lesson: TrainingRun) -> Event:
     """Train until it is done or somebody interrupts; return the event that tells which."""
     from ._training import interruptible, watched
 
@@ -186,7 +187,7 @@ def _learn(lesson: Lesson) -> Event:
     return interrupted
 
 
-def _kept(lesson: Lesson, models: ModelStore, interrupted: Event) -> Stored:
+def _kept(lesson: TrainingRun, models: ModelStore, interrupted: Event) -> Stored:
     """Put the best so far among the models and say so; ends with status 130 when it was interrupted."""
     if interrupted.is_set() and not lesson.saved:
         click.echo("interrupted before anything was learned; nothing is kept", err=True)
@@ -200,7 +201,7 @@ def _kept(lesson: Lesson, models: ModelStore, interrupted: Event) -> Stored:
     return model
 
 
-def _judged(config_file: Path, models: ModelStore, model: Stored, where: Source, lesson: Lesson) -> Verdict:
+def _judged(config_file: Path, models: ModelStore, model: Stored, where: Source, lesson: TrainingRun) -> Verdict:
     """Judge a whole training, show what came of it and what to do next; what it kept of itself may go."""
     from ...storage.promotions import Decision
     from ..learning.training import examined
@@ -211,7 +212,7 @@ def _judged(config_file: Path, models: ModelStore, model: Stored, where: Source,
                        terms=settings(config_file).training.terms.known(),
                        fidelity=fidelity(where, order, lesson.split.until_s))
     show_verdict(verdict, "table")
-    lesson.workshop.clear()
+    lesson.training_directory.clear()
     earned = verdict.decision is Decision.PROMOTE
     click.echo(f"next:    `idlewatt promote {model.name}` puts it in charge" if earned else
                "next:    it has not earned to be in charge; a longer --budget or more history may help")

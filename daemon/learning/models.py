@@ -99,7 +99,7 @@ class ModelStore:
                     removed.append(model.name)
         return tuple(removed)
 
-    def workshop(self, kind: str) -> Path:
+    def training_directory(self, kind: str) -> Path:
         """Return where a training of this kind keeps itself until it is done."""
         return self.folder / f"{_HIDDEN}training" / kind
 

@@ -23,14 +23,14 @@ from ..agents.checkpoint import write
 from ..agents.histories import DAY_S, TooLittle, recorded, split
 from ..agents.kinds import FAILURES, Stretch, TrainingError
 from ..config import Settings
-from ..fidelity import check
 from ..niceness import give_way
 from ..replay.cluster import ClusterError
+from ..simulator_error import check
 from .models import ModelError, ModelStore
-from .nightshift import NIGHT, NOTE, TASK, Night, Task
 from .promotion import Exam, Verdict, ratio, replayed
 from .regret import too_soon
-from .training import Lesson, Order, Workshop, examined, make_room
+from .training import TrainingDirectory, TrainingJob, TrainingRun, examined, make_room
+from .training_scheduler import NIGHT, NOTE, TASK, Night, Task
 
 NICENESS = 19
 
@@ -46,38 +46,39 @@ def by_hand(settings: Settings) -> Night:
 def carry_out(task: Task) -> Night:
     """Train, judge and decide, and leave a note of what came of it."""
     store = ModelStore(task.models)
-    workshop = Workshop(store, task.agent)
+    training_directory = TrainingDirectory(store, task.agent)
     try:
-        with workshop.locked():
-            night = _night(task, store, workshop)
+        with training_directory.locked():
+            night = _night(task, store, training_directory)
             write(task.models / NOTE, NIGHT.dump_json(night))
             return night
     except TrainingError as error:  # somebody else trains
         return Night(task.now_s, "refused", str(error))
 
 
-def _night(task: Task, store: ModelStore, workshop: Workshop) -> Night:
+def _night(task: Task, store: ModelStore, training_directory: TrainingDirectory) -> Night:
     try:
-        return _trained(task, store, workshop)
+        return _trained(task, store, training_directory)
     except TooLittle as error:
         return Night(task.now_s, "refused", str(error))
     except (TrainingError, ModelError, StoreError, ClusterError, OSError) as error:
         return Night(task.now_s, "failed", str(error))
 
 
-def _trained(task: Task, store: ModelStore, workshop: Workshop) -> Night:
+def _trained(task: Task, store: ModelStore, training_directory: TrainingDirectory) -> Night:
     """Go on from the newest model that learned here, with what has been recorded since, and decide on what comes of it.
 
     It is judged on weeks that neither it nor the one before has seen.
     """
     since_s, until_s = task.now_s - task.history_s, task.now_s
-    order = Order(task.agent, "history", task.budget_s, since_s=since_s, until_s=until_s, incumbent=task.incumbent,
+    order = TrainingJob(task.agent, "history", task.budget_s, since_s=since_s, until_s=until_s,
+                        incumbent=task.incumbent,
                   seed=int(task.now_s // DAY_S), objective=task.objective)
     with History.read_only(task.url) as reader:
         parts = split(recorded(reader, since_s, until_s, "the history"), seed=order.seed)
         fidelity = check(reader, parts.until_s, until_s, task.incumbent)
-    workshop.begin(order)
-    lesson = Lesson(order, parts, workshop, start=_newest(store, task.agent, parts.until_s))
+    training_directory.begin(order)
+    lesson = TrainingRun(order, parts, training_directory, start=_newest(store, task.agent, parts.until_s))
     for _ in lesson:
         pass
     model = lesson.keep(store, task.now_s)
@@ -85,7 +86,7 @@ def _trained(task: Task, store: ModelStore, workshop: Workshop) -> Night:
     with Ledger.open(task.url) as ledger:
         decision = _decide(ledger, store, task, verdict, parts.test)
         make_room(ledger, store, task.agent, task.keep, "nightly", task.now_s)
-    workshop.clear()
+    training_directory.clear()
     return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}", model.name)
 
 
@@ -96,7 +97,7 @@ def _newest(store: ModelStore, agent: str, until_s: float) -> Path | None:
         if model.fault or card is None or card.kind != agent or (card.history_until_s or 0.0) > until_s:
             continue
         with suppress(TrainingError, ModelError):
-            if Order.read(model.folder).source == "history":
+            if TrainingJob.read(model.folder).source == "history":
                 store.load(model.name)  # one of an older idlewatt may be whole and not fit
                 return model.folder
     return None

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from ...storage.promotions import Decision
 from ...storage.records import ModelCard
 from ..agents.kinds import FAILURES, Stretch, Trained
-from ..fidelity import Fidelity
 from ..policies import named
 from ..replay.engine import Policy, run
 from ..replay.outcome import Interval, ratio_interval, times
 from ..replay.power import Occupation, PowerModel, joules, occupation
 from ..replay.state import ClusterState
 from ..replay.workload import Workload
+from ..simulator_error import Fidelity
 from ..sweep import ALWAYS
-from .terms import ASSUMED, Terms
+from .promotion_criteria import ASSUMED, PromotionCriteria
 
 Floats = NDArray[np.float64]
 
@@ -82,7 +82,7 @@ class Verdict:
     seed: int = 0
     fidelity: Fidelity | None = None
     """How far the incumbent's replay is from what really happened; None where the history is not this site's."""
-    terms: Terms = ASSUMED
+    terms: PromotionCriteria = ASSUMED
 
     @property
     def reason(self) -> str:
@@ -95,7 +95,7 @@ class Verdict:
 
 
 def judge(candidate: Trained, incumbent: str, heuristics: Sequence[str], stretches: Sequence[Stretch], *,
-          fidelity: Fidelity | None = None, foreign: bool = False, terms: Terms = ASSUMED,
+          fidelity: Fidelity | None = None, foreign: bool = False, terms: PromotionCriteria = ASSUMED,
           power: PowerModel | None = None, seed: int = 0) -> Verdict:
     """Replay held-out stretches under everybody and return the verdict; never raises for what the candidate does.
 
@@ -191,7 +191,7 @@ def _measured(empty: Verdict, trials: Mapping[str, Trial], exam: Exam, power: Po
         tail_ratio=_tail(ours, incumbent, empty.terms))
 
 
-def ratio(ours: Trial, theirs: Trial, terms: Terms, seed: int) -> Interval:
+def ratio(ours: Trial, theirs: Trial, terms: PromotionCriteria, seed: int) -> Interval:
     """Return mean JCT over another's, of the jobs that ended under both, with its interval over days."""
     both = np.isfinite(ours.jct) & np.isfinite(theirs.jct)
     return ratio_interval(np.float64(DAY_S) * ours.day[both], ours.jct[both], theirs.jct[both],
@@ -227,7 +227,7 @@ def _mean_ratio(ours: Trial, theirs: Trial, members: NDArray[np.bool_]) -> float
     return float(ours.jct[both].sum() / theirs.jct[both].sum()) if both.any() else float("nan")
 
 
-def _tail(ours: Trial, theirs: Trial, terms: Terms) -> float:
+def _tail(ours: Trial, theirs: Trial, terms: PromotionCriteria) -> float:
     both = np.isfinite(ours.wait) & np.isfinite(theirs.wait)
     floor = terms.tail_floor_s
     return max(floor, _p99(ours.wait[both])) / max(floor, _p99(theirs.wait[both])) if both.any() else float("nan")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...storage.promotions import Decision, Promotion, Standing
+from ...storage.promotions import Decision, Promotion, ShadowResult
 
 DAY_S = 86400.0
 WORSE = 0.02
@@ -34,9 +34,9 @@ class Regret:
     """Bad days in a row, up to that one."""
 
 
-def regrets(standings: Iterable[Standing], now_s: float) -> dict[str, Regret]:
+def regrets(standings: Iterable[ShadowResult], now_s: float) -> dict[str, Regret]:
     """Return how each policy stands; days that have not closed, or were hardly watched, are left out."""
-    days: dict[tuple[str, float], list[Standing]] = {}
+    days: dict[tuple[str, float], list[ShadowResult]] = {}
     for standing in standings:
         days.setdefault((standing.policy, standing.since_s // DAY_S * DAY_S), []).append(standing)
     found: dict[str, Regret] = {}
@@ -48,7 +48,7 @@ def regrets(standings: Iterable[Standing], now_s: float) -> dict[str, Regret]:
     return found
 
 
-def _ratio(windows: Iterable[Standing]) -> float | None:
+def _ratio(windows: Iterable[ShadowResult]) -> float | None:
     """Return the regret of one day; None when too little of it was replayed, or nobody was there."""
     windows = list(windows)
     theirs = sum(window.incumbent_system_s for window in windows)

@@ -23,10 +23,10 @@ from ..agents.checkpoint import CheckpointError, verify, write, write_card
 from ..agents.histories import Split
 from ..agents.kinds import Course, Kind, Objective, Progress, Stretch, TrainingError, kinds
 from ..agents.tracking import NoTracker, Tracker
-from ..fidelity import Fidelity
+from ..simulator_error import Fidelity
 from .models import ModelStore, Stored
 from .promotion import HEURISTICS, Verdict, judge
-from .terms import ASSUMED, Terms
+from .promotion_criteria import ASSUMED, PromotionCriteria
 
 INCUMBENT = "fifo+first-fit+easy"
 ORDER = "order.json"
@@ -37,7 +37,7 @@ CURVE_POINTS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TrainingJob:
     """What is to be trained on what; kept beside an interrupted training, so that it goes on as it began."""
 
     agent: str
@@ -61,7 +61,7 @@ class Order:
         write(folder / ORDER, _ORDER.dump_json(self))
 
     @classmethod
-    def read(cls, folder: Path) -> Order:
+    def read(cls, folder: Path) -> TrainingJob:
         """Return the order that something was made for; ``TrainingError`` when nobody knows any more."""
         try:
             return _ORDER.validate_json((folder / ORDER).read_bytes())
@@ -69,7 +69,7 @@ class Order:
             raise TrainingError(f"{folder / ORDER}: what it was trained on is not known any more: {error}") from error
 
 
-_ORDER = TypeAdapter(Order)
+_ORDER = TypeAdapter(TrainingJob)
 
 
 def kind_of(agent: str) -> Kind:
@@ -80,11 +80,11 @@ def kind_of(agent: str) -> Kind:
     return known[agent]
 
 
-class Workshop:
+class TrainingDirectory:
     """Where one kind is trained: what it keeps of itself until it is done, and the order that it is done for."""
 
     def __init__(self, store: ModelStore, agent: str) -> None:
-        self.folder = store.workshop(agent)
+        self.folder = store.training_directory(agent)
         self.course = self.folder / "course"
         self.curves = self.folder / "tensorboard"
 
@@ -109,17 +109,17 @@ class Workshop:
             file.flush()
             yield
 
-    def begin(self, order: Order) -> None:
+    def begin(self, order: TrainingJob) -> None:
         """Forget what was interrupted and begin anew."""
         self.clear()
         self.folder.mkdir(parents=True)
         order.write(self.folder)
 
-    def interrupted(self) -> Order:
+    def interrupted(self) -> TrainingJob:
         """Return the order of the training that was interrupted; ``TrainingError`` when there is none."""
         if not self.folder.is_dir():
             raise TrainingError(f"there is no interrupted training in {self.folder} to go on with; leave --resume away")
-        return Order.read(self.folder)
+        return TrainingJob.read(self.folder)
 
     def clear(self) -> None:
         """Remove all that the training keeps of itself."""
@@ -127,12 +127,12 @@ class Workshop:
 
 
 @dataclass
-class Lesson:
+class TrainingRun:
     """A training under way; iterate over it, and stop whenever it is enough."""
 
-    order: Order
+    order: TrainingJob
     split: Split
-    workshop: Workshop
+    training_directory: TrainingDirectory
     tracker: Tracker = field(default_factory=NoTracker)
     start: Path | None = None
     """A model to go on from."""
@@ -144,7 +144,7 @@ class Lesson:
     def __iter__(self) -> Iterator[Progress]:
         """Train and yield how far it has come; ``TrainingError`` when it comes to nothing."""
         course = Course(self.split.fit, self.split.select, self.order.incumbent, self.order.seed, self.order.budget_s,
-                        self.workshop.course, self.order.objective, self.start, self.order.device)
+                        self.training_directory.course, self.order.objective, self.start, self.order.device)
         self.saved = (course.folder / "best").is_dir()
         try:
             for step, progress in enumerate(kind_of(self.order.agent).train(course)):
@@ -166,7 +166,7 @@ class Lesson:
         try:
             if not self.saved:
                 raise TrainingError(f"{self.order.agent} has nothing to show yet: give it a larger budget")
-            best, order = self.workshop.course / "best", self.order
+            best, order = self.training_directory.course / "best", self.order
             order.write(best)
             return store.keep(best, replace(
                 verify(best), kind=order.agent, trained_s=trained_s, seed=order.seed, code_version=version("idlewatt"),
@@ -176,12 +176,13 @@ class Lesson:
             raise TrainingError(f"the trained {self.order.agent} cannot be kept: {error}") from error
 
 
-def _told(order: Order) -> str:
+def _told(order: TrainingJob) -> str:
     return order.source if order.cluster is None else f"{order.source} on {order.cluster}"
 
 
 def examined(store: ModelStore, model: Stored, stretches: Sequence[Stretch], incumbent: str, *,
-             fidelity: Fidelity | None = None, foreign: bool = False, terms: Terms = ASSUMED, seed: int = 0) -> Verdict:
+             fidelity: Fidelity | None = None, foreign: bool = False, terms: PromotionCriteria = ASSUMED,
+             seed: int = 0) -> Verdict:
     """Judge a model on history that it has not seen, and write on its card what came of it; ModelError as of load.
 
     What came of a ``foreign`` history, another than it was trained on, is not written down.

@@ -3,7 +3,7 @@
 from ..replay.arrays import Ask, Longs, Site
 from ..replay.compiled import compiled
 from ..replay.moves import fits
-from ..replay.pick import pick
+from ..replay.node_selection import pick
 from .registry import placement
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, Records, State
 from ..replay.compiled import compiled
 from ..replay.moves import ask_of, site_with, start
-from ..replay.pick import enough
+from ..replay.node_selection import enough
 from ..replay.queue import following
 from .easy import book, give_back
 from .registry import backfill

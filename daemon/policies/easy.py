@@ -14,9 +14,9 @@ import numpy as np
 
 from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, Ask, Longs, Records, Site, State
 from ..replay.compiled import compiled
-from ..replay.lines import SHARED_NODES
 from ..replay.moves import ask_of, fits, held_by, site_of, site_with, start, take
 from ..replay.queue import NONE, following
+from ..replay.queue_groups import SHARED_NODES
 from .registry import backfill
 from .strict import start_heads
 

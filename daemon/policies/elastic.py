@@ -12,8 +12,8 @@ from typing import Any
 
 from ..replay.arrays import NOW, RESIZE, RUNNING, WAITING, State
 from ..replay.compiled import compiled
+from ..replay.execution_rate import speed_of
 from ..replay.moves import ask_for, ask_of, resize, share_out
-from ..replay.pace import speed_of
 from .easy import give_back, imagined
 from .moldable import start_within
 from .preempting import rank_everybody

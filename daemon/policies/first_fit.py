@@ -1,7 +1,7 @@
 """First fit: the first nodes that hold the job."""
 
 from ..replay.arrays import Ask, Longs, Site
-from ..replay.pick import pick
+from ..replay.node_selection import pick
 from .registry import placement
 
 

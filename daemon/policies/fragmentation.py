@@ -2,7 +2,7 @@
 
 from ..replay.arrays import Ask, Floats, Longs, Site
 from ..replay.compiled import compiled
-from ..replay.pick import pick
+from ..replay.node_selection import pick
 from .registry import placement
 
 

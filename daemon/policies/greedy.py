@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..replay.arrays import ALIKE, State
-from ..replay.lines import KIND
+from ..replay.queue_groups import KIND
 from .registry import backfill
 from .strict import start_heads
 

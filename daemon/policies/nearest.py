@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..replay.arrays import Ask, Longs, Records, Site
 from ..replay.compiled import compiled, compiled_apart
 from ..replay.moves import fits
-from ..replay.pick import least, pick
+from ..replay.node_selection import least, pick
 from .registry import placement
 
 FULL, ANY = 1 << 40, 1 << 20

@@ -3,7 +3,7 @@
 from ..replay.arrays import Ask, Longs, Site
 from ..replay.compiled import compiled
 from ..replay.moves import draw, fits
-from ..replay.pick import among, enough, least, pick
+from ..replay.node_selection import among, enough, least, pick
 from .registry import placement
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..replay.lines import PARTITION
+from ..replay.queue_groups import PARTITION
 from ..replay.rules import Key, Place, Rules, Wake, Walk, pointer_to
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -2,7 +2,7 @@
 
 from ..replay.arrays import Ask, Longs, Site
 from ..replay.compiled import compiled
-from ..replay.pick import pick
+from ..replay.node_selection import pick
 from .registry import alias, placement
 
 alias("tetris", "qssf+alignment+greedy")

@@ -12,7 +12,7 @@ from typing import Any
 from ..replay.arrays import DEPTH, MAX_STARTS, STARTED, Longs, Records, State
 from ..replay.compiled import compiled
 from ..replay.moves import ask_of, site_with, start
-from ..replay.pick import enough
+from ..replay.node_selection import enough
 from ..replay.queue import following
 from .conservative import LEVELS, narrow_window, profile, split
 from .easy import book

@@ -33,13 +33,13 @@ from .arrays import (
     Floats,
     State,
 )
-from .bind import Terms
 from .cluster import Cluster
 from .compiled import compiled, compiled_without_lock
 from .events import Agenda, advance, agenda_of
-from .lines import stand
-from .pace import set_paces
+from .execution_rate import set_paces
+from .feasibility import ReplayOptions
 from .queue import following, insert, insert_sorted, remove, sort_jobs
+from .queue_groups import stand
 from .rules import Rules
 from .state import Action, Actions, ClusterState, Preempt, Rejection, Resize, Start
 from .workload import Workload
@@ -285,7 +285,7 @@ class Run:
 
 
 def run(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
-        **terms: Unpack[Terms]) -> Run:
+        **terms: Unpack[ReplayOptions]) -> Run:
     """Replay a workload under a policy until it is through, or until ``until``. Same arguments, same digest."""
     state = ClusterState.of(cluster, workload, seed=seed, **terms)
     rules: Rules | None = getattr(policy, "rules", None)
@@ -308,7 +308,7 @@ class Decision:
 
 
 def decisions(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
-              **terms: Unpack[Terms]) -> Iterator[Decision]:
+              **terms: Unpack[ReplayOptions]) -> Iterator[Decision]:
     """Replay as :func:`run` does, and show every decision; the state is the live one, to look at and not to keep."""
     state = ClusterState.of(cluster, workload, seed=seed, **terms)
     return stepwise(state, agenda_of(cluster), policy, until)

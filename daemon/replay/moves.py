@@ -35,7 +35,7 @@ from .arrays import (
     Words,
 )
 from .compiled import compiled
-from .pace import level_of, speed_of
+from .execution_rate import level_of, speed_of
 from .queue import drop, insert, insert_sorted, push, remove, remove_sorted
 from .slots import occupy, occupy_close
 

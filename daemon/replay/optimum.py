@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .bind import pools, shape
 from .cluster import Cluster
+from .feasibility import pools, shape
 from .workload import Workload
 
 Objective = Literal["jct_mean_s", "makespan_s"]

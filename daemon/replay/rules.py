@@ -16,7 +16,7 @@ from numba import types as numba_types
 from .arrays import Ask, Site, State
 from .cluster import Cluster
 from .compiled import pointer
-from .lines import PARTITION
+from .queue_groups import PARTITION
 from .state import ClusterState
 from .workload import Workload
 

@@ -14,8 +14,8 @@ from ...storage.records import Job, SchedulerSnapshot
 from . import arrays as a
 from . import live
 from .admission.gate import Gate, Hold
-from .bind import Terms, state_arrays
 from .cluster import Cluster
+from .feasibility import ReplayOptions, state_arrays
 from .moves import held_by, preempt, resize, start_shares, take
 from .workload import Foresight, Workload
 
@@ -81,7 +81,7 @@ class ClusterState:
     """Of a live state, why some waiting jobs may not start now, by row."""
 
     @classmethod
-    def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, **terms: Unpack[Terms]) -> ClusterState:
+    def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, **terms: Unpack[ReplayOptions]) -> ClusterState:
         """Return the state before the first event: everything free, no job submitted."""
         arrays, refused = state_arrays(cluster, workload, seed, **terms)
         return cls(cluster, workload, arrays, [Rejection(job, reason) for job, reason in sorted(refused.items())])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...storage.power_classes import ALLOCATED, NODE_STATES, PowerClass
 from ...storage.records import IdleFloor, Job, Node, NodeState, StrandedCause
-from . import boards
+from . import gpu_classes
 from .assessment import NO_PARTITION, BoardVerdict
 from .floors import FloorBook
 from .holders import Holder, Slot
@@ -62,10 +62,10 @@ class NodeJudge:
             outside = not self.doubtful and board.unheld.lasts(self.asked_s, self.settings.outside_after)
             # Busy for less than that, a job is just starting or ending there: nothing that anybody wastes.
             planned = since_s is not None or self.node.state in (NodeState.PLANNED, NodeState.RESERVED)
-            return boards.free(board.watts, stranded=self.cause is not None, planned=planned, outside=outside)
+            return gpu_classes.free(board.watts, stranded=self.cause is not None, planned=planned, outside=outside)
         assert board.activity is not None
         window = self.settings.window
-        return boards.allocated(board.watts, board.activity, floor.watts if floor is not None else None,
+        return gpu_classes.allocated(board.watts, board.activity, floor.watts if floor is not None else None,
                                 quiet=board.activity <= self.settings.epsilon and board.trail.quiet_for(window),
                                 hung=board.trail.hung_for(window), settings=self.settings)
 
@@ -91,7 +91,7 @@ class NodeJudge:
             return
         job, time_s = holder.job, board.reading.time_s
         quiet = board.activity <= self.settings.epsilon and time_s >= self._grace_ends(job)
-        hung = boards.looks_hung(board.watts, board.busy, floor.watts if floor is not None else None, limit,
+        hung = gpu_classes.looks_hung(board.watts, board.busy, floor.watts if floor is not None else None, limit,
                                  self.settings)
         board.trail.observe(time_s, (*job.key, job.start_s) if job is not None else "unknown", quiet=quiet, hung=hung,
                             longest_s=self.longest_s)

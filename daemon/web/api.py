@@ -15,7 +15,7 @@ from werkzeug.datastructures import MultiDict
 from ...storage.promotions import Decision
 from ...storage.recommendations import ACTIONS, Recommendation
 from ...storage.records import Job, JobState, NodeState
-from ..advice.subject import Subject, subjects
+from ..advice.recommender import RecommenderKind, subjects
 from .view import DecisionRow, ModelRow, NodeRow, SourceRow, Status, TargetGroup, View, WasteRow
 
 MOST_ROWS = 1_000_000
@@ -76,7 +76,7 @@ def _job_nodes(job: Job) -> Collection[str]:
     return [allocation.node for allocation in job.allocations] or job.scheduled_nodes
 
 
-def _counsel(subject: Subject) -> Endpoint:
+def _counsel(subject: RecommenderKind) -> Endpoint:
     rows: Any = GenericAlias(tuple, (subject.row, ...))
     return Endpoint(subject.name, subject.help, lambda view: view.counsel(subject.name), TypeAdapter(rows), {
         "partition": Filter("Partition of the job.", lambda row: (row.partition,)),

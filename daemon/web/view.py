@@ -11,7 +11,7 @@ from ...exporters.source import TargetHealth
 from ...storage.power_classes import PowerClass
 from ...storage.recommendations import Recommendation
 from ...storage.records import Job, Node
-from ..advice.subject import Row
+from ..advice.recommender import Row
 from ..degraded import Degradation
 
 

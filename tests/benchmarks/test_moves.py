@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from idlewatt.daemon.advice.counsel.moves import Adviser, Settings
-from idlewatt.daemon.advice.subject import Scene
+from idlewatt.daemon.advice.recommender import RecommenderContext
+from idlewatt.daemon.advice.recommenders.moves import Recommender, Settings
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import Telemetry
 
@@ -14,7 +14,7 @@ NOW, NODES, WAITING = 1_800_000_000.0, 1000, 200
 BOUND_S, ROUNDS = 0.1, 10
 
 
-def scene(fill: float) -> Scene:
+def scene(fill: float) -> RecommenderContext:
     """Return a cluster whose nodes were filled with jobs of 1, 2 and 4 GPUs, each with this chance of one more."""
     chance = np.random.default_rng(1)
     nodes, jobs = [], []
@@ -32,15 +32,15 @@ def scene(fill: float) -> Scene:
         gpus, count = int(chance.choice([4, 8, 8])), int(chance.choice([1, 1, 2, 4]))
         jobs.append(Job(f"w{number}", NOW - 600 + number, JobState.PENDING, f"p{number % 3}",
                         Request(gpus * count, count, gpus, 8 * gpus * count)))
-    return Scene(NOW, SchedulerSnapshot(NOW, tuple(nodes), (), tuple(jobs)), Telemetry())
+    return RecommenderContext(NOW, SchedulerSnapshot(NOW, tuple(nodes), (), tuple(jobs)), Telemetry())
 
 
 @pytest.mark.parametrize("fill", [0.985, 0.988, 0.99])
 def test_moves_on_a_thousand_nodes_are_found_within_a_tenth_of_a_second(fill):
-    found, adviser, times = scene(fill), Adviser(Settings()), []
+    found, adviser, times = scene(fill), Recommender(Settings()), []
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        rows = adviser.consider(found).rows
+        rows = adviser.recommend(found).rows
         times.append(time.perf_counter() - began)
     best = min(times)  # the round that other programs disturbed least
     freed, moved = sum(sum(row.placement.gpus) for row in rows), sum(row.gpus_moved for row in rows)

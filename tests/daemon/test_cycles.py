@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from idlewatt.daemon.cycles import Beat, Cycle
+from idlewatt.daemon.cycles import Cycle, CycleScheduler
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def beating():
     started = []
 
     def start(*cycles, **options):
-        beat = Beat(cycles, **options)
+        beat = CycleScheduler(cycles, **options)
         beat.start()
         started.append(beat)
         return beat

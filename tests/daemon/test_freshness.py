@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from idlewatt.daemon.advice.advisor import Advice
-from idlewatt.daemon.advice.subject import Counsel
+from idlewatt.daemon.advice.recommender import Recommendations
+from idlewatt.daemon.clock_steps import ClockWatch
 from idlewatt.daemon.counterfactual import Counterfactual
 from idlewatt.daemon.current import Ages, current
 from idlewatt.daemon.facts import Known
 from idlewatt.daemon.moments import moment
-from idlewatt.daemon.steps import ClockWatch
 from idlewatt.daemon.view import DaemonView
 from idlewatt.storage.history import Recording
 from idlewatt.storage.records import SchedulerSnapshot
@@ -201,7 +201,8 @@ def test_without_a_scheduler_there_is_nothing_to_be_late():
 
 @pytest.mark.parametrize(("every_s", "stands"), [(60.0, False), (3600.0, True)])
 def test_counsel_that_is_given_seldom_rests_on_older_answers_of_a_scheduler_that_is_read(every_s, stands):
-    known = Known(snapshot=SchedulerSnapshot(1e9), counsel={"moves": Counsel(1e9 - 1800, snapshot_s=1e9 - 1800)})
+    said = Recommendations(1e9 - 1800, snapshot_s=1e9 - 1800)
+    known = Known(snapshot=SchedulerSnapshot(1e9), counsel={"moves": said})
     assert current(known, 1e9, Ages(600.0, 30.0, {"moves": every_s})).counsel["moves"].withdrawn is not stands
 
 

@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from idlewatt.daemon import main
-from idlewatt.daemon.cycles import Beat, Cycle
+from idlewatt.daemon.cycles import Cycle, CycleScheduler
 from idlewatt.daemon.web.view import ReloadError
 
 
@@ -351,7 +351,7 @@ def watched(manager, monkeypatch, tmp_path):
     monkeypatch.setenv("WATCHDOG_USEC", "100000")
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
     now = [0.0]
-    service = SimpleNamespace(beat=Beat([Cycle("scrape", 15.0, lambda: None)], clock=lambda: now[0]))
+    service = SimpleNamespace(beat=CycleScheduler([Cycle("scrape", 15.0, lambda: None)], clock=lambda: now[0]))
     signals = main.Signals(threading.Event())
     view = SimpleNamespace(reload=lambda: None)
     thread = threading.Thread(target=main._watch, args=(service, view, signals))

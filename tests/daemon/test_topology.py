@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from idlewatt.daemon.topology import Hanging
+from idlewatt.daemon.topology import AttachTopology
 from idlewatt.storage.records import Node, SchedulerSnapshot
 from idlewatt.storage.topology import Boards, Fabric, Switch
 
@@ -14,13 +14,13 @@ FABRIC = Fabric.of([Switch("leaf", ("n1", "n9")), Switch("spine", (), ("leaf",))
 
 
 def test_the_snapshot_learns_the_switches_of_its_nodes_and_others_are_far_from_all():
-    nodes = Hanging().hang(SNAPSHOT, [FABRIC]).nodes
+    nodes = AttachTopology().hang(SNAPSHOT, [FABRIC]).nodes
 
     assert [(node.leaf, node.spine) for node in nodes] == [("leaf", "spine"), ("n2", "n2")]
 
 
 def test_what_does_not_fit_together_is_said_once(caplog):
-    hanging = Hanging()
+    hanging = AttachTopology()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             hanging.hang(SNAPSHOT, [FABRIC])
@@ -29,14 +29,14 @@ def test_what_does_not_fit_together_is_said_once(caplog):
 
 
 def test_without_a_topology_nothing_is_changed_or_said(caplog):
-    assert Hanging().hang(SNAPSHOT, []) == SNAPSHOT
+    assert AttachTopology().hang(SNAPSHOT, []) == SNAPSHOT
     assert not caplog.records
 
 
 def test_the_snapshot_learns_how_gpus_are_linked_and_what_has_no_such_board_is_said_once(caplog):
     mixed = SchedulerSnapshot(0.0, (*SNAPSHOT.nodes, Node("sliced", ("all",), 56, "1g.5gb")))
     halves = Boards(("n1", "sliced"), ((0, 1, 2, 3), (4, 5, 6, 7)))
-    hanging = Hanging()
+    hanging = AttachTopology()
 
     with caplog.at_level(logging.WARNING):
         for _ in range(3):

@@ -17,7 +17,7 @@ from idlewatt.storage.batches import KINDS, Batch, Damaged, Seen, decode, encode
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
-from idlewatt.storage.promotions import Abstention, Decision, Promotion, Standing
+from idlewatt.storage.promotions import Abstention, Decision, Promotion, ShadowResult
 from idlewatt.storage.records import Allocation, GpuRollup, IdleFloor, JobState, SchedulerSnapshot, WasteReading
 from idlewatt.storage.simulated import Simulated
 from idlewatt.storage.speeds import RunSpeed
@@ -38,7 +38,7 @@ def _batches(make) -> dict[str, Batch]:
         "recommendations": (make.advice(101.0, "a", "b", reasons=("because",), interval_s=(1.0, 2.0)),),
         "decisions": (Promotion(100.0, "scorer@1", Decision.SHADOW, "operator", "try", {"jct": [0.9, None]}),),
         "abstentions": (Abstention("scorer@1", "doubt", "unsure", 100.0, 110.0, 2),),
-        "standings": (Standing("easy", 0.0, 3600.0, 1.0, 2.0, 3.0, 4.0),),
+        "standings": (ShadowResult("easy", 0.0, 3600.0, 1.0, 2.0, 3.0, 4.0),),
         "simulated": (Simulated("easy", 3600.0, 1.0, 2.0),),
         "speeds": (RunSpeed("1", 100.0, 120.0, "u", "x", "a100", 2, 1, "activity", 1.5, 9, 180.0),),
         "uses": (Use("1", 100.0, 120.0, "u", "x", 2, 8, 1 << 30, 180.0, 60.0, "cgroup", 1.0, 2.0, 0.0),),

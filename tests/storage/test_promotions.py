@@ -10,7 +10,7 @@ from idlewatt.storage import database
 from idlewatt.storage.errors import SchemaTooOld
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
-from idlewatt.storage.promotions import Abstention, Decision, Promotion, Standing, in_charge, states
+from idlewatt.storage.promotions import Abstention, Decision, Promotion, ShadowResult, in_charge, states
 from idlewatt.storage.retention import Retention
 
 DAY = 86400.0
@@ -77,11 +77,11 @@ def test_a_silence_that_goes_on_is_one_row(history):
 
 
 def test_standings_of_a_window_replace_those_before_and_hostile_ones_are_left_out(history):
-    first = Standing("a@1", 0.0, 300.0, 9.0, 10.0, 1.0, 2.0)
-    history.record_standings([first, Standing("b@1", 0.0, 300.0, math.nan, 10.0, 1.0, 2.0)])
-    again = Standing("a@1", 0.0, 600.0, 19.0, 20.0, 1.0, 2.0)
-    history.record_standings([again, Standing("a@1", 600.0, 900.0, 1.0, 1.0, 0.0, 0.0)])
-    assert history.standings() == (again, Standing("a@1", 600.0, 900.0, 1.0, 1.0, 0.0, 0.0))
+    first = ShadowResult("a@1", 0.0, 300.0, 9.0, 10.0, 1.0, 2.0)
+    history.record_standings([first, ShadowResult("b@1", 0.0, 300.0, math.nan, 10.0, 1.0, 2.0)])
+    again = ShadowResult("a@1", 0.0, 600.0, 19.0, 20.0, 1.0, 2.0)
+    history.record_standings([again, ShadowResult("a@1", 600.0, 900.0, 1.0, 1.0, 0.0, 0.0)])
+    assert history.standings() == (again, ShadowResult("a@1", 600.0, 900.0, 1.0, 1.0, 0.0, 0.0))
     assert len(history.standings(since_s=1.0)) == 1
 
 
@@ -89,7 +89,7 @@ def test_old_silences_and_standings_go_and_decisions_stay(history):
     history.decide(decided(0.0, "a@1", Decision.PROMOTE))
     for time_s in (0.0, 9 * DAY):
         history.record_abstentions([Abstention("a@1", "doubt", "", time_s, time_s)])
-        history.record_standings([Standing("a@1", time_s, time_s + 300, 1.0, 1.0, 0.0, 0.0)])
+        history.record_standings([ShadowResult("a@1", time_s, time_s + 300, 1.0, 1.0, 0.0, 0.0)])
     history.compact(10 * DAY, Retention(recommendations_s=5 * DAY))
     assert [one.first_s for one in history.abstentions()] == [9 * DAY]
     assert [one.since_s for one in history.standings()] == [9 * DAY]

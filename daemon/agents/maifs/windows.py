@@ -17,8 +17,8 @@ import numpy as np
 from ....storage.traces import TraceError, read_trace
 from ...replay import fungible
 from ...replay.arrays import Floats, Longs
-from ...replay.intake import from_trace
 from ...replay.workload import Workload
+from ...replay.workload_builder import from_trace
 from .arena import Trace, site_of
 from .kernel import Site
 

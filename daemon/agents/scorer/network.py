@@ -22,7 +22,7 @@ from ...replay.arrays import NOW, RUNNING_JOBS, Ask, Floats, Longs, Site, State
 from ...replay.compiled import compiled, compiled_without_lock
 from ...replay.engine import list_waiting, rank_by_key, rank_by_row
 from ...replay.moves import fits
-from ...replay.pick import pick
+from ...replay.node_selection import pick
 
 INPUTS = ("predicted run time", "spread of run times", "run time by limit", "spread of use", "best guess",
           "requested limit", "GPUs", "share of the cluster", "several nodes", "usual limit", "unforeseen")

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 from ....storage.traces import TraceError, read_trace
 from ...replay import locality
 from ...replay.arrays import Floats, Longs
-from ...replay.intake import from_trace
 from ...replay.workload import Workload
+from ...replay.workload_builder import from_trace
 from .kernel import WINDOW, Cluster, Jobs, Site
 
 SIZES = (64, 128, 256, 512)

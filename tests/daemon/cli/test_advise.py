@@ -1,8 +1,8 @@
 import pytest
 
 from idlewatt.daemon.advice.advisor import Advice
-from idlewatt.daemon.advice.counsel.elastic import Adviser, Settings
-from idlewatt.daemon.advice.subject import Counsel
+from idlewatt.daemon.advice.recommender import Counsel
+from idlewatt.daemon.advice.recommenders.elastic import Adviser, Settings
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.recommendations import Alternative, Placement, Recommendation
 from idlewatt.storage.records import JobState

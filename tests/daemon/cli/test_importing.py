@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from idlewatt.daemon import config
 from idlewatt.daemon.agents.histories import recorded
 from idlewatt.daemon.cli import main
-from idlewatt.daemon.past import recorded_cluster
+from idlewatt.daemon.recorded_window import recorded_cluster
 from idlewatt.storage.history import History
 from idlewatt.storage.records import JobState, Node, SchedulerSnapshot
 

@@ -259,7 +259,7 @@ def test_the_device_reaches_the_training(desk, monkeypatch):
 
 
 def test_curves_are_written_for_tensorboard_where_wanted(desk, monkeypatch):
-    monkeypatch.setattr("idlewatt.daemon.learning.training.Workshop.clear", lambda workshop: None)
+    monkeypatch.setattr("idlewatt.daemon.learning.training.TrainingDirectory.clear", lambda training_directory: None)
     done = desk.train("--tensorboard")
     assert done.exit_code == 0, done.output
     assert "tensorboard --logdir" in done.stderr
@@ -303,9 +303,9 @@ def test_resume_with_other_options_is_refused(desk):
 
 def test_two_trainings_at_a_time_are_one_too_many(desk):
     from idlewatt.daemon.learning.models import ModelStore
-    from idlewatt.daemon.learning.training import Workshop
+    from idlewatt.daemon.learning.training import TrainingDirectory
 
-    with Workshop(ModelStore(desk.folder / "models"), "chooser").locked():
+    with TrainingDirectory(ModelStore(desk.folder / "models"), "chooser").locked():
         done = desk.train()
     assert done.exit_code == 1
     assert f"under way already (process {os.getpid()})" in done.output

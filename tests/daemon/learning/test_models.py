@@ -108,7 +108,7 @@ def test_old_models_make_room_but_for_those_that_are_spared(store, tmp_path):
 def test_an_interrupted_draft_is_no_model(store, tmp_path):
     kept(store, tmp_path)
     shutil.copytree(store.models()[0].folder, tmp_path / "models" / "plain" / ".4711")
-    store.workshop("plain").mkdir(parents=True)
+    store.training_directory("plain").mkdir(parents=True)
     assert len(store.models()) == 1
 
 

@@ -18,11 +18,11 @@ from sites import SINCE, record, site
 from idlewatt.daemon import config
 from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
-from idlewatt.daemon.learning import nightly, nightshift
+from idlewatt.daemon.learning import nightly, training_scheduler
 from idlewatt.daemon.learning.models import ModelStore
-from idlewatt.daemon.learning.nightshift import NIGHT, TASK, NightShift, Task, last_night
 from idlewatt.daemon.learning.promotion import Verdict
-from idlewatt.daemon.learning.training import SHADOWS, Workshop
+from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
+from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, Task, TrainingScheduler, last_night
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion, states
@@ -63,19 +63,19 @@ def test_a_night_ends_with_a_judged_model_and_a_recorded_decision(task):
     assert decision.decision in (Decision.PROMOTE, Decision.SHADOW)
     assert decision.figures["fidelity"]["jobs"] > 100
     assert last_night(task.models) == night
-    assert not Workshop(ModelStore(task.models), "chooser").folder.exists()
+    assert not TrainingDirectory(ModelStore(task.models), "chooser").folder.exists()
 
 
 @pytest.mark.usefixtures("chooser")
 def test_the_next_night_goes_on_from_the_model_before_and_old_ones_make_room(task, monkeypatch):
     started = []
-    whole = nightly.Lesson.__iter__
+    whole = nightly.TrainingRun.__iter__
 
     def watched(lesson):
         started.append(lesson.start)
         return whole(lesson)
 
-    monkeypatch.setattr(nightly.Lesson, "__iter__", watched)
+    monkeypatch.setattr(nightly.TrainingRun, "__iter__", watched)
     nights = [nightly.carry_out(replace(task, now_s=NOW + 60 * number, keep=1)) for number in range(4)]
     assert [night.result for night in nights] == ["done"] * 4
     names = [model.name for model in ModelStore(task.models).models()]
@@ -186,7 +186,7 @@ def test_a_database_that_is_gone_is_a_failure_with_its_name(task, tmp_path):
 
 @pytest.mark.usefixtures("chooser")
 def test_only_one_trains(task):
-    with Workshop(ModelStore(task.models), "chooser").locked():
+    with TrainingDirectory(ModelStore(task.models), "chooser").locked():
         night = nightly.carry_out(task)
     assert night.result == "refused"
     assert "under way already" in night.message
@@ -215,7 +215,7 @@ def at(hour, minute=0, day=21):
 def started(monkeypatch):
     """The tasks that were started, of which none is ever done."""
     tasks = []
-    monkeypatch.setattr(nightshift, "_started", lambda task: tasks.append(task) or subprocess.Popen(
+    monkeypatch.setattr(training_scheduler, "_started", lambda task: tasks.append(task) or subprocess.Popen(
         [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         start_new_session=True))
     return tasks
@@ -228,12 +228,12 @@ def settings(tmp_path, **training):
 
 
 def test_it_begins_at_the_time_of_day_and_once_a_night(tmp_path, started):
-    shift, wanted = NightShift(tmp_path, at(2)), settings(tmp_path)
+    shift, wanted = TrainingScheduler(tmp_path, at(2)), settings(tmp_path)
     for hour, minute, count in ((2, 30, 0), (2, 59, 0), (3, 0, 1), (3, 1, 1), (23, 0, 1)):
         found = shift.look(wanted, at(hour, minute))
         assert (len(started), found.running) == (count, count == 1)
     shift.end()
-    again = NightShift(tmp_path, at(4))
+    again = TrainingScheduler(tmp_path, at(4))
     assert not again.look(wanted, at(23)).running, "a daemon that comes late waits for the next night"
     assert again.look(wanted, at(3, day=22)).running
     again.end()
@@ -241,8 +241,9 @@ def test_it_begins_at_the_time_of_day_and_once_a_night(tmp_path, started):
 
 def test_a_night_that_was_missed_is_made_up_for(tmp_path, started):
     (tmp_path / ".training").mkdir()
-    (tmp_path / nightshift.NOTE).write_bytes(NIGHT.dump_json(nightshift.Night(at(3, day=20), "done", "", "")))
-    shift = NightShift(tmp_path, at(9))
+    night = training_scheduler.Night(at(3, day=20), "done", "", "")
+    (tmp_path / training_scheduler.NOTE).write_bytes(NIGHT.dump_json(night))
+    shift = TrainingScheduler(tmp_path, at(9))
     found = shift.look(settings(tmp_path), at(9, 1))
     assert found.running
     assert found.last_success_s == at(3, day=20)
@@ -250,13 +251,13 @@ def test_a_night_that_was_missed_is_made_up_for(tmp_path, started):
 
 
 def test_without_being_told_to_nothing_is_trained(tmp_path, started):
-    shift = NightShift(tmp_path, at(2))
+    shift = TrainingScheduler(tmp_path, at(2))
     assert not shift.look(settings(tmp_path, enabled="false"), at(4)).running
     assert started == []
 
 
 def test_after_the_end_nothing_begins(tmp_path, started):
-    shift = NightShift(tmp_path, at(2))
+    shift = TrainingScheduler(tmp_path, at(2))
     shift.look(settings(tmp_path), at(4))
     began = time.monotonic()
     shift.end()
@@ -266,17 +267,18 @@ def test_after_the_end_nothing_begins(tmp_path, started):
 
 
 def test_a_training_that_never_ends_is_ended_and_called_a_failure(tmp_path, started, monkeypatch):
-    shift = NightShift(tmp_path, at(2))
+    shift = TrainingScheduler(tmp_path, at(2))
     assert shift.look(settings(tmp_path), at(3)).running
-    monkeypatch.setattr(nightshift, "monotonic", lambda: time.monotonic() + 600 + nightshift.PATIENCE_S + 1)
+    late_s = 600 + training_scheduler.PATIENCE_S + 1
+    monkeypatch.setattr(training_scheduler, "monotonic", lambda: time.monotonic() + late_s)
     found = shift.look(settings(tmp_path), at(3, 1))
     assert (found.running, found.runs) == (False, {"failed": 1})
 
 
 def test_a_training_that_dies_without_a_word_is_a_failure_that_is_logged(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(nightshift, "_started", lambda task: subprocess.Popen(
+    monkeypatch.setattr(training_scheduler, "_started", lambda task: subprocess.Popen(
         [sys.executable, "-c", "raise SystemExit(7)"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
-    shift = NightShift(tmp_path, at(2))
+    shift = TrainingScheduler(tmp_path, at(2))
     shift.look(settings(tmp_path), at(3))
     shift._child.wait(30)
     with caplog.at_level(logging.INFO):
@@ -300,7 +302,7 @@ def test_its_process_ends_when_the_daemon_is_gone(task):
     child.stdin.close()
     assert child.wait(30) == -9
     child.stdout.close()
-    with Workshop(ModelStore(task.models), "scorer").locked():
+    with TrainingDirectory(ModelStore(task.models), "scorer").locked():
         pass  # nobody holds the lock any more
 
 

@@ -9,14 +9,14 @@ import pytest
 from idlewatt.daemon.agents.kinds import Stretch
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
 from idlewatt.daemon.agents.scorer.network import SIZE
-from idlewatt.daemon.fidelity import Fidelity
 from idlewatt.daemon.learning import promotion
 from idlewatt.daemon.learning.promotion import judge
-from idlewatt.daemon.learning.terms import Terms
+from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import Start
 from idlewatt.daemon.replay.workload import Workload
+from idlewatt.daemon.simulator_error import Fidelity
 from idlewatt.storage.promotions import Decision
 from idlewatt.storage.records import ModelCard
 
@@ -80,7 +80,7 @@ def verdict(agent, held_out, **more):
 
 
 def test_an_agent_that_beats_the_incumbent_and_every_heuristic_is_promoted(held_out):
-    found = verdict(Agent("oracle"), held_out, terms=Terms(group=2.0, tail=5.0))
+    found = verdict(Agent("oracle"), held_out, terms=PromotionCriteria(group=2.0, tail=5.0))
     assert found.decision is Decision.PROMOTE
     assert set(found.against) == {INCUMBENT, found.best}
     assert all(interval.low <= interval.estimate <= interval.high < 1 for interval in found.against.values())
@@ -105,9 +105,11 @@ def test_an_agent_that_is_as_good_as_the_best_heuristic_stays_in_shadow(held_out
 
 
 def test_alike_in_the_mean_is_enough_where_the_tail_is_clearly_shorter(held_out):
-    beaten = verdict(Agent("oracle"), held_out, terms=Terms(group=2.0, tail=5.0, better=0.0, alike=1.01, clearly=99))
+    lax = PromotionCriteria(group=2.0, tail=5.0, better=0.0, alike=1.01, clearly=99)
+    beaten = verdict(Agent("oracle"), held_out, terms=lax)
     assert beaten.decision is Decision.PROMOTE
-    not_clearly = verdict(Agent("oracle"), held_out, terms=Terms(group=2.0, tail=5.0, better=0.0, clearly=0.0))
+    strict = PromotionCriteria(group=2.0, tail=5.0, better=0.0, clearly=0.0)
+    not_clearly = verdict(Agent("oracle"), held_out, terms=strict)
     assert not_clearly.decision is Decision.SHADOW
 
 

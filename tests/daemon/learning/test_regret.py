@@ -3,12 +3,13 @@
 import pytest
 
 from idlewatt.daemon.learning.regret import COOLING_S, DAY_S, demotion, regrets, too_soon
-from idlewatt.storage.promotions import Decision, Promotion, Standing
+from idlewatt.storage.promotions import Decision, Promotion, ShadowResult
 
 
-def days(*ratios: float, policy: str = "a@1", hours: int = 24) -> list[Standing]:
+def days(*ratios: float, policy: str = "a@1", hours: int = 24) -> list[ShadowResult]:
     """Return the hours of days with these regrets."""
-    return [Standing(policy, day * DAY_S + hour * 3600, day * DAY_S + (hour + 1) * 3600, 100 * (1 + ratio), 100.0, 0, 0)
+    return [ShadowResult(policy, day * DAY_S + hour * 3600, day * DAY_S + (hour + 1) * 3600, 100 * (1 + ratio),
+                         100.0, 0, 0)
             for day, ratio in enumerate(ratios) for hour in range(hours)]
 
 
@@ -34,7 +35,7 @@ def test_a_day_that_has_not_closed_does_not_count():
 
 def test_a_day_that_was_hardly_replayed_or_had_no_jobs_does_not_count():
     assert regrets(days(0.1, hours=11), 1e9) == {}
-    assert regrets([Standing("a@1", 0.0, DAY_S, 0.0, 0.0, 0.0, 0.0)], 1e9) == {}
+    assert regrets([ShadowResult("a@1", 0.0, DAY_S, 0.0, 0.0, 0.0, 0.0)], 1e9) == {}
 
 
 def test_three_bad_days_end_an_agents_time_in_charge_and_two_do_not():

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from idlewatt.daemon.advice.advisor import AdviceSettings, Advisor
-from idlewatt.daemon.topology import Hanging
+from idlewatt.daemon.topology import AttachTopology
 from idlewatt.exporters.fabric import SlurmTopologyConfig
 from idlewatt.exporters.hostlist import expand
 from idlewatt.exporters.slurm.cli import SlurmCliConfig
@@ -163,7 +163,7 @@ def snapshots(slurm: Slurm, cluster: Cluster) -> dict[str, SchedulerSnapshot]:
                    SlurmRestConfig(url=f"unix:{slurm.socket}", settings=settings)):
         source = config.build(time.time)
         try:
-            found[config.kind] = Hanging().hang(source.read(), known)
+            found[config.kind] = AttachTopology().hang(source.read(), known)
         finally:
             source.close()
     return found

@@ -50,7 +50,7 @@ VARIANTS = (
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingRun:
     """What imitation alone gives; slots, a mean per trace of the paper's."""
 
     teacher: str
@@ -75,7 +75,7 @@ class Outcome:
 class Literal:
     """All about DL2's own agent."""
 
-    lessons: Sequence[Lesson]
+    lessons: Sequence[TrainingRun]
     outcomes: Sequence[Outcome]
     chance: Floats
     """Of each of the paper's traces, by giving tasks at random while one fits."""
@@ -98,9 +98,9 @@ def carry_out(cluster: Cluster, updates: int, seed: int, folder: Path, tell: Tel
     return Literal(lessons, outcomes, np.concatenate(chance), values)
 
 
-def _lesson(course: Course, teacher: str, tell: Tell) -> Lesson:
+def _lesson(course: Course, teacher: str, tell: Tell) -> TrainingRun:
     training = _trained(course, f"imitates {teacher}", tell)
-    return Lesson(teacher, _on_ten(course.cluster, course.teacher), _on_ten(course.cluster, training.agent),
+    return TrainingRun(teacher, _on_ten(course.cluster, course.teacher), _on_ten(course.cluster, training.agent),
                   training.spent_s)
 
 
@@ -132,7 +132,7 @@ def sections(literal: Literal) -> Iterator[Section]:
     yield curves(literal.outcomes)
 
 
-def warm_up(lessons: Sequence[Lesson], values: Hyperparameters) -> Section:
+def warm_up(lessons: Sequence[TrainingRun], values: Hyperparameters) -> Section:
     """Tell how close imitation comes to each teacher."""
     rows = [(lesson.teacher, f"{lesson.taught.mean():.3f}", f"{lesson.learned.mean():.3f}",
              f"{lesson.learned.mean() / lesson.taught.mean() - 1.0:+.1%}", f"{lesson.spent_s:.0f} s")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ....policies import named
 from ....replay.cluster import Cluster
 from ....replay.engine import run
-from ....replay.prediction import foresight
+from ....replay.runtime_prediction import foresight
 from ....replay.workload import Workload
 from ...kinds import Stretch
 

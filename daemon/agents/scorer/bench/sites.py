@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from .....storage.traces import read_trace
 from ....replay.cluster import Cluster
-from ....replay.intake import from_trace
 from ....replay.workload import Workload
+from ....replay.workload_builder import from_trace
 from ...histories import taken
 from ...kinds import Stretch
 

@@ -120,7 +120,7 @@ def test_who_is_chosen_again_stays_where_it_was_and_who_is_not_goes():
     dl2_kernel.begin(round.site, round.nodes, had)
     for job in (2, 0):
         dl2_kernel.choose_job(round.site, round.jobs, had, job)
-    dl2_kernel.seat(round.site, round.jobs, round.nodes, round.live, had)
+    dl2_kernel.served_model(round.site, round.jobs, round.nodes, round.live, had)
     assert round.jobs.node.tolist() == [1, kernel.WAITING, 0]
 
 

@@ -108,8 +108,8 @@ def test_every_job_ends_nobody_shares_a_gpu_and_no_policy_is_below_the_bound(see
         assert (jobs.speed <= 1).all(), name
         assert found.jct_s >= least.jct_s - 1e-6, name
         assert found.throughput <= least.throughput + 1e-9, name
-        for moment in np.random.default_rng(seed).choice(jobs.start, 3):
-            running = np.flatnonzero((jobs.start <= moment) & (jobs.end > moment))
+        for context in np.random.default_rng(seed).choice(jobs.start, 3):
+            running = np.flatnonzero((jobs.start <= context) & (jobs.end > context))
             used = Counter(node for job in running for node in jobs.held[job, :jobs.gpus[job]].tolist())
             assert max(used.values(), default=0) <= drawn.site.gpus, name
 

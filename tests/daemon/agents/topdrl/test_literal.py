@@ -14,7 +14,7 @@ from idlewatt.daemon.agents.topdrl.literal.agent import WAIT, Literal, Table, pl
 from idlewatt.daemon.agents.topdrl.literal.train import (
     Course,
     Learner,
-    Seat,
+    ServedModel,
     advantages,
     card_of,
     episodes,
@@ -109,10 +109,10 @@ def test_imitation_teaches_what_was_shown():
 
 def test_rewards_add_up_to_the_work_done_less_the_waiting():
     course = Course(waiting=2.0, tables=1)
-    seat = Seat(course, 0)
-    jobs, earned = seat.table.jobs, 0.0
-    while (table := seat.table).jobs is jobs:
-        earned += seat.act(rule(table.view()))[0]
+    served_model = ServedModel(course, 0)
+    jobs, earned = served_model.table.jobs, 0.0
+    while (table := served_model.table).jobs is jobs:
+        earned += served_model.act(rule(table.view()))[0]
     hours = (jobs.run.sum() - 2.0 * (jobs.start - jobs.submit).sum()) / 3600.0
     assert earned == pytest.approx(hours / 64 / course.horizon_h, rel=0.02)
 

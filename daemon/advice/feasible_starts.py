@@ -1,0 +1,123 @@
+"""What a policy wants, as the scheduler would take it: what it would refuse is held, and the policy asked again.
+
+A start that the scheduler would take on other nodes goes there; one that it would not take now is held for what binds,
+and the policy decides anew about the rest. Last come starts that no policy sees: on nodes that have to wake first, and
+at the cost of jobs that may be preempted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ...storage.recommendations import Placement
+from ...storage.records import Job, JobState
+from ..replay import arrays as a
+from ..replay.admission.gate import AHEAD, GROUP, ROOM, Gate, Hold
+from ..replay.admission.why import why_no_nodes
+from ..replay.engine import Policy
+from ..replay.queue import remove
+from ..replay.state import Actions, ClusterState, Start
+from .preemption import second_chances
+
+MOST_ROUNDS = 40
+"""Times that a policy is asked again; what is refused after that is held without asking."""
+
+
+@dataclass(frozen=True)
+class FeasibleStarts:
+    """What starts where, and why the rest does not."""
+
+    state: ClusterState
+    """In which those that may not start are held."""
+    actions: Actions
+    starts: Mapping[int, Placement]
+    """By row, in the policy's order."""
+    holds: Mapping[int, Hold]
+    gate: Gate | None = None
+    """What is left when all of it has started."""
+    words: Mapping[int, str] = field(default_factory=dict)
+    """Reasons of starts that need one of their own, by row."""
+
+
+def feasible_starts(state: ClusterState, policy: Policy) -> FeasibleStarts:
+    """Ask a policy until all that it starts would be taken; ValueError when what it says cannot be carried out."""
+    holds = dict(state.holds)
+    for left in range(MOST_ROUNDS, -1, -1):
+        actions = policy.decide(state)
+        state.copy().apply(actions)
+        starts = {action.job: placement_of(state, action) for action in actions if isinstance(action, Start)}
+        if state.gate is None:
+            return FeasibleStarts(state, actions, starts, holds)
+        taken, refused, gate = _checked(state, starts)
+        holds |= refused
+        if not refused or left == 0:
+            break
+        state = _without(state, refused)
+    more, words = second_chances(state, gate, taken, holds)
+    return FeasibleStarts(state, actions, taken | more, holds, gate, words)
+
+
+def placement_of(state: ClusterState, action: Start) -> Placement:
+    """Return the nodes of a start by name."""
+    names = state.cluster.names
+    return Placement(tuple(names[node] for node in action.nodes), action.gpus)
+
+
+def _checked(state: ClusterState, starts: Mapping[int, Placement],
+             ) -> tuple[dict[int, Placement], dict[int, Hold], Gate]:
+    """Return what would be taken where, what would be refused and why, and what is left then."""
+    assert state.gate is not None
+    gate, taken, refused = state.gate.copy(), dict[int, Placement](), dict[int, Hold]()
+    for row, placement in starts.items():
+        found = gate.admit(state.records[row], placement)
+        if isinstance(found, Hold):
+            refused[row] = found
+        else:
+            taken[row] = found
+    refused |= dict(_halves(state, starts, taken))
+    return taken, refused, gate
+
+
+def _halves(state: ClusterState, starts: Mapping[int, Placement], taken: Mapping[int, Placement],
+            ) -> Iterator[tuple[int, Hold]]:
+    """Yield components of heterogeneous jobs that would start without the others."""
+    rows: dict[str, list[int]] = {}
+    for row, job in enumerate(state.records):
+        if job.group and job.state is JobState.PENDING:
+            rows.setdefault(job.group, []).append(row)
+    for group in rows.values():
+        if all(row in taken for row in group):
+            continue
+        missing = next(state.records[row].job_id for row in group if row not in taken)
+        yield from ((row, Hold(GROUP, f"its component {missing} cannot start now, and all start together"))
+                    for row in group if row in starts)
+
+
+def _without(state: ClusterState, refused: Mapping[int, Hold]) -> ClusterState:
+    """Return the state in which refused jobs are held back."""
+    fresh = state.copy()
+    for row in refused:
+        job = fresh.arrays.jobs[row]
+        if job.status == a.WAITING:
+            remove(fresh.arrays, job.queue, job.rank)
+            fresh.arrays.counts[a.WAITING_JOBS] -= 1
+            job.status = a.HELD
+    return fresh
+
+
+def why_held(feasible: FeasibleStarts, row: int, job: Job) -> Hold:
+    """Return why a job does not start: what bars it, what binds, or those who come first."""
+    hold = feasible.holds.get(row)
+    if hold is not None and (hold.cause != ROOM or hold.words):
+        return hold
+    gate = feasible.state.gate
+    if gate is None:
+        return Hold(ROOM, "")
+    broken = feasible.gate.limits_bar(job) if feasible.gate is not None else None
+    if broken is not None:
+        return broken  # the scheduler looks at limits before it looks for nodes
+    found = gate.find(job)
+    if isinstance(found, Placement):
+        return gate.limit_bars(job, gate.partition_of(job, found), found) or Hold(AHEAD, "")
+    return found if found.words else why_no_nodes(gate, job)

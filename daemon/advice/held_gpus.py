@@ -1,0 +1,32 @@
+"""The boards that jobs hold, found in telemetry as the scheduler counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...storage.records import Allocation, Node
+from ...storage.telemetry import GpuReading
+from ..waste.holders import MOST_BOARDS, holes
+
+
+class HeldGpus:
+    """The readings of each node's boards in the scheduler's order: 0, 1, 2, ... where NVML may leave a hole."""
+
+    def __init__(self, gpus: Iterable[GpuReading], nodes: Iterable[Node]) -> None:
+        by_node: dict[str, dict[int, GpuReading]] = {}
+        for gpu in gpus:
+            by_node.setdefault(gpu.node, {})[gpu.index] = gpu
+        known = {node.name: node for node in nodes}
+        # One that telemetry has lost keeps its place, or those behind it would be taken for others.
+        self._places = {name: [found.get(index) for index in sorted([*found, *holes(found, known.get(name))])]
+                        for name, found in by_node.items()}
+
+    def of(self, part: Allocation) -> list[GpuReading | None]:
+        """Return the boards of a job on a node, None for each that is not known.
+
+        Where the scheduler names none of them they are known only if they are all that there are.
+        """
+        places = self._places.get(part.node, [])
+        if part.gpu_indexes:
+            return [places[place] if 0 <= place < len(places) else None for place in part.gpu_indexes]
+        return list(places) if part.gpus == len(places) else [None] * min(part.gpus, MOST_BOARDS)

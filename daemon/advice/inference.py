@@ -1,0 +1,115 @@
+"""Asking agents: only where their word can be taken; and why it cannot where not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...storage.records import JobState, ModelCard, SchedulerSnapshot
+from ..agents.kinds import FAILURES, Trained
+from ..diagnosis import Diagnosis
+from ..replay.engine import Policy
+from ..replay.state import ClusterState
+from .policy_advice import PolicyAdvice
+from .wait_estimate import WaitChange, changes, futures
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """An agent that is to be asked."""
+
+    model: str
+    """``kind@version``."""
+    in_charge: bool
+    agent: Trained | None
+    """None when its files cannot be used."""
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionContext:
+    """What agents are asked about."""
+
+    state: ClusterState
+    snapshot: SchedulerSnapshot
+    diagnosis: Diagnosis
+    now_s: float
+    stale_s: float
+    """An agent is not asked about a cluster that was last seen longer ago."""
+    incumbent: Policy | None = None
+    """What changes in wait are told against."""
+    draws: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAdvice:
+    """An agent's answer, and what following it is expected to change in waiting, by row of the state."""
+
+    agent: Trained
+    answer: PolicyAdvice
+    changes: Mapping[int, WaitChange]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResult:
+    """What an agent said, or why it did not."""
+
+    served_model: ServedModel
+    said: ModelAdvice | None = None
+    drift: float | None = None
+    cause: str = ""
+    """Why it abstains, one of ``storage.promotions.CAUSES``; empty when it answered."""
+    words: str = ""
+
+
+def ask_model(served_model: ServedModel, context: DecisionContext) -> ModelResult:
+    """Ask an agent, unless something speaks against it."""
+    if served_model.agent is None:
+        return ModelResult(served_model, cause="damaged", words=served_model.fault)
+    age_s = context.now_s - context.snapshot.time_s
+    if age_s > context.stale_s:
+        return ModelResult(served_model, cause="stale", words=f"the scheduler was last seen {age_s:.0f} s ago")
+    strange = _unknown(served_model.agent.card, context.snapshot)
+    if strange:
+        return ModelResult(served_model, cause="unknown", words=strange)
+    try:
+        return _asked(served_model, served_model.agent, context)
+    except FAILURES as error:
+        return ModelResult(served_model, cause="failed", words=f"{type(error).__name__}: {error}")
+
+
+def _asked(served_model: ServedModel, agent: Trained, context: DecisionContext) -> ModelResult:
+    drift, doubt = agent.drift(context.state), agent.doubt(context.state)
+    if doubt is not None:
+        return ModelResult(served_model, drift=drift, cause="doubt", words=doubt)
+    answer = PolicyAdvice(context.state, agent, context.diagnosis)
+    changes = expected(agent, context) if served_model.in_charge else {}
+    return ModelResult(served_model, ModelAdvice(agent, answer, changes), drift)
+
+
+def expected(policy: Policy, context: DecisionContext) -> dict[int, WaitChange]:
+    """Return what a policy is expected to change in waiting against the incumbent."""
+    if context.incumbent is None:
+        return {}
+    return changes(context.state, policy, context.incumbent, futures(context.state, context.draws))
+
+
+def reasons(agent: Trained, state: ClusterState, row: int) -> tuple[str, ...]:
+    """Return what moved an agent most in a job's case; nothing when it cannot tell."""
+    try:
+        return agent.reasons(state, row)
+    except FAILURES:
+        return ()
+
+
+def _unknown(card: ModelCard, snapshot: SchedulerSnapshot) -> str:
+    """Return what there is that was not there in training: partitions where jobs wait, GPU types; '' when nothing."""
+    waiting = [job for job in snapshot.jobs if job.state is JobState.PENDING]
+    asked = {name for job in waiting for name in job.partition.split(",") if name}
+    models = {node.gpu_model for node in snapshot.nodes if node.gpu_model}
+    for found, word, known in ((asked, "partition", card.known.get("partition", ())),
+                               (models, "GPU type", card.known.get("gpu_model", ()))):
+        strange = sorted(found - set(known)) if known else []
+        if strange:
+            return f"{word} {', '.join(strange[:3])} was not there when it was trained"
+    return ""

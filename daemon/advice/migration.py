@@ -1,0 +1,244 @@
+"""Which running jobs, moved where, would make room for one that waits: the fewest GPUs moved that are found.
+
+Looked for within bounds, since it is to take milliseconds. For one node it is the least that there is, as far as a few
+moves do; a job of several nodes gets them one after the other. Jobs of one node are moved, to a node with the same GPUs
+on which they might have started; a job of several nodes stays, and so does one that shares no node. What is kept for
+somebody who comes first is used only by who is gone before, as in EASY backfilling (Lifka, JSSPP'95).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...storage.recommendations import Placement
+from ...storage.records import Job, JobState, Node, NodeState, SchedulerSnapshot
+from ..waste.demand import PLENTY, Need, need
+from ..waste.stranded import satisfies
+
+Masks = NDArray[np.bool_]
+Amounts = tuple[int, int, int]
+"""GPUs, CPUs, bytes."""
+
+MOST_NODES = 64
+"""Nodes that are looked at for a part of a job, those that lack least first."""
+MOST_BESIDE = 12
+"""Jobs of a node that are considered, the smallest of them."""
+MOST_MOVES = 4
+"""For one job."""
+MOST = PLENTY >> 2
+"""Of anything that a job is taken to ask for: what leaves a node where there is plenty still fits an array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """A job that may be moved, and what it holds."""
+
+    job: Job
+    wanted: Need
+    node: int
+    holds: Amounts
+    ran_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """Where a job would start, and who goes where for it."""
+
+    placement: Placement
+    moves: tuple[tuple[Mover, str], ...]
+
+
+class MigrationPlanner:
+    """The nodes that may run jobs, what is free on them and who could leave them."""
+
+    def __init__(self, snapshot: SchedulerSnapshot, now_s: float) -> None:
+        self._now_s = now_s
+        self.nodes = [node for node in {node.name: node for node in snapshot.nodes}.values()
+                      if node.gpus > 0 and (node.state.schedulable or node.state is NodeState.RESERVED)]
+        self.row = {node.name: row for row, node in enumerate(self.nodes)}
+        self.free = np.array([_free(node) for node in self.nodes], np.int64).reshape(-1, 3)
+        self._models = np.array([node.gpu_model for node in self.nodes])
+        self._down = {partition.name for partition in snapshot.partitions if not partition.up}
+        self._allowed: dict[tuple[object, ...], Masks] = {}
+        self._beside: list[list[Job]] = [[] for _ in self.nodes]
+        for job in snapshot.jobs:
+            if _movable(job) and job.allocations[0].node in self.row:
+                self._beside[self.row[job.allocations[0].node]].append(job)
+        self.movable = np.array([sum(job.allocations[0].gpus for job in jobs) for jobs in self._beside], np.int64)
+        self._moved: set[tuple[str, float]] = set()
+        self._roomy: dict[tuple[Need, Amounts, str, float | None], list[int]] = {}
+        self._kept_from_s = np.full(len(self.nodes), np.inf)
+
+    def take(self, placement: Placement, wanted: Need) -> None:
+        """Let a job have its place."""
+        for name, gpus in zip(placement.nodes, placement.gpus, strict=True):
+            if name in self.row:
+                self.free[self.row[name]] -= _amounts(wanted, gpus)
+
+    def keep(self, nodes: Iterable[str], from_s: float) -> None:
+        """Keep nodes for a job that is expected to start there: whoever is asked about later delays it nowhere."""
+        for name in nodes:
+            if name in self.row:
+                self._kept_from_s[self.row[name]] = min(from_s, self._kept_from_s[self.row[name]])
+
+    def unkept(self, limit_s: float | None) -> Masks:
+        """Return the nodes on which a job of such a time limit, started now, delays nobody they are kept for."""
+        return self._kept_from_s >= (np.inf if limit_s is None else self._now_s + limit_s)
+
+    def make_room(self, wanted: Need, most: int, limit_s: float | None = None) -> MigrationPlan | None:
+        """Return what at most so many moves can do for a job, carried out; None when it has room or they cannot."""
+        before, moved = self.free.copy(), set(self._moved)
+        plan = self._planned(wanted, self.allowed(wanted) & self.unkept(limit_s), most)
+        if plan is None or not plan.moves:
+            self.free, self._moved = before, moved
+            return None
+        return plan
+
+    def _planned(self, wanted: Need, usable: Masks, most: int) -> MigrationPlan | None:
+        closed = np.zeros(len(self.nodes), bool)
+        nodes, moves = list[int](), list[tuple[Mover, str]]()
+        parts = self._parts(wanted)
+        for gpus in parts:
+            found = self._cleared(_amounts(wanted, gpus), usable & ~closed, closed, most - len(moves))
+            if found is None:
+                return None
+            node, made = found
+            moves += [(mover, self.nodes[home].name) for mover, home in made]
+            self._carry_out(made)
+            self.free[node] -= _amounts(wanted, gpus)
+            closed[node] = True
+            nodes.append(node)
+        return MigrationPlan(Placement(tuple(self.nodes[node].name for node in nodes), tuple(parts)), tuple(moves))
+
+    def _parts(self, wanted: Need) -> list[int]:
+        """Return the GPUs on each node, the most first, as the replay splits a job; nothing when it cannot fit."""
+        if wanted.exclusive or wanted.total_gpus > self.free[:, 0].clip(0).sum():
+            return []
+        allowed = self.allowed(wanted)
+        if not allowed.any():
+            return []
+        if not wanted.splits:
+            return [wanted.gpus] * wanted.sets if wanted.sets <= len(self.nodes) else []
+        chunk = min(wanted.total_gpus, max(self.nodes[row].gpus for row in np.flatnonzero(allowed)))
+        full, rest = divmod(wanted.total_gpus, chunk)
+        return [chunk] * full + [rest] * (rest > 0)
+
+    def _cleared(self, needs: Amounts, usable: Masks, closed: Masks, most: int,
+                 ) -> tuple[int, list[tuple[Mover, int]]] | None:
+        """Return a node for a part of a job and who has to leave it for where; None when there is none."""
+        fits = np.flatnonzero(usable & (self.free >= needs).all(axis=1))
+        if len(fits):
+            return int(fits[np.argmin(self.free[fits, 0])]), []
+        lacks = np.maximum(needs[0] - self.free[:, 0], 1)
+        able = np.flatnonzero(usable & (self.movable >= lacks))
+        best, price = None, (PLENTY, 0.0)
+        self._roomy.clear()
+        for node in able[np.argsort(lacks[able], kind="stable")][:MOST_NODES].tolist():
+            if lacks[node] > price[0]:
+                break
+            found = self._emptied(node, needs, closed, most, price)
+            if found is not None:
+                best, price = (node, found), _price([mover for mover, _ in found])
+        return best
+
+    def _emptied(self, node: int, needs: Amounts, closed: Masks, most: int, below: tuple[int, float],
+                 ) -> list[tuple[Mover, int]] | None:
+        """Return who leaves a node for where, so that a part fits, for less than a price; None when nobody can."""
+        lacks = [wants - free for wants, free in zip(needs, self.free[node].tolist(), strict=True)]
+        for some in self._groups(node, closed, most):
+            if _price(some) >= below:
+                return None
+            if all(sum(mover.holds[kind] for mover in some) >= lack for kind, lack in enumerate(lacks)):
+                homes = self._homes(some, closed)
+                if homes is not None:
+                    return list(zip(some, homes, strict=True))
+        return None
+
+    def _groups(self, node: int, closed: Masks, most: int) -> list[tuple[Mover, ...]]:
+        """Return jobs of a node that could leave together, at most so many, the cheapest first; the largest first."""
+        held = (self._mover(job, node) for job in self._beside[node] if job.key not in self._moved)
+        able = sorted((mover for mover in held if self._candidates(mover, closed)), key=lambda mover: _price([mover]))
+        some = sorted(able[:MOST_BESIDE], key=lambda mover: -mover.holds[0])
+        return sorted((group for size in range(1, most + 1) for group in combinations(some, size)), key=_price)
+
+    def _mover(self, job: Job, node: int) -> Mover:
+        wanted, held = need(job), job.allocations[0]
+        assert wanted is not None  # it holds GPUs: see _movable
+        share = _amounts(wanted, held.gpus)
+        holds = held.gpus, min(MOST, max(held.cpus, share[1])), min(MOST, max(held.memory_bytes, share[2]))
+        return Mover(job, wanted, node, holds, 0.0 if job.start_s is None else max(0.0, self._now_s - job.start_s))
+
+    def _homes(self, movers: Sequence[Mover], closed: Masks) -> list[int] | None:
+        """Return another node for each job, all of them at once; None when there are none."""
+        if not movers:
+            return []
+        mover = movers[0]
+        for home in self._candidates(mover, closed):
+            if (self.free[home] < mover.holds).any():
+                continue  # one that was moved before it has taken the room
+            self.free[home] -= mover.holds
+            others = self._homes(movers[1:], closed)
+            self.free[home] += mover.holds
+            if others is not None:
+                return [home, *others]
+        return None
+
+    def _candidates(self, mover: Mover, closed: Masks) -> list[int]:
+        """Return other nodes with room for a job, the fullest first.
+
+        As many as there are moves suffice: whoever has so many to choose from finds one that no other has taken.
+        """
+        limit_s = mover.job.limit_s  # from its new start it has it whole
+        key = mover.wanted, mover.holds, self.nodes[mover.node].gpu_model, limit_s
+        if key not in self._roomy:
+            usable = self.allowed(mover.wanted) & self.unkept(limit_s) & (self._models == key[2]) & ~closed
+            fits = np.flatnonzero(usable & (self.free >= mover.holds).all(axis=1))
+            fullest_first = fits[np.argsort(self.free[fits, 0], kind="stable")]
+            self._roomy[key] = fullest_first[:MOST_MOVES + 1].tolist()
+        return [home for home in self._roomy[key] if home != mover.node][:MOST_MOVES]
+
+    def allowed(self, wanted: Need) -> Masks:
+        """Return which nodes a job may use, whatever is free on them."""
+        key = (wanted.partitions, wanted.model, wanted.features, wanted.required_nodes, wanted.excluded_nodes,
+               wanted.reservation, wanted.exclusive, wanted.splits,
+               wanted.sets if wanted.features or wanted.required_nodes else 0)
+        if key not in self._allowed:
+            partitions = set(wanted.partitions) - self._down
+            self._allowed[key] = np.array([not partitions.isdisjoint(node.partitions) and satisfies(node, wanted)
+                                           for node in self.nodes], bool)
+        return self._allowed[key]
+
+    def _carry_out(self, made: Iterable[tuple[Mover, int]]) -> None:
+        for mover, home in made:
+            self.free[mover.node] += mover.holds
+            self.free[home] -= mover.holds
+            self._moved.add(mover.job.key)
+
+
+def _free(node: Node) -> Amounts:
+    """Return what a node has left; of an amount that the scheduler does not tell there is plenty."""
+    return (node.gpus - node.gpus_allocated,
+            node.cpus - node.cpus_allocated if node.cpus else PLENTY,
+            node.memory_bytes - node.memory_allocated_bytes if node.memory_bytes else PLENTY)
+
+
+def _amounts(wanted: Need, gpus: int) -> Amounts:
+    """Return what so many GPUs of a job take of a node."""
+    return (gpus, min(MOST, -(-wanted.cpus * gpus // wanted.gpus)),
+            min(MOST, -(-wanted.memory_bytes * gpus // wanted.gpus)))
+
+
+def _movable(job: Job) -> bool:
+    return (job.state is JobState.RUNNING and len(job.allocations) == 1 and job.allocations[0].gpus > 0
+            and not job.request.exclusive and max(job.request.gpus, job.request.gpus_per_node or 0) > 0)
+
+
+def _price(movers: Iterable[Mover]) -> tuple[int, float]:
+    """Return GPUs moved and GPU-seconds at stake."""
+    gpus, stake = zip(*((mover.holds[0], mover.holds[0] * mover.ran_s) for mover in movers), strict=True)
+    return sum(gpus), sum(stake)

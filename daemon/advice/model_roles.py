@@ -1,0 +1,160 @@
+"""All that the daemon keeps about agents between two rounds of advice: who sits, who is silent, how they stand."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ...storage.errors import StoreError
+from ...storage.history import History
+from ...storage.promotions import Abstention, Decision, Promotion, ShadowResult, in_charge, states
+from ...storage.records import ModelCard
+from ..config import Settings
+from ..learning.regret import DAY_S, Regret, demotion, regrets
+from ..runtime_history import RECENT, RuntimeHistory
+from .advisor import Advice, AdviceInputs
+from .inference import ModelResult
+from .model_loader import ModelLoader
+
+log = logging.getLogger(__name__)
+
+EXPERIENCE_S = 600.0
+"""How often the daemon looks at which jobs have ended since."""
+STALE_READS = 3.0
+"""An agent is not asked once so many reads of the scheduler are missing,"""
+STALE_S = 60.0
+"""nor is it before so long."""
+DAYS = 14
+"""Days of standings that are looked at."""
+ROLES = {Decision.PROMOTE: "in_charge", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    """What is known of agents, for whoever shows it."""
+
+    in_force: Mapping[str, Promotion] = field(default_factory=dict)
+    """The decision in force on each agent."""
+    decisions: tuple[Promotion, ...] = ()
+    """All of them, without figures, in the order in which they were taken."""
+    judged: Promotion | None = None
+    """The last decision that rests on replays of held-out history."""
+    asked: tuple[str, ...] = ()
+    """The agents of the last round."""
+    cards: Mapping[str, ModelCard] = field(default_factory=dict)
+    """Of those that could be loaded."""
+    silent: Mapping[str, Abstention] = field(default_factory=dict)
+    """Agents that abstain now."""
+    abstained: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Rounds without an answer by agent and cause, since recording began."""
+    drift: Mapping[str, float] = field(default_factory=dict)
+    regrets: Mapping[str, Regret] = field(default_factory=dict)
+
+    @property
+    def leader(self) -> str | None:
+        """Return the agent in charge; None when there is none."""
+        return in_charge(self.in_force)
+
+    def roles(self) -> tuple[tuple[str, str], ...]:
+        """Return what each agent in use is to us, as ``policy_info`` says it."""
+        decisions = {model: self.in_force[model].decision for model in self.asked if model in self.in_force}
+        return tuple((model, ROLES[decision]) for model, decision in decisions.items() if decision in ROLES)
+
+
+class ModelRoles:
+    """Follows the recorded decisions; what it cannot read it keeps as it was."""
+
+    def __init__(self, settings: Settings, history: History, speed: float, now_s: float) -> None:
+        self._history, self._speed = history, speed
+        self._agency = ModelLoader(settings.storage.models_folder)
+        self._lock = threading.Lock()
+        self._last, self._experienced_s = -1, float("-inf")
+        self._experience: RuntimeHistory | None = None
+        recent = history.standings(now_s - DAYS * DAY_S)
+        self.learned = ModelStatus(abstained=history.abstained(), regrets=regrets(recent, now_s))
+
+    def advice_inputs(self, settings: Settings, now_s: float) -> AdviceInputs:
+        """Return what advice takes into account now."""
+        try:
+            self._follow()
+            self._remember(now_s)
+        except StoreError as error:
+            log.warning("decisions on agents cannot be read; the old ones stand", extra={"error": str(error)})
+        served_models = self._agency.served_models(self.learned.in_force)
+        stale_s = max(STALE_S, STALE_READS * settings.cycles.jobs * self._speed)
+        return AdviceInputs(served_models, settings.counterfactual.incumbent, self._experience, stale_s)
+
+    @property
+    def experience(self) -> RuntimeHistory | None:
+        """Return the run times of jobs that have ended, for whoever asks beside the round of advice."""
+        return None if self._experience is None else self._experience.apart()
+
+    def note(self, advice: Advice) -> ModelStatus:
+        """Take note of who answered and who did not; return what is known now."""
+        before = self.learned.silent
+        silent = {heard.served_model.model: _silence(heard, before.get(heard.served_model.model), advice.issued_s)
+                  for heard in advice.heard if heard.cause}
+        abstained = Counter(self.learned.abstained)
+        abstained.update((model, abstention.cause) for model, abstention in silent.items())
+        return self._know(
+            silent=silent, abstained=abstained, asked=tuple(one.served_model.model for one in advice.heard),
+            cards={one.served_model.model: one.served_model.agent.card for one in advice.heard
+                   if one.served_model.agent is not None},
+            drift={one.served_model.model: one.drift for one in advice.heard if one.drift is not None})
+
+    def stand(self, standings: Iterable[ShadowResult], now_s: float) -> ModelStatus:
+        """Take note of a closed window; who has lost its place in charge is demoted. Return what is known now."""
+        self._history.record_standings(standings)
+        recent = self._history.standings(now_s - DAYS * DAY_S)
+        self._know(regrets=regrets(recent, now_s))
+        leader = self.learned.leader
+        if leader is None:
+            return self.learned
+        since_s = self.learned.in_force[leader].time_s
+        in_charge_days = regrets((one for one in recent if one.since_s >= since_s), now_s)
+        decision = demotion(leader, in_charge_days, now_s)
+        if decision is not None:
+            log.warning("an agent is demoted", extra={"model": leader, "reason": decision.reason})
+            self._history.decide(decision)
+        return self.learned
+
+    def end(self) -> None:
+        """End what runs beside."""
+        self._agency.end()
+
+    def _follow(self) -> None:
+        """Read the decisions again when there are new ones; of old judgements only what came of them is kept."""
+        last = self._history.last_decision()
+        if last == self._last:
+            return
+        decisions = self._history.decisions()
+        judged = next((one for one in reversed(decisions) if "rows" in one.figures), None)
+        short = tuple(replace(one, figures={}) for one in decisions)
+        self._know(in_force=states(short), decisions=short, judged=judged)
+        self._last = last
+
+    def _know(self, **parts: object) -> ModelStatus:
+        """Replace parts of what is known, whole: two cycles write here."""
+        with self._lock:
+            self.learned = replace(self.learned, **parts)  # type: ignore[arg-type]
+            return self.learned
+
+    def _remember(self, now_s: float) -> None:
+        """Learn of the jobs that have ended since the last look."""
+        if 0 <= now_s - self._experienced_s < EXPERIENCE_S:
+            return
+        past = self._history.load_columns(last=RECENT)
+        self._experience = RuntimeHistory(past) if self._experience is None else self._experience.renewed(past)
+        self._experienced_s = now_s
+
+
+def _silence(heard: ModelResult, before: Abstention | None, now_s: float) -> Abstention:
+    """Return an agent's silence, which goes on while the cause is the same; its first round is logged."""
+    now = Abstention(heard.served_model.model, heard.cause, heard.words, now_s, now_s)
+    if before is not None and before.cause == now.cause:
+        return replace(now, first_s=before.first_s, rounds=before.rounds + 1)
+    log.warning("an agent abstains", extra={"model": now.model, "cause": now.cause, "reason": now.words})
+    return now

@@ -1,0 +1,178 @@
+"""The interface of recommendations beyond "start this job here": those about running jobs, and about how jobs run.
+
+To add a recommender, write one file in the folder ``recommenders``. Its name is the recommender's, everywhere; the
+first line of its docstring is the help of the command line and of the API, a sentence that begins in upper case and
+ends with a dot. It holds:
+
+* ``class Settings(RecommenderSettings)``: what a site may set, in the section ``counsel: {<name>: ...}``;
+* a class with the one method of ``Recommender`` (and that of ``RunListener``, where it learns from accounts), made by
+  ``open(settings, history)`` and kept until its section of the configuration changes;
+* at its end ``register(RecommenderKind("<name>", ...))``.
+
+What follows from that without another line: a cycle of its own named as the subject (what it raises is logged, counted
+in ``cycle_failures_total`` and hides nothing else; what was said before stays, with its age in
+``counsel_timestamp_seconds``), ``/api/v1/<name>`` with its place in the OpenAPI document, ``idlewatt advise --<name>``,
+the configuration, and metrics.
+
+What stands elsewhere because it must: the row, a frozen dataclass in a file of its own in ``storage`` (and a table,
+where it is kept); the metrics, as fields of ``exporters.publish.Published``; the defaults in ``config.sample.yml``; a
+panel in ``grafana/boards/advice.py``. Facts that only the subject needs come from a source with a role of its own
+(``exporters.source.Role``) that the subject names in ``reads``: it is read in the subject's cycle.
+
+The files are read where the configuration is, so they know neither ``config`` nor ``service``; what is heavy is
+imported where it is used, as the command line reads a file for its columns.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict
+
+from ...storage.durations import Duration
+from . import recommenders
+
+if TYPE_CHECKING:
+    from ...exporters.publish import Scalar, Series
+    from ...exporters.source import Facts, Role
+    from ...storage.history import History
+    from ...storage.records import Job, SchedulerSnapshot
+    from ...storage.telemetry import Telemetry
+    from ..runtime_history import RuntimeHistory
+    from .advisor import Advice
+
+
+class RecommenderSettings(BaseModel):
+    """What every subject lets a site set; each adds its own keys. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = True
+    every: Duration = 60.0
+    """How often it is considered."""
+
+
+class Row(Protocol):
+    """What any row of counsel says at least; it is shown as JSON, field by field."""
+
+    @property
+    def job_id(self) -> str:
+        """Return the job that would gain."""
+
+    @property
+    def submit_s(self) -> float:
+        """Return when it was submitted: ids come again."""
+
+    @property
+    def partition(self) -> str:
+        """Return its partition."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that the row is about."""
+
+    @property
+    def snapshot_s(self) -> float | None:
+        """Return when the scheduler was read that the row rests on; an adviser leaves it to the service."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecommenderContext:
+    """What is known at the moment of considering."""
+
+    now_s: float
+    snapshot: SchedulerSnapshot
+    telemetry: Telemetry
+    advice: Advice | None = None
+    """What starts are advised; None before the first round."""
+    facts: tuple[Facts, ...] = ()
+    """The last good data of the sources that the subject reads, some of it perhaps old."""
+    foresight: RuntimeHistory | None = None
+    """Run times of like jobs; None before the first round of advice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendations:
+    """What there is to say on a subject at one moment."""
+
+    issued_s: float
+    rows: tuple[Row, ...] = ()
+    """What is worth most first."""
+    metrics: Mapping[str, Scalar | Series] = field(default_factory=dict)
+    """Fields of ``Published``; of rows no more than the first ``publish.ADVICE``."""
+    snapshot_s: float | None = None
+    """When the cluster was seen that it rests on."""
+    withdrawn: bool = False
+    """Whether it was taken back since, because the cluster has not been seen for too long."""
+
+    def resting_on(self, snapshot_s: float) -> Recommendations:
+        """Return it with the time of the snapshot, in each of its rows too."""
+        rows = tuple(replace(row, snapshot_s=snapshot_s) for row in self.rows)  # type: ignore[type-var]
+        return replace(self, rows=rows, snapshot_s=snapshot_s)
+
+
+class Recommender(Protocol):
+    """Considers one subject again and again, always in the same thread at a time."""
+
+    def recommend(self, scene: RecommenderContext) -> Recommendations:
+        """Return what there is to say now; whatever it raises ends this round of this subject only."""
+
+
+@runtime_checkable
+class RunListener(Protocol):
+    """An adviser that learns from the accounts, too."""
+
+    def finished(self, jobs: Iterable[Job]) -> None:
+        """Take in jobs that ended, some of them again, in another thread than ``recommend``; StoreError is logged.
+
+        Anything else that it raises ends this round of accounting.
+        """
+
+
+def _as_it_is(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class RecommenderKind:
+    """Something to give counsel on."""
+
+    name: str
+    """As its file is called."""
+    row: type
+    """Of its rows; pydantic makes JSON of it."""
+    settings: type[RecommenderSettings]
+    open: Callable[[Any, History], Recommender]
+    """Makes the adviser of these settings; ValueError when they cannot be."""
+    columns: Mapping[str, str]
+    """Headings of the table by key of a row."""
+    cells: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _as_it_is
+    """Makes of a row as JSON one for the table, with every key of ``columns``."""
+    empty: str = "nothing to advise"
+    """What a table without rows says."""
+    reads: tuple[Role, ...] = ()
+    """Roles of the sources that are read for it alone."""
+
+    @property
+    def help(self) -> str:
+        """Return the first line of its file."""
+        return recommenders.topics().get(self.name, "")
+
+
+_SUBJECTS: dict[str, RecommenderKind] = {}
+
+
+def register(subject: RecommenderKind) -> RecommenderKind:
+    """Make a subject known; called by its own file."""
+    _SUBJECTS[subject.name] = subject
+    return subject
+
+
+def subjects() -> dict[str, RecommenderKind]:
+    """Return every subject by name, importing the files on first use."""
+    for name in recommenders.topics():
+        importlib.import_module(f"{recommenders.__name__}.{name}")
+    return _SUBJECTS

@@ -1,0 +1,16 @@
+"""Recommendations beyond starts: one file for each subject. ``daemon.advice.recommender`` says how to add one."""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from importlib.util import find_spec
+
+
+@cache
+def topics() -> dict[str, str]:
+    """Return what each file here is about, by its name, without importing any: ``--help`` must answer at once."""
+    from pydoc import synopsis
+
+    found = {module.name: find_spec(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)}
+    return {name: synopsis(spec.origin) or "" for name, spec in sorted(found.items()) if spec and spec.origin}

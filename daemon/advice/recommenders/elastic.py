@@ -1,0 +1,235 @@
+"""How much sooner jobs would finish with more GPUs, and how little later with fewer.
+
+Advice only: Slurm lets no running job grow and takes whole nodes only from one, so that most of it means a new
+submission from a checkpoint. Jobs of which no curve is known are counted, and nothing is said of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ....storage.durations import Duration
+from ....storage.elastic import ElasticAdvice
+from ....storage.errors import StoreError
+from ....storage.records import Job, JobState
+from ..recommender import Recommendations, RecommenderContext, RecommenderKind, RecommenderSettings, register
+from ..scaling.wording import sooner
+
+if TYPE_CHECKING:
+    from ....exporters.publish import Series
+    from ....storage.history import History
+    from ..scaling.curves import Learned
+    from ..scaling.throughput_samples import Kind
+
+log = logging.getLogger(__name__)
+
+MOST_WEIGHED = 500
+"""Jobs that are weighed in one round, the oldest first."""
+MOST_FITTED = 2_000
+"""Curves that are kept."""
+PAST = 20_000
+"""Runs of the history that a new daemon begins with."""
+STALE_S = 300.0
+"""An older reading says nothing of now."""
+CONFIGURED = "configured"
+CAUSES = ("unseen", "one_size", "no_curve")
+"""Why nothing is said of a job: no like run was seen for long enough, or all had one size, or no curve fits them."""
+FAR = "too_far"
+"""Its own size lies too far from those that were measured."""
+
+Size = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class CurveSettings(BaseModel):
+    """Speeds that a site has measured itself."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    """Pattern of the job's name, as ``bert-*``."""
+    user: str = "*"
+    speeds: Annotated[dict[Size, Rate], Field(min_length=2)]
+    """By number of GPUs, in any unit."""
+
+
+class Settings(RecommenderSettings):
+    """When readings count, and what a site knows by itself."""
+
+    settle: Duration = 300.0
+    """Time after a job's start in which it loads and compiles: its speed then is none."""
+    curves: tuple[CurveSettings, ...] = ()
+    """The first that fits a job is taken, in place of what was learned."""
+
+
+class Recommender:
+    """Watches how fast runs are, and weighs other sizes of jobs whose curve is known."""
+
+    def __init__(self, settings: Settings, history: History) -> None:
+        from ..scaling.throughput_samples import Runs
+
+        self._settings, self._history = settings, history
+        self._runs = Runs(history.speeds(PAST))
+        self._fitted: dict[tuple[tuple[int, ...], tuple[float, ...]], Learned | None] = {}
+
+    def recommend(self, scene: RecommenderContext) -> Recommendations:
+        """Return what other sizes would do, and record how fast jobs are."""
+        from ....exporters.publish import ADVICE
+
+        kinds = self._watch(scene)
+        try:
+            self._history.record_speeds(self._runs.changed())
+        except StoreError as error:
+            log.error("speeds of runs cannot be written; they are kept and tried again", extra={"error": str(error)})
+        rows, unknown = self._weighed(scene, kinds)
+        return Recommendations(scene.now_s, tuple(rows), _metrics(rows[:ADVICE], unknown))
+
+    def _watch(self, scene: RecommenderContext) -> dict[tuple[str, float], Kind]:
+        """Take new readings into the means of running jobs; return the kind of every job."""
+        from ....storage.speeds import Throughput
+        from ..held_gpus import HeldGpus
+        from ..scaling.throughput_samples import Models, kind_of, readings
+
+        models, kinds = Models(scene.snapshot.nodes), dict[tuple[str, float], "Kind"]()
+        given = [facts for facts in scene.facts if isinstance(facts, Throughput)]
+        found = readings(scene.snapshot.jobs, given, HeldGpus(scene.telemetry.gpus, scene.snapshot.nodes))
+        self._runs.forget_ended(scene.snapshot.jobs)
+        for job in scene.snapshot.jobs:
+            kind = kinds[job.key] = kind_of(job, models.of(job))
+            reading = found.get(job.job_id)
+            if reading and job.start_s is not None and scene.now_s - reading.time_s <= STALE_S \
+                    and reading.time_s - job.start_s >= self._settings.settle:
+                self._runs.watch(job, kind, reading)
+        return kinds
+
+    def _weighed(self, scene: RecommenderContext, kinds: Mapping[tuple[str, float], Kind]) \
+            -> tuple[list[ElasticAdvice], Counter[str]]:
+        from ..scaling.benefit import Case, weigh
+        from ..scaling.what_if_sizes import Site
+
+        advised = scene.advice.recommendations if scene.advice else ()
+        site = Site(scene.snapshot, [row for row in advised if not row.shadow], scene.now_s)
+        jobs, unknown, rows = _sized(scene.snapshot.jobs), Counter[str](), list[ElasticAdvice]()
+        remaining = _remaining(scene, [job for job, _ in jobs])
+        for job, gpus in jobs:
+            curve, basis = self._curve(job, kinds[job.key])
+            if curve is None:
+                unknown[basis] += 1
+            elif len(rows) < MOST_WEIGHED:
+                row = weigh(Case(job, gpus, curve, basis, remaining.get(job.key)), site, scene.now_s)
+                unknown[FAR] += row.more is None and row.fewer is None
+                rows += [row] if row.more or row.fewer else []
+        return sorted(rows, key=_worth), unknown
+
+    def _curve(self, job: Job, kind: Kind) -> tuple[Learned | None, str]:
+        """Return a job's curve and its basis; None and the cause where there is none."""
+        from ..scaling.throughput_samples import ACTIVITY, THROUGHPUT
+
+        told = next((known.speeds for known in self._settings.curves
+                     if fnmatchcase(job.name, known.name) and fnmatchcase(job.user, known.user)), None)
+        if told is not None:
+            curve = self._fit(tuple(told), tuple(told.values()))
+            return curve, CONFIGURED if curve else "no_curve"
+        causes = []
+        for basis in (THROUGHPUT, ACTIVITY):
+            runs = self._runs.of(kind, basis)
+            curve = self._fit(tuple(run.gpus for run in runs), tuple(run.rate for run in runs))
+            if curve is not None:
+                return curve, basis
+            causes.append(CAUSES[min(2, len({run.gpus for run in runs}))])
+        return None, max(causes, key=CAUSES.index)
+
+    def _fit(self, gpus: tuple[int, ...], rates: tuple[float, ...]) -> Learned | None:
+        """Return the curve of runs; those that have hardly changed since are not fitted again."""
+        from ...replay.speed import SpeedError
+        from ..scaling.curves import learned
+
+        if len(set(gpus)) < 2:
+            return None
+        key = gpus, tuple(float(f"{rate:.3g}") for rate in rates)
+        if key not in self._fitted:
+            if len(self._fitted) >= MOST_FITTED:
+                self._fitted.clear()
+            try:
+                self._fitted[key] = learned(gpus, rates)
+            except SpeedError:
+                self._fitted[key] = None
+        return self._fitted[key]
+
+
+def _sized(jobs: Sequence[Job]) -> list[tuple[Job, int]]:
+    """Return jobs that run or wait with their GPUs, the oldest first; those without are left out."""
+    found = []
+    for job in sorted(jobs, key=lambda job: (job.submit_s, job.job_id)):
+        asked = max(job.request.gpus, (job.request.gpus_per_node or 0) * max(1, job.request.nodes))
+        gpus = sum(part.gpus for part in job.allocations) if job.state is JobState.RUNNING else asked
+        if gpus > 0 and job.state in (JobState.RUNNING, JobState.PENDING):
+            found.append((job, gpus))
+    return found
+
+
+def _remaining(scene: RecommenderContext, jobs: Sequence[Job]) -> dict[tuple[str, float], float]:
+    """Return the expected time to the end of jobs, from what like jobs took; not of those that have outlived it."""
+    if scene.foresight is None or not jobs:
+        return {}
+    predicted = scene.foresight(jobs)["prediction"]
+    ran = (0.0 if job.start_s is None else max(0.0, scene.now_s - job.start_s) for job in jobs)
+    left = ((job.key, float(run_s) - ran_s) for job, run_s, ran_s in zip(jobs, predicted, ran, strict=True))
+    return {key: seconds for key, seconds in left if math.isfinite(seconds) and seconds > 0}
+
+
+def _worth(row: ElasticAdvice) -> tuple[bool, float, str]:
+    """Return the order of rows: those that something can be done about now, then by what a GPU more brings."""
+    gain = row.more.per_gpu_ratio if row.more else 0.0
+    acts = (row.has_room and gain > 0) or bool(row.fewer and row.fewer.helps)
+    return not acts, -gain, row.job_id
+
+
+def _metrics(rows: Sequence[ElasticAdvice], unknown: Counter[str]) -> dict[str, Series]:
+    times, gains, infos = (dict[tuple[str, ...], float | None]() for _ in range(3))
+    for row, change in ((one, change) for one in rows for change in (one.more, one.fewer) if change):
+        key = row.partition, row.job_id, f"{change.gpus:+d}"
+        gains[key] = change.per_gpu_ratio
+        low, high = change.time_interval
+        times |= {(*key, "estimate"): change.time_ratio, (*key, "low"): low, (*key, "high"): high}
+        infos[*key, str(row.gpus), row.basis, "now" if row.has_room and change.gpus > 0 else "no",
+              " ".join(change.helps)] = 1.0
+    return {"elastic_time_ratio": times, "elastic_marginal_gain_ratio": gains, "elastic_info": infos,
+            "elastic_unknown_jobs": {cause: float(unknown[cause]) for cause in (*CAUSES, FAR)}}
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as the table shows it."""
+    return {**row, "more": _change(row["more"]), "fewer": _change(row["fewer"]),
+            "helps": " ".join((row["fewer"] or {}).get("helps", ())) or None,
+            "room": "now" if row["has_room"] else "no" if row["more"] else None,
+            "how": "; ".join(_ways(row))}
+
+
+def _change(change: Mapping[str, Any] | None) -> str | None:
+    if change is None:
+        return None
+    return f"{change['gpus']:+d}: {sooner(change['time_ratio'], change['time_interval'])}"
+
+
+def _ways(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what can be done now, where somebody gains by it."""
+    if row["has_room"] and row["more"]["time_ratio"] < 0:
+        yield row["more"]["how"]
+    if row["fewer"] and row["fewer"]["helps"]:
+        yield row["fewer"]["how"]
+
+
+register(RecommenderKind(
+    "elastic", ElasticAdvice, Settings, Recommender,
+    {"job_id": "job", "state": "state", "partition": "partition", "gpus": "GPUs", "more": "with more",
+     "room": "room", "fewer": "with fewer", "helps": "makes room for", "basis": "known by", "runs": "runs",
+     "how": "how"},
+    _cells, "of no job is it known how fast it is with more or fewer GPUs", ("throughput",)))

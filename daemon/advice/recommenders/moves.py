@@ -1,0 +1,135 @@
+"""Moves of running jobs that would let one start that waits for room.
+
+Slurm moves no job: it is requeued from its checkpoint and told where to start (``scontrol requeue``, ``scontrol update
+… ReqNodeList=``). Whoever is moved finds room on a node that meets all it asked for, with the same GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from ....storage.durations import Duration
+from ....storage.eligibility import eligible
+from ....storage.moves import Move, Relief
+from ....storage.recommendations import Recommendation
+from ....storage.records import Job
+from ..recommender import Recommendations, RecommenderContext, RecommenderKind, RecommenderSettings, register
+
+if TYPE_CHECKING:
+    from ...waste.demand import Need
+    from ..migration import MigrationPlan, MigrationPlanner, Mover
+
+MOST_SHAPES = 100
+"""Different requests for which moves are looked for in one round."""
+
+
+class Settings(RecommenderSettings):
+    """How much may be moved for one job, and for whom it is worth it."""
+
+    moves: Annotated[int, Field(ge=1, le=4)] = 3
+    """Running jobs that are moved for one that waits, at most."""
+    gain: Duration = 600.0
+    """For a job that is expected to start within so long nothing is moved."""
+
+
+class Recommender:
+    """Looks for moves, for the jobs that are held in the order in which they are advised to start."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def recommend(self, scene: RecommenderContext) -> Recommendations:
+        """Return what to move for whom; each row takes those before it as done."""
+        rows = tuple(self._reliefs(scene))
+        return Recommendations(scene.now_s, rows, _metrics(rows))
+
+    def _reliefs(self, scene: RecommenderContext) -> Iterator[Relief]:
+        from ....exporters.publish import ADVICE
+        from ..migration import MigrationPlanner
+
+        ground, moves = MigrationPlanner(scene.snapshot, scene.now_s), 0
+        hopeless: set[tuple[Need, float | None]] = set()
+        for job, advice in self._held(scene, ground):
+            plan = self._plan(job, advice, ground, hopeless, scene.now_s)
+            if plan is not None:
+                moves += len(plan.moves)
+                if moves > ADVICE:  # a row of which half is not published would be no help
+                    return
+                yield _relief(job, plan, advice, scene.now_s)
+            elif advice and advice.placement and advice.expected_start_s is not None:
+                ground.keep(advice.placement.nodes, advice.expected_start_s)
+            if len(hopeless) == MOST_SHAPES:
+                return
+
+    def _plan(self, job: Job, advice: Recommendation | None, ground: MigrationPlanner,
+              hopeless: set[tuple[Need, float | None]], now_s: float) -> MigrationPlan | None:
+        """Return what to move for a job; None where it starts soon or nothing helps, which is noted."""
+        from ...waste.demand import need
+
+        wanted = need(job)
+        soon = advice and advice.expected_start_s is not None and \
+            advice.expected_start_s - now_s < self._settings.gain
+        if soon or wanted is None or (wanted, job.limit_s) in hopeless:
+            return None
+        plan = ground.make_room(wanted, self._settings.moves, job.limit_s)
+        if plan is None:
+            hopeless.add((wanted, job.limit_s))
+        return plan
+
+    def _held(self, scene: RecommenderContext, ground: MigrationPlanner) -> Iterator[tuple[Job, Recommendation | None]]:
+        """Yield waiting jobs that are held; those that are advised to start get their place first."""
+        from ...waste.demand import need
+
+        recommended = scene.advice.recommendations if scene.advice else ()
+        said = {(row.job_id, row.submit_s): row for row in recommended if not row.shadow}
+        waiting = {job.key: job for job in scene.snapshot.jobs if eligible(job, scene.now_s)}
+        for key, row in said.items():
+            if row.action == "start" and row.placement and key in waiting and (wanted := need(waiting.pop(key))):
+                ground.take(row.placement, wanted)
+        order = {key: place for place, key in enumerate(said)}
+        for key in sorted(waiting, key=lambda key: (order.get(key, len(order)), key[1])):
+            yield waiting[key], said.get(key)
+
+
+def _relief(job: Job, plan: MigrationPlan, advice: Recommendation | None, now_s: float) -> Relief:
+    return Relief(job.job_id, job.submit_s, job.partition, job.user, now_s, plan.placement,
+                  tuple(_move(mover, home) for mover, home in plan.moves),
+                  sum(mover.holds[0] for mover, _ in plan.moves), advice.expected_start_s if advice else None)
+
+
+def _move(mover: Mover, home: str) -> Move:
+    job = mover.job
+    return Move(job.job_id, job.user, mover.holds[0], job.allocations[0].node, home,
+                None if job.start_s is None else mover.ran_s)
+
+
+def _metrics(rows: tuple[Relief, ...]) -> dict[str, Any]:
+    freed, moved = dict[str, float](), dict[str, float]()
+    for row in rows:
+        freed[row.partition] = freed.get(row.partition, 0.0) + sum(row.placement.gpus)
+        moved[row.partition] = moved.get(row.partition, 0.0) + row.gpus_moved
+    info = {(move.job_id, move.origin, move.destination, str(move.gpus), row.job_id): 1.0
+            for row in rows for move in row.moves}
+    return {"move_info": info, "moves_freed_gpus": freed, "moves_moved_gpus": moved}
+
+
+def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    from ...durations import ago
+
+    at_stake = sum(move["gpus"] * (move["ran_s"] or 0.0) for move in row["moves"]) / 3600
+    placement, start = row["placement"], row["expected_start_s"]
+    return {**row, "gpus": sum(placement["gpus"]), "at_stake": at_stake,
+            "placement": ",".join(f"{node}:{gpus}" for node, gpus in zip(placement["nodes"], placement["gpus"],
+                                                                        strict=True)),
+            "moves": "; ".join(f"{move['job_id']} ({move['gpus']} GPUs) {move['origin']} -> {move['destination']}"
+                               for move in row["moves"]),
+            "otherwise": "nobody knows" if start is None else f"in {ago(start - row['issued_s'])}"}
+
+
+register(RecommenderKind("moves", Relief, Settings, lambda settings, history: Recommender(settings), {
+    "job_id": "job", "partition": "partition", "gpus": "GPUs", "placement": "could start on", "moves": "if these move",
+    "gpus_moved": "GPUs moved", "at_stake": "GPU-hours at stake", "otherwise": "else starts"}, _cells,
+    "no move would let a waiting job start"))

@@ -1,0 +1,197 @@
+"""Who is on which node, who waits to go there, and what is known of the needs of each."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ....storage import records
+from ....storage.eligibility import eligible
+from ....storage.recommendations import Recommendation
+from ....storage.records import Job, JobState, SchedulerSnapshot
+from ....storage.uses import Use
+from ...replay.runtime_prediction import template
+from ...waste.demand import Need, need
+from ...waste.stranded import satisfies
+from .sensitivity import Evidence, Part, SpeedEstimate, recognized, speed_estimate
+from .tune import Key, Node, Tenant
+from .usage_meter import Run, Window
+
+MOST_RUNS = 20
+"""Of a template: people change what their jobs do."""
+MOST_KINDS = 5_000
+"""Users' templates that are remembered; those learned of last."""
+MOST_WAITING = 200
+"""Jobs of the queue for which room is sought: each is held against each node that has GPUs free."""
+
+
+class Past:
+    """What runs used, by user and name but for its numbers."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, str], dict[Run, Use]] = {}
+
+    def learn(self, uses: Iterable[Use]) -> None:
+        """Take in uses; the same run again replaces, and one that ended long ago may come late."""
+        for use in uses:
+            kind = use.user, use.template
+            runs = self._kinds.pop(kind, {}) | {use.run: use}
+            self._kinds[kind] = dict(sorted(runs.items(), key=lambda item: item[1].updated_s)[-MOST_RUNS:])
+            if len(self._kinds) > MOST_KINDS:
+                del self._kinds[next(iter(self._kinds))]
+
+    def like(self, job: Job) -> list[Use]:
+        """Return the last runs of like jobs, the newest first."""
+        return list(self._kinds.get((job.user, template(job.name)), {}).values())[::-1]
+
+
+@dataclass(frozen=True)
+class Insight:
+    """What outlooks are made from."""
+
+    windows: Mapping[Run, Window]
+    past: Past
+    models: Mapping[str, str]
+    """A site's patterns of job names, with the model or task of each."""
+    margin: float
+    starved: float
+    _known: dict[tuple[Key, Part, Part], SpeedEstimate] = field(default_factory=dict, init=False)
+    """A job that waits may go to many nodes that are alike."""
+
+    def of(self, job: Job, has: Part, gpus: int, fair: Part) -> SpeedEstimate:
+        """Return the speed_estimate of a job that holds, or asks for, a part of a node."""
+        found = self._known.get((job.key, has, fair))
+        if found is None:
+            window = self.windows.get((*job.key, job.start_s or 0.0)) if job.state.active else None
+            found = self._known[job.key, has, fair] = speed_estimate(
+                Evidence(has, gpus, fair, window, self.past.like(job), recognized(job.name, self.models),
+                         waits=not job.state.active), self.margin, self.starved)
+        return found
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A job that waits, and how it stands in the queue."""
+
+    job: Job
+    need: Need
+    expected_start_s: float | None
+    """If the policy in charge is followed."""
+    place: int
+    """In the queue."""
+
+
+class Reservations:
+    """When jobs are expected to start on each node, in the order of the queue."""
+
+    def __init__(self) -> None:
+        self._starts: dict[str, list[tuple[int, float]]] = {}
+
+    def add(self, place: int, node: str, start_s: float) -> None:
+        """Take in a job that comes after all those before."""
+        starts = self._starts.setdefault(node, [])
+        starts.append((place, min(start_s, starts[-1][1]) if starts else start_s))
+
+    def before(self, place: int, node: str) -> float:
+        """Return when the first of those that come before a place starts on a node; infinite when none does."""
+        starts = self._starts.get(node, ())
+        earlier = bisect_left(starts, (place,))
+        return starts[earlier - 1][1] if earlier else float("inf")
+
+
+@dataclass
+class NodeView:
+    """The nodes with their tenants, and who waits."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    jobs: dict[Key, Job] = field(default_factory=dict)
+    """Those that run."""
+    waiting: dict[Key, Waiting] = field(default_factory=dict)
+    reservations: Reservations = field(default_factory=Reservations)
+
+
+def node_view(snapshot: SchedulerSnapshot, advice: Sequence[Recommendation], insight: Insight,
+              now_s: float) -> NodeView:
+    """Return the cluster as it is now; what the policy in charge would start at once counts as held."""
+    found = NodeView()
+    running = [job for job in snapshot.jobs if job.state is JobState.RUNNING and job.allocations]
+    promised = _promised(advice, {job.key: job for job in snapshot.jobs if job.state is JobState.PENDING})
+    for node in snapshot.nodes:
+        if node.gpus and node.state.schedulable:
+            found.nodes[node.name] = _node(node, promised.get(node.name, ()))
+    for job in running:
+        found.jobs[job.key] = job
+        _move_in(job, found.nodes, insight)
+    _line_up(found, {job.key: job for job in snapshot.jobs if eligible(job, now_s)}, advice)
+    return found
+
+
+def fair_share(fair: Part, gpus: int) -> Part:
+    """Return what so many GPUs of a node have as their share of it."""
+    return Part(fair.cpus * gpus, fair.memory_bytes * gpus)
+
+
+def candidates(node: records.Node, found: NodeView, insight: Insight, now_s: float) -> Iterator[Tenant]:
+    """Yield the jobs that may go to a node and, as in EASY backfilling, delay nobody there who comes before them."""
+    here = found.nodes[node.name]
+    for one in found.waiting.values() if here.free_gpus else ():
+        request = one.job.request
+        if request.gpus > here.free_gpus or not set(one.need.partitions) & set(node.partitions):
+            continue
+        ends_s = now_s + (float("inf") if one.job.limit_s is None else one.job.limit_s)
+        if ends_s <= found.reservations.before(one.place, node.name) and satisfies(node, one.need):
+            has = Part(request.cpus, request.memory_bytes)
+            yield Tenant(one.job.key, request.gpus,
+                         insight.of(one.job, has, request.gpus, fair_share(here.fair, request.gpus)))
+
+
+def _node(node: records.Node, promised: Iterable[tuple[int, Part]]) -> Node:
+    taken = list(promised)
+    free = Part(node.cpus - node.cpus_allocated - sum(part.cpus for _, part in taken),
+                node.memory_bytes - node.memory_allocated_bytes - sum(part.memory_bytes for _, part in taken))
+    return Node(Part(max(free.cpus, 0), max(free.memory_bytes, 0)),
+                max(node.gpus - node.gpus_allocated - sum(gpus for gpus, _ in taken), 0),
+                Part(node.cpus // node.gpus, node.memory_bytes // node.gpus), [])
+
+
+def _promised(advice: Iterable[Recommendation], pending: Mapping[Key, Job]) -> dict[str, list[tuple[int, Part]]]:
+    """Return GPUs and part of each node that jobs to be started now would take."""
+    found: dict[str, list[tuple[int, Part]]] = {}
+    for row in advice:
+        job = pending.get((row.job_id, row.submit_s))
+        if row.shadow or row.action != "start" or row.placement is None or job is None:
+            continue
+        count = len(row.placement.nodes)
+        part = Part(-(-job.request.cpus // count), -(-job.request.memory_bytes // count))
+        for name, gpus in zip(row.placement.nodes, row.placement.gpus, strict=True):
+            found.setdefault(name, []).append((gpus, part))
+    return found
+
+
+def _move_in(job: Job, nodes: Mapping[str, Node], insight: Insight) -> None:
+    # Of a job on several nodes all would have to give, or be given, alike.
+    alone = len(job.allocations) == 1
+    measured = (*job.key, job.start_s or 0.0) in insight.windows
+    for place in job.allocations:
+        if place.node in nodes:
+            node = nodes[place.node]
+            known = insight.of(job, Part(place.cpus, place.memory_bytes), place.gpus,
+                               fair_share(node.fair, place.gpus))
+            node.tenants = [*node.tenants, Tenant(job.key, place.gpus, known, gives=measured and alone,
+                                                  takes=alone and place.gpus > 0)]
+
+
+def _line_up(found: NodeView, pending: Mapping[Key, Job], advice: Iterable[Recommendation]) -> None:
+    """Take in held jobs that one node may serve, in the order of the policy in charge, and what is kept for whom."""
+    for place, row in enumerate(advice):
+        job = pending.get((row.job_id, row.submit_s))
+        if row.shadow or row.action != "hold" or job is None:
+            continue
+        wanted = need(job)
+        alone = job.request.nodes == 1 and not job.request.exclusive
+        if wanted is not None and alone and len(found.waiting) < MOST_WAITING:
+            found.waiting[job.key] = Waiting(job, wanted, row.expected_start_s, place)
+        if row.placement is not None and row.expected_start_s is not None:
+            for name in row.placement.nodes:
+                found.reservations.add(place, name, row.expected_start_s)

@@ -1,0 +1,94 @@
+"""What a change of size is worth to a job, in figures and in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ....storage.elastic import ElasticAdvice, Resize
+from ....storage.records import Job, JobState
+from .curves import Learned
+from .what_if_sizes import Site, doubled, given_up, nodes_left
+from .wording import counted, sooner
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A job of which the curve is known."""
+
+    job: Job
+    gpus: int
+    """It has, or asks for."""
+    curve: Learned
+    basis: str
+    remaining_s: float | None
+
+
+def weigh(case: Case, site: Site, now_s: float) -> ElasticAdvice:
+    """Return what twice as many GPUs and half as many would do for a job."""
+    job, gpus = case.job, case.gpus
+    more = _resized(case, gpus) if _known(case, 2 * gpus) else None
+    half = halved(job, gpus)
+    fewer = _resized(case, half - gpus, site.helped(job)) if 0 < half < gpus and _known(case, half) else None
+    room = more is not None and site.has_room(job, doubled(job.request, gpus, site.largest(job)))
+    return ElasticAdvice(
+        job.job_id, job.submit_s, job.partition, now_s, job.state.value, job.user,
+        tuple(part.node for part in job.allocations), gpus, case.basis,
+        case.curve.runs if case.basis != "configured" else 0, case.curve.sizes, case.curve.error,
+        ", ".join(_words(more, fewer, room, case.curve.falls_at)), more, fewer, case.curve.falls_at, case.remaining_s,
+        site.free_gpus(job), room)
+
+
+def _known(case: Case, gpus: int) -> bool:
+    """Tell whether both a job's own size and another are near enough to what was measured."""
+    return case.curve.reaches(case.gpus) and case.curve.reaches(gpus)
+
+
+def _resized(case: Case, change: int, helps: tuple[str, ...] = ()) -> Resize:
+    gain, (low, high) = case.curve.ratio(case.gpus, case.gpus + change)
+    time = _time(gain)
+    saved_s = None if case.remaining_s is None else -case.remaining_s * time
+    return Resize(change, gain, (low, high), time, (_time(high), _time(low)), gain / change, _how(case, change),
+                  saved_s, helps)
+
+
+def halved(job: Job, gpus: int) -> int:
+    """Return the GPUs that are left when a job gives up half of them, or half of its nodes; 0 when it has only one."""
+    if job.state is JobState.RUNNING:
+        return gpus - sum(amounts[0] for _, amounts in given_up(job))
+    nodes = _nodes(job)
+    return gpus // 2 if nodes == 1 else gpus * nodes_left(nodes) // nodes
+
+
+def _nodes(job: Job) -> int:
+    return len(job.allocations) or max(1, job.request.nodes)
+
+
+def _time(gain: float) -> float:
+    """Return the change in time that a change in speed makes."""
+    return 1 / (1 + gain) - 1
+
+
+def _how(case: Case, change: int) -> str:
+    """Return what it takes in Slurm: a running job can give up whole nodes, its last ones, and no more."""
+    nodes, target = _nodes(case.job), counted(case.gpus + change)
+    if case.job.state is not JobState.RUNNING:
+        return f"submit it again with {target}"
+    if change > 0:
+        return f"resubmit it from its checkpoint with {target}: Slurm lets no running job grow"
+    if nodes == 1:
+        return f"resubmit it from its checkpoint with {target}: a running job can give up whole nodes only"
+    known = case.job.raw_id or case.job.job_id  # of components Slurm takes no 24+1
+    return (f"scontrol update JobId={known} NumNodes={nodes_left(nodes)}, if the program can go on without the others")
+
+
+def _words(more: Resize | None, fewer: Resize | None, room: bool, falls_at: int | None) -> Iterator[str]:
+    if more is not None:
+        yield (f"{sooner(more.time_ratio, more.time_interval)} with {more.gpus} more GPUs, "
+               f"{'for which there is room now' if room else 'for which there is no room now'}")
+    if fewer is not None:
+        yield f"{sooner(fewer.time_ratio, fewer.time_interval)} with {-fewer.gpus} fewer"
+        if fewer.helps:
+            yield f"which would make room for {', '.join(fewer.helps)}"
+    if falls_at is not None:
+        yield f"slower again from {falls_at} GPUs"

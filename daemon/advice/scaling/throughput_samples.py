@@ -1,0 +1,163 @@
+"""Watching how fast runs are: by the site's own throughput where it measures one, else by the activity of their GPUs.
+
+Nothing but a mean is kept of a run. Jobs are alike when user, name (without what varies from run to run) and GPU model
+are; what one basis says is never mixed with what another does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from ....storage.records import Job, JobState, Node
+from ....storage.speeds import RunSpeed, Throughput
+from ...replay.runtime_prediction import template
+from ..held_gpus import HeldGpus
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+THROUGHPUT, ACTIVITY = "throughput", "activity"
+LEAST_SAMPLES = 3
+"""Readings before a run counts."""
+LEAST_ACTIVITY = 0.05
+"""A job that does nothing has no speed."""
+MEMORY = 24
+"""Last runs of like jobs of one size that count: users change their programs."""
+MOST_SIZES = 32
+"""Sizes of a kind, by either basis, that are remembered; those seen last."""
+MOST_KINDS = 5_000
+"""Kinds of jobs that are remembered; those seen last."""
+
+Kind = tuple[str, str, str]
+"""User, template and GPU model."""
+Run = tuple[str, float, float, str]
+"""Job id, submit time, start time and basis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How fast a job was at one moment."""
+
+    basis: str
+    rate: float
+    time_s: float
+
+
+def kind_of(job: Job, gpu_model: str) -> Kind:
+    """Return which jobs are like this one."""
+    return job.user, template(job.name), gpu_model.lower()
+
+
+class Runs:
+    """The runs that were watched: the means of those that go on, and the last that count by kind, basis and GPUs."""
+
+    def __init__(self, past: Iterable[RunSpeed] = ()) -> None:
+        # However many like jobs run at once, none of them may begin anew because others are remembered.
+        self._means: dict[Run, RunSpeed] = {}
+        self._by_kind: dict[Kind, dict[tuple[str, int], dict[Run, RunSpeed]]] = {}
+        self._changed: dict[Run, RunSpeed] = {}
+        for run in past:
+            self._keep(run)
+
+    def forget_ended(self, jobs: Iterable[Job]) -> None:
+        """Let go of the means of jobs that are not among these: they go on counting among the last of their kind."""
+        known = {job.key for job in jobs}
+        self._means = {key: run for key, run in self._means.items() if key[:2] in known}
+
+    def watch(self, job: Job, kind: Kind, reading: Reading) -> None:
+        """Take a reading into the mean of a run; one that is not newer than the last is no news."""
+        if job.start_s is None or not (math.isfinite(reading.rate) and reading.rate > 0):
+            return
+        gpus = sum(part.gpus for part in job.allocations)
+        key = *job.key, job.start_s, reading.basis
+        # The scheduler may have told of nobody for a moment.
+        run = self._means.get(key) or self._by_kind.get(kind, {}).get((reading.basis, gpus), {}).get(key)
+        if run is None or run.gpus != gpus:  # one that was shrunk is another job from then on
+            run = RunSpeed(job.job_id, job.submit_s, job.start_s, *kind, gpus, len(job.allocations), reading.basis,
+                           0.0, 0, -math.inf)
+        if gpus <= 0 or reading.time_s <= run.last_s:
+            return
+        mean = (run.rate * run.samples + reading.rate) / (run.samples + 1)
+        self._changed[key] = replace(run, rate=mean, samples=run.samples + 1, last_s=reading.time_s)
+        self._keep(self._changed[key])
+
+    def of(self, kind: Kind, basis: str) -> list[RunSpeed]:
+        """Return the last runs of a kind that were seen for long enough, of every size."""
+        sizes = self._by_kind.get(kind, {})
+        return [run for size in sorted(sizes) if size[0] == basis for run in sizes[size].values()]
+
+    def changed(self) -> list[RunSpeed]:
+        """Return the runs of which there was news since this was last asked."""
+        changed, self._changed = list(self._changed.values()), {}
+        return changed
+
+    def _keep(self, run: RunSpeed) -> None:
+        key, kind = (run.job_id, run.submit_s, run.start_s, run.basis), (run.user, run.template, run.gpu_model)
+        self._means[key] = run
+        if run.samples >= LEAST_SAMPLES:
+            sizes = self._by_kind.get(kind, {})
+            runs = sizes.get((run.basis, run.gpus), {})
+            _put_last(runs, key, run, MEMORY)
+            _put_last(sizes, (run.basis, run.gpus), runs, MOST_SIZES)
+            _put_last(self._by_kind, kind, sizes, MOST_KINDS)
+
+
+def _put_last(known: dict[K, V], key: K, value: V, most: int) -> None:
+    """Put what was seen last at the end, and let go of the first of too many."""
+    known.pop(key, None)
+    known[key] = value
+    while len(known) > most:
+        del known[next(iter(known))]
+
+
+def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], boards: HeldGpus) -> dict[str, Reading]:
+    """Return how fast running jobs are, by id: as the site measures it, else by activity.
+
+    A job that two sources give has none of that basis: nobody knows which of them is meant.
+    """
+    given: dict[str, list[Reading]] = {}
+    for source in throughput:
+        for rate in source.rates:
+            given.setdefault(rate.job_id, []).append(Reading(THROUGHPUT, rate.rate, source.time_s))
+    measured = {job_id: found[0] for job_id, found in given.items() if len(found) == 1}
+    found = {}
+    for job in jobs:
+        if job.state is not JobState.RUNNING:
+            continue
+        # Programs know themselves by the scheduler's own number: of an array's task it is not the one people use.
+        name = job.job_id if job.job_id in given else str(job.raw_id)
+        reading = measured.get(name) if name in given else _by_activity(job, boards)
+        if reading is not None:
+            found[job.job_id] = reading
+    return found
+
+
+def _by_activity(job: Job, boards: HeldGpus) -> Reading | None:
+    """Return the activity of a job's GPUs, added up; None where one of them is unknown, or they do nothing."""
+    held = [board for part in job.allocations for board in boards.of(part)]
+    active = [board.activity for board in held if board is not None and board.activity is not None]
+    if not held or len(active) < len(held) or sum(active) < LEAST_ACTIVITY * len(held):
+        return None
+    return Reading(ACTIVITY, sum(active), min(board.time_s for board in held if board is not None))
+
+
+class Models:
+    """The GPU models of nodes and partitions."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._by_node: dict[str, str] = {}
+        self._by_partition: dict[str, set[str]] = {}
+        for node in nodes:
+            self._by_node[node.name] = node.gpu_model
+            for partition in node.partitions if node.gpus else ():
+                self._by_partition.setdefault(partition, set()).add(node.gpu_model)
+
+    def of(self, job: Job) -> str:
+        """Return the model of a job's GPUs, or of those it asks for; '' where it may be any of several."""
+        held = {self._by_node.get(part.node, "") for part in job.allocations}
+        partitions = (self._by_partition.get(partition, set()) for partition in job.partition.split(","))
+        may = held or ({job.request.gpu_model} if job.request.gpu_model else set().union(*partitions))
+        return next(iter(may)) if len(may) == 1 else ""

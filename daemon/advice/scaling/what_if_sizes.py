@@ -1,0 +1,140 @@
+"""Jobs of another size: what they ask for, whether that is free, who would have room for what they give up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ....storage.eligibility import eligible
+from ....storage.recommendations import Recommendation
+from ....storage.records import Allocation, Job, JobState, Request, SchedulerSnapshot
+from ...waste.demand import PLENTY, Need, need
+from ..migration import MOST, Amounts, Masks, MigrationPlanner
+
+MOST_ASKED = 50
+"""Waiting jobs that are asked whether they would have room."""
+MOST_HELPED = 5
+"""Of those that would, so many are named."""
+
+Returned = Sequence[tuple[str, Amounts]]
+"""What is given back by node."""
+Wish = tuple[Need, bytes]
+"""What a waiting job needs, and the mask of the nodes that it may use: jobs that wish the same are asked once."""
+
+
+def doubled(request: Request, gpus: int, largest: int) -> Request:
+    """Return a request for twice as many GPUs as a job has: on its one node if that can be, else on twice as many.
+
+    ``largest`` is the number of GPUs of the largest node that it may use.
+    """
+    twice = replace(request, gpus=2 * gpus, cpus=2 * request.cpus, memory_bytes=2 * request.memory_bytes)
+    if request.nodes <= 1 and request.gpus_per_node is None:
+        return twice  # the scheduler may split them as it likes
+    nodes = 1 if request.nodes <= 1 and 2 * gpus <= largest else 2 * max(1, request.nodes)
+    return replace(twice, nodes=nodes, gpus_per_node=math.ceil(2 * gpus / nodes))
+
+
+class Site:
+    """What is free on the nodes of a snapshot, but for what the policy in charge wants it for.
+
+    ``advice`` is in the order of the queue: whoever is advised to start has its place, and nobody is promised room at
+    the cost of who comes before and is expected to start there. Who runs would come last if it were submitted again.
+    """
+
+    def __init__(self, snapshot: SchedulerSnapshot, advice: Iterable[Recommendation], now_s: float) -> None:
+        self._ground = MigrationPlanner(snapshot, now_s)
+        self._unkept: dict[tuple[str, float], Masks] = {}
+        waiting = {job.key: job for job in snapshot.jobs if eligible(job, now_s)}
+        self._heed(advice, waiting)
+        oldest_first = sorted(waiting.values(), key=lambda job: (job.submit_s, job.job_id))
+        wishes = [(job.job_id, wish) for job in oldest_first if (wish := self._wish(job)) is not None][:MOST_ASKED]
+        lacking = {wish for wish in {wish for _, wish in wishes} if not self._fits(wish)}
+        self._waiting = [(job_id, wish) for job_id, wish in wishes if wish in lacking]
+        self._largest: dict[str, int] = {}
+        for node in self._ground.nodes:
+            for partition in node.partitions:
+                self._largest[partition] = max(node.gpus, self._largest.get(partition, 1))
+
+    def largest(self, job: Job) -> int:
+        """Return the GPUs of the largest node in a job's partitions."""
+        return max(self._largest.get(partition, 1) for partition in job.partition.split(","))
+
+    def free_gpus(self, job: Job) -> int:
+        """Return the GPUs that are free on the nodes that a job may use."""
+        wanted = need(job)
+        return 0 if wanted is None else int(self._ground.free[self._usable(job, wanted), 0].clip(0).sum())
+
+    def has_room(self, job: Job, request: Request) -> bool:
+        """Tell whether a job fits with another request, on what is free and what it holds itself."""
+        wish = self._wish(replace(job, request=request))
+        return wish is not None and self._fits(wish, [(part.node, _amounts(part)) for part in job.allocations])
+
+    def helped(self, job: Job) -> tuple[str, ...]:
+        """Return waiting jobs that would have room, each by itself, if a running job gave up half of its GPUs."""
+        if job.state is not JobState.RUNNING:
+            return ()
+        returned = given_up(job)
+        fits = {wish for wish in {wish for _, wish in self._waiting} if self._fits(wish, returned)}
+        return tuple(job_id for job_id, wish in self._waiting if wish in fits)[:MOST_HELPED]
+
+    def _heed(self, advice: Iterable[Recommendation], waiting: dict[tuple[str, float], Job]) -> None:
+        """Let those that are to start have their places, no longer waiting; note what is kept from whom."""
+        for row in advice:
+            job = waiting.get((row.job_id, row.submit_s))
+            wanted = need(job) if job is not None else None
+            if job is None or wanted is None:
+                continue
+            if row.action == "start" and row.placement is not None:
+                self._ground.take(row.placement, wanted)
+                del waiting[job.key]
+            elif row.action == "hold":
+                self._unkept[job.key] = self._ground.unkept(job.limit_s)
+                if row.placement is not None and row.expected_start_s is not None:
+                    self._ground.keep(row.placement.nodes, row.expected_start_s)
+
+    def _usable(self, job: Job, wanted: Need) -> Masks:
+        """Return the nodes that a job may use and, started now, delays nobody on who comes before it."""
+        unkept = self._unkept.get(job.key)
+        return self._ground.allowed(wanted) & (self._ground.unkept(job.limit_s) if unkept is None else unkept)
+
+    def _wish(self, job: Job) -> Wish | None:
+        wanted = need(job)
+        return None if wanted is None else (wanted, self._usable(job, wanted).tobytes())
+
+    def _fits(self, wish: Wish, returned: Returned = ()) -> bool:
+        """Tell whether there is room for a wish, on what is free and what is given back."""
+        wanted, usable = wish[0], np.frombuffer(wish[1], bool)
+        free = self._ground.free.clip(0)
+        for node, amounts in returned:
+            if node in self._ground.row:
+                row = self._ground.row[node]
+                free[row] = np.minimum(free[row] + amounts, PLENTY)
+        each = (wanted.gpus, max(1, wanted.cpus), max(1, wanted.memory_bytes))
+        sets = (free[usable] // each).min(axis=1, initial=wanted.sets)
+        return int(sets.sum() if wanted.splits else (sets > 0).sum()) >= wanted.sets
+
+
+def nodes_left(nodes: int) -> int:
+    """Return the nodes that a job keeps when it gives up half of several."""
+    return nodes - nodes // 2
+
+
+def given_up(job: Job) -> Returned:
+    """Return what a running job gives back when it gives up half.
+
+    Of a single node that is half its GPUs with their share of the rest; of several Slurm takes whole ones, the last.
+    """
+    if len(job.allocations) != 1:
+        return [(part.node, _amounts(part)) for part in job.allocations[nodes_left(len(job.allocations)):]]
+    (part,) = job.allocations
+    gpus, cpus, memory = _amounts(part)
+    given = gpus - gpus // 2
+    return [(part.node, (given, cpus * given // max(1, gpus), memory * given // max(1, gpus)))]
+
+
+def _amounts(part: Allocation) -> Amounts:
+    """Return what a job holds of a node, as far as that can be believed."""
+    return min(MOST, part.gpus), min(MOST, part.cpus), min(MOST, part.memory_bytes)

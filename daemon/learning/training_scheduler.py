@@ -1,0 +1,175 @@
+"""The daemon's side of nightly training: when it begins, and how it ended. It runs in ``nightly.py``'s own process.
+
+The daemon trains, or systemd's timer does, never both: the timer's run refuses where the configuration has the daemon
+do it, and whoever trains holds the lock of the training_directory.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, time, timedelta
+from pathlib import Path
+from time import monotonic
+from typing import Literal, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from ..agents.kinds import Objective
+from ..config import Settings
+from .promotion_criteria import ASSUMED, PromotionCriteria
+
+log = logging.getLogger(__name__)
+
+Result = Literal["done", "refused", "failed", "interrupted"]
+PATIENCE_S = 2 * 3600.0
+"""So long after its budget a training is ended: reading a history and judging take minutes."""
+STEPPED_S = 3600.0
+"""A night that began further ahead than this began by a clock that has been set back since."""
+NOTE = ".training/night.json"
+"""Beside the models: what came of the last night."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is trained in one night."""
+
+    url: str
+    models: Path
+    now_s: float
+    agent: str
+    budget_s: float
+    history_s: float
+    incumbent: str
+    promote: bool
+    keep: int
+    objective: Objective = Objective()
+    terms: PromotionCriteria = ASSUMED
+
+    @classmethod
+    def of(cls, settings: Settings, now_s: float) -> Self:
+        """Return what the configuration says, now."""
+        wanted = settings.training
+        return cls(settings.storage.url, settings.storage.models_folder, now_s, wanted.agent, wanted.budget,
+                   wanted.history, settings.counterfactual.incumbent, wanted.promote, wanted.keep,
+                   wanted.objective.known(), wanted.terms.known())
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """What came of one."""
+
+    began_s: float
+    result: Result
+    """``refused`` is what cannot be yet, such as too short a history; ``failed`` is what should not be."""
+    message: str
+    model: str = ""
+
+
+TASK, NIGHT = TypeAdapter(Task), TypeAdapter(Night)
+
+
+def last_night(models: Path) -> Night | None:
+    """Return what came of the last one; None when nobody knows."""
+    try:
+        return NIGHT.validate_json((models / NOTE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What the daemon knows of its trainings."""
+
+    running: bool = False
+    runs: Mapping[str, int] = field(default_factory=dict)
+    """How many ended since the daemon started, by result."""
+    last_success_s: float | None = None
+
+
+def last_time(at: time, now_s: float) -> float:
+    """Return when it was last this local time of day, by the rules of that day: clocks change within a night.
+
+    A time that comes twice is its first; one that is left out comes as long after midnight as it would have.
+    """
+    today = datetime.fromtimestamp(now_s).date()
+    begins = (datetime.combine(today - timedelta(days=ago), at, tzinfo=None).timestamp() for ago in range(3))
+    return next(begin for begin in begins if begin <= now_s)
+
+
+class TrainingScheduler:
+    """Starts the training of a night when it is time, and sees how it ends; never waits for it."""
+
+    def __init__(self, models: Path, now_s: float) -> None:
+        last = last_night(models)
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[str] | None = None
+        self._deadline_s = float("inf")
+        self._ended = False
+        self._runs: Counter[str] = Counter()
+        # A clock that was set back must not put training off for years.
+        self._began_s = last.began_s if last and last.began_s <= now_s else now_s
+        self._success_s = last.began_s if last and last.result == "done" else None
+
+    def look(self, settings: Settings, now_s: float) -> Training:
+        """Start tonight's training when it is time for it, or see how it ended; return how things stand."""
+        with self._lock:
+            if monotonic() > self._deadline_s:
+                self._kill()
+            if self._child is not None and self._child.poll() is not None:
+                self._note(self._child)
+                self._child, self._deadline_s = None, float("inf")
+            wanted = settings.training.enabled and not self._ended
+            if wanted and self._child is None and self._due(settings.training.at, now_s):
+                self._began_s = now_s
+                self._child = _started(Task.of(settings, now_s))
+                self._deadline_s = monotonic() + settings.training.budget + PATIENCE_S
+            return Training(self._child is not None, dict(self._runs), self._success_s)
+
+    def end(self) -> None:
+        """End the training, whatever it does; none is started any more."""
+        with self._lock:
+            self._ended = True
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._child is not None and self._child.poll() is None:
+            os.killpg(self._child.pid, signal.SIGKILL)
+            self._child.wait()
+            log.warning("the nightly training is ended before it was done")
+
+    def _due(self, at: time, now_s: float) -> bool:
+        """Tell whether a night has begun since the last one that was seen to, or since the daemon is here."""
+        if self._began_s > now_s + STEPPED_S:  # the clock was set back meanwhile
+            self._began_s = now_s
+        return last_time(at, now_s) > self._began_s
+
+    def _note(self, child: subprocess.Popen[str]) -> None:
+        said, _ = child.communicate()
+        try:
+            night = NIGHT.validate_json(said)
+        except ValidationError:
+            night = Night(self._began_s, "failed", f"it ended with status {child.returncode} and no word")
+        self._runs[night.result] += 1
+        if night.result == "done":
+            self._success_s = night.began_s
+        level = logging.WARNING if night.result == "failed" else logging.INFO
+        log.log(level, "the nightly training has ended", extra={"result": night.result, "said": night.message})
+
+
+def _started(task: Task) -> subprocess.Popen[str]:
+    """Start a training in a process and a session of its own, with all that it may start itself."""
+    child = subprocess.Popen([sys.executable, "-m", "idlewatt.daemon.learning.nightly"],  # noqa: S603 - our own module
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert child.stdin is not None
+    child.stdin.write(TASK.dump_json(task).decode() + "\n")
+    child.stdin.flush()  # and left open: it closes when we are gone
+    log.info("the nightly training has begun", extra={"agent": task.agent, "budget": task.budget_s})
+    return child

@@ -1,0 +1,227 @@
+"""The daemon's own history as something to replay: the cluster with its outages, the jobs, the energy it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..storage.power_classes import PowerClass
+from ..storage.reading import HistoryReader, JobRun
+from ..storage.records import Job, JobState, Node, NodeState, Request
+from .replay.cluster import Cluster, ClusterError, NodeEvent
+from .replay.power import Occupation, PowerModel
+from .replay.timeline import Reserved
+from .replay.workload import UNLIMITED_S, Workload, in_order
+from .runtime_history import RECENT, RuntimeHistory
+
+Kind = Literal["down", "drain", "up"]
+
+EVER_S = 1e12
+"""Later than any time that is recorded."""
+BEFORE_S = 1.0
+"""So much before the window the jobs start that run into it, so that nobody else takes their nodes."""
+_USABLE = {NodeState.UP, NodeState.PLANNED, NodeState.POWERED_DOWN, NodeState.POWERING_UP}
+"""A job may start there, if need be after a boot."""
+_DRAINED = {NodeState.DRAINING, NodeState.DRAINED, NodeState.RESERVED, NodeState.MAINTENANCE}
+
+
+def recorded_cluster(history: HistoryReader, since_s: float | None = None, until_s: float = EVER_S, *,
+                     reserved: Kind = "drain") -> Cluster:
+    """Return the inventory as of ``since_s`` with what happened to its nodes until ``until_s``; without it, the latest.
+
+    Every node is there from the start; what could not be used at ``since_s`` is drained then, and so is what was
+    ``reserved``, unless told otherwise, and what came later. Nodes that were there when recording began are taken to
+    have been there before, up: accounts reach further back than the inventory. ClusterError when no node is recorded.
+    """
+    changes = () if since_s is None else history.node_changes(since_s, until_s)
+    known = {node.name: node for node in history.nodes(since_s)}
+    events = [] if since_s is None else [NodeEvent(since_s, node.name, _kind(node, reserved))
+                                         for node in known.values()]
+    began_s = history.nodes_since()
+    first_s: dict[str, float] = {}
+    for change in changes:
+        first_s.setdefault(change.node.name, change.time_s)
+    for change in reversed(changes):
+        if change.node.name not in known and since_s is not None:
+            if first_s[change.node.name] != began_s:
+                events.append(NodeEvent(since_s, change.node.name, "drain"))
+            known[change.node.name] = change.node
+    if not known:
+        raise ClusterError("the history holds no nodes; describe the cluster with --cluster")
+    events += [NodeEvent(change.time_s, change.node.name, _kind(change.node, reserved) if change.present else "down")
+               for change in changes]
+    cluster = Cluster.from_records([replace(known[name], state=NodeState.UP) for name in sorted(known)])
+    return cluster.with_events(_changing(events))
+
+
+def _kind(node: Node, reserved: Kind) -> Kind:
+    if node.reservation and node.state in (*_USABLE, NodeState.RESERVED):
+        return reserved
+    return "up" if node.state in _USABLE else "drain" if node.state in _DRAINED else "down"
+
+
+def reservations(history: HistoryReader, since_s: float, until_s: float) -> tuple[Reserved, ...]:
+    """Return how nodes were reserved at ``since_s`` and from when on otherwise."""
+    before, found = {node.name: node.reservation for node in history.nodes(since_s)}, list[Reserved]()
+    found += [Reserved(since_s, node, name) for node, name in before.items() if name]
+    for change in history.node_changes(since_s, until_s):
+        if change.node.reservation != before.get(change.node.name, ""):
+            before[change.node.name] = change.node.reservation
+            found.append(Reserved(max(since_s, change.time_s), change.node.name, change.node.reservation))
+    return tuple(sorted(found, key=lambda change: change.time_s))
+
+
+def _changing(events: Iterable[NodeEvent]) -> list[NodeEvent]:
+    """Return the events that change what a node was before; at first all are up."""
+    before: dict[str, Kind] = {}
+    kept = []
+    for event in sorted(events, key=lambda event: event.time):
+        if event.kind != before.get(event.node, "up"):
+            kept.append(event)
+        before[event.node] = event.kind
+    return kept
+
+
+@dataclass(frozen=True)
+class RecordedWindow:
+    """A window of the history, ready to be replayed from its beginning."""
+
+    since_s: float
+    until_s: float
+    cluster: Cluster
+    jobs: tuple[Job, ...]
+    """Rows are those of the workload. Jobs that ran into the window are cut at its beginning and keep their nodes."""
+    workload: Workload
+    reserved: tuple[Reserved, ...] = ()
+    """Which nodes were for whom, by time."""
+
+    @property
+    def started(self) -> NDArray[np.float64]:
+        """Return when each job really started; NaN for one that did not."""
+        return np.array([np.nan if job.start_s is None else job.start_s for job in self.jobs], np.float64)
+
+    def occupation(self, since_s: float, until_s: float) -> Occupation:
+        """Return how the nodes really spent a part of the window: busy while a job held some of them, else empty."""
+        row = {name: index for index, name in enumerate(self.cluster.names)}
+        gpu, held = np.zeros(len(row)), [list[tuple[float, float]]() for _ in row]
+        for job in self.jobs:
+            if job.start_s is None:
+                continue
+            begin, end = max(job.start_s, since_s), until_s if job.end_s is None else min(until_s, job.end_s)
+            for part in job.allocations:
+                if end > begin and part.node in row:
+                    gpu[row[part.node]] += part.gpus * (end - begin)
+                    held[row[part.node]].append((begin, end))
+        busy = np.array([_covered(intervals) for intervals in held])
+        return Occupation(until_s, busy, until_s - since_s - busy, np.zeros(len(row)), gpu,
+                          np.full(len(row), until_s), float("inf"))
+
+
+def _covered(intervals: Iterable[tuple[float, float]]) -> float:
+    """Return the seconds that lie in at least one interval."""
+    total, reached = 0.0, float("-inf")
+    for begin, end in sorted(intervals):
+        total += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
+
+
+def past(history: HistoryReader, since_s: float, until_s: float) -> RecordedWindow:
+    """Return what is recorded of a window; ClusterError when no node is.
+
+    A job that was put back into the queue is there once for each run, and each waits for the one before it.
+    """
+    found = {job.key: job for some in (history.jobs(since_s, until_s, overlap=True), history.jobs(since_s, until_s),
+                                       history.unfinished_jobs()) for job in some}
+    again = {job.key: (job, runs) for job, runs in history.requeued(since_s, until_s)}
+    pieces = [[job] for key, job in found.items() if key not in again]
+    pieces += [list(_apart(job, runs)) for job, runs in again.values()]
+    jobs = in_order([part for some in pieces for part in _within(some, since_s, until_s)])
+    workload = Workload.from_records(jobs, run={job.key: _run_s(job, until_s) for job in jobs},
+                                     foresight=RuntimeHistory(history.load_columns(until_s=until_s, last=RECENT)))
+    cluster = recorded_cluster(history, since_s, until_s, reserved="up")
+    return RecordedWindow(since_s, until_s, cluster, tuple(jobs), workload, reservations(history, since_s, until_s))
+
+
+def _apart(job: Job, runs: Sequence[JobRun]) -> Iterator[Job]:
+    """Yield a requeued job once for each run, put into the queue when the one before had ended, and as it waits now."""
+    queued_s = job.submit_s
+    for run in runs:
+        eligible_s = job.eligible_s if queued_s <= (job.eligible_s or 0.0) <= run.start_s else None
+        yield replace(job, submit_s=queued_s, eligible_s=eligible_s, state=run.state, start_s=run.start_s,
+                      end_s=run.end_s, allocations=run.allocations)
+        queued_s = run.start_s if run.end_s is None else run.end_s
+    if job.state is JobState.PENDING:
+        yield replace(job, submit_s=queued_s, start_s=None, end_s=None, allocations=())
+
+
+def _within(pieces: Iterable[Job], since_s: float, until_s: float) -> Iterator[Job]:
+    """Yield what of a job belongs to a window, each piece behind the one before it."""
+    behind = ""
+    for piece in pieces:
+        gone = piece.end_s is not None and piece.end_s <= since_s
+        if not gone and piece.submit_s < until_s and (piece.start_s is not None or not piece.state.finished):
+            yield replace(_cut(piece, since_s), dependency=behind)
+            behind = f"afterany:{piece.job_id}"
+
+
+def _cut(job: Job, since_s: float) -> Job:
+    """Return a job as it looks from the beginning of the window."""
+    if job.start_s is None or job.start_s >= since_s:
+        return replace(job, eligible_s=max(job.submit_s, job.eligible_s or 0.0, since_s))
+    parts = job.allocations
+    request = Request(sum(part.gpus for part in parts), max(1, len(parts)), cpus=sum(part.cpus for part in parts),
+                      memory_bytes=sum(part.memory_bytes for part in parts),
+                      required_nodes=tuple(part.node for part in parts))
+    return replace(job, eligible_s=None, submit_s=since_s - BEFORE_S, start_s=since_s - BEFORE_S, request=request)
+
+
+def _run_s(job: Job, until_s: float) -> float:
+    """Return how long a job runs: what it really took, else its whole limit, and in any case to the window's end."""
+    if job.start_s is not None and job.end_s is not None:
+        return job.end_s - job.start_s
+    limit = UNLIMITED_S if job.limit_s is None else job.limit_s
+    return limit if job.start_s is None else max(limit, until_s - job.start_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Energy that was really measured in a window."""
+
+    joules: dict[PowerClass, float]
+    coverage: float
+    """Share of the window that the daemon watched."""
+    first_s: float
+    last_s: float
+    """When it first and last watched within the window."""
+
+    @property
+    def total(self) -> float:
+        """Return all joules, for the whole window."""
+        return sum(self.joules.values())
+
+
+def measured(history: HistoryReader, since_s: float, until_s: float) -> Measured:
+    """Return the energy of the windows in [since, until), scaled up to what was not watched."""
+    seconds: dict[float, float] = {}
+    joules: dict[PowerClass, float] = {}
+    for reading in history.waste(since_s, until_s):
+        seconds[reading.start_s] = max(seconds.get(reading.start_s, 0.0), reading.seconds)
+        joules[reading.power_class] = joules.get(reading.power_class, 0.0) + reading.energy_joules
+    coverage = min(1.0, sum(seconds.values()) / max(1.0, until_s - since_s))
+    scale = 1.0 / coverage if coverage > 0 else 0.0
+    return Measured({power_class: scale * value for power_class, value in joules.items()}, coverage,
+                    min(seconds, default=until_s), max((start + seconds[start] for start in seconds), default=since_s))
+
+
+def calibrated(history: HistoryReader, window: RecordedWindow, since_s: float, until_s: float) -> PowerModel:
+    """Return the power model that fits what was measured in a part of the window, as far as it was watched."""
+    found = measured(history, since_s, until_s)
+    if not found.joules:
+        return PowerModel()
+    watched = measured(history, found.first_s, found.last_s)
+    return PowerModel.calibrated(watched.joules, window.occupation(found.first_s, found.last_s), window.cluster.gpus)

@@ -1,0 +1,213 @@
+"""What a run looked like over time: queue, use, watts, and what ran where; gathered while it runs, in bounded space."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import CHANGED, WAITING_JOBS, WAKE
+from .cluster import Cluster
+from .engine import Policy, Run, go_on, prepare, stepwise
+from .events import Agenda, agenda_of, next_time
+from .outcome import fragmentation
+from .power import Energy, PowerModel, energy, occupation
+from .rules import Rules
+from .state import ClusterState
+from .workload import Workload
+
+Floats = NDArray[np.float64]
+
+SAMPLES = 512
+"""Most intervals of a course; where more are needed each becomes twice as long."""
+CLASSES = tuple(part.name for part in fields(Energy))
+
+BARS, ROWS = 3000, 48
+"""Most bars and nodes that a Gantt chart shows."""
+BAR = np.dtype([("node", "i4"), ("slot", "i4"), ("gpus", "i4"), ("job", "i8"), ("start", "f8"), ("end", "f8")])
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A run over time; row ``k`` is the interval from ``time[k]`` to ``time[k + 1]``."""
+
+    time: Floats
+    """Seconds; one more than there are intervals."""
+    waiting: Floats
+    """Jobs at the end of the interval."""
+    used: Floats
+    """Share of the GPUs' time that jobs held."""
+    watts: Floats
+    """[interval, class] mean watts, classes as in ``CLASSES``; their integral is the run's energy."""
+    fragmentation: float
+    """Share of free GPUs that the typical job cannot use (FGD), at the ends of the intervals, weighed by their length
+    and by how many GPUs were free; NaN when none ever was."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    time: float
+    waiting: int
+    gpu_s: float
+    joules: tuple[float, ...]
+    free: int
+    fragmentation: float
+
+
+def proceed(state: ClusterState, agenda: Agenda, policy: Policy, until: float) -> None:
+    """Let everything happen up to a moment; the state must have been prepared for the policy's rules."""
+    rules: Rules | None = getattr(policy, "rules", None)
+    if rules is not None:
+        go_on(state.arrays, agenda, rules, until)
+        return
+    for _ in stepwise(state, agenda, policy, until):
+        pass
+
+
+def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: PowerModel, seed: int = 0,
+           preemption_s: float = 0.0, power_down_s: float = np.inf) -> tuple[Run, Timeline]:
+    """Replay as :func:`.engine.run` does, to the same digest, and return its course beside it."""
+    state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s, power_down_s=power_down_s)
+    run, agenda = Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)
+    rules: Rules | None = getattr(policy, "rules", None)
+    if rules is not None:
+        prepare(state, rules)
+    known = workload.submit[np.isfinite(workload.submit)]
+    first, last = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
+    if not np.isfinite(first):
+        return run, _course([], cluster)
+    step, marks = max(1.0, last - first) / (SAMPLES / 2), [_Mark(first, 0, 0.0, (0.0,) * len(CLASSES), 0, 0.0)]
+    while np.isfinite(next_time(state.arrays, agenda)):
+        until = marks[-1].time + step
+        proceed(state, agenda, policy, until)
+        over = not np.isfinite(next_time(state.arrays, agenda))
+        marks.append(_mark(run, model, state.now if over else until))
+        if len(marks) > SAMPLES:
+            marks, step = marks[::2], 2 * step
+    return run, _course(marks, cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """From ``time_s`` on a node is for those who name this reservation; for everybody when it is ''."""
+
+    time_s: float
+    node: str
+    name: str
+
+
+class Doors:
+    """Lets jobs onto reserved nodes if they name the reservation, and onto the others if they name none."""
+
+    def __init__(self, state: ClusterState, workload: Workload, cluster: Cluster, names: Collection[str]) -> None:
+        """Know the jobs; a reservation that no node ever has is taken as none."""
+        self._state, self._cluster = state, cluster
+        self._anyway = state.arrays.eligible.copy()
+        self._reserved = np.full(len(cluster), "", object)
+        pools, first = np.unique(state.arrays.jobs.pool, return_index=True)
+        self._asked = {int(pool): name if (name := _asked(workload, int(job))) in names else ""
+                       for pool, job in zip(pools, first, strict=True)}
+
+    def turn(self, changes: Sequence[Reserved]) -> None:
+        """Change what is reserved, all at one moment, and have a decision taken then."""
+        for change in changes:
+            self._reserved[self._cluster.index(change.node)] = change.name
+        arrays = self._state.arrays
+        for pool, name in self._asked.items():
+            arrays.eligible[pool] = self._anyway[pool] & (self._reserved == name)
+        arrays.counts[CHANGED] = 1
+        arrays.clock[WAKE] = min(arrays.clock[WAKE], changes[0].time_s)
+
+
+def _asked(workload: Workload, job: int) -> str:
+    row = int(workload.eligible[job])
+    return workload.constraints[row].reservation if row >= 0 else ""
+
+
+def energies(cluster: Cluster, workload: Workload, policy: Policy, instants: Sequence[float], model: PowerModel,
+             seed: int = 0, reserved: Sequence[Reserved] = ()) -> tuple[Run, Floats]:
+    """Replay up to the last of these ascending moments; return the joules drawn from the first to each of them.
+
+    Meanwhile nodes are ``reserved``, in order of time: only jobs that name a reservation may start on its nodes.
+    """
+    state = ClusterState.of(cluster, workload, seed=seed)
+    # An empty cluster draws power before the first job comes.
+    state.arrays.meters.changed = np.minimum(state.arrays.meters.changed, instants[0])
+    run, agenda = Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)
+    if getattr(policy, "rules", None) is not None:
+        prepare(state, policy.rules)  # type: ignore[attr-defined]
+    drawn, doors = [], Doors(state, workload, cluster, {change.name for change in reserved})
+    for until in instants:
+        while reserved and reserved[0].time_s <= until:
+            proceed(state, agenda, policy, np.nextafter(reserved[0].time_s, -np.inf))
+            doors.turn([change for change in reserved if change.time_s == reserved[0].time_s])
+            reserved = [change for change in reserved if change.time_s > reserved[0].time_s]
+        proceed(state, agenda, policy, until)
+        drawn.append(energy(run, model, until=until).total)
+    return run, np.array(drawn) - drawn[0]
+
+
+def _mark(run: Run, model: PowerModel, time: float) -> _Mark:
+    nodes = run.state.arrays.nodes
+    return _Mark(time, int(run.state.arrays.counts[WAITING_JOBS]), float(occupation(run, time).gpu.sum()),
+                 astuple(energy(run, model, until=time)), int(nodes.free_gpus[nodes.open == 1].sum()),
+                 fragmentation(run.state.arrays))
+
+
+def _course(marks: list[_Mark], cluster: Cluster) -> Timeline:
+    if len(marks) < 2:
+        return Timeline(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros((0, len(CLASSES))), np.nan)
+    time = np.array([mark.time for mark in marks])
+    length = np.maximum(np.diff(time), 1e-9)
+    used = np.diff([mark.gpu_s for mark in marks]) / (length * max(1, int(cluster.gpus.sum())))
+    watts = np.diff(np.array([mark.joules for mark in marks]), axis=0) / length[:, None]
+    free = length * [mark.free for mark in marks[1:]]
+    stuck = float((free * [mark.fragmentation for mark in marks[1:]]).sum())
+    return Timeline(time, np.array([mark.waiting for mark in marks[1:]], np.float64), used, watts,
+                  stuck / float(free.sum()) if free.any() else np.nan)
+
+
+def bars(run: Run) -> NDArray[np.void]:
+    """Return what ran where, [bar] of ``BAR``, on the first nodes: all the run, or its middle if that is too much.
+
+    A job that was preempted appears with its last stretch only.
+    """
+    jobs = run.state.arrays.jobs
+    ended = np.flatnonzero(~np.isnan(run.end))
+    rows = np.repeat(ended, jobs.nodes_held[ended])
+    first = jobs.held[rows] + np.arange(len(rows)) - np.repeat(
+        np.cumsum(jobs.nodes_held[ended]) - jobs.nodes_held[ended], jobs.nodes_held[ended])
+    parts = run.state.arrays.held[first]
+    found = np.zeros(len(rows), BAR)
+    found["node"], found["gpus"], found["job"] = parts.node, parts.gpus, rows
+    found["start"], found["end"] = jobs.since[rows], run.end[rows]
+    found = found[(found["node"] < ROWS) & (found["gpus"] > 0) & (found["end"] > found["start"])]
+    found = found[np.argsort(found["start"], kind="stable")]
+    return _slotted(_middle(found) if len(found) > BARS else found, run.cluster)
+
+
+def _middle(found: NDArray[np.void]) -> NDArray[np.void]:
+    """Return the bars of the stretch in the middle of the run that can be drawn, cut off at its ends."""
+    begin = (len(found) - BARS) // 2
+    first, last = found["start"][begin], found["start"][begin + BARS - 1]
+    reaching = np.flatnonzero(found["end"][:begin] > first)
+    shown = found[np.concatenate([reaching, np.arange(begin, begin + BARS - len(reaching))])]
+    last = min(last, shown["start"].max(initial=first))
+    shown["start"], shown["end"] = np.maximum(shown["start"], first), np.minimum(shown["end"], last)
+    return np.asarray(shown[shown["end"] > shown["start"]])
+
+
+def _slotted(found: NDArray[np.void], cluster: Cluster) -> NDArray[np.void]:
+    """Give each bar GPUs of its node that nobody else holds: the lowest free ones, a bar for each run of neighbours."""
+    free_from = np.full((min(ROWS, len(cluster)), int(cluster.gpus.max(initial=1))), -np.inf)
+    placed = []
+    for bar in found:
+        slots = free_from[bar["node"]]
+        chosen = np.flatnonzero(slots <= bar["start"])[:bar["gpus"]]
+        slots[chosen] = bar["end"]
+        for group in np.split(chosen, np.flatnonzero(np.diff(chosen) > 1) + 1):
+            if len(group):
+                placed.append((bar["node"], group[0], len(group), bar["job"], bar["start"], bar["end"]))
+    return np.array(placed, BAR)

@@ -1,0 +1,181 @@
+"""Bring a history, an outside trace's or the daemon's own, into the shape that is replayed; nothing is lost unsaid."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...storage.columns import JobColumns
+from ...storage.traces import Trace
+from .cluster import Cluster
+from .runtime_prediction import foresight, template_codes
+from .workload import COLUMNS, Workload
+
+EXAMPLES = 5
+WHOLE_GPU = 1000
+FEWEST_LIMITS = 100
+"""So many limits that are all the run time itself are no coincidence."""
+
+
+class WorkloadError(ValueError):
+    """A history of which nothing can be replayed; the message says why."""
+
+
+@dataclass(frozen=True)
+class WorkloadBuilder:
+    """A workload, and what of the history is not in it."""
+
+    workload: Workload
+    started: NDArray[np.float64]
+    """When each job really started; NaN where the history does not tell. Rows are those of the workload."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Rows that are not replayed, counted by reason."""
+    examples: tuple[str, ...] = ()
+    """Some of them, each with its line or id."""
+    notes: tuple[str, ...] = ()
+    """What was taken differently from how it is written."""
+    lines: NDArray[np.int32] | None = None
+    """Where each job stands in its file; None for the daemon's own history."""
+
+
+def from_trace(trace: Trace) -> WorkloadBuilder:
+    """Return the jobs of an outside trace; ``WorkloadError`` when none can be replayed."""
+    if len(trace) and np.isnan(trace.run_s).all():
+        raise WorkloadError("its jobs are elastic: they have no run time of their own, so there is nothing to replay")
+    limit_s, leaked = _limits(trace)
+    shared, parents = (trace.gpu_milli >= 0) & (trace.gpu_milli < WHOLE_GPU), _parents(trace)
+    workload = Workload.of(
+        trace.submit_s, trace.run_s, np.maximum(trace.gpus, 0), ids=trace.id, dependency=parents,
+        limit=_unlimited(limit_s), nodes=np.maximum(trace.nodes, 0), cpus=np.maximum(trace.cpus, 0),
+        memory=np.nan_to_num(trace.mem_bytes), partition=trace.partition, partition_names=_names(trace, "partition"),
+        model=trace.gpu_model, model_names=_names(trace, "gpu_model"), user=trace.user,
+        user_names=_names(trace, "user"),
+        **_foresight(trace.submit_s, trace.run_s, trace.start_s, trace.gpus, trace.user,
+                     template_codes(trace.name.astype(np.int64), trace.vocabularies["name"]), limit_s))
+    notes = {"jobs have their very run time for a limit, which nobody knew beforehand: they are given none": leaked,
+             "jobs ask for a part of a GPU and get a whole one": shared,
+             "jobs do not wait for one that the history does not have": (trace.after >= 0) & (parents < 0)}
+    return _checked(WorkloadBuilder(workload, np.asarray(trace.start_s), {**trace.rejections, **trace.set_aside},
+                           tuple(f"line {row.line}: {row.reason}{f' ({row.value})' if row.value else ''}"
+                                 for row in trace.rejected[:EXAMPLES]),
+                           tuple(f"{int(which.sum())} {note}" for note, which in notes.items() if which.any()),
+                           trace.line))
+
+
+def _limits(trace: Trace) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return limits, and which jobs lost theirs: all of them where every limit is the run time itself.
+
+    Some published traces (the packaged slice of Helios) were written so; whoever orders by limit would be an oracle.
+    """
+    limit_s = np.asarray(trace.limit_s, np.float64)
+    told = np.isfinite(limit_s)
+    if told.sum() >= FEWEST_LIMITS and (limit_s[told] == trace.run_s[told]).all():
+        return np.full(len(limit_s), np.nan), told
+    return limit_s, np.zeros(len(limit_s), bool)
+
+
+def _parents(trace: Trace) -> NDArray[np.int32]:
+    """Return the row that each job waits for; -1 for none, and for one that is not there."""
+    wanted = np.array(trace.vocabularies["after"], str)
+    if not len(wanted):
+        return np.full(len(trace), -1, np.int32)
+    ids = trace.id.astype(str)
+    order = np.argsort(ids, kind="stable")
+    place = np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)
+    rows = np.where(ids[order][place] == wanted, order[place], -1)
+    return np.append(rows, -1)[trace.after].astype(np.int32)
+
+
+def from_columns(jobs: JobColumns) -> WorkloadBuilder:
+    """Return the jobs of the daemon's own history that ended; those that never ran are counted."""
+    run = jobs.end_s - jobs.start_s
+    reasons = {"never started": np.isnan(jobs.start_s), "has not ended": np.isnan(jobs.end_s),
+               "ended before it started": run < 0}
+    kept, left_out = np.ones(len(jobs), bool), dict[str, int]()
+    for reason, wrong in reasons.items():
+        left_out[reason] = int((kept & wrong).sum())
+        kept &= ~wrong
+    words = jobs.vocabularies
+    submit = np.fmax(jobs.submit_s, jobs.eligible_s)[kept]
+    order = np.argsort(submit, kind="stable")
+    known = _foresight(submit, run[kept], jobs.start_s[kept], jobs.gpus[kept], jobs.user[kept],
+                       template_codes(jobs.name.astype(np.int64), words["name"])[kept], jobs.limit_s[kept])
+    workload = Workload.of(
+        submit, run[kept], jobs.gpus[kept], ids=jobs.job_id[kept].tolist(), limit=_unlimited(jobs.limit_s[kept]),
+        nodes=np.where(jobs.nodes > 1, jobs.nodes, 0)[kept], cpus=jobs.cpus[kept],
+        memory=np.nan_to_num(jobs.memory_bytes)[kept], partition=jobs.partition[kept],
+        partition_names=words["partition"] or ("",), user=jobs.user[kept], user_names=words["user"] or ("",),
+        **known)
+    return _checked(WorkloadBuilder(workload, jobs.start_s[kept][order],
+                           {reason: count for reason, count in left_out.items() if count}))
+
+
+def fitted(intake: WorkloadBuilder, cluster: Cluster) -> WorkloadBuilder:
+    """Return the intake without what the cluster's description does not tell apart: partitions, GPU models."""
+    work, notes = intake.workload, list(intake.notes)
+    if tuple(cluster.partitions) == ("default",) and work.partition_names != ("default",):
+        if any(work.partition_names):
+            notes.append(f"the cluster has no partitions: the jobs' ({_some(work.partition_names)}) are not asked for")
+        work = replace(work, partition=np.zeros(len(work), np.int32), partition_names=("default",))
+    if not any(cluster.model) and (work.model >= 0).any():
+        notes.append(f"the cluster has no GPU models: the jobs' ({_some(work.model_names)}) are not asked for")
+        work = replace(work, model=np.full(len(work), -1, np.int32))
+    return replace(intake, workload=work, notes=tuple(notes))
+
+
+def digest(cluster: Cluster, workload: Workload) -> str:
+    """Return the digest of everything that a replay depends on but the policy and its options."""
+    found = hashlib.sha256()
+    for column in COLUMNS:
+        found.update(_bytes(getattr(workload, column)))
+    for array in (cluster.gpus, cluster.cpus, cluster.memory, cluster.leaf, cluster.spine, cluster.up):
+        found.update(array.tobytes())
+    for member in cluster.partitions.values():
+        found.update(member.tobytes())
+    found.update(repr((workload.partition_names, workload.model_names, workload.constraints,
+                       cluster.names, cluster.model, tuple(cluster.partitions), cluster.events,
+                       tuple(cluster.islands.items()))).encode())
+    if isinstance(workload.ids, np.ndarray):
+        found.update(_bytes(workload.ids))
+    else:
+        found.update("\n".join(map(str, workload.ids)).encode(errors="surrogatepass"))
+    return found.hexdigest()[:16]
+
+
+def _bytes(column: NDArray[Any]) -> memoryview:
+    """Return a column as it lies in memory, which for a long one is not copied."""
+    return np.ascontiguousarray(column).view(np.uint8).data
+
+
+def _checked(intake: WorkloadBuilder) -> WorkloadBuilder:
+    if not len(intake.workload):
+        why = "; ".join(f"{count} x {reason}" for reason, count in intake.left_out.items())
+        first = f"; first: {intake.examples[0]}" if intake.examples else ""
+        raise WorkloadError(f"no job can be replayed ({why or 'there is none'}{first})")
+    return intake
+
+
+def _unlimited(limit_s: Any) -> NDArray[np.float64]:
+    return np.nan_to_num(np.asarray(limit_s, np.float64), nan=np.inf)
+
+
+def _names(trace: Trace, column: str) -> tuple[str, ...]:
+    return tuple(trace.vocabularies[column]) or ("",)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return f"{shown}, …" if len(names) > 3 else shown
+
+
+def _foresight(submit_s: Any, run_s: Any, start_s: Any, gpus: Any, user: Any, template: Any,
+               limit_s: Any) -> dict[str, NDArray[np.float64]]:
+    """Return what is known at submission; run times become known at recorded ends, else at submission + run at best."""
+    ended_s = np.where(np.isnan(start_s), submit_s, start_s) + run_s
+    return foresight(submit_s=submit_s, run_s=run_s, ended_s=ended_s, gpus=gpus, user=user, template=template,
+                     limit_s=limit_s)

@@ -1,0 +1,84 @@
+"""What a site's ended jobs tell of the run times of those to come: the same live, in replay and in training.
+
+A job is compared with those that had ended when it was submitted, and never again: what an agent is shown of a job is
+what it was shown in training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..storage.columns import JobColumns
+from ..storage.records import Job
+from .replay.runtime_prediction import foresight, template
+from .replay.workload import FORESIGHT, waits_from
+
+Floats = NDArray[np.float64]
+
+RECENT = 5_000
+"""So many jobs are remembered: of like jobs only the last few dozen count."""
+
+
+class RuntimeHistory:
+    """Run times of jobs that have ended, to be asked about any job."""
+
+    def __init__(self, past: JobColumns) -> None:
+        self._past = past
+        self._users = {user: code for code, user in enumerate(past.vocabularies["user"])}
+        self._templates: dict[str, int] = {}
+        for name in past.vocabularies["name"]:
+            self._templates.setdefault(template(name), len(self._templates))
+        self._names = np.array([self._templates[template(name)] for name in past.vocabularies["name"]], np.int64)
+        self._told: dict[tuple[str, float], Floats] = {}
+
+    def __call__(self, jobs: Sequence[Job]) -> dict[str, Floats]:
+        """Return the columns of ``FORESIGHT`` for these jobs, in their order; NaN where nothing is known.
+
+        What was told of them is remembered, and of all others forgotten.
+        """
+        new = list({job.key: job for job in jobs if job.key not in self._told}.values())
+        fresh = dict(zip((job.key for job in new), self._foresee(new), strict=True)) if new else {}
+        self._told = {job.key: fresh[job.key] if job.key in fresh else self._told[job.key] for job in jobs}
+        rows = np.array([self._told[job.key] for job in jobs]).reshape(len(jobs), len(FORESIGHT))
+        return {name: rows[:, column].copy() for column, name in enumerate(FORESIGHT)}
+
+    def renewed(self, past: JobColumns) -> RuntimeHistory:
+        """Return the same with more of the past; what was told of a job stays."""
+        renewed = RuntimeHistory(past)
+        renewed._told = self._told
+        return renewed
+
+    def apart(self) -> RuntimeHistory:
+        """Return the same for another asker: what is told to one is not forgotten when another asks of other jobs."""
+        apart = copy(self)
+        apart._told = dict(self._told)
+        return apart
+
+    def _foresee(self, jobs: Sequence[Job]) -> Floats:
+        """Return [job, column of ``FORESIGHT``]."""
+        past, run_s, ended_s = self._past, self._past.end_s - self._past.start_s, self._past.end_s
+        # Nobody is his own predecessor; what became of these jobs is known to those that come after.
+        row = {key: number for number, key in enumerate(zip(past.job_id, past.submit_s, strict=True))}
+        own = [row.get(job.key, -1) for job in jobs]
+        kept = np.ones(len(past), bool)
+        kept[[number for number in own if number >= 0]] = False
+        became_run_s, became_ended_s = (np.append(column, np.nan)[own] for column in (run_s, ended_s))
+        found = foresight(
+            submit_s=np.append(np.fmax(past.submit_s, past.eligible_s)[kept], [waits_from(job) for job in jobs]),
+            run_s=np.append(run_s[kept], became_run_s), ended_s=np.append(ended_s[kept], became_ended_s),
+            gpus=np.append(past.gpus[kept], [job.request.gpus for job in jobs]),
+            user=np.append(past.user[kept], _codes([job.user for job in jobs], self._users)),
+            template=np.append(self._names[past.name[kept]], _codes([template(job.name) for job in jobs],
+                                                                    self._templates)),
+            limit_s=np.append(past.limit_s[kept], [np.nan if job.limit_s is None else job.limit_s for job in jobs]))
+        return np.stack([found[name][-len(jobs):] for name in FORESIGHT], axis=1)
+
+
+def _codes(words: Sequence[str], known: dict[str, int]) -> NDArray[np.int64]:
+    """Return codes of words; those that are not known get one each that nobody else has."""
+    fresh = dict(known)
+    return np.array([fresh.setdefault(word, len(fresh)) for word in words], np.int64)

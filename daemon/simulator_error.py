@@ -1,0 +1,82 @@
+"""How far the simulator is from what really happened, when it replays the policy that really decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..storage.reading import HistoryReader
+from .policies import named
+from .recorded_window import calibrated, measured, past
+from .replay.engine import Run
+from .replay.power import joules
+from .replay.timeline import Floats, energies
+
+WATCHED = 0.95
+"""Share of a window that must have been watched before its energy is called measured."""
+QUANTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """Simulated less real, over one window; None where nothing was measured."""
+
+    policy: str
+    jobs: int
+    """Jobs that really started in the window, and did in the simulation."""
+    jobs_missed: int
+    """Jobs that really started but not in the simulation."""
+    start_error_s: dict[str, float]
+    """Quantiles of simulated less real start."""
+    start_error_abs_mean_s: float | None
+    measured_joules: float | None
+    """In the second half of the window; watts are calibrated on the first."""
+    simulated_joules: float
+    energy_error_ratio: float | None
+    """(Simulated - measured) / measured."""
+    schedule_energy_error_ratio: float | None
+    """The same with the jobs where and when they really ran: the part of the error that is the power model's."""
+
+    def row(self) -> dict[str, float | int | str | None]:
+        """Return the figures flat."""
+        return {"policy": self.policy, "jobs": self.jobs, "jobs_missed": self.jobs_missed,
+                **{f"start_error_{name}_s": value for name, value in self.start_error_s.items()},
+                "start_error_abs_mean_s": self.start_error_abs_mean_s, "measured_joules": self.measured_joules,
+                "simulated_joules": self.simulated_joules, "energy_error_ratio": self.energy_error_ratio,
+                "schedule_energy_error_ratio": self.schedule_energy_error_ratio}
+
+
+def check(history: HistoryReader, since_s: float, until_s: float, policy: str) -> Fidelity:
+    """Replay a window of the history under the policy that really decided and compare."""
+    window, middle = past(history, since_s, until_s), (since_s + until_s) / 2
+    gpus = window.cluster.gpus
+    then, model = measured(history, middle, until_s), calibrated(history, window, since_s, middle)
+    run, drawn = energies(window.cluster, window.workload, named(policy), (since_s, middle, until_s), model,
+                          reserved=window.reserved)
+    simulated = float(drawn[2] - drawn[1])
+    real = then.total if then.coverage >= WATCHED else None
+    as_it_ran = joules(window.occupation(middle, until_s), gpus, model).total
+    started = np.where(window.started < since_s, np.nan, window.started)
+    error = (run.start - started)[~np.isnan(started)]
+    known = error[~np.isnan(error)]
+    return Fidelity(
+        policy, len(known), len(error) - len(known),
+        {name: float(np.quantile(known, q)) for name, q in QUANTILES.items()} if len(known) else {},
+        float(np.abs(known).mean()) if len(known) else None, real, simulated, off(simulated, real),
+        off(as_it_ran, real))
+
+
+def waited(run: Run, start: Floats, since_s: float, until_s: float) -> float:
+    """Return the seconds that the jobs of a run waited in [since, until) if they start at ``start``, NaN for never.
+
+    Jobs that can never run are left out: they would wait just as long under every policy.
+    """
+    wait = np.fmin(start, until_s) - np.maximum(run.workload.submit, since_s)
+    wait[[rejection.job for rejection in run.rejected]] = 0.0
+    return float(np.maximum(0.0, wait).sum())
+
+
+def off(simulated: float, real: float | None) -> float | None:
+    """Return the relative error; None where nothing was measured."""
+    return (simulated - real) / real if real else None

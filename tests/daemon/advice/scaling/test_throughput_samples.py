@@ -1,0 +1,177 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from idlewatt.daemon.advice.held_gpus import HeldGpus
+from idlewatt.daemon.advice.scaling.throughput_samples import MEMORY, Models, Reading, Runs, kind_of, readings
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request
+from idlewatt.storage.speeds import JobRate, Throughput
+from idlewatt.storage.telemetry import GpuReading
+
+NOW = 1000.0
+JOB = Job("7", 0.0, JobState.RUNNING, "a100", Request(4), user="alice", name="train_3", start_s=10.0,
+          allocations=(Allocation("dgx1", 2, (0, 1)), Allocation("dgx2", 2, (4, 5))))
+KIND = kind_of(JOB, "A100")
+
+
+def board(node, index, activity=0.5, time_s=NOW):
+    return GpuReading(f"GPU-{node}-{index}", node, index, time_s, activity=activity)
+
+
+NODES = [Node("dgx1", ("a100",), 2), Node("dgx2", ("a100",), 8)]
+BOARDS = [board("dgx1", 0), board("dgx1", 1, 1.0), board("dgx2", 4), board("dgx2", 5)]
+
+
+def read(jobs, throughput=(), boards=BOARDS):
+    return readings(jobs, throughput, HeldGpus(boards, NODES))
+
+
+def seen(*rates, basis="throughput"):
+    runs = Runs()
+    for number, rate in enumerate(rates):
+        runs.watch(JOB, KIND, Reading(basis, rate, NOW + number))
+    return runs
+
+
+def test_like_jobs_share_user_name_and_gpus():
+    assert KIND == ("alice", "train_#", "a100")
+
+
+def test_a_run_is_the_mean_of_its_readings():
+    (run,) = seen(90.0, 100.0, 110.0).of(KIND, "throughput")
+    assert (run.rate, run.samples, run.gpus, run.nodes, run.last_s) == (100.0, 3, 4, 2, NOW + 2)
+
+
+def test_a_run_that_was_hardly_seen_does_not_count_yet():
+    assert seen(90.0, 100.0).of(KIND, "throughput") == []
+
+
+def test_bases_are_never_mixed():
+    assert seen(1.0, 2.0, 3.0, basis="activity").of(KIND, "throughput") == []
+
+
+def test_the_same_reading_again_and_one_from_before_are_no_news():
+    runs = seen(90.0, 100.0, 110.0)
+    runs.watch(JOB, KIND, Reading("throughput", 500.0, NOW + 2))
+    runs.watch(JOB, KIND, Reading("throughput", 500.0, NOW - 9))
+    assert runs.of(KIND, "throughput")[0].rate == 100.0
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
+def test_what_is_no_speed_is_not_counted(rate):
+    assert seen(90.0, rate, 110.0).of(KIND, "throughput") == []
+
+
+def test_what_has_changed_is_told_once():
+    runs = seen(90.0, 110.0)
+    assert [(run.rate, run.samples) for run in runs.changed()] == [(100.0, 2)]
+    assert runs.changed() == []
+
+
+def test_a_new_daemon_goes_on_where_the_last_one_was():
+    runs = Runs(seen(90.0, 110.0).changed())
+    runs.watch(JOB, KIND, Reading("throughput", 130.0, NOW + 60))
+    assert [(run.rate, run.samples) for run in runs.of(KIND, "throughput")] == [(110.0, 3)]
+
+
+def test_a_job_that_was_shrunk_begins_anew():
+    runs = seen(90.0, 100.0, 110.0)
+    runs.watch(replace(JOB, allocations=JOB.allocations[:1]), KIND, Reading("throughput", 50.0, NOW + 60))
+    assert [(run.gpus, run.samples) for run in runs.changed()] == [(2, 1)]
+
+
+def test_only_the_last_runs_of_a_kind_are_remembered():
+    runs = Runs()
+    for number in range(3 * MEMORY):
+        for sample in range(3):
+            runs.watch(replace(JOB, job_id=str(number)), KIND, Reading("throughput", 1.0, NOW + 3 * number + sample))
+    found = runs.of(KIND, "throughput")
+    assert [run.job_id for run in found] == [str(number) for number in range(2 * MEMORY, 3 * MEMORY)]
+
+
+def rounds(runs, number, of=3, gpus=2, first_s=NOW):
+    """Let so many like jobs be watched side by side for so many rounds."""
+    jobs = [replace(JOB, job_id=f"{gpus}_{task}", allocations=(Allocation("dgx1", gpus),)) for task in range(number)]
+    for turn in range(of):
+        runs.forget_ended(jobs)
+        for task in jobs:
+            runs.watch(task, KIND, Reading("throughput", 1.0 + turn, first_s + 60 * turn))
+    return runs
+
+
+def test_more_like_jobs_at_once_than_are_remembered_all_keep_their_means():
+    runs = rounds(Runs(), 5 * MEMORY)
+    assert {(run.samples, run.rate) for run in runs.changed()} == {(3, 2.0)}
+    assert len(runs.of(KIND, "throughput")) == MEMORY
+
+
+def test_a_new_daemon_goes_on_with_more_like_jobs_than_are_remembered():
+    runs = rounds(Runs(rounds(Runs(), 5 * MEMORY).changed()), 5 * MEMORY, of=1, first_s=NOW + 600)
+    assert {run.samples for run in runs.changed()} == {4}
+
+
+def test_many_runs_of_one_size_push_out_no_other_size():
+    runs = rounds(rounds(Runs(), 2, gpus=4), 5 * MEMORY)
+    assert [run.gpus for run in runs.of(KIND, "throughput")] == [2] * MEMORY + [4] * 2
+
+
+def test_runs_that_have_ended_still_count():
+    runs = rounds(Runs(), 2)
+    runs.forget_ended([])
+    assert len(runs.of(KIND, "throughput")) == 2
+
+
+def test_throughput_goes_before_activity():
+    found = read([JOB], [Throughput(NOW, (JobRate("7", 812.0),))])
+    assert found == {"7": Reading("throughput", 812.0, NOW)}
+
+
+def test_a_job_that_makes_no_progress_is_not_called_fast_for_its_spinning_gpus():
+    assert read([JOB], [Throughput(NOW, (JobRate("7", 0.0),))])["7"].rate == 0.0
+
+
+def test_a_job_that_two_sources_give_has_none():
+    twice = [Throughput(NOW, (JobRate("7", 812.0),)), Throughput(NOW, (JobRate("7", 813.0),))]
+    assert read([JOB], twice) == {}
+
+
+def test_an_arrays_task_is_found_by_the_schedulers_own_number():
+    task = replace(JOB, job_id="6_2", raw_id=7)
+    assert read([task], [Throughput(NOW, (JobRate("7", 812.0),))], ())["6_2"].rate == 812.0
+
+
+def test_activity_is_added_up_over_the_boards_and_as_old_as_the_oldest():
+    boards = [*BOARDS[:3], board("dgx2", 5, 0.5, NOW - 20)]
+    assert read([JOB], (), boards) == {"7": Reading("activity", 2.5, NOW - 20)}
+
+
+def test_the_scheduler_counts_without_the_holes_of_nvml():
+    job = replace(JOB, allocations=(Allocation("dgx1", 1, (1,)),))
+    assert read([job], (), [board("dgx1", 0, 0.2), board("dgx1", 3, 0.7)])["7"].rate == 0.7
+
+
+@pytest.mark.parametrize("boards", [
+    BOARDS[:3], [*BOARDS[:3], board("dgx2", 5, None)], [replace(one, activity=0.0) for one in BOARDS], []])
+def test_a_board_that_is_not_known_or_a_job_that_does_nothing_gives_no_speed(boards):
+    assert read([JOB], (), boards) == {}
+
+
+def test_of_a_job_whose_boards_the_scheduler_does_not_tell_nothing_is_known():
+    assert read([replace(JOB, allocations=(Allocation("dgx2", 2),))]) == {}
+
+
+def test_a_job_that_is_gone_or_waits_is_not_looked_at():
+    rates = [Throughput(NOW, (JobRate("7", 812.0), JobRate("999", 1.0)))]
+    assert read([replace(JOB, state=JobState.COMPLETED)], rates) == {}
+
+
+@pytest.mark.parametrize(("partition", "more", "model"), [
+    ("a", {}, "a100"), ("b", {}, "v100"), ("all", {}, ""), ("a,b", {}, ""), ("a,a2", {}, "a100"), ("gone", {}, ""),
+    ("all", {"request": Request(1, gpu_model="h100")}, "h100"),
+    ("all", {"allocations": (Allocation("n2", 1),)}, "v100"),
+    ("a", {"allocations": (Allocation("n1", 1), Allocation("n2", 1))}, "")])
+def test_a_job_has_the_gpus_of_its_nodes_or_those_it_may_get(partition, more, model):
+    nodes = (Node("n1", ("a", "a2", "all"), 8, "a100"), Node("n2", ("b", "all"), 8, "v100"), Node("n3", ("b",), 0))
+    waits = Job("1", 0.0, JobState.PENDING, partition, Request(1))
+    assert Models(nodes).of(replace(waits, **more)) == model

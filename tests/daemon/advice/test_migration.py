@@ -1,0 +1,274 @@
+"""Room for waiting jobs: the fewest GPUs moved, and never a move that cannot be."""
+
+from dataclasses import replace
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idlewatt.daemon.advice.migration import MigrationPlanner
+from idlewatt.daemon.replay.state import ClusterState, Preempt, Start
+from idlewatt.daemon.waste.demand import need
+from idlewatt.storage.eligibility import Constraint
+from idlewatt.storage.records import (
+    Allocation,
+    Job,
+    JobState,
+    Node,
+    NodeState,
+    Partition,
+    Request,
+    SchedulerSnapshot,
+)
+
+NOW = 1_800_000_000.0
+
+
+def runs(job_id, *held, ran_s=600.0, state=JobState.RUNNING, **asked):
+    """Return a job that holds GPUs by node, eight CPUs beside each."""
+    parts = tuple(Allocation(node, gpus, None, 8 * gpus) for node, gpus in held)
+    gpus = sum(part.gpus for part in parts)
+    partition = asked.pop("partition", "p")
+    return Job(job_id, NOW - ran_s, state, partition, Request(gpus, len(parts), parts[0].gpus, 8 * gpus, **asked),
+               start_s=NOW - ran_s, allocations=parts)
+
+
+def stays(job_id, *held):
+    """Return such a job that cannot be moved."""
+    return runs(job_id, *held, state=JobState.SUSPENDED)
+
+
+def waits(gpus, nodes=1, each=None, cpus=0, **asked):
+    partition = asked.pop("partition", "p")
+    return Job("new", NOW - 60, JobState.PENDING, partition, Request(gpus, nodes, each, cpus or 8 * gpus, **asked))
+
+
+def world(sizes, *jobs, **facts):
+    """Return a snapshot with nodes n0, n1, … of so many GPUs, or of such facts."""
+    nodes = []
+    for number, size in enumerate(sizes):
+        told = {"gpus": size} if isinstance(size, int) else size
+        held = [part for job in jobs for part in job.allocations if part.node == f"n{number}"]
+        taken = {"gpus_allocated": sum(part.gpus for part in held), "cpus_allocated": sum(part.cpus for part in held)}
+        nodes.append(Node(f"n{number}", **{"partitions": ("p",), "cpus": 8 * told.get("gpus", 8), "gpus": 8} | taken
+                          | told))
+    return SchedulerSnapshot(NOW, tuple(nodes), **facts, jobs=jobs)
+
+
+def planned(snapshot, job, most=3):
+    """Return who goes where, and where the job starts; None when nothing is to be done."""
+    plan = MigrationPlanner(snapshot, NOW).make_room(need(job), most)
+    return plan and ({mover.job.job_id: home for mover, home in plan.moves}, str(plan.placement))
+
+
+def test_the_smallest_job_that_makes_room_goes_to_the_fullest_node_that_takes_it():
+    snapshot = world([8, 8, 8], runs("1", ("n0", 2)), runs("2", ("n1", 4)), runs("3", ("n2", 7)))
+
+    assert planned(snapshot, waits(8, 1, 8)) == ({"1": "n1"}, "n0:8")
+
+
+def test_of_jobs_of_the_same_size_the_one_that_has_least_to_lose_is_moved():
+    jobs = runs("old", ("n0", 2), ran_s=9000), runs("young", ("n1", 2), ran_s=60)
+
+    assert planned(world([8, 8], *jobs), waits(8, 1, 8)) == ({"young": "n0"}, "n1:8")
+
+
+def test_two_small_jobs_are_moved_where_that_is_less_than_one_large():
+    jobs = runs("a", ("n0", 1)), runs("b", ("n0", 1)), runs("c", ("n1", 3)), runs("d", ("n2", 6))
+
+    assert planned(world([8, 8, 8], *jobs), waits(8, 1, 8)) == ({"a": "n2", "b": "n2"}, "n0:8")
+    assert planned(world([8, 8, 8], *jobs), waits(8, 1, 8), most=1) == ({"c": "n0"}, "n1:8")
+
+
+def test_a_job_of_several_nodes_gets_empty_ones_and_one_that_is_emptied():
+    jobs = runs("a", ("n0", 2)), runs("b", ("n2", 5))
+
+    assert planned(world([8, 8, 8], *jobs), waits(16, 2, 8)) == ({"a": "n2"}, "n1:8,n0:8")
+
+
+def test_a_job_that_lets_the_scheduler_choose_gets_one_node_where_one_can_hold_it():
+    jobs = runs("a", ("n0", 2)), runs("b", ("n1", 4))
+
+    assert planned(world([8, 8], *jobs), waits(8)) == ({"a": "n1"}, "n0:8")
+
+
+def test_nothing_is_moved_for_a_job_that_has_room():
+    assert planned(world([8, 8], runs("a", ("n0", 2))), waits(4, 1, 4)) is None
+
+
+def test_on_such_nodes_the_job_that_may_go_anywhere_is_moved():
+    assert planned(world([8, 8], runs("a", ("n0", 2)), stays("b", ("n1", 4))), waits(8, 1, 8)) == ({"a": "n1"}, "n0:8")
+
+
+@pytest.mark.parametrize(("first", "other"), [
+    ({"gpu_model": "a100"}, {"gpu_model": "v100"}), ({"partitions": ("p", "q")}, {"partitions": ("p",)}),
+    ({"features": ("ib",)}, {"features": ()}), ({}, {"state": NodeState.DRAINED}), ({}, {"reservation": "course"}),
+    ({}, {"cpus": 40}), ({}, {"memory_bytes": 1})])
+def test_nobody_is_moved_to_a_node_that_it_may_not_use_or_that_is_another(first, other):
+    asked = {"partition": "q" if "partitions" in first else "p", "features": "ib" if "features" in first else "",
+             "memory_bytes": 2}
+    snapshot = world([first, other], runs("a", ("n0", 2), **asked), stays("b", ("n1", 4)))
+
+    assert planned(snapshot, waits(8, 1, 8, gpu_model="a100" if "gpu_model" in first else "")) is None
+
+
+@pytest.mark.parametrize("job", [
+    runs("a", ("n0", 2), state=JobState.SUSPENDED), runs("a", ("n0", 2), state=JobState.COMPLETING),
+    runs("a", ("n0", 2), exclusive=True), runs("a", ("n0", 2), required_nodes=("n0",)),
+    runs("a", ("n0", 1), ("n1", 1))])
+def test_what_cannot_be_moved_stays(job):
+    assert planned(world([8, 8], job, stays("b", ("n1", 3))), waits(8, 1, 8)) is None
+
+
+def test_a_partition_that_is_down_gets_no_job_and_no_move():
+    jobs = runs("1", ("n0", 2)), runs("2", ("n1", 4))
+    down = Partition("p", ("n0", "n1"), up=False)
+
+    assert planned(world([8, 8], *jobs, partitions=(down,)), waits(8, 1, 8)) is None
+
+
+def test_room_that_was_made_is_taken_for_the_next():
+    jobs = runs("a", ("n0", 2)), runs("b", ("n1", 2)), runs("c", ("n2", 4))
+    ground = MigrationPlanner(world([8, 8, 8], *jobs), NOW)
+
+    plans = [ground.make_room(need(waits(8, 1, 8)), 3) for _ in range(3)]
+
+    assert [plan and {mover.job.job_id: home for mover, home in plan.moves} for plan in plans] == [
+        {"a": "n2"}, {"b": "n2"}, None]
+
+
+@pytest.mark.parametrize(("limit_s", "home"), [(None, None), (3601.0, None), (3600.0, "n1")])
+def test_what_is_kept_for_somebody_is_used_only_by_who_is_gone_before(limit_s, home):
+    snapshot = world([8, 8], replace(runs("a", ("n0", 2)), limit_s=limit_s), stays("b", ("n1", 4)))
+    ground = MigrationPlanner(snapshot, NOW)
+    ground.keep(("n1", "elsewhere"), NOW + 7200)
+    ground.keep(("n1",), NOW + 3600)
+
+    plan = ground.make_room(need(waits(8, 1, 8)), 3)
+
+    assert (plan and plan.moves[0][1]) == home
+
+
+@pytest.mark.parametrize(("limit_s", "found"), [(None, False), (3601.0, False), (3600.0, True)])
+def test_room_is_not_made_where_the_job_would_stay_longer_than_the_node_is_free_for(limit_s, found):
+    ground = MigrationPlanner(world([8, 8], runs("a", ("n0", 2)), stays("b", ("n1", 4))), NOW)
+    ground.keep(("n0",), NOW + 3600)
+
+    assert (ground.make_room(need(waits(8, 1, 8)), 3, limit_s) is not None) == found
+
+
+def test_a_job_is_not_taken_apart_because_the_node_that_could_hold_it_is_kept():
+    ground = MigrationPlanner(world([8, 4, 4, 8], runs("a", ("n1", 2)), stays("b", ("n3", 4))), NOW)
+    ground.keep(("n0",), NOW + 3600)
+
+    assert ground.make_room(need(waits(8)), 3) is None
+
+
+@pytest.mark.parametrize("job", [waits(10**9, 10**9, 1), waits(10**9), waits(8, 1, 8, memory_bytes=2**70),
+                                 waits(8, 1, 8, partition="nowhere"), waits(8, 1, 8, exclusive=True)])
+def test_what_can_never_be_is_not_looked_for(job):
+    assert planned(world([8, 8], runs("a", ("n0", 2))), job) is None
+
+
+@pytest.mark.parametrize("other", [{"exclusive": True}, {"nodes": 8}])
+def test_what_a_job_may_use_does_not_depend_on_who_asked_before_it(other):
+    snapshot = world([{"features": ("ib", "roce")}, {"features": ("roce",)}], runs("a", ("n0", 2)))
+    one, another = (need(waits(8, features="[ib*1&roce*1]", **asked)) for asked in ({}, other))
+    ground = MigrationPlanner(snapshot, NOW)
+
+    masks = [ground.allowed(wanted).tolist() for wanted in (one, another, one)]
+
+    assert masks == [MigrationPlanner(snapshot, NOW).allowed(wanted).tolist() for wanted in (one, another, one)]
+    assert masks[0] != masks[1]
+
+
+def test_a_job_of_more_nodes_than_there_are_is_not_taken_apart():
+    giant = {"gpus": 10**6, "cpus": 0}
+
+    assert planned(world([giant, giant]), waits(10**6, 10**6, 1)) is None
+
+
+def test_amounts_beyond_reason_do_no_harm():
+    unknown = {"cpus": 0, "memory_bytes": 0}
+    job = runs("a", ("n0", 2), memory_bytes=2**64)
+
+    assert planned(world([unknown, unknown], job, stays("b", ("n1", 4))), waits(8, 1, 8)) == ({"a": "n1"}, "n0:8")
+
+
+def test_a_node_that_says_more_is_taken_than_it_has_is_no_place_to_go():
+    snapshot = world([8, {"gpus": 8, "gpus_allocated": 99}], runs("a", ("n0", 2)))
+
+    assert planned(snapshot, waits(8, 1, 8)) is None
+
+
+SITES = st.lists(st.tuples(st.sampled_from(["", "a100"]), st.sampled_from([(), ("ib",)]),
+                           st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=4)), min_size=2, max_size=4)
+"""Model, features and jobs of each node, each with its GPUs and whether it wants the feature."""
+
+
+def site(described):
+    jobs, sizes = [], []
+    for number, (model, features, held) in enumerate(described):
+        sizes.append({"gpu_model": model, "features": features})
+        used = 0
+        for gpus, picky in held:
+            if used + gpus <= 8:
+                jobs.append(runs(f"{len(jobs)}", (f"n{number}", gpus), ran_s=60.0 * (1 + len(jobs) % 3),
+                                 features="ib" if picky and features else ""))
+                used += gpus
+    return world(sizes, *jobs)
+
+
+@settings(max_examples=80, deadline=None)
+@given(SITES, st.integers(1, 8), st.integers(1, 3))
+def test_what_is_planned_can_be_done_and_no_job_leaves_what_it_asked_for(described, gpus, nodes):
+    snapshot, job = site(described), waits(gpus * nodes, nodes, gpus)
+    plan = MigrationPlanner(snapshot, NOW).make_room(need(job), 3)
+    if plan is None:
+        return
+    state = ClusterState.from_snapshot(SchedulerSnapshot(NOW, snapshot.nodes, (), (*snapshot.jobs, job)), NOW)
+    rows = {record.job_id: row for row, record in enumerate(state.records)}
+    state.apply([Preempt(rows[mover.job.job_id]) for mover, _ in plan.moves])
+    state.apply([Start(rows[mover.job.job_id], (state.cluster.index(home),), (mover.holds[0],))
+                 for mover, home in plan.moves])
+    state.apply([Start(rows["new"], tuple(map(state.cluster.index, plan.placement.nodes)), plan.placement.gpus)])
+    for mover, home in plan.moves:
+        there, here = (next(node for node in snapshot.nodes if node.name == name)
+                       for name in (home, mover.job.allocations[0].node))
+        constraint = Constraint.of(mover.job.request)
+        assert constraint is None or constraint.admits(home, there.features)
+        assert there.gpu_model == here.gpu_model
+
+
+@settings(max_examples=60, deadline=None)
+@given(SITES, st.integers(1, 8))
+def test_for_one_node_no_fewer_gpus_could_be_moved(described, gpus):
+    snapshot, job = site(described), waits(gpus, 1, gpus)
+    plan = MigrationPlanner(snapshot, NOW).make_room(need(job), 3)
+    least = by_brute_force(snapshot, gpus)
+    assert (0 if plan is None else sum(mover.holds[0] for mover, _ in plan.moves)) == (least or 0)
+
+
+def by_brute_force(snapshot, gpus):
+    """Return the fewest GPUs that three moves must move for so many on one node; None when they cannot."""
+    nodes = {node.name: node for node in snapshot.nodes}
+    free = {name: node.gpus - node.gpus_allocated for name, node in nodes.items()}
+    costs = []
+    for target, size in product(nodes, range(4)):
+        for some in combinations([job for job in snapshot.jobs if job.allocations[0].node == target], size):
+            freed = sum(job.request.gpus for job in some)
+            if free[target] + freed >= gpus and any(
+                    settled(some, homes, nodes, dict(free)) for homes in product(set(nodes) - {target}, repeat=size)):
+                costs.append(freed)
+    return min(costs, default=None)
+
+
+def settled(jobs, homes, nodes, free):
+    for job, home in zip(jobs, homes, strict=True):
+        free[home] -= job.request.gpus
+        constraint = Constraint.of(job.request)
+        if nodes[home].gpu_model != nodes[job.allocations[0].node].gpu_model or (
+                constraint and not constraint.admits(home, nodes[home].features)):
+            return False
+    return all(room >= 0 for room in free.values())

@@ -1,0 +1,286 @@
+"""The daemon and its agents: who sits, who is silent, who loses its place. A real daemon, a real, untrained scorer."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pytest
+
+from idlewatt.daemon.advice.model_loader import MOST_SHADOWS, ModelLoader, wanted
+from idlewatt.daemon.agents.checkpoint import CARD, WEIGHTS, write_card
+from idlewatt.daemon.agents.scorer.agent import MEMBERS, save
+from idlewatt.daemon.agents.scorer.network import SIZE
+from idlewatt.daemon.counterfactual import Request, replayed
+from idlewatt.daemon.learning.models import ModelStore
+from idlewatt.daemon.learning.regret import DAY_S
+from idlewatt.daemon.view import DaemonView
+from idlewatt.storage.ledger import Ledger
+from idlewatt.storage.promotions import Decision, Promotion, ShadowResult
+from idlewatt.storage.records import ModelCard
+
+FIFO, EASY = "fifo+first-fit+easy", "limit-aged+best-fit+easy"
+CURVE = ((0.5, 0.9), (1.0, 0.8))
+
+
+def store_scorer(models: Path, version: str = "1") -> str:
+    """Put a scorer into the store whose members agree: it orders at random, but it orders."""
+    weights = np.repeat(np.random.default_rng(1).normal(0, 0.1, (1, SIZE)), MEMBERS, axis=0)
+    card = ModelCard("scorer", version, 1e9, 0, "", "", "", kind="scorer", source="made up", curve=CURVE)
+    save(models / "scorer" / version, weights, card)
+    return f"scorer@{version}"
+
+
+def decided(model: str, decision: Decision = Decision.PROMOTE, time_s: float = 1e9, by: str = "operator", **figures):
+    return Promotion(time_s, model, decision, by, "because", figures)
+
+
+# Who is asked.
+
+def force(*decisions: Promotion) -> dict[str, Promotion]:
+    return {one.model: one for one in decisions}
+
+
+def test_the_one_in_charge_is_asked_first_then_the_last_shadows_and_the_refused_never():
+    shadows = [decided(f"s@{number}", Decision.SHADOW, 1e9 + number) for number in range(MOST_SHADOWS + 2)]
+    found = wanted(force(*shadows, decided("d@1", Decision.DEMOTE, 2e9), decided("a@1"),
+                         decided("r@1", Decision.REFUSE, 3e9)))
+    assert list(found)[0] == "a@1"
+    assert found == {"a@1": True, "s@3": False, "s@4": False, "d@1": False}
+
+
+@pytest.fixture
+def agency(tmp_path, monkeypatch) -> ModelLoader:
+    """Agents that need not be compiled first."""
+    monkeypatch.setattr(ModelLoader, "_compiled", lambda self, model: True)
+    store_scorer(tmp_path)
+    return ModelLoader(tmp_path)
+
+
+def served_model(agency: ModelLoader):
+    (found,) = agency.served_models(force(decided("scorer@1")))
+    return found
+
+
+def test_an_agent_is_loaded_once_and_anew_when_its_files_change(agency, tmp_path):
+    first = served_model(agency)
+    assert first.agent.card.model == "scorer@1"
+    assert served_model(agency).agent is first.agent
+    store_scorer(tmp_path)
+    assert served_model(agency).agent is not first.agent
+
+
+@pytest.mark.parametrize(("spoil", "words"), [
+    (lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-8]), "digest differs"),
+    (lambda folder: (folder / WEIGHTS).write_bytes(b"\0" * 100), "digest differs"),
+    (lambda folder: (folder / WEIGHTS).unlink(), "cannot be read"),
+    (lambda folder: (folder / CARD).write_text((folder / CARD).read_text().replace('"format": 1', '"format": 99')),
+     "newer idlewatt"),
+    (lambda folder: (folder / CARD).write_text("{"), "not JSON"),
+    (lambda folder: write_card(folder, ModelCard("x", "1", 0, 0, "", "", "", kind="scorer")), "restore|trained|digest"),
+])
+def test_damaged_files_keep_an_agent_from_its_seat_until_they_are_whole_again(agency, tmp_path, spoil, words):
+    before = served_model(agency)
+    spoil(tmp_path / "scorer" / "1")
+    damaged = served_model(agency)
+    assert damaged.agent is None
+    assert re.search(words, damaged.fault)
+    store_scorer(tmp_path)
+    assert served_model(agency).agent.card == before.agent.card
+
+
+def test_an_agent_that_is_not_in_the_store_is_a_fault_and_no_crash(agency):
+    (found,) = agency.served_models(force(decided("scorer@nowhere")))
+    assert "there is no model" in found.fault
+
+
+# In the daemon.
+
+@pytest.fixture
+def service(rig):
+    return collected(rig)
+
+
+def collected(rig, **changes):
+    """Return a daemon that has read everything once and advised."""
+    made = rig.service(**changes)
+    for cycle in (made.jobs, made.scrape, made.assess):
+        cycle()
+    rig.advise(made)
+    return made
+
+
+def promote(rig, service, model: str) -> None:
+    """Decide beside the daemon, as a command does, and advise until the agent has been compiled and asked."""
+    with Ledger.open(service.settings.storage.url) as ledger:
+        ledger.decide(decided(model))
+    for _ in range(6000):
+        service.advise()
+        if model in service.known.learned.asked:
+            return
+        Event().wait(0.05)
+    raise AssertionError("the agent is never asked")
+
+
+def published(service):
+    return DaemonView(service, lambda: service.settings).published()
+
+
+def test_without_agents_the_heuristic_is_in_charge_and_nothing_is_claimed(service):
+    facts = published(service)
+    assert service.known.advice.in_charge == EASY
+    assert set(facts.policy_info) == {(FIFO, "incumbent"), (EASY, "in_charge"), ("fifo+first-fit", "shadow")}
+    assert facts.promotions_total == {"promote": 0, "shadow": 0, "demote": 0, "refuse": 0}
+    assert facts.heldout_jct_seconds == facts.abstaining == facts.training_score_ratio == {}
+    assert any(row.wait_change_s is not None for row in service.known.advice.recommendations)
+
+
+def test_a_promoted_agent_advises_from_the_next_round_on_and_is_told_everywhere(rig, service):
+    model = store_scorer(service.settings.storage.models_folder)
+    promote(rig, service, model)
+    advice, facts, view = service.known.advice, published(service), DaemonView(service, lambda: service.settings)
+    assert advice.in_charge == model
+    first = view.recommendations()[0]
+    assert (first.policy, first.shadow, first.instead.policy) == (model, False, EASY)
+    assert {(model, "in_charge"), (EASY, "fallback")} <= set(facts.policy_info)
+    assert facts.abstaining == {model: 0}
+    assert facts.model_info == {(model, "1"): 1}
+    assert facts.training_score_ratio == {(model, "0.50"): 0.9, (model, "1.00"): 0.8}
+    (row,) = view.models()
+    assert (row.model, row.state, row.by, row.source, row.abstains) == (model, "in_charge", "operator", "made up", "")
+    assert [(one.model, one.decision) for one in view.decisions()] == [(model, "promote")]
+    with service._history.read_only(service.settings.storage.url) as reader:
+        recorded = {one.recommendation.policy for one in reader.recommendations(0, 1e12)}
+    assert {model, EASY} <= recorded
+
+
+def test_tampered_weights_put_the_heuristic_back_at_once_recorded_and_said(rig, service, caplog):
+    model = store_scorer(service.settings.storage.models_folder)
+    promote(rig, service, model)
+    weights = service.settings.storage.models_folder / "scorer" / "1" / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-4])
+    for _ in range(3):
+        rig.now_s += 15
+        service.jobs()
+        service.advise()
+    assert service.known.advice.in_charge == EASY
+    facts = published(service)
+    assert facts.abstaining == {model: 1}
+    assert facts.abstentions_total == {(model, "damaged"): 3}
+    (silence,) = service._history.abstentions()
+    assert (silence.cause, silence.rounds, silence.last_s - silence.first_s) == ("damaged", 3, 30)
+    assert "digest differs" in DaemonView(service, lambda: service.settings).models()[0].abstains
+    assert sum("an agent abstains" in record.message for record in caplog.records) == 1, "said once, counted thrice"
+
+
+def test_a_cluster_that_changed_size_overnight_is_doubted(rig, service):
+    models = service.settings.storage.models_folder
+    model = store_scorer(models)
+    folder = models / "scorer" / "1"
+    write_card(folder, replace(ModelStore(models).find(model).card, seen={"nodes": (100.0, 200.0)}))
+    promote(rig, service, model)
+    assert service.known.advice.in_charge == EASY
+    assert service.known.learned.silent[model].cause == "doubt"
+    assert "4 nodes" in service.known.learned.silent[model].words
+
+
+def test_while_the_scheduler_is_silent_nobody_is_asked_and_nothing_is_advised(rig, service):
+    model = store_scorer(service.settings.storage.models_folder)
+    promote(rig, service, model)
+    rig.now_s += 2 * service.settings.waste.scheduler_max_age
+    service.advise()
+    assert DaemonView(service, lambda: service.settings).recommendations() == ()
+
+
+def test_an_agent_is_not_asked_about_what_is_older_than_three_reads(rig):
+    service = collected(rig, waste="{scheduler_max_age: 1d}")
+    model = store_scorer(service.settings.storage.models_folder)
+    promote(rig, service, model)
+    assert service.known.advice.in_charge == model
+    rig.now_s += 4 * service.settings.cycles.jobs
+    service.advise()
+    assert service.known.advice.in_charge == EASY
+    assert service.known.learned.silent[model].cause == "stale"
+
+
+def test_until_its_code_is_compiled_the_heuristic_speaks_and_that_is_said(rig, service, monkeypatch):
+    monkeypatch.setattr(ModelLoader, "_compiled", lambda self, model: False)
+    model = store_scorer(service.settings.storage.models_folder)
+    service._history.decide(decided(model))
+    service.advise()
+    assert service.known.advice.in_charge == EASY
+    assert DaemonView(service, lambda: service.settings).models()[0].abstains == "its code is being compiled"
+
+
+def test_a_restart_goes_on_with_the_same_agent_and_the_same_counts(rig, service):
+    model = store_scorer(service.settings.storage.models_folder)
+    promote(rig, service, model)
+    (service.settings.storage.models_folder / "scorer" / "1" / WEIGHTS).unlink()
+    service.advise()
+    rig.services.remove(service)
+    service.stop()
+    later = rig.service()
+    later.jobs()
+    rig.advise(later)
+    promote(rig, later, model)
+    assert published(later).abstentions_total[model, "damaged"] >= 2
+
+
+def test_a_judgement_is_published_policy_by_policy(rig, service):
+    rows = [{"policy": name, "jct_mean_s": 10.0, "jct_p99_s": 90.0, "wait_mean_s": 1.0, "wait_p99_s": 9.0,
+             "energy_wasted_joules": 5.0, "jct_ratio": {"estimate": 0.9, "low": 0.8, "high": None}}
+            for name in ("scorer@1", FIFO, "oracle")]
+    service._history.decide(decided("scorer@1", Decision.REFUSE, 1e9, "nightly", rows=rows))
+    service.advise()
+    facts = published(service)
+    assert facts.heldout_jct_seconds["oracle", "p99"] == 90
+    assert facts.heldout_jct_ratio["scorer@1", "estimate"] == 0.9
+    assert facts.heldout_timestamp_seconds == 1e9
+    assert facts.promotions_total["refuse"] == 1
+
+
+def standings(model: str, now_s: float, bad_days: int) -> list[ShadowResult]:
+    first = now_s // DAY_S * DAY_S - bad_days * DAY_S
+    return [ShadowResult(model, first + hour * 3600, first + (hour + 1) * 3600, 130.0, 100.0, 30.0, 0.0)
+            for hour in range(24 * bad_days)]
+
+
+def test_three_bad_days_demote_and_the_next_round_is_the_heuristics(rig, service):
+    model = store_scorer(service.settings.storage.models_folder)
+    promote(rig, service, model)
+    council = service._council
+    council.stand(standings(model, rig.now_s, 2), rig.now_s)
+    assert council.learned.leader == model
+    council.stand(standings(model, rig.now_s, 3), rig.now_s)
+    service.advise()
+    assert service.known.advice.in_charge == EASY
+    facts = published(service)
+    assert facts.regret_ratio[model] == pytest.approx(0.3)
+    assert facts.regret_streak[model] == 3
+    assert facts.promotions_total["demote"] == 1
+    assert (model, "demoted") in facts.policy_info
+    (row,) = DaemonView(service, lambda: service.settings).models()
+    assert (row.state, row.by, row.bad_days) == ("demoted", "daemon", 3)
+
+
+def test_bad_days_before_its_promotion_do_not_count_against_it(rig, service):
+    model = store_scorer(service.settings.storage.models_folder)
+    service._history.decide(decided(model, time_s=rig.now_s))
+    service.advise()
+    service._council.stand(standings(model, rig.now_s, 3), rig.now_s)
+    assert service._council.learned.leader == model
+
+
+def test_closed_windows_are_replayed_under_agents_too_and_one_that_fails_spoils_nothing(rig, service):
+    model = store_scorer(service.settings.storage.models_folder)
+    rig.watch(service, 4500.0, 60.0)
+    service.record()
+    request = Request(service.settings.storage.url, rig.now_s - 3600, rig.now_s, (FIFO, EASY, model, "scorer@gone"),
+                      models=str(service.settings.storage.models_folder))
+    window = replayed(request)
+    assert set(window.system_s) == set(window.joules) == {FIFO, EASY, model}
+    assert "there is no model" in window.faults["scorer@gone"]
+    found = {one.policy: one for one in window.standings(FIFO)}
+    assert set(found) == {EASY, model}
+    assert all(one.system_s >= one.wait_s >= 0 and one.incumbent_system_s > 0 for one in found.values())

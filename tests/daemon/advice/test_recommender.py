@@ -1,0 +1,134 @@
+from dataclasses import dataclass, field, replace
+from threading import Event
+
+import pytest
+
+from idlewatt.daemon import config
+from idlewatt.daemon.advice import recommender as joint
+from idlewatt.daemon.advice.recommender import Recommendations, RecommenderKind, RecommenderSettings, subjects
+from idlewatt.daemon.advice.recommenders import topics
+from idlewatt.daemon.config import ConfigError
+from idlewatt.daemon.view import DaemonView
+from idlewatt.exporters.publish import check
+
+
+@dataclass(frozen=True)
+class Row:
+    job_id: str
+    submit_s: float = 0.0
+    partition: str = "a100"
+    nodes: tuple[str, ...] = ("dgx01",)
+    snapshot_s: float | None = None
+
+
+@dataclass
+class Toy:
+    """Says what it is told to say."""
+
+    said: list = field(default_factory=list)
+    scenes: list = field(default_factory=list)
+
+    def recommend(self, scene):
+        self.scenes.append(scene)
+        what = self.said.pop(0)
+        if isinstance(what, Exception):
+            raise what
+        return what
+
+
+@pytest.fixture
+def toy(rig, monkeypatch):
+    """Return a service that has looked once and has a toy to recommend."""
+    service, adviser = rig.service(), Toy()
+    toy = RecommenderKind("toy", Row, RecommenderSettings, lambda *_: adviser, {})
+    monkeypatch.setitem(joint._SUBJECTS, "toy", toy)
+    monkeypatch.setattr(config.EachSubject, "of", lambda settings, name: RecommenderSettings())
+    service._advisers["toy"] = adviser
+    service.jobs()
+    while not service._rehearsal.over():
+        Event().wait(0.02)
+    return service, adviser
+
+
+def published(service):
+    return DaemonView(service, lambda: service.settings).published()
+
+
+def test_a_subject_is_called_as_its_file_and_says_what_it_is_about():
+    assert set(subjects()) == set(topics())
+    for name, subject in subjects().items():
+        assert subject.name == name
+        assert subject.help.endswith(".")
+        assert subject.help[0].isupper()
+        assert subject.help == subject.help.strip()
+
+
+def test_what_is_said_is_seen_and_published(toy):
+    service, adviser = toy
+    adviser.said.append(Recommendations(7.0, (Row("1"), Row("2")), {"fragmentation_ratio": {"a100": 0.25}}))
+    service.counsel("toy")
+    assert DaemonView(service, lambda: service.settings).counsel("toy") == (
+        Row("1", snapshot_s=service.known.snapshot.time_s), Row("2", snapshot_s=service.known.snapshot.time_s))
+    facts = published(service)
+    assert (facts.counsel_rows["toy"], facts.counsel_timestamp_seconds["toy"]) == (2.0, 7.0)
+    assert facts.fragmentation_ratio == {"a100": 0.25}
+
+
+def test_a_subject_is_shown_what_is_known(toy):
+    service, adviser = toy
+    adviser.said.append(Recommendations(7.0))
+    service.counsel("toy")
+    (scene,) = adviser.scenes
+    assert (scene.now_s, scene.snapshot) == (service.now(), service.known.snapshot)
+
+
+def test_nobody_is_asked_about_a_cluster_that_nobody_has_seen(toy):
+    service, adviser = toy
+    service._learn(snapshot=None)
+    service.counsel("toy")
+    assert adviser.scenes == []
+
+
+@pytest.mark.parametrize("fault", [
+    ValueError("no sense"), Recommendations(8.0, (Row("9"),), {"no_such_metric": 1.0}),
+    Recommendations(8.0, (Row("9"),), {"fragmentation_ratio": {("a100", "more"): 1.0}})])
+def test_what_goes_wrong_ends_one_round_of_one_subject(toy, fault):
+    service, adviser = toy
+    adviser.said += [Recommendations(7.0, (Row("1"),)), fault, Recommendations(9.0, (Row("3"),))]
+    service.counsel("toy")
+    with pytest.raises(ValueError, match="."):
+        service.counsel("toy")
+    assert published(service).counsel_timestamp_seconds["toy"] == 7.0
+    service.counsel("toy")
+    assert [row.job_id for row in service.known.counsel["toy"].rows] == ["3"]
+
+
+def test_only_known_metrics_with_their_labels_pass():
+    check({"fragmentation_ratio": {"a100": 0.5}, "pue_ratio": None})
+    with pytest.raises(ValueError, match="idlewatt_no_such"):
+        check({"no_such": 1.0})
+
+
+def test_a_subject_that_is_not_wanted_is_not_considered(rig):
+    service = rig.service(counsel="{elastic: {enabled: false}}")
+    assert "elastic" not in service._advisers
+    assert "elastic" not in service.beat.health()
+
+
+def test_what_was_said_goes_when_a_reload_leaves_the_subject_out(rig):
+    service = rig.service()
+    service._learn(counsel={"elastic": Recommendations(7.0)})
+    service.reload(lambda: config.parse(rig.text(counsel="{elastic: {enabled: false}}")))
+    assert service.known.counsel == {}
+
+
+def test_a_subject_that_cannot_be_is_named_and_the_old_configuration_goes_on(rig, monkeypatch):
+    def refuse(*_):
+        raise ValueError("no such thing")
+
+    service = rig.service()
+    broken = replace(subjects()["elastic"], open=refuse)
+    monkeypatch.setitem(joint._SUBJECTS, "elastic", broken)
+    with pytest.raises(ConfigError, match=r"counsel\.elastic: no such thing"):
+        service.reload(lambda: config.parse(rig.text(counsel="{elastic: {settle: 1m}}")))
+    assert "elastic" in service._advisers

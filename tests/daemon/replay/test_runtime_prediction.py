@@ -1,0 +1,107 @@
+"""Predictions come from the past alone, from the most alike jobs, and their quantiles mean what they say."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idlewatt.daemon.replay.runtime_prediction import LEVELS, MEMORY, predict, template, template_codes
+
+
+def history(runs, ended=None, **columns):
+    """Return the prediction of jobs submitted a second apart on one GPU by one user, each ended when it was done."""
+    submit = np.arange(len(runs), dtype=float) * 1000
+    made = {"submit_s": submit, "run_s": runs, "ended_s": submit + 500 if ended is None else ended,
+            "gpus": np.ones(len(runs)), "user": np.zeros(len(runs), int)} | columns
+    return predict(**made)
+
+
+def test_the_first_job_is_unknown_and_its_limit_stands_in():
+    assert np.isnan(history([50.0]).median_s[0])
+    first = history([50.0], limit_s=[3600.0])
+    assert (first.median_s[0], first.level[0], first.evidence[0]) == (3600, -1, 0)
+
+
+def test_the_median_is_that_of_the_last_runs():
+    runs = [10.0] * 40 + [90.0] * MEMORY + [1.0]
+    prediction = history(runs)
+    assert (prediction.median_s[40], prediction.median_s[-1]) == (10, 90)
+    assert prediction.evidence[-1] == MEMORY
+
+
+def test_a_job_is_compared_with_the_most_alike_that_are_enough():
+    runs = [10.0, 10, 10, 500, 500, 500, 0, 0, 0]
+    names = np.array([0, 0, 0, 1, 1, 1, 0, 1, 2])
+    prediction = history(runs, template=names)
+    assert prediction.median_s[6:].tolist() == [10, 500, 10]
+    assert [LEVELS[level] for level in prediction.level[6:8]] == [("user", "template", "gpus")] * 2
+    assert LEVELS[prediction.level[8]] == ("user", "gpus")
+
+
+def test_an_unknown_user_is_nobodys_friend():
+    prediction = history([10.0, 10, 10, 10, 10], user=np.array([-1, -1, -1, -1, -1]))
+    assert LEVELS[prediction.level[4]] == ("gpus",)
+
+
+def test_no_prediction_exceeds_the_limit():
+    assert history([100.0, 100, 100, 100], limit_s=[np.nan, np.nan, np.nan, 60]).median_s[3] == 60
+
+
+def test_a_job_that_has_not_ended_teaches_nothing():
+    assert np.isnan(history([50.0, 50, 50], ended=[np.nan, np.inf, 9e9]).median_s).all()
+
+
+@pytest.mark.parametrize(("name", "stem"), [
+    ("train_lr0.1_7", "train_lr#_#"), ("bert-ft", "bert-ft"), ("run-4fa9c31e77", "run-#"), ("x1e-5", "x#")])
+def test_names_lose_what_varies(name, stem):
+    assert template(name) == stem
+
+
+def test_template_codes_join_names_that_differ_in_numbers():
+    assert template_codes(np.array([0, 1, 2, -1]), ["a_1", "a_2", "b"]).tolist() == [0, 0, 1, -1]
+
+
+JOBS = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 40), st.integers(0, 60), st.integers(-1, 2),
+                          st.integers(-1, 2), st.sampled_from([1, 2])), min_size=1, max_size=25)
+
+
+@settings(max_examples=60, deadline=None)
+@given(JOBS, st.integers(0, 60), st.randoms(use_true_random=False))
+def test_what_ends_later_changes_nothing(jobs, now, random):
+    submit, run, wait, user, name, gpus = (np.array(column) for column in zip(*jobs, strict=True))
+    ended = submit + wait + run
+    changed_run, changed_end = run.copy(), ended.copy()
+    for index in np.flatnonzero(ended > now):
+        changed_run[index] = random.randint(1, 10_000)
+        changed_end[index] = now + random.randint(1, 100)
+    made = {"submit_s": submit, "gpus": gpus, "user": user, "template": name}
+    truth = predict(run_s=run, ended_s=ended, **made)
+    altered = predict(run_s=changed_run, ended_s=changed_end, **made)
+    told = submit <= now
+    assert np.array_equal(truth.quantiles[told], altered.quantiles[told], equal_nan=True)
+    assert np.array_equal(truth.level[told], altered.level[told])
+
+
+@settings(max_examples=30, deadline=None)
+@given(JOBS)
+def test_a_prediction_is_the_quantile_of_the_runs_it_rests_on(jobs):
+    submit, run, wait, user, name, gpus = (np.array(column) for column in zip(*jobs, strict=True))
+    ended = submit + wait + run
+    prediction = predict(submit_s=submit, run_s=run, ended_s=ended, gpus=gpus, user=user, template=name)
+    columns = {"user": user, "template": name, "gpus": gpus}
+    for job in np.flatnonzero(prediction.level >= 0):
+        alike = ended <= submit[job]
+        for column in LEVELS[prediction.level[job]]:
+            alike &= columns[column] == columns[column][job]
+        assert prediction.evidence[job] == alike.sum()
+        assert prediction.quantiles[job] == pytest.approx(np.quantile(run[alike], (0.1, 0.5, 0.9)))
+
+
+def test_nine_in_ten_jobs_end_within_the_upper_quantile():
+    random = np.random.default_rng(1)
+    users = random.integers(0, 5, 5_000)
+    runs = np.exp(random.normal(4 + users, 0.7))
+    prediction = history(runs, user=users)
+    steady = prediction.evidence == MEMORY
+    assert np.mean(runs[steady] <= prediction.quantiles[steady, 2]) == pytest.approx(0.9, abs=0.03)
+    assert np.mean(runs[steady] <= prediction.median_s[steady]) == pytest.approx(0.5, abs=0.03)

@@ -1,0 +1,74 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idlewatt.daemon.waste import WasteSettings
+from idlewatt.daemon.waste.gpu_classes import allocated, free, looks_hung
+from idlewatt.storage.power_classes import PowerClass
+
+SETTINGS = WasteSettings()
+CONTEXT, LIMIT = 90.0, 400.0
+watts = st.floats(0, 500)
+ratios = st.floats(0, 1)
+
+
+def judged(u, p, floor=CONTEXT):
+    """Return state, wasted and productive watts of a board that did the same throughout the window."""
+    state, wasted = allocated(p, u, floor, quiet=u <= SETTINGS.epsilon,
+                              hung=looks_hung(p, u, floor, LIMIT, SETTINGS), settings=SETTINGS)
+    return state, wasted, p - wasted
+
+
+@pytest.mark.parametrize(("u", "p", "state", "wasted", "productive"), [
+    (0.02, 95, PowerClass.ALLOCATED_IDLE, 95.0, 0.0),
+    (0.02, 300, PowerClass.ALLOCATED_IDLE, 300.0, 0.0),
+    (0.021, 95, PowerClass.ALLOCATED_UNDERUSED, 88.1, 6.9),
+    (0.021, 300, PowerClass.ALLOCATED_UNDERUSED, 88.1, 211.9),
+    (0.25, 95, PowerClass.ALLOCATED_UNDERUSED, 67.5, 27.5),
+    (0.25, 300, PowerClass.ALLOCATED_UNDERUSED, 67.5, 232.5),
+    (0.50, 95, PowerClass.PRODUCTIVE, 45.0, 50.0),
+    (0.50, 300, PowerClass.PRODUCTIVE, 45.0, 255.0),
+    (0.75, 95, PowerClass.PRODUCTIVE, 22.5, 72.5),
+    (0.75, 300, PowerClass.PRODUCTIVE, 22.5, 277.5),
+    (1.00, 95, PowerClass.ALLOCATED_HUNG, 95.0, 0.0),
+    (1.00, 300, PowerClass.PRODUCTIVE, 0.0, 300.0),
+])
+def test_the_worked_values_hold(u, p, state, wasted, productive):
+    found = judged(u, p)
+    assert found[0] is state
+    assert found[1:] == pytest.approx((wasted, productive), abs=0.05)
+
+
+@given(ratios, watts)
+def test_t43_waste_is_neither_negative_nor_more_than_the_board_draws(u, p):
+    assert 0.0 <= judged(u, p)[1] <= p
+
+
+@given(ratios, ratios, watts)
+def test_t43_more_activity_never_wastes_more_except_when_it_looks_hung(first, second, p):
+    low, high = sorted((first, second))
+    state, wasted, _ = judged(high, p)
+    assert state is PowerClass.ALLOCATED_HUNG or wasted <= judged(low, p)[1] + 1e-9
+
+
+@given(watts)
+def test_t44_underused_watts_vanish_as_activity_nears_one(p):
+    state, wasted, _ = judged(1.0 - 1e-9, p)
+    assert state is PowerClass.ALLOCATED_HUNG or wasted < 1e-6
+
+
+def test_without_a_known_floor_nothing_is_blamed_on_the_job():
+    assert judged(0.3, 200.0, floor=None)[1] == 0.0
+
+
+def test_a_limit_below_the_floor_proves_nothing_about_hanging():
+    assert not looks_hung(50.0, 1.0, 90.0, 80.0, SETTINGS)
+
+
+@pytest.mark.parametrize(("planned", "stranded", "state", "wasted"), [
+    (True, True, PowerClass.PLANNED, 0.0),
+    (False, True, PowerClass.STRANDED, 60.0),
+    (False, False, PowerClass.IDLE_UNALLOCATED, 60.0),
+])
+def test_a_free_board_is_planned_before_stranded_before_idle(planned, stranded, state, wasted):
+    assert free(60.0, planned=planned, stranded=stranded) == (state, wasted)
