@@ -10,7 +10,7 @@ run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 test: $(VENV)/.installed  ## everything but the benchmarks
 	$(BIN)/pytest -q -n2 --dist loadgroup
 
-bench: $(VENV)/.installed  ## the figures of the README, measured here
+bench: $(VENV)/.installed  ## the figures of docs/figures.md, measured here
 	$(BIN)/pytest -q -p no:xdist tests/benchmarks --benchmarks
 
 boards: $(VENV)/.installed  ## the dashboards, from their code
@@ -19,8 +19,8 @@ boards: $(VENV)/.installed  ## the dashboards, from their code
 traces:  ## the published traces are those that the figures were taken from; IDLEWATT_TRACES names another folder
 	cd $${IDLEWATT_TRACES:-tests/traces} && sha256sum --check --quiet $(CURDIR)/tests/traces/SHA256SUMS
 
-reproduce: $(VENV)/.installed  ## published results beside ours, into the README; IDLEWATT_TRACES names the traces
-	$(BIN)/idlewatt reproduce published --into README.md
+reproduce: $(VENV)/.installed  ## published results beside ours, into docs/research.md; IDLEWATT_TRACES names the traces
+	$(BIN)/idlewatt reproduce published --into docs/research.md
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
