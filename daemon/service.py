@@ -25,11 +25,13 @@ from ..storage.database import fingerprint
 from ..storage.errors import StoreError
 from ..storage.history import History
 from ..storage.records import GpuRollup, IdleFloor, SchedulerSnapshot, WasteReading
+from ..storage.retention import Retention
 from ..storage.topology import Boards, Fabric
 from .advice.advisor import Advisor
 from .advice.council import Council
+from .advice.counsel import subjects
 from .advice.rehearsal import Rehearsal
-from .advice.subject import Adviser, Bookkeeper, Scene, subjects
+from .advice.subject import Adviser, Bookkeeper, Scene
 from .advice.vicinity import Vicinity, compared
 from .collection import Accounts, Collection
 from .config import ConfigError, Settings
@@ -170,7 +172,7 @@ class Service:
 
     def retention(self) -> None:
         """Thin out what is old."""
-        self._keep(lambda: self._history.compact(self._clock(), self.settings.storage.retention.keep()))
+        self._keep(lambda: self._history.compact(self._clock(), _keep_for(self.settings)))
 
     def counterfactual(self) -> None:
         """Replay the time that has closed since the last run, and add up what it would have taken by policy."""
@@ -374,6 +376,13 @@ class Service:
 
     def _accounted(self) -> list[Accounts]:
         return [Accounts(watched, self._clock) for watched in self._of("scheduler")]
+
+
+def _keep_for(settings: Settings) -> Retention:
+    """Return how long the history keeps what."""
+    kept = settings.storage.retention
+    return Retention(kept.rollups, kept.hourly_rollups, kept.waste, kept.hourly_waste, kept.jobs, kept.recommendations,
+                     kept.speeds, kept.uses)
 
 
 def _policies(settings: Settings) -> tuple[str, ...]:

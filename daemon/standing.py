@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ..exporters.source import Role, Watched
 from .advice.advisor import Advice
-from .advice.subject import subjects
+from .advice.counsel import subjects
 from .config import Settings
 from .current import Ages
 from .cycles import CycleHealth

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from ...storage.recommendations import Alternative, Instead, Placement, Recommendation
 from ...storage.records import Job, JobState
-from ..diagnosis import COMES_LATER, Diagnosis
 from ..replay.admission.gate import AHEAD, UNKNOWN, Hold
 from ..replay.engine import Expectation, Policy, forecast
 from ..replay.state import ClusterState
 from .closeness import SOURCE, application_of, relative_speed
 from .consent import consent, why_held
+from .diagnosis import COMES_LATER, Diagnosis
 from .outlook import HORIZON_S, Change
 
 MOST_ALTERNATIVES = 3

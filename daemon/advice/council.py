@@ -12,9 +12,9 @@ from ...storage.errors import StoreError
 from ...storage.history import History
 from ...storage.promotions import Abstention, Decision, Promotion, Standing, in_charge, states
 from ...storage.records import ModelCard
-from ..config import Settings
 from ..foresight import RECENT, Experience
 from ..learning.regret import DAY_S, Regret, demotion, regrets
+from ..settings.sections import Sections
 from .advisor import Advice, Circumstances
 from .agency import Agency
 from .hearing import Heard
@@ -67,7 +67,7 @@ class Learned:
 class Council:
     """Follows the recorded decisions; what it cannot read it keeps as it was."""
 
-    def __init__(self, settings: Settings, history: History, speed: float, now_s: float) -> None:
+    def __init__(self, settings: Sections, history: History, speed: float, now_s: float) -> None:
         self._history, self._speed = history, speed
         self._agency = Agency(settings.storage.models_folder)
         self._lock = threading.Lock()
@@ -76,7 +76,7 @@ class Council:
         recent = history.standings(now_s - DAYS * DAY_S)
         self.learned = Learned(abstained=history.abstained(), regrets=regrets(recent, now_s))
 
-    def circumstances(self, settings: Settings, now_s: float) -> Circumstances:
+    def circumstances(self, settings: Sections, now_s: float) -> Circumstances:
         """Return what advice takes into account now."""
         try:
             self._follow()

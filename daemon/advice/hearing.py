@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ...storage.records import JobState, ModelCard, SchedulerSnapshot
 from ..agents.kinds import FAILURES, Trained
-from ..diagnosis import Diagnosis
 from ..replay.engine import Policy
 from ..replay.state import ClusterState
 from .answer import Answer
+from .diagnosis import Diagnosis
 from .outlook import Change, changes, futures
 
 

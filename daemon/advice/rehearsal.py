@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from ...storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from ..learning.models import ModelError, ModelStore
 from ..replay.prediction import foresight
-from .advisor import AdviceSettings, Advisor, Circumstances
+from ..settings.advice import AdviceSettings
+from .advisor import Advisor, Circumstances
 from .hearing import Seat
 
 Floats = NDArray[np.float64]

@@ -41,6 +41,7 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
     """
     from ..agents.kinds import TrainingError
     from ..learning.models import ModelError
+    from ..learning.terms import Terms
     from ..learning.training import Order
     from ._training import shown
 
@@ -54,7 +55,7 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
             order = Order(known.name, source, 0.0, shown(cluster), trace_format, incumbent=default, seed=seed)
         where = Source(order.source, config_file, order.trace_format)
         order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent)
-        _judge(models, known, order, where, settings(config_file).training.terms.known(), style)
+        _judge(models, known, order, where, Terms.of(settings(config_file).training.terms), style)
     except (ModelError, TrainingError) as error:
         raise click.ClickException(str(error)) from error
 

@@ -123,6 +123,7 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
 
 def _ordered(config_file: Path, options: dict[str, Any]) -> Order:
     """Return what is to be trained, as the options say."""
+    from ..agents.kinds import Objective
     from ..learning.training import Order
     from ..policies.registry import parse
     from ._training import now_of, shown
@@ -139,7 +140,7 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> Order:
         since_s = until_s - (options["last_s"] or known.training.history)
     return Order(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
                  options["trace_format"], since_s, until_s, incumbent, options["seed"],
-                 known.training.objective.known(), options["device"])
+                 Objective.of(known.training.objective), options["device"])
 
 
 def _resumed(workshop: Workshop, options: dict[str, Any]) -> Order:
@@ -203,12 +204,13 @@ def _kept(lesson: Lesson, models: ModelStore, interrupted: Event) -> Stored:
 def _judged(config_file: Path, models: ModelStore, model: Stored, where: Source, lesson: Lesson) -> Verdict:
     """Judge a whole training, show what came of it and what to do next; what it kept of itself may go."""
     from ...storage.promotions import Decision
+    from ..learning.terms import Terms
     from ..learning.training import examined
     from ._training import fidelity, show_verdict
 
     order = lesson.order
     verdict = examined(models, model, lesson.split.test, order.incumbent, seed=order.seed,
-                       terms=settings(config_file).training.terms.known(),
+                       terms=Terms.of(settings(config_file).training.terms),
                        fidelity=fidelity(where, order, lesson.split.until_s))
     show_verdict(verdict, "table")
     lesson.workshop.clear()

@@ -22,10 +22,10 @@ from ...storage.promotions import Decision, Promotion, in_charge, states
 from ..agents.checkpoint import write
 from ..agents.histories import DAY_S, TooLittle, recorded, split
 from ..agents.kinds import FAILURES, Stretch, TrainingError
-from ..config import Settings
 from ..fidelity import check
 from ..niceness import give_way
 from ..replay.cluster import ClusterError
+from ..settings.sections import Sections
 from .models import ModelError, ModelStore
 from .nightshift import NIGHT, NOTE, TASK, Night, Task
 from .promotion import Exam, Verdict, ratio, replayed
@@ -35,7 +35,7 @@ from .training import Lesson, Order, Workshop, examined, make_room
 NICENESS = 19
 
 
-def by_hand(settings: Settings) -> Night:
+def by_hand(settings: Sections) -> Night:
     """Train now, as the configuration says; ``TrainingError`` where the daemon does that."""
     if settings.training.enabled:
         raise TrainingError("the daemon trains by itself (training.enabled in its configuration): disable that, or "

@@ -1,8 +1,9 @@
 import pytest
 
 from idlewatt.daemon.advice.advisor import Advice
-from idlewatt.daemon.advice.counsel.elastic import Adviser, Settings
+from idlewatt.daemon.advice.counsel.elastic import Adviser
 from idlewatt.daemon.advice.subject import Counsel
+from idlewatt.daemon.settings.counsel import ElasticSettings
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.recommendations import Alternative, Placement, Recommendation
 from idlewatt.storage.records import JobState
@@ -58,7 +59,7 @@ def test_what_more_or_fewer_gpus_would_do_is_a_table_of_its_own(shell):
     shell.service.counsel("elastic")
     assert shell.text("advise", "--elastic") == "of no job is it known how fast it is with more or fewer GPUs\n"
     curve = {"name": "*", "speeds": {2: 100.0, 4: 180.0, 8: 300.0}}
-    shell.service._advisers["elastic"] = Adviser(Settings(curves=(curve,)), shell.service._history)
+    shell.service._advisers["elastic"] = Adviser(ElasticSettings(curves=(curve,)), shell.service._history)
     shell.service.counsel("elastic")
     jobs = {job.job_id: job for job in shell.service.known.snapshot.jobs}
     rows = shell.csv("advise", "--elastic")

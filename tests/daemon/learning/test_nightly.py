@@ -22,6 +22,7 @@ from idlewatt.daemon.learning import nightly, nightshift
 from idlewatt.daemon.learning.models import ModelStore
 from idlewatt.daemon.learning.nightshift import NIGHT, TASK, NightShift, Task, last_night
 from idlewatt.daemon.learning.promotion import Verdict
+from idlewatt.daemon.learning.terms import Terms
 from idlewatt.daemon.learning.training import SHADOWS, Workshop
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
@@ -119,7 +120,7 @@ def test_what_has_earned_it_waits_for_an_operator_where_the_configuration_says_s
 
 def terms(text):
     """Return the terms that an operator wrote down."""
-    return config.parse(f"training: {{terms: {text}}}").training.terms.known()
+    return Terms.of(config.parse(f"training: {{terms: {text}}}").training.terms)
 
 
 @pytest.fixture

@@ -2,8 +2,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from idlewatt.daemon.advice.counsel.elastic import Adviser, CurveSettings, Settings
-from idlewatt.daemon.advice.subject import Scene, subjects
+from idlewatt.daemon.advice.counsel import subjects
+from idlewatt.daemon.advice.counsel.elastic import Adviser
+from idlewatt.daemon.advice.subject import Scene
+from idlewatt.daemon.settings.counsel import CurveSettings, ElasticSettings
 from idlewatt.exporters.publish import check
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.history import History
@@ -36,7 +38,7 @@ def history(tmp_path):
 @pytest.fixture
 def adviser(history):
     """Return a function that opens an adviser; the same history goes on."""
-    return lambda **settings: Adviser(Settings(**settings), history)
+    return lambda **settings: Adviser(ElasticSettings(**settings), history)
 
 
 def watched(adviser, *runs):

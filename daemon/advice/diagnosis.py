@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..storage.eligibility import eligible
-from ..storage.recommendations import Placement
-from ..storage.records import Job, SchedulerSnapshot
-from .advice.indexes import FreeIndexes
-from .advice.vicinity import Vicinity
-from .waste.demand import Need, need
-from .waste.stranded import FreeNodes
+from ...storage.eligibility import eligible
+from ...storage.recommendations import Placement
+from ...storage.records import Job, SchedulerSnapshot
+from ..waste.demand import Need, need
+from ..waste.stranded import FreeNodes
+from .indexes import FreeIndexes
+from .vicinity import Vicinity
 
 Counts = NDArray[np.int64]
 COMES_LATER = "there is room now, but jobs that come first take it or would be delayed"
