@@ -19,8 +19,9 @@ boards: $(VENV)/.installed  ## the dashboards, from their code
 reproduce: $(VENV)/.installed  ## published results beside ours, into the README; IDLEWATT_TRACES names the traces
 	$(BIN)/idlewatt reproduce published --into README.md
 
-lint: $(VENV)/.installed
+lint: $(VENV)/.installed  ## style, and who may import whom (.importlinter)
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
 
 types: $(VENV)/.installed  ## mypy sees the folders under their import names through one link
 	mkdir -p build/types && ln -sfn ../.. build/types/idlewatt
