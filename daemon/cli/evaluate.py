@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="For people, or for programs.")
 @uses_models
-def command(model: str, source: str | None, cluster: str | None, trace_format: str | None, incumbent: str | None,
-            seed: int, style: str, config_file: Path, folder: Path | None) -> None:
+def command(model: str, source: str | None, incumbent: str | None, seed: int, style: str, config_file: Path,
+            folder: Path | None, **trace: str | None) -> None:
     """Replay history that MODEL has not seen under it, the incumbent, heuristics, chance, and one who knows the future.
 
     MODEL is kind@version, or a kind for its newest. The figures go onto its card.
@@ -52,7 +52,8 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
             order = replace(Order.read(known.folder), until_s=None, seed=seed)
         else:
             default = settings(config_file).counterfactual.incumbent
-            order = Order(known.name, source, 0.0, shown(cluster), trace_format, incumbent=default, seed=seed)
+            order = Order(known.name, source, 0.0, shown(trace["cluster"]), trace["trace_format"], incumbent=default,
+                          seed=seed)
         where = Source(order.source, config_file, order.trace_format)
         order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent)
         _judge(models, known, order, where, Terms.of(settings(config_file).training.terms), style)
