@@ -22,8 +22,9 @@ traces:  ## the published traces are those that the figures were taken from; IDL
 reproduce: $(VENV)/.installed  ## published results beside ours, into docs/research.md; IDLEWATT_TRACES names the traces
 	$(BIN)/idlewatt reproduce published --into docs/research.md
 
-lint: $(VENV)/.installed
+lint: $(VENV)/.installed  ## style, and who may import whom (.importlinter)
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
 
 types: $(VENV)/.installed  ## mypy sees the folders under their import names through one link
 	mkdir -p build/types && ln -sfn ../.. build/types/idlewatt

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..storage.errors import StoreError
 from ..storage.promotions import ShadowResult
 from ..storage.simulated import Simulated
 from .niceness import give_way
@@ -125,7 +126,7 @@ class Window:
 
 def replayed(request: Request) -> Window:
     """Replay a window under each policy; StoreError or ClusterError when it cannot be."""
-    from ..storage.history import History
+    from ..storage.history import History  # what the child alone needs costs the daemon no memory
     from .agents.kinds import FAILURES
     from .learning.models import ModelError
     from .recorded_window import calibrated, measured, past
@@ -160,7 +161,7 @@ class _Trial(NamedTuple):
 
 
 def _trial(found: RecordedWindow, policy: Policy, span: tuple[float, float], model: PowerModel, seed: int) -> _Trial:
-    from .replay.timeline import energies
+    from .replay.timeline import energies  # as above
     from .simulator_error import waited
 
     run, drawn = energies(found.cluster, found.workload, policy, (found.since_s, *span), model, seed)
@@ -168,7 +169,7 @@ def _trial(found: RecordedWindow, policy: Policy, span: tuple[float, float], mod
 
 
 def _named(policy: str, models: str) -> Policy:
-    from .learning.models import ModelStore
+    from .learning.models import ModelStore  # as above
     from .policies import named
 
     return ModelStore(Path(models)).load(policy) if "@" in policy else named(policy)
@@ -212,8 +213,6 @@ class WindowReplayer:
 
 def main() -> None:
     """Serve one request: JSON in, JSON out; what is wrong goes to standard error in one line."""
-    from ..storage.errors import StoreError
-
     give_way(NICENESS)
     try:
         window = replayed(Request(**json.load(sys.stdin)))

@@ -10,9 +10,7 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import TYPE_CHECKING
 
 from ..exporters.publish import DEGRADED
 from ..exporters.source import SourceStatus, TargetHealth
@@ -22,6 +20,7 @@ from ..storage.records import NodeState, SchedulerSnapshot
 from .cycles import CycleHealth
 from .durations import span
 from .moments import believed, moment
+from .settings.degraded import DegradedSettings
 
 if TYPE_CHECKING:
     from .waste import Assessment
@@ -34,21 +33,6 @@ QUIET_S = 60.0
 """unless that is no longer ago than this."""
 LEAST_S = 5.0
 """A read or run that takes less long is not slow, however short its beat."""
-
-Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class DegradedSettings(BaseModel):
-    """From when on the daemon calls what it knows degraded."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    targets: Share = 0.05
-    """Share of a source's targets that are down, or slow, up to which that is normal; none of nodes out of service."""
-    unmeasured: Share = 0.05
-    """Share of GPUs without fresh readings up to which that is normal."""
-    backlog: Annotated[int, Field(ge=0)] = 0
-    """Facts waiting for the database up to which that is normal."""
 
 
 @dataclass(frozen=True, slots=True)

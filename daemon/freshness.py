@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ..exporters.source import Role, Watched
 from .advice.advisor import Advice
-from .advice.recommender import subjects
+from .advice.recommenders import subjects
 from .config import Settings
 from .current import Ages
 from .cycles import CycleHealth

@@ -123,7 +123,7 @@ def _allow_descriptors() -> None:
 def _clock(options: Options) -> Clock:
     if options.speed == 1.0:
         return time.time
-    from ..exporters.simulated.clock import SimulatedClock
+    from ..exporters.simulated.clock import SimulatedClock  # no site simulates: its daemon does not pay for it
 
     return SimulatedClock(options.speed, options.start_s if options.start_s is not None else time.time())
 

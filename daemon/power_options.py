@@ -25,8 +25,8 @@ import yaml
 
 from .replay.cluster import Cluster
 from .replay.power import PowerModel
+from .settings.waste import WasteSettings
 from .waste.catalogue import BOARDS
-from .waste.settings import WasteSettings
 
 BY_MODEL = "by-model"
 """Each node's watts go by the model of its GPUs."""

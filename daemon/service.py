@@ -20,17 +20,18 @@ from dataclasses import replace
 from functools import partial
 
 from ..exporters.publish import check
-from ..exporters.source import Clock, SourceError, Watched
+from ..exporters.source import Clock, Watched
 from ..storage.database import fingerprint
 from ..storage.errors import StoreError
 from ..storage.history import History
 from ..storage.records import GpuRollup, IdleFloor, SchedulerSnapshot, WasteReading
 from ..storage.topology import Boards, Fabric
+from . import opening
 from .advice.advisor import Advisor
 from .advice.model_roles import ModelRoles
-from .advice.recommender import Recommender, RecommenderContext, RunListener, subjects
+from .advice.recommender import Recommender, RecommenderContext, RunListener
+from .advice.recommenders import subjects
 from .advice.topology_cost import TopologyCost, compared
-from .advice.warm_up import WarmUp
 from .clock_steps import ClockWatch
 from .collection import Accounts, Collection
 from .config import ConfigError, Settings
@@ -76,15 +77,15 @@ class Service:
         self.settings = settings
         self._reloaded, self._loaded_s = True, clock()
         self._accounted_s: float | None = None
-        self._collection = Collection(_build(settings, clock, {}))
+        self._collection = Collection(opening.sources(settings, clock, {}))
         self._accounts = self._accounted()
-        self._advisers = _advisers(settings, history, {})
+        self._advisers = opening.advisers(settings, history, {})
         self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
         self._steps, self._chronicle = steps, Chronicle()
         self._hanging = AttachTopology()
-        self._rehearsal = _rehearsal(settings)
+        self._rehearsal = opening.rehearsal(settings)
         self._replays = WindowReplayer()
         self._nights = TrainingScheduler(settings.storage.models_folder, clock())
         self.beat = CycleScheduler(self._cycles(settings))
@@ -170,7 +171,7 @@ class Service:
 
     def retention(self) -> None:
         """Thin out what is old."""
-        self._keep(lambda: self._history.compact(self._clock(), self.settings.storage.retention.keep()))
+        self._keep(lambda: self._history.compact(self._clock(), opening.kept_for(self.settings)))
 
     def counterfactual(self) -> None:
         """Replay the time that has closed since the last run, and add up what it would have taken by policy."""
@@ -225,8 +226,8 @@ class Service:
                 for key in ("url", "state", "backlog_bytes"):
                     if getattr(settings.storage, key) != getattr(self.settings.storage, key):
                         raise ConfigError(f"storage.{key}: another database needs a restart, not a reload")
-                advisers = _advisers(settings, self._history, self._unchanged(settings))
-                sources = _build(settings, self._clock, self._kept(settings))
+                advisers = opening.advisers(settings, self._history, self._unchanged(settings))
+                sources = opening.sources(settings, self._clock, self._kept(settings))
             except ConfigError as error:
                 self._reloaded = False
                 log.error("configuration not reloaded, the old one goes on", extra={"error": str(error)})
@@ -250,9 +251,9 @@ class Service:
         self._collection.leave(but=sources)
         self.beat.stop()
         self._replays = WindowReplayer()
-        if _policies(settings) != _policies(self.settings):
+        if opening.heuristics(settings) != opening.heuristics(self.settings):
             self._rehearsal.end()
-            self._rehearsal = _rehearsal(settings)
+            self._rehearsal = opening.rehearsal(settings)
         if settings.storage != self.settings.storage:
             self._council.end()
             self._council = ModelRoles(settings, self._history, self._speed, self._clock())
@@ -374,38 +375,3 @@ class Service:
 
     def _accounted(self) -> list[Accounts]:
         return [Accounts(watched, self._clock) for watched in self._of("scheduler")]
-
-
-def _policies(settings: Settings) -> tuple[str, ...]:
-    """Return the heuristics that are asked live."""
-    return settings.advice.policy, *settings.advice.shadow, settings.counterfactual.incumbent
-
-
-def _rehearsal(settings: Settings) -> WarmUp:
-    return WarmUp(_policies(settings))
-
-
-def _advisers(settings: Settings, history: History, kept: Mapping[str, Recommender]) -> dict[str, Recommender]:
-    """Return who considers each subject that is wanted; ConfigError names the one whose settings cannot be."""
-    opened = dict(kept)
-    for name, subject in subjects().items():
-        if name not in kept and settings.counsel.of(name).enabled:
-            try:
-                opened[name] = subject.open(settings.counsel.of(name), history)
-            except ValueError as error:
-                raise ConfigError(f"counsel.{name}: {error}") from error
-    return opened
-
-
-def _build(settings: Settings, clock: Clock, kept: Mapping[str, Watched]) -> list[Watched]:
-    """Return the configured sources, those that are kept as they are; ConfigError names the one that cannot be."""
-    built: list[Watched] = []
-    for config in settings.sources:
-        try:
-            built.append(kept.get(config.name or config.kind) or Watched(config.build(clock), clock, config.kind))
-        except (OSError, ValueError, SourceError) as error:
-            for watched in built:
-                if watched not in kept.values():
-                    watched.close()
-            raise ConfigError(f"source {config.name or config.kind}: {error}") from error
-    return built

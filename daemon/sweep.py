@@ -12,6 +12,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -224,8 +225,6 @@ _PLAN: list[Plan] = []
 
 def _begin(plan: Plan) -> None:
     """Keep the plan in a worker: it is sent once, not with every policy, and without what is on disk."""
-    import signal
-
     # The command hears of Ctrl-C and says how to go on; a worker just ends, whatever compiled code it is in.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _PLAN[:] = [plan if plan.spool is None else replace(plan, workload=plan.spool.workload())]
@@ -253,7 +252,7 @@ def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[
 
 def rows(outcomes: Sequence[Outcome], plan: Plan, baseline: str) -> list[dict[str, Any]]:
     """Return one row per policy: energies up to a common end, mean JCT against the baseline and against the limit."""
-    from .replay.lower_bound import limit
+    from .replay.lower_bound import limit  # compiled code, which the command that only asks for help does not load
 
     if not outcomes:
         return []
@@ -270,7 +269,7 @@ def _distance(figures: Mapping[str, Any], least: LowerBound) -> dict[str, Any]:
 
 
 def _energies(outcome: Outcome, plan: Plan, until: float) -> dict[str, Any]:
-    from .replay.outcome import energies
+    from .replay.outcome import energies  # as above
 
     if not np.isfinite(until):
         return {}  # nothing ever happened
@@ -279,7 +278,7 @@ def _energies(outcome: Outcome, plan: Plan, until: float) -> dict[str, Any]:
 
 
 def _compared(outcome: Outcome, baseline: Outcome | None, plan: Plan) -> dict[str, Any]:
-    from .replay.outcome import ratio_interval
+    from .replay.outcome import ratio_interval  # as above
 
     if baseline is None:
         return {}

@@ -13,7 +13,7 @@ from .sweep import Outcome, Plan, SweepError, replay, table_path
 def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[Outcome]:
     """Replay policies as Ray tasks and yield outcomes as they come; at most ``workers`` at a time, one CPU each."""
     try:
-        import ray
+        import ray  # an extra
     except ImportError as error:
         raise SweepError("--engine ray needs Ray: pip install 'idlewatt[ray]'") from error
     started = not ray.is_initialized()

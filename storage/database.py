@@ -226,7 +226,7 @@ def upgrade(engine: Engine) -> None:
             # Alembic copies tables that it alters; their rows must not cascade away meanwhile.
             connection.connection.driver_connection.execute("PRAGMA foreign_keys = OFF")  # type: ignore[union-attr]
         if not _at_head(connection):
-            from alembic import command
+            from alembic import command  # 10 MB, which only a schema that is behind needs
 
             command.upgrade(_alembic(connection), "head")
         connection.commit()
@@ -243,7 +243,7 @@ def check_schema(engine: Engine) -> None:
 
 
 def _alembic(connection: Connection) -> Any:
-    from alembic.config import Config
+    from alembic.config import Config  # as above
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))

@@ -32,7 +32,7 @@ def bounded(engine: Engine, patience: Patience) -> None:
 
 
 def _connection(patience: Patience) -> type[psycopg.Connection[Any]]:
-    import psycopg
+    import psycopg  # only sites with PostgreSQL have it
 
     class Bounded(psycopg.Connection[Any]):
         """Passes every wait for the server through a generator that looks at the clock."""
@@ -45,7 +45,7 @@ def _connection(patience: Patience) -> type[psycopg.Connection[Any]]:
 
 def _within(waiting: Any, connection: psycopg.Connection[Any], patience: Patience) -> Generator[Any, Any, Any]:
     """Yield what psycopg waits for; it answers with nothing (0) every tenth of a second in which nothing came."""
-    import psycopg
+    import psycopg  # as above
 
     try:
         state = next(waiting)

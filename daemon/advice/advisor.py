@@ -8,67 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
-from ...storage.durations import Duration
 from ...storage.recommendations import Recommendation
 from ...storage.records import Node, NodeState, SchedulerSnapshot
-from ..diagnosis import Diagnosis
 from ..durations import span
 from ..policies import named
-from ..policies.registry import parse
 from ..replay.state import ClusterState
 from ..replay.workload import Foresight
+from ..settings.advice import AdviceSettings
+from .diagnosis import Diagnosis
 from .inference import DecisionContext, ModelAdvice, ModelResult, ServedModel, ask_model, expected, reasons
-from .locality_speed import APPLICATIONS, NAMES
 from .policy_advice import PolicyAdvice, RenderOptions, instead_of
 from .wait_estimate import WaitChange
 
 MOST_REASONED = 50
 """Recommendations that tell what moved an agent: as many as people look at."""
-
-
-class AdviceSettings(BaseModel):
-    """Who advises, who is only listened to, and what is kept in reserve."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    policy: str = "limit-aged+best-fit+easy"
-    """In charge until a learned policy has earned it, and where that one abstains: order+placement+backfill."""
-    objective: str = "wait"
-    """What the policy is after, as a label of every recommendation."""
-    shadow: tuple[str, ...] = ("fifo+first-fit",)
-    """Policies whose advice is recorded beside it for comparison, and shown as such."""
-    draws: Annotated[int, Field(ge=0, le=1000)] = 20
-    """Futures drawn to tell how much sooner or later a job starts than under the incumbent; 0 tells nothing."""
-    spare_nodes: Annotated[int, Field(ge=0)] = 1
-    """Empty nodes per partition that are never advised to be powered down: the next job should not wait for a boot."""
-    power_down_after: Duration = 1800.0
-    """A node is worth powering down when no known job needs it for at least so long; a boot costs minutes and watts."""
-    applications: dict[str, str] = dict(NAMES)
-    """Whose measured speeds a job follows, by pattern of its name."""
-
-    @field_validator("policy")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        if parse(name).order.oracle:
-            raise ValueError(f"{name!r} looks at true run times, which nobody knows in advance")
-        return name
-
-    @field_validator("applications")
-    @classmethod
-    def _measured(cls, names: dict[str, str]) -> dict[str, str]:
-        for pattern, application in names.items():
-            if application not in APPLICATIONS:
-                raise ValueError(f"{pattern}: {application!r} was not measured; {', '.join(APPLICATIONS)} were")
-        return names
-
-    @field_validator("shadow")
-    @classmethod
-    def _all_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(cls._known(name) for name in names)
 
 
 @dataclass(frozen=True, slots=True)

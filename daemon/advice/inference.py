@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ...storage.records import JobState, ModelCard, SchedulerSnapshot
 from ..agents.kinds import FAILURES, Trained
-from ..diagnosis import Diagnosis
 from ..replay.engine import Policy
 from ..replay.state import ClusterState
+from .diagnosis import Diagnosis
 from .policy_advice import PolicyAdvice
 from .wait_estimate import WaitChange, changes, futures
 

@@ -12,8 +12,6 @@ APPLICATIONS = locality.APPLICATIONS
 """What was measured: the models of Pollux's artifact, on nodes of four GPUs."""
 SOURCE = f"Pollux's tables (OSDI'21, nodes of {locality.GPUS} GPUs)"
 """As it is told beside every speed."""
-NAMES: Mapping[str, str] = {"*bert*": "bert", "*yolo*": "yolov3", "*resnet*": "imagenet", "*deepspeech*": "deepspeech2"}
-"""What jobs of such names are taken for where a site says nothing: ImageNet is ResNet-50."""
 
 _SLOW = locality.slow()
 

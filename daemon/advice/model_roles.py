@@ -12,9 +12,9 @@ from ...storage.errors import StoreError
 from ...storage.history import History
 from ...storage.promotions import Abstention, Decision, Promotion, ShadowResult, in_charge, states
 from ...storage.records import ModelCard
-from ..config import Settings
 from ..learning.regret import DAY_S, Regret, demotion, regrets
 from ..runtime_history import RECENT, RuntimeHistory
+from ..settings.sections import Sections
 from .advisor import Advice, AdviceInputs
 from .inference import ModelResult
 from .model_loader import ModelLoader
@@ -67,7 +67,7 @@ class ModelStatus:
 class ModelRoles:
     """Follows the recorded decisions; what it cannot read it keeps as it was."""
 
-    def __init__(self, settings: Settings, history: History, speed: float, now_s: float) -> None:
+    def __init__(self, settings: Sections, history: History, speed: float, now_s: float) -> None:
         self._history, self._speed = history, speed
         self._agency = ModelLoader(settings.storage.models_folder)
         self._lock = threading.Lock()
@@ -76,7 +76,7 @@ class ModelRoles:
         recent = history.standings(now_s - DAYS * DAY_S)
         self.learned = ModelStatus(abstained=history.abstained(), regrets=regrets(recent, now_s))
 
-    def advice_inputs(self, settings: Settings, now_s: float) -> AdviceInputs:
+    def advice_inputs(self, settings: Sections, now_s: float) -> AdviceInputs:
         """Return what advice takes into account now."""
         try:
             self._follow()

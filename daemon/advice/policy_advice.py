@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from ...storage.recommendations import Alternative, Instead, Placement, Recommendation
 from ...storage.records import Job, JobState
-from ..diagnosis import COMES_LATER, Diagnosis
 from ..replay.admission.gate import AHEAD, UNKNOWN, Hold
 from ..replay.engine import Expectation, Policy, forecast
 from ..replay.state import ClusterState
+from .diagnosis import COMES_LATER, Diagnosis
 from .feasible_starts import feasible_starts, why_held
 from .locality_speed import SOURCE, application_of, relative_speed
 from .wait_estimate import HORIZON_S, WaitChange

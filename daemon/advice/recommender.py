@@ -4,7 +4,6 @@ To add a recommender, write one file in the folder ``recommenders``. Its name is
 first line of its docstring is the help of the command line and of the API, a sentence that begins in upper case and
 ends with a dot. It holds:
 
-* ``class Settings(RecommenderSettings)``: what a site may set, in the section ``counsel: {<name>: ...}``;
 * a class with the one method of ``Recommender`` (and that of ``RunListener``, where it learns from accounts), made by
   ``open(settings, history)`` and kept until its section of the configuration changes;
 * at its end ``register(RecommenderKind("<name>", ...))``.
@@ -14,26 +13,18 @@ in ``cycle_failures_total`` and hides nothing else; what was said before stays, 
 ``counsel_timestamp_seconds``), ``/api/v1/<name>`` with its place in the OpenAPI document, ``idlewatt advise --<name>``,
 the configuration, and metrics.
 
-What stands elsewhere because it must: the row, a frozen dataclass in a file of its own in ``storage`` (and a table,
-where it is kept); the metrics, as fields of ``exporters.publish.Published``; the defaults in ``config.sample.yml``; a
-panel in ``grafana/boards/advice.py``. Facts that only the subject needs come from a source with a role of its own
-(``exporters.source.Role``) that the subject names in ``reads``: it is read in the subject's cycle.
-
-The files are read where the configuration is, so they know neither ``config`` nor ``service``; what is heavy is
-imported where it is used, as the command line reads a file for its columns.
+What stands elsewhere because it must: what a site may set, a section of ``settings.counsel``; the row, a frozen
+dataclass in a file of its own in ``storage`` (and a table, where it is kept); the metrics, as fields of
+``exporters.publish.Published``; the defaults in ``config.sample.yml``; a panel in ``grafana/boards/advice.py``. Facts
+that only the subject needs come from a source with a role of its own (``exporters.source.Role``) that the subject names
+in ``reads``: it is read in the subject's cycle.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
-
-from pydantic import BaseModel, ConfigDict
-
-from ...storage.durations import Duration
-from . import recommenders
 
 if TYPE_CHECKING:
     from ...exporters.publish import Scalar, Series
@@ -43,16 +34,6 @@ if TYPE_CHECKING:
     from ...storage.telemetry import Telemetry
     from ..runtime_history import RuntimeHistory
     from .advisor import Advice
-
-
-class RecommenderSettings(BaseModel):
-    """What every subject lets a site set; each adds its own keys. Unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    enabled: bool = True
-    every: Duration = 60.0
-    """How often it is considered."""
 
 
 class Row(Protocol):
@@ -144,7 +125,6 @@ class RecommenderKind:
     """As its file is called."""
     row: type
     """Of its rows; pydantic makes JSON of it."""
-    settings: type[RecommenderSettings]
     open: Callable[[Any, History], Recommender]
     """Makes the adviser of these settings; ValueError when they cannot be."""
     columns: Mapping[str, str]
@@ -156,23 +136,12 @@ class RecommenderKind:
     reads: tuple[Role, ...] = ()
     """Roles of the sources that are read for it alone."""
 
-    @property
-    def help(self) -> str:
-        """Return the first line of its file."""
-        return recommenders.topics().get(self.name, "")
 
-
-_SUBJECTS: dict[str, RecommenderKind] = {}
+REGISTERED: dict[str, RecommenderKind] = {}
+"""What the files that were imported so far have registered; ``counsel.subjects`` imports them all."""
 
 
 def register(subject: RecommenderKind) -> RecommenderKind:
     """Make a subject known; called by its own file."""
-    _SUBJECTS[subject.name] = subject
+    REGISTERED[subject.name] = subject
     return subject
-
-
-def subjects() -> dict[str, RecommenderKind]:
-    """Return every subject by name, importing the files on first use."""
-    for name in recommenders.topics():
-        importlib.import_module(f"{recommenders.__name__}.{name}")
-    return _SUBJECTS

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from ...storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from ..learning.models import ModelError, ModelStore
 from ..replay.runtime_prediction import foresight
-from .advisor import AdviceInputs, AdviceSettings, Advisor
+from ..settings.advice import AdviceSettings
+from .advisor import AdviceInputs, Advisor
 from .inference import ServedModel
 
 Floats = NDArray[np.float64]

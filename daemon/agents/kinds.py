@@ -13,13 +13,14 @@ import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from ...storage.records import ModelCard
 from ..replay.cluster import Cluster
 from ..replay.engine import Policy
 from ..replay.state import ClusterState
 from ..replay.workload import Workload
+from ..settings.training import ObjectiveSettings
 
 
 class Trained(Policy, Protocol):
@@ -60,6 +61,12 @@ class Objective:
     energy_wasted: float = 0.0
     longest_wait_s: float = 7 * 86400.0
     """Whoever has waited for longer goes before all younger ones, whatever an agent makes of them."""
+
+    @classmethod
+    def of(cls, settings: ObjectiveSettings) -> Self:
+        """Return what the configuration says."""
+        return cls(settings.jct_mean, settings.slowdown_mean, settings.wait_p99, settings.energy_wasted,
+                   settings.longest_wait)
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,13 @@ from ...exporters.simulated.cluster import Shape, SimulatedCluster
 from ...exporters.simulated.direct import sources
 from ...storage.errors import StoreError
 from ...storage.history import History
-from ..advice.advisor import Advice, AdviceSettings
-from ..advice.recommender import subjects
-from ..config import CounterfactualSettings, Settings, StorageSettings
+from ..advice.advisor import Advice
+from ..advice.recommenders import subjects
+from ..config import Settings
 from ..counterfactual import Request, replayed
 from ..service import Service
+from ..settings.advice import AdviceSettings, CounterfactualSettings
+from ..settings.storage import StorageSettings
 from ..view import DaemonView
 from ..waste import WasteSettings
 from . import _openmetrics as openmetrics

@@ -37,9 +37,10 @@ def uses_models(command: Callable[..., None]) -> Callable[..., None]:
 def settings(config_file: Path) -> Settings:
     """Return the daemon's configuration, all defaults on a machine without one."""
     from .. import config
+    from ..settings.storage import StorageSettings
 
     if config_file == DEFAULT_CONFIG and not config_file.exists():
-        return config.Settings(storage=config.StorageSettings(models=_own_folder()))
+        return config.Settings(storage=StorageSettings(models=_own_folder()))
     try:
         return config.load(config_file)
     except config.ConfigError as error:

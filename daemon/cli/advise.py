@@ -76,7 +76,7 @@ def _silence(url: str, ca_file: str | None, style: str) -> str:
 
 def _counsel(name: str, rows: list[dict[str, Any]], style: str, why: str) -> None:
     """Show what there is to say on a subject beyond starts."""
-    from ..advice.recommender import subjects
+    from ..advice.recommenders import subjects
 
     subject = subjects()[name]
     shown = rows if style == "json" else [subject.cells(row) for row in rows]

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="For people, or for programs.")
 @uses_models
-def command(model: str, source: str | None, cluster: str | None, trace_format: str | None, incumbent: str | None,
-            seed: int, style: str, config_file: Path, folder: Path | None) -> None:
+def command(model: str, source: str | None, incumbent: str | None, seed: int, style: str, config_file: Path,
+            folder: Path | None, **trace: str | None) -> None:
     """Replay history that MODEL has not seen under it, the incumbent, heuristics, chance, and one who knows the future.
 
     MODEL is kind@version, or a kind for its newest. The figures go onto its card.
@@ -41,6 +41,7 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
     """
     from ..agents.kinds import TrainingError
     from ..learning.models import ModelError
+    from ..learning.promotion_criteria import PromotionCriteria
     from ..learning.training import TrainingJob
     from ._training import shown
 
@@ -51,10 +52,12 @@ def command(model: str, source: str | None, cluster: str | None, trace_format: s
             order = replace(TrainingJob.read(known.folder), until_s=None, seed=seed)
         else:
             default = settings(config_file).counterfactual.incumbent
-            order = TrainingJob(known.name, source, 0.0, shown(cluster), trace_format, incumbent=default, seed=seed)
+            order = TrainingJob(known.name, source, 0.0, shown(trace["cluster"]), trace["trace_format"],
+                                incumbent=default,
+                          seed=seed)
         where = Source(order.source, config_file, order.trace_format)
         order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent)
-        _judge(models, known, order, where, settings(config_file).training.terms.known(), style)
+        _judge(models, known, order, where, PromotionCriteria.of(settings(config_file).training.terms), style)
     except (ModelError, TrainingError) as error:
         raise click.ClickException(str(error)) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,9 +27,7 @@ import click
 @click.option("--clock.speed", "speed", type=click.FloatRange(min=0, min_open=True), default=1.0, hidden=True,
               help="Watch a simulated cluster whose time runs so many times as fast.")
 @click.option("--clock.start", "start_s", type=float, hidden=True, help="Wall time at which both clocks were equal.")
-def command(config_file: Path, addresses: tuple[str, ...], web_config: Path | None, telemetry_path: str,
-            lifecycle: bool, systemd_socket: bool, level: str, style: str, speed: float,
-            start_s: float | None) -> None:
+def command(level: str, style: str, **options: Any) -> None:
     """Watch the cluster, record its jobs, publish wasted watts and advice.
 
     \b
@@ -45,10 +44,8 @@ def command(config_file: Path, addresses: tuple[str, ...], web_config: Path | No
     from ..logs import configure
 
     configure(level, "json" if style == "json" else "logfmt")
-    options = main.Options(config_file, addresses, web_config, telemetry_path, lifecycle, systemd_socket, speed,
-                           start_s)
     try:
-        main.serve(options)
+        main.serve(main.Options(**options))
     except ConfigError as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error

@@ -124,6 +124,7 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
 
 def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
     """Return what is to be trained, as the options say."""
+    from ..agents.kinds import Objective
     from ..learning.training import TrainingJob
     from ..policies.registry import parse
     from ._training import now_of, shown
@@ -140,7 +141,7 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
         since_s = until_s - (options["last_s"] or known.training.history)
     return TrainingJob(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
                  options["trace_format"], since_s, until_s, incumbent, options["seed"],
-                 known.training.objective.known(), options["device"])
+                 Objective.of(known.training.objective), options["device"])
 
 
 def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> TrainingJob:
@@ -204,12 +205,13 @@ def _kept(lesson: TrainingRun, models: ModelStore, interrupted: Event) -> Stored
 def _judged(config_file: Path, models: ModelStore, model: Stored, where: Source, lesson: TrainingRun) -> Verdict:
     """Judge a whole training, show what came of it and what to do next; what it kept of itself may go."""
     from ...storage.promotions import Decision
+    from ..learning.promotion_criteria import PromotionCriteria
     from ..learning.training import examined
     from ._training import fidelity, show_verdict
 
     order = lesson.order
     verdict = examined(models, model, lesson.split.test, order.incumbent, seed=order.seed,
-                       terms=settings(config_file).training.terms.known(),
+                       terms=PromotionCriteria.of(settings(config_file).training.terms),
                        fidelity=fidelity(where, order, lesson.split.until_s))
     show_verdict(verdict, "table")
     lesson.training_directory.clear()

@@ -22,9 +22,9 @@ from ...storage.promotions import Decision, Promotion, in_charge, states
 from ..agents.checkpoint import write
 from ..agents.histories import DAY_S, TooLittle, recorded, split
 from ..agents.kinds import FAILURES, Stretch, TrainingError
-from ..config import Settings
 from ..niceness import give_way
 from ..replay.cluster import ClusterError
+from ..settings.sections import Sections
 from ..simulator_error import check
 from .models import ModelError, ModelStore
 from .promotion import Exam, Verdict, ratio, replayed
@@ -35,7 +35,7 @@ from .training_scheduler import NIGHT, NOTE, TASK, Night, Task
 NICENESS = 19
 
 
-def by_hand(settings: Settings) -> Night:
+def by_hand(settings: Sections) -> Night:
     """Train now, as the configuration says; ``TrainingError`` where the daemon does that."""
     if settings.training.enabled:
         raise TrainingError("the daemon trains by itself (training.enabled in its configuration): disable that, or "

@@ -96,7 +96,7 @@ class Verdict:
 
 def judge(candidate: Trained, incumbent: str, heuristics: Sequence[str], stretches: Sequence[Stretch], *,
           fidelity: Fidelity | None = None, foreign: bool = False, terms: PromotionCriteria = ASSUMED,
-          power: PowerModel | None = None, seed: int = 0) -> Verdict:
+          seed: int = 0) -> Verdict:
     """Replay held-out stretches under everybody and return the verdict; never raises for what the candidate does.
 
     ``stretches`` are in order of time and untouched by training; ``fidelity`` is needed where they are the site's own.
@@ -112,7 +112,7 @@ def judge(candidate: Trained, incumbent: str, heuristics: Sequence[str], stretch
     except FAILURES as error:
         return replace(empty, reasons=(f"its replay failed: {type(error).__name__}: {error}",))
     seen = ModelCard("", "", 0.0, 0, "", "", "") if foreign else candidate.card
-    return _weighed(_measured(empty, trials, exam, power or PowerModel()), seen, trials)
+    return _weighed(_measured(empty, trials, exam, PowerModel()), seen, trials)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import Literal, Self
 from pydantic import TypeAdapter, ValidationError
 
 from ..agents.kinds import Objective
-from ..config import Settings
+from ..settings.sections import Sections
 from .promotion_criteria import ASSUMED, PromotionCriteria
 
 log = logging.getLogger(__name__)
@@ -54,12 +54,12 @@ class Task:
     terms: PromotionCriteria = ASSUMED
 
     @classmethod
-    def of(cls, settings: Settings, now_s: float) -> Self:
+    def of(cls, settings: Sections, now_s: float) -> Self:
         """Return what the configuration says, now."""
         wanted = settings.training
         return cls(settings.storage.url, settings.storage.models_folder, now_s, wanted.agent, wanted.budget,
                    wanted.history, settings.counterfactual.incumbent, wanted.promote, wanted.keep,
-                   wanted.objective.known(), wanted.terms.known())
+                   Objective.of(wanted.objective), PromotionCriteria.of(wanted.terms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class TrainingScheduler:
         self._began_s = last.began_s if last and last.began_s <= now_s else now_s
         self._success_s = last.began_s if last and last.result == "done" else None
 
-    def look(self, settings: Settings, now_s: float) -> Training:
+    def look(self, settings: Sections, now_s: float) -> Training:
         """Start tonight's training when it is time for it, or see how it ended; return how things stand."""
         with self._lock:
             if monotonic() > self._deadline_s:

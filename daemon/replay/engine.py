@@ -40,7 +40,7 @@ from .execution_rate import set_paces
 from .feasibility import ReplayOptions
 from .queue import following, insert, insert_sorted, remove, sort_jobs
 from .queue_groups import stand
-from .rules import Rules
+from .rules import Calls, Rules
 from .state import Action, Actions, ClusterState, Preempt, Rejection, Resize, Start
 from .workload import Workload
 
@@ -142,52 +142,49 @@ def book_slot(state: State) -> None:
 
 
 @compiled
-def decide(state: State, key: Any, place: Any, walk: Any, wake: Any, moving: bool, one_at_a_time: bool, waking: bool,
-           patient: bool) -> None:
+def decide(state: State, calls: Calls) -> None:
     """Take one decision; ``state.log`` then holds what was done."""
     state.counts[STARTED], state.counts[MAX_STARTS] = 0, np.iinfo(np.int64).max
-    if patient and state.counts[CHANGED] == 0:
+    if calls.patient and state.counts[CHANGED] == 0:
         return
     before = np.int64(-1)
     while state.counts[WAITING_JOBS] + state.counts[RESIZING] > 0 and state.counts[STARTED] > before:
         before = state.counts[STARTED]
-        if one_at_a_time:
+        if calls.one_at_a_time:
             state.counts[MAX_STARTS] = before + 1
-        if moving:
-            walk_sorted(state, key, place, walk)
+        if calls.moving:
+            walk_sorted(state, calls.key, calls.place, calls.walk)
         else:
-            walk(state, key, place)
-        if not one_at_a_time:
+            calls.walk(state, calls.key, calls.place)
+        if not calls.one_at_a_time:
             break
     state.counts[CHANGED] = 0
-    if waking:
-        state.clock[WAKE] = min(state.clock[WAKE], wake(state))
+    if calls.waking:
+        state.clock[WAKE] = min(state.clock[WAKE], calls.wake(state))
 
 
 @compiled_without_lock
-def loop(state: State, agenda: Agenda, key: Any, place: Any, walk: Any, wake: Any, moving: bool, one_at_a_time: bool,
-         waking: bool, patient: bool, until: float) -> None:
+def loop(state: State, agenda: Agenda, calls: Calls, until: float) -> None:
     """Run to the end."""
     while advance(state, agenda, until):
         if is_due(state):
-            decide(state, key, place, walk, wake, moving, one_at_a_time, waking, patient)
+            decide(state, calls)
             book_slot(state)
 
 
 @compiled_without_lock
-def loop_coupled(state: State, agenda: Agenda, key: Any, place: Any, walk: Any, wake: Any, moving: bool,
-                 one_at_a_time: bool, waking: bool, patient: bool, until: float) -> None:
+def loop_coupled(state: State, agenda: Agenda, calls: Calls, until: float) -> None:
     """Run to the end where speeds depend on neighbours or grants; alone, the possibility would halve the speed."""
     while advance(state, agenda, until):
         if is_due(state):
-            decide(state, key, place, walk, wake, moving, one_at_a_time, waking, patient)
+            decide(state, calls)
             book_slot(state)
         set_paces(state)
 
 
 def go_on(arrays: State, agenda: Agenda, rules: Rules, until: float) -> None:
     """Let everything happen up to a moment under rules that the state was prepared for."""
-    (loop_coupled if arrays.counts[COUPLED] else loop)(arrays, agenda, *rules[:8], until)
+    (loop_coupled if arrays.counts[COUPLED] else loop)(arrays, agenda, rules.calls, until)
 
 
 @compiled
@@ -230,7 +227,7 @@ def rank_all(arrays: State, key: Any) -> None:
 def act(state: ClusterState, rules: Rules) -> Actions:
     """Take one decision of compiled rules on a state, changing it, and return what was done."""
     prepare(state, rules)
-    decide(state.arrays, *rules[:8])
+    decide(state.arrays, rules.calls)
     return logged(state)
 
 
@@ -328,7 +325,7 @@ def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float =
             actions = policy.decide(state)
             state.apply(actions)
         else:
-            decide(state.arrays, *rules[:8])
+            decide(state.arrays, rules.calls)
             actions = logged(state)
         if state.arrays.counts[COUPLED]:
             set_paces(state.arrays)
@@ -370,6 +367,6 @@ def followed(state: ClusterState, policy: Policy, horizon_s: float) -> ClusterSt
             pass
     else:
         prepare(ahead, rules)
-        decide(ahead.arrays, *rules[:8])
+        decide(ahead.arrays, rules.calls)
         go_on(ahead.arrays, agenda, rules, state.now + horizon_s)
     return ahead

@@ -65,6 +65,25 @@ class Rules(NamedTuple):
     lines: str = PARTITION
     """Who stands in line with whom, as in :mod:`.lines`."""
 
+    @property
+    def calls(self) -> Calls:
+        """Return what the compiled loop goes by."""
+        return Calls(self.key, self.place, self.walk, self.wake, self.moving, self.one_at_a_time, self.waking,
+                     self.patient)
+
+
+class Calls(NamedTuple):
+    """The part of the rules that the compiled loop goes by; each field is that of :class:`Rules`."""
+
+    key: Any
+    place: Any
+    walk: Any
+    wake: Any
+    moving: bool
+    one_at_a_time: bool
+    waking: bool
+    patient: bool
+
 
 class Signatures(NamedTuple):
     """The numba types of the three kinds of rules."""

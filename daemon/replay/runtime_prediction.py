@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +81,7 @@ def _predicted(groups: Groups, submit_s: Any, run_s: Any, ended_s: Any, limit_s:
     known = np.flatnonzero(np.isfinite(ended_s) & np.isfinite(run_s))
     ends = known[np.argsort(ended_s[known], kind="stable")]
     found, level, evidence = _sweep(np.argsort(submit_s, kind="stable"), ends, submit_s, run_s, ended_s, groups,
-                                    *_rings(groups), np.asarray(quantiles, np.float64))
+                                    _rings(groups), np.asarray(quantiles, np.float64))
     if limit_s is not None:
         limits = np.asarray(limit_s, np.float64)[:, None]
         found = np.where(np.isnan(found), limits, np.fmin(found, limits))
@@ -141,33 +141,42 @@ def _renumbered(codes: Codes) -> Codes:
     return np.asarray((np.cumsum(present) - 1)[codes - low])
 
 
-def _rings(groups: Groups) -> tuple[Codes, Codes, Floats]:
-    """Return for every group where its ring of last runs begins and how long it is, and the store of all rings."""
+class Rings(NamedTuple):
+    """The last runs of every group."""
+
+    starts: Codes
+    """[level, group] where in ``store`` its ring begins."""
+    lengths: Codes
+    store: Floats
+
+
+def _rings(groups: Groups) -> Rings:
+    """Return a ring for every group."""
     most = int(groups.max(initial=-1)) + 1
     counts = np.array([np.bincount(row[row >= 0], minlength=most) for row in groups])
     lengths = np.minimum(counts, MEMORY)
     starts = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
-    return starts, lengths, np.empty(int(lengths.sum()))
+    return Rings(starts, lengths, np.empty(int(lengths.sum())))
 
 
 @compiled_with_arrays
-def _sweep(order: Codes, ends: Codes, submit_s: Floats, run_s: Floats, ended_s: Floats, groups: Groups, starts: Codes,
-           lengths: Codes, store: Floats, quantiles: Floats) -> tuple[Floats, Codes, Codes]:
+def _sweep(order: Codes, ends: Codes, submit_s: Floats, run_s: Floats, ended_s: Floats, groups: Groups, rings: Rings,
+           quantiles: Floats) -> tuple[Floats, Codes, Codes]:
     """Go through submissions in time; what ended before one, or at the same moment, is learnt first."""
     found = np.full((len(submit_s), len(quantiles)), np.nan)
     chosen, evidence = np.full(len(submit_s), -1), np.zeros(len(submit_s), np.int64)
-    seen = np.zeros(starts.shape, np.int64)
+    seen = np.zeros(rings.starts.shape, np.int64)
     learnt = 0
     for job in order:
         while learnt < len(ends) and ended_s[ends[learnt]] <= submit_s[job]:
-            _learn(ends[learnt], run_s, groups, starts, lengths, store, seen)
+            _learn(ends[learnt], run_s, groups, rings, seen)
             learnt += 1
         level = _level(job, groups, seen)
         if level >= 0:
             group = groups[level, job]
-            count = min(seen[level, group], lengths[level, group])
-            first = starts[level, group]
-            _quantiles(np.sort(store[first:first + count]), quantiles, found[job])
+            count = min(seen[level, group], rings.lengths[level, group])
+            first = rings.starts[level, group]
+            _quantiles(np.sort(rings.store[first:first + count]), quantiles, found[job])
             chosen[job], evidence[job] = level, count
     return found, chosen, evidence
 
@@ -183,11 +192,12 @@ def _quantiles(ordered: Floats, quantiles: Floats, out: Floats) -> None:
 
 
 @compiled_with_arrays
-def _learn(job: int, run_s: Floats, groups: Groups, starts: Codes, lengths: Codes, store: Floats, seen: Codes) -> None:
+def _learn(job: int, run_s: Floats, groups: Groups, rings: Rings, seen: Codes) -> None:
     for level in range(len(groups)):
         group = groups[level, job]
         if group >= 0:
-            store[starts[level, group] + seen[level, group] % lengths[level, group]] = run_s[job]
+            place = rings.starts[level, group] + seen[level, group] % rings.lengths[level, group]
+            rings.store[place] = run_s[job]
             seen[level, group] += 1
 
 

@@ -4,9 +4,9 @@ readings + holders -> nodes (boards, hosts, stranded) -> cycle -> assessment; en
 outlive the cycle. ``WasteAccountant`` is the door.
 """
 
+from ..settings.waste import WasteSettings
 from .accountant import WasteAccountant
 from .assessment import NO_PARTITION, Assessment, BoardVerdict, NodeVerdict, Utilization
-from .settings import WasteSettings
 
 __all__ = ["NO_PARTITION", "Assessment", "BoardVerdict", "NodeVerdict", "Utilization", "WasteAccountant",
            "WasteSettings"]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from ...storage.records import GpuRollup, SchedulerSnapshot, WasteReading
 from ...storage.telemetry import Telemetry
+from ..settings.waste import WasteSettings
 from .assessment import Assessment, ClassWatts
 from .cycle import Cycle
 from .demand import DemandMix
 from .energy import Counters, Windows
 from .floors import FloorBook
 from .readings import Fleet
-from .settings import WasteSettings
 from .stranded import fragmentation
 from .utilization import UtilizationWindow
 

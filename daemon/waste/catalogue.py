@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ...storage.records import Node
-from .settings import Watts
+from ..settings.values import Watts
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections import Counter
 from ...storage.power_classes import GPU_CLASSES, PowerClass
 from ...storage.records import SchedulerSnapshot, StrandedCause
 from ...storage.telemetry import NodeReading
+from ..settings.waste import WasteSettings
 from . import catalogue
 from .assessment import BoardVerdict, ClassWatts, NodeVerdict
 from .energy import CLASSES, COLUMN, Place
@@ -16,7 +17,6 @@ from .hosts import Wall, wall
 from .lastwalls import LastWalls
 from .nodes import NodeJudge, count_states, home_partition, host_partition, is_unavailable
 from .readings import Board, Fleet
-from .settings import WasteSettings
 from .stranded import Queue
 
 

@@ -11,8 +11,8 @@ from typing import Literal
 
 from ...storage.records import IdleFloor
 from ...storage.telemetry import GpuReading
+from ..settings.waste import ModelSettings, WasteSettings
 from . import catalogue
-from .settings import ModelSettings, WasteSettings
 
 Kind = Literal["bare", "context"]
 Key = tuple[str, str]

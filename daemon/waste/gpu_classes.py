@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...storage.power_classes import PowerClass
-from .settings import WasteSettings
+from ..settings.waste import WasteSettings
+from .readings import Board
 
 
 def allocated(watts: float, activity: float, floor: float | None, *, quiet: bool, hung: bool,
@@ -50,3 +51,12 @@ def looks_hung(watts: float, busy: float | None, floor: float | None, limit: flo
     if busy is None or floor is None or limit is None or limit <= floor:
         return False
     return busy >= settings.hung_activity and watts <= floor + settings.hung_margin * (limit - floor)
+
+
+def at_work(board: Board, context_watts: float | None, limit_watts: float | None, settings: WasteSettings) -> bool:
+    """Tell whether a board works: by its activity, else by watts well above those of an idle context."""
+    if board.activity is not None or board.busy is not None:
+        return (board.activity or 0.0) > settings.epsilon or (board.busy or 0.0) >= settings.hung_activity
+    if board.watts is None or context_watts is None or limit_watts is None:
+        return False
+    return board.watts > context_watts + settings.hung_margin * max(0.0, limit_watts - context_watts)

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...storage.records import Allocation, Job, Node
+from ..settings.waste import WasteSettings
+from .gpu_classes import at_work
 from .readings import Board
-from .settings import WasteSettings
-from .unheld import at_work
 
 MOST_BOARDS = 256
 """Boards of one node that are believed to be missing: no server has more, whatever a scheduler says."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from ...storage.power_classes import ALLOCATED, NODE_STATES, PowerClass
 from ...storage.records import IdleFloor, Job, Node, NodeState, StrandedCause
+from ..settings.waste import WasteSettings
 from . import gpu_classes
 from .assessment import NO_PARTITION, BoardVerdict
 from .floors import FloorBook
+from .gpu_classes import at_work
 from .holders import Holder, Slot
 from .readings import Board
-from .settings import WasteSettings
-from .unheld import at_work
 
 
 @dataclass(frozen=True, slots=True)

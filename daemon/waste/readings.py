@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ...storage.telemetry import GpuReading, NodeReading, Telemetry
+from ..settings.waste import WasteSettings
 from . import catalogue
 from .floors import MOST_MODELS, configured_model
 from .lastwalls import LastWalls
-from .settings import WasteSettings
 from .unheld import Unheld
 from .windows import Trail
 

@@ -6,13 +6,6 @@ one that has just ended was busy when its board was read last: neither is work o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from .settings import WasteSettings
-
-if TYPE_CHECKING:
-    from .readings import Board
-
 
 class Unheld:
     """Since when one board has been busy without a holder."""
@@ -42,12 +35,3 @@ class Unheld:
     def lasts(self, asked_s: float, seconds: float) -> bool:
         """Tell whether the board worked over ``seconds``, and the scheduler was asked again that long afterwards."""
         return self.since_s is not None and min(self._busy_s, asked_s) - self.since_s >= seconds
-
-
-def at_work(board: Board, context_watts: float | None, limit_watts: float | None, settings: WasteSettings) -> bool:
-    """Tell whether a board works: by its activity, else by watts well above those of an idle context."""
-    if board.activity is not None or board.busy is not None:
-        return (board.activity or 0.0) > settings.epsilon or (board.busy or 0.0) >= settings.hung_activity
-    if board.watts is None or context_watts is None or limit_watts is None:
-        return False
-    return board.watts > context_watts + settings.hung_margin * max(0.0, limit_watts - context_watts)

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...storage.records import Job, JobState, Node, SchedulerSnapshot
+from ..settings.waste import WasteSettings
 from . import catalogue
 from .assessment import Utilization
-from .settings import WasteSettings
 
 REFRESH_S = 60.0
 CHECKPOINTS = 288

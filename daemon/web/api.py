@@ -15,7 +15,8 @@ from werkzeug.datastructures import MultiDict
 from ...storage.promotions import Decision
 from ...storage.recommendations import ACTIONS, Recommendation
 from ...storage.records import Job, JobState, NodeState
-from ..advice.recommender import RecommenderKind, subjects
+from ..advice.recommender import RecommenderKind
+from ..advice.recommenders import subjects, topics
 from .view import DecisionRow, ModelRow, NodeRow, SourceRow, Status, TargetGroup, View, WasteRow
 
 MOST_ROWS = 1_000_000
@@ -78,7 +79,7 @@ def _job_nodes(job: Job) -> Collection[str]:
 
 def _counsel(subject: RecommenderKind) -> Endpoint:
     rows: Any = GenericAlias(tuple, (subject.row, ...))
-    return Endpoint(subject.name, subject.help, lambda view: view.counsel(subject.name), TypeAdapter(rows), {
+    return Endpoint(subject.name, topics()[subject.name], lambda view: view.counsel(subject.name), TypeAdapter(rows), {
         "partition": Filter("Partition of the job.", lambda row: (row.partition,)),
         "node": Filter("Node that the row is about.", lambda row: row.nodes),
         "user": Filter("User of the job.", joined=_users)})

@@ -8,12 +8,12 @@ V100-02  empty: its host burns for nothing while a small job waits behind one th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Protocol
 
-from .jobs import USERS, Behaviour, SimulatedJob
-
-if TYPE_CHECKING:
-    from .cluster import SimulatedCluster
+from .hardware import Server
+from .jobs import USERS, Behaviour, SimulatedJob, Submissions
+from .scheduler import Capacity
 
 SMALL, MEDIUM, LARGE, FULL = range(4)
 ELAPSED_S = (960.0, 2700.0, 0.0, 0.0)
@@ -32,7 +32,26 @@ _PENDING = {"A100": (("bob", LARGE, 0.25), ("alice", MEDIUM, 0.6)),
             "V100": (("bob", FULL, 0.12), ("alice", SMALL, 0.8))}
 
 
-def open_scene(cluster: SimulatedCluster) -> None:
+class Stage(Protocol):
+    """The cluster on which the scene is opened."""
+
+    servers: tuple[Server, ...]
+    partitions: tuple[str, ...]
+    capacity: Capacity
+    submissions: Submissions
+    now_s: float
+
+    def start(self, job: SimulatedJob, numbers: Iterable[int], start_s: float) -> None:
+        """Start a job on the servers of these numbers."""
+
+    def submit(self, job: SimulatedJob) -> None:
+        """Queue a job."""
+
+    def schedule(self) -> None:
+        """Start what can be started."""
+
+
+def open_scene(cluster: Stage) -> None:
     """Start and queue the scene's jobs; fill the servers of a larger cluster with drawn ones."""
     for number, server in enumerate(cluster.servers):
         script = _RUNNING.get(_short(server.name))
@@ -54,13 +73,13 @@ def _short(name: str) -> str:
     return f"{prefix}-{int(number):02}"
 
 
-def _make(cluster: SimulatedCluster, user: str, partition: str, size: int, behaviour: Behaviour, *,
+def _make(cluster: Stage, user: str, partition: str, size: int, behaviour: Behaviour, *,
           run_share: float = 0.95, cpu_factor: int = 1) -> SimulatedJob:
     return cluster.submissions.make(_USER[user], partition, size, behaviour, run_share,
                                     cluster.now_s - ELAPSED_S[size], cpu_factor=cpu_factor)
 
 
-def _fill(cluster: SimulatedCluster, number: int) -> None:
+def _fill(cluster: Stage, number: int) -> None:
     """Start drawn jobs on a server until one no longer fits."""
     server = cluster.servers[number]
     for _ in range(server.model.gpus):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from grafana_foundation_sdk.builders import bargauge, common, prometheus, stat, statetimeline, table, timeseries, trend
 from grafana_foundation_sdk.builders.dashboard import FieldColor, ThresholdsConfig
@@ -86,17 +86,29 @@ def top(count: int, by: str, metric: str, selector: str) -> str:
             f"topk({count}, sum by ({by}) (avg_over_time({metric}{{{selector}}}[$__range] @ end())))")
 
 
-def number(title: str, description: str, expr: str, unit: str, *, steps: Sequence[tuple[float | None, str]] = (),
-           past: str = "", text: dict[str, tuple[str, str]] | None = None, decimals: int | None = None,
-           empty: str = "no data", legend: str = "", tall: bool = False,
-           beside: Sequence[tuple[str, str]] = ()) -> Panel:
+class Figure(TypedDict, total=False):
+    """How a large figure is shown."""
+
+    steps: Sequence[tuple[float | None, str]]
+    past: str
+    text: dict[str, tuple[str, str]]
+    decimals: int
+    empty: str
+    legend: str
+    tall: bool
+    beside: Sequence[tuple[str, str]]
+
+
+def number(title: str, description: str, expr: str, unit: str, **shown: Unpack[Figure]) -> Panel:
     """Return one large figure; ``past`` fixes its time range, ``text`` shows words and colours for values.
 
     ``tall`` keeps it as large as others where its panel is as high as a table beside it. ``beside`` are (expression,
     name) of further figures, each shown with its name while it is there; the first then has the name ``legend``.
     """
-    panel = _described(stat.Panel(), title, description, unit).no_value(empty)
-    panel.thresholds(_thresholds(steps or ((None, "text"),))).color_scheme(_color(FieldColorModeId.THRESHOLDS))
+    legend, beside, text = shown.get("legend", ""), shown.get("beside", ()), shown.get("text")
+    panel = _described(stat.Panel(), title, description, unit).no_value(shown.get("empty", "no data"))
+    panel.thresholds(_thresholds(shown.get("steps") or ((None, "text"),)))
+    panel.color_scheme(_color(FieldColorModeId.THRESHOLDS))
     panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
     panel.color_mode(common_model.BigValueColorMode.VALUE).graph_mode(common_model.BigValueGraphMode.NONE)
     panel.text_mode(common_model.BigValueTextMode.NAME if legend else common_model.BigValueTextMode.VALUE)
@@ -107,34 +119,46 @@ def number(title: str, description: str, expr: str, unit: str, *, steps: Sequenc
         panel.text_mode(common_model.BigValueTextMode.VALUE_AND_NAME)
     elif legend:
         panel.text(common.VizTextDisplayOptions().value_size(20))  # a name that would else break in two
-    if tall:
+    if shown.get("tall"):
         panel.text(common.VizTextDisplayOptions().value_size(56))
-    if past:
+    if past := shown.get("past"):
         panel.time_from(past).hide_time_override(True)
     if text:
         panel.mappings([_words(text)])
-    if decimals is not None:
+    if (decimals := shown.get("decimals")) is not None:
         panel.decimals(decimals)
     return panel
 
 
-def lines(title: str, description: str, queries: Iterable[tuple[str, str]], unit: str, *, stacked: bool = False,
-          signed: bool = False, most: float | None = None, names: dict[str, tuple[str, str]] | None = None,
-          empty: str = NO_DATA, over: str = "") -> Panel:
-    """Return curves of (expression, legend); ``over`` names the one that is drawn as a line over a stack."""
-    panel = _drawn(_described(timeseries.Panel(), title, description, unit), empty)
+class Curves(TypedDict, total=False):
+    """How curves are drawn."""
+
+    stacked: bool
+    signed: bool
+    most: float
+    names: dict[str, tuple[str, str]]
+    empty: str
+    over: str
+    """The one that is drawn as a line over a stack."""
+
+
+def lines(title: str, description: str, queries: Iterable[tuple[str, str]], unit: str,
+          **drawn: Unpack[Curves]) -> Panel:
+    """Return curves of (expression, legend)."""
+    panel = _drawn(_described(timeseries.Panel(), title, description, unit), drawn.get("empty", NO_DATA))
+    stacked = drawn.get("stacked", False)
     panel.fill_opacity(70 if stacked else 8).show_points(common_model.VisibilityMode.NEVER)
     panel.stacking(common.StackingConfig().mode("normal" if stacked else "none").group("A"))
     for letter, (expr, legend) in zip(LETTERS, queries, strict=False):
         panel.with_target(_query(letter, expr, legend))
-    if not signed:
+    if not drawn.get("signed"):
         panel.min(0.0)
-    if most is not None:
+    if (most := drawn.get("most")) is not None:
         panel.max(most)
     elif unit in ("short", "watt"):
         panel.axis_soft_max(1.0)  # else all zeros are drawn on a scale to 100
-    _name(panel, names or {})
-    if over:
+    _name(panel, drawn.get("names", {}))
+    if over := drawn.get("over"):
         _override(panel, over, **{"color": {"mode": "fixed", "fixedColor": "text"}, "custom.fillOpacity": 0,
                                   "custom.stacking": {"mode": "none", "group": "B"}, "custom.lineWidth": 2})
     return panel

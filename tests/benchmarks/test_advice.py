@@ -3,7 +3,8 @@
 import random
 import time
 
-from idlewatt.daemon.advice.advisor import AdviceSettings, Advisor
+from idlewatt.daemon.advice.advisor import Advisor
+from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 
 BOUND_S, NOW, GIB = 1.0, 1_800_000_000.0, 2**30

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.advice.recommender import RecommenderContext
-from idlewatt.daemon.advice.recommenders.moves import Recommender, Settings
+from idlewatt.daemon.advice.recommenders.moves import Recommender
+from idlewatt.daemon.settings.counsel import MovesSettings
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import Telemetry
 
@@ -37,7 +38,7 @@ def scene(fill: float) -> RecommenderContext:
 
 @pytest.mark.parametrize("fill", [0.985, 0.988, 0.99])
 def test_moves_on_a_thousand_nodes_are_found_within_a_tenth_of_a_second(fill):
-    found, adviser, times = scene(fill), Recommender(Settings()), []
+    found, adviser, times = scene(fill), Recommender(MovesSettings()), []
     for _ in range(ROUNDS):
         began = time.perf_counter()
         rows = adviser.recommend(found).rows

@@ -40,9 +40,9 @@ def test_the_sample_names_every_kind_of_source():
 
 
 def test_the_objective_of_the_configuration_is_that_of_agents():
-    assert Settings().training.objective.known() == Objective()
+    assert Objective.of(Settings().training.objective) == Objective()
     other = config.parse("training: {objective: {jct_mean: 0, energy_wasted: 2, longest_wait: 1d}}").training.objective
-    assert other.known() == Objective(0.0, 0.2, 0.1, 2.0, 86400.0)
+    assert Objective.of(other) == Objective(0.0, 0.2, 0.1, 2.0, 86400.0)
 
 
 def test_an_empty_file_is_all_defaults():

@@ -7,7 +7,8 @@ from datetime import datetime
 import pytest
 
 from idlewatt.daemon.cycles import CycleHealth
-from idlewatt.daemon.degraded import Chronicle, DegradedSettings, Seen, SourceSeen, found, unread
+from idlewatt.daemon.degraded import Chronicle, Seen, SourceSeen, found, unread
+from idlewatt.daemon.settings.degraded import DegradedSettings
 from idlewatt.exporters.publish import DEGRADED
 from idlewatt.exporters.source import SourceStatus, TargetHealth
 from idlewatt.storage.history import Recording

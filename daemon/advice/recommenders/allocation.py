@@ -3,48 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from pydantic import Field, field_validator
-
-from ....storage.durations import Duration
 from ....storage.shares import ShareAdvice
-from ..recommender import Recommender, RecommenderKind, RecommenderSettings, register
-
-if TYPE_CHECKING:
-    from ....storage.history import History
-
-
-class Settings(RecommenderSettings):
-    """How use is measured, and what of it is left to a job."""
-
-    every: Duration = 15.0
-    """As often as the exporters are scraped: use is measured in this cycle."""
-    window: Annotated[Duration, Field(gt=0)] = 1800.0
-    """What a job has not used for so long may be offered to others."""
-    margin: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.15
-    """What a job is left above what it uses, as a share of that; Kubernetes' vertical autoscaler leaves as much."""
-    starved: Annotated[float, Field(gt=0, le=1)] = 0.8
-    """Share of its CPUs in use from which a job counts as at its limit."""
-    models: dict[str, str] = {}
-    """By pattern of job names, the model or task whose sensitivity is assumed until it is measured."""
-
-    @field_validator("models")
-    @classmethod
-    def _known(cls, models: dict[str, str]) -> dict[str, str]:
-        from ...replay.fungible import PRIORS, TASKS
-
-        for model in models.values():
-            if model not in PRIORS and model not in TASKS:
-                raise ValueError(f"there is no model {model!r}; there are {', '.join((*TASKS, *PRIORS))}")
-        return models
-
-
-def _open(settings: Settings, history: History) -> Recommender:
-    from ..rightsizing.recommender import ShareRecommender
-
-    return ShareRecommender(settings, history)
-
+from ..recommender import RecommenderKind, register
+from ..rightsizing.recommender import ShareRecommender
 
 _COLUMNS = {"job_id": "job", "state": "state", "node": "node", "gpus": "GPUs", "cores": "cores", "memory": "memory",
             "gain": "sooner", "basis": "known by", "reason": "why", "request": "ask Slurm for"}
@@ -72,4 +35,4 @@ def _gain(row: Mapping[str, Any]) -> str | None:
     return f"{100 * row['sooner_ratio']:.0f} % ({low} to {high})"
 
 
-register(RecommenderKind("allocation", ShareAdvice, Settings, _open, _COLUMNS, _cells, empty="no job runs"))
+register(RecommenderKind("allocation", ShareAdvice, ShareRecommender, _COLUMNS, _cells, empty="no job runs"))

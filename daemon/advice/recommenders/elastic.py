@@ -11,22 +11,23 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from ....storage.durations import Duration
+from ....exporters.publish import ADVICE, Series
 from ....storage.elastic import ElasticAdvice
 from ....storage.errors import StoreError
+from ....storage.history import History
 from ....storage.records import Job, JobState
-from ..recommender import Recommendations, RecommenderContext, RecommenderKind, RecommenderSettings, register
+from ....storage.speeds import Throughput
+from ...replay.speed import SpeedError
+from ...settings.counsel import ElasticSettings
+from ..held_gpus import HeldGpus
+from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
+from ..scaling.benefit import Case, weigh
+from ..scaling.curves import Learned, learned
+from ..scaling.throughput_samples import ACTIVITY, THROUGHPUT, Kind, Models, Runs, kind_of, readings
+from ..scaling.what_if_sizes import Site
 from ..scaling.wording import sooner
-
-if TYPE_CHECKING:
-    from ....exporters.publish import Series
-    from ....storage.history import History
-    from ..scaling.curves import Learned
-    from ..scaling.throughput_samples import Kind
 
 log = logging.getLogger(__name__)
 
@@ -44,45 +45,17 @@ CAUSES = ("unseen", "one_size", "no_curve")
 FAR = "too_far"
 """Its own size lies too far from those that were measured."""
 
-Size = Annotated[int, Field(ge=1)]
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class CurveSettings(BaseModel):
-    """Speeds that a site has measured itself."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
-    """Pattern of the job's name, as ``bert-*``."""
-    user: str = "*"
-    speeds: Annotated[dict[Size, Rate], Field(min_length=2)]
-    """By number of GPUs, in any unit."""
-
-
-class Settings(RecommenderSettings):
-    """When readings count, and what a site knows by itself."""
-
-    settle: Duration = 300.0
-    """Time after a job's start in which it loads and compiles: its speed then is none."""
-    curves: tuple[CurveSettings, ...] = ()
-    """The first that fits a job is taken, in place of what was learned."""
-
 
 class Recommender:
     """Watches how fast runs are, and weighs other sizes of jobs whose curve is known."""
 
-    def __init__(self, settings: Settings, history: History) -> None:
-        from ..scaling.throughput_samples import Runs
-
+    def __init__(self, settings: ElasticSettings, history: History) -> None:
         self._settings, self._history = settings, history
         self._runs = Runs(history.speeds(PAST))
         self._fitted: dict[tuple[tuple[int, ...], tuple[float, ...]], Learned | None] = {}
 
     def recommend(self, scene: RecommenderContext) -> Recommendations:
         """Return what other sizes would do, and record how fast jobs are."""
-        from ....exporters.publish import ADVICE
-
         kinds = self._watch(scene)
         try:
             self._history.record_speeds(self._runs.changed())
@@ -93,10 +66,6 @@ class Recommender:
 
     def _watch(self, scene: RecommenderContext) -> dict[tuple[str, float], Kind]:
         """Take new readings into the means of running jobs; return the kind of every job."""
-        from ....storage.speeds import Throughput
-        from ..held_gpus import HeldGpus
-        from ..scaling.throughput_samples import Models, kind_of, readings
-
         models, kinds = Models(scene.snapshot.nodes), dict[tuple[str, float], "Kind"]()
         given = [facts for facts in scene.facts if isinstance(facts, Throughput)]
         found = readings(scene.snapshot.jobs, given, HeldGpus(scene.telemetry.gpus, scene.snapshot.nodes))
@@ -111,9 +80,6 @@ class Recommender:
 
     def _weighed(self, scene: RecommenderContext, kinds: Mapping[tuple[str, float], Kind]) \
             -> tuple[list[ElasticAdvice], Counter[str]]:
-        from ..scaling.benefit import Case, weigh
-        from ..scaling.what_if_sizes import Site
-
         advised = scene.advice.recommendations if scene.advice else ()
         site = Site(scene.snapshot, [row for row in advised if not row.shadow], scene.now_s)
         jobs, unknown, rows = _sized(scene.snapshot.jobs), Counter[str](), list[ElasticAdvice]()
@@ -130,8 +96,6 @@ class Recommender:
 
     def _curve(self, job: Job, kind: Kind) -> tuple[Learned | None, str]:
         """Return a job's curve and its basis; None and the cause where there is none."""
-        from ..scaling.throughput_samples import ACTIVITY, THROUGHPUT
-
         told = next((known.speeds for known in self._settings.curves
                      if fnmatchcase(job.name, known.name) and fnmatchcase(job.user, known.user)), None)
         if told is not None:
@@ -148,9 +112,6 @@ class Recommender:
 
     def _fit(self, gpus: tuple[int, ...], rates: tuple[float, ...]) -> Learned | None:
         """Return the curve of runs; those that have hardly changed since are not fitted again."""
-        from ...replay.speed import SpeedError
-        from ..scaling.curves import learned
-
         if len(set(gpus)) < 2:
             return None
         key = gpus, tuple(float(f"{rate:.3g}") for rate in rates)
@@ -228,7 +189,7 @@ def _ways(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 register(RecommenderKind(
-    "elastic", ElasticAdvice, Settings, Recommender,
+    "elastic", ElasticAdvice, Recommender,
     {"job_id": "job", "state": "state", "partition": "partition", "gpus": "GPUs", "more": "with more",
      "room": "room", "fewer": "with fewer", "helps": "makes room for", "basis": "known by", "runs": "runs",
      "how": "how"},

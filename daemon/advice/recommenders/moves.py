@@ -7,38 +7,27 @@ Slurm moves no job: it is requeued from its checkpoint and told where to start (
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
-from ....storage.durations import Duration
+from ....exporters.publish import ADVICE
 from ....storage.eligibility import eligible
 from ....storage.moves import Move, Relief
 from ....storage.recommendations import Recommendation
 from ....storage.records import Job
-from ..recommender import Recommendations, RecommenderContext, RecommenderKind, RecommenderSettings, register
-
-if TYPE_CHECKING:
-    from ...waste.demand import Need
-    from ..migration import MigrationPlan, MigrationPlanner, Mover
+from ...durations import ago
+from ...settings.counsel import MovesSettings
+from ...waste.demand import Need, need
+from ..migration import MigrationPlan, MigrationPlanner, Mover
+from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
 
 MOST_SHAPES = 100
 """Different requests for which moves are looked for in one round."""
 
 
-class Settings(RecommenderSettings):
-    """How much may be moved for one job, and for whom it is worth it."""
-
-    moves: Annotated[int, Field(ge=1, le=4)] = 3
-    """Running jobs that are moved for one that waits, at most."""
-    gain: Duration = 600.0
-    """For a job that is expected to start within so long nothing is moved."""
-
-
 class Recommender:
     """Looks for moves, for the jobs that are held in the order in which they are advised to start."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: MovesSettings) -> None:
         self._settings = settings
 
     def recommend(self, scene: RecommenderContext) -> Recommendations:
@@ -47,9 +36,6 @@ class Recommender:
         return Recommendations(scene.now_s, rows, _metrics(rows))
 
     def _reliefs(self, scene: RecommenderContext) -> Iterator[Relief]:
-        from ....exporters.publish import ADVICE
-        from ..migration import MigrationPlanner
-
         ground, moves = MigrationPlanner(scene.snapshot, scene.now_s), 0
         hopeless: set[tuple[Need, float | None]] = set()
         for job, advice in self._held(scene, ground):
@@ -67,8 +53,6 @@ class Recommender:
     def _plan(self, job: Job, advice: Recommendation | None, ground: MigrationPlanner,
               hopeless: set[tuple[Need, float | None]], now_s: float) -> MigrationPlan | None:
         """Return what to move for a job; None where it starts soon or nothing helps, which is noted."""
-        from ...waste.demand import need
-
         wanted = need(job)
         soon = advice and advice.expected_start_s is not None and \
             advice.expected_start_s - now_s < self._settings.gain
@@ -81,8 +65,6 @@ class Recommender:
 
     def _held(self, scene: RecommenderContext, ground: MigrationPlanner) -> Iterator[tuple[Job, Recommendation | None]]:
         """Yield waiting jobs that are held; those that are advised to start get their place first."""
-        from ...waste.demand import need
-
         recommended = scene.advice.recommendations if scene.advice else ()
         said = {(row.job_id, row.submit_s): row for row in recommended if not row.shadow}
         waiting = {job.key: job for job in scene.snapshot.jobs if eligible(job, scene.now_s)}
@@ -117,8 +99,6 @@ def _metrics(rows: tuple[Relief, ...]) -> dict[str, Any]:
 
 
 def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    from ...durations import ago
-
     at_stake = sum(move["gpus"] * (move["ran_s"] or 0.0) for move in row["moves"]) / 3600
     placement, start = row["placement"], row["expected_start_s"]
     return {**row, "gpus": sum(placement["gpus"]), "at_stake": at_stake,
@@ -129,7 +109,7 @@ def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
             "otherwise": "nobody knows" if start is None else f"in {ago(start - row['issued_s'])}"}
 
 
-register(RecommenderKind("moves", Relief, Settings, lambda settings, history: Recommender(settings), {
+register(RecommenderKind("moves", Relief, lambda settings, history: Recommender(settings), {
     "job_id": "job", "partition": "partition", "gpus": "GPUs", "placement": "could start on", "moves": "if these move",
     "gpus_moved": "GPUs moved", "at_stake": "GPU-hours at stake", "otherwise": "else starts"}, _cells,
     "no move would let a waiting job start"))

@@ -6,22 +6,20 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....exporters.publish import ADVICE
 from ....storage.errors import StoreError
+from ....storage.history import History
 from ....storage.records import Job
 from ....storage.shares import ShareAdvice
+from ...settings.counsel import AllocationSettings
 from ..recommender import Recommendations, RecommenderContext
 from .accounts import accounted
 from .node_view import Insight, NodeView, Past, candidates, node_view
 from .rows import ShareRows
 from .tune import Key, tune
 from .usage_meter import UsageMeter
-
-if TYPE_CHECKING:
-    from ....storage.history import History
-    from ..recommenders.allocation import Settings
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +37,7 @@ PAST = 20_000
 class ShareRecommender:
     """What there is to say on who should have what of the nodes."""
 
-    def __init__(self, settings: Settings, history: History) -> None:
+    def __init__(self, settings: AllocationSettings, history: History) -> None:
         self._settings, self._history = settings, history
         self._meter, self._past = UsageMeter(settings.window, settings.starved), Past()
         self._recorded_s, self._unread_s, self._change = float("-inf"), float("-inf"), Lock()

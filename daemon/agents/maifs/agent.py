@@ -96,8 +96,8 @@ class Maifs:
             return np.full((len(tasks), 2), -1)
         seen, pair = np.empty((count, SEEN)), np.empty((count, len(tasks), PAIR_INPUTS))
         able = np.empty((count, len(tasks), LEVELS))
-        sight.observe(site, jobs, nodes, tasks, candidates[:count], asked[:count], self.weights["taste"], seen, pair,
-                       able)
+        sight.observe(site, jobs, nodes, sight.Asked(tasks, candidates[:count], asked[:count]), self.weights["taste"],
+                      sight.Seen(seen, pair, able))
         self.decisions += 1
         given = network.joint(self.weights, seen, pair, able, attentive=self.attentive, coordinated=self.coordinated)
         given[:, 0] = np.where(given[:, 0] >= 0, candidates[given[:, 0]], -1)

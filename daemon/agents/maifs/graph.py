@@ -15,7 +15,7 @@ What has an agent, a task or an edge in its loops is compiled.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,9 +55,19 @@ def attend(inner: Floats, query: Floats, key: Floats, value: Floats, mix: Floats
     return inner + heard @ mix, weights.mean(axis=0)
 
 
+class Rating(NamedTuple):
+    """The weights by which an agent rates actions."""
+
+    reject: Floats
+    direct: Floats
+    inner: Floats
+    outer: Floats
+    factor: Floats
+    factor_reject: Floats
+
+
 @compiled_with_arrays
-def rate(inner: Floats, pair: Floats, able: Floats, reject: Floats, direct: Floats, within: Floats, outer: Floats,
-         factor: Floats, factor_reject: Floats) -> tuple[Floats, Floats]:
+def rate(inner: Floats, pair: Floats, able: Floats, weights: Rating) -> tuple[Floats, Floats]:
     """Return utilities [agent, action] and payoff factors [agent, action, rank]; -inf for what cannot be.
 
     Action 0 rejects; action ``1 + task * LEVELS + level`` accepts. ``able`` [agent, task, level] is above 0 if it can.
@@ -68,8 +78,8 @@ def rate(inner: Floats, pair: Floats, able: Floats, reject: Floats, direct: Floa
     inputs = np.zeros(HIDDEN + _ACCEPT)
     for agent in range(count):
         inputs[:HIDDEN] = inner[agent]
-        utility[agent, 0] = inner[agent] @ reject[:-1] + reject[-1]
-        factors[agent, 0] = inner[agent] @ factor_reject
+        utility[agent, 0] = inner[agent] @ weights.reject[:-1] + weights.reject[-1]
+        factors[agent, 0] = inner[agent] @ weights.factor_reject
         for task in range(tasks):
             for level in range(LEVELS):
                 if able[agent, task, level] <= 0.0:
@@ -78,8 +88,9 @@ def rate(inner: Floats, pair: Floats, able: Floats, reject: Floats, direct: Floa
                 inputs[HIDDEN + PAIR_INPUTS:] = 0.0
                 inputs[HIDDEN + PAIR_INPUTS + level] = 1.0
                 action = 1 + task * LEVELS + level
-                utility[agent, action] = inputs[HIDDEN:] @ direct + np.tanh(inputs @ within) @ outer
-                factors[agent, action] = inputs @ factor
+                utility[agent, action] = inputs[HIDDEN:] @ weights.direct \
+                    + np.tanh(inputs @ weights.inner) @ weights.outer
+                factors[agent, action] = inputs @ weights.factor
     return utility, factors
 
 

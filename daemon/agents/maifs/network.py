@@ -15,6 +15,7 @@ from .graph import (
     ITERATIONS,
     SHAPES,
     TAKE_PART,
+    Rating,
     alliances,
     attend,
     conflicts,
@@ -139,6 +140,5 @@ def _opinions(weights: Weights, seen: Floats, pair: Floats, able: Floats, attent
     heard, attention = attend(inner, weights["query"], weights["key"], weights["value"], weights["mix"])
     if not attentive:
         heard, attention = inner, np.zeros_like(attention)
-    utility, factors = rate(heard, pair, able, weights["reject"], weights["direct"], weights["inner"],
-                            weights["outer"], weights["factor"], weights["factor_reject"])
+    utility, factors = rate(heard, pair, able, Rating(*(weights[name] for name in Rating._fields)))
     return utility, factors, attention

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -132,22 +132,42 @@ def leaves(site: Site, nodes: Nodes) -> Any:
     return known
 
 
+class Asked(NamedTuple):
+    """Which candidates are asked about which tasks."""
+
+    tasks: Longs
+    candidates: Longs
+    which: Longs
+    """[candidate, task] 1 where it is."""
+
+
+class Seen(NamedTuple):
+    """What candidates see, filled in by ``observe``."""
+
+    nodes: Floats
+    """[candidate, ...] of themselves."""
+    pair: Floats
+    """[candidate, task, ...] of each task."""
+    able: Floats
+    """[candidate, task, level] above 0 where it is able to accept."""
+
+
 @compiled_with_arrays
-def observe(site: Site, jobs: Jobs, nodes: Nodes, tasks: Longs, candidates: Longs, asked: Longs, taste: Floats,
-            seen: Floats, pair: Floats, able: Floats) -> None:
+def observe(site: Site, jobs: Jobs, nodes: Nodes, asked: Asked, taste: Floats, seen: Seen) -> None:
     """Fill in what candidates see of themselves and of each task, and at which levels they are able to accept it."""
+    tasks, pair = asked.tasks, seen.pair
     pair[:] = 0.0
-    able[:] = 0.0
+    seen.able[:] = 0.0
     known = leaves(site, nodes)
-    for index in range(candidates.size):
-        node = candidates[index]
+    for index in range(asked.candidates.size):
+        node = asked.candidates[index]
         speed = divide(site, jobs, nodes, node, THROUGHPUT, taste)
-        _see_node(site, jobs, nodes, node, speed, known[site.leaf[node]], seen[index])
+        _see_node(site, jobs, nodes, node, speed, known[site.leaf[node]], seen.nodes[index])
         for task in range(tasks.size):
-            if asked[index, task] == 1 and jobs.gpus[tasks[task]] <= nodes.free[node, GPU]:
+            if asked.which[index, task] == 1 and jobs.gpus[tasks[task]] <= nodes.free[node, GPU]:
                 _see_request(site, jobs, tasks[task], pair[index, task])
                 _see_task(site, jobs, nodes, node, tasks[task], speed, taste, pair[index, task])
-                _mark_able(site, jobs, nodes, node, tasks[task], able[index, task])
+                _mark_able(site, jobs, nodes, node, tasks[task], seen.able[index, task])
 
 
 @compiled_with_arrays

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from idlewatt.daemon.advice.advisor import Advice, AdviceSettings, Advisor
+from idlewatt.daemon.advice.advisor import Advice, Advisor
+from idlewatt.daemon.config import ConfigError, parse
+from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.records import (
     Allocation,
     Job,
@@ -126,8 +127,8 @@ def test_a_site_says_itself_what_its_jobs_are_like():
     nodes = [node("dgx1"), node("dgx2", 6), node("dgx3", 6)]
     found = only(nodes, pending("9", 4, name="train"), applications={"train*": "imagenet"})
     assert found.alternatives[-1].relative_speed == pytest.approx(1.0, abs=0.05)
-    with pytest.raises(ValidationError, match="'gpt' was not measured; bert, "):
-        AdviceSettings(applications={"*": "gpt"})
+    with pytest.raises(ConfigError, match="'gpt' was not measured; bert, "):
+        parse("advice: {applications: {'*': gpt}}")
 
 
 def test_jobs_that_start_on_one_node_are_given_different_gpus():
@@ -343,10 +344,10 @@ def test_shadows_follow_and_are_marked():
 
 @pytest.mark.parametrize("name", ["sjf-oracle", "no-such-rule"])
 def test_a_policy_that_cannot_be_had_live_is_refused(name):
-    with pytest.raises(ValidationError):
-        AdviceSettings(policy=name)
-    with pytest.raises(ValidationError):
-        AdviceSettings(shadow=(name,))
+    with pytest.raises(ConfigError, match="advice.policy"):
+        parse(f"advice: {{policy: {name}}}")
+    with pytest.raises(ConfigError, match="advice.shadow"):
+        parse(f"advice: {{shadow: [{name}]}}")
 
 
 # Whatever the snapshot.

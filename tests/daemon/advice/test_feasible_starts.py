@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from idlewatt.daemon.advice.advisor import AdviceSettings, Advisor
+from idlewatt.daemon.advice.advisor import Advisor
+from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.details import Details
 from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Partition, Request, SchedulerSnapshot
 from idlewatt.storage.rules import Association, Ceilings, Qos, Rules, Site

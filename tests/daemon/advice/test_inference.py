@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idlewatt.daemon.advice.advisor import Advice, AdviceInputs, AdviceSettings, Advisor
+from idlewatt.daemon.advice.advisor import Advice, AdviceInputs, Advisor
 from idlewatt.daemon.advice.inference import ServedModel
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.state import Start
 from idlewatt.daemon.replay.workload import FORESIGHT
+from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.recommendations import Instead, Placement
 from idlewatt.storage.records import Allocation, Job, JobState, ModelCard, Node, Partition, Request, SchedulerSnapshot
 

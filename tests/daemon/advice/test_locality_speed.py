@@ -2,7 +2,8 @@
 
 import pytest
 
-from idlewatt.daemon.advice.locality_speed import NAMES, application_of, relative_speed
+from idlewatt.daemon.advice.locality_speed import application_of, relative_speed
+from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.recommendations import Placement
 
 
@@ -13,7 +14,7 @@ def on(*gpus):
 @pytest.mark.parametrize(("name", "application"), [
     ("BERT-large-ft", "bert"), ("train_yolov5", "yolov3"), ("resnet50", "imagenet"), ("interactive", ""), ("", "")])
 def test_a_job_is_known_by_its_name_and_else_stays_unknown(name, application):
-    assert application_of(name, NAMES) == application
+    assert application_of(name, AdviceSettings().applications) == application
 
 
 def test_the_first_pattern_that_fits_decides():

@@ -5,9 +5,10 @@ import pytest
 
 from idlewatt.daemon import config
 from idlewatt.daemon.advice import recommender as joint
-from idlewatt.daemon.advice.recommender import Recommendations, RecommenderKind, RecommenderSettings, subjects
-from idlewatt.daemon.advice.recommenders import topics
+from idlewatt.daemon.advice.recommender import Recommendations, RecommenderKind
+from idlewatt.daemon.advice.recommenders import subjects, topics
 from idlewatt.daemon.config import ConfigError
+from idlewatt.daemon.settings.counsel import CounselSettings, RecommenderSettings
 from idlewatt.daemon.view import DaemonView
 from idlewatt.exporters.publish import check
 
@@ -40,9 +41,8 @@ class Toy:
 def toy(rig, monkeypatch):
     """Return a service that has looked once and has a toy to recommend."""
     service, adviser = rig.service(), Toy()
-    toy = RecommenderKind("toy", Row, RecommenderSettings, lambda *_: adviser, {})
-    monkeypatch.setitem(joint._SUBJECTS, "toy", toy)
-    monkeypatch.setattr(config.EachSubject, "of", lambda settings, name: RecommenderSettings())
+    monkeypatch.setitem(joint.REGISTERED, "toy", RecommenderKind("toy", Row, lambda *_: adviser, {}))
+    monkeypatch.setattr(CounselSettings, "of", lambda settings, name: RecommenderSettings())
     service._advisers["toy"] = adviser
     service.jobs()
     while not service._rehearsal.over():
@@ -58,9 +58,10 @@ def test_a_subject_is_called_as_its_file_and_says_what_it_is_about():
     assert set(subjects()) == set(topics())
     for name, subject in subjects().items():
         assert subject.name == name
-        assert subject.help.endswith(".")
-        assert subject.help[0].isupper()
-        assert subject.help == subject.help.strip()
+        about = topics()[name]
+        assert about.endswith(".")
+        assert about[0].isupper()
+        assert about == about.strip()
 
 
 def test_what_is_said_is_seen_and_published(toy):
@@ -128,7 +129,7 @@ def test_a_subject_that_cannot_be_is_named_and_the_old_configuration_goes_on(rig
 
     service = rig.service()
     broken = replace(subjects()["elastic"], open=refuse)
-    monkeypatch.setitem(joint._SUBJECTS, "elastic", broken)
+    monkeypatch.setitem(joint.REGISTERED, "elastic", broken)
     with pytest.raises(ConfigError, match=r"counsel\.elastic: no such thing"):
         service.reload(lambda: config.parse(rig.text(counsel="{elastic: {settle: 1m}}")))
     assert "elastic" in service._advisers

@@ -1,8 +1,9 @@
 import pytest
 
 from idlewatt.daemon.advice.advisor import Advice
-from idlewatt.daemon.advice.recommender import Counsel
-from idlewatt.daemon.advice.recommenders.elastic import Adviser, Settings
+from idlewatt.daemon.advice.recommender import Recommendations
+from idlewatt.daemon.advice.recommenders.elastic import Recommender
+from idlewatt.daemon.settings.counsel import ElasticSettings
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.recommendations import Alternative, Placement, Recommendation
 from idlewatt.storage.records import JobState
@@ -58,7 +59,7 @@ def test_what_more_or_fewer_gpus_would_do_is_a_table_of_its_own(shell):
     shell.service.counsel("elastic")
     assert shell.text("advise", "--elastic") == "of no job is it known how fast it is with more or fewer GPUs\n"
     curve = {"name": "*", "speeds": {2: 100.0, 4: 180.0, 8: 300.0}}
-    shell.service._advisers["elastic"] = Adviser(Settings(curves=(curve,)), shell.service._history)
+    shell.service._advisers["elastic"] = Recommender(ElasticSettings(curves=(curve,)), shell.service._history)
     shell.service.counsel("elastic")
     jobs = {job.job_id: job for job in shell.service.known.snapshot.jobs}
     rows = shell.csv("advise", "--elastic")
@@ -90,7 +91,7 @@ def test_moves_are_a_table_of_their_own(shell):
     assert shell.text("advise", "--moves") == "no move would let a waiting job start\n"
     move = Move("7", "eve", 2, "n0", "n1", 3600.0)
     row = Relief("9", 0.0, "A100", "bob", 100.0, Placement(("n0",), (8,)), (move,), 2)
-    shell.service._learn(counsel={"moves": Counsel(100.0, (row,))})
+    shell.service._learn(counsel={"moves": Recommendations(100.0, (row,))})
     (shown,) = shell.csv("advise", "--moves", "--node", "n1")
     assert (shown["moves"], shown["at_stake"], shown["otherwise"]) == ("7 (2 GPUs) n0 -> n1", "2.0", "nobody knows")
     assert shell.csv("advise", "--moves", "--node", "n2") == []

@@ -21,6 +21,7 @@ from idlewatt.daemon.cli import main
 from idlewatt.daemon.learning import nightly, training_scheduler
 from idlewatt.daemon.learning.models import ModelStore
 from idlewatt.daemon.learning.promotion import Verdict
+from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
 from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
 from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, Task, TrainingScheduler, last_night
 from idlewatt.storage.history import History
@@ -119,7 +120,7 @@ def test_what_has_earned_it_waits_for_an_operator_where_the_configuration_says_s
 
 def terms(text):
     """Return the terms that an operator wrote down."""
-    return config.parse(f"training: {{terms: {text}}}").training.terms.known()
+    return PromotionCriteria.of(config.parse(f"training: {{terms: {text}}}").training.terms)
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from idlewatt.exporters.slurm.fields import BadRecord
@@ -95,9 +97,17 @@ def test_another_heading_is_refused(text):
         parse_sacct(text)
 
 
-def test_times_are_utc_whatever_the_zone_of_the_machine(monkeypatch):
+@pytest.fixture
+def in_new_york(monkeypatch):
     monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    assert time.localtime(1793496600).tm_hour == 21  # the C library has taken note
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
+
+def test_times_are_utc_whatever_the_zone_of_the_machine(in_new_york):
     assert parse_time("2026-11-01T01:30:00") == 1793496600.0  # an hour that New York has twice
     assert print_time(1793496600.0) == "2026-11-01T01:30:00"
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from idlewatt.daemon.advice.advisor import AdviceSettings, Advisor
+from idlewatt.daemon.advice.advisor import Advisor
+from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.daemon.topology import AttachTopology
 from idlewatt.exporters.fabric import SlurmTopologyConfig
 from idlewatt.exporters.hostlist import expand

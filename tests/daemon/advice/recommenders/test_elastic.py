@@ -2,8 +2,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from idlewatt.daemon.advice.recommender import RecommenderContext, subjects
-from idlewatt.daemon.advice.recommenders.elastic import CurveSettings, Recommender, Settings
+from idlewatt.daemon.advice.recommender import RecommenderContext
+from idlewatt.daemon.advice.recommenders import subjects
+from idlewatt.daemon.advice.recommenders.elastic import Recommender
+from idlewatt.daemon.settings.counsel import CurveSettings, ElasticSettings
 from idlewatt.exporters.publish import check
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.history import History
@@ -36,7 +38,7 @@ def history(tmp_path):
 @pytest.fixture
 def adviser(history):
     """Return a function that opens an adviser; the same history goes on."""
-    return lambda **settings: Recommender(Settings(**settings), history)
+    return lambda **settings: Recommender(ElasticSettings(**settings), history)
 
 
 def watched(adviser, *runs):

@@ -6,8 +6,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from idlewatt.daemon.advice.advisor import Advice
-from idlewatt.daemon.advice.recommender import RecommenderContext, subjects
-from idlewatt.daemon.advice.recommenders.moves import Recommender, Settings
+from idlewatt.daemon.advice.recommender import RecommenderContext
+from idlewatt.daemon.advice.recommenders import subjects
+from idlewatt.daemon.advice.recommenders.moves import Recommender
+from idlewatt.daemon.settings.counsel import MovesSettings
 from idlewatt.exporters.publish import ADVICE, check
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.recommendations import Placement, Recommendation
@@ -32,7 +34,7 @@ def said(job_id, action, placement=None, start_s=NOW + HOUR, shadow=False):
 def considered(*waiting, advice=(), **options):
     scene = RecommenderContext(NOW, SchedulerSnapshot(NOW, NODES, (), (*RUNNING, *waiting)), Telemetry(),
                   Advice(NOW, tuple(advice)) if advice else None)
-    return Recommender(Settings(**options)).recommend(scene)
+    return Recommender(MovesSettings(**options)).recommend(scene)
 
 
 def test_a_row_says_what_to_move_for_whom_and_what_is_gained():
@@ -98,7 +100,7 @@ def test_no_row_is_cut_where_there_are_more_moves_than_are_published():
     jobs = [Job(f"{number}-{part}", NOW - HOUR, JobState.RUNNING, "p", Request(1, 1, 1), start_s=NOW - HOUR,
                 allocations=(Allocation(f"h{number}", 1),)) for number in range(count) for part in range(3)]
     snapshot = SchedulerSnapshot(NOW, (*nodes, *homes), (), (*jobs, *(waits(f"w{number}") for number in range(count))))
-    counsel = Recommender(Settings()).recommend(RecommenderContext(NOW, snapshot, Telemetry()))
+    counsel = Recommender(MovesSettings()).recommend(RecommenderContext(NOW, snapshot, Telemetry()))
 
     assert len(counsel.metrics["move_info"]) == sum(len(row.moves) for row in counsel.rows) == ADVICE // 3 * 3
 

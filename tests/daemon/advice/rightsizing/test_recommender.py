@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from idlewatt.daemon.advice.advisor import Advice
-from idlewatt.daemon.advice.recommender import RecommenderContext, subjects
-from idlewatt.daemon.advice.recommenders import allocation
-from idlewatt.daemon.advice.recommenders.allocation import Settings
+from idlewatt.daemon.advice.recommender import RecommenderContext
+from idlewatt.daemon.advice.recommenders import allocation, subjects
 from idlewatt.daemon.advice.rightsizing import node_view
 from idlewatt.daemon.advice.rightsizing.node_view import Past
 from idlewatt.daemon.advice.rightsizing.recommender import ShareRecommender
+from idlewatt.daemon.config import ConfigError, parse
+from idlewatt.daemon.settings.counsel import AllocationSettings
 from idlewatt.exporters.publish import check
 from idlewatt.exporters.simulated import direct
 from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
@@ -68,7 +68,7 @@ class Site:
 
     def __init__(self, *jobs, nodes=(NODE,), advice=(), **changes):
         self.shelf = Shelf()
-        self.shares = ShareRecommender(Settings(**{"window": "10m"} | changes), self.shelf)
+        self.shares = ShareRecommender(AllocationSettings(**{"window": "10m"} | changes), self.shelf)
         self.jobs, self.nodes, self.advice, self.now, self.spent = jobs, nodes, advice, 1000.0, {}
 
     def look(self, minutes=1, *, cores=None, activity=None, memory=None):
@@ -232,9 +232,9 @@ def test_a_job_that_is_gone_is_gone_from_the_rows():
 
 
 def test_settings_name_models_that_exist():
-    assert Settings(models={"vit-*": "image"}).models == {"vit-*": "image"}
-    with pytest.raises(ValidationError, match="there is no model 'vit'"):
-        Settings(models={"vit-*": "vit"})
+    parse("counsel: {allocation: {models: {'vit-*': image}}}")
+    with pytest.raises(ConfigError, match="counsel.allocation.models.vit-[*]: there is no model 'vit'"):
+        parse("counsel: {allocation: {models: {'vit-*': vit}}}")
 
 
 def test_a_prior_lends_words_until_the_job_was_measured():
@@ -264,7 +264,7 @@ def test_on_the_simulated_cluster_who_starves_is_told_whose_cores_lie_idle():
     cluster = SimulatedCluster(Shape(start_s=1e9))
     configs = direct.sources(cluster, lambda: cluster.now_s)
     sources = {config.kind: config.build(lambda: cluster.now_s) for config in configs}
-    shares = ShareRecommender(Settings(window="10m"), Shelf())
+    shares = ShareRecommender(AllocationSettings(window="10m"), Shelf())
     for _ in cluster.run(900.0, 60.0):
         read = [sources[kind].read() for kind in ("dcgm", "cgroup")]
         said = shares.recommend(RecommenderContext(cluster.now_s, sources["slurm_rest"].read(),

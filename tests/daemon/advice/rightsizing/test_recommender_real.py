@@ -6,8 +6,8 @@ import time
 import pytest
 
 from idlewatt.daemon.advice.recommender import RecommenderContext
-from idlewatt.daemon.advice.recommenders.allocation import Settings
 from idlewatt.daemon.advice.rightsizing.recommender import ShareRecommender
+from idlewatt.daemon.settings.counsel import AllocationSettings
 from idlewatt.exporters.slurm.rest import SlurmRestConfig
 from idlewatt.storage.history import History
 from idlewatt.storage.telemetry import GpuReading, JobReading, Telemetry
@@ -34,7 +34,7 @@ def test_what_a_real_job_does_not_use_of_what_slurm_gave_it_goes_to_its_neighbou
     source = SlurmRestConfig(url=f"unix:{chain.rest_socket}").build(time.time)
     given = {job: int(re.search(r"NumCPUs=(\d+)", chain.run("scontrol", "show", "job", job))[1]) for job in jobs}
     with History.open(f"sqlite:///{tmp_path}/history.db") as history:
-        shares = ShareRecommender(Settings(window="10m"), history)
+        shares = ShareRecommender(AllocationSettings(window="10m"), history)
         snapshot, now_s = source.read(), time.time()
         held = {job.raw_id: job for job in snapshot.jobs if job.state.active}
         for minute in range(12):

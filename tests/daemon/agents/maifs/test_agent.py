@@ -25,7 +25,6 @@ def any_weights(seed, scale=1.0):
 
 def test_no_action_is_infeasible_in_a_hundred_thousand_random_states():
     draw, sets = np.random.default_rng(0), [any_weights(seed, 10.0 ** (seed % 5 - 2)) for seed in range(50)]
-    names = ("reject", "direct", "inner", "outer", "factor", "factor_reject")
     for block in range(STATES // 1000):
         count, tasks = 1 + block % 4, 1 + block % 3
         inner, pair = draw.standard_normal((1000, count, graph.HIDDEN)), draw.standard_normal(
@@ -34,7 +33,8 @@ def test_no_action_is_infeasible_in_a_hundred_thousand_random_states():
         chosen = np.empty((1000, tasks, 2), np.int64)
         for number in range(1000):
             weights = sets[number % 50]
-            utility, factors = graph.rate(inner[number], pair[number], able[number], *(weights[name] for name in names))
+            utility, factors = graph.rate(inner[number], pair[number], able[number],
+                                          graph.Rating(*(weights[name] for name in graph.Rating._fields)))
             joined = graph.edges(inner[number] @ inner[number].T, able[number], np.zeros(count, np.int64))
             settled = graph.settle(utility, joined, graph.conflicts(factors, joined), 4)
             chosen[number] = graph.repair(settled, utility, tasks)
@@ -221,8 +221,8 @@ def test_agents_see_types_sensitivity_watts_and_their_leaf_switch():
         sight.accept(site, round.jobs, round.nodes, job, 1, kernel.BEST, np.zeros(3))
     kernel.vanish(site, round.jobs, round.nodes, 3)
     seen, pair, able = np.empty((2, SEEN)), np.empty((2, 1, PAIR_INPUTS)), np.empty((2, 1, LEVELS))
-    sight.observe(site, round.jobs, round.nodes, np.array([2]), np.array([1, 2]), np.ones((2, 1), np.int64),
-                  np.zeros(3), seen, pair, able)
+    asked = sight.Asked(np.array([2]), np.array([1, 2]), np.ones((2, 1), np.int64))
+    sight.observe(site, round.jobs, round.nodes, asked, np.zeros(3), sight.Seen(seen, pair, able))
     assert seen[0, 10:13].tolist() == [1 / 8, 1 / 8, 0]  # an image and a language model
     assert seen[0, 8] == pytest.approx(np.log(9060) / 10)
     assert seen[0, 9] == pytest.approx((2.4 - 1) * 2 / 8)

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
 
-from ...storage.durations import Duration, seconds
-
-Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, allow_inf_nan=False)]
-Watts = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Ratio = Annotated[float, Field(ge=0, le=1)]
+from .values import Duration, Ratio, Seconds, Strict, Watts
 
 
-class ModelSettings(BaseModel):
+class ModelSettings(Strict):
     """What is known of a board model beyond our catalogue; leave out what is not known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     bare_watts: Watts | None = None
     """Draw with no context on the board."""
@@ -26,10 +20,8 @@ class ModelSettings(BaseModel):
     """Enforced power limit, for exporters that do not tell it."""
 
 
-class WasteSettings(BaseModel):
+class WasteSettings(Strict):
     """How watts are put into classes. The defaults are assumed, not measured at your site."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     epsilon: Ratio = 0.02
     """Activity up to which a board does nothing. Raise it where monitoring agents keep boards at a few per cent."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from idlewatt.daemon.diagnosis import Diagnosis
+from idlewatt.daemon.advice.diagnosis import Diagnosis
 from idlewatt.storage.recommendations import Placement
 from idlewatt.storage.records import Job, JobState, Node, NodeState, Request, SchedulerSnapshot
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..storage.eligibility import eligible
-from ..storage.recommendations import Placement
-from ..storage.records import Job, SchedulerSnapshot
-from .advice.gpu_assignment import FreeIndexes
-from .advice.topology_cost import TopologyCost
-from .waste.demand import Need, need
-from .waste.stranded import FreeNodes
+from ...storage.eligibility import eligible
+from ...storage.recommendations import Placement
+from ...storage.records import Job, SchedulerSnapshot
+from ..waste.demand import Need, need
+from ..waste.stranded import FreeNodes
+from .gpu_assignment import FreeIndexes
+from .topology_cost import TopologyCost
 
 Counts = NDArray[np.int64]
 COMES_LATER = "there is room now, but jobs that come first take it or would be delayed"

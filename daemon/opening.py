@@ -1,0 +1,56 @@
+"""What a configuration asks for, opened: sources, advisers, policies in rehearsal, and how long history is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..exporters.source import Clock, SourceError, Watched
+from ..storage.history import History
+from ..storage.retention import Retention
+from .advice.recommender import Recommender
+from .advice.recommenders import subjects
+from .advice.warm_up import WarmUp
+from .config import ConfigError, Settings
+
+
+def kept_for(settings: Settings) -> Retention:
+    """Return how long the history keeps what."""
+    kept = settings.storage.retention
+    return Retention(kept.rollups, kept.hourly_rollups, kept.waste, kept.hourly_waste, kept.jobs, kept.recommendations,
+                     kept.speeds, kept.uses)
+
+
+def heuristics(settings: Settings) -> tuple[str, ...]:
+    """Return the heuristics that are asked live."""
+    return settings.advice.policy, *settings.advice.shadow, settings.counterfactual.incumbent
+
+
+def rehearsal(settings: Settings) -> WarmUp:
+    """Begin to compile what will be asked live, in a process of its own."""
+    return WarmUp(heuristics(settings))
+
+
+def advisers(settings: Settings, history: History, kept: Mapping[str, Recommender]) -> dict[str, Recommender]:
+    """Return who considers each subject that is wanted; ConfigError names the one whose settings cannot be."""
+    opened = dict(kept)
+    for name, subject in subjects().items():
+        if name not in kept and settings.counsel.of(name).enabled:
+            try:
+                opened[name] = subject.open(settings.counsel.of(name), history)
+            except ValueError as error:
+                raise ConfigError(f"counsel.{name}: {error}") from error
+    return opened
+
+
+def sources(settings: Settings, clock: Clock, kept: Mapping[str, Watched]) -> list[Watched]:
+    """Return the configured sources, those that are kept as they are; ConfigError names the one that cannot be."""
+    built: list[Watched] = []
+    for config in settings.sources:
+        try:
+            built.append(kept.get(config.name or config.kind) or Watched(config.build(clock), clock, config.kind))
+        except (OSError, ValueError, SourceError) as error:
+            for watched in built:
+                if watched not in kept.values():
+                    watched.close()
+            raise ConfigError(f"source {config.name or config.kind}: {error}") from error
+    return built

@@ -1,0 +1,36 @@
+"""Who advises, and what the energy of that advice is compared with."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from .values import ApplicationName, Duration, PolicyName, ServingPolicy, Strict
+
+
+class AdviceSettings(Strict):
+    """Who advises, who is only listened to, and what is kept in reserve."""
+
+    policy: ServingPolicy = "limit-aged+best-fit+easy"
+    """In charge until a learned policy has earned it, and where that one abstains: order+placement+backfill."""
+    objective: str = "wait"
+    """What the policy is after, as a label of every recommendation."""
+    shadow: tuple[ServingPolicy, ...] = ("fifo+first-fit",)
+    """Policies whose advice is recorded beside it for comparison, and shown as such."""
+    draws: Annotated[int, Field(ge=0, le=1000)] = 20
+    """Futures drawn to tell how much sooner or later a job starts than under the incumbent; 0 tells nothing."""
+    spare_nodes: Annotated[int, Field(ge=0)] = 1
+    """Empty nodes per partition that are never advised to be powered down: the next job should not wait for a boot."""
+    power_down_after: Duration = 1800.0
+    """A node is worth powering down when no known job needs it for at least so long; a boot costs minutes and watts."""
+    applications: dict[str, ApplicationName] = {"*bert*": "bert", "*yolo*": "yolov3", "*resnet*": "imagenet",
+                                                "*deepspeech*": "deepspeech2"}
+    """Whose measured speeds a job follows, by pattern of its name: ImageNet is ResNet-50."""
+
+
+class CounterfactualSettings(Strict):
+    """What the energy of the policy in charge is compared with."""
+
+    incumbent: PolicyName = "fifo+first-fit+easy"
+    """What the scheduler itself does, in our words; its simulated energy is compared with what was measured."""

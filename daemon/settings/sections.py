@@ -1,0 +1,27 @@
+"""The sections of the configuration file, all but the sources."""
+
+from __future__ import annotations
+
+from .advice import AdviceSettings, CounterfactualSettings
+from .counsel import CounselSettings
+from .cycles import Cycles
+from .degraded import DegradedSettings
+from .storage import StorageSettings
+from .training import TrainingSettings
+from .values import Strict
+from .waste import WasteSettings
+
+
+class Sections(Strict):
+    """Everything that the configuration file says beside its sources, which ``daemon.config.Settings`` adds."""
+
+    cluster: str = ""
+    """Name shown to people; Prometheus adds its own label."""
+    storage: StorageSettings = StorageSettings()
+    cycles: Cycles = Cycles()
+    waste: WasteSettings = WasteSettings()
+    advice: AdviceSettings = AdviceSettings()
+    counsel: CounselSettings = CounselSettings()
+    degraded: DegradedSettings = DegradedSettings()
+    counterfactual: CounterfactualSettings = CounterfactualSettings()
+    training: TrainingSettings = TrainingSettings()

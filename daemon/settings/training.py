@@ -1,0 +1,65 @@
+"""How agents are trained on the site's own history, and what must be true of one before it is put in charge."""
+
+from __future__ import annotations
+
+from datetime import time
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from .values import AgentName, Duration, Limit, Strict, TimeOfDay, Weight
+
+
+class ObjectiveSettings(Strict):
+    """What the operator is after: weights of figures relative to the incumbent's; only their proportions matter."""
+
+    jct_mean: Weight = 0.7
+    """Mean time from submission to end."""
+    slowdown_mean: Weight = 0.2
+    """Mean of that time over the run time: short jobs count as much as long ones."""
+    wait_p99: Weight = 0.1
+    energy_wasted: Weight = 0.0
+    longest_wait: Duration = 7 * 86400.0
+    """No weight: whoever has waited for longer goes before all younger ones, whatever an agent makes of them."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.jct_mean + self.slowdown_mean + self.wait_p99 + self.energy_wasted:
+            raise ValueError("at least one weight must be more than 0")
+        return self
+
+
+class TermsSettings(Strict):
+    """What must be true of an agent before it is put in charge."""
+
+    days: Annotated[int, Field(ge=2)] = 5
+    """Held-out days; drawn from fewer an interval means nothing."""
+    jobs: Annotated[int, Field(ge=2)] = 100
+    """Held-out jobs."""
+    group: Limit = 1.10
+    """Mean JCT of a partition or class of users over that under the incumbent, at most."""
+    tail: Limit = 1.25
+    """p99 wait over that under the incumbent, at most."""
+    start_error: Duration = 900.0
+    """The incumbent's replay starts half of the jobs that close to when they really started, and"""
+    missed: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """misses at most this share of those that did."""
+
+
+class TrainingSettings(Strict):
+    """How agents are trained on this site's history, night by night."""
+
+    enabled: bool = False
+    """The daemon trains, in a process of its own; leave it off where idlewatt-train.timer does it."""
+    agent: AgentName = "scorer"
+    at: TimeOfDay = time(3)
+    """Local time at which it begins."""
+    budget: Duration = 600.0
+    history: Duration = 90 * 86400.0
+    """How far back it learns from."""
+    promote: bool = True
+    """What has earned it is put in charge at once; else an operator decides."""
+    keep: Annotated[int, Field(ge=1)] = 10
+    """Models of each kind that are kept, beside those in charge and in shadow."""
+    objective: ObjectiveSettings = ObjectiveSettings()
+    terms: TermsSettings = TermsSettings()

@@ -1,0 +1,79 @@
+"""The walls of the house that no linter knows: sizes, arguments, and where imports may stand inside functions."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted(path for room in ("daemon", "exporters", "grafana", "storage") for path in (ROOT / room).rglob("*.py"))
+MOST_LINES, MOST_OF_FUNCTION, MOST_ARGUMENTS = 400, 50, 8
+
+# Each list can only shrink: what is small again is to be taken off it, and nothing may be added.
+LONG_FILES = {"exporters/publish.py"}
+LONG_FUNCTIONS: set[str] = set()
+MANY_ARGUMENTS = {
+    "dl2_kernel._follow", "dl2_kernel._go_on", "dl2_kernel._note_for", "dl2_kernel.by_window", "dl2_kernel.rebuild",
+    "flat_kernel.by_window",  # compiled kernels of a paper's rival
+    "PowerClass.__new__",  # a row of the table of classes
+}
+"""By the last two parts of their names."""
+
+
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def functions(path):
+    """Yield the dotted name and the node of every function, methods and closures too."""
+    def inside(node, name):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                dotted = f"{name}.{child.name}"
+                if not isinstance(child, ast.ClassDef):
+                    yield dotted, child
+                yield from inside(child, dotted)
+            else:
+                yield from inside(child, name)
+    yield from inside(parsed(path), ".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+
+def arguments(function):
+    """Count the arguments of a function, without the object that a method belongs to."""
+    given = function.args
+    names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+@pytest.fixture(scope="module")
+def all_functions():
+    return [found for path in FILES for found in functions(path)]
+
+
+def test_no_file_is_longer_than_one_can_read():
+    long = {str(path.relative_to(ROOT)) for path in FILES if len(path.read_text().splitlines()) > MOST_LINES}
+    assert long == LONG_FILES
+
+
+def test_no_function_is_longer_than_a_page(all_functions):
+    long = {name for name, node in all_functions if node.end_lineno - node.lineno + 1 > MOST_OF_FUNCTION}
+    assert long == LONG_FUNCTIONS
+
+
+def test_no_function_takes_more_arguments_than_one_can_remember(all_functions):
+    many = {".".join(name.split(".")[-2:]) for name, node in all_functions if arguments(node) > MOST_ARGUMENTS}
+    assert many == MANY_ARGUMENTS
+
+
+def test_imports_inside_functions_stand_in_the_commands_or_say_why(all_functions):
+    """The commands answer at once, so they import late; elsewhere the first import of a function has its reason."""
+    unexplained = []
+    for path in FILES:
+        if path.is_relative_to(ROOT / "daemon/cli"):
+            continue
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for name, node in functions(path):
+            late = [found for found in ast.walk(node) if isinstance(found, ast.Import | ast.ImportFrom)]
+            if late and "  # " not in lines[min(found.lineno for found in late) - 1]:
+                unexplained.append(name)
+    assert unexplained == []
