@@ -127,8 +127,10 @@ class Service:
             return
         circumstances = self._council.circumstances(self.settings, now_s)
         advice = Advisor(self.settings.advice, circumstances).advise(snapshot, now_s)
-        learned = self._council.note(advice)
+        learned, first = self._council.note(advice), self.known.advice is None
         self._learn(advice=advice, learned=learned)
+        if first:
+            give_back()  # now that the policies are loaded, the loader has done its work
         self._keep(lambda: self._history.record_recommendations(advice.recommendations))
         self._keep(lambda: self._history.record_abstentions(learned.silent.values()))
 
@@ -202,6 +204,7 @@ class Service:
 
     def start(self) -> None:
         """Begin to beat and wait for nobody; advice comes once it is rehearsed."""
+        give_back()  # what imports have touched
         self.beat.start()
 
     def stop(self) -> None:

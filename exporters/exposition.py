@@ -85,13 +85,14 @@ class Exposition:
         _check_end(page)
         lines = self._wanted_lines(page)
         names, known = self._names, self._known
+        new = tuple.__new__  # as Series(), in a third of the time
         found: Samples = []
         for line in lines:
             text, _, value = line.rpartition(b" ")
             name = text.partition(b"{")[0]
             try:
                 if b"_" not in value:  # float() would take 1_000
-                    found.append((Series(names[name], known[text[len(name):]]), float(value)))
+                    found.append((new(Series, (names[name], known[text[len(name):]])), float(value)))
                     continue
             except (KeyError, ValueError):
                 pass
