@@ -56,7 +56,7 @@ REPLAY_S = 600.0
 """The least time that the replay of a closed window is given."""
 PATIENCE = 0.8
 """Share of its period that a cycle waits for sources: peers that are slow must not make it overrun."""
-LAST_S = 1.0
+LAST_S = 0.5
 """How long a stop waits for running cycles, once no peer is waited for."""
 TRAINING_S = 60.0
 """How often somebody looks whether it is time to train, and how it goes."""
@@ -210,7 +210,8 @@ class Service:
     def stop(self) -> None:
         """Let go of every peer, let running cycles end, write what is open, release everything."""
         self._history.hurry()
-        self._collection.let_go()
+        # First: a scrape that nobody waits for any more would go on for seconds, and what follows wants the processor.
+        self._collection.leave()
         self._rehearsal.end()
         self._replays.end()
         self._council.end()
@@ -218,7 +219,6 @@ class Service:
         self.beat.stop(LAST_S)
         self._write(*self.accountant.drain_all(), self.accountant.floors.learned())
         self._history.close()
-        self._collection.leave()
 
     def reload(self, load: Callable[[], Settings]) -> None:
         """Put a new configuration in force at once, or raise ``ConfigError`` and keep the old one entire."""
