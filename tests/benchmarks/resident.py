@@ -15,6 +15,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from idlewatt.daemon import config
+from idlewatt.daemon.main import _prepare
 from idlewatt.daemon.memory import give_back, save
 from idlewatt.daemon.service import Service
 from idlewatt.daemon.view import DaemonView
@@ -55,6 +56,7 @@ def cycle(service: Service, view: DaemonView, pages: CollectorRegistry, number: 
 def main(path: Path, slurm: str, cycles: int) -> None:
     save()  # as serve() does
     settings, clock = config.load(path), Clock()
+    _prepare(path, settings.storage.url)
     service = Service(settings, History.open(settings.storage.url), clock)
     view = DaemonView(service, lambda: settings)
     pages = registry(view.published)
