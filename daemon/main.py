@@ -21,6 +21,7 @@ from ..storage.errors import StoreError
 from ..storage.history import History
 from .clock_steps import ClockWatch
 from .config import load
+from .memory import save
 from .notify import notify, reloading, watchdog_period_s
 from .service import Service
 from .view import DaemonView
@@ -74,6 +75,7 @@ class Signals:
 
 def serve(options: Options) -> None:
     """Run the daemon until SIGTERM or SIGINT; ConfigError or CannotServe when it cannot start."""
+    save()
     signals = Signals(threading.Event())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signals.on_stop)

@@ -1,9 +1,10 @@
-"""Gives memory back that only starting needed: 50 MB of LLVM's code, and what was freed but kept for reuse."""
+"""Gives memory back that only starting needed: 60 MB of LLVM, and what was freed but kept for reuse."""
 
 from __future__ import annotations
 
 import ctypes
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +12,25 @@ log = logging.getLogger(__name__)
 
 _DROP_PAGES = 4
 """MADV_DONTNEED: pages of a file that were not written to are read from it again when they are next needed."""
-_MAPS = Path("/proc/self/maps")
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
+"""M_MMAP_THRESHOLD and M_ARENA_MAX of mallopt(3)."""
+_LARGE_BYTES = 256 * 1024
+_SMAPS = Path("/proc/self/smaps")
 _COMPILER = "libllvmlite"
+_MAPPING = re.compile(r"\n(?=[0-9a-f]+-[0-9a-f]+ )")
+_UNTOUCHED = re.compile(r"\nAnonymous: +0 kB\n(?:.*\n)*?Swap: +0 kB\b")
+
+
+def save() -> None:
+    """Let glibc return large blocks at once, and not keep a heap for each thread; to be called before there are any.
+
+    Left alone it takes its bound for large blocks from those that it has seen: after Slurm's first answer of some
+    megabytes all of them come from the heap, where what is small and stays keeps the holes between from being returned.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # of glibc only
+        libc.mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
+        libc.mallopt(_ARENA_MAX, 2)
 
 
 def give_back() -> None:
@@ -22,7 +40,7 @@ def give_back() -> None:
     """
     libc = ctypes.CDLL(None)
     try:
-        spans = list(_code_of(_MAPS.read_text()))
+        spans = list(_unwritten(_SMAPS.read_text()))
     except OSError as error:
         log.debug("no memory is given back", extra={"error": str(error)})
         return
@@ -32,10 +50,11 @@ def give_back() -> None:
         libc.malloc_trim(0)
 
 
-def _code_of(maps: str) -> Iterator[tuple[int, int]]:
-    """Yield start and length of the compiler's code, which is never written to; its relocated data is left alone."""
-    for line in maps.splitlines():
-        span, mode, *rest = line.split(maxsplit=5)
-        if mode == "r-xp" and rest and Path(rest[-1]).name.startswith(_COMPILER):
+def _unwritten(smaps: str) -> Iterator[tuple[int, int]]:
+    """Yield start and length of the compiler's code and constants; its data, relocated when loaded, is left alone."""
+    for mapping in _MAPPING.split(smaps):
+        span, mode, *rest = mapping.partition("\n")[0].split(maxsplit=5)
+        if mode in ("r-xp", "r--p") and len(rest) == 4 and Path(rest[-1]).name.startswith(_COMPILER) \
+                and _UNTOUCHED.search(mapping):
             start, end = (int(bound, 16) for bound in span.split("-"))
             yield start, end - start

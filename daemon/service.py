@@ -57,7 +57,7 @@ REPLAY_S = 600.0
 """The least time that the replay of a closed window is given."""
 PATIENCE = 0.8
 """Share of its period that a cycle waits for sources: peers that are slow must not make it overrun."""
-LAST_S = 1.0
+LAST_S = 0.5
 """How long a stop waits for running cycles, once no peer is waited for."""
 TRAINING_S = 60.0
 """How often somebody looks whether it is time to train, and how it goes."""
@@ -128,8 +128,10 @@ class Service:
             return
         advice_inputs = self._council.advice_inputs(self.settings, now_s)
         advice = Advisor(self.settings.advice, advice_inputs).advise(snapshot, now_s)
-        learned = self._council.note(advice)
+        learned, first = self._council.note(advice), self.known.advice is None
         self._learn(advice=advice, learned=learned)
+        if first:
+            give_back()  # now that the policies are loaded, the loader has done its work
         self._keep(lambda: self._history.record_recommendations(advice.recommendations))
         self._keep(lambda: self._history.record_abstentions(learned.silent.values()))
 
@@ -203,12 +205,14 @@ class Service:
 
     def start(self) -> None:
         """Begin to beat and wait for nobody; advice comes once it is rehearsed."""
+        give_back()  # what imports have touched
         self.beat.start()
 
     def stop(self) -> None:
         """Let go of every peer, let running cycles end, write what is open, release everything."""
         self._history.hurry()
-        self._collection.let_go()
+        # First: a scrape that nobody waits for any more would go on for seconds, and what follows wants the processor.
+        self._collection.leave()
         self._rehearsal.end()
         self._replays.end()
         self._council.end()
@@ -216,7 +220,6 @@ class Service:
         self.beat.stop(LAST_S)
         self._write(*self.accountant.drain_all(), self.accountant.floors.learned())
         self._history.close()
-        self._collection.leave()
 
     def reload(self, load: Callable[[], Settings]) -> None:
         """Put a new configuration in force at once, or raise ``ConfigError`` and keep the old one entire."""

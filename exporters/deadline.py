@@ -5,6 +5,7 @@ One thread looks at the exchanges that are under way and cuts the connections of
 
 from __future__ import annotations
 
+import queue
 import resource
 import socket
 import sys
@@ -163,8 +164,40 @@ class _SecureConnection(_Cuttable, HTTPSConnection):
     pass
 
 
+class _Stack:
+    """The places of one host's pool, last in first out; nobody ever waits for one.
+
+    ``queue.LifoQueue`` has a lock and three conditions for those who wait: 3 kB a host, 9 MB at 3,000 pages.
+    """
+
+    __slots__ = ("_most", "queue")
+
+    def __init__(self, maxsize: int) -> None:
+        self._most = maxsize
+        self.queue: list[Any] = []
+
+    def get(self, block: bool = False, timeout: float | None = None) -> Any:
+        """Return what was put last, or raise ``queue.Empty``."""
+        try:
+            return self.queue.pop()
+        except IndexError:
+            raise queue.Empty from None
+
+    def put(self, item: Any, block: bool = False, timeout: float | None = None) -> None:
+        """Put something on top, or raise ``queue.Full``."""
+        if len(self.queue) >= self._most:
+            raise queue.Full
+        self.queue.append(item)
+
+    def qsize(self) -> int:
+        """Return how many there are."""
+        return len(self.queue)
+
+
 class _Keeping(HTTPConnectionPool):
     """A pool that keeps a connection only while not too many are kept in the whole process."""
+
+    QueueCls = _Stack
 
     def _get_conn(self, timeout: float | None = None) -> Any:
         connection = super()._get_conn(timeout)

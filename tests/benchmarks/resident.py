@@ -15,6 +15,8 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from idlewatt.daemon import config
+from idlewatt.daemon.main import _prepare
+from idlewatt.daemon.memory import give_back, save
 from idlewatt.daemon.service import Service
 from idlewatt.daemon.view import DaemonView
 from idlewatt.daemon.web.page import render
@@ -52,10 +54,13 @@ def cycle(service: Service, view: DaemonView, pages: CollectorRegistry, number: 
 
 
 def main(path: Path, slurm: str, cycles: int) -> None:
+    save()  # as serve() does
     settings, clock = config.load(path), Clock()
+    _prepare(path, settings.storage.url)
     service = Service(settings, History.open(settings.storage.url), clock)
     view = DaemonView(service, lambda: settings)
     pages = registry(view.published)
+    give_back()  # as start() does
     while not service._rehearsal.over():
         time.sleep(0.2)
     for number in range(cycles):

@@ -149,6 +149,7 @@ class Slurmrestd(BaseHTTPRequestHandler):
             return answer(jobs=[])
         pages = {"jobs": lambda: [job_page(job) for job in found.jobs],
                  "nodes": lambda: [node_page(node) for node in found.nodes], "reservations": list,
+                 "licenses": list,
                  "partitions": lambda: [PARTITION | {"name": part.name, "nodes": ",".join(part.nodes)}
                                         for part in found.partitions], "ping": list}
         return answer(**{"pings" if what == "ping" else what: pages[what]()})

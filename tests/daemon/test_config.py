@@ -139,3 +139,8 @@ def test_the_state_folder_is_the_one_that_systemd_made(monkeypatch):
     settings = config.parse(f"storage: {{url: 'postgresql://db/idlewatt'}}\n{MINIMAL}")
     assert settings.storage.spool_folder.parent == Path("/var/lib/private/idlewatt")
     assert settings.storage.models_folder == Path("/var/lib/idlewatt/models")
+
+
+def test_a_configuration_without_bottom_is_refused_with_its_line():
+    with pytest.raises(config.ConfigError, match=":2: nested more than 100 deep"):
+        config.parse("cluster: x\nsources: " + 200_000 * "[")

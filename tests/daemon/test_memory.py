@@ -1,12 +1,14 @@
 """What only starting needed is given back, and comes again when it is needed."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numba
 import pytest
 
-from idlewatt.daemon.memory import _code_of, give_back
+from idlewatt.daemon.memory import _unwritten, give_back
 
 
 def resident_code_bytes() -> int:
@@ -24,9 +26,41 @@ def test_the_compilers_code_is_given_back_and_comes_again():
     assert (one(2), numba.njit(lambda number: number + 2)(1)) == (3, 3)
 
 
-@pytest.mark.parametrize("line", [
-    "7f00-7f10 r--p 00000000 00:00 1 /a/libllvmlite.so", "7f00-7f10 rw-p 00000000 00:00 1 /a/libllvmlite.so",
-    "7f00-7f10 r-xp 00000000 00:00 1 /a/libother.so", "7f00-7f10 r-xp 00000000 00:00 0"])
-def test_nothing_but_the_compilers_code_is_touched(line):
-    assert list(_code_of(line)) == []
-    assert list(_code_of("7f00-7f10 r-xp 0 00:00 1 /a folder/libllvmlite.so")) == [(0x7f00, 0x10)]
+def mapping(line: str, anonymous: int = 0) -> str:
+    return f"{line}\nSize: 64 kB\nRss: 64 kB\nAnonymous:      {anonymous} kB\nShmemPmdMapped: 0 kB\nSwap:       0 kB\n"
+
+
+@pytest.mark.parametrize("told", [
+    mapping("7f00-7f10 r--p 00000000 00:00 1 /a/libllvmlite.so", anonymous=4),
+    mapping("7f00-7f10 rw-p 00000000 00:00 1 /a/libllvmlite.so"),
+    mapping("7f00-7f10 r-xp 00000000 00:00 1 /a/libother.so"), mapping("7f00-7f10 r-xp 00000000 00:00 0")])
+@pytest.mark.parametrize("mode", ["r-xp", "r--p"])
+def test_nothing_but_what_nobody_wrote_of_the_compiler_is_touched(told, mode):
+    ours = mapping(f"7f20-7f30 {mode} 0 00:00 1 /a folder/libllvmlite.so")
+    assert list(_unwritten(told)) == []
+    assert list(_unwritten(told + ours + told)) == [(0x7f20, 0x10)]
+
+
+def test_large_blocks_are_returned_at_once():
+    """A block that the heap would keep, since a smaller one lies above it, is a mapping of its own."""
+    told = subprocess.run((sys.executable, "-c", _BLOCKS), capture_output=True, text=True, check=True)
+    assert float(told.stdout) < 10
+
+
+_BLOCKS = """
+import re
+import subprocess
+import sys
+from pathlib import Path
+from idlewatt.daemon.memory import save
+def heap():
+    smaps = Path("/proc/self/smaps").read_text().partition("[heap]")[2]
+    return int(re.search(r"Rss: +(\\d+)", smaps)[1]) / 1024
+save()
+before, kept = heap(), []
+for _ in range(3):  # freeing a mapping is what moves the bound for the next
+    large = [bytes(4_000_000) for _ in range(20)]
+    kept.append([bytes(600) for _ in range(1000)])
+    del large
+print(heap() - before)
+"""

@@ -325,6 +325,22 @@ def test_until_the_policies_are_compiled_there_is_no_advice_and_a_stop_does_not_
     assert time.monotonic() - began < 20
 
 
+def test_a_stop_lets_the_sources_go_before_it_waits_for_cycles_and_writes(rig, monkeypatch):
+    service, order = rig.service(), []
+    for what, name in ((service.sources[0].source, "close"), (service.beat, "stop"), (service._history, "close")):
+        monkeypatch.setattr(what, name, noted(getattr(what, name), f"{type(what).__name__}.{name}", order))
+    service.stop()
+    assert order == ["PageSource.close", "CycleScheduler.stop", "History.close"]
+
+
+def noted(call, name, order):
+    def run(*args):
+        order.append(name)
+        return call(*args)
+
+    return run
+
+
 def test_the_beat_runs_every_cycle(rig):
     service = rig.service(cycles="{scrape: 50ms, jobs: 50ms, assess: 50ms, advise: 50ms, record: 50ms}")
     service.start()
