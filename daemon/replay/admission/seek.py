@@ -141,6 +141,9 @@ def _placement(ground: Ground, wish: Wish, rows: list[int], tasks: Counts, gpus:
     names = tuple(ground.nodes[row].name for row in rows)
     if wish.exclusive:
         return Placement(names, tuple(int(ground.gpus[row]) for row in rows))
+    if wish.per_socket:
+        sockets = np.minimum(ground.sockets_for(wish)[rows], wish.sockets)
+        return Placement(names, tuple((sockets * wish.per_socket).tolist()))
     if wish.per_node or wish.gpus == 0:
         return Placement(names, (wish.per_node,) * len(rows))
     most = [int(gpus[row]) for row in rows]

@@ -21,7 +21,7 @@ from .clusters import Cluster
 from .jobs import Scene, Wish, background, random_wish
 from .slurm import ACTING, FROZEN, HEEDLESS, Forecast, Rejected, Slurm
 
-PLANNING, HEEDLESS_POLICY = "priority+best-fit+conservative", "priority+best-fit+greedy"
+PLANNING, HEEDLESS_POLICY = "priority+best-fit+whole-nodes", "priority+best-fit+greedy"
 """Slurm's own order, with a plan for every job as Slurm's backfill has one, or with none."""
 
 
@@ -203,18 +203,24 @@ def _gist(said: Recommendation | None) -> str:
 
 
 def _pin(slurm: Slurm, played: Round) -> None:
-    """Name the advised nodes of each job that is to start, of an array those of its first task.
+    """Name the advised nodes of each job that is to start, of an array those of its first task."""
+    for case in (case for case in played.cases if case.advised):
+        for said in case.parts:
+            if said.placement is None:
+                continue
+            number = f"{case.number}_0" if case.wish.array else str(said.raw_id or case.number)
+            leads = case.wish.heterogeneous and said is case.parts[0]
+            try:
+                slurm.run("scontrol", "update", f"jobid={number}", _nodes(case, leads, said.placement.nodes, played))
+            except Rejected as refusal:
+                case.alone = f"cannot be pinned: {refusal}"
 
-    Components of a heterogeneous job cannot be told their nodes once they are submitted.
-    """
-    for case in played.cases:
-        if not case.advised or case.wish.heterogeneous or case.advice is None or case.advice.placement is None:
-            continue
-        number = f"{case.number}_0" if case.wish.array else case.number
-        try:
-            slurm.run("scontrol", "update", f"jobid={number}", f"reqnodelist={','.join(case.advice.placement.nodes)}")
-        except Rejected as refusal:
-            case.alone = f"cannot be pinned: {refusal}"
+
+def _nodes(case: Case, leads: bool, nodes: tuple[str, ...], played: Round) -> str:
+    """Return the nodes of a job in the words that Slurm takes: on leaders and with counts of features only what not."""
+    if not leads and not any("*" in option for option in case.wish.options):
+        return f"reqnodelist={','.join(nodes)}"
+    return f"excnodelist={','.join(server.name for server in played.cluster.servers if server.name not in nodes)}"
 
 
 def _look(slurm: Slurm, played: Round) -> None:
