@@ -93,18 +93,28 @@ def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],
     """Walk the queue as the scheduler does; return what starts where, what does not and why, and what is left then."""
     assert state.gate is not None
     turns, taken, refused = Turns(state.gate.copy(), bool(rules.turns)), dict[int, Placement](), dict[int, Hold]()
-    groups = _groups(state)
-    for row in queued(state, rules)[:MOST_TURNS]:
-        rows = groups.pop(state.records[row].group, []) if state.records[row].group else [row]
+    for rows in _in_turn(state, queued(state, rules)[:MOST_TURNS], bool(rules.turns)):
         jobs, wanted = [state.records[one] for one in rows], [starts.get(one) for one in rows]
-        found = turns.take_together(jobs, wanted) if len(rows) > 1 else \
-            [turns.take(jobs[0], wanted[0])] if rows else []
+        found = turns.take_together(jobs, wanted) if len(rows) > 1 else [turns.take(jobs[0], wanted[0])]
         for one, what in zip(rows, found, strict=True):
-            if isinstance(what, Hold):
-                refused[one] = what
-            else:
+            if isinstance(what, Placement):
                 taken[one] = what
+            elif what.cause != ROOM:
+                refused[one] = what
     return taken, refused, turns.gate
+
+
+def _in_turn(state: ClusterState, rows: list[int], planning: bool) -> list[list[int]]:
+    """Return jobs in order, the components of heterogeneous ones together.
+
+    Slurm starts these at the end of a round of its backfill. What it plans for them it keeps until then; where it plans
+    nothing, all others come first.
+    """
+    groups, place = _groups(state), {row: number for number, row in enumerate(rows)}
+    together = [group for group in groups.values() if all(row in place for row in group)]
+    single = [[row] for row in rows if not state.records[row].group]
+    return sorted(single + together, key=lambda some: (
+        not planning and len(some) > 1, max(place[row] for row in some)))
 
 
 def _groups(state: ClusterState) -> dict[str, list[int]]:

@@ -45,6 +45,8 @@ class Ground:
         self.owners = [node.owner for node in self.nodes]
         self._tell(snapshot.jobs)
         self._idle = False
+        self.as_planned = False
+        """Nodes are picked as Slurm picks them for those who wait, not the fullest first."""
         self._features: dict[tuple[str, int], Mask] = {}
         self._members: dict[str, Mask] = {}
         self._partitions = {partition.name: partition for partition in snapshot.partitions}

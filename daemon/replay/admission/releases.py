@@ -66,17 +66,27 @@ class Releases:
                   ) -> tuple[float, Placement] | None:
         """Return when, after now, something fits first on nodes that may be used, and where; None if it never does."""
         later, window_s, place = ground.copy(), FIRST_WINDOW_S, 0
-        touching = [release for release in self._all if usable[release.rows].any()]
-        while place < len(touching):
-            until_s = touching[place].end_s + window_s
-            while place < len(touching) and touching[place].end_s <= until_s:
-                _give_back(later, touching[place])
-                place += 1
-            found = sought(later)
-            if found is not None:
-                return touching[place - 1].end_s, found
+        later.as_planned = True
+        while place < len(self._all):
+            place, last = self._next(later, usable, place, window_s)
+            found = sought(later) if last is not None else None
+            if last is not None and found is not None:
+                return last.end_s, found
             window_s *= 2
         return None
+
+    def _next(self, later: Ground, usable: Mask, place: int, window_s: float) -> tuple[int, Release | None]:
+        """Give back what ends next, and within a while of that; return how far the list is used up, and the last."""
+        first = last = None
+        while place < len(self._all):
+            release, place = self._all[place], place + 1
+            if not usable[release.rows].any():
+                continue  # as in Slurm, before it is asked whether the next ends too late
+            first, last = first or release, release
+            _give_back(later, release)
+            if place < len(self._all) and self._all[place].end_s > first.end_s + window_s:
+                break
+        return place, last
 
 
 def _give_back(ground: Ground, release: Release) -> None:

@@ -115,7 +115,9 @@ class Turns:
 
     def _first(self, job: Job, way: Way) -> tuple[float, Placement] | None:
         """Return when a job could start at the earliest on nodes that it may use, and where."""
-        now = self.gate.sought(job, way)
+        ground = self.gate.ground_of(way).copy()
+        ground.as_planned = True
+        now = self.gate.sought(job, way, ground)
         if isinstance(now, Placement):
             return self.gate.now_s, now
 

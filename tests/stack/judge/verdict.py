@@ -15,7 +15,7 @@ AHEAD, ROOM, NODES, LIMIT, NEVER, UNKNOWN = "jobs ahead", "room", "nodes", "limi
 FEASIBILITY = (ROOM, NODES, NEVER, LIMIT, "Licenses")
 """Holds that say: it could not start now even if nobody were before it."""
 _SLURM = ((r"Priority", AHEAD), (r"Resources|None|^$", ROOM), (r"ReqNodeNotAvail|Reservation|NodeDown", NODES),
-          (r"QOS|Assoc", LIMIT), (r"BadConstraints|PartitionConfig", NEVER))
+          (r"QOS|Assoc", LIMIT), (r"BadConstraints|PartitionConfig|PartitionNodeLimit", NEVER))
 _OURS = ((r"^unknown|not known", UNKNOWN), (r"^can never run", NEVER), (r"come first", AHEAD),
          (r"the scheduler (?:would )?says? (\w+)", ""), (r"limit|QOS|account", LIMIT),
          (r"drain|down|reserv|cannot be used|out of use|meets? its constraints", NODES), (r"", ROOM))
