@@ -13,6 +13,7 @@ from ..replay.engine import Expectation, Policy, forecast
 from ..replay.state import ClusterState
 from .closeness import SOURCE, application_of, relative_speed
 from .consent import consent, why_held
+from .following import command_for
 from .outlook import HORIZON_S, Change
 
 MOST_ALTERNATIVES = 3
@@ -89,7 +90,8 @@ class Answer:
                               manner.objective, "start", why, placement,
                               manner.now_s, alternatives, manner.shadow,
                               communication_cost=self._diagnosis.vicinity.cost(placement, indexes),
-                              gpu_indexes=indexes, raw_id=job.raw_id, snapshot_s=manner.snapshot_s)
+                              gpu_indexes=indexes, raw_id=job.raw_id, snapshot_s=manner.snapshot_s,
+                              command=command_for(job, placement, self._state.cluster.names))
 
     def _alternatives(self, job: Job, placement: Placement) -> Iterator[Alternative]:
         """Yield other placements that have room, what they cost in communication, and what else is to say."""

@@ -14,7 +14,7 @@ from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState
 from ..replay import arrays as a
 from ..replay.admission.gate import AHEAD, GROUP, ROOM, Gate, Hold
-from ..replay.admission.turns import Turns
+from ..replay.admission.turns import Turn, Turns
 from ..replay.admission.why import why_no_nodes
 from ..replay.engine import Policy, queued
 from ..replay.queue import remove
@@ -92,29 +92,11 @@ def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],
             ) -> tuple[dict[int, Placement], dict[int, Hold], Gate]:
     """Walk the queue as the scheduler does; return what starts where, what does not and why, and what is left then."""
     assert state.gate is not None
-    turns, taken, refused = Turns(state.gate.copy(), bool(rules.turns)), dict[int, Placement](), dict[int, Hold]()
-    for rows in _in_turn(state, queued(state, rules)[:MOST_TURNS], bool(rules.turns)):
-        jobs, wanted = [state.records[one] for one in rows], [starts.get(one) for one in rows]
-        found = turns.take_together(jobs, wanted) if len(rows) > 1 else [turns.take(jobs[0], wanted[0])]
-        for one, what in zip(rows, found, strict=True):
-            if isinstance(what, Placement):
-                taken[one] = what
-            elif what.cause != ROOM:
-                refused[one] = what
+    turns = Turns(state.gate.copy(), bool(rules.turns))
+    told = turns.walk([Turn(row, state.records[row], starts.get(row)) for row in queued(state, rules)[:MOST_TURNS]])
+    taken = {row: found for row, found in told.items() if isinstance(found, Placement)}
+    refused = {row: found for row, found in told.items() if isinstance(found, Hold) and found.cause != ROOM}
     return taken, refused, turns.gate
-
-
-def _in_turn(state: ClusterState, rows: list[int], planning: bool) -> list[list[int]]:
-    """Return jobs in order, the components of heterogeneous ones together.
-
-    Slurm starts these at the end of a round of its backfill. What it plans for them it keeps until then; where it plans
-    nothing, all others come first.
-    """
-    groups, place = _groups(state), {row: number for number, row in enumerate(rows)}
-    together = [group for group in groups.values() if all(row in place for row in group)]
-    single = [[row] for row in rows if not state.records[row].group]
-    return sorted(single + together, key=lambda some: (
-        not planning and len(some) > 1, max(place[row] for row in some)))
 
 
 def _groups(state: ClusterState) -> dict[str, list[int]]:

@@ -98,7 +98,8 @@ class Gate:
         if not eligible(job, self.now_s) or NOT_ELIGIBLE.search(job.reason):
             # Slurm looks at limits before it looks for nodes.
             broken = self.limits_bar(job) if job.reason.startswith("ReqNodeNotAvail") else None
-            return broken or Hold(HELD, f"not eligible yet: the scheduler says {job.reason or 'its begin time has not come'}")
+            says = job.reason or "its begin time has not come"
+            return broken or Hold(HELD, f"not eligible yet: the scheduler says {says}")
         shortest = job.least_limit_s or job.limit_s or 0.0
         if job.deadline_s is not None and self.now_s + shortest > job.deadline_s:
             return Hold(HELD, "not eligible yet: the scheduler says DeadLine: it could not end in time")

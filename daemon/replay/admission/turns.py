@@ -25,6 +25,8 @@ WINDOW_S = 86400.0
 """Slurm's ``bf_window``: nothing is planned beyond a day."""
 MOST_TRIES = 50
 """Moments at which one job is planned anew because others have its nodes."""
+MOST_ROUNDS = 5
+"""Times that the queue is walked; more than once only where heterogeneous jobs have started or have been put off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,15 @@ class Plan:
     nodes: Mask
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A job in line, and where the policy would have it."""
+
+    row: int
+    job: Job
+    wanted: Placement | None = None
+
+
 class Turns:
     """What starts, and what is kept for whom, as the queue is walked; the gate is booked along."""
 
@@ -43,31 +54,78 @@ class Turns:
         self.gate = gate
         self._planning = planning
         self._plans: list[Plan] = []
+        self._together: dict[str, float] = {}
+        """When the components of a heterogeneous job can start together, as found a round ago."""
         self._releases = Releases(gate.ground, gate.snapshot.jobs, gate.now_s)
 
-    def take(self, job: Job, wanted: Placement | None) -> Placement | Hold:
+    def walk(self, line: Sequence[Turn]) -> dict[int, Placement | Hold]:
+        """Return by row what starts where, and why the rest does not; round after round while that changes."""
+        told = dict[int, Placement | Hold]()
+        for _ in range(MOST_ROUNDS):
+            self._plans, known = [], dict(self._together)
+            left = [turn for turn in line if not isinstance(told.get(turn.row), Placement)]
+            begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
+            for turn in left:
+                if turn.job.group:
+                    begins.setdefault(turn.job.group, []).append(self._component(turn))
+                else:
+                    told[turn.row] = self._take(turn)
+            joined = [self._join(group, parts) for group, parts in begins.items()]
+            told |= {row: found for some in joined for row, found in some.items()}
+            if known == self._together and not any(
+                    isinstance(found, Placement) for some in joined for found in some.values()):
+                break
+        return told
+
+    def _take(self, turn: Turn) -> Placement | Hold:
         """Start the next in line, best where it is wanted, or say why not and plan it."""
-        found = self._start(job, wanted)
+        found = self._start(turn.job, turn.wanted)
         if self._planning and isinstance(found, Hold) and found.cause == ROOM:
-            self._plans += self._planned(job)
+            self._keep(turn.job, self._begin(turn.job, self.gate.now_s))
         return found
 
-    def take_together(self, jobs: Sequence[Job], wanted: Sequence[Placement | None]) -> list[Placement | Hold]:
-        """Start the components of a heterogeneous job together, or plan those that could be."""
-        before = self.gate, self._releases
-        self.gate, self._releases = self.gate.copy(), self._releases.copy()
-        found = [self._start(job, where) for job, where in zip(jobs, wanted, strict=True)]
-        missing = next((job for job, one in zip(jobs, found, strict=True) if isinstance(one, Hold)), None)
+    def _component(self, turn: Turn) -> tuple[Turn, float | None, Placement | Hold]:
+        """Keep nodes whole for a component, from now on if it could start now; return when and where that is.
+
+        Slurm starts heterogeneous jobs at the end of a round only. Until then none of their components shares a node
+        with anybody behind it, another component included.
+        """
+        job, now_s = turn.job, self.gate.now_s
+        lacking = self.gate.license_bars(job) or self.gate.limits_bar(job)
+        if lacking is not None:
+            return turn, None, lacking
+        found = self._begin(job, self._together.get(job.group, now_s))
+        if found is not None and (found[0] <= now_s or self._planning):
+            self._keep(job, found)
+        if found is None:
+            return turn, None, Hold(ROOM, "")
+        return turn, found[0], found[1] if found[0] <= now_s else Hold(ROOM, "")
+
+    def _join(self, group: str, parts: Sequence[tuple[Turn, float | None, Placement | Hold]],
+              ) -> dict[int, Placement | Hold]:
+        """Start the components of a heterogeneous job if all of them can now; else note when they could."""
+        begins = [begin_s for _, begin_s, _ in parts]
+        missing = next((turn.job.job_id for turn, _, found in parts if isinstance(found, Hold)), None)
         if missing is None:
-            return found
-        self.gate, self._releases = before
-        plans = [self._planned(job) for job in jobs]
-        if all(plans):
-            begins = max(plan.begin_s for some in plans for plan in some)
-            self._plans += [replace(plan, begin_s=begins, end_s=begins + plan.end_s - plan.begin_s)
-                            for some in plans for plan in some[:1]]
-        together = Hold(GROUP, f"its component {missing.job_id} cannot start now, and all start together")
-        return [one if isinstance(one, Hold) else together for one in found]
+            before = self.gate, self._releases.copy()
+            self.gate = self.gate.copy()
+            found = {turn.row: self._start(turn.job, where) for turn, _, where in parts if isinstance(where, Placement)}
+            if all(isinstance(one, Placement) for one in found.values()):
+                return found
+            self.gate, self._releases = before
+            missing = next(turn.job.job_id for turn, _, _ in parts if isinstance(found[turn.row], Hold))
+            return {row: one if isinstance(one, Hold) else _waits_for(missing) for row, one in found.items()}
+        if self._planning and all(begin_s is not None for begin_s in begins):
+            self._together[group] = max(begin_s for begin_s in begins if begin_s is not None)
+        return {turn.row: found if isinstance(found, Hold) else _waits_for(missing) for turn, _, found in parts}
+
+    def _keep(self, job: Job, found: tuple[float, Placement, float] | None) -> None:
+        """Keep nodes for a job, if any were found."""
+        if found is not None:
+            begin_s, where, limit_s = found
+            self._plans.append(Plan(begin_s // RESOLUTION_S * RESOLUTION_S,
+                                    (begin_s + limit_s) // RESOLUTION_S * RESOLUTION_S,
+                                    self.gate.ground.named(where.nodes)))
 
     def _start(self, job: Job, wanted: Placement | None) -> Placement | Hold:
         limit_s = max((way.limit_s for way in self.gate.ways(job)), default=0.0)
@@ -82,16 +140,12 @@ class Turns:
         met = [plan.nodes for plan in self._plans if plan.end_s > begin_s and plan.begin_s <= end_s]
         return np.logical_or.reduce(met) if met else None
 
-    def _planned(self, job: Job) -> list[Plan]:
-        """Return when and where a job is planned, in the first of its partitions in which it can be."""
-        for way in self.gate.ways(job):
-            plan = self._plan(job, way)
-            if plan is not None:
-                return [plan]
-        return []
+    def _begin(self, job: Job, from_s: float) -> tuple[float, Placement, float] | None:
+        """Return when and where a job can begin, in the first of its partitions in which it can, and its limit."""
+        ways = self.gate.ways(job)
+        return next((found for way in ways if (found := self._begin_on(job, way, from_s)) is not None), None)
 
-    def _plan(self, job: Job, way: Way) -> Plan | None:
-        now_s, from_s = self.gate.now_s, self.gate.now_s
+    def _begin_on(self, job: Job, way: Way, from_s: float) -> tuple[float, Placement, float] | None:
         for _ in range(MOST_TRIES):
             kept = self._kept(from_s, from_s + way.limit_s)
             usable = way.usable if kept is None else way.usable & ~kept
@@ -104,12 +158,11 @@ class Turns:
                 from_s = later_s
                 continue
             begin_s, nodes = max(found[0], from_s), self.gate.ground.named(found[1].nodes)
-            if begin_s > now_s + WINDOW_S:
+            if begin_s > self.gate.now_s + WINDOW_S:
                 return None
             if not any((plan.nodes & nodes).any() for plan in self._plans
                        if plan.end_s > begin_s and plan.begin_s < begin_s + way.limit_s):
-                return Plan(begin_s // RESOLUTION_S * RESOLUTION_S,
-                            (begin_s + way.limit_s) // RESOLUTION_S * RESOLUTION_S, nodes)
+                return begin_s, found[1], way.limit_s
             from_s = begin_s
         return None
 
@@ -126,3 +179,7 @@ class Turns:
             return found if isinstance(found, Placement) else None
 
         return self._releases.first_fit(self.gate.ground, way.usable, sought)
+
+
+def _waits_for(component: str) -> Hold:
+    return Hold(GROUP, f"its component {component} cannot start now, and all start together")

@@ -203,24 +203,15 @@ def _gist(said: Recommendation | None) -> str:
 
 
 def _pin(slurm: Slurm, played: Round) -> None:
-    """Name the advised nodes of each job that is to start, of an array those of its first task."""
+    """Follow the advice on each job that is to start by the command that it comes with, of an array on one task."""
     for case in (case for case in played.cases if case.advised):
         for said in case.parts:
-            if said.placement is None:
-                continue
-            number = f"{case.number}_0" if case.wish.array else str(said.raw_id or case.number)
-            leads = case.wish.heterogeneous and said is case.parts[0]
+            nodes = ",".join(said.placement.nodes) if said.placement else ""
+            command = said.command or f"scontrol update jobid={case.number}_0 ReqNodeList={nodes}"
             try:
-                slurm.run("scontrol", "update", f"jobid={number}", _nodes(case, leads, said.placement.nodes, played))
+                slurm.run(*command.split())
             except Rejected as refusal:
                 case.alone = f"cannot be pinned: {refusal}"
-
-
-def _nodes(case: Case, leads: bool, nodes: tuple[str, ...], played: Round) -> str:
-    """Return the nodes of a job in the words that Slurm takes: on leaders and with counts of features only what not."""
-    if not leads and not any("*" in option for option in case.wish.options):
-        return f"reqnodelist={','.join(nodes)}"
-    return f"excnodelist={','.join(server.name for server in played.cluster.servers if server.name not in nodes)}"
 
 
 def _look(slurm: Slurm, played: Round) -> None:
