@@ -71,11 +71,17 @@ class Turns:
                 else:
                     told[turn.row] = self._take(turn)
             joined = [self._join(group, parts) for group, parts in begins.items()]
-            told |= {row: found for some in joined for row, found in some.items()}
+            told |= {row: found for some in joined for row, found in some.items()
+                     if isinstance(found, Placement) or not self._put_off(told.get(row))}
             if known == self._together and not any(
                     isinstance(found, Placement) for some in joined for found in some.values()):
                 break
         return told
+
+    @staticmethod
+    def _put_off(told: Placement | Hold | None) -> bool:
+        """Tell whether a component was found to wait for another; that stays the reason when it is planned later."""
+        return isinstance(told, Hold) and told.cause == GROUP
 
     def _take(self, turn: Turn) -> Placement | Hold:
         """Start the next in line, best where it is wanted, or say why not and plan it."""
@@ -109,7 +115,8 @@ class Turns:
         if missing is None:
             before = self.gate, self._releases.copy()
             self.gate = self.gate.copy()
-            found = {turn.row: self._start(turn.job, where) for turn, _, where in parts if isinstance(where, Placement)}
+            found = {turn.row: self._book(turn.job, where, None) for turn, _, where in parts
+                     if isinstance(where, Placement)}
             if all(isinstance(one, Placement) for one in found.values()):
                 return found
             self.gate, self._releases = before
@@ -129,9 +136,14 @@ class Turns:
 
     def _start(self, job: Job, wanted: Placement | None) -> Placement | Hold:
         limit_s = max((way.limit_s for way in self.gate.ways(job)), default=0.0)
+        return self._book(job, wanted, self._kept(self.gate.now_s, self.gate.now_s + limit_s))
+
+    def _book(self, job: Job, wanted: Placement | None, avoid: Mask | None) -> Placement | Hold:
+        """Start a job and note when it gives back what it takes; or return why it does not start."""
         before = self.gate.ground.copy()
-        found = self.gate.admit(job, wanted, self._kept(self.gate.now_s, self.gate.now_s + limit_s))
+        found = self.gate.admit(job, wanted, avoid)
         if isinstance(found, Placement):
+            limit_s = max(way.limit_s for way in self.gate.ways(job))
             self._releases.add(self.gate.now_s + limit_s, before, self.gate.ground)
         return found
 
