@@ -211,13 +211,27 @@ class Ground:
                                     wish.per_socket) for node in self.nodes)
         return np.asarray(np.minimum(told, self.free_gpus // wish.per_socket))
 
+    def _dealt(self, wish: Wish, rows: Counts, gpus: Counts) -> Counts:
+        """Return the tasks on each node: a core's worth on each, and then as many as there is room for, in order."""
+        tasks, left = np.zeros(len(self.nodes), np.int64), wish.tasks
+        if wish.per_task:
+            return np.asarray(gpus // wish.per_task)
+        least = min(max(1, int(self.threads[rows].max()) // wish.cpus_per_task), max(1, wish.tasks // rows.size))
+        tasks[rows] = least
+        left -= least * rows.size
+        room = self._most_tasks(wish, rows.size)
+        for row in np.sort(rows).tolist():
+            more = max(0, min(left, int(room[row]) - least))
+            tasks[row] += more
+            left -= more
+        return tasks
+
     def take(self, wish: Wish, placement: Placement, user: str) -> None:
         """Book what a job that starts there takes."""
         rows = np.array([self.row[name] for name in placement.nodes], np.int64)
         gpus = np.zeros(len(self.nodes), np.int64)
         gpus[rows] = placement.gpus
-        tasks = np.full(len(self.nodes), -(-wish.tasks // len(rows)), np.int64)
-        cpus = self.cpus_for(wish, tasks, gpus)
+        cpus = self.cpus_for(wish, self._dealt(wish, rows, gpus), gpus)
         memory = self.memory_for(wish, cpus, gpus, len(rows))
         self.free_gpus[rows] -= gpus[rows]
         self.free_cpus[rows] -= np.minimum(cpus[rows], self.free_cpus[rows])
