@@ -90,3 +90,5 @@ class Recommendation:
     """GPUs to take on each node of the placement; () where the scheduler does not say which are free."""
     snapshot_s: float | None = None
     """When the scheduler was read that this rests on; None of what was recorded."""
+    command: str = ""
+    """What tells Slurm to start it there; '' for who is held, and of what was recorded."""

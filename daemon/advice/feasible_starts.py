@@ -14,14 +14,18 @@ from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState
 from ..replay import arrays as a
 from ..replay.admission.gate import AHEAD, GROUP, ROOM, Gate, Hold
+from ..replay.admission.turns import Turn, Turns
 from ..replay.admission.why import why_no_nodes
-from ..replay.engine import Policy
+from ..replay.engine import Policy, queued
 from ..replay.queue import remove
+from ..replay.rules import Rules
 from ..replay.state import Actions, ClusterState, Start
 from .preemption import second_chances
 
 MOST_ROUNDS = 40
 """Times that a policy is asked again; what is refused after that is held without asking."""
+MOST_TURNS = 1000
+"""Jobs of a queue that are looked at one by one; Slurm's own backfill looks at 500."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,11 @@ def feasible_starts(state: ClusterState, policy: Policy) -> FeasibleStarts:
         starts = {action.job: placement_of(state, action) for action in actions if isinstance(action, Start)}
         if state.gate is None:
             return FeasibleStarts(state, actions, starts, holds)
+        turns = rules.turns if isinstance(rules := getattr(policy, "rules", None), Rules) else None
+        if turns is not None:
+            taken, refused, gate = _walked(state, rules, starts)
+            holds |= refused
+            break
         taken, refused, gate = _checked(state, starts)
         holds |= refused
         if not refused or left == 0:
@@ -79,14 +88,30 @@ def _checked(state: ClusterState, starts: Mapping[int, Placement],
     return taken, refused, gate
 
 
-def _halves(state: ClusterState, starts: Mapping[int, Placement], taken: Mapping[int, Placement],
-            ) -> Iterator[tuple[int, Hold]]:
-    """Yield components of heterogeneous jobs that would start without the others."""
+def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],
+            ) -> tuple[dict[int, Placement], dict[int, Hold], Gate]:
+    """Walk the queue as the scheduler does; return what starts where, what does not and why, and what is left then."""
+    assert state.gate is not None
+    turns = Turns(state.gate.copy(), bool(rules.turns))
+    told = turns.walk([Turn(row, state.records[row], starts.get(row)) for row in queued(state, rules)[:MOST_TURNS]])
+    taken = {row: found for row, found in told.items() if isinstance(found, Placement)}
+    refused = {row: found for row, found in told.items() if isinstance(found, Hold) and found.cause != ROOM}
+    return taken, refused, turns.gate
+
+
+def _groups(state: ClusterState) -> dict[str, list[int]]:
+    """Return the rows of the components of each heterogeneous job that waits."""
     rows: dict[str, list[int]] = {}
     for row, job in enumerate(state.records):
         if job.group and job.state is JobState.PENDING:
             rows.setdefault(job.group, []).append(row)
-    for group in rows.values():
+    return rows
+
+
+def _halves(state: ClusterState, starts: Mapping[int, Placement], taken: Mapping[int, Placement],
+            ) -> Iterator[tuple[int, Hold]]:
+    """Yield components of heterogeneous jobs that would start without the others."""
+    for group in _groups(state).values():
         if all(row in taken for row in group):
             continue
         missing = next(state.records[row].job_id for row in group if row not in taken)

@@ -34,8 +34,10 @@ def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--policy", help="Also a policy that is not in charge, by name.")
 @click.option("--state", type=click.Choice(ACTIONS), help="Only what can start now, is held, or is not known.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
+@click.option("--commands", is_flag=True, help="Only the commands that tell Slurm to follow, one a line.")
 @_on_subjects
-def command(url: str, ca_file: str | None, style: str, subject: str | None = None, **filters: Any) -> None:
+def command(url: str, ca_file: str | None, style: str, subject: str | None = None, commands: bool = False,
+            **filters: Any) -> None:
     """Show for every pending job where to start it now, or why to hold it and until when.
 
     Or, by one of the flags at the end, what there is to say beyond starts: what is worth most first.
@@ -45,15 +47,15 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
     is that on GPUs which are left over here and there, times so much, by Pollux's tables (OSDI'21, nodes of four GPUs);
     it is known for jobs whose name tells one of the applications measured there.
 
-    Components of a heterogeneous job start together. Slurm takes no 124+1: name each by its own number, raw_id in JSON.
-    The first takes no ReqNodeList either; ExcNodeList with all nodes but those advised for the job steers it.
+    Components of a heterogeneous job start together. Slurm takes no 124+1, and no ReqNodeList on the first of them:
+    --commands prints what it takes.
 
     \b
     Examples:
       idlewatt advise
       idlewatt advise --state start --format csv
       idlewatt advise --elastic --user alice
-      scontrol update jobid=124 ReqNodeList=dgx-a100-02      # what following it looks like
+      idlewatt advise --commands --limit 1                   # scontrol update jobid=124 ReqNodeList=dgx-a100-02
     """
     if subject:
         _counsel(subject, ask(url, subject, ca_file, **filters), style, _silence(url, ca_file, style))
@@ -61,6 +63,9 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
     recommendations = ask(url, "recommendations", ca_file, **filters)
     if not filters["policy"]:
         recommendations = [row for row in recommendations if not row["shadow"]]
+    if commands:
+        click.echo("\n".join(row["command"] for row in recommendations if row["command"] and not row["shadow"]))
+        return
     why = _silence(url, ca_file, style) if not recommendations else ""
     show([_row(row) for row in recommendations] if style != "json" else recommendations, _COLUMNS, style,
          empty=why or "no job is pending")

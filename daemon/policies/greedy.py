@@ -8,7 +8,7 @@ from .registry import backfill
 from .strict import start_heads
 
 
-@backfill("greedy", patient=True, lines=KIND)
+@backfill("greedy", patient=True, lines=KIND, turns=False)
 def greedy(state: State, key: Any, place: Any) -> None:
     """Start what fits, in order; after the first of its kind that does not fit, the rest of that kind is not tried."""
     start_heads(state, place, state.counts[ALIKE] == 1)

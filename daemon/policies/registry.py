@@ -59,6 +59,8 @@ class Walking:
     """It does nothing for a line whose first job is blocked."""
     lines: str = PARTITION
     """Who stands in line with whom."""
+    turns: bool | None = None
+    """A live queue is walked job by job, with plans for who waits (True) or without; None leaves it to the engine."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Recipe:
             self.order.wake is not None,
             self.walking.patient and self.placing.repeatable and not self.order.moving,
             self.walking.estimates, self.walking.own_order, self.walking.levels, resizing=self.walking.resizing,
-            lines=self.walking.lines)
+            lines=self.walking.lines, turns=self.walking.turns)
 
 
 def never(state: Any) -> float:

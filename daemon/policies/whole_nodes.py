@@ -53,7 +53,7 @@ def plan_whole(state: State, place: Any, job: int, count: int) -> int:
     return count
 
 
-@backfill("whole-nodes", estimates=True, levels=LEVELS)
+@backfill("whole-nodes", estimates=True, levels=LEVELS, turns=True)
 def whole_nodes(state: State, key: Any, place: Any) -> None:
     """Plan the first ``DEPTH`` jobs in order, and start those that are planned for now."""
     count, lines = profile(state), state.lines

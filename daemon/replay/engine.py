@@ -231,6 +231,15 @@ def act(state: ClusterState, rules: Rules) -> Actions:
     return logged(state)
 
 
+def queued(state: ClusterState, rules: Rules) -> list[int]:
+    """Return the waiting jobs in the order in which rules look at them; the state stays as it is."""
+    ahead = state.copy()
+    prepare(ahead, rules)
+    fill_keys(ahead.arrays, rules.key)
+    waiting = ahead.waiting
+    return [int(row) for row in waiting[np.argsort(ahead.arrays.keys[waiting], kind="stable")]]
+
+
 def logged(state: ClusterState) -> list[Action]:
     """Return the actions of the last decision."""
     jobs, kinds = np.divmod(state.arrays.log[:state.arrays.counts[STARTED]], KINDS)

@@ -64,6 +64,9 @@ class Rules(NamedTuple):
     """The walk resizes running jobs, so it is asked although nobody waits."""
     lines: str = PARTITION
     """Who stands in line with whom, as in :mod:`.lines`."""
+    turns: bool | None = None
+    """A live queue is walked job by job as the scheduler does it, with plans for who waits or without; None leaves it
+    to the engine."""
 
     @property
     def calls(self) -> Calls:

@@ -75,14 +75,16 @@ class Gate:
         other = object.__new__(Gate)
         other.__dict__.update(self.__dict__)
         other.ground, other.limits, other.licences = self.ground.copy(), self.limits.copy(), self.licences.copy()
-        other._finds = {}
+        other._finds = dict(self._finds)
         other._running, other._booked = Counter(self._running), dict(self._booked)
         return other
 
     def wish(self, job: Job) -> Wish:
         """Return what a job asks of nodes."""
         if job.key not in self._wishes:
-            self._wishes[job.key] = wish_of(job, self.partitions.get(job.partition.split(",")[0]))
+            partition = self.partitions.get(job.partition.split(",")[0])
+            threads = int(self.ground.threads.max(initial=1))
+            self._wishes[job.key] = wish_of(job, partition, self.ground.sockets, threads)
         return self._wishes[job.key]
 
     # What does not depend on what is free.
@@ -94,7 +96,10 @@ class Gate:
         if job.eligible_s is not None and job.eligible_s > self.now_s:
             return Hold(HELD, "not eligible yet: the scheduler says BeginTime: its begin time has not come")
         if not eligible(job, self.now_s) or NOT_ELIGIBLE.search(job.reason):
-            return Hold(HELD, f"not eligible yet: the scheduler says {job.reason or 'its begin time has not come'}")
+            # Slurm looks at limits before it looks for nodes.
+            broken = self.limits_bar(job) if job.reason.startswith("ReqNodeNotAvail") else None
+            says = job.reason or "its begin time has not come"
+            return broken or Hold(HELD, f"not eligible yet: the scheduler says {says}")
         shortest = job.least_limit_s or job.limit_s or 0.0
         if job.deadline_s is not None and self.now_s + shortest > job.deadline_s:
             return Hold(HELD, "not eligible yet: the scheduler says DeadLine: it could not end in time")
@@ -204,15 +209,15 @@ class Gate:
         return self._finds[kind]
 
     def _found(self, job: Job) -> Placement | Hold:
-        wish = self.wish(job)
         for way in self.ways(job):
-            found = self._sought(job, wish, way)
+            found = self.sought(job, way)
             if found is not None:
                 return found
         return Hold(ROOM, "")
 
-    def _sought(self, job: Job, wish: Wish, way: Way) -> Placement | Hold | None:
-        ground, switches = self.ground_of(way), self.switches(job)
+    def sought(self, job: Job, way: Way, ground: Ground | None = None) -> Placement | Hold | None:
+        """Return where a job could start on some nodes, on what is free now or on what is free there otherwise."""
+        ground, wish, switches = ground or self.ground_of(way), self.wish(job), self.switches(job)
         if switches == 0 or wish.least == 1 == wish.most:
             return seek(ground, job, wish, way.usable)
         found = seek(ground, job, wish, way.usable, switches or 1) if self._leaves else \
@@ -247,15 +252,18 @@ class Gate:
             return 0
         return details.switches
 
-    def admit(self, job: Job, placement: Placement | None) -> Placement | Hold:
-        """Book a start where the policy wants it, or elsewhere where it can be; return where, or why not."""
+    def admit(self, job: Job, placement: Placement | None, avoid: Mask | None = None) -> Placement | Hold:
+        """Book a start where the policy wants it, or elsewhere where it can be; return where, or why not.
+
+        Nodes that are to be avoided are kept for others.
+        """
         if job.array_limit is not None and self._running[job.array] >= job.array_limit:
             return Hold(HELD, f"not eligible yet: the scheduler says JobArrayTaskLimit ({job.array_limit} at once)")
         lacking = self.license_bars(job)
         if lacking is not None:
             return lacking
-        kept = self.kept(job, placement) if placement is not None else None
-        found = kept or self.find(job)
+        kept = self.kept(job, placement, avoid) if placement is not None else None
+        found = kept or self.find_beside(job, avoid)
         if isinstance(found, Hold):
             return found
         partition = self.partition_of(job, found)
@@ -264,6 +272,14 @@ class Gate:
             return breach
         self.book(job, partition, found)
         return found
+
+    def find_beside(self, job: Job, avoid: Mask | None) -> Placement | Hold:
+        """Return where a job could start now but for nodes to be avoided, or why it cannot."""
+        found = self.find(job)
+        if avoid is None or isinstance(found, Hold) or not avoid[[self.ground.row[name] for name in found.nodes]].any():
+            return found
+        others = (self.sought(job, replace(way, usable=way.usable & ~avoid)) for way in self.ways(job))
+        return next((other for other in others if other is not None), Hold(ROOM, ""))
 
     def license_bars(self, job: Job) -> Hold | None:
         """Return which licences a job lacks; None when it lacks none."""
@@ -275,11 +291,13 @@ class Gate:
         lacking = self.licences.lacking(wanted)
         return Hold(LICENSES, f"the scheduler would say {lacking}") if lacking else None
 
-    def kept(self, job: Job, placement: Placement) -> Placement | None:
+    def kept(self, job: Job, placement: Placement, avoid: Mask | None = None) -> Placement | None:
         """Return a placement in the job's own shape if it can start on just those nodes; None when it cannot."""
-        wish, only = self.wish(job), self.ground.named(placement.nodes)
+        only = self.ground.named(placement.nodes)
+        if avoid is not None:
+            only = only & ~avoid
         for way in self.ways(job):
-            found = self._sought(job, wish, replace(way, usable=way.usable & only))
+            found = self.sought(job, replace(way, usable=way.usable & only))
             if isinstance(found, Placement) and len(found.nodes) == len(placement.nodes):
                 return found
         return None
@@ -320,7 +338,8 @@ class Gate:
         """Take what a job that starts takes."""
         before = self.ground.free_cpus.copy()
         self.ground.take(self.wish(job), placement, job.user)
-        self._finds = {}
+        # What found no room before finds none now.
+        self._finds = {kind: found for kind, found in self._finds.items() if isinstance(found, Hold)}
         self._booked[partition] = self._booked.get(partition, 0) + before - self.ground.free_cpus
         self.limits.add(job, partition, self.wants(job, placement))
         self.licences.take(job.request.details.licenses)

@@ -33,6 +33,7 @@ class Ground:
         self.memory = _longs(node.memory_bytes or PLENTY for node in self.nodes)
         whole = self.site.cores_whole is not False
         self.threads = _longs(max(1, node.threads_per_core) if whole else 1 for node in self.nodes)
+        self.sockets = min((node.sockets for node in self.nodes if node.gpus and node.sockets), default=1)
         self.free_gpus = _longs(max(0, node.gpus - node.gpus_allocated) for node in self.nodes)
         self.free_cpus = _longs(max(0, node.cpus - node.cpus_allocated) if node.cpus else PLENTY for node in self.nodes)
         self.free_memory = _longs(max(0, node.memory_bytes - node.memory_allocated_bytes) if node.memory_bytes
@@ -44,6 +45,8 @@ class Ground:
         self.owners = [node.owner for node in self.nodes]
         self._tell(snapshot.jobs)
         self._idle = False
+        self.as_planned = False
+        """Nodes are picked as Slurm picks them for those who wait, not the fullest first."""
         self._features: dict[tuple[str, int], Mask] = {}
         self._members: dict[str, Mask] = {}
         self._partitions = {partition.name: partition for partition in snapshot.partitions}
@@ -175,7 +178,7 @@ class Ground:
         least = self.least_gpus(wish)
         fits = usable & (self.free_gpus >= least) & self._holds(wish, first, ones * least, nodes)
         if wish.per_socket:
-            fits &= self._sockets(wish)
+            fits &= self.sockets_for(wish) > 0
         if not fits.any():
             return fits, ones, gpus
         return fits, self._most_tasks(wish, nodes), self._most_gpus(wish, nodes)
@@ -202,19 +205,33 @@ class Ground:
             most = np.minimum(most, self.free_memory // wish.memory_per_gpu)
         return np.asarray(most)
 
-    def _sockets(self, wish: Wish) -> Mask:
-        """Return where enough sockets have enough GPUs free, if GPUs are spread over sockets in order."""
-        return self.mask(_sockets_with(node.gpus, node.sockets or 2, () if self._idle else node.gpu_indexes_allocated,
-                                       wish.per_socket) * wish.per_socket >= (wish.per_node or 1)
-                         for node in self.nodes)
+    def sockets_for(self, wish: Wish) -> Counts:
+        """Return how many sockets of each node have enough GPUs free, if GPUs are spread over sockets in order."""
+        told = _longs(_sockets_with(node.gpus, node.sockets or 2, () if self._idle else node.gpu_indexes_allocated,
+                                    wish.per_socket) for node in self.nodes)
+        return np.asarray(np.minimum(told, self.free_gpus // wish.per_socket))
+
+    def _dealt(self, wish: Wish, rows: Counts, gpus: Counts) -> Counts:
+        """Return the tasks on each node: a core's worth on each, and then as many as there is room for, in order."""
+        tasks, left = np.zeros(len(self.nodes), np.int64), wish.tasks
+        if wish.per_task:
+            return np.asarray(gpus // wish.per_task)
+        least = min(max(1, int(self.threads[rows].max()) // wish.cpus_per_task), max(1, wish.tasks // rows.size))
+        tasks[rows] = least
+        left -= least * rows.size
+        room = self._most_tasks(wish, rows.size)
+        for row in np.sort(rows).tolist():
+            more = max(0, min(left, int(room[row]) - least))
+            tasks[row] += more
+            left -= more
+        return tasks
 
     def take(self, wish: Wish, placement: Placement, user: str) -> None:
         """Book what a job that starts there takes."""
         rows = np.array([self.row[name] for name in placement.nodes], np.int64)
         gpus = np.zeros(len(self.nodes), np.int64)
         gpus[rows] = placement.gpus
-        tasks = np.full(len(self.nodes), -(-wish.tasks // len(rows)), np.int64)
-        cpus = self.cpus_for(wish, tasks, gpus)
+        cpus = self.cpus_for(wish, self._dealt(wish, rows, gpus), gpus)
         memory = self.memory_for(wish, cpus, gpus, len(rows))
         self.free_gpus[rows] -= gpus[rows]
         self.free_cpus[rows] -= np.minimum(cpus[rows], self.free_cpus[rows])

@@ -114,7 +114,8 @@ def _so_many(ground: Ground, wish: Wish, fits: Mask, tasks: Counts, gpus: Counts
     free = np.flatnonzero(others)
     if left > free.size:
         return None
-    tightest = free[np.lexsort((free, ground.free_cpus[free], ground.free_gpus[free]))]
+    tightest = _in_turn(ground, free, number) if ground.as_planned else \
+        free[np.lexsort((free, ground.free_cpus[free], ground.free_gpus[free]))]
     if number == 1 and left == 1:
         return next(([int(row)] for row in tightest if _does(wish, np.array([row]), tasks, gpus)), None)
     found = np.array([*rows, *tightest[:left]], np.int64)
@@ -124,6 +125,19 @@ def _so_many(ground: Ground, wish: Wish, fits: Mask, tasks: Counts, gpus: Counts
     roomiest = free[np.lexsort((free, -by[free]))]
     found = np.array([*rows, *roomiest[:left]], np.int64)
     return [int(row) for row in found] if _does(wish, found, tasks, gpus) else None
+
+
+def _in_turn(ground: Ground, free: Rows, number: int) -> Rows:
+    """Return nodes as Slurm takes them: of the smallest leaf that is large enough, or of the row, the first."""
+    if ground.site.tree:
+        leaves, sizes = np.unique(ground.leaf[free], return_counts=True)
+        size = sizes[np.searchsorted(leaves, ground.leaf[free])]
+        return free[np.lexsort((free, ground.leaf[free], np.where(size < number, len(ground.nodes), size)))]
+    if number > 1:
+        return free
+    rows = np.cumsum(np.diff(free, prepend=free[:1]) > 1)  # nodes side by side
+    cpus = np.bincount(rows, ground.free_cpus[free])[rows]
+    return free[np.lexsort((free, ground.free_cpus[free], cpus))]
 
 
 def _does(wish: Wish, rows: Rows, tasks: Counts, gpus: Counts) -> bool:
@@ -141,6 +155,9 @@ def _placement(ground: Ground, wish: Wish, rows: list[int], tasks: Counts, gpus:
     names = tuple(ground.nodes[row].name for row in rows)
     if wish.exclusive:
         return Placement(names, tuple(int(ground.gpus[row]) for row in rows))
+    if wish.per_socket:
+        sockets = np.minimum(ground.sockets_for(wish)[rows], wish.sockets)
+        return Placement(names, tuple((sockets * wish.per_socket).tolist()))
     if wish.per_node or wish.gpus == 0:
         return Placement(names, (wish.per_node,) * len(rows))
     most = [int(gpus[row]) for row in rows]

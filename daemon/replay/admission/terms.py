@@ -17,6 +17,8 @@ from .wish import Wish, choices
 
 TIER = 2.0**33
 """More than any priority within a tier: partitions of a higher tier come first."""
+IN_RESERVATION = 2.0**50
+"""More than any priority in any tier: Slurm looks at the jobs of reservations before all others."""
 
 
 @dataclass
@@ -106,8 +108,10 @@ def applied(arrays: a.State, gate: Gate, jobs: Sequence[Job], terms: Terms) -> a
 
 
 def _rank(arrays: a.State, gate: Gate, jobs: Sequence[Job]) -> None:
-    """Let jobs of a partition of higher tier come first in the scheduler's own order."""
+    """Let jobs in a reservation, and then those of a partition of higher tier, come first in the scheduler's order."""
     tiers = {name: partition.priority_tier for name, partition in gate.partitions.items()}
+    for row, job in enumerate(jobs):
+        arrays.jobs[row].priority += IN_RESERVATION * bool(job.request.reservation)
     if len(set(tiers.values())) > 1:
         for row, job in enumerate(jobs):
             arrays.jobs[row].priority += TIER * max(tiers.get(name, 1) for name in job.partition.split(","))

@@ -36,7 +36,7 @@ def _why(gate: Gate, job: Job) -> Hold:
         return Hold(NODES, _kept(gate, job, wish, capable, _any(gate, [way.usable for way in ways])))
     reserved = _reserved_only(gate, job, ways)
     if reserved:
-        return Hold(NODES, reserved)
+        return Hold(ROOM, reserved)  # it waits for those that are not reserved, which are busy
     named = _described(job, wish)
     usable = capable & _any(gate, [way.usable for way in ways])
     if named and not _fits_now(gate, wish, usable).any():

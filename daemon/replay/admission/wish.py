@@ -23,6 +23,8 @@ class Wish:
     """GPUs on each node; 0 where the scheduler may split them."""
     per_task: int = 0
     per_socket: int = 0
+    sockets: int = 1
+    """Over which its cores are dealt out, one after the other, where each has its GPUs free; one will do."""
     least: int = 1
     """Fewest nodes."""
     most: int = 0
@@ -57,8 +59,11 @@ class Wish:
         return not (self.per_task or self.per_socket) and (self.per_node > 0 or self.gpus == 0)
 
 
-def wish_of(job: Job, partition: Partition | None = None) -> Wish:
-    """Return what a job asks of nodes, with what its partition gives to those who do not say."""
+def wish_of(job: Job, partition: Partition | None = None, sockets: int = 1, threads: int = 1) -> Wish:
+    """Return what a job asks of nodes, with what its partition gives to those who do not say.
+
+    Nodes have so many sockets, and cores so many threads.
+    """
     request, details = job.request, job.request.details
     nodes = max(1, request.nodes, len(request.required_nodes))
     per_node = request.gpus_per_node or 0
@@ -75,6 +80,7 @@ def wish_of(job: Job, partition: Partition | None = None) -> Wish:
         gpus=max(0 if details.gpus_per_socket else request.gpus, nodes * per_node), per_node=per_node,
         per_task=details.gpus_per_task,
         per_socket=details.gpus_per_socket, least=nodes,
+        sockets=max(1, min(sockets, -(-(-(-tasks // nodes) * per_task) // threads))),
         most=max(details.most_nodes, nodes) if details.most_nodes else 0,
         tasks=tasks, cpus_per_task=per_task, tasks_per_node=details.tasks_per_node,
         cpus_per_node=max(1, details.cpus_per_node), cpus_per_gpu=cpus_per_gpu,

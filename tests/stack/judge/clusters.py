@@ -100,7 +100,7 @@ def _queues(chance: random.Random, servers: tuple[Server, ...]) -> tuple[Queue, 
     """Return one queue over all nodes, one for each model, and one that is special."""
     names = tuple(server.name for server in servers)
     # Without a default a job takes all the memory of its nodes.
-    memory = chance.choice(("DefMemPerCPU=1000", "DefMemPerCPU=1000", "JobDefaults=DefMemPerGPU=20000", ""))
+    memory = chance.choice(("DefMemPerCPU=1000", "DefMemPerCPU=1000", "DefMemPerGPU=20000", ""))
     queues = [Queue("all", names, f"Default=YES MaxTime=2-0 {memory}")]
     for model in sorted({server.kind.model for server in servers if server.kind.gpus}):
         nodes = tuple(server.name for server in servers if server.kind.model == model)

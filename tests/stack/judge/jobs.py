@@ -198,11 +198,7 @@ TWISTS: dict[str, Twist] = {
 
 
 def _heterogeneous(chance: random.Random, scene: Scene) -> Wish:
-    """Return a job of two components, behind all others.
-
-    Slurm stops a partition at one that waits, and keeps nodes for the component that would fit: who stands behind one
-    waits for reasons that have nothing to do with what fits.
-    """
-    who, limit = [*_who(chance), "--nice=1000000"], _limit(chance)
+    """Return a job of two components."""
+    who, limit = _who(chance), _limit(chance)
     first, second = _gres(chance, scene), chance.choice((_gres, _cpu_only))(chance, scene)
     return Wish((*who, "-p", "all", limit, *first, ":", *who, "-p", "all", limit, *second), ("heterogeneous",))

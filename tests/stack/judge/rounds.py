@@ -22,7 +22,7 @@ from .clusters import Cluster
 from .jobs import Scene, Wish, background, random_wish
 from .slurm import ACTING, FROZEN, HEEDLESS, Forecast, Rejected, Slurm
 
-PLANNING, HEEDLESS_POLICY = "priority+best-fit+conservative", "priority+best-fit+greedy"
+PLANNING, HEEDLESS_POLICY = "priority+best-fit+whole-nodes", "priority+best-fit+greedy"
 """Slurm's own order, with a plan for every job as Slurm's backfill has one, or with none."""
 
 
@@ -204,18 +204,15 @@ def _gist(said: Recommendation | None) -> str:
 
 
 def _pin(slurm: Slurm, played: Round) -> None:
-    """Name the advised nodes of each job that is to start, of an array those of its first task.
-
-    Components of a heterogeneous job cannot be told their nodes once they are submitted.
-    """
-    for case in played.cases:
-        if not case.advised or case.wish.heterogeneous or case.advice is None or case.advice.placement is None:
-            continue
-        number = f"{case.number}_0" if case.wish.array else case.number
-        try:
-            slurm.run("scontrol", "update", f"jobid={number}", f"reqnodelist={','.join(case.advice.placement.nodes)}")
-        except Rejected as refusal:
-            case.alone = f"cannot be pinned: {refusal}"
+    """Follow the advice on each job that is to start by the command that it comes with, of an array on one task."""
+    for case in (case for case in played.cases if case.advised):
+        for said in case.parts:
+            nodes = ",".join(said.placement.nodes) if said.placement else ""
+            command = said.command or f"scontrol update jobid={case.number}_0 ReqNodeList={nodes}"
+            try:
+                slurm.run(*command.split())
+            except Rejected as refusal:
+                case.alone = f"cannot be pinned: {refusal}"
 
 
 def _look(slurm: Slurm, played: Round) -> None:

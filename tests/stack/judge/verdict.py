@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from idlewatt.storage.recommendations import Recommendation
+
 from .rounds import Case, Round
 
 AHEAD, ROOM, NODES, LIMIT, NEVER, UNKNOWN = "jobs ahead", "room", "nodes", "limit", "never", "unknown"
 FEASIBILITY = (ROOM, NODES, NEVER, LIMIT, "Licenses")
 """Holds that say: it could not start now even if nobody were before it."""
 _SLURM = ((r"Priority", AHEAD), (r"Resources|None|^$", ROOM), (r"ReqNodeNotAvail|Reservation|NodeDown", NODES),
-          (r"QOS|Assoc", LIMIT), (r"BadConstraints|PartitionConfig", NEVER))
+          (r"QOS|Assoc", LIMIT), (r"BadConstraints|PartitionConfig|PartitionNodeLimit", NEVER))
 _OURS = ((r"^unknown|not known", UNKNOWN), (r"^can never run", NEVER), (r"come first", AHEAD),
          (r"the scheduler (?:would )?says? (\w+)", ""), (r"limit|QOS|account", LIMIT),
          (r"drain|down|reserv|cannot be used|out of use|meets? its constraints", NODES), (r"", ROOM))
@@ -32,6 +34,15 @@ def ours(words: str) -> str:
     return ROOM
 
 
+_CAUSES = {"ahead": AHEAD, "room": ROOM, "nodes": NODES, "limit": LIMIT, "never": NEVER, "unknown": UNKNOWN,
+           "licenses": "Licenses"}
+
+
+def told_by(said: Recommendation) -> str:
+    """Return the class of a hold: that of its cause, else of its words."""
+    return _CAUSES.get(said.cause) or ours(said.reason)
+
+
 def alike(told: str, slurm: str) -> bool:
     """Tell whether two classes agree: Priority and Resources are both 'jobs ahead' or 'not enough free'."""
     waiting = (AHEAD, ROOM)
@@ -40,7 +51,7 @@ def alike(told: str, slurm: str) -> bool:
 
 def agrees(case: Case) -> bool:
     """Tell whether a hold's reason is of the class of Slurm's own, after release or alone in the queue."""
-    told = ours(case.advice.reason) if case.advice else UNKNOWN
+    told = told_by(case.advice) if case.advice else UNKNOWN
     # "Nodes required for job are DOWN, DRAINED or reserved" goes by the name of Resources.
     down = told == NODES and "DRAINED" in case.description
     return down or alike(told, slurms(case.reason)) or bool(case.alone) and alike(told, slurms(case.alone))
@@ -104,7 +115,7 @@ def disputed(case: Case) -> bool:
     """Tell whether a hold for feasibility is against what Slurm forecasts, so that it has to be tried alone."""
     if case.advised or case.advice is None or case.started:
         return False
-    doubtful = ours(case.advice.reason) in FEASIBILITY and (case.forecast is None or case.forecast.now)
+    doubtful = told_by(case.advice) in FEASIBILITY and (case.forecast is None or case.forecast.now)
     return doubtful or not agrees(case)
 
 
@@ -137,7 +148,7 @@ def _of_start(case: Case, count: Counter[str]) -> Iterable[str]:
 def _of_hold(case: Case, count: Counter[str]) -> Iterable[str]:
     assert case.advice is not None
     count["held"] += 1
-    told = ours(case.advice.reason)
+    told = told_by(case.advice)
     count["unknown"] += told == UNKNOWN
     if case.started:
         yield f"missed: held for {told}"

@@ -1,0 +1,25 @@
+"""The command by which Slurm is told to start a job where it is advised; each form was tried on Slurm 22.05."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...storage.recommendations import Placement
+from ...storage.records import Job
+from ..replay.admission.wish import counts
+
+
+def command_for(job: Job, placement: Placement, nodes: Iterable[str]) -> str:
+    """Return the command that names a job's nodes among all nodes; '' for an array of which only a task is meant.
+
+    Slurm takes no ``24+1``, so components go by their own number. The first takes no ReqNodeList ("Job resizing not
+    supported for job arrays"), and a job that counts features in brackets never starts with one (BadConstraints): of
+    these, all other nodes are excluded.
+    """
+    if job.tasks > 1:
+        return ""
+    update = f"scontrol update jobid={job.job_id if job.raw_id is None or not job.group else job.raw_id}"
+    leads = bool(job.group) and job.job_id.endswith("+0")
+    if not leads and not counts(job.request.features):
+        return f"{update} ReqNodeList={','.join(placement.nodes)}"
+    return f"{update} ExcNodeList={','.join(node for node in nodes if node not in placement.nodes)}"
