@@ -1,0 +1,33 @@
+"""What the documentation names is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+ROOMS = ("daemon", "exporters", "storage", "grafana", "systemd", "tests", "docs")
+NEW = {"daemon/policies/narrow_first.py", "exporters/watts_file.py"}
+"""Files that a reader of CONTRIBUTING.md writes."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_within_the_repository_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page):
+    text = page.read_text()
+    for name in set(re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w./-]+)`", text)) - NEW:
+        assert (ROOT / name).exists(), name
+    names = {path.name for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    for name in re.findall(r"`(\w+\.py)`", text):
+        assert name in names, name
+
+
+def test_the_readme_is_read_in_a_few_minutes():
+    assert len((ROOT / "README.md").read_text().split()) <= 900
