@@ -256,7 +256,7 @@ def test_ten_thousand_jobs_stay_under_the_cap_and_the_rest_is_counted_t52():
     urgent_first = {("easy", "wait", str(job), "dgx01", "1"): 1.0 for job in range(10_000)}
     body = text(facts(advice_info=urgent_first))
     assert body.count("\nidlewatt_advice_info{") == ADVICE == 50
-    assert 'slurm_job_id="0"' in body
+    assert 'job_id="0"' in body
     assert f'idlewatt_capped_series{{metric="idlewatt_advice_info"}} {10_000.0 - ADVICE}' in body
 
 

@@ -233,7 +233,7 @@ def test_a_waiting_job_is_held_then_given_a_node_and_what_becomes_of_it_is_recor
     assert start["reason"] == "leaves 2 GPUs free beside running jobs"
     assert [other["placement"]["nodes"] for other in start["alternatives"]] == [["dgx-a100-02"]]
     assert cluster.run("squeue", "-h", "-j", obedient, "-o", "%t").strip() == "PD"
-    labels = {"policy": IN_CHARGE, "objective": "wait", "slurm_job_id": obedient, "node": "dgx-a100-01", "gpus": "2"}
+    labels = {"policy": IN_CHARGE, "objective": "wait", "job_id": obedient, "node": "dgx-a100-01", "gpus": "2"}
     cluster.wait_for(lambda: daemon.value("idlewatt_advice_info", **labels) == 1)
     selector = ",".join(f'{name}="{value}"' for name, value in labels.items())
     cluster.wait_for(lambda: asked(cluster, f"idlewatt_advice_info{{{selector}}}") == [1])
