@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from ..storage.power_classes import GPU_CLASSES, GPU_CODES, NODE_STATES, WASTED, PowerClass
 from ..storage.records import StrandedCause
+from ..storage.waiting import WaitReason
 
 PREFIX = "idlewatt_"
 
@@ -81,7 +82,6 @@ PARTITIONS, NODES, POLICIES, COLLECTORS = 100, 10_000, 50, 500
 ADVICE = 50
 SUBJECTS = 20
 USERS = 200
-REASONS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,8 @@ class Published:
         "Free GPUs that no eligible pending job can use, by the constraint that binds first. From the scheduler.",
         "partition", "cause", cap=PARTITIONS * len(StrandedCause), known=StrandedCause)
     pending_jobs: Series = _gauge(
-        "Jobs that wait, by the scheduler's reason; each task of an array counts.", "partition", "reason", cap=REASONS)
+        "Jobs that wait, by reason (resources, priority, quota, held, ...; none where the scheduler names none); each "
+        "task of an array counts.", "partition", "reason", cap=PARTITIONS * len(WaitReason))
     fragmentation_ratio: Series = _gauge(
         "Share of free GPUs that the usual demand of the last seven days cannot use (FGD, ATC'23).",
         "partition", cap=PARTITIONS)

@@ -56,7 +56,7 @@ def facts(**more) -> Published:
         "node_gpus": {("dgx01", "allocated"): 14, ("dgx01", "stranded"): 2, ("dgx03", "idle"): 8},
         "gpu_state": {("dgx01", "0"): 8, ("dgx01", "7"): 3, ("dgx03", "0"): 4},
         "stranded_gpus": {(a100, "cpu"): 2},
-        "pending_jobs": {(a100, "Resources"): 1, (a100, "Priority"): 12},
+        "pending_jobs": {(a100, "resources"): 1, (a100, "priority"): 12},
         "fragmentation_ratio": {a100: 0.25},
         "utilization_ratio": {(a100, "limit"): 0.74, (a100, "actual"): 0.62},
         "paper_inefficient_power_watts": {(a100, "limit"): 3380.0, (a100, "actual"): 4940.0},

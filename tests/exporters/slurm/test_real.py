@@ -108,7 +108,7 @@ def test_tasks_of_an_array_run_under_their_own_names_and_the_rest_stands_for_man
 
     assert [job.job_id for job in running] == [f"{array}_0", f"{array}_1"]
     (rest,) = jobs_named(source, "array", JobState.PENDING)
-    assert (rest.job_id, rest.tasks, rest.reason) == (array, 8, "JobArrayTaskLimit")
+    assert (rest.job_id, rest.tasks, rest.reason_text) == (array, 8, "JobArrayTaskLimit")
 
 
 def test_a_pending_job_tells_why_it_waits_and_never_a_start(source, cluster):
@@ -117,7 +117,7 @@ def test_a_pending_job_tells_why_it_waits_and_never_a_start(source, cluster):
     cluster.sbatch("-p", "V100", "--gpus=9", "-t1", "-J", "waits", "-x", "dgx-a100-01")
 
     job = cluster.wait_for(lambda: next((job for job in jobs_named(source, "waits", JobState.PENDING)
-                                         if job.reason == "Resources" and job.expected_start_s), None))
+                                         if job.reason_text == "Resources" and job.expected_start_s), None))
 
     assert job.start_s is None
     assert job.end_s is None
