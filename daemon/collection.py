@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..exporters.errand import Errand
-from ..exporters.source import FAULTS, Clock, Facts, Role, SourceError, Watched
+from ..exporters.source import FAULTS, Accounting, Clock, Facts, Role, SourceError, Watched
 from ..storage.records import Job, SchedulerSnapshot
 from ..storage.telemetry import Telemetry
 
@@ -96,6 +96,11 @@ class Collection:
         found = [facts for facts in self.facts("scheduler") if isinstance(facts, SchedulerSnapshot)]
         return merged(found, now_s, max_age_s)
 
+    def accounts(self, clock: Clock) -> list[Accounts]:
+        """Return the accounts of the schedulers that keep some."""
+        return [Accounts(watched.name, watched.source, clock) for watched in self.of("scheduler")
+                if isinstance(watched.source, Accounting)]
+
     def let_go(self) -> None:
         """End all waiting at once, begin no more reads."""
         with self._change:
@@ -144,13 +149,13 @@ class Accounted:
 
 
 class Accounts:
-    """The accounts of one scheduler, asked on a thread of their own: slurmdbd may take its time, or hang."""
+    """The accounts of one scheduler, asked on a thread of their own: they may take their time, or hang."""
 
-    def __init__(self, watched: Watched, clock: Clock) -> None:
-        self.watched, self._clock = watched, clock
+    def __init__(self, name: str, source: Accounting, clock: Clock) -> None:
+        self._name, self._source, self._clock = name, source, clock
         self._since_s = 0.0
         self._told: Accounted | None = None
-        self._errand = Errand(f"accounts-{watched.name}", self._ask)
+        self._errand = Errand(f"accounts-{name}", self._ask)
 
     def finished(self, since_s: float, within_s: float) -> Accounted | None:
         """Return the jobs that ended since a time, None while the answer is awaited: it comes with a later call."""
@@ -162,12 +167,10 @@ class Accounts:
         return told
 
     def _ask(self) -> None:
-        asked_s, finished = self._clock(), getattr(self.watched.source, "finished", None)
-        if finished is None:
-            return
+        asked_s = self._clock()
         try:
-            self._told = Accounted(asked_s, tuple(finished(self._since_s)))
+            self._told = Accounted(asked_s, tuple(self._source.completed(self._since_s)))
         except SourceError as error:
-            log.warning("accounting cannot be read", extra={"target": self.watched.name, "error": str(error)})
+            log.warning("accounting cannot be read", extra={"target": self._name, "error": str(error)})
         except FAULTS:
-            log.exception("a fault in idlewatt itself while reading accounting", extra={"target": self.watched.name})
+            log.exception("a fault in idlewatt itself while reading accounting", extra={"target": self._name})

@@ -126,7 +126,7 @@ def _pending(snapshot: SchedulerSnapshot) -> dict[tuple[str, str], float]:
     waiting: Counter[tuple[str, str]] = Counter()
     for job in snapshot.jobs:
         if job.state is JobState.PENDING:
-            waiting[job.partition, job.reason or "None"] += job.tasks
+            waiting[job.partition, job.reason or "none"] += job.tasks
     return {key: float(count) for key, count in waiting.items()}
 
 

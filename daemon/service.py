@@ -377,4 +377,4 @@ class Service:
                     self._keep(partial(adviser.finished, told.jobs))
 
     def _accounted(self) -> list[Accounts]:
-        return [Accounts(watched, self._clock) for watched in self._of("scheduler")]
+        return self._collection.accounts(self._clock)

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from ..storage.power_classes import GPU_CLASSES, GPU_CODES, NODE_STATES, WASTED, PowerClass
 from ..storage.records import StrandedCause
+from ..storage.waiting import WaitReason
 
 PREFIX = "idlewatt_"
 
@@ -81,7 +82,6 @@ PARTITIONS, NODES, POLICIES, COLLECTORS = 100, 10_000, 50, 500
 ADVICE = 50
 SUBJECTS = 20
 USERS = 200
-REASONS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,8 @@ class Published:
         "Free GPUs that no eligible pending job can use, by the constraint that binds first. From the scheduler.",
         "partition", "cause", cap=PARTITIONS * len(StrandedCause), known=StrandedCause)
     pending_jobs: Series = _gauge(
-        "Jobs that wait, by the scheduler's reason; each task of an array counts.", "partition", "reason", cap=REASONS)
+        "Jobs that wait, by reason (resources, priority, quota, held, ...; none where the scheduler names none); each "
+        "task of an array counts.", "partition", "reason", cap=PARTITIONS * len(WaitReason))
     fragmentation_ratio: Series = _gauge(
         "Share of free GPUs that the usual demand of the last seven days cannot use (FGD, ATC'23).",
         "partition", cap=PARTITIONS)
@@ -170,13 +171,13 @@ class Published:
     # Advice
     advice_info: Series = _gauge(
         "Recommended placements, the most urgent first and no more than 50; always 1. All of them are in the API.",
-        "policy", "objective", "slurm_job_id", "node", "gpus", cap=ADVICE)
+        "policy", "objective", "job_id", "node", "gpus", cap=ADVICE)
     advice_reason_info: Series = _gauge(
         "Why a waiting job should start now or be held, in the order of the advice and no more than 50; always 1.",
-        "policy", "slurm_job_id", "action", "reason", cap=ADVICE)
+        "policy", "job_id", "action", "reason", cap=ADVICE)
     advice_expected_start_timestamp_seconds: Series = _gauge(
         "When a job that is held is expected to start if the policy is followed and jobs use their full limits, in "
-        "seconds since the epoch; no more than 50.", "policy", "slurm_job_id", cap=ADVICE)
+        "seconds since the epoch; no more than 50.", "policy", "job_id", cap=ADVICE)
     power_down_info: Series = _gauge(
         "Nodes worth powering down: empty, measured, needed by no known job soon, and not of the reserve; always 1.",
         "node", cap=NODES)
@@ -209,10 +210,10 @@ class Published:
     advice_speedup_ratio: Series = _gauge(
         "Expected speed on the advised placement over that on the GPUs left over here and there, for jobs to start "
         "whose name tells an application in Pollux's tables (OSDI'21, up to 4 nodes of 4 GPUs), no more than 50.",
-        "policy", "slurm_job_id", cap=ADVICE)
+        "policy", "job_id", cap=ADVICE)
     move_info: Series = _gauge(
-        "Moves of running jobs that would let a waiting job (for_slurm_job_id) start now, no more than 50; always 1. "
-        "Only advice: nothing is moved.", "slurm_job_id", "node", "to_node", "gpus", "for_slurm_job_id", cap=ADVICE)
+        "Moves of running jobs that would let a waiting job (for_job_id) start now, no more than 50; always 1. "
+        "Only advice: nothing is moved.", "job_id", "node", "to_node", "gpus", "for_job_id", cap=ADVICE)
     moves_freed_gpus: Series = _gauge(
         "GPUs on which jobs that wait for room could start if other jobs were moved as advised.", "partition",
         cap=PARTITIONS)
@@ -221,34 +222,34 @@ class Published:
     elastic_time_ratio: Series = _gauge(
         "Change in the time that a job still takes with that many GPUs more (+) or fewer, from a curve over its like: "
         "-0.4 finishes 40 % sooner. bound is estimate, low or high of the 95 % interval; no more than 50 jobs.",
-        "partition", "slurm_job_id", "change", "bound", cap=ADVICE * 6)
+        "partition", "job_id", "change", "bound", cap=ADVICE * 6)
     elastic_marginal_gain_ratio: Series = _gauge(
         "Marginal gain: change in a job's speed for each GPU of the change; no more than 50 jobs.",
-        "partition", "slurm_job_id", "change", cap=ADVICE * 2)
+        "partition", "job_id", "change", cap=ADVICE * 2)
     elastic_info: Series = _gauge(
         "Jobs whose speed with more or fewer GPUs is known: GPUs now, the change, whether there is room for it now, "
         "which waiting jobs it would make room for, and what the curve rests on (throughput, activity or configured); "
         "always 1, no more than 50 jobs.",
-        "partition", "slurm_job_id", "change", "gpus", "basis", "room", "helps", cap=ADVICE * 2)
+        "partition", "job_id", "change", "gpus", "basis", "room", "helps", cap=ADVICE * 2)
     elastic_unknown_jobs: Series = _gauge(
         "Running and pending jobs of which nothing can be said, by cause: unseen (no like run was watched), one_size "
         "(all had as many GPUs), no_curve (none fits) or too_far (its size from those measured).", "cause", cap=10)
     allocation_cpus: Series = _gauge(
         "CPUs on each of its nodes of a job that could start, or run faster, on what its neighbours do not use; which "
-        "is held, used (95th percentile) or advised; no more than 50 jobs.", "partition", "slurm_job_id", "which",
+        "is held, used (95th percentile) or advised; no more than 50 jobs.", "partition", "job_id", "which",
         cap=ADVICE * 3)
     allocation_memory_bytes: Series = _gauge(
         "Memory of these jobs in bytes, likewise; used is the highest use seen, with the page cache.",
-        "partition", "slurm_job_id", "which", cap=ADVICE * 3)
+        "partition", "job_id", "which", cap=ADVICE * 3)
     allocation_sooner_ratio: Series = _gauge(
         "Share of its remaining time by which such a job would end sooner; bound is estimate, low or high of the 95 % "
-        "interval.", "partition", "slurm_job_id", "bound", cap=ADVICE * 3)
+        "interval.", "partition", "job_id", "bound", cap=ADVICE * 3)
     allocation_starts_sooner_seconds: Series = _gauge(
-        "Time by which a waiting job would start sooner, in seconds.", "partition", "slurm_job_id", cap=ADVICE)
+        "Time by which a waiting job would start sooner, in seconds.", "partition", "job_id", cap=ADVICE)
     allocation_info: Series = _gauge(
         "Who should give such a job what, and what for; state is running or pending, basis how its needs are known: "
         "measured, prior (by its model's name) or fair-share; always 1, no more than 50 jobs.",
-        "partition", "slurm_job_id", "state", "node", "basis", "reason", cap=ADVICE)
+        "partition", "job_id", "state", "node", "basis", "reason", cap=ADVICE)
     allocation_jobs: Series = _gauge(
         "Jobs on GPU nodes that were considered, by how their needs are known; fair-share is not at all.", "basis",
         cap=3)

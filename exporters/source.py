@@ -1,7 +1,8 @@
 """What a source is: one place that facts are read from, and how it says that it could not.
 
 A source splits *read* (I/O) from *parse* (text to records). To add one, write one file in this folder with a
-``SourceConfig`` subclass under ``@register("its kind")``; the configuration file then accepts its ``kind``.
+``SourceConfig`` subclass under ``@register("its kind")``; the configuration file then accepts its ``kind``. What not
+every source can do is a protocol of its own, which a source has if it has the methods: ``Gradual``, ``Accounting``.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import importlib
 import logging
 import pkgutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..storage.records import SchedulerSnapshot
+from ..storage.records import Job, SchedulerSnapshot
 from ..storage.speeds import Throughput
 from ..storage.telemetry import Telemetry
 from ..storage.topology import Topology
@@ -89,6 +90,17 @@ class Gradual(Protocol):
 
     def facts(self) -> Facts:
         """Return what is known now, each fact with the time at which it was asked for."""
+
+
+@runtime_checkable
+class Accounting(Protocol):
+    """A scheduler's source that also tells of jobs after they have left its queue."""
+
+    def completed(self, since_s: float) -> Sequence[Job]:
+        """Return the runs that ended at or after a time (seconds since the epoch), each run of a job on its own.
+
+        Raises ``SourceError`` where the records cannot be read. A run that is told twice does no harm.
+        """
 
 
 class SourceConfig(BaseModel):

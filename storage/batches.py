@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
 from . import advice, energy, following, jobs, nodes, promotions, simulated, speeds, uses
+from .former import renewed
 from .promotions import Abstention, Promotion, ShadowResult
 from .recommendations import Recommendation
 from .records import GpuRollup, IdleFloor, Job, Node, WasteReading
@@ -137,8 +138,9 @@ def decode(line: bytes) -> Batch:
     if body["kind"] not in KINDS:
         raise Damaged(f"facts of an unknown kind {str(body['kind'])[:40]!r}")
     try:
-        facts = _shape(body["kind"]).validate_python(json.loads(_unpacked(base64.b64decode(body["facts"]))))
-    except (ValueError, RecursionError, zlib.error) as error:
+        facts = _shape(body["kind"]).validate_python(
+            renewed(body["kind"], json.loads(_unpacked(base64.b64decode(body["facts"])))))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, zlib.error) as error:
         raise Damaged(f"facts that cannot be read: {str(error).partition(chr(10))[0]}") from error
     return Batch(body["kind"], facts, body["items"], body["after"])
 

@@ -8,11 +8,6 @@ from dataclasses import dataclass
 
 from .records import Job, JobState, Request
 
-NOT_ELIGIBLE = re.compile(r"Dependency|JobHeld|Licenses|Assoc|QOS|BeginTime|JobArrayTaskLimit|Invalid|Account|^Max[A-Z]"
-                          r"|PartitionTimeLimit|PartitionNodeLimit|PartitionDown|PartitionInactive|Reservation$"
-                          r"|DeadLine|Cleaning|Prolog|BadConstraints|ReqNodeNotAvail|NodeDown")
-"""Words of the scheduler for jobs that would not start even if everything were free."""
-
 _SPACE = re.compile(r"\s")
 _DEEPEST = 50
 _TOKEN = re.compile(r"[|&,()\[\]]|[^|&,()\[\]]+")
@@ -22,7 +17,12 @@ def eligible(job: Job, now_s: float) -> bool:
     """Tell whether a pending job could start now if only resources were free."""
     if job.state is not JobState.PENDING or (job.eligible_s is not None and job.eligible_s > now_s):
         return False
-    return not NOT_ELIGIBLE.search(job.reason)
+    return not job.reason.bars
+
+
+def named_reason(job: Job) -> str:
+    """Return why a job waits in the scheduler's own word, in ours where it gives none, and '' for no reason."""
+    return job.reason_text or job.reason.replace("_", " ")
 
 
 def same_model(wanted: str, has: str) -> bool:

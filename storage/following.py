@@ -53,6 +53,7 @@ class _Run:
     id: int
     job: int
     job_id: str
+    array: str
     submit_s: float
     start_s: float
     held: dict[str, int]
@@ -61,7 +62,7 @@ class _Run:
     @property
     def names(self) -> set[str]:
         """Return the ids under which advice may have been given: while it waits, a task goes by its array's."""
-        return {self.job_id, self.job_id.partition("_")[0]}
+        return {self.job_id, self.array or self.job_id}
 
 
 def judge(connection: Connection, jobs: Sequence[Job]) -> None:
@@ -157,17 +158,17 @@ def said_of(connection: Connection, job: int) -> dict[int, dict[str, str]]:
 def _unjudged(connection: Connection, jobs: Sequence[Job]) -> list[_Run]:
     table, parts = schema.jobs, schema.allocations
     keys = {job.key for job in jobs if job.start_s is not None}
-    held: dict[tuple[int, int, str, float, float], dict[str, int]] = {}
+    held: dict[tuple[int, int, str, str, float, float], dict[str, int]] = {}
     for ids in chunks({job_id for job_id, _ in keys}):
         rows = connection.execute(
-            select(_RUNS.c.id, _RUNS.c.job, table.c.job_id, table.c.submit_s, _RUNS.c.start_s, parts.c.node,
-                   parts.c.gpus)
+            select(_RUNS.c.id, _RUNS.c.job, table.c.job_id, table.c.array, table.c.submit_s, _RUNS.c.start_s,
+                   parts.c.node, parts.c.gpus)
             .join(table, table.c.id == _RUNS.c.job).join(parts, parts.c.run == _RUNS.c.id)
             .outerjoin(_VERDICTS, _VERDICTS.c.run == _RUNS.c.id)
             .where(table.c.job_id.in_(ids), _VERDICTS.c.run.is_(None)))
-        for run, job, job_id, submit_s, start_s, node, gpus in rows:
-            held.setdefault((run, job, job_id, submit_s, start_s), {})[node] = gpus
-    return [_Run(*run, held=some) for run, some in held.items() if run[2:4] in keys]
+        for run, job, job_id, array, submit_s, start_s, node, gpus in rows:
+            held.setdefault((run, job, job_id, array, submit_s, start_s), {})[node] = gpus
+    return [_Run(*run, held=some) for run, some in held.items() if (run[2], run[4]) in keys]
 
 
 def _advice_on(connection: Connection, runs: Iterable[_Run]) -> dict[str, list[Row[Any]]]:

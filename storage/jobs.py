@@ -20,7 +20,8 @@ from .values import chunks, number, whole, words
 Key = tuple[str, float]
 _RARE = ("gpus_per_node", "gpu_model", "features", "required_nodes", "excluded_nodes", "reservation", "exclusive")
 _KEPT = ("eligible_s", "start_s", "end_s", "limit_s", "priority", "exit_code", "raw_id",
-         "partition", "user", "account", "name", "qos", "dependency", "request")
+         "partition", "user", "account", "name", "qos", "dependency", "array", "owner",
+         "request")
 """Facts that a source without them never erases."""
 
 
@@ -116,12 +117,13 @@ def _row(job: Job, time_s: float) -> dict[str, Any]:
     return {
         "job_id": job.job_id, "submit_s": job.submit_s, "state": job.state.value, "partition": words(job.partition),
         "user": words(job.user), "account": words(job.account), "name": words(job.name), "qos": words(job.qos),
-        "reason": words(job.reason), "eligible_s": number(job.eligible_s), "start_s": job.start_s,
-        "end_s": None if job.state.active else job.end_s, "limit_s": number(job.limit_s),
+        "reason": job.reason.value, "reason_text": words(job.reason_text), "eligible_s": number(job.eligible_s),
+        "start_s": job.start_s, "end_s": None if job.state.active else job.end_s, "limit_s": number(job.limit_s),
         "priority": number(job.priority), "dependency": words(job.dependency), "restarts": whole(job.restarts),
         "exit_code": None if job.exit_code is None else whole(job.exit_code), "tasks": whole(job.tasks),
         "raw_id": None if job.raw_id is None else whole(job.raw_id), "gpus": whole(request.gpus),
         "nodes": whole(request.nodes), "cpus": whole(request.cpus), "memory_bytes": whole(request.memory_bytes),
+        "array": words(job.array), "owner_kind": job.owner_kind.value, "owner": words(job.owner),
         "request": _rare_wishes(job), "changed_s": time_s, "open": not job.state.finished,
     }
 
@@ -151,18 +153,21 @@ def _changes(job: Job, known: Row[Any] | None, time_s: float) -> Iterator[dict[s
     before = known.state if known else None
     if known is None:
         before = JobState.PENDING
+        waits = job.state is JobState.PENDING
         yield {"time_s": job.submit_s, "state": JobState.PENDING.value,
-               "reason": words(job.reason) if job.state is JobState.PENDING else ""}
+               "reason": job.reason.value if waits else "",
+               "reason_text": words(job.reason_text) if waits else ""}
     if job.start_s is not None and (known is None or known.start_s != job.start_s):
         before = JobState.RUNNING
-        yield {"time_s": job.start_s, "state": JobState.RUNNING.value, "reason": ""}
+        yield {"time_s": job.start_s, "state": JobState.RUNNING.value, "reason": "", "reason_text": ""}
     if job.state != before:
         ended = job.state.finished and job.end_s is not None
-        yield {"time_s": job.end_s if ended else time_s, "state": job.state.value, "reason": words(job.reason)}
+        yield {"time_s": job.end_s if ended else time_s, "state": job.state.value, "reason": job.reason.value,
+               "reason_text": words(job.reason_text)}
 
 
 def _move_runs(connection: Connection, jobs: Iterable[Job], known: dict[Key, Row[Any]]) -> None:
-    """Follow a start that Slurm sets anew once the job's nodes have powered up: it is the same run."""
+    """Follow a start that the scheduler sets anew once the job's nodes have powered up: it is the same run."""
     moves = [{"known": row.id, "old": row.start_s, "start_s": job.start_s} for job in jobs
              if (row := known.get(job.key)) is not None and job.state.active and JobState(row.state).active
              and job.restarts == row.restarts and job.start_s is not None and row.start_s is not None
@@ -225,7 +230,7 @@ def _forget_array_rests(connection: Connection, jobs: Sequence[Job]) -> None:
     """Drop the last waiting task of an array, kept under the array's own id, once it goes by a task's id."""
     table = schema.jobs
     seen = {job.key for job in jobs}
-    rests = {(base, job.submit_s) for job in jobs if (base := job.job_id.partition("_")[0]) != job.job_id} - seen
+    rests = {(job.array, job.submit_s) for job in jobs if job.array and job.array != job.job_id} - seen
     for some in chunks({base for base, _ in rests}):
         waiting = connection.execute(select(table.c.id, table.c.job_id, table.c.submit_s).where(
             table.c.job_id.in_(some), table.c.open, table.c.start_s.is_(None))).all()

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table, fu
 from . import advice, columns, database, energy, following, nodes, promotions, schema, simulated, speeds, uses
 from .advice import AdviceChange, IssuedAdvice
 from .following import Following
+from .owners import OwnerKind
 from .power_classes import PowerClass
 from .promotions import Abstention, Promotion, ShadowResult
 from .recommendations import Placed
@@ -21,6 +22,7 @@ from .simulated import Simulated
 from .speeds import RunSpeed
 from .uses import Use
 from .values import chunks
+from .waiting import WaitReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,8 @@ class JobChange:
 
     time_s: float
     state: JobState
-    reason: str
+    reason: WaitReason
+    reason_text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,9 @@ class HistoryReader:
             changes = connection.execute(select(schema.job_changes).where(
                 schema.job_changes.c.job == row.id).order_by(schema.job_changes.c.time_s)).all()
         held = next((run.allocations for run in runs if run.start_s == row.start_s), ())
-        return JobDetail(_job(row, held), tuple(JobChange(change.time_s, JobState(change.state), change.reason)
-                                                for change in changes), runs)
+        return JobDetail(_job(row, held), tuple(JobChange(
+            change.time_s, JobState(change.state), WaitReason(change.reason), change.reason_text)
+            for change in changes), runs)
 
     def requeued(self, since_s: float, until_s: float) -> tuple[tuple[Job, tuple[JobRun, ...]], ...]:
         """Return jobs that were put back into the queue, with all their runs in order.
@@ -292,10 +296,12 @@ def _job(row: Row[Any], allocations: tuple[Allocation, ...]) -> Job:
                               for name, wish in row.request.items()}
     request = Request(gpus=row.gpus, nodes=row.nodes, cpus=row.cpus, memory_bytes=row.memory_bytes, **wishes)
     return Job(job_id=row.job_id, submit_s=row.submit_s, state=JobState(row.state), partition=row.partition,
-               request=request, user=row.user, account=row.account, name=row.name, qos=row.qos, reason=row.reason,
-               eligible_s=row.eligible_s, start_s=row.start_s, end_s=row.end_s, limit_s=row.limit_s,
+               request=request, user=row.user, account=row.account, name=row.name, qos=row.qos,
+               reason=WaitReason(row.reason), reason_text=row.reason_text, eligible_s=row.eligible_s,
+               start_s=row.start_s, end_s=row.end_s, limit_s=row.limit_s,
                priority=row.priority, dependency=row.dependency, restarts=row.restarts, exit_code=row.exit_code,
-               tasks=row.tasks, raw_id=row.raw_id, allocations=allocations)
+               tasks=row.tasks, raw_id=row.raw_id, allocations=allocations, array=row.array,
+               owner_kind=OwnerKind(row.owner_kind), owner=row.owner)
 
 
 def _allocation(row: Row[Any]) -> Allocation:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from .details import Details
+from .owners import Holder, OwnerKind
 from .power_classes import PowerClass
 from .rules import Rules
+from .waiting import WaitReason
 
 
 class NodeState(StrEnum):
@@ -43,22 +45,28 @@ class NodeState(StrEnum):
 
 
 class JobState(StrEnum):
-    """Base states of a Slurm job; flags such as COMPLETING are folded into them by the source."""
+    """What has become of a job; each source translates its scheduler's own states and flags."""
 
-    PENDING = "PENDING"
-    RUNNING = "RUNNING"
-    SUSPENDED = "SUSPENDED"
-    COMPLETING = "COMPLETING"
-    COMPLETED = "COMPLETED"
-    CANCELLED = "CANCELLED"
-    FAILED = "FAILED"
-    TIMEOUT = "TIMEOUT"
-    NODE_FAIL = "NODE_FAIL"
-    PREEMPTED = "PREEMPTED"
-    BOOT_FAIL = "BOOT_FAIL"
-    DEADLINE = "DEADLINE"
-    OUT_OF_MEMORY = "OUT_OF_MEMORY"
-    UNKNOWN = "UNKNOWN"
+    PENDING = "pending"
+    RUNNING = "running"
+    """It holds resources, be it only while its nodes or containers are made ready."""
+    SUSPENDED = "suspended"
+    COMPLETING = "completing"
+    """It has ended and still holds resources while it is cleaned up."""
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    """Ended by its time limit."""
+    NODE_FAILED = "node_failed"
+    PREEMPTED = "preempted"
+    """Another job took its place, or it was put back into the queue."""
+    START_FAILED = "start_failed"
+    """Its nodes could not be made ready."""
+    DEADLINE = "deadline"
+    """Ended as it could not be done in time."""
+    OUT_OF_MEMORY = "out_of_memory"
+    UNKNOWN = "unknown"
 
     @property
     def active(self) -> bool:
@@ -96,7 +104,7 @@ class Node:
     gpu_model: str = ""
     """The scheduler's type name (``a100``), '' when it names none."""
     cpus: int = 0
-    """Schedulable CPUs (hardware threads in Slurm's count)."""
+    """Schedulable CPUs; hardware threads where the scheduler counts them."""
     memory_bytes: int = 0
     state: NodeState = NodeState.UP
     features: tuple[str, ...] = ()
@@ -119,7 +127,7 @@ class Node:
     sockets: int = 0
     """0 where unknown."""
     owner: str = ""
-    """The user who has the node for himself (``--exclusive=user``)."""
+    """The user whose jobs alone may use the node."""
     wakes: bool = False
     """Powered down or waking, and the scheduler starts jobs on it as soon as it is up."""
 
@@ -188,7 +196,7 @@ class Request:
     nodes: int = 1
     """Nodes asked for; 1 when the scheduler may choose and one suffices."""
     gpus_per_node: int | None = None
-    """None: the scheduler may split the GPUs as it likes (``--gpus``)."""
+    """None: the scheduler may split the GPUs as it likes."""
     cpus: int = 0
     memory_bytes: int = 0
     gpu_model: str = ""
@@ -217,24 +225,28 @@ class Allocation:
 class Job:
     """One submission to the scheduler, at one moment.
 
-    A submission is identified by ``(job_id, submit_s)``: job ids are reused after a database reset. Slurm gives a
-    requeued job a new submit time, so that it is a new submission of the same id; other schedulers may keep the time,
-    and each run is then told apart by ``start_s``.
+    A submission is identified by ``(job_id, submit_s)``: job ids are reused after a database reset. Some schedulers
+    give a requeued job a new submit time, so that it is a new submission of the same id; others keep the time, and each
+    run is then told apart by ``start_s``.
     """
 
     job_id: str
-    """As users know it: ``123``, ``123_4`` (array task), ``123+1`` (heterogeneous component)."""
+    """As users know it: ``123``, ``123_4`` (array task), ``123+1`` (heterogeneous component), ``team/name``."""
     submit_s: float
     state: JobState
     partition: str
     request: Request
     user: str = ""
     account: str = ""
+    """What is charged for it: an account, a project, a namespace."""
     name: str = ""
     qos: str = ""
-    reason: str = ""
-    """Why it is pending, in the scheduler's word (``Resources``, ``Priority``, ``Dependency``)."""
+    reason: WaitReason = WaitReason.NONE
+    """Why it is pending."""
+    reason_text: str = ""
+    """The scheduler's own word for that, or for how it ended; only ever shown."""
     eligible_s: float | None = None
+    """Since when (or from when on) it may start."""
     start_s: float | None = None
     """Start of the present or last run; None while it has not run. Never the scheduler's forecast."""
     end_s: float | None = None
@@ -257,7 +269,7 @@ class Job:
     deadline_s: float | None = None
     """It must have ended by then."""
     least_limit_s: float | None = None
-    """The scheduler may shorten its limit down to this (``--time-min``)."""
+    """The scheduler may shorten its limit down to this."""
     array: str = ""
     """Id of the array it is a task of."""
     array_limit: int | None = None
@@ -266,6 +278,14 @@ class Job:
     """Id of the heterogeneous job it is a component of: all start together."""
     cpu_seconds: float | None = None
     """CPU time that the last run used; of accounts only, and None where they do not measure it."""
+    owner_kind: OwnerKind = OwnerKind.BATCH
+    owner: str = ""
+    """The object that it belongs to, as its owner would name it to the scheduler's commands: ``Deployment/llm``."""
+
+    @property
+    def holder(self) -> Holder:
+        """Return in whose name it holds what it holds."""
+        return Holder(self.user, self.account)
 
     @property
     def key(self) -> tuple[str, float]:

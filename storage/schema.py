@@ -49,7 +49,8 @@ jobs = Table(
     Column("account", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("qos", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("reason_text", Text, nullable=False, server_default=""),  # in the scheduler's own word
     Column("eligible_s", Double),
     Column("start_s", Double),
     Column("end_s", Double),
@@ -60,6 +61,9 @@ jobs = Table(
     Column("exit_code", BigInteger),
     Column("tasks", BigInteger, nullable=False),
     Column("raw_id", BigInteger),
+    Column("array", Text, nullable=False, server_default=""),
+    Column("owner_kind", Text, nullable=False, server_default="batch"),
+    Column("owner", Text, nullable=False, server_default=""),
     Column("gpus", BigInteger, nullable=False),
     Column("nodes", BigInteger, nullable=False),
     Column("cpus", BigInteger, nullable=False),
@@ -78,7 +82,8 @@ job_changes = Table(
     Column("job", _Id, _of("jobs"), primary_key=True),
     Column("time_s", Double, primary_key=True),
     Column("state", Text, primary_key=True),
-    Column("reason", Text, nullable=False),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("reason_text", Text, nullable=False, server_default=""),
     sqlite_with_rowid=False,
 )
 
@@ -342,7 +347,7 @@ uses = Table(
     Column("memory_bytes", BigInteger, nullable=False),
     Column("updated_s", Double, nullable=False),
     Column("measured_s", Double, nullable=False),
-    Column("source", Text, nullable=False),  # cgroup, node or slurm
+    Column("source", Text, nullable=False),  # cgroup, node or accounts
     Column("cpus_mean", Double, nullable=False),
     Column("cpus_p95", Double, nullable=False),
     Column("at_limit_ratio", Double, nullable=False),

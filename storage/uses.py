@@ -12,7 +12,7 @@ from . import schema
 from .database import upsert
 from .values import number, whole, words
 
-ACCOUNTS = "slurm"
+ACCOUNTS = "accounts"
 """Source of what only accounting tells."""
 
 
@@ -34,12 +34,12 @@ class Use:
     measured_s: float
     """Time within the run that was really observed."""
     source: str
-    """``cgroup`` (of the job itself), ``node`` (all of a node that it had alone: no less than the job's) or ``slurm``
-    (of the accounts, which keep a mean only)."""
+    """``cgroup`` (of the job itself), ``node`` (all of a node that it had alone: no less than the job's) or
+    ``accounts`` (of the scheduler, which keep a mean only)."""
     cpus_mean: float
     """CPUs in use."""
     cpus_p95: float
-    """95th percentile within the busiest window; no more than that where the source is ``slurm``."""
+    """95th percentile within the busiest window; no more than that where the source is ``accounts``."""
     at_limit_ratio: float
     """Share of the measured time in which it used nearly all of its CPUs."""
     memory_peak_bytes: float | None = None

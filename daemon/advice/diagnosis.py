@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...storage.eligibility import eligible
+from ...storage.eligibility import eligible, named_reason
 from ...storage.recommendations import Placement
 from ...storage.records import Job, SchedulerSnapshot
 from ..waste.demand import Need, need
@@ -34,7 +34,7 @@ class Diagnosis:
     def why_wait(self, job: Job) -> str:
         """Return what keeps a pending job from starting now."""
         if not eligible(job, self._now_s):
-            return f"not eligible yet: the scheduler says {job.reason or 'its begin time has not come'}"
+            return f"not eligible yet: the scheduler says {named_reason(job) or 'its begin time has not come'}"
         wanted = need(job)
         if wanted is None:
             return "asks for no GPU; its CPUs or memory are not free, or others come first"

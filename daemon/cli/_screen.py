@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...storage.power_classes import PowerClass
+from ...storage.records import JobState
 from ..headline import Balance, Part, balance, percent, watts
 from ._output import plain
 
@@ -60,7 +61,7 @@ class Picture:
         """Return pending jobs with the advice in charge: those to start now first, then the oldest."""
         advice = {(row["job_id"], row["submit_s"]): row for row in self.recommendations if not row["shadow"]}
         waiting = [(job, advice.get((job["job_id"], job["submit_s"]))) for job in self.jobs
-                   if job["state"] == "PENDING"]
+                   if job["state"] == JobState.PENDING]
         return sorted(waiting, key=lambda pair: (pair[1] is None or pair[1]["action"] != "start", pair[0]["submit_s"]))
 
 

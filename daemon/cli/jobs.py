@@ -18,16 +18,18 @@ _COLUMNS = {"job_id": "job", "user": "user", "name": "name", "partition": "parti
 @click.option("--partition", help="Only this partition.")
 @click.option("--node", help="Only jobs on this node.")
 @click.option("--user", help="Only this user's jobs.")
-@click.option("--state", help="Only this state, e.g. PENDING.")
+@click.option("--state", help="Only this state, e.g. pending.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
 def command(url: str, ca_file: str | None, style: str, **filters: Any) -> None:
     """List pending, running and lately finished jobs.
 
     \b
     Examples:
-      idlewatt jobs --state PENDING
+      idlewatt jobs --state pending
       idlewatt jobs --user alice --format csv
     """
+    if filters["state"]:
+        filters["state"] = filters["state"].lower()
     rows = [_row(job) for job in ask(url, "jobs", ca_file, **filters)]
     show(rows, _COLUMNS, style, empty="no jobs")
 

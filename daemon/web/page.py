@@ -10,6 +10,7 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader
 
 from ...exporters.hostlist import ranges
+from ...storage.eligibility import named_reason
 from ...storage.power_classes import PowerClass
 from ...storage.recommendations import ACTIONS, Placement, Recommendation
 from ...storage.records import Job, JobState
@@ -178,7 +179,8 @@ def _source(name: str) -> str:
 
 _TEMPLATES = Environment(loader=FunctionLoader(_source), autoescape=True, trim_blocks=True, lstrip_blocks=True)
 _TEMPLATES.filters |= {"watts": watts, "percent": percent, "span": span, "change": change, "gpus": gpus,
-                       "closeness": closeness, "speedup": speedup, "capitalized": _capitalized}
+                       "closeness": closeness, "speedup": speedup, "capitalized": _capitalized,
+                       "named_reason": named_reason}
 
 
 def render(view: View, telemetry_path: str) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...storage.records import JobState
+from ...storage.waiting import WaitReason
 from .boards import Boards
 from .hardware import Power, servers
 from .jobs import SimulatedJob, Submissions
@@ -101,7 +102,7 @@ class SimulatedCluster:
 
     def start(self, job: SimulatedJob, numbers: Iterable[int], start_s: float | None = None) -> None:
         """Give a job its boards on the servers and let it run."""
-        job.state, job.reason = JobState.RUNNING, "None"
+        job.state, job.reason = JobState.RUNNING, WaitReason.NONE
         job.start_s = self.now_s if start_s is None else start_s
         for server in numbers:
             indexes = self.capacity.take(job, server)
@@ -143,9 +144,9 @@ class SimulatedCluster:
     def _end(self, job: SimulatedJob) -> None:
         job.end_s = self.now_s
         if job.fails:
-            job.state, job.reason, job.exit_code = JobState.FAILED, "NonZeroExitCode", 1
+            job.state, job.exit_code = JobState.FAILED, 1
         elif job.run_s >= job.flavor.limit_s:
-            job.state, job.reason = JobState.TIMEOUT, "TimeLimit"
+            job.state = JobState.TIMEOUT
         else:
             job.state = JobState.COMPLETED
         for server, indexes in job.allocation:

@@ -9,6 +9,7 @@ from enum import StrEnum
 import numpy as np
 
 from ...storage.records import Flavor, JobState
+from ...storage.waiting import WaitReason
 from .hardware import GIB
 
 HOUR_S = 3600.0
@@ -95,7 +96,7 @@ class SimulatedJob:
     start_s: float | None = None
     end_s: float | None = None
     state: JobState = JobState.PENDING
-    reason: str = "Priority"
+    reason: WaitReason = WaitReason.PRIORITY
     exit_code: int = 0
     required_nodes: tuple[str, ...] = ()
     allocation: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)

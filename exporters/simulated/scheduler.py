@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ...storage.waiting import WaitReason
 from .hardware import Server
 from .jobs import SimulatedJob
 
@@ -70,11 +71,11 @@ def startable(queue: Iterable[SimulatedJob], capacity: Capacity) -> tuple[Simula
     blocked = False
     for job in queue:
         if blocked and not job.required_nodes:
-            job.reason = "Priority"
+            job.reason = WaitReason.PRIORITY
             continue
         servers = capacity.place(job)
         if servers is not None:
             return job, servers
-        job.reason = "Resources"
+        job.reason = WaitReason.RESOURCES
         blocked = blocked or not job.required_nodes
     return None

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...storage.records import JobState
+from ...storage.waiting import WaitReason
 from ..hostlist import ranges
+from ..slurm.states import spelled
 from .cluster import SimulatedCluster
 from .hardware import Model
 from .jobs import USERS, SimulatedJob
@@ -74,12 +76,12 @@ def _job(cluster: SimulatedCluster, job: SimulatedJob) -> Answer:
         "gres_detail": [f"gpu:{model.gres_type}:{len(indexes)}(IDX:{ranges(indexes)})"
                         for _, indexes in job.allocation] if running else [],
         "group_id": _USER_ID[job.user.name], "group_name": job.user.name, "job_id": job.job_id,
-        "job_state": str(job.state), "last_sched_evaluation": int(cluster.now_s),
+        "job_state": spelled(job.state), "last_sched_evaluation": int(cluster.now_s),
         "max_nodes": 0 if started else job.nodes, "name": job.name, "nodes": hostlist(names), "cpus": job.cpus,
         "node_count": job.nodes, "tasks": job.nodes, "partition": job.partition,
         "memory_per_node": job.memory_per_node // MIB, "minimum_cpus_per_node": job.cpus_per_node,
-        "required_nodes": hostlist(job.required_nodes), "start_time": int(job.start_s or 0), "state_reason": job.reason,
-        "submit_time": int(job.submit_s), "time_limit": int(job.flavor.limit_s // 60),
+        "required_nodes": hostlist(job.required_nodes), "start_time": int(job.start_s or 0),
+        "state_reason": _reason(job), "submit_time": int(job.submit_s), "time_limit": int(job.flavor.limit_s // 60),
         "tres_per_node": f"gres:gpu:{model.gres_type}:{job.gpus_per_node}",
         "tres_req_str": asked, "tres_alloc_str": asked if started else "",
         "user_id": _USER_ID[job.user.name], "user_name": job.user.name,
@@ -87,6 +89,12 @@ def _job(cluster: SimulatedCluster, job: SimulatedJob) -> Answer:
     if started:
         answer["job_resources"] = _resources(cluster, job, names)
     return answer
+
+
+def _reason(job: SimulatedJob) -> str:
+    ends = {JobState.FAILED: "NonZeroExitCode", JobState.TIMEOUT: "TimeLimit"}
+    waits = {WaitReason.PRIORITY: "Priority", WaitReason.RESOURCES: "Resources"}
+    return ends.get(job.state) or waits.get(job.reason, "None")
 
 
 def _end(job: SimulatedJob) -> int:
@@ -173,7 +181,7 @@ def _accounted(cluster: SimulatedCluster, job: SimulatedJob) -> Answer:
         "group": job.user.name, "job_id": job.job_id, "name": job.name,
         "nodes": hostlist([cluster.servers[number].name for number, _ in job.allocation]),
         "partition": job.partition, "required": {"CPUs": job.cpus, "memory": job.memory_per_node // MIB},
-        "state": {"current": str(job.state), "reason": "None"}, "tres": {"allocated": tres, "requested": tres},
+        "state": {"current": spelled(job.state), "reason": "None"}, "tres": {"allocated": tres, "requested": tres},
         "user": job.user.name, "working_directory": f"/home/{job.user.name}/jobs"}
 
 

@@ -20,6 +20,7 @@ from .fields import BadRecord, Fields
 from .gres import Gpus, parse_gres, parse_tres
 from .parse_details import parse_details
 from .parse_rules import named
+from .reasons import DEPENDENCY, reason_text, wait_reason
 from .states import job_state, node_state, wakes
 
 MIB = 2**20
@@ -129,7 +130,7 @@ def parse_job(raw: Fields) -> Job:
     start = raw.time("start_time")
     end = raw.time("end_time") if state.finished else None
     waiting = state in (JobState.PENDING, JobState.UNKNOWN)
-    request = parse_request(raw)
+    request, reason = parse_request(raw), _waits_for(raw) if waiting else ""
     # A job that never ran, or that waits again after a requeue, holds nothing, whatever `nodes` still says.
     allocations = () if waiting else parse_allocations(raw, request)
     return Job(
@@ -143,7 +144,8 @@ def parse_job(raw: Fields) -> Job:
         account=raw.text("account"),
         name=raw.text("name"),
         qos=raw.text("qos"),
-        reason=_reason(raw.text("state_reason")) if waiting else "",
+        reason=wait_reason(reason),
+        reason_text=reason,
         eligible_s=raw.time("eligible_time"),
         start_s=None if waiting else begun(start, end, allocations),
         end_s=end,
@@ -158,7 +160,7 @@ def parse_job(raw: Fields) -> Job:
         allocations=allocations,
         deadline_s=raw.time("deadline"),
         least_limit_s=_minutes(raw.number("time_minimum") or None),
-        array=str(raw.integer("array_job_id") or ""),
+        array=array_of(job_id, raw.integer("array_job_id")),
         array_limit=raw.integer("array_max_tasks") or None,
         group=str(raw.integer("het_job_id") or ""),
     )
@@ -193,6 +195,12 @@ def _known_as(number: int, array: int | None, task: int | None, het: int | None,
     return str(array or number)
 
 
+def array_of(job_id: str, number: int | None = None) -> str:
+    """Return the array that a job is of, '' for none; a task's own id tells it too."""
+    array, mark, _ = job_id.partition("_")
+    return str(number) if number else array if mark else ""
+
+
 def count_tasks(tasks: str) -> int:
     """Return how many array tasks ``2-7%2,9,11-15:2`` names; at least 1, as Slurm may cut the list short."""
     spans = filter(None, map(_ARRAY_SPAN.fullmatch, tasks.partition("%")[0].split(",")))
@@ -204,8 +212,10 @@ def _minutes(value: float | None) -> float | None:
     return None if value is None or value < 0 else value * 60.0
 
 
-def _reason(reason: str) -> str:
-    return "" if reason == "None" else reason
+def _waits_for(raw: Fields) -> str:
+    """Return Slurm's word for why a job waits, '' for none; it may name an old one beside a dependency that is open."""
+    reason = reason_text(raw.text("state_reason"))
+    return DEPENDENCY if "unfulfilled" in raw.text("dependency") and not wait_reason(reason).bars else reason
 
 
 def _exit_code(raw: Fields) -> int | None:
@@ -293,10 +303,11 @@ def parse_accounted(raw: Fields) -> Job:
                  share(given.get("mem", 0) * MIB, len(nodes)), strict=True)
     allocations = tuple(Allocation(node, gpus, None, cpus, memory) for node, gpus, cpus, memory in shares)
     end = times.time("end")
+    job_id = _known_as(number, array.integer("job_id"), array.integer("task_id"), het.integer("job_id"),
+                       het.integer("job_offset"))
     return Job(
-        job_id=_known_as(number, array.integer("job_id"), array.integer("task_id"), het.integer("job_id"),
-                         het.integer("job_offset")),
-        raw_id=number, submit_s=_submitted(times.time("submission")), state=state, partition=raw.text("partition"),
+        job_id=job_id, array=array_of(job_id, array.integer("job_id")), raw_id=number,
+        submit_s=_submitted(times.time("submission")), state=state, partition=raw.text("partition"),
         request=Request(_gpus(asked), asked.get("node", 1), cpus=asked.get("cpu", 0),
                         memory_bytes=asked.get("mem", 0) * MIB, gpu_model=model, features=raw.text("constraints")),
         user=raw.text("user"), account=raw.text("account"), name=raw.text("name"), qos=raw.text("qos"),

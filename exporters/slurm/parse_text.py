@@ -16,7 +16,7 @@ from ..hostlist import expand
 from ..text import clean, quoted
 from .fields import BadRecord
 from .gres import parse_tres
-from .parse_json import Parsed, accounted_state, begun, share
+from .parse_json import Parsed, accounted_state, array_of, begun, share
 
 SACCT_FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit",
                 "Eligible", "Start", "End", "TimelimitRaw", "NNodes", "ReqTRES", "AllocTRES", "NodeList", "Priority",
@@ -85,8 +85,9 @@ def _parse_row(row: dict[str, str]) -> Job:
     code, _, signal = row["ExitCode"].partition(":")
     limit = row["TimelimitRaw"]
     return Job(
-        job_id=row["JobID"], raw_id=int(row["JobIDRaw"]) if row["JobIDRaw"].isdecimal() else None, submit_s=submit,
-        state=accounted_state((row["State"],)), partition=row["Partition"],
+        job_id=row["JobID"], array=array_of(row["JobID"]), submit_s=submit,
+        raw_id=int(row["JobIDRaw"]) if row["JobIDRaw"].isdecimal() else None, state=accounted_state((row["State"],)),
+        partition=row["Partition"],
         request=Request(
             gpus=gpus.count if gpus else 0, nodes=max(1, asked.nodes or int(row["NNodes"] or 1)),
             cpus=asked.cpus or 0, memory_bytes=asked.memory_bytes or 0, gpu_model=gpus.model if gpus else "",

@@ -102,7 +102,7 @@ class SlurmSource:
         return SchedulerSnapshot(now, cover(nodes, self._reservations, now), self._partitions or partitions_of(nodes),
                                  self._with_switches(jobs, rules), rules)
 
-    def finished(self, since_s: float) -> tuple[Job, ...]:
+    def completed(self, since_s: float) -> tuple[Job, ...]:
         """Return the runs that ended since a time, each run of a requeued job on its own, from the accounts.
 
         Raises:

@@ -19,6 +19,14 @@ _LEAVING = {"DRAIN", "DRAINED", "DRAINING", "FAILING", "POWER_DOWN"}
 _BUSY = {"ALLOCATED", "ALLOC", "MIXED", "MIX", "COMPLETING", "COMP", "DRAINING", "FAILING"}
 _FREE = {"IDLE", "BLOCKED"}
 
+_JOB_STATES = {
+    "PENDING": JobState.PENDING, "RUNNING": JobState.RUNNING, "SUSPENDED": JobState.SUSPENDED,
+    "COMPLETING": JobState.COMPLETING, "COMPLETED": JobState.COMPLETED, "CANCELLED": JobState.CANCELLED,
+    "FAILED": JobState.FAILED, "TIMEOUT": JobState.TIMEOUT, "NODE_FAIL": JobState.NODE_FAILED,
+    "PREEMPTED": JobState.PREEMPTED, "BOOT_FAIL": JobState.START_FAILED, "DEADLINE": JobState.DEADLINE,
+    "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
+}
+_SPELLED = {state: word for word, state in _JOB_STATES.items()}
 _JOB_FLAGS = {
     # Flags that squeue prints in place of the base state, or beside it from data_parser 0.0.40 on.
     "CONFIGURING": JobState.RUNNING, "RESIZING": JobState.RUNNING, "SIGNALING": JobState.RUNNING,
@@ -66,13 +74,15 @@ def _unsuffixed(word: str) -> Iterable[str]:
 
 def job_state(words: Iterable[str]) -> JobState:
     """Return the state of a job from its base state and flags; ``CANCELLED by 1001`` is CANCELLED."""
-    states = [_base(match[0]) for word in words if (match := re.match(r"[A-Z_]+", word.strip().upper()))]
+    states = [_folded(match[0]) for word in words if (match := re.match(r"[A-Z_]+", word.strip().upper()))]
     # The base state comes first; COMPLETING beside a final state means that nodes are still being freed.
     return JobState.COMPLETING if JobState.COMPLETING in states else next(iter(states), JobState.UNKNOWN)
 
 
-def _base(word: str) -> JobState:
-    try:
-        return JobState(word)
-    except ValueError:
-        return _JOB_FLAGS.get(word, JobState.UNKNOWN)
+def _folded(word: str) -> JobState:
+    return _JOB_STATES.get(word) or _JOB_FLAGS.get(word, JobState.UNKNOWN)
+
+
+def spelled(state: JobState) -> str:
+    """Return Slurm's word for a state of a job."""
+    return _SPELLED.get(state, "PENDING")

@@ -57,7 +57,7 @@ def _figures() -> Row:
                    "Learning.", f'max by (policy) ({_role("in_charge")})', "short",
                    legend="{{policy}}")),
         (3, number("Placements", "Jobs that the policy in charge would start now.",
-                   f"count(count by (cluster, slurm_job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}",
+                   f"count(count by (cluster, job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}",
                    "short")),
         (3, number("Age", "Time since the oldest policy last advised. Red from ten minutes: the "
                    "cluster has moved on, do not follow it.", AGE, "s",
@@ -92,14 +92,14 @@ def _worth() -> Row:
 
 
 def _now() -> Row:
-    reason = (f'max by (cluster, policy, slurm_job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
+    reason = (f'max by (cluster, policy, job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
               'action="start"})')
     return (
         (17, listing("Recommended placements", "What the policy in charge would start now, no more than 50; a job on "
                      "several nodes has several rows. All of them: idlewatt advise, or the daemon's own page.",
-                     (f"max by (cluster, policy, objective, slurm_job_id, node, gpus) (idlewatt_advice_info{{{NODE}}}) "
-                      f"* on (cluster, policy, slurm_job_id) group_left (reason) {reason}",),
-                     {"slurm_job_id": "Job", "node": "Node", "gpus": "GPUs", "Value": "Start", "reason": "Reason",
+                     (f"max by (cluster, policy, objective, job_id, node, gpus) (idlewatt_advice_info{{{NODE}}}) "
+                      f"* on (cluster, policy, job_id) group_left (reason) {reason}",),
+                     {"job_id": "Job", "node": "Node", "gpus": "GPUs", "Value": "Start", "reason": "Reason",
                       "policy": "Policy"}, special={
                          "Job": column(width=80), "Node": column(width=130), "GPUs": column(width=60),
                          "Start": column(width=60, text={"1": ("now", "green")}), "Policy": column(width=195)},
@@ -112,16 +112,16 @@ def _now() -> Row:
 
 
 def _held() -> Row:
-    why = (f'max by (cluster, policy, slurm_job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
+    why = (f'max by (cluster, policy, job_id, reason) (idlewatt_advice_reason_info{{{DAEMON}, '
            'action="hold"})')
-    job = "cluster, policy, slurm_job_id"
+    job = "cluster, policy, job_id"
     return (
         (24, listing("Jobs that are held, and until when", "What cannot start now, by expected start, no more than 50: "
                      "the start assumes that jobs use their full limits, so it is rather too late. None: it can never "
                      "run, the reason says why.",
                      (why, f"{why} * on ({job}) group_left () max by ({job}) "
                       f"(idlewatt_advice_expected_start_timestamp_seconds{{{DAEMON}}}) * 1e3"),
-                     {"slurm_job_id": "Job", "Value #B": "Expected start", "reason": "Reason", "policy": "Policy"},
+                     {"job_id": "Job", "Value #B": "Expected start", "reason": "Reason", "policy": "Policy"},
                      special={"Job": column(width=80), "Policy": column(width=195),
                               "Expected start": column("dateTimeFromNow", width=150)}, order="Expected start",
                      empty=quiet("no job is held"))),)
@@ -192,8 +192,8 @@ def _closeness() -> Row:
                     "the GPUs that are left over here and there: 2 is twice as fast. By Pollux's tables (OSDI'21, up "
                     "to four nodes of four GPUs), for jobs whose name tells one of its applications "
                     "(advice.applications); no more than 50.",
-                    (f"max by (cluster, slurm_job_id) (idlewatt_advice_speedup_ratio{{{DAEMON}}})",),
-                    {"slurm_job_id": "Job", "Value": "Times as fast"}, order="-Times as fast",
+                    (f"max by (cluster, job_id) (idlewatt_advice_speedup_ratio{{{DAEMON}}})",),
+                    {"job_id": "Job", "Value": "Times as fast"}, order="-Times as fast",
                     special={"Times as fast": column(decimals=2)},
                     empty=quiet("no such job could start now, or none would be scattered"))),
         (12, lines("Communication cost of placements, as they are and as advised", "Weight of the edges between the "
@@ -216,16 +216,16 @@ def _moves() -> Row:
         (14, listing("Moves that would let a waiting job start", "The fewest GPUs that were found to be moved so that "
                      "a job starts which waits for room; those for one job belong together, no more than 50 in all. "
                      "With where it would start, and what is at stake: idlewatt advise --moves.",
-                     ("max by (cluster, for_slurm_job_id, slurm_job_id, node, to_node, gpus) "
+                     ("max by (cluster, for_job_id, job_id, node, to_node, gpus) "
                       f"(idlewatt_move_info{{{NODE}}})",),
-                     {"for_slurm_job_id": "Lets start", "slurm_job_id": "Move job", "gpus": "GPUs", "node": "From",
+                     {"for_job_id": "Lets start", "job_id": "Move job", "gpus": "GPUs", "node": "From",
                       "to_node": "To"}, order="Lets start", special={"GPUs": column(width=60)},
                      empty=quiet("no move would let a waiting job start"))))
 
 
 def _elastic() -> Row:
-    info = f"max by (cluster, slurm_job_id, change, gpus, room, helps, basis) (idlewatt_elastic_info{{{DAEMON}}})"
-    change = "cluster, slurm_job_id, change"
+    info = f"max by (cluster, job_id, change, gpus, room, helps, basis) (idlewatt_elastic_info{{{DAEMON}}})"
+    change = "cluster, job_id, change"
 
     def beside(values: str) -> str:
         return f"{info} * on ({change}) group_left () max by ({change}) ({values})"
@@ -242,7 +242,7 @@ def _elastic() -> Row:
                      "of like runs, by their GPUs' activity (which flatters large sizes), or as configured. Slurm "
                      "lets no running job grow: idlewatt advise --elastic says what it takes. No more than 50 jobs.",
                      (*times, beside(f"idlewatt_elastic_marginal_gain_ratio{{{DAEMON}}}")),
-                     {"slurm_job_id": "Job", "gpus": "GPUs", "change": "Change", "Value #A": "Time left",
+                     {"job_id": "Job", "gpus": "GPUs", "change": "Change", "Value #A": "Time left",
                       "Value #B": "At best", "Value #C": "At worst", "Value #D": "Speed per GPU", "room": "Room",
                       "helps": "Makes room for", "basis": "Known by"}, unit="percentunit", order="Time left",
                      special={"Job": column(width=80), "GPUs": column("short", width=60),
@@ -251,10 +251,10 @@ def _elastic() -> Row:
 
 
 def _allocation() -> Row:
-    info = f"max by (cluster, slurm_job_id, state, node, basis, reason) (idlewatt_allocation_info{{{NODE}}})"
+    info = f"max by (cluster, job_id, state, node, basis, reason) (idlewatt_allocation_info{{{NODE}}})"
 
     def beside(values: str) -> str:
-        return f"{info} * on (cluster, slurm_job_id) group_left () max by (cluster, slurm_job_id) ({values})"
+        return f"{info} * on (cluster, job_id) group_left () max by (cluster, job_id) ({values})"
 
     cpus = (beside(f'idlewatt_allocation_cpus{{{DAEMON}, which="{which}"}}') for which in ("held", "advised"))
     return (
@@ -272,7 +272,7 @@ def _allocation() -> Row:
                      "No more than 50; all of them: idlewatt advise --allocation.",
                      (info, *cpus, *(beside(f'idlewatt_allocation_sooner_ratio{{{DAEMON}, bound="{bound}"}}')
                                      for bound in ("estimate", "low"))),
-                     {"slurm_job_id": "Job", "node": "Node", "Value #B": "CPUs", "Value #C": "Advised",
+                     {"job_id": "Job", "node": "Node", "Value #B": "CPUs", "Value #C": "Advised",
                       "Value #D": "Sooner by", "Value #E": "At least", "basis": "Known by", "reason": "What and why"},
                      order="-Sooner by", special={
                          "Job": column(width=60), "Node": column(width=110), "CPUs": column(width=60),

@@ -86,7 +86,7 @@ class BusySite:
         taken = self._draw.sample(sorted(fitting), job.request.nodes)
         self._free -= set(taken)
         parts = tuple(Allocation(name_of(node), each, tuple(range(each)), 16 * each, each << 36) for node in taken)
-        self.running.append(replace(job, state=JobState.RUNNING, reason="None", start_s=float(int(self.now_s)),
+        self.running.append(replace(job, state=JobState.RUNNING, start_s=float(int(self.now_s)),
                                     allocations=parts))
 
     def _end(self) -> None:
@@ -111,7 +111,7 @@ def job_page(job: Job) -> dict[str, object]:
         "gres_detail": [f"gpu:a100:{part.gpus}(IDX:0-{part.gpus - 1})" for part in job.allocations],
         "job_state": job.state.value, "nodes": ",".join(names), "cpus": request.cpus, "node_count": request.nodes,
         "tasks": request.nodes, "partition": job.partition, "start_time": int(job.start_s or 0),
-        "memory_per_node": (request.memory_bytes >> 20) // request.nodes, "state_reason": job.reason or "None",
+        "memory_per_node": (request.memory_bytes >> 20) // request.nodes, "state_reason": job.reason_text or "None",
         "submit_time": int(job.submit_s), "time_limit": int(job.limit_s // 60), "user_name": job.user,
         "tres_per_node": f"gres:gpu:{request.gpus_per_node}", "tres_req_str": asked,
         "tres_alloc_str": asked if names else ""}

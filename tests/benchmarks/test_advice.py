@@ -6,6 +6,7 @@ import time
 from idlewatt.daemon.advice.advisor import Advisor
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
+from idlewatt.storage.waiting import WaitReason
 
 BOUND_S, NOW, GIB = 1.0, 1_800_000_000.0, 2**30
 
@@ -30,7 +31,7 @@ def site(nodes: int, pending: int, seed: int = 1) -> SchedulerSnapshot:
         request = Request(gpus * count, count, gpus, gpus * count * 8, gpus * count * 64 * GIB,
                           chance.choice(["", "", "a100"]), chance.choice(["", "", "ib"]))
         jobs.append(Job(str(nodes + number), NOW - chance.uniform(0, 80_000), JobState.PENDING, "gpu", request,
-                        limit_s=chance.choice([3600, 21_600, 86_400]), reason="Priority"))
+                        limit_s=chance.choice([3600, 21_600, 86_400]), reason=WaitReason.PRIORITY))
     return SchedulerSnapshot(NOW, tuple(known), (Partition("gpu", tuple(node.name for node in known)),), tuple(jobs))
 
 

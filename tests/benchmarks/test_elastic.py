@@ -9,6 +9,7 @@ from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.speeds import JobRate, Throughput
 from idlewatt.storage.telemetry import Telemetry
+from idlewatt.storage.waiting import WaitReason
 
 BOUND_S = 2.0
 """Of a core, a minute."""
@@ -19,7 +20,7 @@ RUNNING = tuple(Job(str(number), float(number), JobState.RUNNING, "a", Request(4
                     allocations=(Allocation(f"n{number:04}", 4, (0, 1, 2, 3), 32),)) for number in range(1000))
 WAITING = tuple(Job(str(5000 + number), float(number), JobState.PENDING, "a",
                     Request(2 ** (number % 5), max(1, 2 ** (number % 5) // 8), min(8, 2 ** (number % 5)), 8),
-                    user=f"u{number % 40}", name="train1x", reason="Resources") for number in range(200))
+                    user=f"u{number % 40}", name="train1x", reason=WaitReason.RESOURCES) for number in range(200))
 
 
 def test_a_round_on_1000_nodes_takes_little_of_a_minute(tmp_path):

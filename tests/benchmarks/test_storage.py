@@ -12,6 +12,7 @@ from idlewatt.storage import schema
 from idlewatt.storage.history import History
 from idlewatt.storage.recommendations import Placement, Recommendation
 from idlewatt.storage.records import Allocation, GpuRollup, Job, JobState, Node, Request, SchedulerSnapshot
+from idlewatt.storage.waiting import WaitReason
 
 JOBS = 1_000_000
 WEEK_S = 7 * 86400.0
@@ -35,7 +36,7 @@ def fill(history: History, jobs: int = JOBS) -> None:
 
 def row(draw: random.Random, number: int) -> dict:
     submit, wait, run = number * SPACING_S, draw.expovariate(1 / 600), draw.expovariate(1 / 7200)
-    return {"job_id": str(number), "submit_s": submit, "state": "COMPLETED", "partition": f"p{draw.randrange(6)}",
+    return {"job_id": str(number), "submit_s": submit, "state": "completed", "partition": f"p{draw.randrange(6)}",
             "user": f"user{draw.randrange(300)}", "account": "a", "name": f"train-{draw.randrange(5000)}", "qos": "",
             "reason": "", "eligible_s": submit, "start_s": submit + wait, "end_s": submit + wait + run,
             "limit_s": 86400.0, "dependency": "", "restarts": 0, "tasks": 1, "gpus": draw.choice((1, 2, 4, 8)),
@@ -90,7 +91,7 @@ def busy_cluster(cycle: int) -> SchedulerSnapshot:
     running = tuple(Job(str(number), 0.0, JobState.RUNNING, "gpu", Request(8), start_s=1.0, priority=cycle,
                         allocations=(Allocation(f"node{number}", 8, tuple(range(8))),)) for number in range(1000))
     pending = tuple(Job(str(1000 + number), 0.0, JobState.PENDING, "gpu", Request(8), priority=cycle,
-                        reason="Resources") for number in range(2000))
+                        reason=WaitReason.RESOURCES) for number in range(2000))
     return SchedulerSnapshot(10.0 + cycle, nodes, (), running + pending)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import GpuReading, NodeReading, Telemetry
+from idlewatt.storage.waiting import WaitReason
 
 GIB = 2**30
 
@@ -30,7 +31,7 @@ def site(nodes, running, pending, seed=1):
         count = chance.choice([1, 1, 1, 2, 4])
         gpus = chance.choice([1, 2, 4, 8])
         request = Request(gpus * count, count, gpus, chance.randint(1, 300) * count, chance.randint(1, 1200) * GIB)
-        jobs.append(Job(f"p{number}", 0.0, JobState.PENDING, "gpu", request, reason="Priority"))
+        jobs.append(Job(f"p{number}", 0.0, JobState.PENDING, "gpu", request, reason=WaitReason.PRIORITY))
     known = tuple(Node(name, ("gpu",), 8, "a100", 256, 1024 * GIB, gpus_allocated=taken[name],
                        cpus_allocated=chance.randint(0, 256), memory_allocated_bytes=chance.randint(0, 1000) * GIB)
                   for name in names)

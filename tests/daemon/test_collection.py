@@ -34,7 +34,7 @@ class Gated:
             return SchedulerSnapshot(1000.0, (Node(self.name, ("all",), 8),))
         return Telemetry(nodes=(NodeReading(self.name, float(self.reads), 500.0),))
 
-    def finished(self, since_s):
+    def completed(self, since_s):
         self.gate.wait(30)
         if since_s < 0:
             raise SourceError("no accounts")
@@ -142,7 +142,7 @@ def test_a_scheduler_that_has_been_gone_for_long_does_not_age_the_other():
 
 def test_accounts_that_take_long_are_waited_for_in_the_background_and_told_later():
     source = Gated("slurm", "scheduler", is_open=False)
-    accounts = Accounts(Watched(source, Clock()), Clock())
+    (accounts,) = Collection([Watched(source, Clock())]).accounts(Clock())
     assert accounts.finished(5.0, within_s=0.01) is None
     assert accounts.finished(7.0, within_s=0.01) is None
     source.gate.set()
@@ -151,7 +151,25 @@ def test_accounts_that_take_long_are_waited_for_in_the_background_and_told_later
 
 
 def test_accounts_that_cannot_be_read_are_said_and_asked_again(caplog):
-    accounts = Accounts(Watched(Gated("slurm", "scheduler"), Clock()), Clock())
+    accounts = Accounts("slurm", Gated("slurm", "scheduler"), Clock())
     assert accounts.finished(-1.0, within_s=30) is None
     assert "accounting cannot be read" in caplog.text
     assert accounts.finished(1.0, within_s=30) is not None
+
+
+def test_a_scheduler_that_keeps_no_accounts_is_not_asked_for_them():
+    class Forgetful:
+        name, role = "queue", "scheduler"
+
+        def read(self):
+            return SchedulerSnapshot(1000.0)
+
+        def health(self):
+            return ()
+
+        def close(self):
+            """Nothing is held."""
+
+    keeps, forgets = Watched(Gated("slurm", "scheduler"), Clock()), Watched(Forgetful(), Clock())
+    assert len(Collection([forgets]).accounts(Clock())) == 0
+    assert len(Collection([keeps, forgets]).accounts(Clock())) == 1

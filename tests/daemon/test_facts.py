@@ -5,6 +5,7 @@ from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.exporters.source import SourceStatus
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import GpuReading, NodeReading, Telemetry
+from idlewatt.storage.waiting import WaitReason
 
 
 def known(*pending: Job) -> Known:
@@ -61,10 +62,10 @@ def test_a_board_in_use_outside_the_scheduler_is_told_with_node_gpu_and_since_wh
 
 
 def test_jobs_wait_by_partition_and_reason_and_each_task_of_an_array_counts():
-    jobs = [Job("2", 1.0, JobState.PENDING, "a100", Request(1), reason="Priority", tasks=40),
-            Job("3", 1.0, JobState.PENDING, "a100", Request(1), reason="Priority"),
+    jobs = [Job("2", 1.0, JobState.PENDING, "a100", Request(1), reason=WaitReason.PRIORITY, tasks=40),
+            Job("3", 1.0, JobState.PENDING, "a100", Request(1), reason=WaitReason.PRIORITY),
             Job("4", 1.0, JobState.PENDING, 'a"b\\c', Request(1))]
-    assert published(known(*jobs), Process()).pending_jobs == {("a100", "Priority"): 41.0, ('a"b\\c', "None"): 1.0}
+    assert published(known(*jobs), Process()).pending_jobs == {("a100", "priority"): 41.0, ('a"b\\c', "none"): 1.0}
 
 
 def test_before_the_first_snapshot_nothing_is_said_of_jobs():

@@ -56,7 +56,7 @@ def facts(**more) -> Published:
         "node_gpus": {("dgx01", "allocated"): 14, ("dgx01", "stranded"): 2, ("dgx03", "idle"): 8},
         "gpu_state": {("dgx01", "0"): 8, ("dgx01", "7"): 3, ("dgx03", "0"): 4},
         "stranded_gpus": {(a100, "cpu"): 2},
-        "pending_jobs": {(a100, "Resources"): 1, (a100, "Priority"): 12},
+        "pending_jobs": {(a100, "resources"): 1, (a100, "priority"): 12},
         "fragmentation_ratio": {a100: 0.25},
         "utilization_ratio": {(a100, "limit"): 0.74, (a100, "actual"): 0.62},
         "paper_inefficient_power_watts": {(a100, "limit"): 3380.0, (a100, "actual"): 4940.0},
@@ -256,7 +256,7 @@ def test_ten_thousand_jobs_stay_under_the_cap_and_the_rest_is_counted_t52():
     urgent_first = {("easy", "wait", str(job), "dgx01", "1"): 1.0 for job in range(10_000)}
     body = text(facts(advice_info=urgent_first))
     assert body.count("\nidlewatt_advice_info{") == ADVICE == 50
-    assert 'slurm_job_id="0"' in body
+    assert 'job_id="0"' in body
     assert f'idlewatt_capped_series{{metric="idlewatt_advice_info"}} {10_000.0 - ADVICE}' in body
 
 

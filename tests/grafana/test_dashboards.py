@@ -165,7 +165,7 @@ def test_every_selector_is_of_the_chosen_daemon_and_cluster(board):
 
 def test_jobs_with_one_id_on_two_clusters_are_not_taken_for_one(board):
     for expression in expressions(board):
-        for labels in re.findall(r"(?:by|on) \(([^)]*slurm_job_id[^)]*)\)", expression):
+        for labels in re.findall(r"(?:by|on) \(([^)]*job_id[^)]*)\)", expression):
             assert "cluster" in labels.split(", "), expression
 
 

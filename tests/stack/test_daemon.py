@@ -65,7 +65,7 @@ def distant(chain, postgres, tmp_path_factory):
 def cluster(chain, daemon):
     """The chain with an empty queue, before and after."""
     chain.cancel_all()
-    chain.wait_for(lambda: not daemon.rows("jobs", state="RUNNING") and not daemon.rows("jobs", state="PENDING"))
+    chain.wait_for(lambda: not daemon.rows("jobs", state="running") and not daemon.rows("jobs", state="pending"))
     yield chain
     chain.cancel_all()
 
@@ -237,7 +237,7 @@ def test_a_waiting_job_is_held_then_given_a_node_and_what_becomes_of_it_is_recor
     assert start["reason"] == "leaves 2 GPUs free beside running jobs"
     assert [other["placement"]["nodes"] for other in start["alternatives"]] == [["dgx-a100-02"]]
     assert cluster.run("squeue", "-h", "-j", obedient, "-o", "%t").strip() == "PD"
-    labels = {"policy": IN_CHARGE, "objective": "wait", "slurm_job_id": obedient, "node": "dgx-a100-01", "gpus": "2"}
+    labels = {"policy": IN_CHARGE, "objective": "wait", "job_id": obedient, "node": "dgx-a100-01", "gpus": "2"}
     cluster.wait_for(lambda: daemon.value("idlewatt_advice_info", **labels) == 1)
     selector = ",".join(f'{name}="{value}"' for name, value in labels.items())
     cluster.wait_for(lambda: asked(cluster, f"idlewatt_advice_info{{{selector}}}") == [1])
@@ -275,7 +275,7 @@ def test_read_through_prometheus_and_commands_the_cluster_looks_the_same(daemon,
     running(cluster, cluster.sbatch("-p", "A100", "--gres=gpu:a100:4", "-J", "four"),
             cluster.sbatch("-p", "V100", "-N2", "--gres=gpu:v100:2", "-J", "two-each"))
     waiting = cluster.sbatch("-p", "V100", "--gres=gpu:v100:8", "-J", "waits")
-    cluster.wait_for(lambda: {job["reason"] for job in daemon.rows("jobs", state="PENDING")} == {"Resources"})
+    cluster.wait_for(lambda: {job["reason_text"] for job in daemon.rows("jobs", state="pending")} == {"Resources"})
     distant.start()
     try:
         for node in NODES:
@@ -310,7 +310,7 @@ def shapes(daemon):
     return {job["job_id"]: (job["submit_s"], job["state"], job["partition"], job["user"], job["name"], job["limit_s"],
                             job["request"]["gpus"], job["request"]["nodes"],
                             [(part["node"], part["gpu_indexes"]) for part in job["allocations"]])
-            for job in daemon.rows("jobs") if job["state"] in ("RUNNING", "PENDING")}
+            for job in daemon.rows("jobs") if job["state"] in ("running", "pending")}
 
 
 def test_restarts_lose_nothing_and_double_nothing(daemon, cluster):

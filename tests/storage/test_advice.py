@@ -146,7 +146,7 @@ def test_advice_of_the_second_in_which_a_job_started_may_have_been_followed(hist
 def test_a_start_that_nobody_advised_is_counted_as_such(history, make):
     start(history, make, 120.0, "a")
     history.record_recommendations([make.advice(121.0, "a")])
-    start(history, make, 120.0, "a", reason="again")
+    start(history, make, 120.0, "a", reason_text="again")
     assert verdicts(history) == [{"": "not advised"}]
 
 
@@ -183,7 +183,7 @@ def test_a_start_is_judged_once_its_nodes_are_known(history, make):
 
 def test_advice_for_the_waiting_rest_of_an_array_counts_for_its_tasks(history, make):
     history.record_recommendations([make.advice(110.0, "a", job_id="7")])
-    start(history, make, 120.0, "a", job_id="7_3")
+    start(history, make, 120.0, "a", job_id="7_3", array="7")
     assert verdicts(history, "7_3") == [{"easy": "followed"}]
 
 

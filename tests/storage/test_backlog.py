@@ -207,7 +207,7 @@ def test_a_daemon_that_ends_while_the_database_is_away_loses_nothing(path, make)
     with History.open(f"sqlite:///{path}") as again:
         assert again.backlog == 2
         again.record_waste(())
-        assert [change.state for change in again.job("1").changes] == ["PENDING", "RUNNING"]
+        assert [change.state for change in again.job("1").changes] == ["pending", "running"]
         assert (again.backlog, again.recording.backlog_bytes, again.dropped) == (0, 0, 0)
 
 

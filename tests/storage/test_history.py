@@ -124,7 +124,7 @@ def test_what_could_not_be_written_to_a_locked_database_is_written_at_the_next_c
     assert sqlite_history.backlog == 2
     blocker.execute("ROLLBACK")
     sqlite_history.record_waste([])
-    assert [change.state for change in sqlite_history.job("1").changes] == ["PENDING", "RUNNING"]
+    assert [change.state for change in sqlite_history.job("1").changes] == ["pending", "running"]
     assert (sqlite_history.backlog, sqlite_history.dropped) == (0, 0)
 
 

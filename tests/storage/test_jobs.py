@@ -31,8 +31,8 @@ def test_every_state_change_is_recorded_at_its_own_time(history, make):
     see(history, 130.0, make.running(125.0, HELD))
     see(history, 150.0, make.running(125.0, HELD))
     see(history, 170.0, make.ended(125.0, 160.0))
-    assert changes(history) == [(100.0, "PENDING"), (125.0, "RUNNING"), (160.0, "COMPLETED")]
-    assert runs(history) == [(125.0, 160.0, "COMPLETED")]
+    assert changes(history) == [(100.0, "pending"), (125.0, "running"), (160.0, "completed")]
+    assert runs(history) == [(125.0, 160.0, "completed")]
 
 
 def test_nothing_is_written_while_nothing_changes(history, make, monkeypatch):
@@ -53,9 +53,9 @@ def test_a_requeued_job_keeps_its_id_and_has_two_runs(history, make):
     see(history, 130.0, make.running(125.0, HELD))
     see(history, 150.0, make.job(restarts=1))
     see(history, 170.0, make.running(165.0, replace(HELD, node="b"), restarts=1))
-    assert runs(history) == [(125.0, 150.0, "UNKNOWN"), (165.0, None, "RUNNING")]
-    history.record_finished([make.ended(125.0, 140.0, JobState.NODE_FAIL), make.ended(165.0, 180.0)])
-    assert runs(history) == [(125.0, 140.0, "NODE_FAIL"), (165.0, 180.0, "COMPLETED")]
+    assert runs(history) == [(125.0, 150.0, "unknown"), (165.0, None, "running")]
+    history.record_finished([make.ended(125.0, 140.0, JobState.NODE_FAILED), make.ended(165.0, 180.0)])
+    assert runs(history) == [(125.0, 140.0, "node_failed"), (165.0, 180.0, "completed")]
     assert [part.node for part in history.job("1").job.allocations] == ["b"]
 
 
@@ -64,14 +64,14 @@ def test_the_end_of_a_run_does_not_finish_the_job_that_was_requeued_after_it(his
     see(history, 150.0, make.job(restarts=1, start_s=125.0))
     history.record_finished([make.ended(125.0, 140.0, JobState.PREEMPTED)])
     assert history.job("1").job.state == JobState.PENDING
-    assert runs(history) == [(125.0, 140.0, "PREEMPTED")]
+    assert runs(history) == [(125.0, 140.0, "preempted")]
 
 
 def test_the_end_of_a_run_that_nobody_saw_does_not_finish_the_job_either(history, make):
     see(history, 150.0, make.job(restarts=1))
     history.record_finished([make.ended(125.0, 140.0, JobState.PREEMPTED)])
     assert history.job("1").job.state == JobState.PENDING
-    assert runs(history) == [(125.0, 140.0, "PREEMPTED")]
+    assert runs(history) == [(125.0, 140.0, "preempted")]
 
 
 def test_a_daemon_whose_clock_is_ahead_still_learns_how_a_job_ended(history, make):
@@ -83,13 +83,13 @@ def test_a_daemon_whose_clock_is_ahead_still_learns_how_a_job_ended(history, mak
 def test_a_requeue_between_two_scrapes_is_two_runs(history, make):
     see(history, 130.0, make.running(125.0, HELD))
     see(history, 150.0, make.running(145.0, HELD, restarts=1))
-    assert runs(history) == [(125.0, 145.0, "UNKNOWN"), (145.0, None, "RUNNING")]
+    assert runs(history) == [(125.0, 145.0, "unknown"), (145.0, None, "running")]
 
 
 def test_a_start_set_anew_after_the_nodes_powered_up_is_the_same_run(history, make):
     see(history, 130.0, make.running(125.0, HELD))
     see(history, 500.0, make.running(480.0, HELD))
-    assert runs(history) == [(480.0, None, "RUNNING")]
+    assert runs(history) == [(480.0, None, "running")]
 
 
 def test_an_id_that_is_used_again_is_another_job(history, make):
@@ -101,14 +101,14 @@ def test_an_id_that_is_used_again_is_another_job(history, make):
 
 def test_a_job_shorter_than_a_scrape_comes_from_accounting(history, make):
     history.record_finished([replace(make.ended(125.0, 127.0), allocations=(Allocation("a", 2),))])
-    assert changes(history) == [(100.0, "PENDING"), (125.0, "RUNNING"), (127.0, "COMPLETED")]
+    assert changes(history) == [(100.0, "pending"), (125.0, "running"), (127.0, "completed")]
     assert history.job("1").job.allocations == (Allocation("a", 2),)
 
 
 def test_a_job_cancelled_while_it_waited_has_no_run(history, make):
     see(history, 110.0, make.job())
     history.record_finished([make.ended(None, 120.0, JobState.CANCELLED)])
-    assert changes(history) == [(100.0, "PENDING"), (120.0, "CANCELLED")]
+    assert changes(history) == [(100.0, "pending"), (120.0, "cancelled")]
     assert runs(history) == []
 
 
@@ -117,8 +117,8 @@ def test_a_restarted_daemon_doubles_nothing(url, make):
         with History.open(url) as history:
             see(history, time_s, make.running(125.0, HELD))
     with History.open(url) as history:
-        assert runs(history) == [(125.0, None, "RUNNING")]
-        assert changes(history) == [(100.0, "PENDING"), (125.0, "RUNNING")]
+        assert runs(history) == [(125.0, None, "running")]
+        assert changes(history) == [(100.0, "pending"), (125.0, "running")]
 
 
 def test_a_vanished_job_stays_open_until_accounting_says_how_it_ended(history, make):
@@ -136,21 +136,21 @@ def test_a_late_snapshot_moves_no_job_backwards(history, make):
     see(history, 120.0, make.job(), make.job("2"))
     assert history.job("1").job.state == JobState.RUNNING
     assert history.job("2").job.state == JobState.PENDING
-    assert runs(history) == [(125.0, None, "RUNNING")]
+    assert runs(history) == [(125.0, None, "running")]
 
 
 def test_a_page_that_is_older_than_the_accounting_does_not_revive_the_job(history, make):
     see(history, 130.0, make.running(125.0, HELD))
     history.record_finished([make.ended(125.0, 140.0)])
-    see(history, 145.0, make.running(125.0, HELD, reason="late"))
+    see(history, 145.0, make.running(125.0, HELD, reason_text="late"))
     assert history.job("1").job.state == JobState.COMPLETED
-    assert runs(history) == [(125.0, 140.0, "COMPLETED")]
+    assert runs(history) == [(125.0, 140.0, "completed")]
 
 
 def test_the_rest_of_an_array_is_no_job_but_its_tasks_are(history, make):
     see(history, 110.0, make.job("7", tasks=2))
-    see(history, 120.0, make.job("7_0"), make.job("7", tasks=1))
-    see(history, 130.0, make.job("7_0"), make.job("7_1"))
+    see(history, 120.0, make.job("7_0", array="7"), make.job("7", tasks=1))
+    see(history, 130.0, make.job("7_0", array="7"), make.job("7_1", array="7"))
     assert sorted(job.job_id for job in history.jobs(0, 1e9)) == ["7_0", "7_1"]
 
 

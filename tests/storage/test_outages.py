@@ -160,7 +160,7 @@ def _assert_all_once(history: History, steps: int) -> None:
     assert len(history.recommendations(0, 1e12)) == steps
     jobs = {job.job_id: job for job in history.jobs(-1e12, 1e12)}
     assert len(jobs) == steps + 1
-    assert Counter(job.state for job in jobs.values()) == {"COMPLETED": steps, "RUNNING": 1}
+    assert Counter(job.state for job in jobs.values()) == {"completed": steps, "running": 1}
     with history._reading() as connection:
         changes = connection.execute(text("SELECT count(*), count(DISTINCT job) FROM job_changes")).one()
         runs = connection.execute(text("SELECT count(*), count(DISTINCT job) FROM runs")).one()

@@ -37,7 +37,7 @@ def test_a_deleted_database_is_noticed_and_what_comes_is_kept_for_the_next_start
     history.close()
     with History.open(f"sqlite:///{path}") as again:
         again.record_waste(())
-        assert [change.state for change in again.job("1").changes] == ["PENDING", "RUNNING", "COMPLETED"]
+        assert [change.state for change in again.job("1").changes] == ["pending", "running", "completed"]
 
 
 def test_a_database_that_was_moved_away_and_back_misses_nothing(path, history, make):
@@ -47,7 +47,7 @@ def test_a_database_that_was_moved_away_and_back_misses_nothing(path, history, m
         history.record_snapshot(SchedulerSnapshot(130.0, jobs=(make.running(120.0),)))
     path.with_name("elsewhere").rename(path)
     history.record_waste(())
-    assert [change.state for change in history.job("1").changes] == ["PENDING", "RUNNING"]
+    assert [change.state for change in history.job("1").changes] == ["pending", "running"]
     assert history.recording.possible
 
 

@@ -37,11 +37,11 @@ def test_what_is_no_number_is_not_recorded_and_hostile_names_are_bent(history, n
 
 
 def test_what_accounts_tell_replaces_nothing_that_was_measured(history):
-    told = replace(USE, source="slurm", cpus_p95=16.0, updated_s=999.0)
+    told = replace(USE, source="accounts", cpus_p95=16.0, updated_s=999.0)
     history.record_uses([told, USE])
     history.record_uses([told, replace(told, job_id="8"), replace(told, job_id="8", cpus_p95=9.0)])
     assert [(use.job_id, use.source, use.cpus_p95) for use in history.uses()] == [
-        ("7", "cgroup", 6.25), ("8", "slurm", 9.0)]
+        ("7", "cgroup", 6.25), ("8", "accounts", 9.0)]
 
 
 def test_old_uses_go(history):

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....storage.eligibility import NOT_ELIGIBLE, eligible
+from ....storage.eligibility import eligible, named_reason
 from ....storage.recommendations import Placement
 from ....storage.records import Job, NodeState, Partition, SchedulerSnapshot
+from ....storage.waiting import WaitReason
 from .ground import Ground, Mask
 from .limits import Licences, Limits
 from .seek import seek
@@ -91,14 +92,12 @@ class Gate:
 
     def bars(self, job: Job) -> Hold | None:
         """Return what keeps a job from starting even if everything were free; None when nothing does."""
-        if "unfulfilled" in job.dependency:
-            return Hold(HELD, "not eligible yet: the scheduler says Dependency")
         if job.eligible_s is not None and job.eligible_s > self.now_s:
             return Hold(HELD, "not eligible yet: the scheduler says BeginTime: its begin time has not come")
-        if not eligible(job, self.now_s) or NOT_ELIGIBLE.search(job.reason):
+        if not eligible(job, self.now_s):
             # Slurm looks at limits before it looks for nodes.
-            broken = self.limits_bar(job) if job.reason.startswith("ReqNodeNotAvail") else None
-            says = job.reason or "its begin time has not come"
+            broken = self.limits_bar(job) if job.reason is WaitReason.NODES_UNAVAILABLE else None
+            says = named_reason(job) or "its begin time has not come"
             return broken or Hold(HELD, f"not eligible yet: the scheduler says {says}")
         shortest = job.least_limit_s or job.limit_s or 0.0
         if job.deadline_s is not None and self.now_s + shortest > job.deadline_s:

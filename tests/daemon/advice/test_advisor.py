@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from idlewatt.daemon.advice.advisor import Advice, Advisor
 from idlewatt.daemon.config import ConfigError, parse
 from idlewatt.daemon.settings.advice import AdviceSettings
+from idlewatt.exporters.slurm.reasons import wait_reason
 from idlewatt.storage.records import (
     Allocation,
     Job,
@@ -21,6 +22,7 @@ from idlewatt.storage.records import (
     Request,
     SchedulerSnapshot,
 )
+from idlewatt.storage.waiting import WaitReason
 
 NOW, HOUR, GIB = 1_800_000_000.0, 3600.0, 2**30
 EASY = "limit-aged+best-fit+easy"
@@ -212,7 +214,7 @@ def test_a_job_that_wants_nodes_for_itself_gets_an_empty_one():
 @pytest.mark.parametrize("word", ["Dependency", "JobHeldUser", "BeginTime", "QOSMaxGRESPerUser", "AssocGrpGRES",
                                   "Licenses"])
 def test_a_job_that_the_scheduler_would_not_start_is_held(word):
-    found = only([node("dgx1")], pending("9", reason=word))
+    found = only([node("dgx1")], pending("9", reason=wait_reason(word), reason_text=word))
     assert (found.action, found.expected_start_s) == ("hold", None)
     assert found.reason == f"not eligible yet: the scheduler says {word}"
 
@@ -371,10 +373,10 @@ def clusters(draw):
         gpu_model=st.sampled_from(["", "", "a100", "h100"]), features=st.sampled_from(["", "", "ib", "!ib"]),
         required_nodes=st.sampled_from([(), (), ("dgx0",), ("dgx9",)]),
         excluded_nodes=st.sampled_from([(), (), ("dgx1",)]), exclusive=st.booleans())
+    reasons = st.sampled_from([WaitReason.NONE, WaitReason.RESOURCES, WaitReason.DEPENDENCY])
     for number in range(draw(st.integers(0, 8))):
         jobs.append(pending(f"p{number}", request=draw(requests), limit_s=draw(st.sampled_from([None, 60.0, HOUR])),
-                            waits=draw(st.integers(0, 10_000)),
-                            reason=draw(st.sampled_from(["", "Resources", "Dependency"]))))
+                            waits=draw(st.integers(0, 10_000)), reason=draw(reasons)))
     return nodes, jobs
 
 

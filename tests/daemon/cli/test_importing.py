@@ -124,7 +124,7 @@ def test_what_was_imported_and_what_the_daemon_saw_are_one_job(site):
         history.record_finished([job])
         detail = history.job(job.job_id)
     assert (len(detail.runs), detail.job.state) == (1, JobState.COMPLETED)
-    assert [change.state for change in detail.changes] == ["PENDING", "RUNNING", "COMPLETED"]
+    assert [change.state for change in detail.changes] == ["pending", "running", "completed"]
 
 
 def test_it_works_beside_a_running_daemon(site):

@@ -20,7 +20,7 @@ def waste(power_class: str, power: float | None, gpu: int | None = 0, source: st
             "power_source": source}
 
 
-def job(job_id: str, submit_s: float = 0.0, state: str = "PENDING", gpus: int = 2, **more) -> dict:
+def job(job_id: str, submit_s: float = 0.0, state: str = "pending", gpus: int = 2, **more) -> dict:
     return {"job_id": job_id, "submit_s": submit_s, "state": state, "user": "bob", "partition": "V100", "tasks": 1,
             "request": {"gpus": gpus}} | more
 
@@ -39,7 +39,7 @@ ANSWERS = {
     "waste": [waste("productive", 6000.0), waste("allocated_idle", 1500.0), waste("allocated_idle", 500.0),
               waste("host_active", 2000.0, None, "ipmi")],
     "recommendations": [advice("11"), advice("10", "hold", reason="needs both nodes")],
-    "jobs": [job("10", gpus=16), job("11"), job("1", state="RUNNING")],
+    "jobs": [job("10", gpus=16), job("11"), job("1", state="running")],
     "sources": [source(), source("ipmi", False, targets=(
         {"target": "dgx-a100-01", "up": True, "error": ""},
         {"target": "dgx-v100-02", "up": False, "error": "HTTP 503"}))],

@@ -22,6 +22,7 @@ from idlewatt.storage.records import (
     Request,
     SchedulerSnapshot,
 )
+from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_000_000.0
 
@@ -134,7 +135,7 @@ def test_a_reused_id_is_another_job_and_a_repeated_record_is_not():
 
 def test_a_dependency_is_on_the_last_submission_before():
     state = state_of([node("a")], runs("1", ("a", 8, 8), start=NOW - 900), runs("1", ("a", 0, 0), limit_s=7200.0),
-                     waits("2", 1, dependency="afterok:1", reason="Dependency"))
+                     waits("2", 1, dependency="afterok:1", reason=WaitReason.DEPENDENCY))
     assert state.workload.dependency.tolist() == [-1, -1, 1]
 
 

@@ -7,6 +7,7 @@ import pytest
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import GpuReading, NodeReading, Telemetry
+from idlewatt.storage.waiting import WaitReason
 
 MODEL = "NVIDIA A100-SXM4-40GB"
 GIB = 2**30
@@ -26,7 +27,7 @@ def running(job_id="1", node="dgx-0", indexes=(0,), start_s=0.0, **changes):
     return Job(job_id, **(known | changes))
 
 
-def pending(job_id="9", gpus=1, *, partition="gpu", reason="Resources", state=JobState.PENDING, submit_s=0.0,
+def pending(job_id="9", gpus=1, *, partition="gpu", reason=WaitReason.RESOURCES, state=JobState.PENDING, submit_s=0.0,
             eligible_s=None, tasks=1, **request):
     request = {"gpus_per_node": gpus // max(1, request.get("nodes", 1))} | request
     return Job(job_id, submit_s, state, partition, Request(gpus, **request), reason=reason, eligible_s=eligible_s,

@@ -6,6 +6,7 @@ from idlewatt.daemon.waste.demand import need
 from idlewatt.daemon.waste.stranded import FreeNodes, Queue, fragmentation
 from idlewatt.storage.eligibility import has_features
 from idlewatt.storage.records import NodeState, StrandedCause
+from idlewatt.storage.waiting import WaitReason
 
 NOW = 1000.0
 
@@ -16,7 +17,7 @@ def cause(nodes, jobs, name="dgx-0"):
 
 def test_with_nobody_waiting_nothing_is_stranded(site):
     assert cause([site.node()], []) is None
-    assert cause([site.node()], [site.pending(reason="Dependency")]) is None
+    assert cause([site.node()], [site.pending(reason=WaitReason.DEPENDENCY)]) is None
     assert cause([site.node()], [site.pending(partition="other")]) is None
 
 

@@ -28,6 +28,7 @@ from idlewatt.storage.power_classes import WASTED, PowerClass
 from idlewatt.storage.recommendations import Alternative, Instead, Placement, Recommendation
 from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request
 from idlewatt.storage.shares import Giver, ShareAdvice
+from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_800_000_000.0
 
@@ -105,10 +106,11 @@ def jobs() -> tuple[Job, ...]:
     return (
         Job("4711", NOW - 90000, JobState.RUNNING, "a100", Request(4), user="alice", name="train-vit",
             start_s=NOW - 7200, allocations=(Allocation("dgx01", 4, (0, 1, 2, 3)),)),
-        pending_job("4720", 8, 5400, user="alice", name="pretrain-7b", reason="Resources"),
-        pending_job("4721", 2, 1500, user="erin", name="eval", reason="Priority"),
-        pending_job("4722", 16, 600, user="bob", name="sweep", reason="Resources"),
-        pending_job("4723", 1, 45, "v100", user="carol", name="notebook", reason="None"),
+        pending_job("4720", 8, 5400, user="alice", name="pretrain-7b",
+                    reason=WaitReason.RESOURCES, reason_text="Resources"),
+        pending_job("4721", 2, 1500, user="erin", name="eval", reason=WaitReason.PRIORITY, reason_text="Priority"),
+        pending_job("4722", 16, 600, user="bob", name="sweep", reason=WaitReason.RESOURCES, reason_text="Resources"),
+        pending_job("4723", 1, 45, "v100", user="carol", name="notebook"),
     )
 
 
@@ -174,7 +176,7 @@ def counsels() -> dict[str, tuple]:
                         "--cpus-per-gpu=24", "synergy-tune", 23.5, None, 0.4, (0.0, 0.5), None,
                         (Giver("123", NOW - 95000, 24, 0, 0.1, (0.05, 0.2)),))
     return {"allocation": (share,),
-            "elastic": (ElasticAdvice("4711", NOW - 90000, "a100", NOW, "RUNNING", "alice", ("dgx01",), 4, "throughput",
+            "elastic": (ElasticAdvice("4711", NOW - 90000, "a100", NOW, "running", "alice", ("dgx01",), 4, "throughput",
                                       5, (2, 4, 8), 0.03, "41 % sooner with 4 more GPUs", more),),
             "moves": (Relief("4721", NOW - 1500, "a100", "bob", NOW, Placement(("dgx01",), (8,)), (to_dgx02,), 2),)}
 

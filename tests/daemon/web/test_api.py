@@ -31,7 +31,7 @@ def test_every_endpoint_answers_in_prometheus_envelope(client, name):
 
 
 @pytest.mark.parametrize(("query", "jobs"), [
-    ("jobs?user=alice", ["4711", "4720"]), ("jobs?user=alice&state=PENDING", ["4720"]),
+    ("jobs?user=alice", ["4711", "4720"]), ("jobs?user=alice&state=pending", ["4720"]),
     ("jobs?partition=v100", ["4723"]), ("jobs?node=dgx01", ["4711"]), ("jobs?user=bob&user=erin", ["4721", "4722"]),
     ("recommendations?node=dgx02", ["4720", "4722"]), ("recommendations?user=erin", ["4721", "4721"]),
     ("recommendations?state=hold&policy=easy", ["4722"]), ("recommendations?partition=none", [])])
@@ -59,7 +59,7 @@ def test_limit_cuts_and_says_so(client):
 
 @pytest.mark.parametrize("query", [
     "jobs?limit=0", "jobs?limit=-1", "jobs?limit=1e3", "jobs?limit=", "jobs?limit=99999999999999999999", "jobs?limit=²",
-    "jobs?state=running", "nodes?state=UP", "jobs?shape=round", "recommendations?state=", "waste?state=PENDING",
+    "jobs?state=RUNNING", "nodes?state=UP", "jobs?shape=round", "recommendations?state=", "waste?state=PENDING",
     "jobs?user=" + "a" * 300, "sd/exporters?limit=1"])
 def test_what_cannot_be_meant_is_bad_data(client, query):
     answer = client.get(f"/api/v1/{query}")

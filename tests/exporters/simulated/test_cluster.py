@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
 from idlewatt.exporters.simulated.jobs import Behaviour, flavors
 from idlewatt.storage.records import JobState
+from idlewatt.storage.waiting import WaitReason
 
 HOUR = 3600.0
 
@@ -57,8 +58,8 @@ def test_the_opening_scene_shows_every_kind_of_waste():
     free = cluster.capacity.free_gpus.tolist()
     assert free == [2, 2, 2, 8], "stranded boards on three nodes, the fourth is empty"
     assert cluster.capacity.free_cpus[[0, 2]].tolist() == [0, 0], "the stranded boards lack CPUs"
-    assert {queue[0].reason for queue in cluster.pending.values()} == {"Resources"}
-    assert [queue[1].reason for queue in cluster.pending.values()] == ["Priority", "Priority"]
+    assert {queue[0].reason for queue in cluster.pending.values()} == {WaitReason.RESOURCES}
+    assert [queue[1].reason for queue in cluster.pending.values()] == [WaitReason.PRIORITY] * 2
 
 
 def test_the_same_seed_is_the_same_cluster_however_often_it_is_looked_at():

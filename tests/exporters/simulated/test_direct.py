@@ -55,8 +55,8 @@ def test_both_ways_tell_the_same(near, far, now, kind):
 
 def test_accounting_tells_the_same_both_ways(near, far, now):
     now.now_s += 7200.0
-    finished = near["slurm_rest"].finished(START_S)
-    assert finished == far["slurm_rest"].finished(START_S)
+    finished = near["slurm_rest"].completed(START_S)
+    assert finished == far["slurm_rest"].completed(START_S)
     assert finished
 
 

@@ -66,7 +66,7 @@ def test_the_recorded_cluster_is_read(source, programs, clock):
 
 
 def test_the_accounts_are_asked_for_every_run_since_a_time_in_utc(source, programs):
-    finished = source.finished(1_700_000_000.0)
+    finished = source.completed(1_700_000_000.0)
 
     assert {job.state for job in finished if job.name == "bert-ft"} == {JobState.PREEMPTED, JobState.CANCELLED}
     assert "--starttime=2023-11-14T22:13:20" in programs.calls()[0]
@@ -75,7 +75,7 @@ def test_the_accounts_are_asked_for_every_run_since_a_time_in_utc(source, progra
 
 def test_the_mark_between_fields_of_the_accounts_is_drawn_anew_for_each_call(source, programs):
     for _ in range(2):
-        source.finished(1_700_000_000.0)
+        source.completed(1_700_000_000.0)
 
     marks = [re.search(r"--delimiter=(\S+)", call)[1] for call in programs.calls()]
     assert len(set(marks)) == 2
@@ -120,7 +120,7 @@ def test_accounts_that_are_switched_off_are_told(source, programs):
     programs.runs("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1")
 
     with pytest.raises(SourceError, match="accounting cannot be read: .*Slurm accounting storage is disabled"):
-        source.finished(0.0)
+        source.completed(0.0)
 
 
 def test_nothing_is_run_through_a_shell(programs, clock):

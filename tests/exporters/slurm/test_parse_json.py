@@ -18,6 +18,7 @@ from idlewatt.exporters.slurm.parse_json import (
 )
 from idlewatt.exporters.slurm.parse_rules import parse_partition, parse_reservation
 from idlewatt.storage.records import Allocation, JobState, NodeState
+from idlewatt.storage.waiting import WaitReason
 
 MIB = 2**20
 
@@ -50,10 +51,12 @@ def test_gpu_indexes_are_read_per_node_from_gres_detail(jobs):
 def test_every_pending_reason_is_kept_and_a_forecast_is_no_start(jobs):
     pending = {name: job for name, job in jobs("squeue.json").items() if job.state is JobState.PENDING}
 
-    assert {name: job.reason for name, job in pending.items() if job.reason} == {
+    assert {name: job.reason_text for name, job in pending.items() if job.reason} == {
         "sweep": "JobArrayTaskLimit", "llama-big": "Resources", "resnet50": "Priority", "after": "Dependency",
         "held": "JobHeldUser", "pinned": "Priority", "per-task": "Priority"} | {
-        name: job.reason for name, job in pending.items() if name in ("mpmd", "short", "broken") and job.reason}
+        name: job.reason_text for name, job in pending.items() if name in ("mpmd", "short", "broken") and job.reason}
+    assert [pending[name].reason for name in ("sweep", "llama-big", "resnet50", "after", "held")] == [
+        WaitReason.ARRAY_LIMIT, WaitReason.RESOURCES, WaitReason.PRIORITY, WaitReason.DEPENDENCY, WaitReason.HELD]
     assert all(job.start_s is None and job.end_s is None and not job.allocations for job in pending.values())
     assert pending["llama-big"].expected_start_s > pending["llama-big"].submit_s
     assert pending["after"].dependency.startswith("afterok:1")

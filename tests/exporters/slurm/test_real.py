@@ -108,7 +108,7 @@ def test_tasks_of_an_array_run_under_their_own_names_and_the_rest_stands_for_man
 
     assert [job.job_id for job in running] == [f"{array}_0", f"{array}_1"]
     (rest,) = jobs_named(source, "array", JobState.PENDING)
-    assert (rest.job_id, rest.tasks, rest.reason) == (array, 8, "JobArrayTaskLimit")
+    assert (rest.job_id, rest.tasks, rest.reason_text) == (array, 8, "JobArrayTaskLimit")
 
 
 def test_a_pending_job_tells_why_it_waits_and_never_a_start(source, cluster):
@@ -117,7 +117,7 @@ def test_a_pending_job_tells_why_it_waits_and_never_a_start(source, cluster):
     cluster.sbatch("-p", "V100", "--gpus=9", "-t1", "-J", "waits", "-x", "dgx-a100-01")
 
     job = cluster.wait_for(lambda: next((job for job in jobs_named(source, "waits", JobState.PENDING)
-                                         if job.reason == "Resources" and job.expected_start_s), None))
+                                         if job.reason_text == "Resources" and job.expected_start_s), None))
 
     assert job.start_s is None
     assert job.end_s is None
@@ -151,7 +151,7 @@ def test_each_run_of_a_requeued_job_is_completed_from_the_accounts(source, clust
     cluster.wait_for(lambda: jobs_named(source, "again"))
     cluster.run("scancel", job)
 
-    runs = cluster.wait_for(lambda: len(found := [run for run in source.finished(began) if run.job_id == job]) == 2
+    runs = cluster.wait_for(lambda: len(found := [run for run in source.completed(began) if run.job_id == job]) == 2
                             and found)
 
     first, second = sorted(runs, key=lambda run: run.start_s)
@@ -165,7 +165,7 @@ def test_a_job_shorter_than_a_scrape_is_found_in_the_accounts(source, cluster):
     began = time.time() - 1
     job = cluster.sbatch("-p", "V100", "--gres=gpu:v100:1", "-J", "blink", script="exit 3")
 
-    (run,) = cluster.wait_for(lambda: [run for run in source.finished(began) if run.job_id == job])
+    (run,) = cluster.wait_for(lambda: [run for run in source.completed(began) if run.job_id == job])
 
     assert run.state is JobState.FAILED
     assert run.exit_code in (3, None)  # slurmrestd 22.05 does not know
@@ -194,7 +194,7 @@ def test_a_job_name_blinds_nobody_and_forges_nothing(source, cluster):
     assert len(snapshot.nodes) == 4
     assert all(not health.error for health in source.health())
     own = cluster.wait_for(lambda: set(jobs.values()) <= set(found := {
-        run.job_id: run for run in source.finished(began)}) and found)
+        run.job_id: run for run in source.completed(began)}) and found)
     assert "99" not in own
     assert {own[job].user for job in jobs.values()} <= {"nobody", ""}  # slurmrestd 22.05 knows no user
     assert {own[job].request.gpus for job in jobs.values()} == {0}

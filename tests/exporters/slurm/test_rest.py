@@ -151,7 +151,7 @@ def test_a_redirect_is_not_followed_with_the_token(source, slurmrestd, answer):
 
 
 def test_the_accounts_are_asked_from_an_explicit_start(source, slurmrestd):
-    finished = source.finished(1_700_000_000.4)
+    finished = source.completed(1_700_000_000.4)
 
     assert {"1", "14", "15"} <= {job.job_id for job in finished}
     query = parse_qs(urlsplit(slurmrestd.requests[-1][0]).query)
@@ -160,7 +160,7 @@ def test_the_accounts_are_asked_from_an_explicit_start(source, slurmrestd):
 
 def test_newer_accounts_are_asked_for_every_run(slurmrestd, recorded, clock):
     serve(slurmrestd, recorded, "v0.0.41")
-    SlurmRestConfig(url=slurmrestd.url("")).build(clock).finished(0.0)
+    SlurmRestConfig(url=slurmrestd.url("")).build(clock).completed(0.0)
 
     assert parse_qs(urlsplit(slurmrestd.requests[-1][0]).query)["show_duplicates"] == ["true"]
 
@@ -202,7 +202,7 @@ def test_the_simulated_cluster_is_read_like_a_real_one():
         assert running
         assert all(held.gpu_indexes for job in running for held in job.allocations)
         assert sum(node.gpus_allocated for node in snapshot.nodes) == sum(job.request.gpus for job in running)
-        assert source.finished(Shape().start_s)
+        assert source.completed(Shape().start_s)
         assert not any(target.error for target in source.health())
         source.close()
         server.shutdown()

@@ -123,14 +123,14 @@ def test_finished_jobs_are_those_that_ended_since(source, transport):
         job("1", JobState.COMPLETED, 99.0), job("2", JobState.COMPLETED, 100.0), job("3", JobState.FAILED, 101.0),
         job("4", JobState.RUNNING), job("5", JobState.CANCELLED)))
 
-    assert [job.job_id for job in source.finished(100.0)] == ["2", "3"]
+    assert [job.job_id for job in source.completed(100.0)] == ["2", "3"]
 
 
 def test_a_site_without_accounts_is_told_so(source, transport):
     transport.answers["finished"] = SourceError("Slurm accounting storage is disabled")
 
     with pytest.raises(SourceError, match="accounting cannot be read: Slurm accounting storage is disabled"):
-        source.finished(0.0)
+        source.completed(0.0)
 
 
 def test_the_last_success_of_a_target_outlives_its_failure(source, transport, clock):

@@ -12,6 +12,7 @@ from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.speeds import JobRate, Throughput
 from idlewatt.storage.telemetry import GpuReading, Telemetry
+from idlewatt.storage.waiting import WaitReason
 
 NOW = 100_000.0
 NODE = Node("n1", ("a100",), 8, "a100", cpus=64, gpus_allocated=4, cpus_allocated=32)
@@ -67,7 +68,7 @@ def test_a_curve_is_learned_from_runs_of_two_sizes_and_not_from_one(adviser):
 def test_what_was_learned_survives_a_restart(adviser):
     watched(adviser(), ("1", 2, 190.0), ("2", 4, 340.0))
     said = adviser().recommend(scene(job("9", 4, "train_12", JobState.PENDING)))
-    assert [(row.job_id, row.state, row.sizes) for row in said.rows] == [("9", "PENDING", (2, 4))]
+    assert [(row.job_id, row.state, row.sizes) for row in said.rows] == [("9", "pending", (2, 4))]
 
 
 def test_another_users_runs_and_other_names_tell_nothing(adviser):
@@ -117,7 +118,8 @@ def test_a_configured_curve_that_cannot_be_is_refused(speeds):
 
 
 def test_what_can_be_done_now_comes_first_and_every_metric_is_one(adviser):
-    jobs = (job("1"), job("2", state=JobState.PENDING), job("3", 8, state=JobState.PENDING, reason="Resources"))
+    jobs = (job("1"), job("2", state=JobState.PENDING),
+            job("3", 8, state=JobState.PENDING, reason=WaitReason.RESOURCES))
     said = adviser(curves=(KNOWN,)).recommend(scene(*jobs))
     acts = [row.has_room or bool(row.fewer and row.fewer.helps) for row in said.rows]
     assert acts == sorted(acts, reverse=True)

@@ -15,6 +15,7 @@ from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.recommendations import Placement, Recommendation
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import Telemetry
+from idlewatt.storage.waiting import WaitReason
 
 NOW, HOUR = 1_800_000_000.0, 3600.0
 NODES = tuple(Node(name, ("p",), 8, gpus_allocated=held) for name, held in (("n0", 2), ("n1", 2), ("n2", 4)))
@@ -63,7 +64,7 @@ def test_room_that_the_advice_gives_away_is_not_used():
 
 
 @pytest.mark.parametrize("job", [
-    waits("9", reason="Dependency"), waits("9", eligible_s=NOW + HOUR), waits("9", 4), waits("9", 0),
+    waits("9", reason=WaitReason.DEPENDENCY), waits("9", eligible_s=NOW + HOUR), waits("9", 4), waits("9", 0),
     replace(waits("9"), state=JobState.COMPLETED)])
 def test_nothing_is_moved_for_a_job_that_could_not_start_or_has_room(job):
     assert considered(job).rows == ()

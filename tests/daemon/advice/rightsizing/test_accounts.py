@@ -17,7 +17,8 @@ RUN = Job("7", 0.0, JobState.COMPLETED, "gpu", Request(2), "ann", name="train_3"
 def test_a_run_that_hardly_used_its_cpus_needed_no_more_than_twenty_times_its_mean():
     use, = accounted([RUN], 0.8)
     assert (use.cpus_mean, use.cpus_p95, use.at_limit_ratio) == (0.2, 4.0, 0)
-    assert (use.run, use.template, use.source, use.memory_peak_bytes) == (("7", 0.0, 100.0), "train_#", "slurm", None)
+    assert (use.run, use.template, use.source, use.memory_peak_bytes) == (
+        ("7", 0.0, 100.0), "train_#", "accounts", None)
 
 
 def test_a_run_that_used_nearly_all_was_at_its_limit():

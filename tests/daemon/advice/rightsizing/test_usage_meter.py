@@ -152,7 +152,7 @@ def test_a_peak_of_its_first_minutes_counts_after_a_restart_only_until_a_window_
 def test_its_own_records_and_what_accounts_tell_add_nothing():
     site = Site()
     site.run(4.0)
-    told = Use("7", 0.0, 10.0, "ann", "train_#", 2, 16, 128, 900.0, 890.0, "slurm", 1.0, 16.0, 0.0)
+    told = Use("7", 0.0, 10.0, "ann", "train_#", 2, 16, 128, 900.0, 890.0, "accounts", 1.0, 16.0, 0.0)
     site.meter.resume([told])
     use, = site.meter.unrecorded()
     site.meter.resume([use])

@@ -9,6 +9,7 @@ from idlewatt.daemon.advice.scaling.curves import learned
 from idlewatt.daemon.advice.scaling.what_if_sizes import Site, doubled
 from idlewatt.storage.recommendations import Placement, Recommendation
 from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request, SchedulerSnapshot
+from idlewatt.storage.waiting import WaitReason
 
 NOW = 1000.0
 CURVE = learned((2, 4, 8), [190.0, 340.0, 560.0])
@@ -29,7 +30,7 @@ def running(job_id="1", gpus=4, nodes=("n1",)):
 
 def pending(job_id, gpus, nodes=1, cpus=8):
     return Job(job_id, 5.0, JobState.PENDING, "a100",
-               Request(gpus, nodes, gpus // nodes, cpus * gpus, 64 * gpus), user="bob", reason="Resources")
+               Request(gpus, nodes, gpus // nodes, cpus * gpus, 64 * gpus), user="bob", reason=WaitReason.RESOURCES)
 
 
 def site(nodes, *jobs, advice=()):

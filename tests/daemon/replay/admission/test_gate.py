@@ -18,6 +18,7 @@ from idlewatt.storage.records import (
     SchedulerSnapshot,
 )
 from idlewatt.storage.rules import Association, Ceilings, License, Qos, Reservation, Rules, Site
+from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_000_000.0
 GIB = 1 << 30
@@ -149,8 +150,9 @@ SMALL = Partition("p", ("a",), 3600.0)
     (replace(SMALL, accounts_denied=("proj",)), asks(1), "AccountNotAllowed"),
     (replace(SMALL, qos_allowed=("high",)), asks(1), "QOSNotAllowed"),
     (SMALL, asks(1, deadline_s=NOW + 3599), "DeadLine"),
-    (SMALL, asks(1, dependency="afterok:7(unfulfilled)"), "Depend"),
-    (SMALL, asks(1, reason="ReqNodeNotAvail"), "ReqNodeNotAvail"), (SMALL, asks(1, eligible_s=NOW + 9), "begin time"),
+    (SMALL, asks(1, reason=WaitReason.DEPENDENCY), "depend"),
+    (SMALL, asks(1, reason=WaitReason.NODES_UNAVAILABLE, reason_text="ReqNodeNotAvail"), "ReqNodeNotAvail"),
+    (SMALL, asks(1, eligible_s=NOW + 9), "begin time"),
 ])
 def test_what_the_scheduler_would_not_even_look_at_is_said_in_its_word(partition, asked, word):
     hold = gate([node("a")], partitions=[partition]).bars(asked)

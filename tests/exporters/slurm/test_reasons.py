@@ -1,0 +1,50 @@
+"""Slurm's words for waiting in ours; what bars a start is the same as before they were translated."""
+
+import re
+
+import pytest
+
+from idlewatt.exporters.slurm.fields import Fields
+from idlewatt.exporters.slurm.parse_json import parse_job
+from idlewatt.exporters.slurm.reasons import reason_text, wait_reason
+from idlewatt.storage import former
+from idlewatt.storage.waiting import WaitReason
+
+BARRED = re.compile(r"Dependency|JobHeld|Licenses|Assoc|QOS|BeginTime|JobArrayTaskLimit|Invalid|Account|^Max[A-Z]"
+                    r"|PartitionTimeLimit|PartitionNodeLimit|PartitionDown|PartitionInactive|Reservation$"
+                    r"|DeadLine|Cleaning|Prolog|BadConstraints|ReqNodeNotAvail|NodeDown")
+WORDS = [
+    "None", "Priority", "Dependency", "Resources", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown",
+    "PartitionInactive", "JobHeldAdmin", "BeginTime", "Licenses", "AssociationJobLimit", "AssociationResourceLimit",
+    "AssociationTimeLimit", "Reservation", "ReqNodeNotAvail", "JobHeldUser", "FrontEndDown", "SchedDefer", "DeadLine",
+    "QOSUsageThreshold", "QOSJobLimit", "QOSResourceLimit", "QOSTimeLimit", "NodeDown", "BadConstraints",
+    "SystemFailure", "InvalidAccount", "InvalidQOS", "Cleaning", "Prolog", "QOSNotAllowed", "AccountNotAllowed",
+    "DependencyNeverSatisfied", "AssocGrpCpuLimit", "AssocMaxJobsLimit", "QOSGrpNodeLimit", "QOSGrpGRES",
+    "QOSMaxGRESPerUser", "MaxGRESPerAccount", "JobArrayTaskLimit", "BurstBufferResources", "NodesNeeded",
+    "ReservationDeleted", "Nodes_required_for_job_are_DOWN",
+]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_bars_a_start_as_it_did_before_it_was_translated(word):
+    assert wait_reason(word).bars == bool(BARRED.search(word))
+    assert wait_reason(word) is former.reason_of(word)
+
+
+@pytest.mark.parametrize(("word", "meaning"), [
+    ("JobHeldUser", WaitReason.HELD), ("AssocGrpGRES", WaitReason.QUOTA), ("QOSMaxGRESPerUser", WaitReason.QUOTA),
+    ("InvalidQOS", WaitReason.INVALID), ("ReqNodeNotAvail", WaitReason.NODES_UNAVAILABLE), ("", WaitReason.NONE),
+    ("None", WaitReason.NONE), ("SomethingNew", WaitReason.OTHER)])
+def test_a_word_means_one_of_our_reasons(word, meaning):
+    assert wait_reason(word) is meaning
+
+
+def test_no_reason_is_shown_where_slurm_writes_none():
+    assert [reason_text(word) for word in ("None", "", "Priority")] == ["", "", "Priority"]
+
+
+def test_an_open_dependency_is_the_reason_where_slurm_still_names_an_older_one():
+    raw = {"job_id": 7, "job_state": "PENDING", "submit_time": 10, "state_reason": "Priority",
+           "dependency": "afterok:6(unfulfilled)"}
+    job = parse_job(Fields(raw, "a job"))
+    assert (job.reason, job.reason_text) == (WaitReason.DEPENDENCY, "Dependency")
