@@ -3,12 +3,19 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test lint types bench boards reproduce traces install system-packages
+.PHONY: run test test-long test-dependencies mutants lint types bench boards reproduce traces install system-packages
 run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
 test: $(VENV)/.installed  ## everything but the benchmarks
 	$(BIN)/pytest -q -n2 --dist loadgroup
+
+test-long: $(VENV)/.installed  ## what is marked long: soaks, many examples, lowest and newest dependencies
+	$(BIN)/pytest -q -n2 --dist loadgroup --long --timeout 3600
+
+test-dependencies:  ## a smoke set with the lowest and with the newest dependencies that setup.cfg allows
+	$(PYTHON) tests/dependencies.py lowest build/lowest
+	$(PYTHON) tests/dependencies.py newest build/newest
 
 bench: $(VENV)/.installed  ## the figures of docs/figures.md, measured here
 	$(BIN)/pytest -q -p no:xdist tests/benchmarks --benchmarks
@@ -29,6 +36,9 @@ lint: $(VENV)/.installed  ## style, and who may import whom (.importlinter)
 types: $(VENV)/.installed  ## mypy sees the folders under their import names through one link
 	mkdir -p build/types && ln -sfn ../.. build/types/idlewatt
 	MYPYPATH=build/types $(BIN)/mypy
+	MYPYPATH=build/types:tests/stack:tests/daemon/replay:tests/daemon/agents:tests/benchmarks $(BIN)/mypy \
+		--config-file tests/mypy.ini --scripts-are-modules \
+		$$(find tests -name '*.py' ! -name 'test_*' ! -name conftest.py)
 
 install: $(VENV)/.installed
 $(VENV)/.runnable: setup.cfg pyproject.toml  # what the daemon needs, and no more

@@ -78,7 +78,7 @@ class Settings(Sections):
         return sources
 
 
-#LIBYAML's parser, where PyYAML has it, is ten times as fast: a start with 3,000 targets waited a second for the other.
+# LibYAML's parser, where PyYAML has it, is ten times as fast: a start with 3,000 targets waited a second for the other.
 _DEEPEST = 100
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -95,7 +95,8 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
             problem = f"the key {key!r} stands here twice"
             raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
         seen.add(key)
-    return loader.construct_mapping(node, deep=True)
+    made: dict[Any, Any] = loader.construct_mapping(node, deep=True)
+    return made
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
@@ -133,7 +134,8 @@ def _check_depth(text: str, where: str) -> None:
     for event in yaml.parse(text, _Safe):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
-            raise ConfigError(f"{where}:{event.start_mark.line + 1}: nested more than {_DEEPEST} deep")
+            line = event.start_mark.line + 1 if event.start_mark is not None else 1
+            raise ConfigError(f"{where}:{line}: nested more than {_DEEPEST} deep")
 
 
 def _faults(error: ValidationError, tree: yaml.Node | None, where: str) -> list[str]:

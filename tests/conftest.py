@@ -11,12 +11,22 @@ from postgres import frail_postgres, postgres  # noqa: F401  (likewise)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--benchmarks", action="store_true", help="run tests/benchmarks and print their figures")
+    parser.addoption("--long", action="store_true", help="run the tests that are marked long, and no other")
 
 
 def pytest_ignore_collect(collection_path, config: pytest.Config) -> bool | None:
     if collection_path.name == "benchmarks" and not config.getoption("--benchmarks"):
         return True
     return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out long tests, or all others; deselected they are no skipped ones, which CI does not allow."""
+    wanted = config.getoption("--long")
+    out = [item for item in items if (item.get_closest_marker("long") is not None) != wanted]
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if (item.get_closest_marker("long") is not None) == wanted]
 
 
 def pytest_configure(config: pytest.Config) -> None:

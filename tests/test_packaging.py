@@ -1,4 +1,5 @@
 import configparser
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -28,3 +29,9 @@ def test_every_dependency_says_why_it_is_here():
     for reason, requirement in zip(wanted[::2], wanted[1::2], strict=True):
         assert reason.startswith("# "), f"{requirement} has no reason"
         assert not requirement.startswith("#")
+
+
+def test_every_runtime_dependency_has_a_lowest_and_a_first_forbidden_version():
+    lines = [line for line in setup()["options"]["install_requires"].splitlines() if line.strip()]
+    wanted = [line for line in lines if not line.startswith("#")]
+    assert [line for line in wanted if not re.fullmatch(r"[\w-]+>=[\d.]+,<[\d.]+", line)] == []

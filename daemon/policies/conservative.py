@@ -7,8 +7,6 @@ moments from which it fits on the same nodes for its whole limit, and starts if 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, Records, State
@@ -16,6 +14,7 @@ from ..replay.compiled import compiled
 from ..replay.moves import ask_of, site_with, start
 from ..replay.node_selection import enough
 from ..replay.queue import following
+from ..replay.rules import Key, Place
 from .easy import book, give_back
 from .registry import backfill
 from .strict import first_line
@@ -82,7 +81,7 @@ def split(levels: Records, count: int, time: float) -> int:
 
 
 @compiled
-def plan(state: State, place: Any, job: int, count: int) -> int:
+def plan(state: State, place: Place, job: int, count: int) -> int:
     """Reserve nodes for a job as soon as they are free for long enough, perhaps now; return the number of levels."""
     levels, row, ask = state.imagined, state.jobs[job], ask_of(state, job)
     least = levels[levels.shape[0] - 1]
@@ -104,7 +103,7 @@ def plan(state: State, place: Any, job: int, count: int) -> int:
 
 
 @backfill("conservative", estimates=True, levels=LEVELS)
-def conservative(state: State, key: Any, place: Any) -> None:
+def conservative(state: State, key: Key, place: Place) -> None:
     """Plan the first ``DEPTH`` jobs in order, and start those that are planned for now."""
     count, lines = profile(state), state.lines
     for line in range(lines.size):

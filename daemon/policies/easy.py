@@ -8,8 +8,6 @@ reservation, so that none delays what another was promised.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, Ask, Longs, Records, Site, State
@@ -17,6 +15,7 @@ from ..replay.compiled import compiled
 from ..replay.moves import ask_of, fits, held_by, site_of, site_with, start, take
 from ..replay.queue import NONE, following
 from ..replay.queue_groups import SHARED_NODES
+from ..replay.rules import Key, Place
 from .registry import backfill
 from .strict import start_heads
 
@@ -46,7 +45,7 @@ def give_back(state: State, site: Site, job: int, ask: Ask) -> int:
 
 
 @compiled
-def reserve(state: State, place: Any, head: int, spare: Site) -> float:
+def reserve(state: State, place: Place, head: int, spare: Site) -> float:
     """Return the shadow time of a blocked job, leaving in ``spare`` what is free then beside its reservation."""
     ask, able = ask_of(state, head), 0
     for node in range(spare.nodes.size):
@@ -80,7 +79,7 @@ def narrow(state: State, spare: Site, both: Site) -> int:
 
 
 @compiled
-def pass_head(state: State, place: Any, line: int, shadow: float, spare: Site) -> None:
+def pass_head(state: State, place: Place, line: int, shadow: float, spare: Site) -> None:
     """Start later jobs of a line that do not delay its reservation, looking at most ``DEPTH`` jobs behind it."""
     both = imagined(state, 1)
     largest = narrow(state, spare, both)
@@ -97,7 +96,7 @@ def pass_head(state: State, place: Any, line: int, shadow: float, spare: Site) -
 
 
 @compiled
-def start_beside(state: State, place: Any, job: int, short: bool, spare: Site, both: Site) -> bool:
+def start_beside(state: State, place: Place, job: int, short: bool, spare: Site, both: Site) -> bool:
     """Start a job anywhere if it is gone by the shadow time, else only beside the reservation."""
     ask = ask_of(state, job)
     count = place(site_of(state) if short else both, ask, state.chosen)
@@ -117,13 +116,13 @@ def book(nodes: Records, ask: Ask, chosen: Longs, count: int) -> None:
 
 
 @backfill("easy", estimates=True, lines=SHARED_NODES)
-def easy(state: State, key: Any, place: Any) -> None:
+def easy(state: State, key: Key, place: Place) -> None:
     """Start jobs in order; when one has to wait, let others pass that do not delay its reservation."""
     go_through(state, place)
 
 
 @compiled
-def go_through(state: State, place: Any) -> None:
+def go_through(state: State, place: Place) -> None:
     """Do so with jobs that are in order."""
     start_heads(state, place, True)
     for line in range(state.lines.size):

@@ -8,12 +8,12 @@ grows by the largest part per GPU, ``ln(s(n + k) / s(n)) / k``, which is proport
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ..replay.arrays import NOW, RESIZE, RUNNING, WAITING, State
 from ..replay.compiled import compiled
 from ..replay.execution_rate import speed_of
 from ..replay.moves import ask_for, ask_of, resize, share_out
+from ..replay.rules import Key, Place
 from .easy import give_back, imagined
 from .moldable import start_within
 from .preempting import rank_everybody
@@ -110,7 +110,7 @@ def shrink(state: State, job: int, gpus: int) -> None:
 
 
 @compiled
-def grow(state: State, place: Any, job: int, most: int) -> None:
+def grow(state: State, place: Place, job: int, most: int) -> None:
     """Let a running job go on with more GPUs, as many as there is room for, moving it where they are."""
     row, site = state.jobs[job], imagined(state, 0)
     give_back(state, site, job, ask_of(state, job))
@@ -124,7 +124,7 @@ def grow(state: State, place: Any, job: int, most: int) -> None:
 
 
 @compiled
-def think_over(state: State, key: Any, place: Any, equal: bool) -> None:
+def think_over(state: State, key: Key, place: Place, equal: bool) -> None:
     """Find new sizes for all jobs and carry them out: who shrinks first, then who starts, then who grows."""
     count = rank_everybody(state, key)
     grant_rest(state, count, grant_least(state, count), equal)
@@ -144,12 +144,12 @@ def think_over(state: State, key: Any, place: Any, equal: bool) -> None:
 
 
 @backfill("equal-share", own_order=True, resizing=True)
-def equal_share(state: State, key: Any, place: Any) -> None:
+def equal_share(state: State, key: Key, place: Place) -> None:
     """Share the GPUs out evenly among as many jobs as can run."""
     think_over(state, key, place, True)
 
 
 @backfill("relative-gain", own_order=True, resizing=True)
-def relative_gain(state: State, key: Any, place: Any) -> None:
+def relative_gain(state: State, key: Key, place: Place) -> None:
     """Grant GPUs where they raise a job's speed by the largest part."""
     think_over(state, key, place, False)

@@ -1,17 +1,16 @@
 """Moldable start: an elastic job gets as many GPUs as there is room for when its turn comes, and keeps that size."""
 
-from typing import Any
-
 from ..replay.arrays import MAX_STARTS, STARTED, State
 from ..replay.compiled import compiled
 from ..replay.moves import ask_for, share_out, site_of, start_shares
 from ..replay.queue import NONE
+from ..replay.rules import Key, Place
 from .registry import backfill
 from .strict import first_line, line_up, move_on
 
 
 @compiled
-def start_within(state: State, place: Any, job: int, most: int) -> bool:
+def start_within(state: State, place: Place, job: int, most: int) -> bool:
     """Start a job on as many GPUs as there is room for, at most so many; False if not even its least fit."""
     for gpus in range(most, state.jobs[job].minimum - 1, -1):
         ask = ask_for(state, job, gpus)
@@ -24,7 +23,7 @@ def start_within(state: State, place: Any, job: int, most: int) -> bool:
 
 
 @backfill("moldable", patient=True)
-def moldable(state: State, key: Any, place: Any) -> None:
+def moldable(state: State, key: Key, place: Place) -> None:
     """Start jobs in order, each as large as it can be now; a line stops at its first job that does not fit at all."""
     line_up(state)
     line = first_line(state.lines)

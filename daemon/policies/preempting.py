@@ -1,18 +1,17 @@
 """Preemption: a waiting job may take the place of running ones that come after it in the order."""
 
-from typing import Any
-
 from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, WAITING, Ask, State
 from ..replay.compiled import compiled
 from ..replay.moves import ask_of, charge, preempt, start
 from ..replay.queue import following, sort_jobs
+from ..replay.rules import Key, Place
 from .easy import give_back, imagined
 from .registry import backfill
 from .strict import try_start
 
 
 @compiled
-def rank_everybody(state: State, key: Any) -> int:
+def rank_everybody(state: State, key: Key) -> int:
     """List waiting and running jobs by present key, ties by row; return how many there are."""
     count = 0
     for partition in range(state.lines.size):
@@ -31,7 +30,7 @@ def rank_everybody(state: State, key: Any) -> int:
 
 
 @compiled
-def displace(state: State, key: Any, place: Any, job: int, count: int) -> bool:
+def displace(state: State, key: Key, place: Place, job: int, count: int) -> bool:
     """Start a job in place of running ones of higher key, last in the order first; False if even that is not enough."""
     ask, site, nodes, index = ask_of(state, job), imagined(state, 0), 0, count
     while nodes == 0 and index > 0 and state.keys[state.listed[index - 1]] > state.keys[job]:
@@ -58,7 +57,7 @@ def takes_turns(state: State, victim: int, ask: Ask) -> bool:
 
 
 @compiled
-def gives_up(state: State, key: Any, index: int, below: float) -> bool:
+def gives_up(state: State, key: Key, index: int, below: float) -> bool:
     """Strike a job off its user's account and list it as given up, ``~job``, unless it would then come first itself.
 
     Where keys go by what users hold, nobody loses so much to another that he could take it back.
@@ -97,7 +96,7 @@ def holds_chosen(state: State, job: int, nodes: int) -> bool:
 
 
 @backfill("preempt", own_order=True)
-def preempting(state: State, key: Any, place: Any) -> None:
+def preempting(state: State, key: Key, place: Place) -> None:
     """Go through all jobs in order; let each that waits start, if need be in place of later ones."""
     count = rank_everybody(state, key)
     failed = 0

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..replay.arrays import MAX_STARTS, STARTED, Records, State
 from ..replay.compiled import compiled
 from ..replay.moves import ask_of, site_of, start
 from ..replay.queue import NONE, following
+from ..replay.rules import Key, Place
 from .registry import backfill
 
 
 @compiled
-def try_start(state: State, place: Any, job: int) -> bool:
+def try_start(state: State, place: Place, job: int) -> bool:
     """Start the job if the placement finds nodes for it."""
     count = place(site_of(state), ask_of(state, job), state.chosen)
     if count > 0:
@@ -21,7 +20,7 @@ def try_start(state: State, place: Any, job: int) -> bool:
 
 
 @compiled
-def start_heads(state: State, place: Any, stop: bool) -> None:
+def start_heads(state: State, place: Place, stop: bool) -> None:
     """Start jobs in order; with ``stop`` until the first of each line does not fit, whose rank ``blocked`` then is."""
     line_up(state)
     line = first_line(state.lines)
@@ -58,6 +57,6 @@ def first_line(lines: Records) -> int:
 
 
 @backfill("none", patient=True)
-def none(state: State, key: Any, place: Any) -> None:
+def none(state: State, key: Key, place: Place) -> None:
     """Start jobs in order; a partition stops at its first job that does not fit."""
     start_heads(state, place, True)

@@ -7,13 +7,12 @@ which would still run when a plan begins finds no room beside it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..replay.arrays import DEPTH, MAX_STARTS, STARTED, Longs, Records, State
 from ..replay.compiled import compiled
 from ..replay.moves import ask_of, site_with, start
 from ..replay.node_selection import enough
 from ..replay.queue import following
+from ..replay.rules import Key, Place
 from .conservative import LEVELS, narrow_window, profile, split
 from .easy import book
 from .registry import backfill
@@ -29,7 +28,7 @@ def keep_whole(nodes: Records, chosen: Longs, count: int) -> None:
 
 
 @compiled
-def plan_whole(state: State, place: Any, job: int, count: int) -> int:
+def plan_whole(state: State, place: Place, job: int, count: int) -> int:
     """Start a job, or keep nodes for it as soon as they are free for long enough; return the number of levels."""
     levels, row, ask = state.imagined, state.jobs[job], ask_of(state, job)
     least = levels[levels.shape[0] - 1]
@@ -54,7 +53,7 @@ def plan_whole(state: State, place: Any, job: int, count: int) -> int:
 
 
 @backfill("whole-nodes", estimates=True, levels=LEVELS, turns=True)
-def whole_nodes(state: State, key: Any, place: Any) -> None:
+def whole_nodes(state: State, key: Key, place: Place) -> None:
     """Plan the first ``DEPTH`` jobs in order, and start those that are planned for now."""
     count, lines = profile(state), state.lines
     for line in range(lines.size):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, Unpack
+from typing import Protocol, Unpack
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from .execution_rate import set_paces
 from .feasibility import ReplayOptions
 from .queue import following, insert, insert_sorted, remove, sort_jobs
 from .queue_groups import stand
-from .rules import Calls, Rules
+from .rules import Calls, Key, Place, Rules, Walk
 from .state import Action, Actions, ClusterState, Preempt, Rejection, Resize, Start
 from .workload import Workload
 
@@ -98,7 +98,7 @@ def rank_by_row(state: State, ranked: int) -> None:
 
 
 @compiled
-def walk_sorted(state: State, key: Any, place: Any, walk: Any) -> None:
+def walk_sorted(state: State, key: Key, place: Place, walk: Walk) -> None:
     """Walk through the queue by present keys; between decisions the rank of a job is its row."""
     count = rank_by_key(state, key)
     walk(state, key, place)
@@ -106,7 +106,7 @@ def walk_sorted(state: State, key: Any, place: Any, walk: Any) -> None:
 
 
 @compiled
-def rank_by_key(state: State, key: Any) -> int:
+def rank_by_key(state: State, key: Key) -> int:
     """Rank the waiting jobs by present keys; return how many there are."""
     count = list_waiting(state)
     for index in range(count):
@@ -118,7 +118,7 @@ def rank_by_key(state: State, key: Any) -> int:
 
 
 @compiled
-def fill_keys(state: State, key: Any) -> None:
+def fill_keys(state: State, key: Key) -> None:
     """Fill ``keys`` with the present keys of all jobs."""
     for job in range(state.jobs.size):
         state.keys[job] = key(state, job)
@@ -211,7 +211,7 @@ def prepare(state: ClusterState, rules: Rules) -> None:
         state.arrays = arrays._replace(imagined=imagined)
 
 
-def rank_all(arrays: State, key: Any) -> None:
+def rank_all(arrays: State, key: Key) -> None:
     """Rank all jobs, waiting or yet to come, by keys that do not change."""
     fill_keys(arrays, key)
     count = list_waiting(arrays)

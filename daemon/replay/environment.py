@@ -28,6 +28,7 @@ from .compiled import compiled, compiled_without_lock
 from .events import Agenda, advance, next_time
 from .moves import ask_of, site_of, start
 from .queue import following
+from .rules import Place
 from .state import ClusterState
 from .workload import COLUMNS, UNLIMITED_S, Workload, WorkloadError
 
@@ -131,7 +132,7 @@ def pass_time(state: State, agenda: Agenda) -> float:
 
 
 @compiled
-def decide(batch: Batch, index: int, job: int, place: Any) -> float:
+def decide(batch: Batch, index: int, job: int, place: Place) -> float:
     """Start a waiting job as soon as it fits; return the seconds that jobs spent in the system meanwhile."""
     state = episode(batch, index)
     agenda = Agenda(batch.agenda[index], batch.nothing, batch.nobody, batch.nobody)
@@ -198,7 +199,7 @@ def describe(batch: Batch, index: int, place: int, job: int, state: State, capab
 
 
 @compiled_without_lock
-def step_some(batch: Batch, actions: Longs, offsets: Longs, place: Any, first: int, last: int) -> None:
+def step_some(batch: Batch, actions: Longs, offsets: Longs, place: Place, first: int, last: int) -> None:
     """Take one decision in each of some episodes; one that ends begins anew at its offset."""
     for index in range(first, last):
         spent = decide(batch, index, batch.visible[index, actions[index]], place)
@@ -222,7 +223,7 @@ def reset_some(batch: Batch, offsets: Longs, first: int, last: int) -> None:
 class Environment:
     """A batch of episodes of equal length; observations are views that the next decision overwrites."""
 
-    def __init__(self, cluster: Cluster, workload: Workload, place: Any, *, episodes: int = 256, length: int = 256,
+    def __init__(self, cluster: Cluster, workload: Workload, place: Place, *, episodes: int = 256, length: int = 256,
                  seed: int = 0, threads: int = 1) -> None:
         """Cut episodes of ``length`` jobs from a workload of one queue; ``place`` is a placement's ``rules.place``.
 

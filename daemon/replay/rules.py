@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numba
 from numba import types as numba_types
 
-from .arrays import Ask, Site, State
+from .arrays import Ask, Longs, Site, State
 from .cluster import Cluster
 from .compiled import pointer
 from .queue_groups import PARTITION
@@ -23,10 +23,10 @@ from .workload import Workload
 Key = Callable[[State, int], float]
 """(state, job) -> sort key; ties go by (submit, id)."""
 
-Place = Callable[[Any, Ask, Any], int]
+Place = Callable[[Site, Ask, Longs], int]
 """(site, ask, chosen) -> how many entries of ``chosen`` were filled with different nodes that fit; 0 when none do."""
 
-Walk = Callable[[State, Any, Any], None]
+Walk = Callable[[State, Key, Place], None]
 """(state, key, place): start, and preempt, whatever should be now."""
 
 Wake = Callable[[State], float]
@@ -40,10 +40,10 @@ typeof: Any = numba.typeof
 class Rules(NamedTuple):
     """A composed policy as the engine sees it."""
 
-    key: Any
-    place: Any
-    walk: Any
-    wake: Any
+    key: Key
+    place: Place
+    walk: Walk
+    wake: Wake
     moving: bool
     """The keys change with time or use, so the queue is sorted anew at every decision."""
     one_at_a_time: bool
@@ -78,10 +78,10 @@ class Rules(NamedTuple):
 class Calls(NamedTuple):
     """The part of the rules that the compiled loop goes by; each field is that of :class:`Rules`."""
 
-    key: Any
-    place: Any
-    walk: Any
-    wake: Any
+    key: Key
+    place: Place
+    walk: Walk
+    wake: Wake
     moving: bool
     one_at_a_time: bool
     waking: bool

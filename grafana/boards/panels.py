@@ -19,6 +19,7 @@ from grafana_foundation_sdk.models.dashboard import (
     ValueMap,
     ValueMappingResult,
 )
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from ...storage.power_classes import PowerClass
 
@@ -148,7 +149,8 @@ def lines(title: str, description: str, queries: Iterable[tuple[str, str]], unit
     panel = _drawn(_described(timeseries.Panel(), title, description, unit), drawn.get("empty", NO_DATA))
     stacked = drawn.get("stacked", False)
     panel.fill_opacity(70 if stacked else 8).show_points(common_model.VisibilityMode.NEVER)
-    panel.stacking(common.StackingConfig().mode("normal" if stacked else "none").group("A"))
+    panel.stacking(common.StackingConfig().mode(
+        common_model.StackingMode.NORMAL if stacked else common_model.StackingMode.NONE).group("A"))
     for letter, (expr, legend) in zip(LETTERS, queries, strict=False):
         panel.with_target(_query(letter, expr, legend))
     if not drawn.get("signed"):
@@ -185,7 +187,7 @@ def curves(title: str, description: str, expr: str, label: str, along: str, unit
     panel = _drawn(_described(trend.Panel(), title, description, unit), empty).x_field(along)
     # Each curve has points of its own, so that all have gaps where others have points.
     panel.fill_opacity(0).show_points(common_model.VisibilityMode.ALWAYS).point_size(4).span_nulls(True)
-    panel.with_target(_query("A", expr, "", instant=True).format("table"))
+    panel.with_target(_query("A", expr, "", instant=True).format(PromQueryFormat.TABLE))
     matrix = f"{along}\\{label}"  # what the transformation calls its first column
     _override(panel, along, unit="percentunit")
     return (panel.with_transformation(_step("groupingToMatrix", columnField=label, rowField=along, valueField="Value",
@@ -223,7 +225,7 @@ def listing(title: str, description: str, queries: Sequence[str], columns: dict[
     """
     panel = _described(table.Panel(), title, description, unit).no_value(empty).show_header(True).min_width(50.0)
     for letter, expr in zip(LETTERS, queries, strict=False):
-        panel.with_target(_query(letter, expr, "", instant=True).format("table"))
+        panel.with_target(_query(letter, expr, "", instant=True).format(PromQueryFormat.TABLE))
     if len(queries) > 1:
         panel.with_transformation(_step("merge"))
     panel.with_transformation(_step("filterFieldsByName", include={"names": list(columns)}))
@@ -258,11 +260,13 @@ def _described(panel: Panel, title: str, description: str, unit: str) -> Panel:
 def _drawn(panel: Panel, empty: str) -> Panel:
     """Dress a panel of curves."""
     panel.no_value(empty).line_width(1).color_scheme(_color(FieldColorModeId.PALETTE_CLASSIC)).legend(_legend())
-    return panel.tooltip(common.VizTooltipOptions().mode("multi").sort("desc"))
+    return panel.tooltip(common.VizTooltipOptions().mode(
+        common_model.TooltipDisplayMode.MULTI).sort(common_model.SortOrder.DESCENDING))
 
 
 def _legend() -> common.VizLegendOptions:
-    return common.VizLegendOptions().display_mode("list").placement("bottom").show_legend(True).calcs([])
+    return common.VizLegendOptions().display_mode(
+        common_model.LegendDisplayMode.LIST).placement(common_model.LegendPlacement.BOTTOM).show_legend(True).calcs([])
 
 
 def _step(name: str, **options: Any) -> DataTransformerConfig:

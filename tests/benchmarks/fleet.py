@@ -40,7 +40,7 @@ class Api(BaseHTTPRequestHandler):
 
     def do_GET(self):
         query = parse_qs(urlsplit(self.path).query)["query"][0]
-        name = "rate" if "rate(" in query else re.match(r"\w+", query)[0]
+        name = "rate" if "rate(" in query else re.findall(r"\w+", query)[0]
         body = self.answers.get(name, self.answers["nothing"])
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

@@ -19,7 +19,7 @@ def main(url, nodes, rounds):
     accountant, snapshot, spent = WasteAccountant(WasteSettings(), 15.0), scheduler(nodes), []
     for _ in range(rounds):
         before = time.process_time()
-        found = accountant.assess(snapshot, source.read(), time.time())
+        found = accountant.assess(snapshot, source.read(), time.time())  # type: ignore[arg-type]
         spent.append(time.process_time() - before)
     peak = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines()
                 if line.startswith("VmHWM:"))

@@ -18,7 +18,7 @@ from idlewatt.daemon import config
 from idlewatt.daemon.collection import Collection
 from idlewatt.daemon.main import _allow_descriptors
 from idlewatt.daemon.service import Service
-from idlewatt.exporters.source import Watched
+from idlewatt.exporters.source import Role, Watched
 from idlewatt.storage.history import History
 
 STARTED = time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - int(
@@ -29,7 +29,8 @@ PATIENCE_S = 120.0
 class Scheduler:
     """A scheduler that answers at once."""
 
-    name, role = "slurm", "scheduler"
+    name = "slurm"
+    role: Role = "scheduler"
 
     def __init__(self, nodes):
         self._nodes = nodes

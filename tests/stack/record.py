@@ -5,6 +5,7 @@ User names, paths and the kernel's build are replaced by neutral ones; nothing e
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import requests
@@ -51,8 +52,12 @@ def submit_scenario(chain: Chain) -> None:
     ends = [chain.sbatch("-p", "A100", "-J", "short", "--gres=gpu:a100:1", "-t5", script="sleep 1"),
             chain.sbatch("-p", "A100", "-J", "broken", "--gres=gpu:a100:1", "-t5", script="exit 3")]
     for job in ends:
-        chain.wait_for(lambda job=job: re.search(r"\d", chain.run("sacct", "-n", "-X", "-o", "End", "-j", job)))
+        chain.wait_for(partial(_has_ended, chain, job))
     chain.wait_for(lambda: {"Resources", "Priority"} <= set(chain.run("squeue", "-h", "-o", "%r").split()))
+
+
+def _has_ended(chain: Chain, job: str) -> bool:
+    return re.search(r"\d", chain.run("sacct", "-n", "-X", "-o", "End", "-j", job)) is not None
 
 
 def take_nodes_away(chain: Chain) -> None:
@@ -100,9 +105,9 @@ def main() -> None:
         keep("squeue.json", lambda: chain.run("squeue", "--json"), chain)
         take_nodes_away(chain)
         for name, argv in COMMANDS.items():
-            keep(name, lambda argv=argv: chain.run(*argv), chain)
+            keep(name, partial(chain.run, *argv), chain)
         for name, path in REST.items():
-            keep(name, lambda path=path: get(chain, path), chain)
+            keep(name, partial(get, chain, path), chain)
         end_all(chain)
         keep("sacct.txt", lambda: chain.run("env", "TZ=UTC", *SACCT), chain)
         keep("rest_slurmdb_jobs.json", lambda: get(chain, "slurmdb/v0.0.38/jobs?skip_steps=true"), chain)

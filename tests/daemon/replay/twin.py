@@ -111,10 +111,10 @@ class Twin:
             scores["random-fit"] = lambda node: drawn[node]
         chosen = []
         for gpus in parts:
-            able = [n for n in range(len(free)) if n not in chosen and self.fits(free, n, job, gpus)]
-            if not able:
+            fit = [n for n in range(len(free)) if n not in chosen and self.fits(free, n, job, gpus)]
+            if not fit:
                 return []
-            chosen.append(min(able, key=lambda n: (scores[self.placement](n), n)))
+            chosen.append(min(fit, key=lambda n: (scores[self.placement](n), n)))
         return list(zip(chosen, parts, strict=True))
 
     def distances(self, free, job, parts):
@@ -140,7 +140,7 @@ class Twin:
             return lambda node: (self.switches[node][0] != leaf, free[node][0])
 
         def price(leaves, spines):
-            first = sorted(leaves, key=room.get, reverse=True)
+            first = sorted(leaves, key=lambda leaf: room[leaf], reverse=True)
             return 2 * spines + next(count for count in range(1, len(first) + 1) if suffices(first[:count]))
 
         spines = sorted({spine for _, spine in self.switches})

@@ -159,7 +159,7 @@ def snapshots(slurm: Slurm, cluster: Cluster) -> dict[str, SchedulerSnapshot]:
     settings = {name: value for name, value in re.findall(r"^(\w+) *= *(.*)$", printed, re.MULTILINE)
                 if re.match(r"Preempt|SelectType|Topology|AccountingStorageEnforce|SchedulerPar", name)}
     known = [SlurmTopologyConfig(slurm_conf=slurm.conf).build(time.time).read()] if cluster.tree else []
-    found = {}
+    found: dict[str, SchedulerSnapshot] = {}
     for config in (SlurmCliConfig(slurm_conf=slurm.conf),
                    SlurmRestConfig(url=f"unix:{slurm.socket}", settings=settings)):
         source = config.build(time.time)
