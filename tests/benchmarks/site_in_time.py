@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from idlewatt.exporters.simulated.slurm_shapes import JOB, META, NODE, PARTITION
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
+from idlewatt.storage.waiting import WaitReason
 
 PENDING, STARTS_A_MINUTE = 2000, 20
 SHAPES = ((1, 1), (2, 1), (4, 1), (8, 1), (8, 1), (16, 2))
@@ -76,7 +77,7 @@ class BusySite:
                    user=f"user{self._draw.randrange(300)}", account=f"account{self._draw.randrange(40)}",
                    name=f"train-{self._draw.randrange(5000)}", qos="normal", eligible_s=float(int(self.now_s)),
                    limit_s=3600.0 * self._draw.choice((2, 4, 8, 24)),
-                   reason=self._draw.choice(("Priority", "Resources")), raw_id=self._number)
+                   reason=self._draw.choice((WaitReason.PRIORITY, WaitReason.RESOURCES)), raw_id=self._number)
 
     def _start(self, job: Job) -> None:
         part = int(job.partition[1:])
