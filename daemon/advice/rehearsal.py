@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ...storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from ..learning.models import ModelError, ModelStore
+from ..niceness import give_way
 from ..replay.prediction import foresight
 from .advisor import AdviceSettings, Advisor, Circumstances
 from .hearing import Seat
@@ -28,6 +29,9 @@ from .hearing import Seat
 Floats = NDArray[np.float64]
 
 log = logging.getLogger(__name__)
+
+NICENESS = 10
+"""The daemon that waits for the child reads, records and answers meanwhile, on a machine with few cores, too."""
 
 
 class Rehearsal:
@@ -88,6 +92,7 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*", default=(default.policy, *default.shadow))
     parser.add_argument("--models", type=Path)
     given = parser.parse_args()
+    give_way(NICENESS)
     try:
         rehearse(given.names, given.models)
     except ModelError as error:
