@@ -292,7 +292,8 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
             problem = f"the key {key!r} stands here twice"
             raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
         seen.add(key)
-    return loader.construct_mapping(node, deep=True)
+    found: dict[Any, Any] = loader.construct_mapping(node, deep=True)
+    return found
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
@@ -330,7 +331,8 @@ def _check_depth(text: str, where: str) -> None:
     for event in yaml.parse(text, _Safe):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
-            raise ConfigError(f"{where}:{event.start_mark.line + 1}: nested more than {_DEEPEST} deep")
+            line = f":{event.start_mark.line + 1}" if event.start_mark else ""
+            raise ConfigError(f"{where}{line}: nested more than {_DEEPEST} deep")
 
 
 def _faults(error: ValidationError, tree: yaml.Node | None, where: str) -> list[str]:

@@ -39,7 +39,7 @@ from .cycles import Beat, Cycle
 from .degraded import Chronicle, Degradation, Seen, out_of_service, unmeasured_share, unread
 from .facts import Known, Process
 from .learning.nightshift import NightShift
-from .memory import give_back
+from .memory import give_back, settle
 from .moments import believed
 from .standing import ages, sources_seen, unadvised
 from .steps import ClockWatch
@@ -204,7 +204,7 @@ class Service:
 
     def start(self) -> None:
         """Begin to beat and wait for nobody; advice comes once it is rehearsed."""
-        give_back()  # what imports have touched
+        settle()
         self.beat.start()
 
     def stop(self) -> None:
