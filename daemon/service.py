@@ -42,7 +42,7 @@ from .degraded import Chronicle, Degradation, Seen, out_of_service, unmeasured_s
 from .facts import Known, Process
 from .freshness import ages, sources_seen, unadvised
 from .learning.training_scheduler import TrainingScheduler
-from .memory import give_back
+from .memory import give_back, settle
 from .moments import believed
 from .topology import AttachTopology
 from .waste import WasteAccountant
@@ -205,7 +205,7 @@ class Service:
 
     def start(self) -> None:
         """Begin to beat and wait for nobody; advice comes once it is rehearsed."""
-        give_back()  # what imports have touched
+        settle()
         self.beat.start()
 
     def stop(self) -> None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ...storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from ..learning.models import ModelError, ModelStore
+from ..niceness import give_way
 from ..replay.runtime_prediction import foresight
 from ..settings.advice import AdviceSettings
 from .advisor import AdviceInputs, Advisor
@@ -29,6 +30,9 @@ from .inference import ServedModel
 Floats = NDArray[np.float64]
 
 log = logging.getLogger(__name__)
+
+NICENESS = 10
+"""The daemon that waits for the child reads, records and answers meanwhile, on a machine with few cores, too."""
 
 
 class WarmUp:
@@ -90,6 +94,7 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*", default=(default.policy, *default.shadow))
     parser.add_argument("--models", type=Path)
     given = parser.parse_args()
+    give_way(NICENESS)
     try:
         warm_up(given.names, given.models)
     except ModelError as error:

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from idlewatt.daemon import config
 from idlewatt.daemon.main import _prepare
-from idlewatt.daemon.memory import give_back, save
+from idlewatt.daemon.memory import save, settle
 from idlewatt.daemon.service import Service
 from idlewatt.daemon.view import DaemonView
 from idlewatt.daemon.web.page import render
@@ -60,7 +60,7 @@ def main(path: Path, slurm: str, cycles: int) -> None:
     service = Service(settings, History.open(settings.storage.url), clock)
     view = DaemonView(service, lambda: settings)
     pages = registry(view.published)
-    give_back()  # as start() does
+    settle()  # as start() does
     while not service._rehearsal.over():
         time.sleep(0.2)
     for number in range(cycles):

@@ -49,8 +49,6 @@ def test_large_blocks_are_returned_at_once():
 
 _BLOCKS = """
 import re
-import subprocess
-import sys
 from pathlib import Path
 from idlewatt.daemon.memory import save
 def heap():
