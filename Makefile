@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test lint types bench boards reproduce install system-packages
+.PHONY: run test lint types bench boards docs-reference reproduce install system-packages
 run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
@@ -15,6 +15,9 @@ bench: $(VENV)/.installed  ## the figures of the README, measured here
 
 boards: $(VENV)/.installed  ## the dashboards, from their code
 	$(BIN)/python -m idlewatt.grafana.boards
+
+docs-reference: $(VENV)/.installed  ## docs/metrics.md, from the declarations of the metrics
+	$(BIN)/python -m idlewatt.exporters.reference
 
 reproduce: $(VENV)/.installed  ## published results beside ours, into the README; IDLEWATT_TRACES names the traces
 	$(BIN)/idlewatt reproduce published --into README.md

@@ -87,7 +87,7 @@ class Service:
         self._rehearsal = _rehearsal(settings)
         self._replays = WindowReplayer()
         self._nights = NightShift(settings.storage.models_folder, clock())
-        self.beat = Beat(self._cycles(settings))
+        self.beat = Beat(self._cycles(settings), wall=self._clock)
 
     # What cycles do.
 
@@ -269,7 +269,7 @@ class Service:
             fresh.counters = self.accountant.counters
             self.accountant = fresh
         self.settings = settings
-        self.beat = Beat(self._cycles(settings))
+        self.beat = Beat(self._cycles(settings), wall=self._clock)
         self.beat.start()
 
     # What others ask.
