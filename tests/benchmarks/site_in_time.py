@@ -76,7 +76,7 @@ class BusySite:
                    user=f"user{self._draw.randrange(300)}", account=f"account{self._draw.randrange(40)}",
                    name=f"train-{self._draw.randrange(5000)}", qos="normal", eligible_s=float(int(self.now_s)),
                    limit_s=3600.0 * self._draw.choice((2, 4, 8, 24)),
-                   reason=self._draw.choice(("Priority", "Resources")), raw_id=self._number)
+                   reason_text=self._draw.choice(("Priority", "Resources")), raw_id=self._number)
 
     def _start(self, job: Job) -> None:
         part = int(job.partition[1:])

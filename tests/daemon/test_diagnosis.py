@@ -5,6 +5,7 @@ import pytest
 from idlewatt.daemon.diagnosis import Diagnosis
 from idlewatt.storage.recommendations import Placement
 from idlewatt.storage.records import Job, JobState, Node, NodeState, Request, SchedulerSnapshot
+from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_800_000_000.0
 
@@ -54,7 +55,7 @@ def test_several_partitions_are_looked_at_together():
 
 
 @pytest.mark.parametrize(("facts", "words"), [
-    ({"reason": "Dependency"}, "not eligible yet: the scheduler says Dependency"),
+    ({"reason": WaitReason.DEPENDENCY, "reason_text": "Dependency"}, "not eligible yet: the scheduler says Dependency"),
     ({"eligible_s": NOW + 60}, "not eligible yet: the scheduler says its begin time has not come")])
 def test_the_schedulers_own_reason_comes_first(facts, words):
     assert ask().why_wait(job(Request(1), **facts)) == words
