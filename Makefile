@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test test-long test-dependencies mutants lint types bench boards reproduce traces install system-packages
+.PHONY: run test test-long test-dependencies mutants lint types bench boards docs-reference reproduce traces install system-packages
 run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
@@ -22,6 +22,9 @@ bench: $(VENV)/.installed  ## the figures of docs/figures.md, measured here
 
 boards: $(VENV)/.installed  ## the dashboards, from their code
 	$(BIN)/python -m idlewatt.grafana.boards
+
+docs-reference: $(VENV)/.installed  ## docs/metrics.md, from the declarations of the metrics
+	$(BIN)/python -m idlewatt.exporters.reference
 
 traces:  ## the published traces are those that the figures were taken from; IDLEWATT_TRACES names another folder
 	cd $${IDLEWATT_TRACES:-tests/traces} && sha256sum --check --quiet $(CURDIR)/tests/traces/SHA256SUMS

@@ -35,7 +35,7 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class CycleHealth:
-    """How a cycle has fared; times are of the monotonic clock, None until it happened."""
+    """How a cycle has fared; times are of the monotonic clock unless they say otherwise, None until it happened."""
 
     runs: int = 0
     failures: int = 0
@@ -43,6 +43,8 @@ class CycleHealth:
     """Beats that were skipped because the run before had not ended."""
     last_duration_s: float | None = None
     last_end_s: float | None = None
+    ended_at_s: float | None = None
+    """When the last run ended, in seconds since the epoch."""
     period_s: float = 0.0
     began_s: float | None = None
     """When the run began that goes on now; None between runs."""
@@ -59,9 +61,10 @@ class CycleScheduler:
     is the one place where any exception is caught.
     """
 
-    def __init__(self, cycles: Iterable[Cycle], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, cycles: Iterable[Cycle], clock: Callable[[], float] = time.monotonic,
+                 wall: Callable[[], float] = time.time) -> None:
         self._cycles = {cycle.name: cycle for cycle in cycles}
-        self._clock = clock
+        self._clock, self._wall = clock, wall
         self._started_s = clock()
         self._lock = threading.Condition()
         self._health = {name: CycleHealth(period_s=cycle.period_s) for name, cycle in self._cycles.items()}
@@ -157,7 +160,7 @@ class CycleScheduler:
             health = self._health[cycle.name]
             self._health[cycle.name] = replace(health, runs=health.runs + 1, failures=health.failures + failed,
                                                last_duration_s=ended - began, last_end_s=ended, began_s=None,
-                                               failed=failed)
+                                               failed=failed, ended_at_s=self._wall())
             due = [] if health.runs else self._waited_for(cycle.name)
             self._lock.notify_all()
         for name in due:

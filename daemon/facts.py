@@ -260,6 +260,7 @@ def _daemon(known: Known, process: Process) -> dict[str, Any]:
         "cycle_duration_seconds": {name: cycle.last_duration_s for name, cycle in process.cycles.items()},
         "cycle_overruns_total": {name: float(cycle.overruns) for name, cycle in process.cycles.items()},
         "cycle_failures_total": {name: float(cycle.failures) for name, cycle in process.cycles.items()},
+        "cycle_last_run_timestamp_seconds": {name: cycle.ended_at_s for name, cycle in process.cycles.items()},
         "advice_interval_seconds": process.advice_interval_s,
         "pue_ratio": process.pue,
         "policy_info": dict.fromkeys(process.roles, 1.0),

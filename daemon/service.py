@@ -88,7 +88,7 @@ class Service:
         self._rehearsal = opening.rehearsal(settings)
         self._replays = WindowReplayer()
         self._nights = TrainingScheduler(settings.storage.models_folder, clock())
-        self.beat = CycleScheduler(self._cycles(settings))
+        self.beat = CycleScheduler(self._cycles(settings), wall=self._clock)
 
     # What cycles do.
 
@@ -273,7 +273,7 @@ class Service:
             fresh.counters = self.accountant.counters
             self.accountant = fresh
         self.settings = settings
-        self.beat = CycleScheduler(self._cycles(settings))
+        self.beat = CycleScheduler(self._cycles(settings), wall=self._clock)
         self.beat.start()
 
     # What others ask.

@@ -19,15 +19,15 @@ from .facts import published
 from .service import Service
 from .spare import spare_nodes
 from .waste import Assessment, BoardVerdict, NodeVerdict
-from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, WasteRow
+from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
 
 IN_WORDS = {Decision.PROMOTE: "in_charge", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted",
             Decision.REFUSE: "refused"}
 STATES = tuple(IN_WORDS.values())
 
 
-class DaemonView:
-    """Answers from the service's memory, at once, from any thread."""
+class DaemonView(View):
+    """Answers what the web side may ask, from the service's memory, at once, from any thread."""
 
     def __init__(self, service: Service, load: Callable[[], Settings]) -> None:
         self._service, self._load = service, load

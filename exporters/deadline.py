@@ -197,7 +197,7 @@ class _Stack:
 class _Keeping(HTTPConnectionPool):
     """A pool that keeps a connection only while not too many are kept in the whole process."""
 
-    QueueCls: Any = _Stack
+    QueueCls = _Stack  # type: ignore[assignment]  # a list would do as well: only put, get and qsize are called
 
     def _get_conn(self, timeout: float | None = None) -> Any:
         connection = super()._get_conn(timeout)

@@ -23,7 +23,7 @@ class Resize:
     per_gpu_ratio: float
     """Change in speed for each GPU of the change: what one more brings, or one fewer costs."""
     how: str
-    """What it takes in Slurm."""
+    """What it takes of the scheduler."""
     saved_s: float | None = None
     """Time that it would end sooner, in seconds, if what like jobs took holds for it; negative is later."""
     helps: tuple[str, ...] = ()

@@ -42,7 +42,7 @@ class ShareAdvice:
     reason: str
     """One sentence for a person."""
     request: str
-    """What its owner would ask of Slurm to have it."""
+    """What its owner would ask of the scheduler to have it."""
     policy: str
     cpus_used: float | None = None
     """In use nearly always (95th percentile); None where it was not measured."""

@@ -146,7 +146,10 @@ class ReloadError(Exception):
 
 
 class View(Protocol):
-    """The daemon as the web side sees it. All answers come from memory, at once, from any thread."""
+    """The daemon as the web side sees it. All answers come from memory, at once, from any thread.
+
+    The one place that says what may be asked: the daemon and the views of tests are classes of it.
+    """
 
     def published(self) -> Published:
         """Return the facts of the metrics page."""

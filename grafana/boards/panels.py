@@ -21,6 +21,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+# The one thing that the dashboards' code reads of the package: colours and names of classes stand in one table.
 from ...storage.power_classes import PowerClass
 
 DATA_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")

@@ -1,6 +1,7 @@
 import pytest
 
 from idlewatt.daemon.waste.demand import DAY_S, MOST_SHAPES_A_DAY, DemandMix, need
+from idlewatt.exporters.slurm.reasons import wait_reason
 from idlewatt.storage.eligibility import eligible
 
 
@@ -8,12 +9,12 @@ from idlewatt.storage.eligibility import eligible
                                     "QOSMaxGRESPerUser", "BeginTime", "QOSMaxJobsPerUserLimit", "AssocMaxJobsLimit",
                                     "ReqNodeNotAvail"])
 def test_a_job_that_freedom_would_not_start_strands_nobody(site, reason):
-    assert not eligible(site.pending(reason=reason), 1000.0)
+    assert not eligible(site.pending(reason=wait_reason(reason)), 1000.0)
 
 
 @pytest.mark.parametrize("reason", ["Resources", "Priority", "None", ""])
 def test_a_job_that_waits_for_resources_is_eligible(site, reason):
-    assert eligible(site.pending(reason=reason), 1000.0)
+    assert eligible(site.pending(reason=wait_reason(reason)), 1000.0)
 
 
 def test_a_job_whose_time_has_not_come_is_not_eligible(site):

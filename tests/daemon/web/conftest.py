@@ -18,6 +18,7 @@ from idlewatt.daemon.web.view import (
     SourceRow,
     Status,
     TargetGroup,
+    View,
     WasteRow,
 )
 from idlewatt.exporters.publish import Published
@@ -39,7 +40,7 @@ def board(node: str, gpu: int, power_class: PowerClass, watts: float | None, **m
 
 
 @dataclasses.dataclass
-class ToyView:
+class ToyView(View):
     """A view whose every answer can be set by a test."""
 
     waste_rows: tuple[WasteRow, ...] = ()

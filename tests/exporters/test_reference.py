@@ -1,0 +1,26 @@
+"""The reference of the metrics is what the declarations say, and what the page carries."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from idlewatt.exporters.publish import METRICS
+from idlewatt.exporters.reference import FILE, UNITS, reference, unit
+
+GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
+
+
+def test_the_reference_is_current():
+    assert FILE.read_text() == reference(), "write it anew with make docs-reference"
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_a_metric_is_on_the_page_with_the_labels_that_its_declaration_names(metric):
+    series = re.search(rf"^{metric.name}(\{{.*?\}})? ", GOLDEN.read_text(), re.M)
+    assert sorted(re.findall(r'(\w+)="', series[1] or "")) == sorted(metric.labels)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_a_unit_is_told_where_the_name_says_one(metric):
+    assert bool(unit(metric)) == any(f"_{one}" in metric.name for one in UNITS)
