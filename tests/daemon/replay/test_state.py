@@ -191,7 +191,6 @@ def snapshots(draw):
                    features=pick("", "", "ib", "ib&!hbm", "(ib|hbm)&hbm", "((&"), exclusive=pick(False, False, True),
                    required_nodes=pick((), (), ("n0",), ("n0", "n1", "n2")), excluded_nodes=pick((), ("n1",)),
                    reservation=pick("", "", "course"), tasks=pick(1, 1, 3), limit_s=pick(None, 60.0, 7200.0),
-
                    reason=pick(WaitReason.NONE, WaitReason.RESOURCES, WaitReason.DEPENDENCY, WaitReason.HELD),
                    dependency=pick("", "", "afterok:1"))
              for _ in range(draw(st.integers(0, 8)))]
