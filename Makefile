@@ -17,6 +17,10 @@ test-dependencies:  ## a smoke set with the lowest and with the newest dependenc
 	$(PYTHON) tests/dependencies.py lowest build/lowest
 	$(PYTHON) tests/dependencies.py newest build/newest
 
+mutants: $(VENV)/.installed  ## whether the tests notice small changes of the code: a sample, in a copy of the tree
+	test -x build/mutants/bin/cosmic-ray || ($(PYTHON) -m venv build/mutants && build/mutants/bin/pip install -q 'cosmic-ray>=8.3,<9')
+	$(BIN)/python tests/mutants.py $(CURDIR)/build/mutants/bin/cosmic-ray $(CURDIR)/$(BIN)/python
+
 bench: $(VENV)/.installed  ## the figures of docs/figures.md, measured here
 	$(BIN)/pytest -q -p no:xdist tests/benchmarks --benchmarks
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from ..storage.following import Following
 
 
-def adherence(counts: Iterable[Following]) -> dict[str, Any]:
+def adherence(counts: Iterable[Following]) -> dict[str, object]:
     """Return the facts of the metrics on advice that was followed or not; runs that nobody advised on are in none."""
     issued: dict[str, float] = {}
     followed: dict[str, float] = {}

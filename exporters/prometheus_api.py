@@ -141,7 +141,7 @@ def decode(body: bytes) -> list[tuple[dict[str, str], float]]:
     return [({name: clean(value) for name, value in labels.items()}, value) for labels, value in series]
 
 
-def _complaint(envelope: Any) -> str:
+def _complaint(envelope: object) -> str:
     """Return the kind and words of an error of the query API; '' where there are none."""
     parts = [envelope.get(name) for name in ("errorType", "error")] if isinstance(envelope, dict) else []
     return clean(": ".join(part[:300] for part in parts if isinstance(part, str)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any
 
 from ..storage.topology import Board, Fabric, Switch, TopologyError
 from .hostlist import expand
@@ -116,7 +115,7 @@ def parse_labels(nodes: Mapping[str, Mapping[str, str]]) -> Fabric:
                       *(Switch(spine, (), tuple(sorted(below))) for spine, below in spines.items())])
 
 
-def labels_of(listing: Any) -> dict[str, dict[str, str]]:
+def labels_of(listing: object) -> dict[str, dict[str, str]]:
     """Return the labels by node of a Kubernetes NodeList (``kubectl get nodes -o json``), else TopologyError."""
     items = listing.get("items") if isinstance(listing, dict) else None
     if not isinstance(items, list):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, select
 
@@ -62,12 +61,12 @@ def load_waste(connection: Connection, since_s: float, until_s: float, *, per_no
     return tuple(sorted(found, key=lambda reading: reading.start_s))
 
 
-def _waste_of(row: Row[Any]) -> WasteReading:
+def _waste_of(row: Row[object]) -> WasteReading:
     return WasteReading(row.start_s, row.seconds, row.partition, PowerClass(row.power_class), row.energy_mj / 1000,
                         row.node)
 
 
-def _rollup_of(row: Row[Any], board: Board) -> GpuRollup:
+def _rollup_of(row: Row[object], board: Board) -> GpuRollup:
     uuid, node, index = board
     return GpuRollup(
         start_s=row.start_s, seconds=row.seconds, node=node, uuid=uuid, index=index,

@@ -87,7 +87,7 @@ def names_of(connection: Connection, node: str | None = None) -> dict[int, Board
     return {row.id: (row.uuid, row.node, row._mapping["index"]) for row in connection.execute(query)}
 
 
-def from_rows(rows: Sequence[Row[Any]]) -> Ints:
+def from_rows(rows: Sequence[Row[object]]) -> Ints:
     """Return rows of the old table of rollups, one window's, as columns."""
     def column(name: str) -> list[Any]:
         return [getattr(row, name) for row in rows]

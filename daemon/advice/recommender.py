@@ -113,7 +113,7 @@ class RunListener(Protocol):
         """
 
 
-def _as_it_is(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _as_it_is(row: Mapping[str, object]) -> Mapping[str, object]:
     return row
 
 
@@ -129,7 +129,7 @@ class RecommenderKind:
     """Makes the adviser of these settings; ValueError when they cannot be."""
     columns: Mapping[str, str]
     """Headings of the table by key of a row."""
-    cells: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _as_it_is
+    cells: Callable[[Mapping[str, object]], Mapping[str, object]] = _as_it_is
     """Makes of a row as JSON one for the table, with every key of ``columns``."""
     empty: str = "nothing to advise"
     """What a table without rows says."""

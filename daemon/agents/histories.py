@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,7 +127,7 @@ def held_out(material: Material, after_s: float) -> tuple[Stretch, ...]:
     return (_counted(material.cluster, work, max(after_s, until_s - TEST_MOST_S), until_s, material.source),)
 
 
-def taken(work: Workload, rows: Rows, **columns: Any) -> Workload:
+def taken(work: Workload, rows: Rows, **columns: object) -> Workload:
     """Return some jobs of a workload in this order, which must be that of submission; ``columns`` replace theirs."""
     place = np.full(len(work) + 1, -1, np.int32)  # the last one stands for "depends on none"
     place[rows] = np.arange(len(rows), dtype=np.int32)

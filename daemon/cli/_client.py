@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import click
 
-from ._output import plain
+from ._output import Row, plain
 
 DEFAULT_URL = "http://127.0.0.1:9723"
 BESIDE_S = 2.0
@@ -33,20 +32,20 @@ def asks_daemon(command: Callable[..., None]) -> Callable[..., None]:
 def _warned(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command that asks the daemon say, beside its answer, what is wrong with what the daemon knows."""
     @functools.wraps(command)
-    def warned(url: str, ca_file: str | None, **options: Any) -> None:
+    def warned(url: str, ca_file: str | None, **options: object) -> None:
         command(url=url, ca_file=ca_file, **options)
         warn(status(url, ca_file))
 
     return warned
 
 
-def warn(standing: Mapping[str, Any]) -> None:
+def warn(standing: Row) -> None:
     """Say on stderr what is wrong with what the daemon knows, a line each."""
     for one in standing.get("degraded", ()):
         click.echo(f"degraded: {plain(one['words'])}", err=True)
 
 
-def status(url: str, ca_file: str | None = None) -> Mapping[str, Any]:
+def status(url: str, ca_file: str | None = None) -> Row:
     """Return whether what the daemon says can be believed; nothing from one that is too old to say."""
     try:
         rows = ask(url, "status", ca_file)
@@ -77,7 +76,7 @@ def warn_beside(database: str) -> None:
 
 
 def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0,
-        **filters: str | int | None) -> list[dict[str, Any]]:
+        **filters: str | int | None) -> list[Row]:
     """Return the rows of an API path; a daemon that does not answer ends the command with exit code 3."""
     import requests
 
@@ -100,7 +99,7 @@ def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0
         raise Stranger(shown, answer.status_code)
     for warning in document.get("warnings", []):
         click.echo(f"warning: {plain(warning)}", err=True)
-    rows: list[dict[str, Any]] = document["data"]
+    rows: list[Row] = document["data"]
     return rows
 
 

@@ -13,11 +13,14 @@ import click
 
 from ...exporters.text import clean
 
+Row = Mapping[str, Any]
+"""Of a table, or of the daemon's JSON: whatever the API says."""
+
 WIDE = 1000
 """Columns of a pipe or a file, which has no edge to wrap at."""
 
 
-def show(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], style: str, *, title: str = "",
+def show(rows: Sequence[Row], columns: Mapping[str, str], style: str, *, title: str = "",
          empty: str = "nothing") -> None:
     """Print rows in the given style; ``columns`` maps a row's keys to the table's headings."""
     if style == "json":
@@ -28,7 +31,7 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], style: s
         _table(rows, columns, title, empty)
 
 
-def _csv(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
+def _csv(rows: Iterable[Row], columns: Mapping[str, str]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -36,14 +39,14 @@ def _csv(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
     return text.getvalue()
 
 
-def _guarded(value: Any) -> Any:
+def _guarded(value: object) -> object:
     """Return the value so that a spreadsheet runs no job name as a formula, and a terminal obeys none."""
     if not isinstance(value, str):
         return value
     return f"'{clean(value)}" if value.lstrip()[:1] in tuple("=+-@") else clean(value)
 
 
-def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title: str, empty: str) -> None:
+def _table(rows: Sequence[Row], columns: Mapping[str, str], title: str, empty: str) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -64,7 +67,7 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title:
     console.print(table)
 
 
-def plain(value: Any) -> str:
+def plain(value: object) -> str:
     """Return a value as a terminal may show it: without control characters."""
     if value is None:
         return "-"

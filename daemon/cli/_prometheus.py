@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from . import _openmetrics as openmetrics
+from ._output import Row
 from ._parts import DemoError, answered, child
 
 PROGRAMS = ("prometheus", "promtool")
@@ -72,14 +72,14 @@ def _spans(since_s: float, until_s: float, step_s: float) -> Iterator[tuple[floa
         since_s += MOST_POINTS * step_s
 
 
-def _range(url: str, expression: str, start_s: float, end_s: float, step_s: float) -> list[dict[str, Any]]:
+def _range(url: str, expression: str, start_s: float, end_s: float, step_s: float) -> list[Row]:
     import requests
 
     asked = {"query": expression, "start": start_s, "end": end_s, "step": step_s}
     answer = requests.post(f"{url}/api/v1/query_range", data=asked, timeout=MOST_S).json()
     if answer["status"] != "success":
         raise DemoError(f"Prometheus refuses {expression}: {answer['error']}")
-    found: list[dict[str, Any]] = answer["data"]["result"]
+    found: list[Row] = answer["data"]["result"]
     return found
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.rule import Rule
@@ -14,9 +13,8 @@ from rich.text import Text
 from ...storage.power_classes import PowerClass
 from ...storage.records import JobState
 from ..headline import Balance, Part, balance, percent, watts
-from ._output import plain
+from ._output import Row, plain
 
-Row = Mapping[str, Any]
 NARROW = 76
 """Columns below which the second half of every line is left out."""
 LABEL = max(len(row.label) for row in PowerClass)

@@ -12,7 +12,7 @@ from ...storage.recommendations import ACTIONS
 from ..advice.recommenders import topics
 from ..durations import ago
 from ._client import ask, asks_daemon, status
-from ._output import show
+from ._output import Row, show
 
 _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "placement": "where (node:GPUs)",
             "starts_in": "starts in", "cost": "cost (else)", "speed": "speed", "change": "against incumbent",
@@ -79,7 +79,7 @@ def _silence(url: str, ca_file: str | None, style: str) -> str:
     return why
 
 
-def _counsel(name: str, rows: list[dict[str, Any]], style: str, why: str) -> None:
+def _counsel(name: str, rows: list[Row], style: str, why: str) -> None:
     """Show what there is to say on a subject beyond starts."""
     from ..advice.recommenders import subjects
 
@@ -88,15 +88,15 @@ def _counsel(name: str, rows: list[dict[str, Any]], style: str, why: str) -> Non
     show(shown, subject.columns, style, empty=why or subject.empty)
 
 
-def _row(row: dict[str, Any]) -> dict[str, Any]:
+def _row(row: Row) -> Row:
     start = row["expected_start_s"]
     waits = "now" if row["action"] == "start" else ago(start - row["issued_s"]) if start is not None else None
     why = "; ".join((*row["reasons"], row["reason"]))
-    return row | {"placement": _where(row), "starts_in": waits, "cost": _cost(row), "speed": _speed(row),
-                  "change": _change(row), "reason": why}
+    return {**row, "placement": _where(row), "starts_in": waits, "cost": _cost(row), "speed": _speed(row),
+            "change": _change(row), "reason": why}
 
 
-def _where(row: dict[str, Any]) -> str | None:
+def _where(row: Row) -> str | None:
     """Return nodes and GPUs as Slurm writes them: ``dgx1:4(IDX:0-3)``."""
     if row["placement"] is None:
         return None
@@ -105,7 +105,7 @@ def _where(row: dict[str, Any]) -> str | None:
     return ",".join(f"{node}:{number}{some}" for node, number, some in zip(nodes, gpus, indexes, strict=True))
 
 
-def _cost(row: dict[str, Any]) -> str | None:
+def _cost(row: Row) -> str | None:
     """Return the cost in communication, in brackets that of the next best placement; scattered GPUs are none."""
     if row["communication_cost"] is None:
         return None
@@ -114,13 +114,13 @@ def _cost(row: dict[str, Any]) -> str | None:
     return f"{row['communication_cost']:.3g}" + (f" ({other:.3g})" if other is not None else "")
 
 
-def _speed(row: dict[str, Any]) -> str | None:
+def _speed(row: Row) -> str | None:
     """Return how much faster the job is expected to run than scattered."""
     speed = next((other["relative_speed"] for other in row["alternatives"] if other["relative_speed"]), None)
     return None if speed is None else f"{1 / speed:.2g} x scattered"
 
 
-def _change(row: dict[str, Any]) -> str | None:
+def _change(row: Row) -> str | None:
     """Return the expected change in wait, in brackets its 95 % interval."""
     if row["wait_change_s"] is None:
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ._client import Unreachable, warn_beside
-from ._output import show
+from ._output import Row, show
 
 if TYPE_CHECKING:
     from ...exporters.slurm.cli import SlurmCommands
@@ -153,7 +153,7 @@ def _commands(config_file: Path) -> SlurmCommands:
     return found.model_copy(update={"timeout": max(found.timeout, SACCT_TIMEOUT_S)})
 
 
-def _row(table: Any) -> dict[str, Any]:
+def _row(table: Any) -> Row:
     return {"table": table.table, "rows": table.rows, "bytes": table.bytes, "oldest": _day(table.oldest_s),
             "newest": _day(table.newest_s)}
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -131,7 +131,7 @@ def _notes(url: str, simulation: str, speed: float, folder: Path) -> list[str]:
             f"files    {folder}   Ctrl-C ends the demo"]
 
 
-def configuration(simulation: str, folder: Path) -> dict[str, Any]:
+def configuration(simulation: str, folder: Path) -> dict[str, object]:
     """Return the daemon's configuration for a simulation at that URL: what an operator would write for real nodes."""
     # A second of ours is minutes of theirs: what a real site looks at every 15 s is looked at as often as we can.
     beat = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "2s", "record": "5s", "retention": "1h",
@@ -150,7 +150,7 @@ def configuration(simulation: str, folder: Path) -> dict[str, Any]:
                         {"kind": "gpu_links", "nodes": ["dgx-v100-*"], "islands": HALVES}]}
 
 
-def _elastic() -> dict[str, Any]:
+def _elastic() -> dict[str, object]:
     """Return two curves that the site has measured itself, so that there is counsel before runs have been watched."""
     from ...exporters.simulated.throughput import speed
 

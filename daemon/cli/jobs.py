@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ._client import ask, asks_daemon
-from ._output import show
+from ._output import Row, show
 
 _COLUMNS = {"job_id": "job", "user": "user", "name": "name", "partition": "partition", "state": "state",
             "reason": "reason", "gpus": "GPUs", "nodes": "nodes"}
@@ -34,10 +34,10 @@ def command(url: str, ca_file: str | None, style: str, **filters: Any) -> None:
     show(rows, _COLUMNS, style, empty="no jobs")
 
 
-def _row(job: dict[str, Any]) -> dict[str, Any]:
-    return job | {"gpus": job["request"]["gpus"] * job["tasks"], "nodes": " ".join(map(_held, job["allocations"]))}
+def _row(job: Row) -> Row:
+    return {**job, "gpus": job["request"]["gpus"] * job["tasks"], "nodes": " ".join(map(_held, job["allocations"]))}
 
 
-def _held(allocation: dict[str, Any]) -> str:
+def _held(allocation: Row) -> str:
     indexes = allocation["gpu_indexes"]
     return f"{allocation['node']}:{','.join(map(str, indexes)) if indexes else allocation['gpus']}"

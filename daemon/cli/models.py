@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -47,7 +47,7 @@ def command(config_file: Path, folder: Path | None, style: str) -> None:
         _tell(rows)
 
 
-def _tell(rows: Sequence[Mapping[str, Any]]) -> None:
+def _tell(rows: Sequence[Mapping[str, object]]) -> None:
     """Print in sentences what would make the table too wide."""
     for row in rows:
         click.echo(f"\n{row['model']}: {row['state']}{', ' + plain(row['why']) if row['why'] else ''}")
@@ -55,7 +55,7 @@ def _tell(rows: Sequence[Mapping[str, Any]]) -> None:
             click.echo(f"  learned from {plain(row['learned_from'])}; held out: {row['held_out'] or 'not judged yet'}")
 
 
-def _row(model: Stored, decision: Promotion | None) -> dict[str, Any]:
+def _row(model: Stored, decision: Promotion | None) -> dict[str, object]:
     """Return a model flat for tables, its card whole for programs."""
     from dataclasses import asdict
 

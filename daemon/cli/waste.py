@@ -10,7 +10,7 @@ import click
 from ...storage.power_classes import PowerClass
 from ..headline import Balance, Part, balance, scope
 from ._client import ask, asks_daemon
-from ._output import show
+from ._output import Row, show
 
 _BY = {"class": "power_class", "partition": "partition", "node": "node", "user": "user", "job": "job_id"}
 
@@ -40,13 +40,13 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
     rows = [_row(by, name, own, total.total)
             for name, own in sorted(sums.items(), key=lambda item: (-item[1].wasted, -item[1].total))]
     if style == "table" and by == "class":
-        rows = [row | {"class": PowerClass(row["class"]).label} for row in rows]
+        rows = [{**row, "class": PowerClass(row["class"]).label} for row in rows]
     columns = {by: by, "power_watts": "W", "wasted_power_watts": "wasted W", "unmeasured_power_watts": "not measured W",
                "share_percent": "% of all"}
     show(rows, columns, style, title=total.sentence if rows else "", empty="no power has been measured yet")
 
 
-def _row(by: str, name: str, own: Balance, total: float) -> dict[str, Any]:
+def _row(by: str, name: str, own: Balance, total: float) -> Row:
     """Return a row; of what is not wholly measured nobody says that it wastes nothing."""
     return {by: name or "-", "power_watts": own.total, "wasted_power_watts": own.wasted if _told(own) else None,
             "unmeasured_power_watts": own.unmeasured, "share_percent": 100 * own.total / total if total else None}

@@ -89,7 +89,7 @@ class Verdict:
         """Return the reasons as one text."""
         return "; ".join(self.reasons)
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, object]:
         """Return all of it as JSON may hold it."""
         return {name: value for name, value in asdict(self).items() if name not in ("model", "decision")}
 
@@ -128,7 +128,7 @@ class Exam:
         """Return the exam on these stretches."""
         return cls(tuple(stretches), tuple(_counted(stretch) for stretch in stretches))
 
-    def column(self, read: Callable[[Workload], Any]) -> NDArray[Any]:
+    def column(self, read: Callable[[Workload], object]) -> NDArray[Any]:
         """Return one value for each job that counts."""
         columns = [np.asarray(read(stretch.workload))[counted]
                    for stretch, counted in zip(self.stretches, self.counted, strict=True)]

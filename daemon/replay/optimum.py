@@ -10,7 +10,7 @@ import heapq
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -77,7 +77,7 @@ class _Search:
     running: list[tuple[float, int]] = field(default_factory=list)
     """(end, task)."""
     free: list[Amount] = field(default_factory=list)
-    seen: dict[Any, float] = field(default_factory=dict)
+    seen: dict[object, float] = field(default_factory=dict)
     states: int = 0
 
     def run(self) -> None:
@@ -142,7 +142,7 @@ class _Search:
         marks = self._marks(waiting)
         yield from self._extend(self.tasks[index], (), marks)
 
-    def _extend(self, task: Task, chosen: Placement, marks: list[Any]) -> Iterator[Placement]:
+    def _extend(self, task: Task, chosen: Placement, marks: list[object]) -> Iterator[Placement]:
         if len(chosen) == len(task.shares):
             yield chosen
             return
@@ -153,7 +153,7 @@ class _Search:
                 tried.add(marks[node])
                 yield from self._extend(task, (*chosen, node), marks)
 
-    def _marks(self, waiting: list[int]) -> list[Any]:
+    def _marks(self, waiting: list[int]) -> list[object]:
         """Return for each node what tells it from others: its size, who may use it, and what runs on it until when."""
         held: list[list[tuple[float, Amount]]] = [[] for _ in self.free]
         for end, index in self.running:

@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from .compiled import compiled_with_arrays
 
+Column = Sequence[Any] | npt.NDArray[Any]
+"""One value of each job."""
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 Groups = npt.NDArray[np.int32]
@@ -65,8 +67,9 @@ def template_codes(names: Codes, vocabulary: Sequence[str]) -> Codes:
     return np.asarray(of_name[np.asarray(names, np.int64)])
 
 
-def predict(*, submit_s: Any, run_s: Any, ended_s: Any, gpus: Any, user: Any = None, template: Any = None,
-            limit_s: Any = None, quantiles: Sequence[float] = QUANTILES) -> Prediction:
+def predict(*, submit_s: Column, run_s: Column, ended_s: Column, gpus: Column, user: Column | None = None,
+            template: Column | None = None, limit_s: Column | None = None,
+            quantiles: Sequence[float] = QUANTILES) -> Prediction:
     """Predict the run time of every job from those that had ended at its submission.
 
     ``user`` and ``template`` are codes, negative where unknown; ``ended_s`` is when the run time became known, NaN or
@@ -75,7 +78,7 @@ def predict(*, submit_s: Any, run_s: Any, ended_s: Any, gpus: Any, user: Any = N
     return _predicted(_groups(gpus, user, template), submit_s, run_s, ended_s, limit_s, quantiles)
 
 
-def _predicted(groups: Groups, submit_s: Any, run_s: Any, ended_s: Any, limit_s: Any,
+def _predicted(groups: Groups, submit_s: Column, run_s: Column, ended_s: Column, limit_s: Column | None,
                quantiles: Sequence[float]) -> Prediction:
     submit_s, run_s, ended_s = (np.asarray(column, np.float64) for column in (submit_s, run_s, ended_s))
     known = np.flatnonzero(np.isfinite(ended_s) & np.isfinite(run_s))
@@ -88,8 +91,8 @@ def _predicted(groups: Groups, submit_s: Any, run_s: Any, ended_s: Any, limit_s:
     return Prediction(found, level, evidence)
 
 
-def foresight(*, submit_s: Any, run_s: Any, ended_s: Any, gpus: Any, user: Any = None, template: Any = None,
-              limit_s: Any = None) -> dict[str, Floats]:
+def foresight(*, submit_s: Column, run_s: Column, ended_s: Column, gpus: Column, user: Column | None = None,
+              template: Column | None = None, limit_s: Column | None = None) -> dict[str, Floats]:
     """Return a workload's columns of what is known at submission: run times of like jobs, and their use of limits."""
     limits = np.full(len(submit_s), np.nan) if limit_s is None else np.asarray(limit_s, np.float64)
     limits = np.where(np.isfinite(limits) & (limits > 0), limits, np.nan)
@@ -101,7 +104,7 @@ def foresight(*, submit_s: Any, run_s: Any, ended_s: Any, gpus: Any, user: Any =
     return known | {"usual": _usual(np.asarray(submit_s, np.float64), limits, user)}
 
 
-def _usual(submit_s: Floats, limit_s: Floats, user: Any) -> Floats:
+def _usual(submit_s: Floats, limit_s: Floats, user: Column | None) -> Floats:
     """Return the share of the user's last jobs that asked for the same limit; NaN for a first job, or without limit."""
     codes = np.full(len(submit_s), -1, np.int64) if user is None else np.asarray(user, np.int64)
     order = np.lexsort((submit_s, codes))
@@ -115,7 +118,7 @@ def _usual(submit_s: Floats, limit_s: Floats, user: Any) -> Floats:
     return np.where(np.isnan(limit_s), np.nan, found)
 
 
-def _groups(gpus: Any, user: Any, template: Any) -> Groups:
+def _groups(gpus: Column, user: Column | None, template: Column | None) -> Groups:
     """Return [level, job] the group of each job at each level; -1 where a column of the level is unknown."""
     unknown = np.full(len(gpus), -1, np.int64)
     columns = {"user": unknown if user is None else np.asarray(user, np.int64),

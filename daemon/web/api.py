@@ -26,7 +26,7 @@ Values = Callable[[Any], Collection[str]]
 Match = Callable[[Any], bool]
 
 
-def _nothing(row: Any) -> Collection[str]:
+def _nothing(row: object) -> Collection[str]:
     return ()
 
 
@@ -164,7 +164,7 @@ def error(kind: str, message: str) -> str:
     return dumps({"status": "error", "errorType": kind, "error": message})
 
 
-def dumps(value: Any) -> str:
+def dumps(value: object) -> str:
     """Return JSON that any reader accepts: numbers that are none become null."""
     try:
         return json.dumps(value, allow_nan=False)
@@ -172,7 +172,7 @@ def dumps(value: Any) -> str:
         return json.dumps(_finite(value), allow_nan=False)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):

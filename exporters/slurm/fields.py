@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..text import clean, described
 
@@ -27,7 +26,7 @@ class Fields:
     def __init__(self, raw: object, where: str = "record") -> None:
         if not isinstance(raw, Mapping):
             raise BadRecord(f"{where} is {described(raw)}, not an object")
-        self._raw: Mapping[str, Any] = raw
+        self._raw: Mapping[str, object] = raw
         self._where = where
 
     def __contains__(self, name: str) -> bool:
@@ -92,7 +91,7 @@ class Fields:
         """Return the object below; an empty one when it is missing."""
         return Fields(self._raw.get(name) or {}, f"{self._where}.{name}")
 
-    def raw_list(self, name: str) -> list[Any]:
+    def raw_list(self, name: str) -> list[object]:
         """Return a list as it is, so that each item can be judged on its own."""
         value = self._raw.get(name) or []
         if not isinstance(value, list):

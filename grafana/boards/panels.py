@@ -210,7 +210,7 @@ def timeline(title: str, description: str, expr: str, legend: str, words: dict[s
 
 
 def column(unit: str = "", *, width: int = 0, decimals: int | None = None,
-           text: dict[str, tuple[str, str]] | None = None) -> dict[str, Any]:
+           text: dict[str, tuple[str, str]] | None = None) -> dict[str, object]:
     """Return how a column of a table is shown where it differs from the others; ``width`` in pixels."""
     wanted = {"unit": unit, "custom.width": width, "mappings": text and [_words(text)]}
     return {name: value for name, value in wanted.items() if value} | (
@@ -218,7 +218,7 @@ def column(unit: str = "", *, width: int = 0, decimals: int | None = None,
 
 
 def listing(title: str, description: str, queries: Sequence[str], columns: dict[str, str], *, unit: str = "short",
-            special: dict[str, dict[str, Any]] | None = None, order: str = "", empty: str = NO_DATA) -> Panel:
+            special: dict[str, dict[str, object]] | None = None, order: str = "", empty: str = NO_DATA) -> Panel:
     """Return a table of the given columns (label or ``Value #A`` -> heading), in that order.
 
     ``special`` are the ``column`` that differ, by heading; ``order`` is the heading to sort by, the least first, or
@@ -270,7 +270,7 @@ def _legend() -> common.VizLegendOptions:
         common_model.LegendDisplayMode.LIST).placement(common_model.LegendPlacement.BOTTOM).show_legend(True).calcs([])
 
 
-def _step(name: str, **options: Any) -> DataTransformerConfig:
+def _step(name: str, **options: object) -> DataTransformerConfig:
     return DataTransformerConfig(id_val=name, options=options)
 
 
@@ -300,5 +300,5 @@ def _name(panel: Panel, names: dict[str, tuple[str, str]]) -> None:
         _override(panel, value, displayName=name, color={"mode": "fixed", "fixedColor": color})
 
 
-def _override(panel: Panel, name: str, **properties: Any) -> None:
+def _override(panel: Panel, name: str, **properties: object) -> None:
     panel.override_by_name(name, [DynamicConfigValue(id_val=key, value=value) for key, value in properties.items()])

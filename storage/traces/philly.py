@@ -32,7 +32,7 @@ class PhillyLog:
         return parsed(_elements(stream), _job)
 
 
-def _elements(stream: IO[bytes]) -> Iterator[tuple[int, Any]]:
+def _elements(stream: IO[bytes]) -> Iterator[tuple[int, object]]:
     """Yield the elements of a JSON array with the line where each begins."""
     decoder, decode = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8-sig")("replace").decode
     text, line, more = "", 1, True
@@ -57,7 +57,7 @@ def _elements(stream: IO[bytes]) -> Iterator[tuple[int, Any]]:
         text = text[end:]
 
 
-def _job(job: Any) -> Row:
+def _job(job: object) -> Row:
     if not isinstance(job, Mapping) or not isinstance(job.get("attempts"), list):
         raise ValueError("is no job with attempts")
     attempts = [attempt for attempt in job["attempts"] if isinstance(attempt, Mapping)]
@@ -76,7 +76,7 @@ def _job(job: Any) -> Row:
             "user": _word(job.get("user")), "partition": _word(job.get("vc")), "state": _word(job.get("status"))}
 
 
-def _servers(attempts: list[Mapping[str, Any]]) -> list[int]:
+def _servers(attempts: list[Mapping[str, object]]) -> list[int]:
     """Return the GPUs on each server of the first attempt that tells."""
     for attempt in attempts:
         detail = attempt.get("detail")
@@ -99,7 +99,7 @@ def _seconds(value: Any) -> float | None:
         raise ValueError("has a time that is no date") from error
 
 
-def _word(value: Any) -> str | None:
+def _word(value: object) -> str | None:
     return str(value) if value else None
 
 

@@ -3,10 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from idlewatt.daemon import config
+from idlewatt.daemon import config, opening
 from idlewatt.daemon.agents.kinds import Objective
 from idlewatt.daemon.config import ConfigError, Settings
 from idlewatt.exporters.source import kinds
+from idlewatt.storage.history import BACKLOG_BYTES
+from idlewatt.storage.retention import Retention
 
 MINIMAL = "sources: [{kind: dcgm, targets: ['dgx:9400']}]\n"
 
@@ -43,6 +45,11 @@ def test_the_objective_of_the_configuration_is_that_of_agents():
     assert Objective.of(Settings().training.objective) == Objective()
     other = config.parse("training: {objective: {jct_mean: 0, energy_wasted: 2, longest_wait: 1d}}").training.objective
     assert Objective.of(other) == Objective(0.0, 0.2, 0.1, 2.0, 86400.0)
+
+
+def test_history_is_kept_for_as_long_by_default_whoever_says_so():
+    assert opening.kept_for(Settings()) == Retention()
+    assert Settings().storage.backlog_bytes == BACKLOG_BYTES
 
 
 def test_an_empty_file_is_all_defaults():

@@ -173,6 +173,14 @@ def test_a_rerun_is_judged_by_advice_given_since_the_run_before(history, make):
     assert verdicts(history) == [{"easy": "followed"}, {"": "not advised"}]
 
 
+def test_the_start_of_another_job_hides_no_advice(history, make):
+    start(history, make, 100.0, "b")
+    history.record_recommendations([replace(make.advice(110.0, "a"), job_id="2")])
+    start(history, make, 115.0, "b", job_id="1", restarts=1)
+    start(history, make, 120.0, "a", job_id="2")
+    assert verdicts(history, "2") == [{"easy": "followed"}]
+
+
 def test_a_start_is_judged_once_its_nodes_are_known(history, make):
     history.record_recommendations([make.advice(110.0, "a")])
     start(history, make, 120.0)

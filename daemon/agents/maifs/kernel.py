@@ -336,7 +336,7 @@ def _occupy(site: Site, jobs: Jobs, nodes: Nodes, job: int, held: float) -> None
 
 
 @compiled
-def _pause(site: Site, jobs: Jobs, job: int) -> Any:
+def _pause(site: Site, jobs: Jobs, job: int) -> object:
     """Return the seconds that a job loses to what was decided: nothing at its first start."""
     if jobs.attained[job] == 0.0:
         return 0.0

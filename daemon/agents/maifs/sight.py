@@ -89,7 +89,7 @@ def nominate(site: Site, jobs: Jobs, nodes: Nodes, tasks: Longs, crowd: Longs, c
 
 
 @compiled
-def _is_asked(candidates: Longs, asked: Longs, count: int, node: int, task: int) -> Any:
+def _is_asked(candidates: Longs, asked: Longs, count: int, node: int, task: int) -> object:
     for index in range(count):
         if candidates[index] == node:
             return asked[index, task] == 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from .network import FACTORS, HIDDEN, INPUTS, SHORT_S, TRAITS, layer
 Floats = NDArray[np.float64]
 
 MOST_CHOICES, MOST_OTHERS, MOST_JOBS = 400, 10, 12_000
-_DESCENT: dict[str, Any] = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": 120}}
+_DESCENT: dict[str, object] = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": 120}}
 DECAY = 3e-4
 """A policy that can be imitated perfectly would want endless weights."""
 

@@ -3,8 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste import WasteSettings
-from idlewatt.daemon.waste.gpu_classes import allocated, free, looks_hung
+from idlewatt.daemon.waste.gpu_classes import allocated, at_work, free, looks_hung
+from idlewatt.daemon.waste.readings import Board
 from idlewatt.storage.power_classes import PowerClass
+from idlewatt.storage.telemetry import GpuReading
 
 SETTINGS = WasteSettings()
 CONTEXT, LIMIT = 90.0, 400.0
@@ -72,3 +74,10 @@ def test_a_limit_below_the_floor_proves_nothing_about_hanging():
 ])
 def test_a_free_board_is_planned_before_stranded_before_idle(planned, stranded, state, wasted):
     assert free(60.0, planned=planned, stranded=stranded) == (state, wasted)
+
+
+@pytest.mark.parametrize(("drawn", "works"), [(121.0, False), (121.1, True)])
+def test_a_board_whose_activity_nobody_knows_works_when_it_draws_more_than_the_margin_above_idle(drawn, works):
+    board = Board(GpuReading("GPU-1", "dgx-0", 0, 1000.0))
+    board.watts = drawn
+    assert at_work(board, CONTEXT, LIMIT, SETTINGS) is works
