@@ -96,8 +96,9 @@ class Gate:
         if job.eligible_s is not None and job.eligible_s > self.now_s:
             return Hold(HELD, "not eligible yet: the scheduler says BeginTime: its begin time has not come")
         if not eligible(job, self.now_s) or NOT_ELIGIBLE.search(job.reason):
-            # Slurm looks at limits before it looks for nodes.
-            broken = self.limits_bar(job) if job.reason.startswith("ReqNodeNotAvail") else None
+            # Slurm looks at limits before it looks for nodes, but for those that are named.
+            unnamed = job.reason.startswith("ReqNodeNotAvail") and not job.request.required_nodes
+            broken = self.limits_bar(job) if unnamed else None
             says = job.reason or "its begin time has not come"
             return broken or Hold(HELD, f"not eligible yet: the scheduler says {says}")
         shortest = job.least_limit_s or job.limit_s or 0.0
@@ -366,7 +367,8 @@ def _unfit(job: Job, wish: Wish, partition: Partition) -> str:
     if job.limit_s is not None and partition.max_time_s is not None and job.limit_s > partition.max_time_s:
         return "PartitionTimeLimit"
     most = (len(partition.nodes) or MOST_NODES) if partition.most_nodes is None else partition.most_nodes
-    if wish.least > most or (
+    # A range that reaches beyond the most nodes is refused as a whole, as Slurm 22.05 does.
+    if max(wish.least, job.request.details.most_nodes) > most or (
             wish.most and wish.most < partition.least_nodes):
         return "PartitionNodeLimit"
     if partition.reservation_required and not job.request.reservation:
