@@ -93,7 +93,7 @@ class Gate:
         """Return what keeps a job from starting even if everything were free; None when nothing does."""
         if "unfulfilled" in job.dependency:
             return Hold(HELD, "not eligible yet: the scheduler says Dependency")
-        if job.eligible_s is not None and job.eligible_s > self.now_s:
+        if job.eligible_s is not None and job.eligible_s > self.now_s and not job.reason.startswith("JobHeld"):
             return Hold(HELD, "not eligible yet: the scheduler says BeginTime: its begin time has not come")
         if not eligible(job, self.now_s) or NOT_ELIGIBLE.search(job.reason):
             # Slurm looks at limits before it looks for nodes, but for those that are named.

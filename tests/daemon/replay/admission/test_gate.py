@@ -254,3 +254,8 @@ def test_a_limit_is_said_before_nodes_that_are_not_available():
     assert judge.bars(asks(6, 1, 6, job_id="1", reason=reason)).cause == "limit"
     assert judge.bars(asks(4, 1, 4, job_id="2", reason=reason)).cause == "held"
     assert judge.bars(asks(6, 1, 6, job_id="3", reason=reason, required_nodes=("a",))).cause == "held"
+
+
+def test_who_is_held_is_said_to_be_held_though_its_time_has_not_come_either():
+    told = gate([node("a")]).bars(asks(1, 1, 1, reason="JobHeldUser", eligible_s=NOW + 600))
+    assert told.words == "not eligible yet: the scheduler says JobHeldUser"
