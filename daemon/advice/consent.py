@@ -53,8 +53,8 @@ def consent(state: ClusterState, policy: Policy) -> Consent:
         starts = {action.job: placement_of(state, action) for action in actions if isinstance(action, Start)}
         if state.gate is None:
             return Consent(state, actions, starts, holds)
-        turns = rules.turns if isinstance(rules := getattr(policy, "rules", None), Rules) else None
-        if turns is not None:
+        rules = getattr(policy, "rules", None)
+        if isinstance(rules, Rules) and rules.turns is not None:
             taken, refused, gate = _walked(state, rules, starts)
             holds |= refused
             break
