@@ -367,8 +367,9 @@ def _unfit(job: Job, wish: Wish, partition: Partition) -> str:
     if job.limit_s is not None and partition.max_time_s is not None and job.limit_s > partition.max_time_s:
         return "PartitionTimeLimit"
     most = (len(partition.nodes) or MOST_NODES) if partition.most_nodes is None else partition.most_nodes
-    # A range that reaches beyond the most nodes is refused as a whole, as Slurm 22.05 does.
-    if max(wish.least, job.request.details.most_nodes) > most or (
+    # A range that reaches beyond MaxNodes is refused as a whole by Slurm 22.05, one beyond what there is is not.
+    beyond = partition.most_nodes is not None and job.request.details.most_nodes > partition.most_nodes
+    if wish.least > most or beyond or (
             wish.most and wish.most < partition.least_nodes):
         return "PartitionNodeLimit"
     if partition.reservation_required and not job.request.reservation:

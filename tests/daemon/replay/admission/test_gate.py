@@ -259,3 +259,10 @@ def test_a_limit_is_said_before_nodes_that_are_not_available():
 def test_who_is_held_is_said_to_be_held_though_its_time_has_not_come_either():
     told = gate([node("a")]).bars(asks(1, 1, 1, reason="JobHeldUser", eligible_s=NOW + 600))
     assert told.words == "not eligible yet: the scheduler says JobHeldUser"
+
+
+@pytest.mark.parametrize(("most", "cause"), [(1, "partition"), (None, None)])
+def test_a_range_of_nodes_beyond_the_most_of_a_partition_is_refused_but_not_one_beyond_what_there_is(most, cause):
+    small = Partition("p", nodes=("a",), most_nodes=most)
+    barred = gate([node("a")], partitions=(small,)).bars(asks(4, most_nodes=2))
+    assert (barred and barred.cause) == cause
