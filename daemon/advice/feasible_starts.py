@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState
 from ..replay import arrays as a
-from ..replay.admission.gate import AHEAD, GROUP, ROOM, Gate, Hold
+from ..replay.admission.gate import AHEAD, GROUP, LICENSES, LIMIT, ROOM, Gate, Hold
 from ..replay.admission.turns import Turn, Turns
 from ..replay.admission.why import why_no_nodes
 from ..replay.engine import Policy, queued
@@ -95,8 +95,16 @@ def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],
     turns = Turns(state.gate.copy(), bool(rules.turns))
     told = turns.walk([Turn(row, state.records[row], starts.get(row)) for row in queued(state, rules)[:MOST_TURNS]])
     taken = {row: found for row, found in told.items() if isinstance(found, Placement)}
-    refused = {row: found for row, found in told.items() if isinstance(found, Hold) and found.cause != ROOM}
+    refused = {row: _by_whom(state.gate, state.records[row], found) for row, found in told.items()
+               if isinstance(found, Hold) and found.cause != ROOM}
     return taken, refused, turns.gate
+
+
+def _by_whom(gate: Gate, job: Job, hold: Hold) -> Hold:
+    """Return a hold for a limit or licences as one for those who come first, where only their starts use it up."""
+    if hold.cause not in (LIMIT, LICENSES) or gate.limits_bar(job) is not None or gate.license_bars(job) is not None:
+        return hold
+    return Hold(AHEAD, f"those who come first leave too little: {hold.words}")
 
 
 def _groups(state: ClusterState) -> dict[str, list[int]]:
@@ -141,7 +149,7 @@ def why_held(feasible: FeasibleStarts, row: int, job: Job) -> Hold:
         return Hold(ROOM, "")
     broken = feasible.gate.limits_bar(job) if feasible.gate is not None else None
     if broken is not None:
-        return broken  # the scheduler looks at limits before it looks for nodes
+        return _by_whom(gate, job, broken)  # the scheduler looks at limits before it looks for nodes
     found = gate.find(job)
     if isinstance(found, Placement):
         return gate.limit_bars(job, gate.partition_of(job, found), found) or Hold(AHEAD, "")

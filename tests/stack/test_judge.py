@@ -12,15 +12,15 @@ from judge.verdict import AHEAD, LIMIT, NEVER, NODES, ROOM, UNKNOWN, Verdict, di
 
 from idlewatt.storage.recommendations import Placement, Recommendation
 
-SEEDS = (1, 3)
-"""Clusters whose scheduler plans nothing, so that each job that fits starts: no plan hides who was advised wrongly."""
-MOST_REFUSED = 6
+SEEDS = (3,)
+"""A cluster whose scheduler plans nothing, so that each job that fits starts: no plan hides who was advised wrongly."""
+MOST_REFUSED = 1
 """The figures that are wanted stand in tests/benchmarks/test_judge.py; few jobs cannot show them."""
 
 
-def advised(action="start", reason="", nodes=("a100-1",)):
+def advised(action="start", reason="", nodes=("a100-1",), cause=""):
     return Recommendation("7", 0.0, "all", 0.0, "priority", "wait", action, reason,
-                          Placement(nodes, (1,) * len(nodes)) if action == "start" else None)
+                          Placement(nodes, (1,) * len(nodes)) if action == "start" else None, cause=cause)
 
 
 def case(said, *, state="PENDING", reason="", now=True, **facts):
@@ -78,6 +78,22 @@ def test_a_hold_is_tried_alone_where_slurm_forecasts_a_start_or_gives_another_re
     assert not disputed(case(advised("hold", "jobs that come first take it"), reason="Priority"))
 
 
+@pytest.mark.parametrize(("reason", "alike"), [
+    ("Priority", True), ("AssocGrpGRES", True), ("Licenses", False), ("ReqNodeNotAvail", False)])
+def test_what_those_who_come_first_use_up_goes_by_either_name(reason, alike):
+    words = "those who come first leave too little: the limit of account small is 5 GPUs in all: 4 in use, it needs 4"
+
+    verdict = judged(case(advised("hold", words, cause="ahead"), reason=reason))
+
+    assert verdict.counts["reasons alike"] == alike
+    assert not verdict.counts["feasibility"]
+
+
+def test_of_a_heterogeneous_job_the_component_counts_that_cannot_start():
+    waits, room = advised("hold", "all start together", cause="group"), advised("hold", "no GPU is free", cause="room")
+    assert Case(Wish(("--gres=gpu:1", ":", "--gres=gpu:2"), ()), "7", None, (waits, room)).advice is room
+
+
 @pytest.mark.parametrize(("words", "kind"), [
     ("there is room now, but jobs that come first take it or would be delayed", AHEAD),
     ("needs 4 GPUs, 1 are free in all", ROOM),
@@ -107,10 +123,11 @@ def test_random_jobs_on_real_slurms_fare_as_they_were_advised(capsys):
 
     with capsys.disabled():
         print(f"\n{verdict}\n{verdict.listed()}")
-    assert verdict.counts["jobs"] >= 60
+    assert verdict.counts["jobs"] >= 30
+    assert verdict.counts["started"] >= 8
     assert not verdict.counts["unadvised"]
     assert verdict.counts["refused"] <= MOST_REFUSED
-    assert verdict.share("started as advised", "started") >= 0.75
+    assert verdict.share("started as advised", "started") >= 0.9
     assert verdict.share("unknown", "jobs") <= 0.02
-    assert verdict.share("confirmed", "feasibility") >= 0.85
-    assert verdict.share("reasons alike", "reasons") >= 0.85
+    assert verdict.share("confirmed", "feasibility") >= 0.95
+    assert verdict.share("reasons alike", "reasons") >= 0.9

@@ -92,11 +92,13 @@ class Gate:
 
     def bars(self, job: Job) -> Hold | None:
         """Return what keeps a job from starting even if everything were free; None when nothing does."""
-        if job.eligible_s is not None and job.eligible_s > self.now_s:
+        later = job.eligible_s is not None and job.eligible_s > self.now_s
+        if later and job.reason not in (WaitReason.HELD, WaitReason.DEPENDENCY):
             return Hold(HELD, "not eligible yet: the scheduler says BeginTime: its begin time has not come")
         if not eligible(job, self.now_s):
-            # Slurm looks at limits before it looks for nodes.
-            broken = self.limits_bar(job) if job.reason is WaitReason.NODES_UNAVAILABLE else None
+            # Slurm looks at limits before it looks for nodes, but for those that are named.
+            unnamed = job.reason is WaitReason.NODES_UNAVAILABLE and not job.request.required_nodes
+            broken = self.limits_bar(job) if unnamed else None
             says = named_reason(job) or "its begin time has not come"
             return broken or Hold(HELD, f"not eligible yet: the scheduler says {says}")
         shortest = job.least_limit_s or job.limit_s or 0.0
@@ -365,7 +367,9 @@ def _unfit(job: Job, wish: Wish, partition: Partition) -> str:
     if job.limit_s is not None and partition.max_time_s is not None and job.limit_s > partition.max_time_s:
         return "PartitionTimeLimit"
     most = (len(partition.nodes) or MOST_NODES) if partition.most_nodes is None else partition.most_nodes
-    if wish.least > most or (
+    # A range that reaches beyond MaxNodes is refused as a whole by Slurm 22.05, one beyond what there is is not.
+    beyond = partition.most_nodes is not None and job.request.details.most_nodes > partition.most_nodes
+    if wish.least > most or beyond or (
             wish.most and wish.most < partition.least_nodes):
         return "PartitionNodeLimit"
     if partition.reservation_required and not job.request.reservation:

@@ -25,6 +25,8 @@ WINDOW_S = 86400.0
 """Slurm's ``bf_window``: nothing is planned beyond a day."""
 MOST_TRIES = 50
 """Moments at which one job is planned anew because others have its nodes."""
+MOST_PLANS = 200
+"""Jobs for which nodes are kept; whoever stands behind them all waits, as behind the last that Slurm looks at."""
 MOST_ROUNDS = 5
 """Times that the queue is walked; more than once only where heterogeneous jobs have started or have been put off."""
 
@@ -66,7 +68,9 @@ class Turns:
             left = [turn for turn in line if not isinstance(told.get(turn.row), Placement)]
             begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
             for turn in left:
-                if turn.job.group:
+                if len(self._plans) >= MOST_PLANS:
+                    told[turn.row] = Hold(ROOM, "")
+                elif turn.job.group:
                     begins.setdefault(turn.job.group, []).append(self._component(turn))
                 else:
                     told[turn.row] = self._take(turn)

@@ -8,7 +8,7 @@ from idlewatt.daemon.advice.advisor import Advisor
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.details import Details
 from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Partition, Request, SchedulerSnapshot
-from idlewatt.storage.rules import Association, Ceilings, Qos, Rules, Site
+from idlewatt.storage.rules import Association, Ceilings, License, Qos, Reservation, Rules, Site
 
 NOW = 1_000_000.0
 SITE = Site("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
@@ -48,7 +48,17 @@ def test_what_a_limit_refuses_does_not_keep_others_from_starting():
     accounts = (Association("proj", ceilings=Ceilings(group=(("gpu", 6.0),))), Association("proj", "alice"))
     told = advised([node("a")], waits("1", 4, 4), waits("2", 4, 4), waits("3", 2, 2), associations=accounts)
     assert (told["1"][:2], told["3"][:2]) == (("start", "a:4"), ("start", "a:2"))
-    assert told["2"] == ("hold", "limit", "the limit of account proj is 6 GPUs in all: 4 in use, it needs 4")
+    assert told["2"] == ("hold", "ahead", "those who come first leave too little: the limit of account proj is "
+                                          "6 GPUs in all: 4 in use, it needs 4")
+
+
+def test_what_those_who_come_first_use_up_is_said_to_be_theirs():
+    """The limit and the licences would do for each alone."""
+    licences = (License("ansys", 1, 0),)
+    told = advised([node("a")], *(waits(number, 1, 1, details=Details(licenses="ansys")) for number in "12"),
+                   licenses=licences)
+    assert told["2"] == ("hold", "ahead", "those who come first leave too little: the scheduler would say Licenses: "
+                                          "needs 1 of ansys, 0 free")
 
 
 def test_components_of_a_heterogeneous_job_start_together_or_not_at_all():
@@ -109,3 +119,73 @@ def test_a_plan_keeps_its_nodes_whole_from_those_who_would_still_run_then():
     told = advised([half], runs("9", "a", 4), first, long, waits("3", 2, 2, priority=1.0, limit_s=3600.0))
     assert {job: row[0] for job, row in told.items()} == {"1": "hold", "2": "hold", "3": "start"}
     assert told["2"][1] == "ahead"
+
+
+def walked(nodes, *jobs, policy="priority+best-fit+whole-nodes", partitions=(), site=SITE, **rules):
+    """Return where each job starts, or why it is held."""
+    snapshot = SchedulerSnapshot(NOW, tuple(nodes), tuple(partitions), jobs, Rules(site=site, **rules))
+    advice = Advisor(AdviceSettings(policy=policy, shadow=(), draws=0)).advise(snapshot, NOW)
+    return {said.job_id: str(said.placement) if said.action == "start" else said.cause
+            for said in advice.recommendations}
+
+
+GREEDY = "priority+best-fit+greedy"
+
+
+def test_who_loses_nodes_to_those_before_is_tried_on_others_before_those_behind_start():
+    """Two nodes of three: the first job takes one whole, and the last may not take what the second needs then."""
+    whole = waits("1", 2, 2, priority=9.0)
+    whole = replace(whole, request=replace(whole.request, exclusive=True))
+    pair = replace(waits("2", 2, 1, priority=5.0, details=Details(whole_memory=True)))
+    pair = replace(pair, request=replace(pair.request, nodes=2))
+    told = walked([node("a"), node("b"), node("c")], whole, pair, waits("3", 8, 8, priority=1.0), policy=GREEDY)
+    assert told == {"1": "a:8", "2": "b:1,c:1", "3": "ahead"}
+
+
+def test_what_is_refused_now_is_planned_and_keeps_its_nodes():
+    """All the memory of a node is wanted, of which some is in use: nobody long may start there meanwhile."""
+    whole = waits("1", 1, 1, priority=9.0, details=Details(whole_memory=True))
+    told = walked([node("a", gpus_allocated=1, cpus_allocated=2, memory_allocated_bytes=1 << 30)], runs("9", "a", 1),
+                  whole, waits("2", 1, 1, priority=5.0, limit_s=86_400.0), waits("3", 1, 1, priority=1.0))
+    assert told == {"1": "room", "2": "ahead", "3": "a:1"}
+
+
+@pytest.mark.parametrize(("limit_s", "told"), [(6600.0, "ahead"), (6500.0, "a:1")])
+def test_who_ends_in_the_minute_in_which_a_plan_begins_is_held(limit_s, told):
+    """The running job ends in 6600 s; plans begin at whole minutes."""
+    half = node("a", gpus_allocated=4, cpus_allocated=2)
+    found = walked([half], runs("9", "a", 4), waits("1", 8, 8, priority=9.0), waits("2", 1, 1, limit_s=limit_s))
+    assert found["2"] == told
+
+
+def test_jobs_of_reservations_come_before_all_others():
+    mine = waits("2", 8, 8, priority=1.0)
+    mine = replace(mine, request=replace(mine.request, reservation="soon"))
+    soon = Reservation("soon", ("a",), NOW + 86_400, NOW + 90_000, users=("alice",), flags=("FLEX",))
+    told = walked([node("a")], waits("1", 8, 8, priority=9.0), mine, reservations=(soon,), policy=GREEDY)
+    assert told == {"2": "a:8", "1": "ahead"}
+
+
+PARTS = [waits("4+0", 2, 2, group="4", priority=9.0), waits("4+1", 2, 2, group="4", priority=9.0)]
+
+
+@pytest.mark.parametrize("policy", [GREEDY, "priority+best-fit+whole-nodes"])
+def test_components_share_no_node(policy):
+    """Slurm starts heterogeneous jobs at the end of a round only, and each component keeps its node whole till then."""
+    assert set(walked([node("a")], *PARTS, policy=policy).values()) == {"group", "ahead"}
+    assert walked([node("a"), node("b")], *PARTS, waits("5", 1, 1, priority=1.0), policy=policy) == {
+        "4+0": "a:2", "4+1": "b:2", "5": "a:1"}
+
+
+def test_a_component_that_fits_keeps_its_node_from_those_behind_it():
+    assert walked([node("a")], *PARTS, waits("5", 1, 1, priority=1.0), policy=GREEDY)["5"] == "ahead"
+
+
+def test_the_first_nodes_are_filled_with_tasks():
+    """``-n40 -N2`` takes 38 CPUs of the first node and a core of the second, not 20 of each."""
+    nodes = [node(name, gpus=0, cpus=64, threads_per_core=2) for name in "ab"]
+    wide = waits("1", 0, priority=9.0, details=Details(tasks=40))
+    wide = replace(wide, request=replace(wide.request, nodes=2, cpus=40))
+    narrow = waits("2", 0, priority=1.0, details=Details(tasks=60))
+    narrow = replace(narrow, request=replace(narrow.request, cpus=60))
+    assert walked(nodes, wide, narrow, policy=GREEDY) == {"1": "a:0,b:0", "2": "b:0"}

@@ -56,7 +56,8 @@ class Case:
     @property
     def advice(self) -> Recommendation | None:
         """Return what was advised, of several components that which holds them."""
-        return next((said for said in self.parts if said.action != "start"), next(iter(self.parts), None))
+        held = sorted((said for said in self.parts if said.action != "start"), key=lambda said: said.cause == "group")
+        return next(iter((*held, *self.parts)), None)
 
 
 @dataclass

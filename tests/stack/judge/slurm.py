@@ -19,14 +19,17 @@ from typing import Any
 from .clusters import ACCOUNTS, QOS, USERS, Cluster, write_templates
 
 STACK = Path(__file__).parents[1]
-FROZEN = "defer,sched_interval=-1,bf_interval=-1"
-"""Nothing starts, and every job stays pending for no reason: held jobs or closed partitions would not be eligible."""
+FROZEN = "defer,sched_interval=-1,bf_interval=3600"
+"""Nothing starts, and every job stays pending for no reason: held jobs or closed partitions would not be eligible.
+
+The backfill, which ran a moment ago, looks every second whether an hour has passed, or the interval has changed; with
+-1 it would look only every 30 s.
+"""
 ACTING = ("defer,sched_interval=1,bf_interval=1,bf_max_job_test=1000,bf_continue,sched_min_interval=0,"
           "batch_sched_delay=0")
 HEEDLESS = ACTING + ",bf_min_age_reserve=1000000"
 """Jobs are taken in order, and one that fits starts, whomever it delays."""
 SETTLES_WITHIN_S = 120.0
-"""Once stopped, the backfill looks only every 30 s whether it may go on."""
 _STARTING = threading.Lock()
 """One starts at a time: MariaDB's set-up failed now and then beside others of its kind."""
 _WOULD_START = re.compile(r"to start at (\S+) using \d+ processors on nodes (\S+)")

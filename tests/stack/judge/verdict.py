@@ -34,6 +34,7 @@ def ours(words: str) -> str:
     return ROOM
 
 
+USED_UP = "those who come first leave too little: "
 _CAUSES = {"ahead": AHEAD, "room": ROOM, "nodes": NODES, "limit": LIMIT, "never": NEVER, "unknown": UNKNOWN,
            "licenses": "Licenses"}
 
@@ -54,7 +55,10 @@ def agrees(case: Case) -> bool:
     told = told_by(case.advice) if case.advice else UNKNOWN
     # "Nodes required for job are DOWN, DRAINED or reserved" goes by the name of Resources.
     down = told == NODES and "DRAINED" in case.description
-    return down or alike(told, slurms(case.reason)) or bool(case.alone) and alike(told, slurms(case.alone))
+    # What those who come first use up, Slurm calls by either name.
+    words = case.advice.reason.removeprefix(USED_UP) if case.advice else ""
+    either = told == AHEAD and bool(case.reason) and ours(words) == slurms(case.reason)
+    return either or down or any(alike(told, slurms(reason)) for reason in (case.reason, case.alone or case.reason))
 
 
 @dataclass

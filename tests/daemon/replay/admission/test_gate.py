@@ -86,6 +86,10 @@ def test_gpus_split_over_nodes_as_the_scheduler_splits_them(free, asked, placed)
     ({"memory_allocated_bytes": 510 * GIB}, asks(1, 1, 1, memory_per_cpu_bytes=GIB), "a:1"),
     ({"gpu_indexes_allocated": (0, 1, 2, 4, 5, 6), "gpus_allocated": 6}, asks(2, gpus_per_socket=2), "room"),
     ({"gpu_indexes_allocated": (0, 1, 2, 4), "gpus_allocated": 4}, asks(2, gpus_per_socket=2), "a:2"),
+    ({}, asks(4, gpus_per_socket=2, tasks=4, cpus=4), "a:4"),
+    ({}, asks(4, gpus_per_socket=2, tasks=2, cpus=2), "a:2"),
+    ({"gpu_indexes_allocated": (0, 1, 2, 4, 5), "gpus_allocated": 5, "cpus_allocated": 2},
+     asks(4, gpus_per_socket=2, tasks=4, cpus=4), "a:2"),
 ])
 def test_cpus_come_in_cores_and_with_gpus_and_memory_with_both(facts, asked, placed):
     assert where(gate([node("a", **facts)]).find(asked)) == placed
@@ -112,6 +116,7 @@ RACKS = [node("a", features=("ib", "r1"), leaf="l1"), node("b", features=("ib", 
     ("", asks(2, 2, 1, required_nodes=("d",)), "a:1,d:1"),
     ("d", asks(2, 2, 1, required_nodes=("d",)), "room"),
     ("", asks(1, 1, 1, excluded_nodes=("a", "b", "c")), "d:1"),
+    ("", asks(20, 2, gpus_per_task=1, tasks=20, required_nodes=("a", "b")), "a:8,b:8,c:4"),
 ])
 def test_sets_of_nodes_are_those_that_the_options_admit(busy, asked, placed):
     nodes = [replace(each, gpus_allocated=8, cpus_allocated=8) if each.name in busy else each for each in RACKS]
@@ -235,3 +240,31 @@ def test_an_array_starts_as_many_tasks_as_may_run_at_once():
 ])
 def test_reasons_name_the_constraint_that_binds(nodes, asked, words):
     assert why_no_nodes(gate(nodes), asked).words.startswith(words)
+
+
+def test_free_nodes_that_are_kept_for_others_are_named_where_those_that_may_be_used_are_busy():
+    """Slurm says Resources then, not ReqNodeNotAvail."""
+    kept = Reservation("now", ("b",), NOW - 10, NOW + 7200, users=("carol",))
+    told = why_no_nodes(gate([node("a", gpus_allocated=8), node("b")], reservations=(kept,)), asks(8, 1, 8))
+    assert (told.cause, told.words) == ("room", "nodes that are free are kept for others: b is reserved (now, now)")
+
+
+def test_a_limit_is_said_before_nodes_that_are_not_available():
+    """The reason from the last look is repeated only where no limit stands before it, as in Slurm."""
+    accounts = (Association("proj", ceilings=Ceilings(group=(("gpu", 5.0),))), Association("proj", "alice"))
+    judge, reason = gate([node("a", state=NodeState.DRAINED)], associations=accounts), WaitReason.NODES_UNAVAILABLE
+    assert judge.bars(asks(6, 1, 6, job_id="1", reason=reason)).cause == "limit"
+    assert judge.bars(asks(4, 1, 4, job_id="2", reason=reason)).cause == "held"
+    assert judge.bars(asks(6, 1, 6, job_id="3", reason=reason, required_nodes=("a",))).cause == "held"
+
+
+def test_who_is_held_is_said_to_be_held_though_its_time_has_not_come_either():
+    told = gate([node("a")]).bars(asks(1, 1, 1, reason=WaitReason.HELD, reason_text="JobHeldUser", eligible_s=NOW + 600))
+    assert told.words == "not eligible yet: the scheduler says JobHeldUser"
+
+
+@pytest.mark.parametrize(("most", "cause"), [(1, "partition"), (None, None)])
+def test_a_range_of_nodes_beyond_the_most_of_a_partition_is_refused_but_not_one_beyond_what_there_is(most, cause):
+    small = Partition("p", nodes=("a",), most_nodes=most)
+    barred = gate([node("a")], partitions=(small,)).bars(asks(4, most_nodes=2))
+    assert (barred and barred.cause) == cause
