@@ -17,7 +17,7 @@ boards: $(VENV)/.installed  ## the dashboards, from their code
 	$(BIN)/python -m idlewatt.grafana.boards
 
 reproduce: $(VENV)/.installed  ## published results beside ours, into the README; IDLEWATT_TRACES names the traces
-	$(BIN)/idlewatt reproduce published --into README.md
+	$(BIN)/idlewatt reproduce published --set into=README.md
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -9,10 +9,10 @@ import pytest
 
 from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL
 from idlewatt.daemon.agents.gist_mdrl.environment import PARTITIONS, Environment, play
-from idlewatt.daemon.agents.gist_mdrl.paper import claims
-from idlewatt.daemon.agents.gist_mdrl.paper.exact import sequences
-from idlewatt.daemon.agents.gist_mdrl.paper.trial import Trial, carry_out_all, figures
 from idlewatt.daemon.agents.gist_mdrl.train import Training
+from idlewatt.daemon.reproduce.gist import claims
+from idlewatt.daemon.reproduce.gist.exact import sequences
+from idlewatt.daemon.reproduce.gist.trial import Trial, carry_out_all, figures
 
 
 def cpu_seconds():

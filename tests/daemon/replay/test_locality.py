@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.replay.locality import APPLICATIONS, slow
-from idlewatt.daemon.replay.published.pollux_speed import Application, Archive
+from idlewatt.daemon.reproduce.published.pollux_speed import Application, Archive
 
 TRACES = Path(os.environ.get("IDLEWATT_TRACES") or Path(__file__).parents[4] / "shared/traces")
 
