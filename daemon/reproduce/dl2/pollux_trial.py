@@ -11,10 +11,10 @@ from itertools import product
 import numpy as np
 
 from ...replay.arrays import Floats
-from ...replay.outcome import ratio_interval
+from ...replay.outcome import Interval, ratio_interval
 from ..published.pollux import LOADS, POLICIES, Artifact, Job, Policy, replay
 from ..published.pollux_speed import Application
-from ..report import Section, Table
+from ..report import interval
 from .pollux import RandomSizes, RelativeGain, freed
 
 WORKLOADS = (1, 2, 3, 4)
@@ -38,7 +38,7 @@ OURS, PLAIN, RANDOM = "ours (oracle)", "plain (oracle)", "random-feasible"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PolluxResult:
     """What came of it."""
 
     haste: float
@@ -46,6 +46,25 @@ class Outcome:
     """Mean completion time on workloads 1 to 4, by whether the batch is free, load and policy."""
     fresh: Mapping[tuple[bool, str], Floats]
     """Completion time, hours, of every job of the fresh workloads, by whether the batch is free, and policy."""
+
+    @property
+    def compared(self) -> Iterator[Sequence[str]]:
+        """Yield the rows beside what was published, by batch and load."""
+        for free, load in product((False, True), LOADS):
+            at = {name: value for (row, column, name), value in self.hours.items() if (row, column) == (free, load)}
+            published = {name: at[name] for name in PUBLISHED[free]}
+            yield ("free" if free else "fixed", f"{load}x", *(f"{at[name]:.3f}" for name in (OURS, PLAIN, RANDOM)),
+                   ", ".join(f"{name} {value:.3f}" for name, value in published.items()),
+                   f"{at[OURS] / min(published.values()) - 1.0:+.1%}")
+
+    @property
+    def unseen(self) -> Iterator[Sequence[str]]:
+        """Yield the rows of workloads that nobody has seen."""
+        for (free, name), jct in sorted(self.fresh.items(), key=lambda item: (item[0][0], float(item[1].mean()))):
+            ratio = ratio_interval(np.repeat(np.arange(float(FRESH)), len(jct) // FRESH), self.fresh[free, OURS], jct,
+                                   block_s=1.0, resamples=10_000)
+            above = Interval(ratio.estimate - 1.0, ratio.low - 1.0, ratio.high - 1.0)
+            yield "free" if free else "fixed", name, f"{jct.mean():.3f}", "-" if name == OURS else interval(above)
 
 
 def made_up(applications: Mapping[str, Application], seed: int, jobs: int = 160) -> list[Job]:
@@ -80,7 +99,7 @@ def policies(haste: float) -> dict[str, Policy]:
     return {OURS: RelativeGain(haste), PLAIN: RelativeGain(), RANDOM: RandomSizes(random.Random(0))}
 
 
-def carry_out(artifact: Artifact) -> Outcome:
+def carry_out(artifact: Artifact) -> PolluxResult:
     """Choose on made-up workloads, then replay Pollux's, at all loads, and fresh ones."""
     applications = {job.application.name: job.application for number in WORKLOADS
                     for job in artifact.jobs("1.0", number)}
@@ -94,7 +113,7 @@ def carry_out(artifact: Artifact) -> Outcome:
         for name in PUBLISHED[free]:
             told = [list(artifact.published(name, load, number).values()) for number in WORKLOADS]
             found[free, load, name] = float(np.mean(told)) / 3600.0
-    return Outcome(haste, found, fresh(applications, haste))
+    return PolluxResult(haste, found, fresh(applications, haste))
 
 
 def fresh(applications: Mapping[str, Application], haste: float) -> Mapping[tuple[bool, str], Floats]:
@@ -105,38 +124,3 @@ def fresh(applications: Mapping[str, Application], haste: float) -> Mapping[tupl
              for free in (False, True) for name in policies(haste)}
     return found | {(False, name): np.concatenate([hours(jobs, policy()) for jobs in workloads])
                     for name, policy in POLICIES.items()}
-
-
-def sections(outcome: Outcome) -> Iterator[Section]:
-    """Yield what the report says of Pollux's arena."""
-    rows = []
-    for free, load in product((False, True), LOADS):
-        at = {name: value for (row, column, name), value in outcome.hours.items() if (row, column) == (free, load)}
-        rows.append(("free" if free else "fixed", f"{load}x", *(f"{at[name]:.3f}" for name in (OURS, PLAIN, RANDOM)),
-                     ", ".join(f"{name} {at[name]:.3f}" for name in PUBLISHED[free]),
-                     f"{at[OURS] / min(at[name] for name in PUBLISHED[free]) - 1.0:+.1%}"))
-    yield Section("Pollux's arena: mean completion time, hours", [
-        "Workloads 1 to 4 on 16 nodes of 4 GPUs. Ours gives GPUs by relative gain, divided by a job's remaining time "
-        f"on one GPU to the power of {outcome.haste:g}: that one number was chosen on {MADE_UP} made-up workloads with "
-        "fixed batches, not on these. It is a rule, not a network, and an oracle: it reads the tables of speed, noise "
-        "and remaining epochs, as Optimus+Oracle does; Tiresias and Pollux do not. Compare fixed batches with Tiresias "
-        "and Optimus, free ones with Pollux.",
-        "Plain is the same rule without the remaining time (max-relative-gain)."],
-        [Table(("Batch", "Load", "Ours (oracle)", "Plain (oracle)", "Random-feasible", "Published",
-                "Ours over the best of them"), rows)])
-    yield unseen(outcome.fresh)
-
-
-def unseen(found: Mapping[tuple[bool, str], Floats]) -> Section:
-    """Compare on workloads that nobody has seen."""
-    rows = []
-    for (free, name), jct in sorted(found.items(), key=lambda item: (item[0][0], float(item[1].mean()))):
-        ratio = ratio_interval(np.repeat(np.arange(float(FRESH)), len(jct) // FRESH), found[free, OURS], jct,
-                               block_s=1.0, resamples=10_000)
-        rows.append(("free" if free else "fixed", name, f"{jct.mean():.3f}", "-" if name == OURS else
-                     f"{ratio.estimate - 1.0:+.1%} ({ratio.low - 1.0:+.1%} to {ratio.high - 1.0:+.1%})"))
-    return Section("Pollux's arena: workloads that are not in the package, hours", [
-        f"{FRESH} workloads of eight hours and 160 jobs, made up with other seeds than those that the number was "
-        "chosen by: the mix, the sizes and the hours of Pollux's, none of its jobs. Intervals are over workloads, "
-        "which are few. Pollux itself cannot be replayed here."],
-        [Table(("Batch", "Policy", "Mean completion time", "Ours over it (95 %)"), rows)])

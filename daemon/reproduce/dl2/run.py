@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import importlib
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.progress import Progress
 
 from ..failures import ReproductionError
 from ..progress import progress
 from ..published.pollux import Artifact
-from ..report import Section, write_report
+from ..report import write_report
 from . import claims, pollux_trial, speeds
 from .arena import cluster
 from .kernel import Cluster
 from .setting import Setting
 from .sizefree.agent import SizeFree
-from .sizefree.train import Course, card_of, train
+from .sizefree.train import ElasticTrainingConfig, card_of, train
 from .trial import Contest, contest
+
+if TYPE_CHECKING:
+    from .literal import AblationStudy
 
 
 def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
@@ -30,14 +34,12 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     with progress() as bar:
         sites = {limit: cluster(limit, None if setting.speeds is None else speeds.measured(setting.speeds, limit))
                  for limit in setting.most}
-        found = [_contest(out, site, setting, bar) for site in sites.values()]
-        told = list(claims.sections(found))
-        if setting.updates:
-            told += _literal(out, sites[setting.most[0]], setting, bar)
+        facts = claims.facts([_contest(out, site, setting, bar) for site in sites.values()])
+        facts["own"] = _own_agent(out, sites[setting.most[0]], setting, bar) if setting.updates else None
         if artifact is not None:
             bar.add_task("Pollux's arena", total=None)
-            told += pollux_trial.sections(pollux_trial.carry_out(artifact))
-    return write_report(out, claims.TITLE, claims.preface(found), [*told, claims.missing(found)])
+        facts["pollux"] = None if artifact is None else pollux_trial.carry_out(artifact)
+    return write_report(out, "dl2/report.md.j2", facts)
 
 
 def _artifact(traces: Path) -> Artifact:
@@ -48,7 +50,7 @@ def _artifact(traces: Path) -> Artifact:
 
 
 def _contest(out: Path, site: Cluster, setting: Setting, bar: Progress) -> Contest:
-    course = Course(site, seed=setting.seed, rounds=setting.rounds)
+    course = ElasticTrainingConfig(site, seed=setting.seed, rounds=setting.rounds)
     task = bar.add_task(f"at most {site.most} workers", total=setting.rounds)
     steps = []
     for step in train(course):
@@ -58,10 +60,9 @@ def _contest(out: Path, site: Cluster, setting: Setting, bar: Progress) -> Conte
     return contest(site, steps, measured=setting.speeds is not None, plans=setting.plans)
 
 
-def _literal(out: Path, site: Cluster, setting: Setting, bar: Progress) -> Iterator[Section]:
+def _own_agent(out: Path, site: Cluster, setting: Setting, bar: Progress) -> AblationStudy:
     from . import literal  # torch
 
     task = bar.add_task("DL2's own agent", total=1.0)
-    return literal.sections(literal.carry_out(
-        site, setting.updates, setting.seed, out / "literal",
-        lambda told, done: bar.update(task, completed=done, description=told)))
+    return literal.carry_out(site, setting.updates, setting.seed, out / "literal",
+                             lambda told, done: bar.update(task, completed=done, description=told))

@@ -33,7 +33,7 @@ CORRECTION = (0.1, 1.0)
 
 
 @dataclass(frozen=True)
-class Course:
+class Dl2TrainingConfig:
     """Everything that a training is given; the same course gives the same agent."""
 
     cluster: Cluster
@@ -51,7 +51,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Step:
+class Dl2TrainingProgress:
     """How far a training has come."""
 
     update: int
@@ -78,7 +78,7 @@ def masked(policy: dict[str, torch.Tensor], states: torch.Tensor, allowed: torch
     return torch.log_softmax(outputs(policy, states).masked_fill(~allowed, -1e9), dim=-1)
 
 
-def lessons(course: Course) -> tuple[Singles, Bools, Longs]:
+def lessons(course: Dl2TrainingConfig) -> tuple[Singles, Bools, Longs]:
     """Return what the teacher did, [decision, ...]: states, what was open, its actions. TrainingError for nothing."""
     found = []
     for trace in islice(traces(course.seed), course.values.imitated):
@@ -223,7 +223,7 @@ class Practice:
 class Training:
     """An agent and the slots it learns from; goes on where a saved one was left."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: Dl2TrainingConfig) -> None:
         torch.set_num_threads(1)  # so small a network is not worth a second one, and one thread adds in one order
         self.course, self.spent_s = course, 0.0
         self.random = np.random.default_rng(course.seed)
@@ -235,7 +235,7 @@ class Training:
         self.curve: list[tuple[int, float]] = []
         self._warmed = False
 
-    def run(self) -> Iterator[Step]:
+    def run(self) -> Iterator[Dl2TrainingProgress]:
         """Yield after the warm-up, then whenever the policy is judged; whoever stops asking keeps the best so far."""
         began = time.monotonic() - self.spent_s
         if not self._warmed:
@@ -269,7 +269,7 @@ class Training:
         """Return how many there have been."""
         return self._practice.updates
 
-    def _judge(self, began: float) -> Step:
+    def _judge(self, began: float) -> Dl2TrainingProgress:
         """Look how good the policy is, and remember it if it is the best."""
         self.spent_s = time.monotonic() - began
         agent = FlatAgent(self.policy, self.course.values.shape)
@@ -277,7 +277,7 @@ class Training:
         if not self.curve or found < min(score for _, score in self.curve):
             self.best = copied(self.policy)
         self.curve.append((self.updates, found))
-        return Step(self.updates, found, self.best, self.spent_s)
+        return Dl2TrainingProgress(self.updates, found, self.best, self.spent_s)
 
     def _episode(self, trace: Trace) -> Iterator[int]:
         """Play a trace and learn once a slot; yield the number of updates."""

@@ -15,7 +15,7 @@ from .arena import Policy, Trace, replay, traces
 from .baselines import baselines
 from .kernel import Cluster
 from .sizefree.agent import SizeFree
-from .sizefree.train import Step
+from .sizefree.train import ElasticTrainingProgress
 
 OURS, PLAIN = "ours", "ours, without looking ahead"
 UNTRAINED, RULE = "ours, untrained", "ours, untrained, without looking ahead"
@@ -30,7 +30,7 @@ class Contest:
     most: int
     jct: Mapping[str, Floats]
     """Mean completion time of each trace in slots, by policy."""
-    steps: Sequence[Step]
+    steps: Sequence[ElasticTrainingProgress]
     """How the agent came about."""
     measured: bool
     """Speeds are the authors' file, not our fit of it."""
@@ -40,6 +40,15 @@ class Contest:
     def mean(self, policy: str) -> float:
         """Return the mean over traces."""
         return float(self.jct[policy].mean())
+
+    @property
+    def ranked(self) -> list[str]:
+        """Return the policies, the lowest mean first."""
+        return sorted(self.jct, key=self.mean)
+
+    def least(self, policies: Sequence[str]) -> str:
+        """Return which of some policies has the lowest mean."""
+        return min(policies, key=self.mean)
 
     def less_than(self, policy: str) -> Interval:
         """Return by how much ours is below a policy, with a paired 95 % interval over traces."""
@@ -52,7 +61,7 @@ def over_traces(ours: Floats, theirs: Floats) -> Interval:
     return ratio_interval(np.arange(float(len(ours))), ours, theirs, block_s=1.0, resamples=10_000)
 
 
-def contest(cluster: Cluster, steps: Sequence[Step], *, measured: bool, plans: int) -> Contest:
+def contest(cluster: Cluster, steps: Sequence[ElasticTrainingProgress], *, measured: bool, plans: int) -> Contest:
     """Replay every policy on the same traces; ours tries so many plans in each slot, and is shown without them, too.
 
     ``ZeroProgressError`` names the policy that lets jobs wait for ever.
@@ -66,7 +75,7 @@ def contest(cluster: Cluster, steps: Sequence[Step], *, measured: bool, plans: i
     return Contest(cluster.most, {name: np.array(found) for name, found in jct.items()}, steps, measured, plans)
 
 
-def learned(steps: Sequence[Step], plans: int) -> dict[str, Policy]:
+def learned(steps: Sequence[ElasticTrainingProgress], plans: int) -> dict[str, Policy]:
     """Return ours with and without looking ahead; as it set out, too, where training found something better."""
     best, first = steps[-1].best, steps[0].best
     named = [(OURS, PLAIN, best)] + ([] if np.array_equal(best, first) else [(UNTRAINED, RULE, first)])

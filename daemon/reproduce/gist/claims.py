@@ -70,6 +70,11 @@ def _drawn(random: np.random.Generator) -> Policy:
     return policy
 
 
+def facts(results: Results, exact: Exact) -> dict[str, object]:
+    """Return all that the report says, by the names of its template."""
+    return {"title": TITLE, "preface": preface(results), "sections": list(sections(results, exact))}
+
+
 def preface(results: Results) -> list[str]:
     """Return what the reader should know first."""
     return [f"{len(results)} trained agents, each from a seed of its own; intervals are 95 % over seeds (Student's t). "

@@ -31,7 +31,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
             afterwards.callback(_interrupt)
         click.echo("enumerating all job sequences", err=True)
         exact = claims.exact_values()
-        return write_report(out, claims.TITLE, claims.preface(results), list(claims.sections(results, exact)))
+        return write_report(out, "sections.md.j2", claims.facts(results, exact))
 
 
 def _trials(setting: Setting) -> list[Trial]:

@@ -66,7 +66,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReplayResult:
     """What came of a replay."""
 
     jct: Floats
@@ -188,10 +188,10 @@ def watch(site: Site, trace: Trace, policy: Policy) -> Iterator[Round]:
     raise ZeroProgressError(f"after {MOST_ROUNDS} rounds {len(round.live)} jobs are not done: nothing moves them")
 
 
-def replay(site: Site, trace: Trace, policy: Policy) -> Outcome:
+def replay(site: Site, trace: Trace, policy: Policy) -> ReplayResult:
     """Return what comes of a trace; ``ZeroProgressError`` when some job never ends."""
     for last in watch(site, trace, policy):
         round = last
     ends = round.jobs.end
-    return Outcome(ends - trace.submit, float(ends.max() - trace.submit[0]), float(round.meters[0]),
+    return ReplayResult(ends - trace.submit, float(ends.max() - trace.submit[0]), float(round.meters[0]),
                    float(round.meters[1]))

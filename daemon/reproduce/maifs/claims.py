@@ -16,7 +16,7 @@ from ..plots import Plot
 from ..report import Section, Table
 from . import dl2, network
 from .sight import SURVEYED
-from .train import WORTH, Step, order_only
+from .train import WORTH, MaifsTrainingProgress, order_only
 from .trial import INDEPENDENT, OURS, PROGRAMME, Contest, less
 from .windows import LARGE, LARGE_JOBS, LARGE_NODES, LOAD, LONGEST_S, NODES, PHILLY
 
@@ -32,7 +32,7 @@ class Findings:
     """Everything that was measured."""
 
     contests: Sequence[Contest]
-    steps: Sequence[Step]
+    steps: Sequence[MaifsTrainingProgress]
     """How the agent came about."""
     shares: Floats
     """Of the linear programmes' throughput, [window, bound or Synergy's]."""
@@ -59,6 +59,11 @@ class Findings:
     def only_order(self) -> bool:
         """Tell whether nothing but who goes first is other than what training set out from."""
         return bool(np.array_equal(*(step.best[order_only() == 0] for step in (self.steps[0], self.steps[-1]))))
+
+
+def facts(found: Findings) -> dict[str, object]:
+    """Return all that the report says, by the names of its template."""
+    return {"title": TITLE, "preface": preface(found), "sections": list(sections(found))}
 
 
 def preface(found: Findings) -> list[str]:

@@ -34,7 +34,7 @@ FIRST_PLAYED = 1_000_000
 
 
 @dataclass(frozen=True)
-class Course:
+class GrantTrainingConfig:
     """Everything that a training is given; the same course gives the same agent."""
 
     draw: Callable[[int], Task]
@@ -55,7 +55,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Step:
+class GrantTrainingProgress:
     """How far a training has come."""
 
     update: int
@@ -70,7 +70,7 @@ class Step:
 class Noted:
     """A teacher whose decisions are written down as those of the agent."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: GrantTrainingConfig) -> None:
         self._course, self._rounds = course, 0
         self.found: list[Trail] = []
 
@@ -92,7 +92,7 @@ class Noted:
                      told.chances[:taken].copy(), told.taken)
 
 
-def lessons(course: Course) -> tuple[Singles, Bools, Longs]:
+def lessons(course: GrantTrainingConfig) -> tuple[Singles, Bools, Longs]:
     """Return what the teacher did, [decision, ...]: states, what was open, its actions. TrainingError for nothing."""
     noted = Noted(course)
     for number in range(course.values.imitated):
@@ -136,13 +136,13 @@ def _rewarded(batch: Batch | None, left: Floats, round: Round) -> Batch | None:
 class Training:
     """An agent and the windows it learns from."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: GrantTrainingConfig) -> None:
         torch.set_num_threads(1)  # so small a network is not worth a second one, and one thread adds in one order
         self.course, self._random = course, np.random.default_rng(course.seed)
         self._practice = Practice(course.values, course.options, course.updates, self._random)
-        self.steps: list[Step] = []
+        self.steps: list[GrantTrainingProgress] = []
 
-    def run(self) -> Iterator[Step]:
+    def run(self) -> Iterator[GrantTrainingProgress]:
         """Yield after the warm-up, then whenever the policy is judged; whoever stops asking keeps the best so far."""
         course, began = self.course, time.monotonic()
         known = [figures(replay(*task, course.teacher)) for task in course.judges]
@@ -173,13 +173,13 @@ class Training:
             self._practice.learn(batch)
             yield self._practice.updates
 
-    def _judge(self, known: Sequence[Floats], began: float) -> Step:
+    def _judge(self, known: Sequence[Floats], began: float) -> GrantTrainingProgress:
         """Look how good the policy is, and remember it if it is the best."""
         policy = self._practice.policy
         found = score(Dl2(policy, self.course.values.shape), self.course.judges, known)
         best = (copied(policy) if not self.steps or found < min(step.score for step in self.steps)
                 else self.steps[-1].best)
-        self.steps.append(Step(self._practice.updates, found, best, time.monotonic() - began))
+        self.steps.append(GrantTrainingProgress(self._practice.updates, found, best, time.monotonic() - began))
         return self.steps[-1]
 
 

@@ -23,7 +23,7 @@ from .baselines import Synergy, srsf
 from .network import initial
 from .placing import TUNE
 from .setting import Setting
-from .train import Course, Step, card_of, train
+from .train import MaifsTrainingConfig, MaifsTrainingProgress, card_of, train
 
 FIRST_JUDGE, JUDGES = 9_000_000, 64
 """Windows to choose among candidates by: of the days that are learned from, but none of the windows."""
@@ -37,13 +37,13 @@ ABLATIONS: Mapping[str, Callable[[Floats], Policy]] = {
 class Work:
     """What agents are judged by."""
 
-    settings: Sequence[trial.Setting]
-    bounded: trial.Setting
+    settings: Sequence[trial.WindowSetting]
+    bounded: trial.WindowSetting
     complete: Sequence[tuple[windows.Place, Trace]]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MaifsRun:
     """What is to be measured, and where it is kept."""
 
     setting: Setting
@@ -59,7 +59,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     """Train, replay and write the report, with the agents beside it."""
     if traces is None:
         raise SettingError("maifs needs --traces, the folder of the packaged traces (or IDLEWATT_TRACES)")
-    plan = Run(setting, out, traces)
+    plan = MaifsRun(setting, out, traces)
     work = _read(traces)  # before training, which a missing trace must not waste
     importlib.import_module("torch")
     with progress() as bar:
@@ -70,7 +70,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
                       for name, agent in (ABLATIONS if setting.ablations else {}).items()}}
         theirs, came_about = _dl2(plan, bar)
         found = _measured(plan, work, {trial.OURS: ours, dl2.NAME: theirs}, without, steps, came_about, bar)
-    return write_report(out, claims.TITLE, claims.preface(found), list(claims.sections(found)))
+    return write_report(out, "sections.md.j2", claims.facts(found))
 
 
 def _read(traces: Path) -> Work:
@@ -82,14 +82,15 @@ def _read(traces: Path) -> Work:
     return Work(settings, bounded, [(place, windows.complete(place, traces)) for place in windows.COMPLETE])
 
 
-def course(plan: Run, agent: Callable[[Floats], Policy]) -> Course:
+def course(plan: MaifsRun, agent: Callable[[Floats], Policy]) -> MaifsTrainingConfig:
     """Return what an agent is taught."""
     judges = [windows.lesson(plan.traces, FIRST_JUDGE + number) for number in range(JUDGES)]
-    return Course(partial(windows.lesson, plan.traces), judges, Synergy(srsf, TUNE), agent, plan.setting.seed,
-                  plan.setting.rounds)
+    return MaifsTrainingConfig(partial(windows.lesson, plan.traces), judges, Synergy(srsf, TUNE), agent,
+                               plan.setting.seed, plan.setting.rounds)
 
 
-def _trained(plan: Run, name: str, agent: Callable[[Floats], Policy], bar: Progress) -> tuple[Policy, list[Step]]:
+def _trained(plan: MaifsRun, name: str, agent: Callable[[Floats], Policy],
+             bar: Progress) -> tuple[Policy, list[MaifsTrainingProgress]]:
     """Return an agent, and how it came about."""
     taught, steps = course(plan, agent), []
     task = bar.add_task(f"training {name}", total=plan.setting.rounds)
@@ -104,13 +105,14 @@ def _source() -> str:
     return f"Philly, days {windows.PHILLY.first} to {windows.PHILLY.held_out - 1}"
 
 
-def _dl2(plan: Run, bar: Progress) -> tuple[Policy, list[tuple[int, float]]]:
+def _dl2(plan: MaifsRun, bar: Progress) -> tuple[Policy, list[tuple[int, float]]]:
     """Return DL2's agent, and how it came about."""
     from . import dl2_train  # torch
 
     taught = course(plan, Maifs)
-    training = dl2_train.Training(dl2_train.Course(taught.draw, taught.judges, taught.teacher, seed=plan.setting.seed,
-                                                   values=dl2.USUAL, updates=plan.setting.updates))
+    training = dl2_train.Training(dl2_train.GrantTrainingConfig(
+        taught.draw, taught.judges, taught.teacher, seed=plan.setting.seed, values=dl2.USUAL,
+        updates=plan.setting.updates))
     task = bar.add_task(f"training {dl2.NAME}", total=plan.setting.updates)
     try:
         for step in training.run():
@@ -121,8 +123,9 @@ def _dl2(plan: Run, bar: Progress) -> tuple[Policy, list[tuple[int, float]]]:
     return training.agent, [(step.update, step.score) for step in training.steps]
 
 
-def _measured(plan: Run, work: Work, learned: Mapping[str, Policy], without: Mapping[str, Policy], steps: list[Step],
-              came_about: Sequence[tuple[int, float]], bar: Progress) -> claims.Findings:
+def _measured(plan: MaifsRun, work: Work, learned: Mapping[str, Policy], without: Mapping[str, Policy],
+              steps: list[MaifsTrainingProgress], came_about: Sequence[tuple[int, float]],
+              bar: Progress) -> claims.Findings:
     others = {**learned, **without}
     contests = [trial.contest(setting, plan.traces, others, plan.setting.windows)
                 for setting in bar.track(work.settings, description="held-out days")]

@@ -21,7 +21,7 @@ from ..evolution import rising
 from ..failures import ZeroProgressError
 from . import network
 from .agent import Maifs
-from .arena import Outcome, Policy, Trace, replay
+from .arena import Policy, ReplayResult, Trace, replay
 from .kernel import Site
 
 HOPELESS = 1.0
@@ -35,7 +35,7 @@ Task = tuple[Site, Trace]
 
 
 @dataclass(frozen=True)
-class Course:
+class MaifsTrainingConfig:
     """Everything that a training is given; the same course gives the same agent."""
 
     draw: Callable[[int], Task]
@@ -59,7 +59,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Step:
+class MaifsTrainingProgress:
     """How far a training has come."""
 
     round: int
@@ -82,7 +82,7 @@ def order_only() -> Floats:
                            for name, shape in network.ALL_SHAPES.items()])
 
 
-def figures(outcome: Outcome) -> Floats:
+def figures(outcome: ReplayResult) -> Floats:
     """Return the logs of what is compared."""
     return np.asarray(np.log([outcome.jct.mean(), outcome.makespan]))
 
@@ -98,14 +98,14 @@ def score(policy: Policy, tasks: Sequence[Task], known: Sequence[Floats]) -> flo
     return float(np.mean(found))
 
 
-def train(course: Course) -> Iterator[Step]:
+def train(course: MaifsTrainingConfig) -> Iterator[MaifsTrainingProgress]:
     """Train and yield now and then, each time going on from the best so far; whoever stops asking keeps that."""
     random = np.random.default_rng(course.seed)
     known = [figures(replay(*task, course.teacher)) for task in course.judges]
     weights = network.initial(course.seed)
     best, least = weights, score(course.agent(weights), course.judges, known)
     momentum = np.zeros_like(weights)
-    yield Step(0, least, best)
+    yield MaifsTrainingProgress(0, least, best)
     for number in range(1, course.rounds + 1):
         spread = noise() * (order_only() if number <= course.order_rounds * course.rounds else 1.0)
         momentum = 0.8 * momentum + 0.2 * _gradient(course, weights, spread, random, number)
@@ -116,10 +116,11 @@ def train(course: Course) -> Iterator[Step]:
                 best, least = weights, now
             else:
                 weights, momentum = best, np.zeros_like(best)
-            yield Step(number, now, best)
+            yield MaifsTrainingProgress(number, now, best)
 
 
-def _gradient(course: Course, weights: Floats, spread: Floats, random: np.random.Generator, number: int) -> Floats:
+def _gradient(course: MaifsTrainingConfig, weights: Floats, spread: Floats, random: np.random.Generator,
+              number: int) -> Floats:
     """Return where candidates get worse, from antithetic pairs on the same few windows, in units of the noise."""
     tasks = [course.draw(number * course.at_once + place) for place in range(course.at_once)]
     known = [figures(replay(*task, course.teacher)) for task in tasks]
@@ -127,7 +128,7 @@ def _gradient(course: Course, weights: Floats, spread: Floats, random: np.random
                   random.standard_normal((course.pairs, weights.size)))
 
 
-def card_of(course: Course, steps: Sequence[Step], source: str) -> ModelCard:
+def card_of(course: MaifsTrainingConfig, steps: Sequence[MaifsTrainingProgress], source: str) -> ModelCard:
     """Return what is known of an agent after its training."""
     curve = tuple((step.round / max(course.rounds, 1), step.score) for step in steps)
     return ModelCard("maifs", "1", time.time(), course.seed, version("idlewatt"), "", "", kind="maifs", curve=curve,

@@ -12,7 +12,7 @@ from ...replay.arrays import Floats
 from ...replay.outcome import Interval, paired_ratio
 from ...replay.power import Occupation, PowerModel, joules
 from . import windows
-from .arena import Outcome, Policy, Trace, replay, site_of, watch
+from .arena import Policy, ReplayResult, Trace, replay, site_of, watch
 from .baselines import baselines, srsf
 from .kernel import Site
 from .optimum import ANY, FAIR, Optimum, best_throughput, throughput
@@ -25,7 +25,7 @@ FIGURES = ("JCT", "makespan", "utilization", "energy")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class WindowSetting:
     """Windows of one kind."""
 
     history: History
@@ -63,17 +63,17 @@ class Setting:
 
 
 SETTINGS = (
-    *(Setting(history, nodes, at_once, bounded=history is PHILLY and nodes == 16)
+    *(WindowSetting(history, nodes, at_once, bounded=history is PHILLY and nodes == 16)
       for history in (PHILLY, HELIOS) for nodes in (16, 32, 64, 128) for at_once in (False, True)),
-    *(Setting(PHILLY, 16, at_once, disturbing=True) for at_once in (False, True)),
-    *(Setting(history, 16, at_once, leaf=LEAF) for history in (PHILLY, HELIOS) for at_once in (False, True)))
+    *(WindowSetting(PHILLY, 16, at_once, disturbing=True) for at_once in (False, True)),
+    *(WindowSetting(history, 16, at_once, leaf=LEAF) for history in (PHILLY, HELIOS) for at_once in (False, True)))
 
 
 @dataclass(frozen=True)
 class Contest:
     """What came of a setting."""
 
-    setting: Setting
+    setting: WindowSetting
     figures: Mapping[str, Mapping[str, Floats]]
     """Of each window, by policy and then by ``FIGURES``: seconds, seconds, ratio, joules."""
 
@@ -104,13 +104,13 @@ def less(ratio: Interval) -> Interval:
     return Interval(1.0 - ratio.estimate, 1.0 - ratio.high, 1.0 - ratio.low)
 
 
-def traces_of(setting: Setting, traces: Path, most: int) -> list[Trace]:
+def traces_of(setting: WindowSetting, traces: Path, most: int) -> list[Trace]:
     """Return the held-out windows of a setting."""
     found = windows.held_out(setting.history, traces, setting.nodes, most)
     return [windows.at_once(trace) for trace in found] if setting.at_once else found
 
 
-def energy(outcome: Outcome, site: Site) -> float:
+def energy(outcome: ReplayResult, site: Site) -> float:
     """Return the joules of a replay up to its own end, by the usual watts of an A100 node."""
     wall = site.nodes * outcome.makespan
     busy = min(outcome.busy, wall)
@@ -125,7 +125,7 @@ def figures(site: Site, trace: Trace, policy: Policy) -> tuple[float, ...]:
     return float(outcome.jct.mean()), outcome.makespan, outcome.utilization(site), energy(outcome, site)
 
 
-def contest(setting: Setting, traces: Path, others: Mapping[str, Policy], most: int) -> Contest:
+def contest(setting: WindowSetting, traces: Path, others: Mapping[str, Policy], most: int) -> Contest:
     """Replay every policy on the windows of a setting."""
     site, rows = setting.site, traces_of(setting, traces, most)
     policies = {**baselines(), **others, **({PROGRAMME: Optimum(srsf)} if setting.bounded else {})}

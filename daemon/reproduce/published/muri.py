@@ -48,7 +48,7 @@ class Jobs:
 
 
 @dataclass(slots=True)
-class Outcome:
+class MuriResult:
     """When each job ended, and how busy the simulator was."""
 
     jct_s: Floats
@@ -130,13 +130,13 @@ class Simulation:
         self.running = chosen
         self.events += 1
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> MuriResult:
         """Return what happened."""
-        return Outcome(self.end_s - self.jobs.submit_s, float(self.end_s.max()), self.events, self.jumps,
+        return MuriResult(self.end_s - self.jobs.submit_s, float(self.end_s.max()), self.events, self.jumps,
                        self.preemptions)
 
 
-def replay_shortest(jobs: Jobs, *, service: bool, nodes: int = 8) -> Outcome:
+def replay_shortest(jobs: Jobs, *, service: bool, nodes: int = 8) -> MuriResult:
     """Replay SRTF, or SRSF when ``service`` counts GPUs x time: at each event all is emptied and placed again."""
     simulation = Simulation(jobs)
     system = np.empty(0, np.int64)
@@ -200,7 +200,7 @@ def _first_fit(free: list[int], gpus: int) -> list[tuple[int, int]]:
     return taken
 
 
-def replay_tiresias(jobs: Jobs, nodes: int = 8) -> Outcome:
+def replay_tiresias(jobs: Jobs, nodes: int = 8) -> MuriResult:
     """Replay Tiresias-L: three levels by attained service, no promotion; GPUs are counted, nodes are not looked at."""
     simulation = Simulation(jobs)
     attained_s = np.zeros(len(simulation.left))
@@ -270,7 +270,7 @@ def _running_first(queue: Indexes, running: Indexes) -> Indexes:
     return np.concatenate((queue[runs], queue[~runs]))
 
 
-POLICIES: dict[str, Callable[[Jobs], Outcome]] = {
+POLICIES: dict[str, Callable[[Jobs], MuriResult]] = {
     "SRTF": lambda jobs: replay_shortest(jobs, service=False),
     "SRSF": lambda jobs: replay_shortest(jobs, service=True),
     "Tiresias-L": replay_tiresias,

@@ -23,7 +23,7 @@ BARELY_S = 900.0
 
 
 @dataclass(frozen=True)
-class Real:
+class RealSiteResult:
     """What came of one real trace."""
 
     site: Site
@@ -41,8 +41,13 @@ class Findings:
     regimes: Sequence[Cell]
     apart: Mapping[str, Sequence[Cell]]
     """The same regimes for the first model with one part of it taken out, by what that is."""
-    real: Sequence[Real]
+    real: Sequence[RealSiteResult]
     cards: Sequence[ModelCard]
+
+
+def facts(findings: Findings) -> dict[str, object]:
+    """Return all that the report says, by the names of its template."""
+    return {"title": TITLE, "preface": preface(findings), "sections": list(sections(findings))}
 
 
 def preface(findings: Findings) -> list[str]:
@@ -149,7 +154,7 @@ def apart(findings: Findings) -> Section:
                    [Table(("Model", "mean regret", "worst"), rows)])
 
 
-def sites(real: Sequence[Real]) -> Section:
+def sites(real: Sequence[RealSiteResult]) -> Section:
     """Return completion times on real traces beside what was published."""
     rows = []
     for one in real:
@@ -169,7 +174,7 @@ def sites(real: Sequence[Real]) -> Section:
         [Table(("Site", "Policy", "mean JCT, s", "p99 wait, h"), rows)])
 
 
-def _regrets(real: Sequence[Real]) -> Iterator[str]:
+def _regrets(real: Sequence[RealSiteResult]) -> Iterator[str]:
     """Say how the scorers of the made-up sites do beside the best heuristic of each real one."""
     for one in real:
         cell, known = one.cell, one.cell.known[one.cell.best]
@@ -180,7 +185,7 @@ def _regrets(real: Sequence[Real]) -> Iterator[str]:
                f"{p99(known).mean() / 3600:.2f} h.")
 
 
-def _distances(real: Sequence[Real]) -> Iterator[str]:
+def _distances(real: Sequence[RealSiteResult]) -> Iterator[str]:
     """Say how far the scorer of Philly is from what was published."""
     for one in real:
         ours = one.others.get(PHILLY_SCORER)
@@ -193,7 +198,7 @@ def _distances(real: Sequence[Real]) -> Iterator[str]:
                "s, true run times and preemption).")
 
 
-def _strange(real: Sequence[Real]) -> Iterator[str]:
+def _strange(real: Sequence[RealSiteResult]) -> Iterator[str]:
     """Say where the scorers of the made-up sites would not have spoken."""
     for one in real:
         if one.strange > STRANGE:

@@ -42,7 +42,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
             raise
-    return write_report(out, claims.TITLE, claims.preface(found), list(claims.sections(found)))
+    return write_report(out, "sections.md.j2", claims.facts(found))
 
 
 def _measured(setting: Setting, folder: Path, traces: Path | None, bar: Progress,
@@ -56,7 +56,7 @@ def _measured(setting: Setting, folder: Path, traces: Path | None, bar: Progress
     whole = [replace(cell, models=cell.models[:len(models)]) for cell in cells]
     apart = {name: [replace(cell, models=cell.models[len(models) + place:][:1]) for cell in cells]
              for place, name in enumerate(without)}
-    sites: list[claims.Real] = []
+    sites: list[claims.RealSiteResult] = []
     if traces is not None:
         taught = _trained(trial.philly(traces, setting.budget_s, folder), "Philly", bar)
         sites += _sites(traces, models, taught, bar, pool)
@@ -73,7 +73,7 @@ def _trained(course: Course, name: str, bar: Progress) -> Scorer:
 
 
 def _sites(traces: Path, models: Sequence[Scorer], taught: Scorer, bar: Progress,
-           pool: ThreadPoolExecutor) -> Iterator[claims.Real]:
+           pool: ThreadPoolExecutor) -> Iterator[claims.RealSiteResult]:
     """Yield what came of the real traces."""
     for site in bar.track(SITES, description="real traces"):
         whole = stretch_of(site, traces)
@@ -83,7 +83,7 @@ def _sites(traces: Path, models: Sequence[Scorer], taught: Scorer, bar: Progress
         found = {name: figures(engine.run(whole.cluster, whole.workload, policy), whole.since_s)
                  for name, policy in others.items()}
         outside = models[0].outside(inputs_of(ClusterState.of(whole.cluster, whole.workload)))
-        yield claims.Real(site, contest(site.name, partial(_the_same, whole), 1, models, pool), found,
+        yield claims.RealSiteResult(site, contest(site.name, partial(_the_same, whole), 1, models, pool), found,
                           float(outside.any(axis=1).mean()))
 
 

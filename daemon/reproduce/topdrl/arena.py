@@ -54,7 +54,7 @@ MIXES = tuple(_JOBS)
 
 
 @dataclass(frozen=True)
-class Real:
+class TraceSource:
     """A trace that episodes are cut from as it is: its jobs in their order, with the gaps between them."""
 
     name: str
@@ -62,10 +62,10 @@ class Real:
     partition: str | None = None
 
 
-REAL = (Real("Philly 7f04ca, as it was", "philly/philly_jobs.csv.gz", "7f04ca"),
-        Real("Philly 0e4a51, as it was", "philly/philly_jobs.csv.gz", "0e4a51"),
-        Real("Lingjun", "alibaba_lingjun_2023/crux_jobs.csv"),
-        Real("Venus", "helios_venus/helios_venus_2vc_sept.csv"))
+REAL = (TraceSource("Philly 7f04ca, as it was", "philly/philly_jobs.csv.gz", "7f04ca"),
+        TraceSource("Philly 0e4a51, as it was", "philly/philly_jobs.csv.gz", "0e4a51"),
+        TraceSource("Lingjun", "alibaba_lingjun_2023/crux_jobs.csv"),
+        TraceSource("Venus", "helios_venus/helios_venus_2vc_sept.csv"))
 """Of the first two the sizes and lengths were learned from, but not their order; the others were never seen."""
 SEEN = 64
 """Numbers that an agent may be shown at once."""
@@ -135,7 +135,7 @@ def made_up(seed: int, number: int, gpus: int, mix: str) -> Episode:
     return _episode(draw, gpus, np.array(list(table))[drawn], run, np.sort(draw.random(len(drawn))), mix)
 
 
-def cut(trace: Real, folder: Path, number: int, gpus: int) -> Episode:
+def cut(trace: TraceSource, folder: Path, number: int, gpus: int) -> Episode:
     """Cut an episode out of a real trace, at a density drawn from ``LOADS``; TraceError when no jobs are to be had."""
     work = _read(folder / trace.file)
     kept = (work.run > 0) & (work.gpus > 0) & (work.gpus <= gpus // LARGEST)
@@ -179,7 +179,7 @@ def guessed(episode: Episode, spread: float) -> Episode:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EpisodeResult:
     """What came of an episode."""
 
     jct_s: float
@@ -191,17 +191,17 @@ class Outcome:
     """Mean over GPU time, relative to the closest placements."""
 
 
-def outcome(episode: Episode, jobs: Jobs) -> Outcome:
+def outcome(episode: Episode, jobs: Jobs) -> EpisodeResult:
     """Return what came of an episode that was run to its end."""
     last = float(jobs.submit[-1])
     useful = np.maximum(0.0, np.minimum(jobs.end, last) - jobs.start) * jobs.speed * jobs.gpus
     held = (jobs.end - jobs.start) * jobs.gpus
     share = float(useful.sum()) / (episode.gpus * last) if last > 0 else 0.0
-    return Outcome(float((jobs.end - jobs.submit).mean()), share,
+    return EpisodeResult(float((jobs.end - jobs.submit).mean()), share,
                    float(np.quantile(jobs.start - jobs.submit, 0.99)), float((held * jobs.speed).sum() / held.sum()))
 
 
-def bound(episode: Episode) -> Outcome:
+def bound(episode: Episode) -> EpisodeResult:
     """Return what no policy can be better than, were it even to interrupt and divide jobs.
 
     All GPUs as one machine, which always works on the job with the least work left (SRPT is optimal there), and each
@@ -211,7 +211,7 @@ def bound(episode: Episode) -> Outcome:
     work = jobs.run * jobs.gpus / episode.gpus
     ends, done = _srpt(jobs.submit, work, last)
     jct = max(float((ends - jobs.submit).mean()), float(jobs.run.mean()))
-    return Outcome(jct, done / last if last > 0 else 1.0, 0.0, 1.0)
+    return EpisodeResult(jct, done / last if last > 0 else 1.0, 0.0, 1.0)
 
 
 def _srpt(submit: Floats, work: Floats, last: float) -> tuple[Floats, float]:

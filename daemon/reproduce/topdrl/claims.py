@@ -42,7 +42,12 @@ class Findings:
     """Made-up held-out episodes whose lengths are only guessed."""
     curves: Mapping[str, Curve]
     """(round, logarithm of the objective relative to where the training set out) by agent and seed."""
-    predecessor: predecessor.Findings
+    predecessor: predecessor.PredecessorFindings
+
+
+def facts(found: Findings) -> dict[str, object]:
+    """Return all that the report says, by the names of its template."""
+    return {"title": TITLE, "preface": preface(found), "sections": list(sections(found))}
 
 
 def preface(found: Findings) -> list[str]:

@@ -21,7 +21,7 @@ PAIRS = (*(("FCFS", placement) for placement in PLACEMENTS), *((order, "nearest"
 
 
 @dataclass(frozen=True)
-class Findings:
+class PredecessorFindings:
     """(JCT, makespan, communication cost) of each seed, by order and placement."""
 
     alike: Mapping[tuple[str, str], Floats]
@@ -29,9 +29,9 @@ class Findings:
     """Once each job has its own work."""
 
 
-def carry_out(seeds: int = SEEDS) -> Findings:
+def carry_out(seeds: int = SEEDS) -> PredecessorFindings:
     """Run all pairs of order and placement on the same seeds."""
-    return Findings(*({pair: _figures(*pair, seeds, alike) for pair in PAIRS} for alike in (True, False)))
+    return PredecessorFindings(*({pair: _figures(*pair, seeds, alike) for pair in PAIRS} for alike in (True, False)))
 
 
 def _figures(order: str, placement: str, seeds: int, alike: bool) -> Floats:
@@ -39,7 +39,7 @@ def _figures(order: str, placement: str, seeds: int, alike: bool) -> Floats:
     return np.array([(each.jct, each.makespan, each.cost) for each in ended])
 
 
-def section(found: Findings) -> Section:
+def section(found: PredecessorFindings) -> Section:
     """Return the tables."""
     seeds = len(found.alike["FCFS", "nearest"])
     rows = [(PPO, *(f"{figure:.2f}" for figure in PRINTED_PPO), "-", "-")]

@@ -34,15 +34,16 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
             cut(trace, traces, 0, REAL_SIZES[0])  # minutes of training later would be late to find out
     with resumable(), progress() as bar:
         found = _measured(setting, out / "models", traces, bar)
-    return write_report(out, claims.TITLE, claims.preface(found), list(claims.sections(found)))
+    return write_report(out, "sections.md.j2", claims.facts(found))
 
 
 def _measured(setting: Setting, models: Path, traces: Path | None, bar: Progress) -> claims.Findings:
     curves: dict[str, claims.Curve] = {}
     # Seeds are two apart, for each training chooses by episodes of the next one.
-    ours = [_evolved(by_evolution.Course(seed=setting.seed + 2 * number, rounds=setting.rounds), models, curves, bar)
-            for number in range(setting.seeds)]
-    literal = _literal(by_gradient.Course(rounds=setting.literal_rounds), models, curves, bar)
+    configs = [by_evolution.QueueTrainingConfig(seed=setting.seed + 2 * number, rounds=setting.rounds)
+               for number in range(setting.seeds)]
+    ours = [_evolved(config, models, curves, bar) for config in configs]
+    literal = _literal(by_gradient.CanvasTrainingConfig(rounds=setting.literal_rounds), models, curves, bar)
     task = bar.add_task("held-out episodes", total=len(SIZES) + 1)
     by_size = []
     for gpus in SIZES:
@@ -56,7 +57,8 @@ def _measured(setting: Setting, models: Path, traces: Path | None, bar: Progress
                            curves, predecessor.carry_out())
 
 
-def _evolved(course: by_evolution.Course, models: Path, curves: dict[str, claims.Curve], bar: Progress) -> SizeFree:
+def _evolved(course: by_evolution.QueueTrainingConfig, models: Path, curves: dict[str, claims.Curve],
+             bar: Progress) -> SizeFree:
     """Return the size-free agent of a seed; a training that was interrupted goes on."""
     folder, name = models / f"seed-{course.seed}", f"ours, seed {course.seed}"
     task = bar.add_task(name, total=max(course.rounds, 1))
@@ -68,7 +70,8 @@ def _evolved(course: by_evolution.Course, models: Path, curves: dict[str, claims
     return agent
 
 
-def _literal(course: by_gradient.Course, models: Path, curves: dict[str, claims.Curve], bar: Progress) -> Literal:
+def _literal(course: by_gradient.CanvasTrainingConfig, models: Path, curves: dict[str, claims.Curve],
+             bar: Progress) -> Literal:
     """Return the literal agent; a training of two minutes is done anew when it was interrupted."""
     folder = models / f"literal-{course.plan[:8]}"
     if not (folder / CARD).exists():

@@ -10,7 +10,7 @@ import numpy as np
 from ...replay.arrays import Floats
 from ...replay.outcome import FEWEST_PAIRS, Interval, paired_ratio
 from . import orders, placing
-from .arena import Episode, Outcome, bound, outcome
+from .arena import Episode, EpisodeResult, bound, outcome
 from .kernel import Jobs
 from .orders import CLOSE, Rule
 
@@ -35,7 +35,7 @@ RULES: Mapping[str, Rule] = {**PAPER, RANDOM: Rule(orders.RANDOM, placing.ANYWHE
                              **WAITING}
 NEAREST = [name for name, rule in {**PAPER, **BETTER_ORDERS}.items() if rule.placement == placing.NEAREST]
 """Heuristic orders with the same placement as ours."""
-METRICS = tuple(field.name for field in fields(Outcome))
+METRICS = tuple(field.name for field in fields(EpisodeResult))
 
 
 @dataclass(frozen=True)
@@ -99,5 +99,5 @@ def contest(name: str, episodes: Sequence[Episode], agents: Mapping[str, Sequenc
     return Contest(name, len(episodes), {**found, BOUND: np.array([[_row(bound(episode)) for episode in episodes]])})
 
 
-def _row(done: Outcome) -> list[float]:
+def _row(done: EpisodeResult) -> list[float]:
     return [getattr(done, name) for name in METRICS]

@@ -26,7 +26,7 @@ from .network import initial
 
 
 @dataclass(frozen=True)
-class Course:
+class ElasticTrainingConfig:
     """Everything that a training is given; the same course gives the same agent."""
 
     cluster: Cluster
@@ -45,7 +45,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Step:
+class ElasticTrainingProgress:
     """How far a training has come."""
 
     round: int
@@ -55,14 +55,14 @@ class Step:
     """Weights of the best candidate so far."""
 
 
-def train(course: Course) -> Iterator[Step]:
+def train(course: ElasticTrainingConfig) -> Iterator[ElasticTrainingProgress]:
     """Train and yield now and then; whoever stops asking keeps the best so far."""
     draw = np.random.default_rng(course.seed)
     pool = list(islice(traces(course.seed), course.pool))
     judges = list(islice(traces(course.seed + 1), course.chosen_by))
     weights, adam = initial(course.seed), Adam.of(SIZE)
     best, best_jct = weights, float(mean_jct(course.cluster, SizeFree(weights), judges).mean())
-    yield Step(0, best_jct, best)
+    yield ElasticTrainingProgress(0, best_jct, best)
     for number in range(1, course.rounds + 1):
         rate = course.rate * (1 - (number - 1) / course.rounds)
         weights = weights - rate * adam.direction(_gradient(course, weights, pool, draw))
@@ -70,10 +70,11 @@ def train(course: Course) -> Iterator[Step]:
             now = float(mean_jct(course.cluster, SizeFree(weights), judges).mean())
             if now < best_jct:
                 best, best_jct = weights.copy(), now
-            yield Step(number, now, best)
+            yield ElasticTrainingProgress(number, now, best)
 
 
-def _gradient(course: Course, weights: Floats, pool: Sequence[Trace], draw: np.random.Generator) -> Floats:
+def _gradient(course: ElasticTrainingConfig, weights: Floats, pool: Sequence[Trace],
+              draw: np.random.Generator) -> Floats:
     """Return where completion times rise, from antithetic pairs on the same few traces."""
     tried_on = [pool[place] for place in draw.choice(len(pool), course.at_once, replace=False)]
 
@@ -82,7 +83,7 @@ def _gradient(course: Course, weights: Floats, pool: Sequence[Trace], draw: np.r
     return rising(jct, weights, course.noise, draw.standard_normal((course.pairs, SIZE)))
 
 
-def card_of(course: Course, steps: Sequence[Step]) -> ModelCard:
+def card_of(course: ElasticTrainingConfig, steps: Sequence[ElasticTrainingProgress]) -> ModelCard:
     """Return what is known of an agent after its training."""
     curve = tuple((step.round / max(course.rounds, 1), step.jct) for step in steps)
     return ModelCard("dl2", "1", time.time(), course.seed, version("idlewatt"), "", "", kind="dl2", curve=curve,

@@ -30,7 +30,7 @@ _RUN, _SLOWER = QUEUE.index("run"), QUEUE.index("slower now")
 
 
 @dataclass(frozen=True)
-class Course:
+class CanvasTrainingConfig:
     """Everything that a training is given; the same course gives the same agent."""
 
     seed: int = 1
@@ -65,7 +65,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Step:
+class CanvasTrainingProgress:
     """How far a training has come."""
 
     round: int
@@ -107,7 +107,7 @@ def episodes(seed: int, count: int) -> list[Episode]:
 class Seat:
     """A table that is played without end, one episode after the other, and pays for work done, less waiting."""
 
-    def __init__(self, course: Course, number: int) -> None:
+    def __init__(self, course: CanvasTrainingConfig, number: int) -> None:
         self._course, self._next = course, number
         self.table = self._deal()
 
@@ -143,7 +143,7 @@ class Seat:
 class Learner:
     """The network as torch has it."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: CanvasTrainingConfig) -> None:
         self.course = course
         self.tensors = {name: torch.tensor(array, requires_grad=True) for name, array in initial(course.seed).items()}
         self._optimizer = torch.optim.Adam(self.tensors.values(), lr=course.rate)
@@ -215,7 +215,7 @@ def _stacked(views: Sequence[View]) -> View:
     return View(*(torch.from_numpy(np.stack(column)) for column in zip(*views, strict=True)))  # type: ignore[arg-type]
 
 
-def train(course: Course) -> Iterator[Step]:
+def train(course: CanvasTrainingConfig) -> Iterator[CanvasTrainingProgress]:
     """Train and yield now and then; whoever stops asking keeps the best so far."""
     torch.set_num_threads(1)  # more of them only wait for each other on networks so small
     learner, judges = Learner(course), episodes(course.seed + 1, course.chosen_by)
@@ -231,7 +231,7 @@ def train(course: Course) -> Iterator[Step]:
             worth = float(np.mean([math.log(outcome(episode, agent.replay(episode)).jct_s / theirs)
                                    for episode, theirs in zip(judges, known, strict=True)]))
             best, least = (agent.weights, worth) if worth < least else (best, least)
-            yield Step(number, worth, best)
+            yield CanvasTrainingProgress(number, worth, best)
 
 
 def _lesson(shown: Sequence[Episode]) -> tuple[list[View], list[int]]:
@@ -273,7 +273,7 @@ def advantages(reward: Floats, discount: Floats, value: Floats, smoothing: float
     return found
 
 
-def card_of(course: Course, steps: Sequence[Step]) -> ModelCard:
+def card_of(course: CanvasTrainingConfig, steps: Sequence[CanvasTrainingProgress]) -> ModelCard:
     """Return what is known of an agent after its training."""
     curve = tuple((step.round / max(course.rounds, 1), step.worth) for step in steps)
     return ModelCard("topdrl literal", "1", time.time(), course.seed, version("idlewatt"), "", "", kind="topdrl",

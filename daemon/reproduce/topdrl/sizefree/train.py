@@ -19,7 +19,7 @@ from ....agents.adam import Adam
 from ....agents.checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
 from ....replay.arrays import Floats
 from ...evolution import rising
-from ..arena import MIXES, Outcome, described, made_up, outcome
+from ..arena import MIXES, EpisodeResult, described, made_up, outcome
 from .agent import SCHEMA, SizeFree
 from .kernel import OUT, SIZE
 from .network import initial
@@ -33,7 +33,7 @@ TRAINED_ON = (64, 64, 64, 128)
 
 
 @dataclass(frozen=True)
-class Course:
+class QueueTrainingConfig:
     """Everything that a training is given; the same course gives the same agent."""
 
     seed: int = 1
@@ -53,7 +53,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Step:
+class QueueTrainingProgress:
     """How far a training has come."""
 
     round: int
@@ -65,10 +65,10 @@ class Step:
     """(round, worth) of all looks so far."""
 
 
-class Ground:
+class JudgedEpisodes:
     """Episodes, each with what the first rule makes of it."""
 
-    def __init__(self, course: Course, seed: int, count: int) -> None:
+    def __init__(self, course: QueueTrainingConfig, seed: int, count: int) -> None:
         self._course = course
         self.episodes = [made_up(seed, number, TRAINED_ON[number // len(MIXES) % len(TRAINED_ON)],
                                  MIXES[number % len(MIXES)]) for number in range(count)]
@@ -81,7 +81,7 @@ class Ground:
         return float(np.mean([self._relative(outcome(self.episodes[number], agent.replay(self.episodes[number])),
                                              self.known[number]) for number in chosen]))
 
-    def _relative(self, ours: Outcome, theirs: Outcome) -> float:
+    def _relative(self, ours: EpisodeResult, theirs: EpisodeResult) -> float:
         return float(np.log(ours.jct_s / theirs.jct_s)
                      - self._course.throughput * np.log(ours.throughput / theirs.throughput))
 
@@ -90,7 +90,7 @@ class Ground:
 class Training:
     """Where a training stands; goes on exactly where a saved one was left."""
 
-    course: Course
+    course: QueueTrainingConfig
     weights: Floats
     best: Floats
     curve: list[tuple[int, float]] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Training:
     adam: Adam = field(default_factory=lambda: Adam.of(EVOLVED))
 
     @classmethod
-    def of(cls, course: Course, folder: Path | None) -> Training:
+    def of(cls, course: QueueTrainingConfig, folder: Path | None) -> Training:
         """Return the training that a folder holds, else a new one; ``CheckpointError`` when it is another's."""
         training = cls(course, initial(course.seed), initial(course.seed))
         if folder is None or not (folder / STATE).exists():
@@ -121,7 +121,7 @@ class Training:
             arrays = {"weights": self.weights, "best": self.best, "first": self.adam.first, "second": self.adam.second}
             write_unfinished(folder / STATE, {"plan": self.plan, "steps": self.adam.steps, "curve": self.curve}, arrays)
 
-    def look(self, judges: Ground) -> Step:
+    def look(self, judges: JudgedEpisodes) -> QueueTrainingProgress:
         """Judge the present weights and keep them if none were better."""
         worth = judges.worth(self.weights)
         if worth <= min((known for _, known in self.curve), default=worth):
@@ -129,11 +129,11 @@ class Training:
         self.curve.append((self.adam.steps, worth))
         return self.latest()
 
-    def latest(self) -> Step:
+    def latest(self) -> QueueTrainingProgress:
         """Return how far it has come."""
-        return Step(*self.curve[-1], self.best, tuple(self.curve))
+        return QueueTrainingProgress(*self.curve[-1], self.best, tuple(self.curve))
 
-    def go_on(self, ground: Ground) -> None:
+    def go_on(self, ground: JudgedEpisodes) -> None:
         """Take one step of evolution strategies."""
         course, number = self.course, self.adam.steps
         draw = np.random.default_rng([course.seed, number])
@@ -145,17 +145,17 @@ class Training:
         self.weights = np.concatenate([drawn, evolved - step])
 
 
-def train(course: Course, folder: Path | None = None) -> Iterator[Step]:
+def train(course: QueueTrainingConfig, folder: Path | None = None) -> Iterator[QueueTrainingProgress]:
     """Train and yield now and then; goes on with what ``folder`` holds, and keeps itself there."""
     training = Training.of(course, folder)
     if training.curve:
         yield training.latest()
         if training.adam.steps >= course.rounds:
             return
-    judges = Ground(course, course.seed + 1, course.chosen_by)
+    judges = JudgedEpisodes(course, course.seed + 1, course.chosen_by)
     if not training.curve:
         yield training.look(judges)
-    ground = Ground(course, course.seed, course.pool if course.rounds else 0)
+    ground = JudgedEpisodes(course, course.seed, course.pool if course.rounds else 0)
     while training.adam.steps < course.rounds:
         training.go_on(ground)
         if training.adam.steps % course.chosen_every == 0 or training.adam.steps == course.rounds:
@@ -164,7 +164,7 @@ def train(course: Course, folder: Path | None = None) -> Iterator[Step]:
             yield step
 
 
-def card_of(course: Course, step: Step) -> ModelCard:
+def card_of(course: QueueTrainingConfig, step: QueueTrainingProgress) -> ModelCard:
     """Return what is known of an agent after its training."""
     curve = tuple((number / max(course.rounds, 1), worth) for number, worth in step.curve)
     return ModelCard("topdrl", "1", time.time(), course.seed, version("idlewatt"), "", "", kind="topdrl", curve=curve,

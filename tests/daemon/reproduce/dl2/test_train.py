@@ -17,10 +17,10 @@ from idlewatt.daemon.reproduce.dl2.arena import HOPELESS, cluster, mean_jct, tra
 from idlewatt.daemon.reproduce.dl2.baselines import Drf  # noqa: E402
 from idlewatt.daemon.reproduce.dl2.kernel import bundle_each  # noqa: E402
 from idlewatt.daemon.reproduce.dl2.network import Shape, outputs  # noqa: E402
-from idlewatt.daemon.reproduce.dl2.train import Course, Training, lessons  # noqa: E402
+from idlewatt.daemon.reproduce.dl2.train import Dl2TrainingConfig, Training, lessons  # noqa: E402
 
 TINY = Hyperparameters(shape=Shape(window=6, hidden=16), imitated=1, imitation_updates=150, memory=512, batch=32)
-SHORT = Course(cluster(4), Drf(), values=TINY, updates=150, judged_every=75, chosen_by=1)
+SHORT = Dl2TrainingConfig(cluster(4), Drf(), values=TINY, updates=150, judged_every=75, chosen_by=1)
 
 
 class Bundles:

@@ -143,3 +143,8 @@ def test_the_options_apart_differ_from_the_paper_in_one_thing():
 @pytest.mark.parametrize(("utilization", "kilowatts", "mwh"), [(0.62, 13, 3.557), (0.62, 7, 1.915)])
 def test_inefficient_energy_is_the_papers(utilization, kilowatts, mwh):
     assert claims.inefficient_mwh(utilization, kilowatts) == pytest.approx(mwh, abs=5e-4)
+
+
+def test_the_headline_utilization_reduces_it_by_34_percent():
+    before, after = (claims.inefficient_mwh(utilization, 13) for utilization in (0.62, 0.75))
+    assert 1 - after / before == pytest.approx(0.342, abs=5e-4)

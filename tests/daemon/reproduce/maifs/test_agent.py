@@ -14,7 +14,7 @@ from idlewatt.daemon.reproduce.maifs.baselines import Synergy, srsf
 from idlewatt.daemon.reproduce.maifs.kernel import LEVELS
 from idlewatt.daemon.reproduce.maifs.placing import TUNE
 from idlewatt.daemon.reproduce.maifs.sight import PAIR_INPUTS, SEEN
-from idlewatt.daemon.reproduce.maifs.train import Course, card_of, figures, score, train
+from idlewatt.daemon.reproduce.maifs.train import MaifsTrainingConfig, card_of, figures, score, train
 
 STATES = 100_000
 
@@ -237,7 +237,7 @@ def test_agents_see_types_sensitivity_watts_and_their_leaf_switch():
 
 def test_a_training_never_ends_worse_than_it_began_and_the_same_course_gives_the_same_agent():
     tasks = [(SITE, drawn(seed, 12)) for seed in range(6)]
-    course = Course(lambda number: tasks[number % 4], tasks[4:], Synergy(srsf, TUNE), rounds=2, pairs=2,
+    course = MaifsTrainingConfig(lambda number: tasks[number % 4], tasks[4:], Synergy(srsf, TUNE), rounds=2, pairs=2,
                     at_once=2, chosen_every=1)
     first, again = (list(train(course)) for _ in range(2))
     assert [step.round for step in first] == [0, 1, 2]
@@ -249,7 +249,7 @@ def test_a_training_never_ends_worse_than_it_began_and_the_same_course_gives_the
 
 def test_an_agent_comes_back_from_disk(tmp_path):
     tasks = [(SITE, drawn(0, 5))]
-    course = Course(lambda number: tasks[0], tasks, Synergy(srsf, TUNE), rounds=0)
+    course = MaifsTrainingConfig(lambda number: tasks[0], tasks, Synergy(srsf, TUNE), rounds=0)
     steps = list(train(course))
     Maifs(steps[-1].best).save(tmp_path, card_of(course, steps, "made up"))
     assert Maifs.load(tmp_path).flat == pytest.approx(steps[-1].best, abs=1e-6)

@@ -176,11 +176,11 @@ def test_an_agent_comes_back_from_disk_but_not_for_another_window(tmp_path):
 
 def course(**changes):
     """Return a course on made-up windows, of seconds."""
-    from idlewatt.daemon.reproduce.maifs.dl2_train import Course
+    from idlewatt.daemon.reproduce.maifs.dl2_train import GrantTrainingConfig
 
     values = replace(USUAL, shape=SMALL, imitated=2, imitation_updates=100, memory=512, batch=32)
     tasks = [(SITE, drawn(seed, 15)) for seed in range(5)]
-    return replace(Course(lambda number: tasks[number % 3], tasks[3:], Synergy(srsf, TUNE), values=values,
+    return replace(GrantTrainingConfig(lambda number: tasks[number % 3], tasks[3:], Synergy(srsf, TUNE), values=values,
                           noted_every=1, updates=20, judged_every=10), **changes)
 
 

@@ -16,7 +16,8 @@ from idlewatt.daemon.reproduce.maifs.windows import PHILLY
 def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(dl2, "USUAL", replace(dl2.USUAL, shape=dl2.Shape(8, 16), imitated=1, imitation_updates=20))
-    few = (trial.Setting(PHILLY, 16, bounded=True), trial.Setting(PHILLY, 16, at_once=True, disturbing=True))
+    few = (trial.WindowSetting(PHILLY, 16, bounded=True),
+           trial.WindowSetting(PHILLY, 16, at_once=True, disturbing=True))
     monkeypatch.setattr(trial, "SETTINGS", few)
     monkeypatch.setattr(windows, "COMPLETE", (windows.Place(windows.HELIOS, "vcvGl", 17, 20),))
     monkeypatch.setattr(_maifs, "JUDGES", 1)
@@ -64,7 +65,7 @@ def test_each_order_of_tune_is_counted_by_itself_over_the_settings_with_enough_w
         wobble = np.linspace(0.99, 1.01, windows)
         theirs = {"JCT": np.full(windows, 100.0), "makespan": np.full(windows, 200.0)}
         ours = {"JCT": ratio * 100.0 * wobble, "makespan": 200.0 * wobble}
-        return trial.Contest(trial.Setting(history, 16), {"Synergy tune, LAS": theirs, claims.TEACHER: theirs,
+        return trial.Contest(trial.WindowSetting(history, 16), {"Synergy tune, LAS": theirs, claims.TEACHER: theirs,
                                                           trial.OURS: ours})
 
     found = claims.Findings([contest(PHILLY, 0.9), contest(PHILLY, 1.1), contest(PHILLY, 0.8, 3),
@@ -84,7 +85,7 @@ def test_both_traces_are_told_together_where_each_has_enough_windows_and_count_a
     def contest(history, ratio, windows):
         theirs = {"JCT": np.full(windows, 100.0), "makespan": np.full(windows, 200.0)}
         ours = {"JCT": ratio * 100.0 * np.linspace(0.99, 1.01, windows), "makespan": np.linspace(190.0, 210.0, windows)}
-        return trial.Contest(trial.Setting(history, 16), {claims.TEACHER: theirs, trial.OURS: ours})
+        return trial.Contest(trial.WindowSetting(history, 16), {claims.TEACHER: theirs, trial.OURS: ours})
 
     def told(*contests):
         found = claims.Findings(contests, (), np.zeros((1, 2)), {}, (), (), 1)

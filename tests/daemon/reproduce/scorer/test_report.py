@@ -52,7 +52,7 @@ def test_a_missing_trace_is_named(tmp_path):
 
 
 def test_a_real_trace_is_told_beside_its_best_heuristic():
-    real = claims.Real(sites.SITES[2], cell(102.0, 100.0, wait_p99_s=7200.0), {}, 0.5)
+    real = claims.RealSiteResult(sites.SITES[2], cell(102.0, 100.0, wait_p99_s=7200.0), {}, 0.5)
     told = " ".join(claims.sites([real]).paragraphs)
     assert "Venus vcvGl, 20 nodes: the scorers are +2.0% to +2.0% from the best heuristic, qssf" in told
     assert "50% of the jobs are unlike" in told

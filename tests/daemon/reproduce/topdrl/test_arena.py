@@ -17,7 +17,7 @@ from idlewatt.daemon.reproduce.topdrl.arena import (
     MIXES,
     REAL,
     Episode,
-    Real,
+    TraceSource,
     bound,
     cut,
     guessed,
@@ -166,7 +166,7 @@ def test_the_mixes_of_a_number_share_nothing_but_the_number():
 def test_a_trace_without_jobs_of_a_partition_is_told(tmp_path):
     (tmp_path / "jobs.csv").write_text("job,submit_s,run_s,gpus\n1,0,60,1\n")
     with pytest.raises(TraceError, match=r"jobs\.csv: no jobs of up to 16 GPUs in partition gone"):
-        cut(Real("gone", "jobs.csv", "gone"), tmp_path, 0, 64)
+        cut(TraceSource("gone", "jobs.csv", "gone"), tmp_path, 0, 64)
 
 
 def test_lengths_that_are_only_guessed_mislead_the_order_but_not_the_end():

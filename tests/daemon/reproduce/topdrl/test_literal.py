@@ -12,7 +12,7 @@ from idlewatt.daemon.reproduce.topdrl.arena import MIXES, made_up, outcome
 from idlewatt.daemon.reproduce.topdrl.literal import network
 from idlewatt.daemon.reproduce.topdrl.literal.agent import WAIT, Literal, Table, play
 from idlewatt.daemon.reproduce.topdrl.literal.train import (
-    Course,
+    CanvasTrainingConfig,
     Learner,
     Seat,
     advantages,
@@ -25,7 +25,8 @@ from idlewatt.daemon.reproduce.topdrl.orders import CLOSE, Rule
 from idlewatt.daemon.reproduce.topdrl.trial import by_rule
 
 torch.set_num_threads(1)  # more of them only wait for each other on networks so small
-SHORT = Course(lessons=1, epochs=1, rounds=2, values_first=1, tables=2, steps=8, chosen_by=1, chosen_every=1)
+SHORT = CanvasTrainingConfig(lessons=1, epochs=1, rounds=2, values_first=1, tables=2, steps=8, chosen_by=1,
+                             chosen_every=1)
 
 
 def views(count):
@@ -101,14 +102,14 @@ def test_a_training_keeps_the_best_and_is_repeatable(tmp_path):
 def test_imitation_teaches_what_was_shown():
     shown = views(60)
     actions = [rule(view) for view in shown]
-    learner = Learner(Course(epochs=25, batch=20, rate=1e-3))
+    learner = Learner(CanvasTrainingConfig(epochs=25, batch=20, rate=1e-3))
     learner.imitate(shown, actions)
     agent = Literal(learner.weights)
     assert np.mean([agent.act(view) == action for view, action in zip(shown, actions, strict=True)]) > 0.9
 
 
 def test_rewards_add_up_to_the_work_done_less_the_waiting():
-    course = Course(waiting=2.0, tables=1)
+    course = CanvasTrainingConfig(waiting=2.0, tables=1)
     seat = Seat(course, 0)
     jobs, earned = seat.table.jobs, 0.0
     while (table := seat.table).jobs is jobs:

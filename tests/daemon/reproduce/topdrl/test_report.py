@@ -8,7 +8,7 @@ from command import reproduce
 
 from idlewatt.daemon.reproduce.topdrl import arena, predecessor
 from idlewatt.daemon.reproduce.topdrl import run as _topdrl
-from idlewatt.daemon.reproduce.topdrl.literal.train import Course
+from idlewatt.daemon.reproduce.topdrl.literal.train import CanvasTrainingConfig
 
 QUICK = {"seeds": 1, "rounds": 0, "literal_rounds": 0, "episodes": 1}
 
@@ -17,7 +17,8 @@ QUICK = {"seeds": 1, "rounds": 0, "literal_rounds": 0, "episodes": 1}
 def _small(monkeypatch):
     """Shrink what no option shrinks."""
     monkeypatch.setattr(_topdrl, "SIZES", (64, 128))
-    monkeypatch.setattr(_topdrl.by_gradient, "Course", partial(Course, lessons=1, epochs=1, chosen_by=1))
+    monkeypatch.setattr(_topdrl.by_gradient, "CanvasTrainingConfig",
+                        partial(CanvasTrainingConfig, lessons=1, epochs=1, chosen_by=1))
     monkeypatch.setattr(_topdrl.predecessor, "carry_out", partial(predecessor.carry_out, 4))
 
 

@@ -12,9 +12,9 @@ from idlewatt.daemon.reproduce.topdrl.arena import MIXES, made_up, outcome
 from idlewatt.daemon.reproduce.topdrl.sizefree import kernel
 from idlewatt.daemon.reproduce.topdrl.sizefree.agent import SizeFree
 from idlewatt.daemon.reproduce.topdrl.sizefree.network import initial
-from idlewatt.daemon.reproduce.topdrl.sizefree.train import Course, card_of, train
+from idlewatt.daemon.reproduce.topdrl.sizefree.train import QueueTrainingConfig, card_of, train
 
-SHORT = Course(rounds=4, pairs=3, at_once=2, pool=4, chosen_by=4, chosen_every=2)
+SHORT = QueueTrainingConfig(rounds=4, pairs=3, at_once=2, pool=4, chosen_by=4, chosen_every=2)
 
 
 def test_a_training_never_ends_worse_than_it_began():

@@ -11,9 +11,9 @@ from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError
 from idlewatt.daemon.reproduce.dl2.arena import HOPELESS, cluster, mean_jct, traces
 from idlewatt.daemon.reproduce.dl2.sizefree.agent import SizeFree
 from idlewatt.daemon.reproduce.dl2.sizefree.kernel import SIZE
-from idlewatt.daemon.reproduce.dl2.sizefree.train import Course, card_of, train
+from idlewatt.daemon.reproduce.dl2.sizefree.train import ElasticTrainingConfig, card_of, train
 
-SHORT = Course(cluster(8), rounds=4, pairs=4, at_once=2, pool=6, chosen_by=4, chosen_every=2)
+SHORT = ElasticTrainingConfig(cluster(8), rounds=4, pairs=4, at_once=2, pool=6, chosen_by=4, chosen_every=2)
 
 
 def test_a_training_never_ends_worse_than_it_began():
