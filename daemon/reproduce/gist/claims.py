@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 from ...agents.gist_mdrl.environment import (
     A100,
@@ -25,6 +24,7 @@ from ..report import Section, Table
 from . import drawings
 from .baselines import first_fit, naive, random_feasible
 from .exact import QUEUE, Node, Policy, ends, optimum, root, roots, stationary, value
+from .seeds import mean_of, settled
 from .trial import DAY_S, OPTIONS, Result, Trial, random_episodes
 
 TITLE = "GIST AI-X mDRL (Narantuya et al. 2022), reproduced"
@@ -143,7 +143,7 @@ def simple_policies(results: Results, exact: Exact) -> Section:
             done = _of(results, partition, agent)
             if done:
                 rows.append((f"{_NAMED[agent]}, {partition} ({len(done)} seeds)", "> 0.75", *(
-                    _interval([result.mean[name] for result in done], digits) for name, digits in _COLUMNS.items())))
+                    mean_of([result.mean[name] for result in done], digits) for name, digits in _COLUMNS.items())))
     return Section("All policies, exactly: mean over all 81 job sequences", [
         "What enumeration gives is the same for both partitions, for their shares are. \"Best stationary\" sees "
         "what the paper's agent sees (free resources and the flavour) and is a lower bound, from a search. "
@@ -224,7 +224,7 @@ def figure_6(results: Results) -> Section:
         for agent, done in tested.items():
             better = float(np.mean([np.mean(np.asarray(result.tested) > np.mean(by_chance)) for result in done]))
             rows.append((f"{partition}, {_NAMED[agent]}", "> 0.75",
-                         _interval([float(np.mean(result.tested)) for result in done]), f"{np.mean(by_chance):.3f}",
+                         mean_of([float(np.mean(result.tested)) for result in done]), f"{np.mean(by_chance):.3f}",
                          f"{better:.0%}"))
     return Section("Fig. 6: test episodes", [
         "The paper has every test episode above Naive's mean. Sequences differ more than policies do (for 15 of the "
@@ -284,12 +284,12 @@ def inefficient_mwh(utilization: float, kilowatts: float) -> float:
 def options(results: Results) -> Section:
     """Return what each option does alone."""
     base = _of(results, "A100", "literal")
-    rows = [("none: the paper's agent", str(len(base)), _interval([result.utilization for result in base]))]
+    rows = [("none: the paper's agent", str(len(base)), mean_of([result.utilization for result in base]))]
     for name in OPTIONS:
         if done := _of(results, "A100", name):
-            rows.append((name.replace("_", " "), str(len(done)), _interval([result.utilization for result in done])))
+            rows.append((name.replace("_", " "), str(len(done)), mean_of([result.utilization for result in done])))
     if done := _of(results, "A100", "improved"):
-        rows.append(("all", str(len(done)), _interval([result.utilization for result in done])))
+        rows.append(("all", str(len(done)), mean_of([result.utilization for result in done])))
     return Section("Options, each measured apart (A100)", [
         "The paper's agent with one change each. An option that is nothing alone may be needed by another: who is paid "
         "at the end only must see time and queue to know what the pay was for."],
@@ -356,7 +356,7 @@ def _ours(results: Results, tell: Callable[[Sequence[Result]], str]) -> Iterator
 
 
 def _mean_u(done: Sequence[Result]) -> str:
-    return _interval([result.utilization for result in done])
+    return mean_of([result.utilization for result in done])
 
 
 def _settling(done: Sequence[Result]) -> str:
@@ -380,31 +380,6 @@ def _above_naive(done: Sequence[Result]) -> str:
     return f"{np.mean(np.asarray([result.tested for result in done]) > level):.0%}"
 
 
-def settled(curves: Sequence[Sequence[float]], block: int = 50, within: float = 0.02) -> int | None:
-    """Return the episode from which on every block of episodes, in the mean over seeds, is as good as the end.
-
-    The end is the last 30 % of training, as good is closer than ``within``; None with too few episodes to tell.
-    """
-    whole = np.asarray(curves)[:, :len(curves[0]) // block * block]
-    if whole.shape[1] < 4 * block:
-        return None
-    blocks = whole.mean(axis=0).reshape(-1, block).mean(axis=1)
-    strays = np.abs(blocks - whole[:, int(0.7 * whole.shape[1]):].mean()) > within
-    return block * int(np.flatnonzero(np.append(True, strays))[-1])
-
-
 def _of(results: Results, partition: str, agent: str) -> list[Result]:
     return [result for trial, result in sorted(results.items(), key=lambda item: item[0].seed)
             if (trial.partition, trial.agent) == (partition, agent)]
-
-
-def half_width(values: Sequence[float]) -> float:
-    """Return half of the 95 % interval of the mean (Student's t)."""
-    quantile = float(stdtrit(len(values) - 1, 0.975))
-    return quantile * float(np.std(values, ddof=1)) / float(np.sqrt(len(values)))
-
-
-def _interval(values: Sequence[float], digits: int = 3) -> str:
-    """Return mean and 95 % interval as text; the mean alone for one value."""
-    mean = f"{float(np.mean(values)):.{digits}f}"
-    return mean if len(values) < 2 else f"{mean} ± {half_width(values):.{digits}f}"

@@ -11,7 +11,7 @@ import torch
 from command import reproduce
 
 from idlewatt.daemon.agents.gist_mdrl.train import device_named
-from idlewatt.daemon.reproduce.gist import claims, trial
+from idlewatt.daemon.reproduce.gist import claims, seeds, trial
 from idlewatt.daemon.reproduce.gist import run as _gist
 from idlewatt.daemon.reproduce.gist.trial import (
     Result,
@@ -74,9 +74,9 @@ def test_an_interruption_before_the_first_agent_still_reports_what_needs_none():
 
 def test_a_training_has_settled_once_no_later_block_strays():
     rising = [min(0.7, 0.5 + episode / 1000) for episode in range(1000)]
-    assert claims.settled([rising, rising]) == 200
-    assert claims.settled([[*rising[:900], *[0.5] * 100]]) == 1000
-    assert claims.settled([rising[:100]]) is None
+    assert seeds.settled([rising, rising]) == 200
+    assert seeds.settled([[*rising[:900], *[0.5] * 100]]) == 1000
+    assert seeds.settled([rising[:100]]) is None
 
 
 def test_a_result_is_of_the_code_that_made_it(monkeypatch):
