@@ -18,6 +18,7 @@ from idlewatt.daemon.reproduce.dl2.baselines import Drf  # noqa: E402
 from idlewatt.daemon.reproduce.dl2.kernel import bundle_each  # noqa: E402
 from idlewatt.daemon.reproduce.dl2.network import Shape, outputs  # noqa: E402
 from idlewatt.daemon.reproduce.dl2.train import Dl2TrainingConfig, Training, lessons  # noqa: E402
+from idlewatt.daemon.reproduce.report import rendered  # noqa: E402
 
 TINY = Hyperparameters(shape=Shape(window=6, hidden=16), imitated=1, imitation_updates=150, memory=512, batch=32)
 SHORT = Dl2TrainingConfig(cluster(4), Drf(), values=TINY, updates=150, judged_every=75, chosen_by=1)
@@ -114,9 +115,11 @@ def test_the_report_has_the_warm_up_the_ablations_and_the_curves(tmp_path, monke
     monkeypatch.setattr(literal, "TRACES", 2)
     told = []
     found = literal.carry_out(cluster(4), 3, 1, tmp_path, lambda *what: told.append(what), TINY)
-    warm_up, ablations, curves = literal.sections(found)
-    assert [row[0] for row in warm_up.tables[0].rows] == list(literal.TEACHERS)
-    assert [row[0] for row in ablations.tables[0].rows] == [variant.name for variant in literal.VARIANTS]
-    assert len(curves.charts[0].shapes) == len(literal.VARIANTS)
+    text, ((curves,),) = rendered("dl2/own_agent.md.j2", {"own": found, "DISCOUNT": PAPER.discount})
+    warm_up, ablations = ([line.split(" | ")[0][2:] for line in part.splitlines() if line.startswith("| ")][1:]
+                          for part in text.split("## DL2's own agent: ")[1:3])
+    assert warm_up == list(literal.TEACHERS)
+    assert ablations == [variant.name for variant in literal.VARIANTS]
+    assert len(curves.axes.lines) == len(literal.VARIANTS)
     assert (tmp_path / "0/card.json").is_file()
     assert told[-1][1] == 1.0
