@@ -34,7 +34,7 @@ traces:  ## the published traces are those that the figures were taken from; IDL
 	cd $${IDLEWATT_TRACES:-tests/traces} && sha256sum --check --quiet $(CURDIR)/tests/traces/SHA256SUMS
 
 reproduce: $(VENV)/.installed  ## published results beside ours, into docs/research.md; IDLEWATT_TRACES names the traces
-	$(BIN)/idlewatt reproduce published --into docs/research.md
+	$(BIN)/idlewatt reproduce published --set into=docs/research.md
 
 lint: $(VENV)/.installed  ## style, and who may import whom (.importlinter)
 	$(BIN)/ruff check .

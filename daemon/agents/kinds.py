@@ -1,8 +1,8 @@
 """The kinds of agents that can be trained on a site and put in charge: each registers itself from its own folder.
 
 The trainer, promotion, the advisor and the command line know an agent by what stands here. To add one, write a folder
-with ``agent.py`` (acts, without torch), ``network.py`` (its forward pass in numpy), ``train.py`` (learns) and, where it
-can serve a site, ``kind.py`` (registers it); a folder without that one only reproduces a paper.
+with ``agent.py`` (acts, without torch), ``network.py`` (its forward pass in numpy), ``train.py`` (learns) and
+``kind.py`` (registers it). What only reproduces a paper is in ``daemon/reproduce/``.
 """
 
 from __future__ import annotations

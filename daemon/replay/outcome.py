@@ -117,12 +117,6 @@ def fragmentation(state: a.State) -> float:
     return float(stuck.sum() / free.sum()) if free.sum() else 0.0
 
 
-def paired(run: Run, baseline: Run) -> tuple[Floats, Floats]:
-    """Return the completion times, in seconds, of the jobs that ended in both runs; rows match."""
-    both = ~np.isnan(run.end) & ~np.isnan(baseline.end)
-    return run.end[both] - run.workload.submit[both], baseline.end[both] - baseline.workload.submit[both]
-
-
 @dataclass(frozen=True, slots=True)
 class Interval:
     """An estimate with its interval."""
@@ -132,20 +126,13 @@ class Interval:
     high: float
 
 
-def bootstrap_ratio(run: Run, baseline: Run, *, block_s: float = 86400.0, resamples: int = 2000, level: float = 0.95,
-                    seed: int = 0) -> Interval:
-    """Return mean JCT of ``run`` over that of ``baseline`` with a paired bootstrap interval over blocks of submission.
-
-    Jobs of one day share a queue and so are no independent samples: whole days are drawn, the same for both runs.
-    """
-    both = ~np.isnan(run.end) & ~np.isnan(baseline.end)
-    return ratio_interval(run.workload.submit[both], *paired(run, baseline), block_s=block_s, resamples=resamples,
-                          level=level, seed=seed)
-
-
 def ratio_interval(submit: Floats, ours: Floats, theirs: Floats, *, block_s: float = 86400.0, resamples: int = 2000,
                    level: float = 0.95, seed: int = 0) -> Interval:
-    """Return the same of completion times as they are, rows matching; NaN throughout when there are none."""
+    """Return the mean of ``ours`` over that of ``theirs`` with a paired bootstrap interval over blocks of submission.
+
+    Completion times in seconds, rows matching; NaN throughout when there are none. Jobs of one day share a queue and so
+    are no independent samples: whole blocks of ``block_s`` are drawn, the same for both.
+    """
     if not len(ours):
         return Interval(float("nan"), float("nan"), float("nan"))
     _, block = np.unique(((submit - submit.min()) // block_s).astype(np.int64), return_inverse=True)

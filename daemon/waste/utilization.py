@@ -45,11 +45,6 @@ def run_time(run: Run, now_s: float, since_s: float, *, basis: str) -> float:
     return max(0.0, min(end_s, now_s) - max(run.start_s, since_s))
 
 
-def inefficient_energy(utilization: float, rated_watts: float, seconds: float) -> float:
-    """Return ``(1 - U) * P_rated * T`` in joules: the paper's upper bound, blind to what allocated boards do."""
-    return (1.0 - utilization) * rated_watts * seconds
-
-
 class UtilizationWindow:
     """Remember runs and usable GPUs over the window, and answer with U per partition."""
 

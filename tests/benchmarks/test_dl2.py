@@ -5,10 +5,10 @@ from itertools import islice
 
 import pytest
 
-from idlewatt.daemon.agents.dl2.agent import FlatAgent
-from idlewatt.daemon.agents.dl2.arena import cluster, mean_jct, replay, traces
-from idlewatt.daemon.agents.dl2.network import Shape
-from idlewatt.daemon.agents.dl2.sizefree.agent import SizeFree
+from idlewatt.daemon.reproduce.dl2.agent import FlatAgent
+from idlewatt.daemon.reproduce.dl2.arena import cluster, mean_jct, replay, traces
+from idlewatt.daemon.reproduce.dl2.network import Shape
+from idlewatt.daemon.reproduce.dl2.sizefree.agent import SizeFree
 
 BOUND = 50_000.0
 WITHIN, LONGEST_S = 1.02, 120.0
@@ -37,9 +37,9 @@ def test_an_agent_decides_fifty_thousand_times_a_second(make):
 
 @pytest.mark.parametrize("teacher", ["DRF", "max-relative-gain (oracle)"])
 def test_a_teacher_is_reached_within_two_percent_in_two_minutes(teacher):
-    train = pytest.importorskip("idlewatt.daemon.agents.dl2.train")
-    literal = pytest.importorskip("idlewatt.daemon.agents.dl2.paper.literal")
-    training = train.Training(train.Course(SITE, literal.TEACHERS[teacher], updates=0))
+    train = pytest.importorskip("idlewatt.daemon.reproduce.dl2.train")
+    literal = pytest.importorskip("idlewatt.daemon.reproduce.dl2.literal")
+    training = train.Training(train.Dl2TrainingConfig(SITE, literal.TEACHERS[teacher], updates=0))
     *_, step = training.run()
     taught = mean_jct(SITE, literal.TEACHERS[teacher], islice(traces(), 10)).mean()
     learned = mean_jct(SITE, training.agent, islice(traces(), 10)).mean()

@@ -9,10 +9,10 @@ import pytest
 
 from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL
 from idlewatt.daemon.agents.gist_mdrl.environment import PARTITIONS, Environment, play
-from idlewatt.daemon.agents.gist_mdrl.paper import claims
-from idlewatt.daemon.agents.gist_mdrl.paper.exact import sequences
-from idlewatt.daemon.agents.gist_mdrl.paper.trial import Trial, carry_out_all, figures
 from idlewatt.daemon.agents.gist_mdrl.train import Training
+from idlewatt.daemon.reproduce.gist import seeds
+from idlewatt.daemon.reproduce.gist.exact import sequences
+from idlewatt.daemon.reproduce.gist.trial import Trial, carry_out_all, figures
 
 
 def cpu_seconds():
@@ -43,11 +43,11 @@ def test_ten_seeds_reach_what_they_should_in_both_partitions(agent, least, tmp_p
     for partition in PARTITIONS:
         reached = [result.utilization for trial, result in results.items() if trial.partition == partition]
         with capsys.disabled():
-            print(f"\n{partition} {agent}: U {np.mean(reached):.4f} ± {claims.half_width(reached):.4f}, "
+            print(f"\n{partition} {agent}: U {np.mean(reached):.4f} ± {seeds.half_width(reached):.4f}, "
                   f"least {min(reached):.4f} (bound {least})")
-        assert np.mean(reached) - claims.half_width(reached) >= least
+        assert np.mean(reached) - seeds.half_width(reached) >= least
         assert min(reached) >= least
-    converged = claims.settled([result.curve for result in results.values()])
+    converged = seeds.settled([result.curve for result in results.values()])
     with capsys.disabled():
         print(f"\n{agent}: within 0.02 of where it ends from episode {converged} on (bound, literal only: 300)")
     assert agent != "literal" or converged <= 300

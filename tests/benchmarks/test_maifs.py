@@ -5,12 +5,12 @@ import time
 import numpy as np
 import pytest
 
-from idlewatt.daemon.agents.maifs import network
-from idlewatt.daemon.agents.maifs.agent import Maifs
-from idlewatt.daemon.agents.maifs.arena import Trace, begin, site_of
-from idlewatt.daemon.agents.maifs.kernel import LEVELS
-from idlewatt.daemon.agents.maifs.sight import PAIR_INPUTS, SEEN, TASKS
 from idlewatt.daemon.replay.fungible import drawn
+from idlewatt.daemon.reproduce.maifs import network
+from idlewatt.daemon.reproduce.maifs.agent import Maifs
+from idlewatt.daemon.reproduce.maifs.arena import Trace, begin, site_of
+from idlewatt.daemon.reproduce.maifs.kernel import LEVELS
+from idlewatt.daemon.reproduce.maifs.sight import PAIR_INPUTS, SEEN, TASKS
 
 BOUND_S = 2e-3
 

@@ -5,10 +5,10 @@ import time
 import numpy as np
 import pytest
 
-from idlewatt.daemon.agents.topdrl import kernel as events
-from idlewatt.daemon.agents.topdrl.arena import MIXES, made_up
-from idlewatt.daemon.agents.topdrl.literal.agent import Literal, Table
-from idlewatt.daemon.agents.topdrl.sizefree import kernel, network
+from idlewatt.daemon.reproduce.topdrl import kernel as events
+from idlewatt.daemon.reproduce.topdrl.arena import MIXES, made_up
+from idlewatt.daemon.reproduce.topdrl.literal.agent import Literal, Table
+from idlewatt.daemon.reproduce.topdrl.sizefree import kernel, network
 
 JOBS, BOUND_S = 128, 0.002
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.replay.locality import APPLICATIONS, slow
-from idlewatt.daemon.replay.published.pollux_speed import Application, Archive
+from idlewatt.daemon.reproduce.published.pollux_speed import Application, Archive
 
 
 def test_the_speeds_are_those_of_polluxs_tables(traces):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.optimum import OptimumError, best_schedule, jct_mean_bound, makespan_bound
-from idlewatt.daemon.replay.published.helios import Job, replay
 from idlewatt.daemon.replay.workload import Workload
+from idlewatt.daemon.reproduce.published.helios import Job, replay
 
 
 def workload(*jobs):

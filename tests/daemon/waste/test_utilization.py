@@ -3,21 +3,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste import Utilization, WasteSettings
-from idlewatt.daemon.waste.utilization import Run, UtilizationWindow, inefficient_energy, run_time
+from idlewatt.daemon.waste.utilization import Run, UtilizationWindow, run_time
 from idlewatt.storage.records import JobState, NodeState
 
 HOUR = 3600.0
-MWH = 3.6e9
-
-
-@pytest.mark.parametrize(("rated_watts", "energy_mwh"), [(13_000, 3.557), (7_000, 1.915)])
-def test_t49_the_papers_inefficient_energy_comes_out(rated_watts, energy_mwh):
-    assert inefficient_energy(0.62, rated_watts, 720 * HOUR) / MWH == pytest.approx(energy_mwh, abs=5e-4)
-
-
-def test_t49_the_headline_utilization_reduces_it_by_34_percent():
-    before, after = (inefficient_energy(u, 13_000, 720 * HOUR) for u in (0.62, 0.75))
-    assert 1 - after / before == pytest.approx(0.342, abs=5e-4)
 
 
 def test_a_completed_job_counts_with_its_limit_or_with_what_it_ran():

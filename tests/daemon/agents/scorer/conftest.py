@@ -8,7 +8,7 @@ import pytest
 
 from idlewatt.daemon.agents.kinds import Course
 from idlewatt.daemon.agents.scorer import train as training
-from idlewatt.daemon.agents.scorer.bench.regimes import INCUMBENT, Regime, stretch
+from idlewatt.daemon.reproduce.scorer.regimes import INCUMBENT, Regime, stretch
 
 SITE = Regime(4, "informative", 1.0)
 

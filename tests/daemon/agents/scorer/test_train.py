@@ -12,13 +12,13 @@ from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.kinds import Objective, Stretch, TrainingError, kinds
 from idlewatt.daemon.agents.scorer import imitation
 from idlewatt.daemon.agents.scorer.arena import Arena
-from idlewatt.daemon.agents.scorer.bench.regimes import INCUMBENT
 from idlewatt.daemon.agents.scorer.orders import blank, initial, plain
 from idlewatt.daemon.agents.scorer.train import STATE, Ground, Training, _set_out, train, worse
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
 from idlewatt.daemon.replay.workload import Workload
+from idlewatt.daemon.reproduce.scorer.regimes import INCUMBENT
 
 from .conftest import small
 

@@ -259,7 +259,8 @@ def test_a_limit_is_said_before_nodes_that_are_not_available():
 
 
 def test_who_is_held_is_said_to_be_held_though_its_time_has_not_come_either():
-    told = gate([node("a")]).bars(asks(1, 1, 1, reason=WaitReason.HELD, reason_text="JobHeldUser", eligible_s=NOW + 600))
+    waits = asks(1, 1, 1, reason=WaitReason.HELD, reason_text="JobHeldUser", eligible_s=NOW + 600)
+    told = gate([node("a")]).bars(waits)
     assert told.words == "not eligible yet: the scheduler says JobHeldUser"
 
 

@@ -1,1 +1,0 @@
-"""The setting of the DL2 paper, and its policies beside ours."""

@@ -1,1 +1,0 @@
-"""What the paper measured, measured again."""

@@ -1,1 +1,0 @@
-"""What MAIFS claims, beside what comes of it here."""

@@ -1,1 +1,0 @@
-"""How the scorer does on regimes and traces that it was not made for: ``idlewatt reproduce scorer``."""

@@ -1,1 +1,0 @@
-"""What ``idlewatt reproduce topdrl`` measures and says."""

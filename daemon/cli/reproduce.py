@@ -1,0 +1,69 @@
+"""``idlewatt reproduce``: published results beside what comes of them here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from ..reproduce import PAPERS
+
+
+@click.command("reproduce")
+@click.argument("name", type=click.Choice(PAPERS))
+@click.option("--traces", envvar="IDLEWATT_TRACES", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Folder of the packaged traces (or IDLEWATT_TRACES); most reports leave out what needs it without.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Folder for the report and the trained agents.  [default: NAME-report]")
+@click.option("--quick", is_flag=True, help="Train and try little: minutes for a look, not the reported figures.")
+@click.option("--seed", type=click.IntRange(0, 9000), help="Random seed of the first training; other trainings follow.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
+              help="Change one setting of the paper, see daemon/reproduce/NAME/setting.py; may be repeated.")
+def command(name: str, traces: Path | None, out: Path | None, quick: bool, seed: int | None,
+            changes: tuple[str, ...]) -> None:
+    """Rebuild what the paper NAME published, train its agents, and write its claims beside what came of them.
+
+    Ctrl-C ends it; where trainings are kept, the same command then goes on with them. Training needs torch, plots need
+    matplotlib: pip install 'idlewatt[train,reproduce]'.
+
+    \b
+    Examples:
+      idlewatt reproduce gist
+      idlewatt reproduce dl2 --traces traces --quick --out quick
+      idlewatt reproduce maifs --traces traces --seed 2 --set ablations=true
+    """
+    seeded = changes if seed is None else (f"seed={seed}", *changes)
+    for path in _reproduced(name, traces, out or Path(f"{name}-report"), quick, seeded).values():
+        click.echo(path)
+
+
+def _reproduced(name: str, traces: Path | None, out: Path, quick: bool, changes: Sequence[str]) -> Mapping[str, Path]:
+    """Return the paths of what was written."""
+    from ...storage.traces import TraceError
+    from ..agents.checkpoint import CheckpointError
+    from ..agents.kinds import TrainingError
+    from ..replay.speed import SpeedError
+    from ..reproduce.failures import ReproductionError, SettingError
+    from ..reproduce.settings import changed, parsed
+
+    paper = f"..reproduce.{name}"
+    try:
+        settings = importlib.import_module(f"{paper}.setting", __package__)
+        setting = changed(settings.QUICK if quick else settings.FULL, parsed(changes))
+        run = importlib.import_module(f"{paper}.run", __package__).run
+        written: Mapping[str, Path] = run(setting, out, traces)
+    except SettingError as error:
+        raise click.UsageError(str(error)) from error
+    except ImportError as error:
+        raise click.ClickException(f"{error}; training needs torch: pip install 'idlewatt[train]', and plots need "
+                                   "matplotlib: pip install 'idlewatt[reproduce]'") from error
+    except TraceError as error:
+        raise click.ClickException(f"{error}; --traces names the folder of all packaged traces") from error
+    except FileNotFoundError as error:
+        raise click.ClickException(f"{error.filename}: a trace is missing; --traces names the folder of all of them") \
+            from error
+    except (ReproductionError, TrainingError, CheckpointError, SpeedError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    return written

@@ -1,0 +1,50 @@
+"""What the report of DL2 has beside our figures: the paper's claims, and what its authors' code gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .. import plots
+from ..plots import Plot
+from .agent import PAPER as DL2
+from .agent import PUBLISHED
+from .pollux_trial import FRESH, MADE_UP
+from .sizefree.kernel import INPUTS, SIZE
+from .speeds import FIT_ERROR, MODELS
+from .trial import BOUND, OURS, PLAIN, RULE, TRACES, UNTRAINED, Contest
+
+CLAIMED = 0.441
+"""Mean completion time below DRF's that the paper claims."""
+EXPECTED: Mapping[str, float] = {"DRF": 10.033, "DRF, any node": 10.03, "FIFO": 15.46, "SRTF as coded": 15.46,
+                                 "Optimus (oracle)": 6.870, "Optimus (oracle), any node": 6.35,
+                                 "SRTF (oracle)": 8.51, "random-feasible": 6.22}
+"""Slots: what the authors' own environment gives on these traces when it is run."""
+EXPECTED_FOR = 8
+"""Most workers of a job there."""
+PAPER = {"DRF": 10.246, "Tetris as coded": 8.955, "Optimus (oracle)": 7.318, OURS: 5.724}
+"""Slots, as in the paper; its traces and its limit of workers are others."""
+HEURISTICS = ("DRF", "FIFO", "SRTF (oracle)", "Tetris (oracle)", "Tetris as coded", "Optimus (oracle), any node",
+              "equal share", "max-relative-gain (oracle)")
+
+
+def facts(contests: Sequence[Contest]) -> dict[str, object]:
+    """Return all that the report says of the contests, by the names of its template."""
+    return {"contests": contests, "training_curve": training_curve, "differing": differing(contests),
+            "DISCOUNT": DL2.discount, "MADE_UP": MADE_UP, "FRESH": FRESH,
+            "CLAIMED": CLAIMED, "EXPECTED": EXPECTED, "EXPECTED_FOR": EXPECTED_FOR, "PAPER": PAPER,
+            "HEURISTICS": HEURISTICS, "TRACES": TRACES, "OURS": OURS, "PLAIN": PLAIN, "RULE": RULE, "BOUND": BOUND,
+            "UNTRAINED": UNTRAINED, "FIT_ERROR": FIT_ERROR, "MODELS": MODELS, "SIZE": SIZE, "INPUTS": INPUTS,
+            "HIDDEN": PUBLISHED.shape.hidden}
+
+
+def training_curve(contest: Contest) -> Plot:
+    """Draw how the agent came about."""
+    rounds, jct = zip(*((float(step.round), step.jct) for step in contest.steps), strict=True)
+    return plots.lines("Mean completion time on traces to choose by, slots", "rounds", {OURS: (rounds, jct)})
+
+
+def differing(contests: Sequence[Contest]) -> float | None:
+    """Return how far figures are from the authors' environment; None where it was not run with as many workers."""
+    found = [abs(contest.mean(name) / known - 1.0) for contest in contests if contest.most == EXPECTED_FOR
+             for name, known in EXPECTED.items()]
+    return max(found) if found else None

@@ -1,0 +1,178 @@
+"""DL2's own agent: how well it imitates, what reinforcement learning adds, and the ablations of the paper's Table 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from ...agents.kinds import TrainingError
+from ...replay.arrays import Floats
+from ...replay.outcome import Interval
+from .. import plots
+from ..plots import Plot
+from .agent import PAPER, PUBLISHED, Hyperparameters, Options
+from .arena import HOPELESS, Policy, mean_jct, traces
+from .baselines import Drf, MaxRelativeGain, Optimus, RandomFeasible, Tetris
+from .kernel import Cluster
+from .train import Dl2TrainingConfig, Training, card_of
+from .trial import TRACES, over_traces
+
+TEACHERS: Mapping[str, Policy] = {"DRF": Drf(), "Tetris (oracle)": Tetris(), "Optimus (oracle)": Optimus(),
+                                  "max-relative-gain (oracle)": MaxRelativeGain()}
+WHOLE = "as in the paper"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A way to train the agent."""
+
+    name: str
+    options: Options = PAPER
+    teacher: str = "DRF"
+    """The paper's incumbent."""
+    claimed: float | None = None
+    """By how much longer jobs take than with all of it, as the paper's Table 2 has it."""
+
+
+VARIANTS = (
+    Variant(WHOLE),
+    Variant("as in the published code (no discount)", replace(PAPER, discount=0.0)),
+    Variant("taught by max-relative-gain (oracle)", teacher="max-relative-gain (oracle)"),
+    Variant("without supervised warm-up", replace(PAPER, warm_up=False)),
+    Variant("without actor-critic", replace(PAPER, critic=False), claimed=0.211),
+    Variant("without job-aware exploration", replace(PAPER, aware=False), claimed=0.288),
+    Variant("without replay memory", replace(PAPER, replay=False), claimed=0.396),
+)
+
+
+@dataclass(frozen=True)
+class ImitationResult:
+    """What imitation alone gives; slots, a mean per trace of the paper's."""
+
+    teacher: str
+    taught: Floats
+    learned: Floats
+    spent_s: float
+
+
+@dataclass(frozen=True)
+class VariantResult:
+    """What came of one variant."""
+
+    variant: Variant
+    curve: Sequence[tuple[int, float]]
+    """Mean completion time in slots on the traces to choose by, after so many updates."""
+    jct: Floats
+    """Of each of the paper's traces, by the policy that was best on the traces to choose by."""
+    spent_s: float
+
+    @property
+    def best(self) -> float:
+        """Return the lowest mean completion time on the traces to choose by, slots."""
+        return min(score for _, score in self.curve)
+
+
+@dataclass(frozen=True)
+class AblationStudy:
+    """All about DL2's own agent."""
+
+    lessons: Sequence[ImitationResult]
+    outcomes: Sequence[VariantResult]
+    chance: Floats
+    """Of each of the paper's traces, by giving tasks at random while one fits."""
+    values: Hyperparameters
+
+    @property
+    def whole(self) -> VariantResult:
+        """Return what came of all that the paper has."""
+        return next(outcome for outcome in self.outcomes if outcome.variant.name == WHOLE)
+
+    def longer(self, outcome: VariantResult) -> Interval:
+        """Return by how much longer jobs take under a variant than with all that the paper has."""
+        return longer_than(outcome.jct, self.whole.jct)
+
+    @property
+    def kept(self) -> list[VariantResult]:
+        """Return the paper's ablations under which jobs take longer, as it says."""
+        return [outcome for outcome in self._claimed if self.longer(outcome).low > 0]
+
+    @property
+    def lost(self) -> list[VariantResult]:
+        """Return the paper's ablations under which jobs do not surely take longer."""
+        return [outcome for outcome in self._claimed if self.longer(outcome).low <= 0]
+
+    @property
+    def _claimed(self) -> list[VariantResult]:
+        return [outcome for outcome in self.outcomes if outcome.variant.claimed is not None]
+
+    @property
+    def below_chance(self) -> list[VariantResult]:
+        """Return the variants that are surely better than giving tasks at random."""
+        return [outcome for outcome in self.outcomes if longer_than(outcome.jct, self.chance).high < 0]
+
+    @property
+    def improved(self) -> list[VariantResult]:
+        """Return the variants in which reinforcement learning found something better than it set out with."""
+        return [outcome for outcome in self.outcomes if outcome.best < outcome.curve[0][1]]
+
+    @property
+    def curves(self) -> Plot:
+        """Draw how each variant learns."""
+        known = {outcome.variant.name: np.array([point for point in outcome.curve if point[1] < HOPELESS])
+                 for outcome in self.outcomes}
+        return plots.lines("Mean completion time on traces to choose by, slots", "updates",
+                           {name: (points.reshape(-1, 2)[:, 0], points.reshape(-1, 2)[:, 1])
+                            for name, points in known.items()})
+
+
+Tell = Callable[[str, float], None]
+"""Is told what goes on, and how much of it is done, 0..1."""
+
+
+def carry_out(cluster: Cluster, updates: int, seed: int, folder: Path, tell: Tell,
+              values: Hyperparameters = PUBLISHED) -> AblationStudy:
+    """Train all of it; what ``folder`` holds of an interrupted run goes on from there, and models are left in it."""
+    plain = Dl2TrainingConfig(cluster, Drf(), seed, values=values, updates=0)
+    lessons = [_lesson(replace(plain, teacher=TEACHERS[name]), name, tell) for name in TEACHERS]
+    outcomes = [_outcome(replace(plain, updates=updates, teacher=TEACHERS[variant.teacher], options=variant.options,
+                                 folder=folder / f"{number}"), variant, tell)
+                for number, variant in enumerate(VARIANTS)]
+    chance = [mean_jct(cluster, RandomFeasible(0), [trace]) for trace in islice(traces(), TRACES)]
+    return AblationStudy(lessons, outcomes, np.concatenate(chance), values)
+
+
+def _lesson(course: Dl2TrainingConfig, teacher: str, tell: Tell) -> ImitationResult:
+    training = _trained(course, f"imitates {teacher}", tell)
+    return ImitationResult(teacher, _on_ten(course.cluster, course.teacher), _on_ten(course.cluster, training.agent),
+                  training.spent_s)
+
+
+def _outcome(course: Dl2TrainingConfig, variant: Variant, tell: Tell) -> VariantResult:
+    training = _trained(course, variant.name, tell)
+    if course.folder is not None:
+        training.agent.save(course.folder, card_of(training))
+    return VariantResult(variant, training.curve, _on_ten(course.cluster, training.agent), training.spent_s)
+
+
+def _trained(course: Dl2TrainingConfig, name: str, tell: Tell) -> Training:
+    training = Training(course).resume()
+    try:
+        for step in training.run():
+            tell(f"{name}: {step.jct:.3f} slots", step.update / max(course.updates, 1))
+    except FloatingPointError as error:
+        raise TrainingError(f"{name}: {error}") from error
+    return training
+
+
+def _on_ten(cluster: Cluster, policy: Policy) -> Floats:
+    return mean_jct(cluster, policy, islice(traces(), TRACES))
+
+
+def longer_than(jct: Floats, whole: Floats) -> Interval:
+    """Return by how much longer jobs take, with a paired 95 % interval over traces."""
+    ratio = over_traces(jct, whole)
+    return Interval(ratio.estimate - 1.0, ratio.low - 1.0, ratio.high - 1.0)

@@ -1,0 +1,371 @@
+"""How DL2's agent learns: it imitates a scheduler, then actor-critic goes on from there. The only file with torch."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ....storage.records import ModelCard
+from ...agents.checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
+from ...agents.kinds import TrainingError
+from ...replay.arrays import Floats, Longs
+from .agent import PAPER, PUBLISHED, FlatAgent, Hyperparameters, Options, trail
+from .arena import Policy, Trace, mean_jct, progress, traces, watch
+from .flat_kernel import Singles, Trail, rebuild
+from .kernel import Bools, Cluster, waiting
+from .memory import Batch, Memory
+from .network import Weights, desk, initial, outputs
+
+STATE = "training.safetensors"
+LONGEST = 1000
+"""Slots of a trace that are learned from: a job that nothing moves would keep it from ever ending."""
+CORRECTION = (0.1, 1.0)
+"""Beta of the prioritised memory, at first and in the end."""
+
+
+@dataclass(frozen=True)
+class Dl2TrainingConfig:
+    """Everything that a training is given; the same course gives the same agent."""
+
+    cluster: Cluster
+    teacher: Policy
+    seed: int = 1
+    """Of the traces to learn from; those to choose by have the next one. Never the paper's."""
+    options: Options = PAPER
+    values: Hyperparameters = PUBLISHED
+    updates: int = 6000
+    """Of reinforcement learning, one per slot."""
+    judged_every: int = 500
+    chosen_by: int = 10
+    folder: Path | None = None
+    """Where the training keeps itself; it resumes what it finds here."""
+
+
+@dataclass(frozen=True)
+class Dl2TrainingProgress:
+    """How far a training has come."""
+
+    update: int
+    """Of reinforcement learning; 0 after the warm-up."""
+    jct: float
+    """Mean completion time, in slots, on the traces to choose by."""
+    best: Weights
+    """Of the best policy so far."""
+    spent_s: float
+
+
+def tensors(weights: Weights) -> dict[str, torch.Tensor]:
+    """Return weights that can be learned."""
+    return {name: torch.tensor(array, requires_grad=True) for name, array in weights.items()}
+
+
+def arrays(weights: dict[str, torch.Tensor]) -> Weights:
+    """Return what was learned; the same memory, not a copy."""
+    return {name: tensor.detach().numpy() for name, tensor in weights.items()}
+
+
+def masked(policy: dict[str, torch.Tensor], states: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """Return the logarithm of every action's chance among those that are open."""
+    return torch.log_softmax(outputs(policy, states).masked_fill(~allowed, -1e9), dim=-1)
+
+
+def lessons(course: Dl2TrainingConfig) -> tuple[Singles, Bools, Longs]:
+    """Return what the teacher did, [decision, ...]: states, what was open, its actions. TrainingError for nothing."""
+    found = []
+    for trace in islice(traces(course.seed), course.values.imitated):
+        for slot in islice(watch(course.cluster, trace, course.teacher, np.full(len(trace.arrival), np.nan)), LONGEST):
+            asked = slot.jobs
+            jobs = waiting(course.cluster, asked.number, asked.model, asked.stay, asked.remaining, asked.epochs)
+            told = trail(course.values.shape, int(asked.steps[0]))
+            taught = asked._replace(tasks=asked.tasks.copy())
+            rebuild(course.cluster, jobs, np.zeros_like(slot.used), taught, desk(course.values.shape), told)
+            found.append(told)
+    if not sum(int(told.taken[0]) for told in found):
+        raise TrainingError("the teacher gives no job more than its first bundle: there is nothing to imitate; name "
+                            "another one, or train without")
+    return joined(found)
+
+
+def joined(trails: Sequence[Trail]) -> tuple[Singles, Bools, Longs]:
+    """Return the states of all trails, what was open in them, and the actions."""
+    states, allowed, actions = ([getattr(told, column)[:told.taken[0]] for told in trails]
+                                for column in ("states", "allowed", "actions"))
+    return np.concatenate(states), np.concatenate(allowed), np.concatenate(actions)
+
+
+def imitate(policy: dict[str, torch.Tensor], lessons: tuple[Singles, Bools, Longs], values: Hyperparameters,
+            random: np.random.Generator) -> None:
+    """Move a policy towards the teacher's decisions by cross-entropy (§4.2)."""
+    taught = tuple(torch.from_numpy(column) for column in lessons)
+    optimizer = torch.optim.Adam(policy.values(), lr=values.imitation_rate)
+    for update in range(values.imitation_updates):
+        optimizer.param_groups[0]["lr"] = values.imitation_rate * (1 - update / values.imitation_updates)
+        rows = torch.from_numpy(random.integers(0, len(taught[0]), values.batch))
+        states, allowed, actions = (column[rows] for column in taught)
+        loss = torch.nn.functional.nll_loss(masked(policy, states, allowed), actions)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+class ActorCritic:
+    """A policy, and the value of a state that its advantages are measured from."""
+
+    def __init__(self, policy: dict[str, torch.Tensor], value: dict[str, torch.Tensor], options: Options,
+                 values: Hyperparameters) -> None:
+        self.policy, self.value, self._options, self._values = policy, value, options, values
+        self.optimizers = (torch.optim.Adam(policy.values(), lr=values.rate),
+                           torch.optim.Adam(value.values(), lr=values.critic_rate))
+        self.average = 0.0
+        """Of rewards, where there is no critic."""
+
+    def update(self, batch: Batch, weights: Singles) -> Floats:
+        """Take one step; return how wrong the values were. FloatingPointError when the loss is not finite."""
+        columns: Any = (torch.from_numpy(np.ascontiguousarray(column)) for column in batch)
+        told: Any = Batch(*columns)
+        important = torch.from_numpy(weights)
+        advantage, critic_loss = self._advantage(told, important)
+        log_chances = masked(self.policy, told.state, told.allowed)
+        ratio = (log_chances.gather(1, told.action[:, None])[:, 0] - told.chance.clamp_min(1e-20).log()).exp()
+        clipped = ratio.clamp(1 - self._values.clip, 1 + self._values.clip)
+        entropy = -(log_chances.exp() * log_chances.clamp_min(-50.0)).sum(1)
+        gain = torch.minimum(ratio * advantage, clipped * advantage) + self._values.entropy * entropy
+        loss = critic_loss - (important * gain).mean()
+        if not torch.isfinite(loss):
+            raise FloatingPointError(f"the loss is {loss.item()}: a lower learning rate may help")
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        for optimizer in self.optimizers:
+            optimizer.step()
+        return advantage.numpy().astype(np.float64)
+
+    def state(self) -> Weights:
+        """Return all arrays that the next step depends on."""
+        parts: dict[str, Any] = {}
+        for part, weights, optimizer in self._parts():
+            for name, tensor in weights.items():
+                parts[f"{part}.{name}"] = tensor.detach().numpy()
+                for what, moment in optimizer.state.get(tensor, {}).items():
+                    parts[f"{part}.{name}.{what}"] = moment.numpy()
+        return parts
+
+    @torch.no_grad()
+    def restore(self, kept: Weights, average: float) -> None:
+        """Take over what :meth:`state` returned."""
+        self.average = average
+        for part, weights, optimizer in self._parts():
+            for name, tensor in weights.items():
+                tensor.copy_(torch.from_numpy(kept[f"{part}.{name}"]))
+                moments = {what: kept.get(f"{part}.{name}.{what}") for what in ("step", "exp_avg", "exp_avg_sq")}
+                optimizer.state[tensor] = {what: torch.from_numpy(moment.copy())
+                                           for what, moment in moments.items() if moment is not None}
+
+    def _parts(self) -> Iterator[tuple[str, dict[str, torch.Tensor], torch.optim.Adam]]:
+        yield "policy", self.policy, self.optimizers[0]
+        yield "value", self.value, self.optimizers[1]
+
+    def _advantage(self, told: Any, important: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what actions were worth beyond what was expected, and the loss of who expected it."""
+        if not self._options.critic:
+            self.average = 0.99 * self.average + 0.01 * float(told.reward.mean())
+            return told.reward - self.average, torch.zeros(())
+        with torch.no_grad():
+            ahead = outputs(self.value, told.following)[:, 0] * told.further
+            wanted = told.reward + self._options.discount * ahead
+        expected = outputs(self.value, told.state)[:, 0]
+        wrong = wanted - expected
+        return wrong.detach(), (important * torch.nn.functional.huber_loss(expected, wanted, reduction="none")).mean()
+
+
+class Practice:
+    """A policy that learns from slots as they pass, and from those it remembers."""
+
+    def __init__(self, values: Hyperparameters, options: Options, updates: int, random: np.random.Generator) -> None:
+        shape = values.shape
+        self.learner = ActorCritic(tensors(initial(shape, shape.actions, random)),
+                                   tensors(initial(shape, 1, random)), options, values)
+        self.memory = Memory(shape, values.memory)
+        self.rewards = (0.0, 0)
+        """Sum and number so far."""
+        self.updates = 0
+        self._values, self._options, self._planned, self._random = values, options, updates, random
+
+    @property
+    def policy(self) -> Weights:
+        """Return the policy as it is now, which learning changes in place."""
+        return arrays(self.learner.policy)
+
+    def learn(self, batch: Batch) -> None:
+        """Take in the decisions of a slot, and one step."""
+        total, count = self.rewards[0] + float(batch.reward[0]), self.rewards[1] + 1
+        self.rewards = total, count
+        self.updates += 1
+        if not self._options.replay:
+            self.learner.update(batch, np.ones(len(batch.action), np.float32))
+            return
+        self.memory.add(batch, max(1.0, float(batch.reward[0]) - total / count))
+        share = min(1.0, self.updates / self._planned)
+        correction = CORRECTION[0] + share * (CORRECTION[1] - CORRECTION[0])
+        rows, drawn, weights = self.memory.sample(self._values.batch, correction, self._random)
+        self.memory.learned(rows, self.learner.update(drawn, weights))
+
+
+class Training:
+    """An agent and the slots it learns from; goes on where a saved one was left."""
+
+    def __init__(self, course: Dl2TrainingConfig) -> None:
+        torch.set_num_threads(1)  # so small a network is not worth a second one, and one thread adds in one order
+        self.course, self.spent_s = course, 0.0
+        self.random = np.random.default_rng(course.seed)
+        self._practice = Practice(course.values, course.options, course.updates, self.random)
+        self._judges = list(islice(traces(course.seed + 1), course.chosen_by))
+        self._trace = 0
+        """Number of the one that is learned from next."""
+        self.best = copied(self.policy)
+        self.curve: list[tuple[int, float]] = []
+        self._warmed = False
+
+    def run(self) -> Iterator[Dl2TrainingProgress]:
+        """Yield after the warm-up, then whenever the policy is judged; whoever stops asking keeps the best so far."""
+        began = time.monotonic() - self.spent_s
+        if not self._warmed:
+            if self.course.options.warm_up:
+                imitate(self._practice.learner.policy, lessons(self.course), self.course.values, self.random)
+            self._warmed = True
+            yield self._judge(began)
+        episodes = islice(traces(self.course.seed), self._trace, None)
+        while self.updates < self.course.updates:
+            for update in self._episode(next(episodes)):
+                if update % self.course.judged_every == 0 or update == self.course.updates:
+                    yield self._judge(began)
+                if update == self.course.updates:
+                    break
+            self._trace += 1
+            self.spent_s = time.monotonic() - began
+            self._keep()
+
+    @property
+    def agent(self) -> FlatAgent:
+        """Return the best so far."""
+        return FlatAgent(self.best, self.course.values.shape)
+
+    @property
+    def policy(self) -> Weights:
+        """Return the policy as it is now, which learning changes in place."""
+        return self._practice.policy
+
+    @property
+    def updates(self) -> int:
+        """Return how many there have been."""
+        return self._practice.updates
+
+    def _judge(self, began: float) -> Dl2TrainingProgress:
+        """Look how good the policy is, and remember it if it is the best."""
+        self.spent_s = time.monotonic() - began
+        agent = FlatAgent(self.policy, self.course.values.shape)
+        found = float(mean_jct(self.course.cluster, agent, self._judges).mean())
+        if not self.curve or found < min(score for _, score in self.curve):
+            self.best = copied(self.policy)
+        self.curve.append((self.updates, found))
+        return Dl2TrainingProgress(self.updates, found, self.best, self.spent_s)
+
+    def _episode(self, trace: Trace) -> Iterator[int]:
+        """Play a trace and learn once a slot; yield the number of updates."""
+        course, options = self.course, self.course.options
+        told = trail(course.values.shape, 2 * course.cluster.most * len(trace.arrival))
+        agent = FlatAgent(self.policy, course.values.shape, self.random.random,
+                          course.values.exploration if options.aware else 0.0, told)
+        slots = islice(watch(course.cluster, trace, agent, np.full(len(trace.arrival), np.nan)), LONGEST)
+        rewards = (float((progress(course.cluster, slot.jobs) / slot.jobs.epochs).sum()) for slot in slots)
+        for batch in linked(decided(told, reward) for reward in rewards):
+            self._practice.learn(batch)
+            yield self.updates
+
+    @property
+    def plan(self) -> str:
+        """Return the digest of what makes it this training and no other."""
+        course = self.course
+        return schema_hash({"options": asdict(course.options), "values": asdict(course.values), "seed": course.seed,
+                            "updates": course.updates, "teacher": repr(course.teacher), "most": course.cluster.most,
+                            "speeds": hashlib.sha256(course.cluster.rates.tobytes()).hexdigest()})
+
+    def _keep(self) -> None:
+        """Keep all that it needs to go on, in one file."""
+        if self.course.folder is None:
+            return
+        told = {"plan": self.plan, "updates": self.updates, "trace": self._trace, "spent_s": self.spent_s,
+                "rewards": self._practice.rewards, "average": self._practice.learner.average, "curve": self.curve,
+                "random": self.random.bit_generator.state}
+        parts = {"best": self.best, "memory": self._practice.memory.state(), "learner": self._practice.learner.state()}
+        kept = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
+        write_unfinished(self.course.folder / STATE, told, kept)
+
+    def resume(self) -> Training:
+        """Go on where it was kept, if it was; ``CheckpointError`` for another or a damaged training."""
+        path = None if self.course.folder is None else self.course.folder / STATE
+        if path is None or not path.exists():
+            return self
+        told, kept = read_unfinished(path)
+        if told.get("plan") != self.plan:
+            raise CheckpointError(f"{path}: of another training; move it away to start anew")
+        parts: dict[str, dict[str, Any]] = {}
+        for name, array in kept.items():
+            part, _, rest = name.partition(".")
+            parts.setdefault(part, {})[rest] = array
+        self.best = parts["best"]
+        self._practice.memory.restore(parts["memory"])
+        self._practice.learner.restore(parts["learner"], float(told["average"]))
+        self._practice.updates, self._trace, self.spent_s = told["updates"], told["trace"], told["spent_s"]
+        self._practice.rewards = (told["rewards"][0], told["rewards"][1])
+        self.curve, self._warmed = [(update, score) for update, score in told["curve"]], True
+        self.random.bit_generator.state = told["random"]
+        return self
+
+
+def copied(weights: Weights) -> Weights:
+    """Return weights that learning does not touch any more."""
+    return {name: array.copy() for name, array in weights.items()}
+
+
+def decided(told: Trail, reward: float) -> Batch | None:
+    """Take the decisions of a slot off a trail, all of which had a part in its reward; None for none."""
+    count = int(told.taken[0])
+    told.taken[0] = 0
+    if count == 0:
+        return None
+    states = told.states[:count].copy()
+    return Batch(states, told.allowed[:count].copy(), told.actions[:count].copy(),
+                 told.chances[:count].astype(np.float32), np.full(count, reward, np.float32), np.zeros_like(states),
+                 np.ones(count, np.float32))
+
+
+def linked(slots: Iterable[Batch | None]) -> Iterator[Batch]:
+    """Yield the slots of an episode in which something was decided, each once it is known what follows it."""
+    before: Batch | None = None
+    for batch in slots:
+        if batch is None:
+            continue
+        if before is not None:
+            yield before._replace(following=np.broadcast_to(batch.state[0], before.state.shape))
+        before = batch
+    if before is not None:
+        yield before._replace(further=np.zeros_like(before.further))
+
+
+def card_of(training: Training) -> ModelCard:
+    """Return what is known of an agent after its training."""
+    course = training.course
+    curve = tuple((update / max(course.updates, 1), score) for update, score in training.curve)
+    return ModelCard("dl2-flat", "1", time.time(), course.seed, version("idlewatt"), "", "", kind="dl2", curve=curve,
+                     metrics={"jct_slots": min(score for _, score in training.curve), "wall_s": training.spent_s},
+                     source=f"traces of DL2's generator, seed {course.seed}")

@@ -1,0 +1,92 @@
+"""All policies on the paper's ten validation traces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from ...replay.arrays import Floats
+from ...replay.outcome import Interval, ratio_interval
+from ..failures import ZeroProgressError
+from .arena import Policy, Trace, replay, traces
+from .baselines import baselines
+from .kernel import Cluster
+from .sizefree.agent import SizeFree
+from .sizefree.train import ElasticTrainingProgress
+
+OURS, PLAIN = "ours", "ours, without looking ahead"
+UNTRAINED, RULE = "ours, untrained", "ours, untrained, without looking ahead"
+BOUND = "every job alone (no policy can be below)"
+TRACES = 10
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What came of one limit of workers."""
+
+    most: int
+    jct: Mapping[str, Floats]
+    """Mean completion time of each trace in slots, by policy."""
+    steps: Sequence[ElasticTrainingProgress]
+    """How the agent came about."""
+    measured: bool
+    """Speeds are the authors' file, not our fit of it."""
+    plans: int
+    """That ours tries in each slot."""
+
+    def mean(self, policy: str) -> float:
+        """Return the mean over traces."""
+        return float(self.jct[policy].mean())
+
+    @property
+    def ranked(self) -> list[str]:
+        """Return the policies, the lowest mean first."""
+        return sorted(self.jct, key=self.mean)
+
+    def least(self, policies: Sequence[str]) -> str:
+        """Return which of some policies has the lowest mean."""
+        return min(policies, key=self.mean)
+
+    def less_than(self, policy: str) -> Interval:
+        """Return by how much ours is below a policy, with a paired 95 % interval over traces."""
+        ratio = over_traces(self.jct[OURS], self.jct[policy])
+        return Interval(1.0 - ratio.estimate, 1.0 - ratio.high, 1.0 - ratio.low)
+
+
+def over_traces(ours: Floats, theirs: Floats) -> Interval:
+    """Return the ratio of mean completion times with its paired 95 % bootstrap interval over traces."""
+    return ratio_interval(np.arange(float(len(ours))), ours, theirs, block_s=1.0, resamples=10_000)
+
+
+def contest(cluster: Cluster, steps: Sequence[ElasticTrainingProgress], *, measured: bool, plans: int) -> Contest:
+    """Replay every policy on the same traces; ours tries so many plans in each slot, and is shown without them, too.
+
+    ``ZeroProgressError`` names the policy that lets jobs wait for ever.
+    """
+    jct: dict[str, list[float]] = {}
+    for trace in islice(traces(), TRACES):
+        for name, policy in {**baselines(cluster), **learned(steps, plans)}.items():
+            jct.setdefault(name, []).append(_mean(cluster, trace, policy, name))
+        fastest = cluster.rates[trace.model, 1:cluster.most + 1, 1:cluster.most + 1].max(axis=(1, 2))
+        jct.setdefault(BOUND, []).append(float((trace.epochs / fastest).mean()))
+    return Contest(cluster.most, {name: np.array(found) for name, found in jct.items()}, steps, measured, plans)
+
+
+def learned(steps: Sequence[ElasticTrainingProgress], plans: int) -> dict[str, Policy]:
+    """Return ours with and without looking ahead; as it set out, too, where training found something better."""
+    best, first = steps[-1].best, steps[0].best
+    named = [(OURS, PLAIN, best)] + ([] if np.array_equal(best, first) else [(UNTRAINED, RULE, first)])
+    found: dict[str, Policy] = {}
+    for ahead, plain, weights in named:
+        found |= {ahead: SizeFree(weights, plans)} | ({plain: SizeFree(weights)} if plans else {})
+    return found
+
+
+def _mean(cluster: Cluster, trace: Trace, policy: Policy, name: str) -> float:
+    try:
+        return float(replay(cluster, trace, policy).mean())
+    except ZeroProgressError as error:
+        raise ZeroProgressError(f"{name}, at most {cluster.most} workers: {error}") from error

@@ -1,0 +1,144 @@
+"""The exact value of a policy: every one of the 81 equally likely job sequences, every branch of a policy's chance."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...agents.gist_mdrl.environment import CLOSEST, JOBS, Decision, Environment, Outcome, Partition, Reading
+
+QUEUE = -1
+Choice = int
+"""A server, or ``QUEUE``."""
+Policy = Callable[[Decision], Mapping[Choice, float]]
+"""The probability of each choice in a decision."""
+
+
+class Node:
+    """A moment of an episode: a decision, or its outcome; what follows is played once and remembered."""
+
+    __slots__ = ("decision", "_environment", "_children", "outcome")
+
+    def __init__(self, environment: Environment, decision: Decision | None) -> None:
+        self.decision, self._environment = decision, environment
+        self.outcome: Outcome | None = None if decision else environment.outcome
+        self._children: dict[Choice, Node] = {}
+
+    @property
+    def choices(self) -> list[Choice]:
+        """Return all choices, whether there is room or not; servers that are empty are alike, so only one of them."""
+        assert self.decision is not None
+        empty = [server for server, free in enumerate(self.decision.free)
+                 if free == self._environment.partition.server]
+        return [choice for choice in range(QUEUE, len(self.decision.free)) if choice not in empty[1:]]
+
+    def after(self, choice: Choice) -> Node:
+        """Return the moment that follows a choice."""
+        if choice not in self._children:
+            assert self.decision is not None
+            environment = self._environment.fork()
+            _, decision = environment.step(action(environment.partition, self.decision.flavor, choice))
+            self._children[choice] = Node(environment, decision)
+        return self._children[choice]
+
+
+def action(partition: Partition, flavor: int, choice: Choice) -> int:
+    """Return the number that §5.2 gives a choice."""
+    servers = partition.servers
+    return len(partition.flavors) * servers + flavor if choice == QUEUE else flavor * servers + choice
+
+
+def sequences(partition: Partition) -> list[tuple[int, ...]]:
+    """Return every sequence of single-server flavours."""
+    return list(itertools.product(range(len(partition.flavors)), repeat=JOBS))
+
+
+def root(partition: Partition, sequence: Sequence[int], reading: Reading = CLOSEST) -> Node:
+    """Return the beginning of the episode with these flavours."""
+    environment = Environment(partition, reading)
+    return Node(environment, environment.reset(sequence))
+
+
+def roots(partition: Partition, reading: Reading = CLOSEST) -> list[Node]:
+    """Return the beginning of every sequence."""
+    return [root(partition, sequence, reading) for sequence in sequences(partition)]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a policy is worth on average."""
+
+    utilization: float
+    utilization_at_end: float
+    terminal_start_s: float
+    makespan_s: float
+
+
+def value(nodes: Sequence[Node], policy: Policy) -> Value:
+    """Return the mean over all sequences of what a policy brings."""
+    sums = [0.0, 0.0, 0.0, 0.0]
+    for node in nodes:
+        for chance, end in ends(node, policy):
+            for index, figure in enumerate((end.utilization, end.utilization_at_end, end.terminal_start_s,
+                                            end.makespan_s)):
+                sums[index] += chance * figure
+    return Value(*(total / len(nodes) for total in sums))
+
+
+def ends(node: Node, policy: Policy, chance: float = 1.0) -> Iterable[tuple[float, Outcome]]:
+    """Yield every outcome that a policy can come to, with its probability."""
+    if node.outcome is not None:
+        yield chance, node.outcome
+        return
+    assert node.decision is not None
+    for choice, share in policy(node.decision).items():
+        yield from ends(node.after(choice), policy, chance * share)
+
+
+def optimum(nodes: Sequence[Node]) -> float:
+    """Return the best possible sum of utilisation for whoever cannot tell these episodes apart until they differ.
+
+    All sequences together give the optimum without foresight, each alone the oracle's.
+    """
+    told = defaultdict(list)
+    for node in nodes:
+        told[node.decision].append(node)
+    over = told.pop(None, [])
+    return sum(node.outcome.utilization for node in over if node.outcome) + sum(
+        max(optimum([node.after(choice) for node in same]) for choice in same[0].choices) for same in told.values())
+
+
+Table = dict[tuple[object, int], Choice]
+
+
+def stationary(nodes: Sequence[Node], start: Policy) -> tuple[float, Table]:
+    """Return a lower bound of the best policy that sees only the paper's state, (free resources, flavour).
+
+    Coordinate ascent: from ``start``, change one state's choice at a time while that helps.
+    """
+    table: Table = {}
+    best, improved = value(nodes, _followed(table, start)).utilization, True
+    while improved:
+        improved = False
+        for state in list(table):
+            kept = table[state]
+            for choice in range(QUEUE, len(nodes[0].decision.free)) if nodes[0].decision else ():
+                table[state] = choice
+                worth = value(nodes, _followed(table, start)).utilization
+                if worth > best + 1e-12:
+                    best, kept, improved = worth, choice, True
+            table[state] = kept
+    return best, table
+
+
+def _followed(table: Table, otherwise: Policy) -> Policy:
+    """Return the policy that follows a table and writes into it what it does elsewhere."""
+    def policy(decision: Decision) -> Mapping[Choice, float]:
+        state = (decision.free, decision.flavor)
+        if state not in table:
+            table[state] = max(otherwise(decision).items(), key=lambda item: item[1])[0]
+        return {table[state]: 1.0}
+
+    return policy

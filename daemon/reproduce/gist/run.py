@@ -1,0 +1,57 @@
+"""``idlewatt reproduce gist``: its agents are trained, tested and told beside the paper's claims."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+import torch  # noqa: F401 (what it is missing for should be told before anything is done)
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ...agents.gist_mdrl.train import device_named
+from ..failures import SettingError
+from ..report import write_report
+from . import claims
+from .setting import Setting
+from .trial import Result, Trial, all_trials, carry_out_all
+
+
+def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
+    """Carry out the trials and write the report; Ctrl-C reports what is done and then goes on its way."""
+    trials, results = _trials(setting), dict[Trial, Result]()
+    with contextlib.ExitStack() as afterwards:
+        try:
+            _watch(trials, results, out / "runs", setting)
+        except KeyboardInterrupt:
+            click.echo(f"interrupted: reporting the {len(results)} of {len(trials)} agents that are trained; "
+                       "the same command goes on with the others", err=True)
+            afterwards.callback(_interrupt)
+        click.echo("enumerating all job sequences", err=True)
+        exact = claims.exact_values()
+        return write_report(out, "sections.md.j2", claims.facts(results, exact))
+
+
+def _trials(setting: Setting) -> list[Trial]:
+    try:
+        device = device_named(setting.device)
+    except RuntimeError as error:
+        raise SettingError(f"device: {error}") from error
+    return all_trials(range(setting.seed, setting.seed + setting.seeds), setting.apart, setting.episodes,
+                      setting.tests, device)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _watch(trials: Sequence[Trial], results: dict[Trial, Result], folder: Path, setting: Setting) -> None:
+    """Fill ``results`` as trials come in, with a progress bar on the terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("training", total=len(trials))
+        for trial, result in carry_out_all(trials, folder, workers=setting.workers, tensorboard=setting.tensorboard):
+            results[trial] = result
+            progress.update(task, advance=1, description=f"{trial.name}: U {result.utilization:.3f}")

@@ -1,0 +1,178 @@
+"""One agent trained and tested as §6 does, and what came of it; trials run side by side, and keep what is done."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import multiprocessing
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from ....storage.records import ModelCard
+from ...agents.checkpoint import write
+from ...agents.gist_mdrl import environment
+from ...agents.gist_mdrl.agent import IMPROVED, LITERAL, UNNAMED, GistAgent, Options
+from ...agents.gist_mdrl.environment import JOBS, PARTITIONS, Environment, Outcome, play
+from ...agents.tracking import NoTracker, TensorBoard, Tracker
+from .exact import sequences
+
+DAY_S = 86400.0
+OPTIONS = tuple(field.name for field in fields(Options))
+RESULT = "result.json"
+
+
+def options_named(name: str) -> Options:
+    """Return the options of ``literal``, ``improved`` or of the paper's agent with one change."""
+    if name in ("literal", "improved"):
+        return LITERAL if name == "literal" else IMPROVED
+    return Options(**{name: getattr(IMPROVED, name)})
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What is to be trained."""
+
+    partition: str
+    agent: str
+    """``literal``, ``improved`` or the one option that is not as in the paper."""
+    seed: int
+    episodes: int = 1000
+    tests: int = 100
+    device: str = "cpu"
+
+    @property
+    def name(self) -> str:
+        """Return the name of its folder."""
+        return f"{self.partition}-{self.agent}-{self.seed}"
+
+    def key(self) -> str:
+        """Return the digest of all that its result depends on."""
+        told = (asdict(self), asdict(options_named(self.agent)), asdict(UNNAMED), _sources())
+        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _sources() -> str:
+    """Return the digest of the code that makes a result."""
+    here, agent = Path(__file__).parent, Path(environment.__file__).parent
+    files = [here / name for name in ("exact.py", "trial.py")]
+    files += [agent / name for name in ("agent.py", "environment.py", "network.py", "train.py")]
+    files += [agent.parent / name for name in ("memory.py", "schedules.py")]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a trial."""
+
+    key: str
+    curve: tuple[float, ...]
+    """Utilisation of each training episode (Fig. 5)."""
+    tested: tuple[float, ...]
+    """Utilisation of each test episode (Fig. 6)."""
+    mean: Mapping[str, float]
+    """``utilization``, ``utilization_at_end``, ``terminal_start_days``, ``makespan_days`` over all 81 sequences."""
+    seconds: float
+    """Wall-clock time of the training."""
+
+    @property
+    def utilization(self) -> float:
+        """Return the exact mean utilisation of the trained agent."""
+        return self.mean["utilization"]
+
+
+def all_trials(seeds: range, apart: int, episodes: int, tests: int, device: str = "cpu") -> list[Trial]:
+    """Return all that the report needs: both agents in both partitions, then the options apart in one."""
+    # Equal seeds would make equal agents of both partitions, for the shares of their flavours are equal.
+    kinds = [(partition, agent, 1000 * index + seed) for seed in seeds for agent in ("literal", "improved")
+             for index, partition in enumerate(PARTITIONS)]
+    kinds += [("A100", option, seeds.start + seed) for seed in range(apart) for option in OPTIONS]
+    return [Trial(partition, agent, seed, episodes, tests, device) for partition, agent, seed in kinds]
+
+
+def random_episodes(count: int) -> list[tuple[int, ...]]:
+    """Return the random episodes that all agents are tested on."""
+    return [tuple(row) for row in np.random.default_rng(2022).integers(0, 3, (count, JOBS)).tolist()]
+
+
+def figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Return the means that the paper speaks of."""
+    rows = [(done.utilization, done.utilization_at_end, done.terminal_start_s / DAY_S, done.makespan_s / DAY_S)
+            for done in outcomes]
+    names = ("utilization", "utilization_at_end", "terminal_start_days", "makespan_days")
+    return dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
+
+
+def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> Result:
+    """Train, test, and keep weights, card and result in the trial's own folder."""
+    from ...agents.gist_mdrl.train import Training  # torch is loaded where it is used
+
+    home, began = folder / trial.name, time.perf_counter()
+    training = Training(PARTITIONS[trial.partition], options_named(trial.agent), seed=trial.seed, device=trial.device)
+    with ExitStack() as stack:
+        tracker: Tracker = stack.enter_context(TensorBoard(home)) if tensorboard else NoTracker()
+        curve = [_tracked(tracker, episode.number, episode.outcome.utilization, training.agent)
+                 for episode in islice(training.run(), trial.episodes)]
+    agent = training.conclude()
+    seconds, environment = time.perf_counter() - began, Environment(agent.partition)
+    mean = figures([play(environment, flavors, agent.act) for flavors in sequences(agent.partition)])
+    tested = [play(environment, flavors, agent.act).utilization for flavors in random_episodes(trial.tests)]
+    agent.save(home, ModelCard(f"gist_mdrl {trial.name}", "1", time.time(), trial.seed, version("idlewatt"), "", "",
+                               metrics=mean))
+    result = Result(trial.key(), tuple(curve), tuple(tested), mean, seconds)
+    write(home / RESULT, json.dumps(asdict(result)).encode())
+    return result
+
+
+def _tracked(tracker: Tracker, number: int, utilization: float, agent: GistAgent) -> float:
+    tracker.write(number, {"utilization": utilization, **agent.statistics})
+    return utilization
+
+
+def done_before(trial: Trial, folder: Path) -> Result | None:
+    """Return the result that an earlier run left, if it was of the very same trial."""
+    try:
+        told = json.loads((folder / trial.name / RESULT).read_bytes())
+        result = Result(**told)
+    except (OSError, ValueError, TypeError):
+        return None  # not done, or not whole: it is simply done again
+    return result if result.key == trial.key() else None
+
+
+def carry_out_all(trials: Sequence[Trial], folder: Path, *, workers: int,
+                  tensorboard: bool = False) -> Iterator[tuple[Trial, Result]]:
+    """Yield each trial with its result as they come; what an earlier run did comes first.
+
+    Whoever stops asking, as by Ctrl-C, ends the trials that run; what was yielded is kept.
+    """
+    missing = []
+    for trial in trials:
+        known = done_before(trial, folder)
+        if known is None:
+            missing.append(trial)
+        else:
+            yield trial, known
+    others = set(multiprocessing.active_children())
+    # A process that was forked after torch started its threads would hang; the parent alone hears Ctrl-C.
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), signal.signal,
+                               (signal.SIGINT, signal.SIG_IGN))
+    try:
+        futures = {pool.submit(carry_out, trial, folder, tensorboard=tensorboard): trial for trial in missing}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BaseException:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,197 @@
+"""Fungible jobs on a cluster in rounds, as Synergy schedules them: who runs, where, and with what, is decided anew.
+
+Every 300 s a policy looks at all jobs in the system, unless all run and none has come or gone. Who is moved or resumed
+loses the seconds that HeliosArtifact's simulator takes for a preemption (7, 30 and 60 s for 1, up to 8 and more GPUs);
+a change of CPUs or memory costs less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ...replay import fungible
+from ...replay.arrays import Floats, Longs
+from ...replay.fungible import FAIR_CPUS, FAIR_MEMORY, MODELS, PRIORS
+from ...replay.power import PowerModel
+from ..failures import ZeroProgressError
+from . import kernel
+from .kernel import FAIR, WAITING, Jobs, Nodes, Site
+
+UNIT = FAIR_MEMORY / FAIR_CPUS
+"""Bytes of a unit of memory: a node has as many as CPUs."""
+PREEMPTION_S = (7.0, 30.0, 60.0)
+"""Of 1, up to 8, and more GPUs."""
+CURVE = (1, 2, 4, 6, 12)
+"""CPUs per GPU at which node agents know how fast a task is; the fair share is 3."""
+MOST_ROUNDS = 200_000
+"""A policy that has not ended by then never will."""
+
+
+class Trace(NamedTuple):
+    """Jobs by submission."""
+
+    submit: Floats
+    work: Floats
+    """Seconds at the fair share."""
+    gpus: Longs
+    model: Longs
+    """Index of ``fungible.MODELS``."""
+
+
+class Policy(Protocol):
+    """Decides at every round."""
+
+    def decide(self, round: Round) -> None:
+        """Put jobs on nodes and take them off, with the compiled functions, and write down their speeds."""
+
+
+@dataclass
+class Round:
+    """What a policy is shown, and changes."""
+
+    site: Site
+    jobs: Jobs
+    nodes: Nodes
+    live: Longs
+    """Jobs in the system, by submission."""
+    now: float
+    meters: Floats = field(default_factory=lambda: np.zeros(2))
+    """GPU-seconds held, seconds of nodes with a job."""
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What came of a replay."""
+
+    jct: Floats
+    """Completion time of every job, seconds."""
+    makespan: float
+    """Seconds from the first submission to the last end."""
+    held: float
+    """GPU-seconds."""
+    busy: float
+    """Seconds of nodes with a job."""
+
+    def utilization(self, site: Site) -> float:
+        """Return the share of the cluster's GPU time that jobs held."""
+        return self.held / (self.makespan * site.nodes * site.size)
+
+
+def site_of(nodes: int, *, disturbing: bool = False, leaf: int = 0) -> Site:
+    """Return a cluster of Synergy's servers, so many of them at each ``leaf`` switch (0: all at one).
+
+    ``disturbing`` neighbours slow each other as DeepShare measured.
+    """
+    rates, best, options = _tables()
+    company = fungible.company() if disturbing else np.ones((len(MODELS), len(MODELS)))
+    one, node, more = PREEMPTION_S
+    return Site(rates, best, options, company, np.array([one, one, *[node] * 7, more]), fungible.crossing(),
+                _traits(rates), _draw(rates.shape[1] - 1), np.arange(nodes) // (leaf or nodes), nodes)
+
+
+def _draw(size: int) -> Floats:
+    """Return the watts of a node by GPUs held, as a share of those when all are."""
+    power = PowerModel()
+    watts = np.array([power.host + held * power.board(power.load) + (size - held) * power.idle
+                      for held in range(size + 1)])
+    return np.asarray(watts / watts[-1])
+
+
+def _traits(rates: Floats) -> Floats:
+    """Return what node agents are told of models, [model, trait]: the task, and speeds at shares of a node.
+
+    The speeds are those of one GPU at ``CURVE`` CPUs with the fair share of memory, and at the fair CPUs with the least
+    memory, less that at the fair share.
+    """
+    tasks = np.array([[float(model in models) for models in fungible.TASKS.values()] for model in MODELS])
+    fair = int(FAIR_CPUS)
+    curve = rates[:, 1, list(CURVE), fair] - 1.0
+    return np.hstack([tasks, curve, rates[:, 1, fair, 1:2] - 1.0])
+
+
+@cache
+def _tables() -> tuple[Floats, Longs, Longs]:
+    """Return what a site knows of models: rates, best grants, and those worth having."""
+    rates = np.zeros((len(MODELS), 9, 25, 25))
+    for model, gpus, cpus, memory in np.ndindex(rates.shape):
+        if gpus and cpus and memory:
+            rates[model, gpus, cpus, memory] = PRIORS[MODELS[model]].at(cpus / gpus, memory * UNIT / gpus)
+    return rates, _best(rates), _options(rates)
+
+
+def _best(rates: Floats) -> Longs:
+    """Return the least CPUs and memory that are as fast as a whole node, [model, GPUs, CPUs or memory]."""
+    best = np.zeros((*rates.shape[:2], 2), np.int64)
+    for model, gpus in np.ndindex(*rates.shape[:2]):
+        enough = np.argwhere(rates[model, gpus] >= rates[model, gpus, -1, -1] * (1 - 1e-6))
+        best[model, gpus] = enough[enough.sum(axis=1).argmin()]
+    return best
+
+
+def _options(rates: Floats) -> Longs:
+    """Return the grants, among the points that were profiled, that no smaller one is as fast as, by rising CPUs."""
+    found = {place: _worth_having(rates[place], place[1]) if place[1] else [] for place in np.ndindex(*rates.shape[:2])}
+    table = np.zeros((*rates.shape[:2], max(map(len, found.values())), 2), np.int64)
+    for place, options in found.items():
+        if options:
+            table[place][:len(options)] = options
+    return table
+
+
+def _worth_having(rates: Floats, gpus: int) -> list[tuple[int, int]]:
+    cpus = np.unique(np.minimum(fungible.CPUS * gpus, len(rates) - 1)).astype(int).tolist()
+    memory = np.unique(np.minimum(fungible.MEMORY / UNIT * gpus, len(rates) - 1).round()).astype(int).tolist()
+    kept: list[tuple[int, int]] = []
+    for place in product(cpus, memory):  # smaller ones come first, in one of the two
+        if not any(c <= place[0] and m <= place[1] and rates[c, m] >= rates[place] - 1e-9 for c, m in kept):
+            kept.append(place)
+    return kept
+
+
+def begin(site: Site, trace: Trace) -> Round:
+    """Return a trace before its first round."""
+    count = len(trace.submit)
+    if (trace.gpus > site.nodes * site.size).any() or (trace.gpus < 1).any() or not (trace.work > 0).all():
+        raise ValueError(f"jobs must have work, and 1 to {site.nodes * site.size} GPUs; "
+                         f"{int((trace.gpus > site.nodes * site.size).sum())} ask for more than the cluster has")
+    jobs = Jobs(trace.submit, trace.work, trace.gpus, trace.model, trace.work.copy(), np.zeros(count),
+                np.full(count, np.nan), np.full(count, WAITING), np.zeros(count, np.int64), np.zeros(count, np.int64),
+                np.full(count, FAIR), np.zeros(count), np.full((count, 3), WAITING))
+    nodes = Nodes(np.tile(np.array([site.size, site.shares, site.shares]), (site.nodes, 1)),
+                  np.zeros((site.nodes, site.size), np.int64), np.zeros(site.nodes, np.int64), np.full(site.nodes, -1),
+                  np.zeros(site.nodes))
+    return Round(site, jobs, nodes, np.zeros(0, np.int64), 0.0)
+
+
+def watch(site: Site, trace: Trace, policy: Policy) -> Iterator[Round]:
+    """Yield round by round, after its decision and before time passes, until all jobs are done."""
+    round, arrived, changed = begin(site, trace), 0, True
+    for _ in range(MOST_ROUNDS):
+        if not len(round.live):
+            if arrived == len(trace.submit):
+                return
+            round.now = max(round.now, np.ceil(trace.submit[arrived] / site.round_s) * site.round_s)
+        here = int(np.searchsorted(trace.submit, round.now, side="right"))
+        if here > arrived:
+            round.live, arrived, changed = np.concatenate([round.live, np.arange(arrived, here)]), here, True
+        if changed or (round.jobs.node[round.live] == WAITING).any():
+            policy.decide(round)  # else all run on as they do
+        yield round
+        kept = kernel.advance(site, round.jobs, round.nodes, round.live, round.now, round.meters)
+        changed, round.live, round.now = kept < len(round.live), round.live[:kept], round.now + site.round_s
+    raise ZeroProgressError(f"after {MOST_ROUNDS} rounds {len(round.live)} jobs are not done: nothing moves them")
+
+
+def replay(site: Site, trace: Trace, policy: Policy) -> ReplayResult:
+    """Return what comes of a trace; ``ZeroProgressError`` when some job never ends."""
+    for last in watch(site, trace, policy):
+        round = last
+    ends = round.jobs.end
+    return ReplayResult(ends - trace.submit, float(ends.max() - trace.submit[0]), float(round.meters[0]),
+                   float(round.meters[1]))

@@ -1,0 +1,313 @@
+"""What ``idlewatt reproduce maifs`` says: the abstract's claim, what comes of it here, and what cannot be known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...replay.arrays import Floats
+from ...replay.fungible import SHARES
+from ...replay.locality import PER_CROSSING
+from ...replay.outcome import FEWEST_PAIRS, Interval, alike_ratio
+from .. import plots
+from ..plots import Plot
+from ..report import Section, Table
+from . import dl2, network
+from .sight import SURVEYED
+from .train import WORTH, MaifsTrainingProgress, order_only
+from .trial import INDEPENDENT, OURS, PROGRAMME, Contest, less
+from .windows import LARGE, LARGE_JOBS, LARGE_NODES, LOAD, LONGEST_S, NODES, PHILLY
+
+TITLE = "MAIFS: placement and fungible allocation, rebuilt"
+CLAIMED = {"makespan": 0.44, "JCT": 0.46}
+"""By how much the paper is below "state-of-the-art scheduling algorithms", at most."""
+TEACHER = "Synergy tune, SRSF"
+BETTER, WORSE, NOT_APART, TOO_FEW = "better", "worse", "not told apart", "too few"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that was measured."""
+
+    contests: Sequence[Contest]
+    steps: Sequence[MaifsTrainingProgress]
+    """How the agent came about."""
+    shares: Floats
+    """Of the linear programmes' throughput, [window, bound or Synergy's]."""
+    complete: Mapping[str, Mapping[str, tuple[float, ...]]]
+    """``FIGURES`` on complete virtual clusters, by their name and policy."""
+    dl2: Sequence[tuple[int, float]]
+    """How DL2's agent came about: updates, and log of the ratio to the teacher on windows to choose by."""
+    ablations: Sequence[str]
+    """Names of the agents without training, or without one part, in the contests."""
+    seed: int
+    """Of training."""
+
+    @property
+    def ratio(self) -> Floats:
+        """Return completion time and makespan over the teacher's, on windows to choose by, at each step of training."""
+        return np.exp([step.score for step in self.steps])
+
+    @property
+    def learned(self) -> bool:
+        """Tell whether training found anything better than what it set out from."""
+        return bool(self.ratio.min() < self.ratio[0])
+
+    @property
+    def only_order(self) -> bool:
+        """Tell whether nothing but who goes first is other than what training set out from."""
+        return bool(np.array_equal(*(step.best[order_only() == 0] for step in (self.steps[0], self.steps[-1]))))
+
+
+def facts(found: Findings) -> dict[str, object]:
+    """Return all that the report says, by the names of its template."""
+    return {"title": TITLE, "preface": preface(found), "sections": list(sections(found))}
+
+
+def preface(found: Findings) -> list[str]:
+    """Return what the reader should know first."""
+    split = ", ".join(f"{share:.0%} {task}" for task, share in SHARES.items())
+    return ["Only the abstract of MAIFS is public: not its traces (two large production ones), nor its cluster sizes, "
+            "nor its network. What is below is our reading of it, on later days of Philly than those learned from, and "
+            "on all of Helios, of which nothing was learned. Neither trace tells what its jobs train; models are drawn "
+            f"by Synergy's split ({split}).",
+            f"A window holds jobs that follow each other and bring {LOAD:g} times the work that the nodes can do in a "
+            "day, submitted over a day, or all at once; no two of a setting share a job. Jobs of more than "
+            f"{LONGEST_S / 3600:.0f} h are cut to that. Servers are Synergy's (8 GPUs, 24 CPUs, 500 GB), rounds take "
+            "300 s, who is moved or resumed loses 7, 30 or 60 s. SRTF, SRSF, Optimus and ours know how much work is "
+            "left; FIFO, LAS and Tiresias do not.",
+            f"Ours is one set of {network.SIZE} weights for every size. {_came_about(found)} The seed of training is "
+            f"{found.seed}, that of chance 0, and each window draws its models by its own number. A result that only "
+            "beats random-feasible, or FIFO, is not a result."]
+
+
+def _came_about(found: Findings) -> str:
+    """Return where the weights are from."""
+    lessons = (f"days {PHILLY.first} to {PHILLY.held_out - 1} of Philly, {NODES[0]} to {LARGE_NODES[1] - 1} nodes, in "
+               f"{LARGE:.0%} of the windows with {LARGE_JOBS:.0%} of the jobs made larger, from a node to all of them")
+    if found.learned:
+        rest = (" Beyond who goes first nothing better was found: of the coordination graph only the rule acts that "
+                "nodes at one leaf switch belong together.")
+        return (f"Evolution strategies, setting out from shortest remaining service, found them on {lessons}."
+                f"{rest if found.only_order else ''}")
+    return (f"They are a rule of thumb: evolution strategies on {lessons}, found nothing better.")
+
+
+def sections(found: Findings) -> Iterator[Section]:
+    """Yield the report's parts."""
+    yield verdict(found)
+    yield from alike(found)
+    yield claim(found)
+    yield parts(found)
+    yield optimum(found)
+    for contest in found.contests:
+        yield table(contest)
+    if found.complete:
+        yield complete(found)
+    yield curve(found)
+    yield missing(found)
+
+
+def verdict(found: Findings) -> Section:
+    """Say in which settings ours is better than each of Synergy-tune's orders."""
+    tunes = [name for name in found.contests[0].figures if name.startswith("Synergy tune")]
+    rows = []
+    for contest in found.contests:
+        for figure in CLAIMED:
+            best = contest.best(tunes, figure)
+            ours = contest.less_than(best, figure)
+            rows.append((contest.setting.name, str(contest.windows), figure, best, percent(ours),
+                         verdict_of(ours, contest.windows), percent(contest.less_than(TEACHER, figure))))
+    won, lost, few = (sum(row[5] == word for row in rows) for word in (BETTER, WORSE, TOO_FEW))
+    return Section("Against Synergy-tune", [
+        f"In {won} of {len(rows)} comparisons ours is below the best of tune's orders for that very figure (each "
+        f"order is best in something), in {lost} above; {few} have less than {FEWEST_PAIRS} windows, too few to tell. "
+        f"The last column compares it with {TEACHER}, the teacher. Intervals are Student's t on the logarithms of the "
+        "ratios, window by window; windows of one trace are not quite independent. The first table counts the settings "
+        "with enough windows, order by order; the plots show these by trace and nodes (d: neighbours disturb, s: "
+        "several leaf switches)."],
+        [*_order_by_order(found, tunes),
+         Table(("Setting", "Windows", "Figure", "Best tune", "Ours is less by (95 %)", "", f"Than {TEACHER}"), rows)],
+        plots=_drawn(found))
+
+
+def _drawn(found: Findings) -> list[Plot]:
+    """Draw by how much ours is below the teacher in the settings with enough windows."""
+    drawn = []
+    for at_once in (False, True):
+        rows = [(contest.setting.label, {figure: contest.less_than(TEACHER, figure) for figure in reversed(CLAIMED)})
+                for contest in found.contests if contest.windows >= FEWEST_PAIRS and contest.setting.at_once == at_once]
+        if rows:
+            how = "all at once" if at_once else "as submitted"
+            drawn.append(plots.forest(f"Ours is less than {TEACHER}, with 95 % intervals: jobs {how}", "less by", rows))
+    return drawn
+
+
+def alike(found: Findings) -> Iterator[Section]:
+    """Compare ours with Synergy-tune over all traces that have enough windows in the same advice_inputs."""
+    together: dict[str, list[Contest]] = {}
+    for contest in found.contests:
+        if contest.windows >= FEWEST_PAIRS:
+            together.setdefault(contest.setting.advice_inputs, []).append(contest)
+    rows = []
+    for advice_inputs, contests in together.items():
+        for figure in CLAIMED if len(contests) > 1 else ():
+            interval = less(alike_ratio([contest.pairs(TEACHER, figure) for contest in contests]))
+            counted = " + ".join(f"{contest.windows} {contest.setting.history.name}" for contest in contests)
+            rows.append((advice_inputs, counted, figure, percent(interval), verdict_of(interval, FEWEST_PAIRS)))
+    if rows:
+        yield Section("Both traces together", [
+            f"Ours against {TEACHER} where both traces have {FEWEST_PAIRS} windows; a trace counts as much as the "
+            "other, however many it has."],
+            [Table(("Setting", "Windows", "Figure", "Ours is less by (95 %)", ""), rows)])
+
+
+def _order_by_order(found: Findings, tunes: Sequence[str]) -> list[Table]:
+    """Count for each trace the settings in which ours is better and worse than each of tune's orders."""
+    rows = []
+    for trace in dict.fromkeys(contest.setting.history.name for contest in found.contests):
+        enough = [contest for contest in found.contests
+                  if contest.setting.history.name == trace and contest.windows >= FEWEST_PAIRS]
+        rows += [(trace, name, *(cell for figure in reversed(CLAIMED) for cell in _counted(enough, name, figure)))
+                 for name in tunes if enough]
+    headings = [f"{figure} {word}" for figure in reversed(CLAIMED) for word in (BETTER, WORSE, NOT_APART)]
+    return [Table(("Trace", "Against", *headings), rows)] if rows else []
+
+
+def _counted(contests: Sequence[Contest], name: str, figure: str) -> list[str]:
+    """Return in how many settings ours is better, worse and not told apart."""
+    told = [verdict_of(contest.less_than(name, figure), contest.windows) for contest in contests]
+    return [str(told.count(word)) for word in (BETTER, WORSE, NOT_APART)]
+
+
+def verdict_of(interval: Interval, windows: int) -> str:
+    """Return a word for by how much ours is less."""
+    if windows < FEWEST_PAIRS:
+        return TOO_FEW
+    return BETTER if interval.low > 0 else WORSE if interval.high < 0 else NOT_APART
+
+
+def percent(interval: Interval) -> str:
+    """Return an estimate with its interval, where there is one."""
+    if np.isnan(interval.low):
+        return f"{interval.estimate:+.1%}"
+    return f"{interval.estimate:+.1%} ({interval.low:+.1%} to {interval.high:+.1%})"
+
+
+def claim(found: Findings) -> Section:
+    """Set the abstract's two numbers beside the largest and the mean of ours, against each baseline by name."""
+    names = [name for name in found.contests[0].figures if name not in (OURS, PROGRAMME, *found.ablations)]
+    return Section("The abstract's numbers", [
+        f"The paper is below \"state-of-the-art scheduling algorithms by up to\" {CLAIMED['makespan']:.0%} in makespan "
+        f"and {CLAIMED['JCT']:.0%} in job completion time, which ones is not said. Ours, over all settings:"],
+        [_over_all(found, "Baseline", names)])
+
+
+def parts(found: Findings) -> Section:
+    """Say what training and each part are worth."""
+    return Section("What training, and each part, is worth", [
+        "By how much ours is below itself without, over all settings: what is near 0 adds nothing."],
+        [_over_all(found, "Ours without", [*found.ablations, INDEPENDENT])])
+
+
+def _over_all(found: Findings, heading: str, names: Sequence[str]) -> Table:
+    """Return by how much ours is below some policies over all settings, in the mean and at most."""
+    rows = []
+    for name in names:
+        cells = []
+        for figure in CLAIMED:
+            all_ = [(contest.less_than(name, figure).estimate, contest.setting.name) for contest in found.contests]
+            most, where = max(all_)
+            cells += [f"{np.mean([estimate for estimate, _ in all_]):+.1%}", f"{most:+.1%} ({where})"]
+        rows.append((name, *cells))
+    return Table((heading, "Makespan, mean", "at most", "JCT, mean", "at most"), rows)
+
+
+def optimum(found: Findings) -> Section:
+    """Say how near to the linear programmes ours comes."""
+    bound, synergy = found.shares.T
+    told = [f"For the jobs that ours seats in a round it does {bound.mean():.1%} (window by window {bound.min():.1%} "
+            f"to {bound.max():.1%}) of the most work that can be done when the CPUs and the memory of all nodes are "
+            f"pooled and nobody has neighbours, and {synergy.mean():.1%} of what Synergy's linear programme does, "
+            "which leaves nobody less than the fair share."]
+    for contest in found.contests:
+        if PROGRAMME in contest.figures:
+            jct, makespan = (-contest.less_than(PROGRAMME, figure).estimate for figure in ("JCT", "makespan"))
+            told.append(f"{contest.setting.name}: ours has a mean JCT {jct:+.1%} and a makespan {makespan:+.1%} "
+                        "against those of Synergy's programme with shortest remaining service first, which is no "
+                        "bound: another order may be better.")
+    return Section("Against linear programmes", told)
+
+
+def table(contest: Contest) -> Section:
+    """Return every policy in a setting."""
+    rows = []
+    for name in sorted(contest.figures, key=lambda name: contest.mean(name, "JCT")):
+        compared = ["-" if name == OURS else percent(contest.less_than(name, figure)) for figure in CLAIMED]
+        rows.append((name, f"{contest.mean(name, 'JCT') / 3600:.3f}", compared[1],
+                     f"{contest.mean(name, 'makespan') / 3600:.2f}", compared[0],
+                     f"{contest.mean(name, 'utilization'):.1%}", f"{contest.mean(name, 'energy') / 3.6e9:.3f}"))
+    return Section(contest.setting.name, [f"Mean over {contest.windows} windows."], [Table(
+        ("Policy", "JCT, h", "ours is less by (95 %)", "Makespan, h", "ours is less by (95 %)", "GPU time held",
+         "Energy, MWh"), rows)])
+
+
+def complete(found: Findings) -> Section:
+    """Return complete virtual clusters from the first held-out day on: one replay each, so without interval."""
+    tables = []
+    for name, figures in found.complete.items():
+        rows = [(policy, f"{jct:,.0f}", f"{makespan / 3600:,.1f}", f"{used:.1%}", f"{joules / 3.6e9:.2f}")
+                for policy, (jct, makespan, used, joules) in sorted(figures.items(), key=lambda item: item[1][0])]
+        tables.append(Table((name, "JCT, s", "Makespan, h", "GPU time held", "Energy, MWh"), rows))
+    return Section("Complete virtual clusters, as they were", [
+        "Nothing is cut or stretched, and nothing was learned from these days; the cluster is empty before the first. "
+        "Makespan says little here: it is that of the last long job."], tables)
+
+
+def curve(found: Findings) -> Section:
+    """Draw how the agent came about."""
+    rounds, ratio = np.array([step.round for step in found.steps], np.float64), found.ratio
+    drawn = plots.lines(f"Completion time and makespan over those of {TEACHER}, on windows to choose by", "rounds",
+                        {OURS: (rounds, ratio)})
+    told = "It set out from" if found.learned else "Nothing better was found than what it set out from"
+    return Section("Training", [
+        f"From {ratio[0]:.3f} to {ratio.min():.3f}, completion time counting {WORTH[0]:.0%}. {told}: Synergy-tune's "
+        "best fit and best share where the node gains most, shortest remaining service first. The row \"ours, "
+        "untrained\" tells what that is worth by itself."], plots=[drawn])
+
+
+def missing(found: Findings) -> Section:
+    """Say what is not in here."""
+    return Section("What is ours and not the paper's, and what is not here", [
+        "The abstract names attention between agents and a dynamic coordination graph. Here the agents are nodes; each "
+        "is asked about four tasks at a time, attends to at most 32 others in two heads, is joined to the four that it "
+        "attends to most among those that could take the same task, and max-plus settles who does. Who goes first is "
+        f"{'learned' if found.learned else 'a rule of thumb'}, how a node is divided is "
+        f"{'a rule of thumb' if found.only_order else 'learned'}; the abstract does not say how MAIFS does either.",
+        "Jobs of more than 8 GPUs take whole nodes, with all that is in them: the heuristics take the emptiest; ours "
+        f"asks at least {SURVEYED}, joins those at one leaf switch, and takes exactly as many as are needed. Neither "
+        "trace tells switches; the settings with several are ours. There Pollux' measurements tell what communication "
+        f"between nodes takes, which each further switch is assumed to prolong by {PER_CROSSING:.0%}.",
+        "The interference is DeepShare's, measured on jobs that all span nodes; for jobs within a node that is an "
+        "upper estimate, and only the worst neighbour counts.",
+        _translated(found.dl2),
+        f"\"{INDEPENDENT}\", and the other agents without a part, are ours with that taken away after training; "
+        "--set ablations=true also trains them so.",
+        "The experiments on a Kubernetes cluster are not repeated."])
+
+
+def _translated(curve: Sequence[tuple[int, float]]) -> str:
+    """Say what DL2's agent is here, and what its training brought."""
+    imitated, best = np.exp(curve[0][1]), np.exp(min(score for _, score in curve))
+    more = f"to {best:.3f}, the best of {len(curve) - 1} looks" if best < imitated else "to nothing better"
+    return (f"DL2 sizes jobs by workers and parameter servers; here the GPUs of a job are fixed. \"{dl2.NAME}\" is its "
+            "flat network, with its masks, imitation and actor-critic, on what there is to give: a bundle starts a job "
+            "with half the fair CPUs, a worker is the next grant of CPUs that is worth having, a server that of "
+            "memory. DL2 gives everybody a bundle before its network decides; GPUs do not suffice for that, so the "
+            f"network first decides who has one. It sees the {dl2.USUAL.shape.window} jobs submitted first that may "
+            "have something: of a longer queue it orders no more than these. Types are models and GPUs; "
+            "work and times are logarithms; the arena's heuristics seat whom it starts. Imitation of "
+            f"{TEACHER} brought it to {imitated:.3f} of that one's completion time and makespan on windows to choose "
+            f"by, reinforcement learning {more}.")

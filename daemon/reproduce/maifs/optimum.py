@@ -1,0 +1,94 @@
+"""Linear programmes that pool the CPUs and the memory of all nodes: Synergy's, the first of its "opt", and a bound.
+
+Nobody's neighbours matter, and a job may have any mixture of the grants that one node can give it. In Synergy's, jobs
+of a kind run at their fair share or faster; who lets some run slower, as ours may, can do more. Without that condition
+nobody can do more with the same jobs in the same round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import linprog
+
+from ...replay.arrays import Floats, Longs
+from . import kernel, placing
+from .arena import Round
+from .baselines import Order, chosen
+from .kernel import Site
+from .placing import TUNE
+
+
+class InfeasibleError(Exception):
+    """More jobs than the nodes can give the least speed; the message says so."""
+
+
+FAIR, ANY = 1.0, 0.0
+"""The least mean speed of jobs of a kind: in Synergy's programme, and in the bound."""
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Jobs by an order, seated as tune does, at the speeds of a linear programme."""
+
+    order: Order
+    least: float = FAIR
+    known: dict[bytes, Floats] = field(default_factory=dict)
+    """Solutions by the jobs of each model and size, and the nodes that are shared."""
+
+    def decide(self, round: Round) -> None:
+        """Seat jobs as tune does, for their GPUs only, and let them run at the best speeds."""
+        queue, count = chosen(round, self.order(round))
+        placing.place_all(round.site, round.jobs, round.nodes, queue, count, TUNE)
+        kernel.paces(round.site, round.jobs, round.nodes, round.live)
+        sharing = _sharing(round)
+        round.jobs.speed[sharing] = self.speeds(round)
+
+    def speeds(self, round: Round) -> Floats:
+        """Return the best speeds of the jobs that share nodes."""
+        jobs, sharing = round.jobs, _sharing(round)
+        count = np.zeros(round.site.rates.shape[:2])
+        np.add.at(count, (jobs.model[sharing], jobs.gpus[sharing]), 1.0)
+        shared = int((round.nodes.owner < 0).sum())
+        key = np.append(count, shared).tobytes()
+        if key not in self.known:
+            self.known[key] = solve(round.site, count, shared, self.least)
+        return np.asarray(self.known[key][jobs.model[sharing], jobs.gpus[sharing]])
+
+
+def _sharing(round: Round) -> Longs:
+    """Return the jobs that run and do not have whole nodes."""
+    jobs, live = round.jobs, round.live
+    return live[(jobs.node[live] >= 0) & (jobs.gpus[live] <= round.site.size)]
+
+
+def solve(site: Site, count: Floats, nodes: int, least: float = FAIR) -> Floats:
+    """Return the best speeds, [model, GPUs], of so many jobs of each; InfeasibleError when these cannot have least."""
+    speeds, rows = np.ones(count.shape), np.argwhere(count > 0)
+    if not len(rows):
+        return speeds
+    kinds, grants = zip(*[(kind, grant) for kind, (model, gpus) in enumerate(rows)
+                          for grant in site.options[model, gpus] if grant[0]], strict=True)
+    kind, grant, own = np.array(kinds), np.array(grants), np.eye(len(rows))[:, list(kinds)]
+    rate = site.rates[rows[kind, 0], rows[kind, 1], grant[:, 0], grant[:, 1]]
+    number = count[rows[:, 0], rows[:, 1]]
+    found = linprog(-rate * rows[kind, 1], A_ub=np.vstack([grant.T, -own * rate]),
+                    b_ub=np.concatenate([[nodes * site.shares] * 2, -least * number]), A_eq=own, b_eq=number,
+                    method="highs")
+    if not found.success:
+        raise InfeasibleError(f"{number.sum():g} jobs do not have {least:g} of their fair share on {nodes} nodes: "
+                              f"{found.message}")
+    speeds[rows[:, 0], rows[:, 1]] = own @ (found.x * rate) / number
+    return speeds
+
+
+def throughput(round: Round) -> float:
+    """Return the work done per second by the jobs that share nodes, in GPUs at their fair share."""
+    sharing = _sharing(round)
+    return float((round.jobs.speed[sharing] * round.jobs.gpus[sharing]).sum())
+
+
+def best_throughput(optimum: Optimum, round: Round) -> float:
+    """Return the same at the speeds of a linear programme."""
+    return float((optimum.speeds(round) * round.jobs.gpus[_sharing(round)]).sum())

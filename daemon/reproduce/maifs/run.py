@@ -1,0 +1,137 @@
+"""``idlewatt reproduce maifs``: agents are trained on days of Philly and tried on held-out days and on Helios."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rich.progress import Progress
+
+from ....storage.traces import TraceError
+from ...agents.kinds import TrainingError
+from ...replay.arrays import Floats
+from ..failures import SettingError
+from ..progress import progress
+from ..report import write_report
+from . import claims, dl2, trial, windows
+from .agent import Maifs
+from .arena import Policy, Trace
+from .baselines import Synergy, srsf
+from .network import initial
+from .placing import TUNE
+from .setting import Setting
+from .train import MaifsTrainingConfig, MaifsTrainingProgress, card_of, train
+
+FIRST_JUDGE, JUDGES = 9_000_000, 64
+"""Windows to choose among candidates by: of the days that are learned from, but none of the windows."""
+ABLATIONS: Mapping[str, Callable[[Floats], Policy]] = {
+    trial.INDEPENDENT: partial(Maifs, coordinated=False), "ours, no attention": partial(Maifs, attentive=False),
+    "ours, fixed allocation": partial(Maifs, fungible=False), "ours, two-stage": partial(Maifs, integrated=False)}
+"""Agents by the part that they are without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What agents are judged by."""
+
+    settings: Sequence[trial.WindowSetting]
+    bounded: trial.WindowSetting
+    complete: Sequence[tuple[windows.Place, Trace]]
+
+
+@dataclass(frozen=True, slots=True)
+class MaifsRun:
+    """What is to be measured, and where it is kept."""
+
+    setting: Setting
+    out: Path
+    traces: Path
+
+    def folder(self, name: str) -> Path:
+        """Return where an agent is kept."""
+        return self.out / "models" / name.replace(", ", "-").replace(" ", "-")
+
+
+def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
+    """Train, replay and write the report, with the agents beside it."""
+    if traces is None:
+        raise SettingError("maifs needs --traces, the folder of the packaged traces (or IDLEWATT_TRACES)")
+    plan = MaifsRun(setting, out, traces)
+    work = _read(traces)  # before training, which a missing trace must not waste
+    importlib.import_module("torch")
+    with progress() as bar:
+        ours, steps = _trained(plan, trial.OURS, Maifs, bar)
+        without = {"ours, untrained": Maifs(initial(setting.seed)),
+                   **{name: agent(steps[-1].best) for name, agent in ABLATIONS.items()},
+                   **{f"{name}, trained so": _trained(plan, f"{name}, trained so", agent, bar)[0]
+                      for name, agent in (ABLATIONS if setting.ablations else {}).items()}}
+        theirs, came_about = _dl2(plan, bar)
+        found = _measured(plan, work, {trial.OURS: ours, dl2.NAME: theirs}, without, steps, came_about, bar)
+    return write_report(out, "sections.md.j2", claims.facts(found))
+
+
+def _read(traces: Path) -> Work:
+    """Return the held-out work; ``TraceError`` when there is too little."""
+    settings = [setting for setting in trial.SETTINGS if trial.traces_of(setting, traces, 1)]
+    bounded = next((setting for setting in settings if setting.bounded), None)
+    if bounded is None:
+        raise TraceError(f"{traces}: Philly has too few jobs since day {windows.PHILLY.held_out} to judge by")
+    return Work(settings, bounded, [(place, windows.complete(place, traces)) for place in windows.COMPLETE])
+
+
+def course(plan: MaifsRun, agent: Callable[[Floats], Policy]) -> MaifsTrainingConfig:
+    """Return what an agent is taught."""
+    judges = [windows.lesson(plan.traces, FIRST_JUDGE + number) for number in range(JUDGES)]
+    return MaifsTrainingConfig(partial(windows.lesson, plan.traces), judges, Synergy(srsf, TUNE), agent,
+                               plan.setting.seed, plan.setting.rounds)
+
+
+def _trained(plan: MaifsRun, name: str, agent: Callable[[Floats], Policy],
+             bar: Progress) -> tuple[Policy, list[MaifsTrainingProgress]]:
+    """Return an agent, and how it came about."""
+    taught, steps = course(plan, agent), []
+    task = bar.add_task(f"training {name}", total=plan.setting.rounds)
+    for step in train(taught):
+        steps.append(step)
+        bar.update(task, completed=step.round, description=f"training {name}: {step.score:+.4f}")
+    Maifs(steps[-1].best).save(plan.folder(name), card_of(taught, steps, _source()))
+    return agent(steps[-1].best), steps
+
+
+def _source() -> str:
+    return f"Philly, days {windows.PHILLY.first} to {windows.PHILLY.held_out - 1}"
+
+
+def _dl2(plan: MaifsRun, bar: Progress) -> tuple[Policy, list[tuple[int, float]]]:
+    """Return DL2's agent, and how it came about."""
+    from . import dl2_train  # torch
+
+    taught = course(plan, Maifs)
+    training = dl2_train.Training(dl2_train.GrantTrainingConfig(
+        taught.draw, taught.judges, taught.teacher, seed=plan.setting.seed, values=dl2.USUAL,
+        updates=plan.setting.updates))
+    task = bar.add_task(f"training {dl2.NAME}", total=plan.setting.updates)
+    try:
+        for step in training.run():
+            bar.update(task, completed=step.update, description=f"training {dl2.NAME}: {step.score:+.4f}")
+    except FloatingPointError as error:
+        raise TrainingError(f"{dl2.NAME}: {error}") from error
+    training.agent.save(plan.folder(dl2.NAME), dl2_train.card_of(training, _source()))
+    return training.agent, [(step.update, step.score) for step in training.steps]
+
+
+def _measured(plan: MaifsRun, work: Work, learned: Mapping[str, Policy], without: Mapping[str, Policy],
+              steps: list[MaifsTrainingProgress], came_about: Sequence[tuple[int, float]],
+              bar: Progress) -> claims.Findings:
+    others = {**learned, **without}
+    contests = [trial.contest(setting, plan.traces, others, plan.setting.windows)
+                for setting in bar.track(work.settings, description="held-out days")]
+    shares = trial.share_of_optimum(learned[trial.OURS], work.bounded.site,
+                                    trial.traces_of(work.bounded, plan.traces, plan.setting.windows))
+    complete = {place.name: trial.complete(place, trace, others)
+                for place, trace in bar.track(work.complete, description="complete clusters")}
+    return claims.Findings(contests, steps, shares, complete, came_about,
+                           [name for name in without if name != trial.INDEPENDENT], plan.setting.seed)

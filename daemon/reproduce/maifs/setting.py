@@ -1,0 +1,30 @@
+"""How much is trained and tried on days of Philly and Helios."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is trained, and how long."""
+
+    seed: Annotated[int, Field(ge=0, le=9000)] = 1
+    """Of training."""
+    rounds: Annotated[int, Field(ge=0, le=100_000)] = 40
+    """Of training."""
+    windows: Annotated[int, Field(ge=1, le=100)] = 40
+    """Held-out windows that each comparison is made on, at most."""
+    ablations: bool = False
+    """Whether agents without attention, graph, fungible allocation or joint decision are trained, too, each as long;
+    else these parts are only taken away from the trained agent."""
+    updates: Annotated[int, Field(ge=1, le=1_000_000)] = 3000
+    """Of DL2's agent, by reinforcement learning: more find nothing better."""
+
+
+FULL = Setting()
+"""About a quarter of an hour, most of it training; with ``ablations`` an hour."""
+QUICK = Setting(rounds=2, windows=2)

@@ -1,0 +1,150 @@
+"""All policies on the same held-out windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...replay.arrays import Floats
+from ...replay.outcome import Interval, paired_ratio
+from ...replay.power import Occupation, PowerModel, joules
+from . import windows
+from .arena import Policy, ReplayResult, Trace, replay, site_of, watch
+from .baselines import baselines, srsf
+from .kernel import Site
+from .optimum import ANY, FAIR, Optimum, best_throughput, throughput
+from .windows import HELIOS, LEAF, PHILLY, History, Place
+
+OURS, INDEPENDENT = "ours", "independent agents, no graph"
+PROGRAMME = "LP for the jobs seated, SRSF"
+"""Synergy's optimum with an order."""
+FIGURES = ("JCT", "makespan", "utilization", "energy")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSetting:
+    """Windows of one kind."""
+
+    history: History
+    nodes: int
+    at_once: bool = False
+    """All jobs are there at the beginning."""
+    disturbing: bool = False
+    """Neighbours slow each other."""
+    leaf: int = 0
+    """Nodes at each leaf switch; 0: all are at one."""
+    bounded: bool = False
+    """Small enough for the linear programme."""
+
+    @property
+    def name(self) -> str:
+        """Return what the setting is called."""
+        return f"{self.history.name}, {self.advice_inputs}"
+
+    @property
+    def label(self) -> str:
+        """Return the name as short as it must be beside a plot."""
+        return f"{self.history.name} {self.nodes}{'d' if self.disturbing else 's' if self.leaf else ''}"
+
+    @property
+    def advice_inputs(self) -> str:
+        """Return what is the same for windows of another trace."""
+        return (f"{self.nodes} nodes, {'all at once' if self.at_once else 'as submitted'}"
+                f"{', neighbours disturb' if self.disturbing else ''}"
+                f"{f', {self.leaf} at a leaf switch' if self.leaf else ''}")
+
+    @property
+    def site(self) -> Site:
+        """Return the cluster."""
+        return site_of(self.nodes, disturbing=self.disturbing, leaf=self.leaf)
+
+
+SETTINGS = (
+    *(WindowSetting(history, nodes, at_once, bounded=history is PHILLY and nodes == 16)
+      for history in (PHILLY, HELIOS) for nodes in (16, 32, 64, 128) for at_once in (False, True)),
+    *(WindowSetting(PHILLY, 16, at_once, disturbing=True) for at_once in (False, True)),
+    *(WindowSetting(history, 16, at_once, leaf=LEAF) for history in (PHILLY, HELIOS) for at_once in (False, True)))
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What came of a setting."""
+
+    setting: WindowSetting
+    figures: Mapping[str, Mapping[str, Floats]]
+    """Of each window, by policy and then by ``FIGURES``: seconds, seconds, ratio, joules."""
+
+    def mean(self, policy: str, figure: str) -> float:
+        """Return the mean over windows."""
+        return float(self.figures[policy][figure].mean())
+
+    def best(self, policies: Sequence[str], figure: str) -> str:
+        """Return the policy with the lowest mean."""
+        return min(policies, key=lambda name: self.mean(name, figure))
+
+    @property
+    def windows(self) -> int:
+        """Return how many there are."""
+        return len(self.figures[OURS]["JCT"])
+
+    def less_than(self, policy: str, figure: str) -> Interval:
+        """Return by how much ours is below a policy in a typical window, as a share; see ``outcome.paired_ratio``."""
+        return less(paired_ratio(*self.pairs(policy, figure)))
+
+    def pairs(self, policy: str, figure: str) -> tuple[Floats, Floats]:
+        """Return ours and a policy's of each window."""
+        return self.figures[OURS][figure], self.figures[policy][figure]
+
+
+def less(ratio: Interval) -> Interval:
+    """Return by how much something is below another, as a share, for its ratio to that."""
+    return Interval(1.0 - ratio.estimate, 1.0 - ratio.high, 1.0 - ratio.low)
+
+
+def traces_of(setting: WindowSetting, traces: Path, most: int) -> list[Trace]:
+    """Return the held-out windows of a setting."""
+    found = windows.held_out(setting.history, traces, setting.nodes, most)
+    return [windows.at_once(trace) for trace in found] if setting.at_once else found
+
+
+def energy(outcome: ReplayResult, site: Site) -> float:
+    """Return the joules of a replay up to its own end, by the usual watts of an A100 node."""
+    wall = site.nodes * outcome.makespan
+    busy = min(outcome.busy, wall)
+    spent = Occupation(outcome.makespan, busy=np.array([busy]), empty=np.array([wall - busy]), down=np.zeros(1),
+                       gpu=np.array([outcome.held]), since=np.zeros(1), delay=np.inf)
+    return joules(spent, np.array([site.size]), PowerModel()).total
+
+
+def figures(site: Site, trace: Trace, policy: Policy) -> tuple[float, ...]:
+    """Return ``FIGURES`` of one replay."""
+    outcome = replay(site, trace, policy)
+    return float(outcome.jct.mean()), outcome.makespan, outcome.utilization(site), energy(outcome, site)
+
+
+def contest(setting: WindowSetting, traces: Path, others: Mapping[str, Policy], most: int) -> Contest:
+    """Replay every policy on the windows of a setting."""
+    site, rows = setting.site, traces_of(setting, traces, most)
+    policies = {**baselines(), **others, **({PROGRAMME: Optimum(srsf)} if setting.bounded else {})}
+    found = {name: np.array([figures(site, trace, policy) for trace in rows]) for name, policy in policies.items()}
+    return Contest(setting, {name: dict(zip(FIGURES, table.T, strict=True)) for name, table in found.items()})
+
+
+def share_of_optimum(policy: Policy, site: Site, rows: Sequence[Trace], every: int = 10) -> Floats:
+    """Return a policy's throughput over that of the programmes for the jobs it seated, [window, bound or Synergy's]."""
+    programmes, shares = [Optimum(srsf, least) for least in (ANY, FAIR)], []
+    for trace in rows:
+        sums = np.zeros(1 + len(programmes))
+        for number, round in enumerate(watch(site, trace, policy)):
+            if number % every == 0:
+                sums += throughput(round), *(best_throughput(programme, round) for programme in programmes)
+        shares.append(sums[0] / sums[1:])
+    return np.array(shares)
+
+
+def complete(place: Place, trace: Trace, others: Mapping[str, Policy]) -> Mapping[str, tuple[float, ...]]:
+    """Return ``FIGURES`` of every policy on a whole virtual cluster."""
+    return {name: figures(site_of(place.nodes), trace, policy) for name, policy in {**baselines(), **others}.items()}

@@ -1,0 +1,68 @@
+"""``idlewatt reproduce published``: what the publications' own code gives, replayed to its digits."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from ...agents.checkpoint import write
+from ..failures import ReproductionError, SettingError
+from .result import Row
+from .setting import Setting
+
+
+def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
+    """Replay the artifacts and write the table as Markdown and as JSON."""
+    if traces is None:
+        raise SettingError("published needs --traces, the folder of the packaged traces (or IDLEWATT_TRACES)")
+    found = list(_watched(rows(traces, setting.artifacts)))
+    if setting.into is not None:
+        _replace(setting.into, "published", markdown(found))
+    records = [{**dataclasses.asdict(row), "difference": row.difference} for row in found]
+    written = {"report.md": markdown(found) + "\n", "rows.json": json.dumps(records, indent=2)}
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in written.items():
+        write(out / name, text.encode())
+    return {name: out / name for name in written}
+
+
+def rows(traces: Path, artifacts: Iterable[str]) -> Iterator[Row]:
+    """Yield every published number beside ours; FileNotFoundError when a trace is missing."""
+    for artifact in artifacts:
+        yield from importlib.import_module(f"..{artifact}", __name__).rows(traces)
+
+
+def markdown(rows: Iterable[Row]) -> str:
+    """Return the rows as a Markdown table."""
+    lines = ["| result | setting | published | ours | difference | note |", "|---|---|---:|---:|---:|---|"]
+    lines += [f"| {row.name} | {row.setting} | {_exact(row.published)} | {_exact(row.ours)} "
+              f"| {round(row.difference, 6) + 0.0:+.4%} | {row.note} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _exact(value: float) -> str:
+    """Return a number with as many digits as such tables print."""
+    return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def _watched(rows: Iterator[Row]) -> Iterator[Row]:
+    """Tell on the terminal what is being replayed, for the whole takes a minute."""
+    for row in rows:
+        click.echo(f"\r{row.name}, {row.setting}".ljust(100), err=True, nl=False)
+        yield row
+    click.echo("\r" + " " * 100 + "\r", err=True, nl=False)
+
+
+def _replace(path: Path, mark: str, text: str) -> None:
+    """Put the text between the marks of a file."""
+    between = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", re.DOTALL)
+    before = path.read_text(encoding="utf-8")
+    if not between.search(before):
+        raise ReproductionError(f"{path} has no lines <!-- {mark} --> and <!-- /{mark} --> to write between")
+    path.write_text(between.sub(lambda found: f"{found[1]}{text}\n{found[2]}", before), encoding="utf-8")

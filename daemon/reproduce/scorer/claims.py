@@ -1,0 +1,233 @@
+"""What ``idlewatt reproduce scorer`` says of the scorer: every row, its interval, and where it falls short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....storage.records import ModelCard
+from ...agents.figures import Figures
+from ...agents.scorer.agent import MEMBERS, STRANGE
+from ...agents.scorer.network import SIZE
+from ..report import Section, Table
+from .contest import BOUNDS, HEURISTICS, Cell, jct, p99
+from .sites import Site
+
+TITLE = "The scorer on sites that it was not made for"
+WORST = 0.02
+"""Mean completion time above the best heuristic's that is aimed at on the worst site."""
+BARELY_S = 900.0
+"""A 99 % wait below this is no tail: nobody complains of it, and a ratio of two such is chance."""
+
+
+@dataclass(frozen=True)
+class RealSiteResult:
+    """What came of one real trace."""
+
+    site: Site
+    cell: Cell
+    others: Mapping[str, Figures]
+    """What else was replayed there, by name."""
+    strange: float
+    """Share of its jobs that lie outside of what the scorers of the made-up sites have seen."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that was measured."""
+
+    regimes: Sequence[Cell]
+    apart: Mapping[str, Sequence[Cell]]
+    """The same regimes for the first model with one part of it taken out, by what that is."""
+    real: Sequence[RealSiteResult]
+    cards: Sequence[ModelCard]
+
+
+def facts(findings: Findings) -> dict[str, object]:
+    """Return all that the report says, by the names of its template."""
+    return {"title": TITLE, "preface": preface(findings), "sections": list(sections(findings))}
+
+
+def preface(findings: Findings) -> list[str]:
+    """Return what the reader should know first."""
+    return [f"{len(findings.cards)} scorers, each of {MEMBERS} members with {SIZE:,} weights, trained from seeds of "
+            "their own on made-up sites of eight nodes and then replayed, unchanged, on sites of 4 to 128. Every "
+            "policy but random-feasible, which is greedy, backfills as EASY does; all see the same traces. The best "
+            "heuristic is the one that turns out best on that very site, which an operator cannot know beforehand. "
+            "Intervals are 95 % bootstraps over traces and training seeds. random-feasible and oracle (true run times) "
+            "are shown for scale.",
+            "Small sites are judged by more traces than large ones, as fewer jobs leave more to chance. Where traces "
+            "are few, as on the largest sites, a bootstrap's interval is narrower than it should be.",
+            "The sites are made up: 40 users with 6 recurring kinds of jobs each, log-normal run times, bursts, every "
+            "seventh job failing early; informative limits are one to three times what a job needs, lazy ones a day "
+            "for nine of ten users. The traces judged by were drawn from other seeds than those learned from."]
+
+
+def sections(findings: Findings) -> Iterator[Section]:
+    """Yield the report's parts; those of which nothing was measured are left out."""
+    if findings.regimes:
+        yield verdict(findings)
+        yield worst(findings.regimes)
+        yield regimes(findings.regimes)
+        yield tails(findings.regimes)
+    if findings.apart:
+        yield apart(findings)
+    if findings.real:
+        yield sites(findings.real)
+    if findings.cards:
+        yield training(findings.cards)
+
+
+def verdict(findings: Findings) -> Section:
+    """Say whether the figure that was aimed at is reached."""
+    cells = sorted(findings.regimes, key=lambda cell: -cell.regret().estimate)
+    over = [cell for cell in cells if cell.regret().estimate > WORST]
+    tail = [cell for cell in cells if _tail_is_worse(cell)]
+    gained = float(np.mean([cell.regret().estimate for cell in cells]))
+    told = [f"Worst regret: {_percent(cells[0].regret().estimate)} ({cells[0].name}); mean over sites "
+            f"{_percent(gained)}: below zero is better than the best heuristic of each site."]
+    told.append(f"Reached: at most {WORST:.0%} on all {len(cells)} sites." if not over else
+                f"Not reached: more than {WORST:.0%} on {len(over)} of {len(cells)} sites: "
+                + "; ".join(f"{cell.name} ({_percent(cell.regret().estimate)})" for cell in over) + ".")
+    single = [max(cell.regret_of(cell.models[seed]) for cell in cells) for seed in range(len(cells[0].models))]
+    told.append(f"That is the mean over trainings; single ones do worst with {_percent(min(single))} to "
+                f"{_percent(max(single))}.")
+    told.append("No site has a 99 % wait that is worse and longer than a quarter of an hour." if not tail else
+                "A 99 % wait that is worse, and longer than a quarter of an hour: "
+                + "; ".join(f"{cell.name} (x {cell.tail():.2f})" for cell in tail) + ".")
+    return Section("Verdict", told)
+
+
+def _tail_is_worse(cell: Cell) -> bool:
+    ours = float(np.mean([p99(model).mean() for model in cell.models]))
+    return ours > BARELY_S and cell.tail() > 1.0
+
+
+def worst(cells: Sequence[Cell]) -> Section:
+    """Return each policy's worst site."""
+    rows = []
+    for policy in (*HEURISTICS, *BOUNDS):
+        cell = max(cells, key=lambda cell: cell.regret_of(cell.known[policy]))
+        rows.append((policy, _percent(cell.regret_of(cell.known[policy])), cell.name))
+    for seed in range(len(cells[0].models)):
+        cell = max(cells, key=lambda cell: cell.regret_of(cell.models[seed]))
+        rows.append((f"scorer, seed {seed}", _percent(cell.regret_of(cell.models[seed])), cell.name))
+    return Section("The worst site of every policy", [
+        "Mean completion time above that of the best heuristic of the site. Whoever has to choose one heuristic risks "
+        "this much."], [Table(("Policy", "Regret", "On"), rows)])
+
+
+def regimes(cells: Sequence[Cell]) -> Section:
+    """Return mean completion times on all sites."""
+    headings = ("Site", *map(_short, (*HEURISTICS, *BOUNDS)), "scorer", "regret", "95 %")
+    rows = []
+    for cell in cells:
+        regret, ours = cell.regret(), np.mean([jct(model).mean() for model in cell.models])
+        rows.append((cell.name, *(_hours(jct(cell.known[policy]).mean(), policy == cell.best)
+                                  for policy in (*HEURISTICS, *BOUNDS)), f"{ours / 3600:.2f}",
+                     _percent(regret.estimate), f"{_percent(regret.low)} to {_percent(regret.high)}"))
+    return Section("Mean completion time, hours", ["The best heuristic of each site is in brackets."],
+                   [Table(headings, rows)])
+
+
+def tails(cells: Sequence[Cell]) -> Section:
+    """Return 99 % waits on all sites."""
+    headings = ("Site", *map(_short, (*HEURISTICS, *BOUNDS)), "scorer", "scorer / best")
+    rows = [(cell.name, *(_hours(p99(cell.known[policy]).mean(), policy == cell.best)
+                          for policy in (*HEURISTICS, *BOUNDS)),
+             f"{np.mean([p99(model).mean() for model in cell.models]) / 3600:.2f}", f"{cell.tail():.2f}")
+            for cell in cells]
+    return Section("99 % wait, hours", ["In brackets is the heuristic of the lowest mean completion time."],
+                   [Table(headings, rows)])
+
+
+def apart(findings: Findings) -> Section:
+    """Return what the parts of the first model are worth."""
+    whole = [cell.regret_of(cell.models[0]) for cell in findings.regimes]
+    rows = [("whole", _percent(float(np.mean(whole))), _percent(max(whole)))]
+    for name, cells in findings.apart.items():
+        regrets = [cell.regret_of(cell.models[0]) for cell in cells]
+        rows.append((name, _percent(float(np.mean(regrets))), _percent(max(regrets))))
+    return Section("What its parts are worth", ["The first model, and with parts of it taken out after training."],
+                   [Table(("Model", "mean regret", "worst"), rows)])
+
+
+def sites(real: Sequence[RealSiteResult]) -> Section:
+    """Return completion times on real traces beside what was published."""
+    rows = []
+    for one in real:
+        found = {**{policy: (jct(kept)[0], p99(kept)[0]) for policy, kept in one.cell.known.items()},
+                 **{policy: (kept.jct_mean_s, kept.wait_p99_s) for policy, kept in one.others.items()},
+                 **{f"scorer, seed {seed}": (jct(kept)[0], p99(kept)[0]) for seed, kept in enumerate(one.cell.models)}}
+        rows += [(one.site.name, policy, f"{mean:,.0f}", f"{tail / 3600:.1f}")
+                 for policy, (mean, tail) in found.items()]
+        rows += [(one.site.name, f"{policy} as published", f"{value:,.0f}", "–")
+                 for policy, value in one.site.published.items()]
+    return Section("Real traces: mean completion time and 99 % wait", [
+        *_regrets(real), *_distances(real), *_strange(real),
+        "Philly's trace tells neither limits nor users: nothing but its size is known of a job, and how long jobs of "
+        "that size have run of late. 0e4a51 had one crowded week, in which 570 jobs came within days; whatever order "
+        "they are taken in decides its mean, and an order that knows nothing at all, random-feasible, comes close to "
+        "QSSF with its true run times."],
+        [Table(("Site", "Policy", "mean JCT, s", "p99 wait, h"), rows)])
+
+
+def _regrets(real: Sequence[RealSiteResult]) -> Iterator[str]:
+    """Say how the scorers of the made-up sites do beside the best heuristic of each real one."""
+    for one in real:
+        cell, known = one.cell, one.cell.known[one.cell.best]
+        regrets = [cell.regret_of(model) for model in cell.models]
+        tails = [float(p99(model).mean()) / 3600 for model in cell.models]
+        yield (f"{one.site.name}: the scorers are {_percent(min(regrets))} to {_percent(max(regrets))} from the best "
+               f"heuristic, {_short(cell.best)}; 99 % wait {min(tails):.2f} to {max(tails):.2f} h against "
+               f"{p99(known).mean() / 3600:.2f} h.")
+
+
+def _distances(real: Sequence[RealSiteResult]) -> Iterator[str]:
+    """Say how far the scorer of Philly is from what was published."""
+    for one in real:
+        ours = one.others.get(PHILLY_SCORER)
+        if ours is None or not one.site.published:
+            continue
+        said, bound = one.site.published["QSSF"], one.site.published["SRTF"]
+        yield (f"{one.site.name}: {ours.jct_mean_s:,.0f} s without run times and without preemption, "
+               f"{_percent(ours.jct_mean_s / said - 1)} against QSSF as published ({said:,.0f} s, which was given true "
+               f"run times with random errors) and {_percent(ours.jct_mean_s / bound - 1)} against SRTF ({bound:,.0f} "
+               "s, true run times and preemption).")
+
+
+def _strange(real: Sequence[RealSiteResult]) -> Iterator[str]:
+    """Say where the scorers of the made-up sites would not have spoken."""
+    for one in real:
+        if one.strange > STRANGE:
+            yield (f"{one.site.name}: {one.strange:.0%} of the jobs are unlike those that the scorers of the made-up "
+                   "sites have seen; in service they would leave such a queue to the heuristic.")
+
+
+PHILLY_SCORER = "scorer, trained on Philly's other clusters for mean completion time"
+
+
+def training(cards: Sequence[ModelCard]) -> Section:
+    """Return how the models came about."""
+    rows = [(str(card.seed), f"{card.metrics.get('imitation_top1', float('nan')):.1%}",
+             f"{card.metrics['objective_select']:.4f}", f"{card.metrics.get('wall_s', float('nan')):.0f}",
+             f"{card.metrics.get('cpu_s', float('nan')):.0f}")
+            for card in cards]
+    return Section("Training", [
+        "Top-1: how often the imitation, with which a training begins, makes the incumbent's choice. Objective: on "
+        "later traces, which can only veto, relative to the incumbent."],
+        [Table(("Seed", "top-1", "objective", "wall s", "CPU s"), rows)])
+
+
+def _short(policy: str) -> str:
+    return policy.split("+")[0]
+
+
+def _percent(share: float) -> str:
+    return f"{share:+.1%}"
+
+
+def _hours(seconds: float, best: bool) -> str:
+    return f"[{seconds / 3600:.2f}]" if best else f"{seconds / 3600:.2f}"

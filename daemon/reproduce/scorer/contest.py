@@ -1,0 +1,85 @@
+"""Replays of many policies on the same traces, and what the difference between two of them is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...agents.figures import Figures, figures
+from ...agents.kinds import Stretch
+from ...policies import named
+from ...replay.engine import Policy, run
+from ...replay.outcome import Interval
+
+Floats = NDArray[np.float64]
+
+HEURISTICS = tuple(f"{order}+best-fit+easy" for order in ("fifo", "sjf-limit", "sjf-prediction", "qssf", "wfp3",
+                                                          "limit-aged"))
+BOUNDS = ("random-feasible", "oracle")
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What came of the traces of one site."""
+
+    name: str
+    known: Mapping[str, tuple[Figures, ...]]
+    """By policy, one of each trace."""
+    models: tuple[tuple[Figures, ...], ...]
+    """[training seed][trace]"""
+
+    @property
+    def best(self) -> str:
+        """Return the heuristic of the lowest mean completion time on this site."""
+        return min(HEURISTICS, key=lambda policy: jct(self.known[policy]).mean())
+
+    def regret(self) -> Interval:
+        """Return by which share the scorers' completion time is above that of the best heuristic, less is better.
+
+        The interval is a 95 % bootstrap over traces, the same for both, and over training seeds.
+        """
+        ours, theirs = np.array([jct(model) for model in self.models]), jct(self.known[self.best])
+        random = np.random.default_rng(0)
+        traces = random.integers(0, len(theirs), (RESAMPLES, len(theirs)))
+        seeds = random.integers(0, len(ours), (RESAMPLES, len(ours)))
+        drawn = ours[seeds[:, :, None], traces[:, None, :]].mean(axis=(1, 2)) / theirs[traces].mean(axis=1) - 1.0
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        return Interval(float(ours.mean() / theirs.mean()) - 1.0, float(low), float(high))
+
+    def regret_of(self, figures: Sequence[Figures]) -> float:
+        """Return the same of any policy, without interval."""
+        return float(jct(figures).mean() / jct(self.known[self.best]).mean()) - 1.0
+
+    def tail(self) -> float:
+        """Return the scorers' 99 % wait over that of the best heuristic, both smoothed by a minute."""
+        ours = np.mean([p99(model).mean() for model in self.models])
+        return float((ours + 60.0) / (p99(self.known[self.best]).mean() + 60.0))
+
+
+def jct(found: Sequence[Figures]) -> Floats:
+    """Return mean completion times, seconds, of each trace."""
+    return np.array([one.jct_mean_s for one in found])
+
+
+def p99(found: Sequence[Figures]) -> Floats:
+    """Return 99 % waits, seconds, of each trace."""
+    return np.array([one.wait_p99_s for one in found])
+
+
+def contest(name: str, draw: Callable[[int], Stretch], traces: int, models: Sequence[Policy],
+            pool: ThreadPoolExecutor) -> Cell:
+    """Replay so many traces of one site under all policies."""
+    policies = [*map(named, (*HEURISTICS, *BOUNDS)), *models]
+    found = list(pool.map(lambda number: _replayed(draw(number), policies), range(traces)))
+    by_policy = list(zip(*found, strict=True))
+    names = (*HEURISTICS, *BOUNDS)
+    return Cell(name, dict(zip(names, by_policy, strict=False)), tuple(by_policy[len(names):]))
+
+
+def _replayed(stretch: Stretch, policies: Sequence[Policy]) -> list[Figures]:
+    return [figures(run(stretch.cluster, stretch.workload, policy), stretch.since_s) for policy in policies]

@@ -1,0 +1,92 @@
+"""``idlewatt reproduce scorer``: our agent is trained on made-up sites of 8 nodes and tried on others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ...agents.figures import figures
+from ...agents.kinds import Course, Stretch
+from ...agents.scorer.agent import Scorer, load
+from ...agents.scorer.inputs import inputs_of
+from ...agents.scorer.train import train
+from ...policies import named
+from ...replay import engine
+from ...replay.engine import Policy
+from ...replay.state import ClusterState
+from ..progress import resumable
+from ..report import write_report
+from . import claims, trial
+from .contest import contest
+from .regimes import REGIMES, enough, judging
+from .setting import Setting
+from .sites import SITES, stretch_of
+from .variants import variants
+
+
+def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
+    """Train, replay and write the report; after Ctrl-C the same command goes on where training was."""
+    if traces is not None:
+        for site in SITES:
+            (traces / site.file).stat()  # an hour of training later would be late to find out
+    bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True))
+    with resumable(), bar, ThreadPoolExecutor(setting.workers) as pool:
+        try:
+            found = _measured(setting, out / "models", traces, bar, pool)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return write_report(out, "sections.md.j2", claims.facts(found))
+
+
+def _measured(setting: Setting, folder: Path, traces: Path | None, bar: Progress,
+              pool: ThreadPoolExecutor) -> claims.Findings:
+    models = [_trained(trial.made_up(seed, setting.budget_s, folder), f"seed {seed}", bar)
+              for seed in range(setting.seed, setting.seed + setting.seeds)]
+    without = dict(variants(models[0]))
+    cells = [contest(regime.name, partial(judging, regime), enough(regime, setting.drawn),
+                     [*models, *without.values()], pool)
+             for regime in bar.track(REGIMES, description="made-up sites")]
+    whole = [replace(cell, models=cell.models[:len(models)]) for cell in cells]
+    apart = {name: [replace(cell, models=cell.models[len(models) + place:][:1]) for cell in cells]
+             for place, name in enumerate(without)}
+    sites: list[claims.RealSiteResult] = []
+    if traces is not None:
+        taught = _trained(trial.philly(traces, setting.budget_s, folder), "Philly", bar)
+        sites += _sites(traces, models, taught, bar, pool)
+    return claims.Findings(whole, apart, sites, [model.card for model in models])
+
+
+def _trained(course: Course, name: str, bar: Progress) -> Scorer:
+    """Return the scorer of a course, trained until the budget is spent."""
+    task = bar.add_task(f"training {name}", total=1.0)
+    for progress in train(course):
+        bar.update(task, completed=progress.done, description=f"training {name}: {progress.score:.4f}")
+    bar.update(task, completed=1.0)
+    return load(course.folder / "best")
+
+
+def _sites(traces: Path, models: Sequence[Scorer], taught: Scorer, bar: Progress,
+           pool: ThreadPoolExecutor) -> Iterator[claims.RealSiteResult]:
+    """Yield what came of the real traces."""
+    for site in bar.track(SITES, description="real traces"):
+        whole = stretch_of(site, traces)
+        others: dict[str, Policy] = {"SRTF (preempts, true run times)": named("srtf")}
+        if "Philly" in site.name:
+            others[claims.PHILLY_SCORER] = taught
+        found = {name: figures(engine.run(whole.cluster, whole.workload, policy), whole.since_s)
+                 for name, policy in others.items()}
+        outside = models[0].outside(inputs_of(ClusterState.of(whole.cluster, whole.workload)))
+        yield claims.RealSiteResult(site, contest(site.name, partial(_the_same, whole), 1, models, pool), found,
+                          float(outside.any(axis=1).mean()))
+
+
+def _the_same(whole: Stretch, number: int) -> Stretch:
+    """Return the one trace that there is."""
+    return whole

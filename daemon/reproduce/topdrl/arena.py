@@ -1,0 +1,234 @@
+"""The contended bench: rigid jobs of real sizes and lengths, which run slower where their GPUs are far apart.
+
+Nodes have four GPUs, as those on which the speeds were measured. Every policy knows how long a job runs when its GPUs
+are close together, as in the predecessor's environment, unless that is only :func:`guessed`. No job runs for longer
+than a day, the limit of many a site; no trace tells applications, so each of the six measured ones is as likely.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ....storage.traces import TraceError, read_trace
+from ...replay import locality
+from ...replay.arrays import Floats, Longs
+from ...replay.workload import Workload
+from ...replay.workload_builder import from_trace
+from .kernel import WINDOW, Cluster, Jobs, Site
+
+SIZES = (64, 128, 256, 512)
+"""GPUs of the clusters."""
+PER_LEAF = 8
+"""Nodes on a leaf switch; half as many in clusters of up to 128 GPUs."""
+LOADS = 0.9, 1.5
+"""GPU time wanted over GPU time there is, while jobs come."""
+LONGEST_S = 86400.0
+LARGEST = 4
+"""Jobs that want more than one in so many of a cluster's GPUs are left out."""
+JOBS_PER_GPU = 4
+
+_JOBS: Mapping[str, Mapping[int, tuple[int, tuple[int, ...]]]] = {
+    "Philly 7f04ca": {
+        1: (536, (3, 118, 616, 3794, 7776, 14401, 29797, 86400, 86400, 86400, 86400)),
+        2: (5, (48, 796, 1543, 1961, 2048, 2135, 4668, 7201, 24054, 55227, 86400)),
+        4: (423, (2, 141, 190, 548, 829, 5913, 31014, 71917, 86400, 86400, 86400)),
+        8: (465, (2, 252, 524, 1416, 5393, 14309, 58370, 86400, 86400, 86400, 86400)),
+        16: (40, (32, 91, 403, 1307, 44276, 58442, 86400, 86400, 86400, 86400, 86400)),
+        32: (25, (50, 72, 139, 191, 204, 222, 337, 4336, 20621, 69320, 86400))},
+    "Philly 0e4a51": {
+        1: (1680, (14, 153, 173, 188, 205, 244, 546, 16823, 86400, 86400, 86400)),
+        2: (265, (5, 995, 38109, 75982, 86400, 86400, 86400, 86400, 86400, 86400, 86400)),
+        4: (611, (2, 175, 9052, 25356, 45560, 69466, 86400, 86400, 86400, 86400, 86400)),
+        8: (82, (49, 1323, 2551, 2999, 3168, 3546, 6412, 8326, 16711, 84241, 86400))},
+}
+"""The jobs of Philly's two complete virtual clusters: GPUs, how many ask for so many, deciles of their run times in
+seconds, cut at a day (Microsoft, CC-BY-4.0, philly-traces; Jeon et al., ATC'19)."""
+MIXES = tuple(_JOBS)
+
+
+@dataclass(frozen=True)
+class TraceSource:
+    """A trace that episodes are cut from as it is: its jobs in their order, with the gaps between them."""
+
+    name: str
+    file: str
+    partition: str | None = None
+
+
+REAL = (TraceSource("Philly 7f04ca, as it was", "philly/philly_jobs.csv.gz", "7f04ca"),
+        TraceSource("Philly 0e4a51, as it was", "philly/philly_jobs.csv.gz", "0e4a51"),
+        TraceSource("Lingjun", "alibaba_lingjun_2023/crux_jobs.csv"),
+        TraceSource("Venus", "helios_venus/helios_venus_2vc_sept.csv"))
+"""Of the first two the sizes and lengths were learned from, but not their order; the others were never seen."""
+SEEN = 64
+"""Numbers that an agent may be shown at once."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A cluster and its jobs."""
+
+    site: Site
+    jobs: Jobs
+    mix: str
+    seed: int
+    """Of random rules."""
+
+    @property
+    def gpus(self) -> int:
+        """Return the GPUs of the cluster."""
+        return self.site.nodes * self.site.gpus
+
+    def begin(self) -> tuple[Jobs, Cluster]:
+        """Return jobs that have not started, and an empty cluster."""
+        count, widest, site = len(self.jobs.submit), self.jobs.held.shape[1], self.site
+        fresh = self.jobs._replace(start=np.full(count, np.nan), end=np.full(count, np.nan),
+                                   speed=np.full(count, np.nan), held=np.zeros_like(self.jobs.held))
+        whole, queues = np.zeros(site.nodes, np.int64), np.zeros((2, count), np.int64)
+        return fresh, Cluster(
+            free=whole + site.gpus, clock=np.array([-np.inf]), counts=np.array([self.gpus, 0, 0, 0], np.int64),
+            queue=queues[0], running=queues[1], words=np.array([self.seed, 0], np.uint64),
+            room=np.zeros(-(-site.nodes // site.per_leaf), np.int64), then=whole, spot=np.zeros(widest + 1, np.int64),
+            near=np.zeros((widest + 1, 4)), soon=np.zeros(widest + 1), seen=np.zeros(SEEN))
+
+
+def site(gpus: int, per_leaf: int | None = None) -> Site:
+    """Return a cluster of so many GPUs; ValueError unless nodes are whole."""
+    if gpus < locality.GPUS or gpus % locality.GPUS:
+        raise ValueError(f"{gpus} GPUs are no whole number of nodes of {locality.GPUS}")
+    several = per_leaf or (PER_LEAF if gpus > 128 else PER_LEAF // 2)
+    return Site(gpus // locality.GPUS, locality.GPUS, several, locality.slow(), locality.PER_CROSSING)
+
+
+def jobs_of(submit: ArrayLike, run: ArrayLike, gpus: ArrayLike, application: ArrayLike) -> Jobs:
+    """Return jobs that have not started, sorted by submission."""
+    wanted, nobody = np.asarray(gpus, np.int64), np.full(np.size(submit), np.nan)
+    lengths = np.asarray(run, np.float64)
+    return Jobs(np.asarray(submit, np.float64), lengths, lengths, wanted, np.asarray(application, np.int64),
+                nobody, nobody, nobody, np.zeros((wanted.size, int(wanted.max())), np.int64))
+
+
+def described() -> Mapping[str, object]:
+    """Return all that the bench is made of, as JSON can hold it: an agent that was trained on another is another."""
+    return {"jobs": _JOBS, "jobs per GPU": JOBS_PER_GPU, "loads": LOADS, "largest": LARGEST, "longest": LONGEST_S,
+            "nodes per leaf": PER_LEAF, "window": WINDOW, "speeds": locality.slow().tolist(),
+            "crossing": locality.PER_CROSSING, "mixes": MIXES, "GPUs of a node": locality.GPUS}
+
+
+def made_up(seed: int, number: int, gpus: int, mix: str) -> Episode:
+    """Draw an episode: sizes and lengths as in a trace, submissions at random."""
+    draw = np.random.default_rng([seed, number, gpus, MIXES.index(mix)])
+    table = {wanted: row for wanted, row in _JOBS[mix].items() if wanted <= gpus // LARGEST}
+    shares = np.array([count for count, _ in table.values()], np.float64)
+    drawn = draw.choice(len(table), JOBS_PER_GPU * gpus, p=shares / shares.sum())
+    deciles = np.log([quantiles for _, quantiles in table.values()])
+    at = 10.0 * draw.random(len(drawn))
+    below = at.astype(np.int64)
+    run = np.exp(deciles[drawn, below] + (at - below) * (deciles[drawn, below + 1] - deciles[drawn, below]))
+    return _episode(draw, gpus, np.array(list(table))[drawn], run, np.sort(draw.random(len(drawn))), mix)
+
+
+def cut(trace: TraceSource, folder: Path, number: int, gpus: int) -> Episode:
+    """Cut an episode out of a real trace, at a density drawn from ``LOADS``; TraceError when no jobs are to be had."""
+    work = _read(folder / trace.file)
+    kept = (work.run > 0) & (work.gpus > 0) & (work.gpus <= gpus // LARGEST)
+    if trace.partition is not None:
+        kept &= np.array(work.partition_names)[work.partition] == trace.partition
+    rows = np.flatnonzero(kept)
+    if not len(rows):
+        raise TraceError(f"{folder / trace.file}: no jobs of up to {gpus // LARGEST} GPUs"
+                         + (f" in partition {trace.partition}" if trace.partition else ""))
+    draw, count = np.random.default_rng([97, number, gpus]), min(JOBS_PER_GPU * gpus, len(rows))
+    first = int(draw.integers(0, len(rows) - count + 1))
+    rows = rows[first:first + count]
+    return _episode(draw, gpus, work.gpus[rows].astype(np.int64), np.minimum(work.run[rows], LONGEST_S),
+                    work.submit[rows], trace.name)
+
+
+@cache
+def _read(path: Path) -> Workload:
+    return from_trace(read_trace(path)).workload
+
+
+def _episode(draw: np.random.Generator, gpus: int, wanted: Longs, run: Floats, submit: Floats, mix: str) -> Episode:
+    span_s = float((run * wanted).sum()) / gpus / draw.uniform(*LOADS)
+    when = (submit - submit[0]) / max(float(submit[-1] - submit[0]), 1e-9) * span_s
+    application = draw.integers(0, len(locality.APPLICATIONS), len(run))
+    return Episode(site(gpus), jobs_of(when, run, wanted, application), mix, int(draw.integers(1 << 31)))
+
+
+def made_up_all(seed: int, each: int, sizes: tuple[int, ...] = SIZES) -> Iterator[Episode]:
+    """Yield so many made-up episodes of each size of cluster and each mix."""
+    for gpus in sizes:
+        for number in range(each):
+            for mix in MIXES:
+                yield made_up(seed, number, gpus, mix)
+
+
+def guessed(episode: Episode, spread: float) -> Episode:
+    """Return an episode whose lengths are only guessed: log-normally off, by ``exp(spread)`` as a standard."""
+    error = np.exp(spread * np.random.default_rng(episode.seed).standard_normal(len(episode.jobs.run)))
+    return replace(episode, jobs=episode.jobs._replace(guess=episode.jobs.run * error))
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """What came of an episode."""
+
+    jct_s: float
+    """Mean time from submission to end."""
+    throughput: float
+    """Useful GPU time while jobs came, over all there was: a GPU counts as far as it is as fast as it could be."""
+    wait_p99_s: float
+    speed: float
+    """Mean over GPU time, relative to the closest placements."""
+
+
+def outcome(episode: Episode, jobs: Jobs) -> EpisodeResult:
+    """Return what came of an episode that was run to its end."""
+    last = float(jobs.submit[-1])
+    useful = np.maximum(0.0, np.minimum(jobs.end, last) - jobs.start) * jobs.speed * jobs.gpus
+    held = (jobs.end - jobs.start) * jobs.gpus
+    share = float(useful.sum()) / (episode.gpus * last) if last > 0 else 0.0
+    return EpisodeResult(float((jobs.end - jobs.submit).mean()), share,
+                   float(np.quantile(jobs.start - jobs.submit, 0.99)), float((held * jobs.speed).sum() / held.sum()))
+
+
+def bound(episode: Episode) -> EpisodeResult:
+    """Return what no policy can be better than, were it even to interrupt and divide jobs.
+
+    All GPUs as one machine, which always works on the job with the least work left (SRPT is optimal there), and each
+    job at least as long as it runs. While jobs come, that machine never rests as long as there is work.
+    """
+    jobs, last = episode.jobs, float(episode.jobs.submit[-1])
+    work = jobs.run * jobs.gpus / episode.gpus
+    ends, done = _srpt(jobs.submit, work, last)
+    jct = max(float((ends - jobs.submit).mean()), float(jobs.run.mean()))
+    return EpisodeResult(jct, done / last if last > 0 else 1.0, 0.0, 1.0)
+
+
+def _srpt(submit: Floats, work: Floats, last: float) -> tuple[Floats, float]:
+    """Return the ends of jobs on one machine by shortest remaining time, and what it has worked until ``last``."""
+    ends, now, worked = np.empty(len(work)), 0.0, 0.0
+    left: list[tuple[float, int]] = []
+    for job, coming in enumerate([*submit[1:].tolist(), np.inf]):
+        heapq.heappush(left, (float(work[job]), job))
+        while left and now < coming:
+            rest, first = heapq.heappop(left)
+            took = min(rest, coming - now)
+            now += took
+            if now <= last:
+                worked += took
+            if took < rest:
+                heapq.heappush(left, (rest - took, first))
+            else:
+                ends[first] = now
+        now = max(now, min(coming, last))
+    return ends, worked

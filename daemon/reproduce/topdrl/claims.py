@@ -1,0 +1,222 @@
+"""What ``idlewatt reproduce topdrl`` says: the paper's claim, what came of it on both benches, and what is assumed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...replay.locality import APPLICATIONS, GPUS, PER_CROSSING
+from ...replay.outcome import FEWEST_PAIRS, Interval
+from .. import plots
+from ..report import Section, Table
+from . import predecessor
+from .arena import JOBS_PER_GPU, LARGEST, LOADS, LONGEST_S, PER_LEAF, SIZES
+from .kernel import WINDOW
+from .literal.agent import WAITING_COSTS
+from .literal.kernel import ROWS
+from .sizefree.train import TRAINED_ON
+from .trial import BETTER_ORDERS, BOUND, LITERAL, NEAREST, OURS, PAPER, RANDOM, STRICT, WAITING, Contest
+
+TITLE = "TopDRL: who starts now, and close together, rebuilt"
+Curve = Sequence[tuple[int, float]]
+_HOUR_S = 3600.0
+FACTOR = 2.0
+"""By which a guessed length is off, as a standard deviation of logarithms."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that was measured."""
+
+    all_sizes: Contest
+    """Made-up held-out episodes on clusters of all sizes."""
+    by_size: Sequence[Contest]
+    with_literal: Contest
+    """The smallest clusters, on which the literal network can be asked, too."""
+    real: Sequence[Contest]
+    """Episodes cut from traces."""
+    guessed: Contest
+    """Made-up held-out episodes whose lengths are only guessed."""
+    curves: Mapping[str, Curve]
+    """(round, logarithm of the objective relative to where the training set out) by agent and seed."""
+    predecessor: predecessor.PredecessorFindings
+
+
+def facts(found: Findings) -> dict[str, object]:
+    """Return all that the report says, by the names of its template."""
+    return {"title": TITLE, "preface": preface(found), "sections": list(sections(found))}
+
+
+def preface(found: Findings) -> list[str]:
+    """Return what the reader should know first."""
+    trainings = found.all_sizes.found[OURS].shape[0]
+    return ["The paper's claim, of which only the abstract is public: a network that picks the next job, and a "
+            "heuristic that picks the GPUs closest together, beat six baselines. Which six is not said; the rows are "
+            "every order of its predecessor (FCFS, SJF, smallest, random) with each of its placements, a superset of "
+            "what the six can be without another trained model.",
+            "random-feasible starts anybody anywhere; the bound is one machine of all GPUs that may interrupt and "
+            "divide jobs. A result that only beats the paper's baselines is not a result: rules that wait for close "
+            "GPUs are shown, too.",
+            f"Ours is one network for all sizes, {trainings} trainings. What ours gains is the geometric mean of "
+            "ratios over held-out episodes, those of all trainings averaged; intervals are 95 %, Student's t on the "
+            f"logarithms of these pairs, {found.all_sizes.episodes} in all. They tell how sure it is for these agents; "
+            "how far trainings differ is told beside."]
+
+
+def sections(found: Findings) -> Iterator[Section]:
+    """Yield the report's parts."""
+    yield verdict(found.all_sizes)
+    yield table(found.all_sizes)
+    yield sizes(found.by_size)
+    yield guessed(found.guessed)
+    yield literal(found.with_literal)
+    if found.real:
+        yield real(found.real)
+    yield training(found.curves)
+    yield predecessor.section(found.predecessor)
+    yield assumptions()
+
+
+def verdict(contest: Contest) -> Section:
+    """Say whether ours beats what it has to."""
+    told = []
+    for what, names in (("each baseline of the paper", list(PAPER)), ("random-feasible", [RANDOM]),
+                        ("each heuristic order on the nearest GPUs", NEAREST),
+                        ("each rule of ours that waits for close GPUs", list(WAITING))):
+        lost = [f"{name} ({metric})" for name in names for column, metric in _METRICS
+                if not contest.beats(name, column)]
+        told.append(f"Better than {what}, in completion time and in throughput: {_told(contest, lost)}")
+    for column, metric in _METRICS:
+        for names, called in ((NEAREST, "best order on the nearest GPUs"), (list(WAITING), "best rule that waits")):
+            best = contest.best(names, column)
+            each = ", ".join(f"{gain.estimate:+.1%}" for gain in contest.gains(best, column))
+            told.append(f"{metric.capitalize()} against the {called}, {best}: {_interval(contest.gain(best, column))}; "
+                        f"by training {each}.")
+    return Section("The contended bench: verdict", told)
+
+
+def _told(contest: Contest, lost: Sequence[str]) -> str:
+    if contest.episodes < FEWEST_PAIRS:
+        return f"{contest.episodes} episodes are too few to tell."
+    return f"not than {', '.join(lost)}." if lost else "yes, the interval is clear of zero for all."
+
+
+_METRICS = (("jct_s", "completion time"), ("throughput", "throughput"))
+
+
+def _interval(found: Interval) -> str:
+    if math.isnan(found.low):
+        return f"{found.estimate:+.1%} (one episode)"
+    return f"{found.estimate:+.1%} ({found.low:+.1%} to {found.high:+.1%})"
+
+
+def table(contest: Contest, mark: Sequence[str] = (OURS, LITERAL)) -> Section:
+    """Return every policy, best completion time first."""
+    rows = []
+    for name in sorted(contest.found, key=lambda name: contest.mean(name, "jct_s")):
+        figures = [f"{contest.mean(name, 'jct_s') / _HOUR_S:.2f}", f"{contest.mean(name, 'throughput'):.3f}"]
+        kept = ["-", "-"] if name == BOUND else [f"{contest.mean(name, 'wait_p99_s') / _HOUR_S:.1f}",
+                                                 f"{contest.mean(name, 'speed'):.3f}"]
+        against = ["-", "-"] if name in mark else [_interval(contest.gain(name, column)) for column, _ in _METRICS]
+        rows.append((name, *figures, *kept, *against))
+    return Section(f"{contest.name}: {contest.episodes} episodes", [
+        f"{' and '.join(STRICT)}: the first in order keeps all others waiting until it fits; elsewhere the first that "
+        "fits goes. Throughput: useful GPU time while jobs come, over all there is; a GPU of a job that runs at half "
+        "its best speed counts half. Speed: mean of that over the GPU time spent."],
+        [Table(("Policy", "Mean JCT, h", "Throughput", "99 % wait, h", "Speed", "Ours: JCT", "Ours: throughput"),
+               rows)])
+
+
+def sizes(contests: Sequence[Contest]) -> Section:
+    """Return how ours does on clusters that it was not trained on."""
+    rows = [(contest.name, str(contest.episodes), *_versus(contest, NEAREST), *_versus(contest, list(WAITING)))
+            for contest in contests]
+    known = " and ".join(map(str, sorted(set(TRAINED_ON))))
+    told = [f"Trained on {known} GPUs; the larger ones it never saw."]
+    if any(contest.episodes < FEWEST_PAIRS for contest in contests):
+        told.append(f"Fewer than {FEWEST_PAIRS} episodes are too few to tell, whatever the interval.")
+    return Section("By size of the cluster", told, [Table(_VERSUS, rows)])
+
+
+_VERSUS = ("Cluster", "Episodes", "Best order + nearest", "Ours: JCT", "Ours: throughput", "Best rule that waits",
+           "Ours: JCT", "Ours: throughput")
+
+
+def _versus(contest: Contest, names: Sequence[str]) -> list[str]:
+    """Return the best of some by completion time, and ours against it."""
+    best = contest.best(names, "jct_s")
+    return [best, *(_interval(contest.gain(best, column)) for column, _ in _METRICS)]
+
+
+def guessed(contest: Contest) -> Section:
+    """Return how ours does where lengths are not known."""
+    return Section("If lengths are only guessed", [
+        f"Every policy, those of the rows above too, knew lengths. Here a guess is off by a factor of {FACTOR:g} as a "
+        "standard deviation, for ours, which was trained with true ones, as for the rules."],
+        [Table(_VERSUS, [(contest.name, str(contest.episodes), *_versus(contest, NEAREST),
+                          *_versus(contest, list(WAITING)))])])
+
+
+def literal(contest: Contest) -> Section:
+    """Return the literal network beside the size-free one, and what both are worth."""
+    shown = (BOUND, OURS, LITERAL, *WAITING, *BETTER_ORDERS, "SJF + nearest", "FCFS + nearest",
+             "FCFS + first-available", RANDOM)
+    rows = [(name, f"{contest.mean(name, 'jct_s') / _HOUR_S:.2f}", f"{contest.mean(name, 'throughput'):.3f}",
+             *(["-", "-"] if name == LITERAL else [_interval(contest.gain(name, column, LITERAL))
+                                                   for column, _ in _METRICS]))
+            for name in sorted(shown, key=lambda name: contest.mean(name, "jct_s"))]
+    return Section("The literal network, 64 GPUs", [
+        f"A canvas of nodes and GPUs, the first {ROWS} jobs of the queue and a summary, each convolved, then joined, "
+        "and each job rated in the light of all. It imitates the rule SJF as near, close or wait, then learns by PPO: "
+        f"paid for the job-hours that get done, at best speed, less {WAITING_COSTS:g} times those of waiting. One "
+        "training; it can be asked about no other cluster."],
+        [Table(("Policy", "Mean JCT, h", "Throughput", "Literal: JCT", "Literal: throughput"), rows)])
+
+
+def real(contests: Sequence[Contest]) -> Section:
+    """Return episodes cut from traces, jobs in their order and with their gaps, only denser."""
+    rows = [(contest.name, str(contest.episodes), *_versus(contest, NEAREST), *_versus(contest, list(WAITING)))
+            for contest in contests]
+    return Section("Jobs as they came", [
+        "Cut from real traces: the jobs in their order and with the gaps between them, scaled to the same loads. Of "
+        "Philly's clusters sizes and lengths were learned from; Lingjun and Venus were never seen. Episodes of one "
+        "trace overlap, so these intervals are too narrow."],
+        [Table(_VERSUS, rows)])
+
+
+def training(curves: Mapping[str, Curve]) -> Section:
+    """Draw how the agents came about."""
+    drawn, told = [], []
+    for name, curve in curves.items():
+        rounds = np.array([number for number, _ in curve], np.float64)
+        worth = 100.0 * np.exp([value for _, value in curve])
+        drawn.append(plots.lines(f"{name}: objective on episodes to choose by, the rule's = 100", "rounds",
+                                 {name: (rounds, worth)}))
+        told.append(f"{name}: from {worth[0]:.1f} to {worth.min():.1f} of the rule's 100.")
+    return Section("Training", [
+        "Seeds of the episodes to learn from, to choose by and to test on are different ones. Ours: completion time "
+        "over throughput, relative to the rule that it sets out from. Literal: completion time.", *told], plots=drawn)
+
+
+def assumptions() -> Section:
+    """Say what is not known, and what is not here."""
+    return Section("What is assumed, and what is not here", [
+        f"Clusters: {', '.join(map(str, SIZES))} GPUs, nodes of {GPUS} (those that were measured), {PER_LEAF} nodes on "
+        f"a leaf switch, {PER_LEAF // 2} up to 128 GPUs. Jobs: {JOBS_PER_GPU} for each GPU, sizes and lengths of "
+        f"Philly's two complete virtual clusters, cut at {LONGEST_S / _HOUR_S:g} hours; GPU time wanted is "
+        f"{LOADS[0]:g} to {LOADS[1]:g} of what there is while jobs come, at random moments.",
+        f"Jobs of more than one in {LARGEST} of a cluster's GPUs are left out.",
+        f"Who goes first is chosen, by all rules and by ours, among the {WINDOW} jobs that have waited longest, by the "
+        f"literal network among {ROWS}; on large clusters more than that often wait.",
+        f"Speeds: Pollux's measurements of {', '.join(APPLICATIONS)} on one to four nodes. Split over two nodes, the "
+        "first three take about twice as long, the others hardly longer. No trace tells applications: each is as "
+        "likely. Nobody measured these machines across leaf switches; each further one prolongs what communication "
+        f"costs by {PER_CROSSING:.0%}: our choice; the predecessor has so much for each further machine.",
+        "But where it says so, all policies know how long a job runs on close GPUs. Ours, SJF as near and the rules "
+        "that wait also know exactly how much slower each job would run apart; the paper's baselines do not, and no "
+        "site's history tells it. Jobs are never interrupted or moved.",
+        "Layers, sizes and rewards of the paper's network are not public; ours are our own. Its real jobs are not, "
+        "either."])

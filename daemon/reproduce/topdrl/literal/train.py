@@ -1,0 +1,281 @@
+"""How the literal agent learns: it imitates the best rule, then PPO (Schulman et al. 2017), paid by job and hour.
+
+The only file of TopDRL that imports torch.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from .....storage.records import ModelCard
+from ....agents.checkpoint import schema_hash
+from ....replay.arrays import Floats
+from ..arena import MIXES, Episode, described, made_up, outcome
+from ..kernel import NOW
+from ..orders import CLOSE
+from .agent import SCHEMA, WAIT, WAITING_COSTS, Literal, Table, View, play
+from .kernel import QUEUE
+from .network import GPUS, Weights, forward, initial
+
+HOUR_S = 3600.0
+_RUN, _SLOWER = QUEUE.index("run"), QUEUE.index("slower now")
+
+
+@dataclass(frozen=True)
+class CanvasTrainingConfig:
+    """Everything that a training is given; the same course gives the same agent."""
+
+    seed: int = 1
+    lessons: int = 32
+    """Episodes of the rule that is imitated."""
+    epochs: int = 20
+    """Times that these are gone through."""
+    rounds: int = 60
+    values_first: int = 8
+    """Rounds in which only values are learned, or the first advantages would be chance."""
+    tables: int = 8
+    """Episodes that are played at once."""
+    steps: int = 256
+    """Of each table in a round."""
+    chosen_by: int = 16
+    chosen_every: int = 5
+    rate: float = 3e-4
+    clip: float = 0.2
+    passes: int = 4
+    batch: int = 256
+    entropy: float = 0.003
+    horizon_h: float = 24.0
+    """Rewards so much later count 1/e."""
+    smoothing: float = 0.95
+    """Lambda of generalised advantages."""
+    waiting: float = WAITING_COSTS
+
+    @property
+    def plan(self) -> str:
+        """Return the digest of what makes it this training and no other."""
+        return schema_hash({**SCHEMA, **asdict(self), "bench": described()})
+
+
+@dataclass(frozen=True)
+class CanvasTrainingProgress:
+    """How far a training has come."""
+
+    round: int
+    worth: float
+    """Logarithm of the completion time on the episodes to choose by, relative to the imitated rule's."""
+    best: Weights
+
+
+class Batch(NamedTuple):
+    """Decisions, as columns."""
+
+    canvas: Any
+    queue: Any
+    summary: Any
+    open: Any
+    action: Any
+    logarithm: Any
+    """Of the probability with which it was taken."""
+    advantage: Any
+    wanted: Any
+    """What the value should have been."""
+
+
+def rule(view: View) -> int:
+    """Return what the best rule does: shortest first as things are now, and wait for GPUs that are not far apart."""
+    close = view.open[:WAIT] & (view.queue[:, _SLOWER] <= -math.log(CLOSE))
+    fitting = close if close.any() or view.open[WAIT] else view.open[:WAIT]
+    if not fitting.any():
+        return WAIT
+    length = np.expm1(view.queue[:, _RUN] / 0.4) * np.exp(view.queue[:, _SLOWER])
+    return int(np.where(fitting, length, np.inf).argmin())
+
+
+def episodes(seed: int, count: int) -> list[Episode]:
+    """Return made-up episodes for the one cluster that the network knows."""
+    return [made_up(seed, number, GPUS, MIXES[number % len(MIXES)]) for number in range(count)]
+
+
+class Seat:
+    """A table that is played without end, one episode after the other, and pays for work done, less waiting."""
+
+    def __init__(self, course: CanvasTrainingConfig, number: int) -> None:
+        self._course, self._next = course, number
+        self.table = self._deal()
+
+    def _deal(self) -> Table:
+        found = made_up(self._course.seed, self._next, GPUS, MIXES[self._next % len(MIXES)])
+        self._next += self._course.tables
+        return Table(found)
+
+    def act(self, action: int) -> tuple[float, float]:
+        """Act; return the reward and the discount until the next decision, 0 where the episode ended."""
+        before = float(self.table.cluster.clock[NOW])
+        self.table.act(action)
+        hours = (float(self.table.cluster.clock[NOW]) - before) / HOUR_S
+        reward = self._earned(before) if hours > 0 else 0.0
+        if self.table.over:
+            self.table = self._deal()
+            return reward, 0.0
+        return reward, math.exp(-hours / self._course.horizon_h)
+
+    def _earned(self, since: float) -> float:
+        """Return what jobs got done, in hours at their best speed, less what waiting cost; about 1 in the horizon.
+
+        A job of many GPUs counts as one, as it does in the mean completion time.
+        """
+        jobs, now = self.table.jobs, float(self.table.cluster.clock[NOW])
+        going = np.maximum(0.0, np.minimum(jobs.end, now) - np.maximum(jobs.start, since)) * jobs.speed
+        until = np.where(np.isnan(jobs.start), now, jobs.start)
+        waited = np.maximum(0.0, np.minimum(until, now) - np.maximum(jobs.submit, since))
+        hours = float(np.nansum(going) - self._course.waiting * waited.sum()) / HOUR_S
+        return hours / GPUS / self._course.horizon_h
+
+
+class Learner:
+    """The network as torch has it."""
+
+    def __init__(self, course: CanvasTrainingConfig) -> None:
+        self.course = course
+        self.tensors = {name: torch.tensor(array, requires_grad=True) for name, array in initial(course.seed).items()}
+        self._optimizer = torch.optim.Adam(self.tensors.values(), lr=course.rate)
+        self._draw = torch.Generator().manual_seed(course.seed)
+
+    @property
+    def weights(self) -> Weights:
+        """Return a copy of the weights."""
+        return {name: tensor.detach().numpy().copy() for name, tensor in self.tensors.items()}
+
+    def chances(self, columns: Any) -> tuple[Any, Any]:
+        """Return log probabilities of actions and values; closed actions have none."""
+        jobs, wait, value = forward(self.tensors, columns.canvas, columns.queue, columns.summary)
+        logits = torch.cat((jobs, wait), dim=1)
+        return torch.log_softmax(logits.masked_fill(~columns.open, -1e9), dim=1), value
+
+    @torch.no_grad()
+    def draw(self, views: Sequence[View]) -> tuple[Any, Any, Any]:
+        """Return an action for each view, its log probability and the value."""
+        chances, value = self.chances(_stacked(views))
+        action = torch.multinomial(chances.exp(), 1, generator=self._draw)
+        return action[:, 0].numpy(), chances.gather(1, action)[:, 0].numpy(), value.numpy()
+
+    def imitate(self, views: Sequence[View], actions: Sequence[int]) -> None:
+        """Go through what a rule did, by cross-entropy."""
+        columns, wanted = _stacked(views), torch.tensor(actions)
+        for _ in range(self.course.epochs):
+            for rows in self._shuffled(len(actions)):
+                chances, _ = self.chances(View(*(column[rows] for column in columns)))
+                self._step(-chances.gather(1, wanted[rows, None]).mean(), tuple(self.tensors))
+
+    def improve(self, batch: Batch, *, values_only: bool) -> None:
+        """Take PPO's steps on the decisions of a round."""
+        for _ in range(self.course.passes):
+            for rows in self._shuffled(len(batch.action)):
+                chosen = Batch(*(column[rows] for column in batch))
+                chances, value = self.chances(chosen)
+                off = 0.5 * (value - chosen.wanted).square().mean()
+                if values_only:
+                    self._step(off, ("value.weight", "value.bias"))
+                else:
+                    self._step(off + self._surrogate(chosen, chances), tuple(self.tensors))
+
+    def _shuffled(self, count: int) -> Sequence[Any]:
+        """Return row numbers in random order, a batch at a time."""
+        order: Any = torch.randperm(count, generator=self._draw)
+        return order.split(self.course.batch)  # type: ignore[no-any-return]
+
+    def _surrogate(self, batch: Batch, chances: Any) -> Any:
+        ratio = (chances.gather(1, batch.action[:, None])[:, 0] - batch.logarithm).exp()
+        advantage = (batch.advantage - batch.advantage.mean()) / (batch.advantage.std() + 1e-6)
+        clipped = ratio.clamp(1 - self.course.clip, 1 + self.course.clip)
+        entropy = -(chances.exp() * chances.clamp(min=-30)).sum(dim=1).mean()
+        return -torch.minimum(ratio * advantage, clipped * advantage).mean() - self.course.entropy * entropy
+
+    def _step(self, loss: Any, moving: Sequence[str]) -> None:
+        if not torch.isfinite(loss):
+            raise FloatingPointError("the loss is no number: a lower rate may help")
+        self._optimizer.zero_grad()
+        loss.backward()
+        for name, tensor in self.tensors.items():
+            if name not in moving:
+                tensor.grad = None
+        torch.nn.utils.clip_grad_norm_(self.tensors.values(), 0.5)
+        self._optimizer.step()
+
+
+def _stacked(views: Sequence[View]) -> View:
+    return View(*(torch.from_numpy(np.stack(column)) for column in zip(*views, strict=True)))  # type: ignore[arg-type]
+
+
+def train(course: CanvasTrainingConfig) -> Iterator[CanvasTrainingProgress]:
+    """Train and yield now and then; whoever stops asking keeps the best so far."""
+    torch.set_num_threads(1)  # more of them only wait for each other on networks so small
+    learner, judges = Learner(course), episodes(course.seed + 1, course.chosen_by)
+    learner.imitate(*_lesson(episodes(course.seed, course.lessons)))
+    known = [outcome(episode, play(episode, rule)).jct_s for episode in judges]
+    seats = [Seat(course, number) for number in range(course.tables)]
+    best, least = learner.weights, math.inf
+    for number in range(course.rounds + 1):
+        if number:
+            learner.improve(_played(learner, seats), values_only=number <= course.values_first)
+        if number % course.chosen_every == 0 or number == course.rounds:
+            agent = Literal(learner.weights)
+            worth = float(np.mean([math.log(outcome(episode, agent.replay(episode)).jct_s / theirs)
+                                   for episode, theirs in zip(judges, known, strict=True)]))
+            best, least = (agent.weights, worth) if worth < least else (best, least)
+            yield CanvasTrainingProgress(number, worth, best)
+
+
+def _lesson(shown: Sequence[Episode]) -> tuple[list[View], list[int]]:
+    """Return what the rule saw and did."""
+    views, actions = list[View](), list[int]()
+    for episode in shown:
+        table = Table(episode)
+        while not table.over:
+            views.append(table.view())
+            actions.append(rule(views[-1]))
+            table.act(actions[-1])
+    return views, actions
+
+
+def _played(learner: Learner, seats: Sequence[Seat]) -> Batch:
+    """Play a round at all tables; return its decisions with their advantages."""
+    course, views, rows = learner.course, list[View](), list[Any]()
+    for _ in range(course.steps):
+        seen = [seat.table.view() for seat in seats]
+        action, logarithm, value = learner.draw(seen)
+        paid = np.array([seat.act(int(chosen)) for seat, chosen in zip(seats, action, strict=True)])
+        views += seen
+        rows.append((action, logarithm, value, paid[:, 0], paid[:, 1]))
+    action, logarithm, value, reward, discount = (np.stack(column) for column in zip(*rows, strict=True))
+    last = learner.draw([seat.table.view() for seat in seats])[2]
+    advantage = advantages(reward, discount, np.concatenate([value, last[None]]), course.smoothing)
+    flat = (np.ascontiguousarray(column, kind).reshape(-1) for column, kind in (
+        (action, np.int64), (logarithm, np.float32), (advantage, np.float32), (advantage + value, np.float32)))
+    return Batch(*_stacked(views), *map(torch.from_numpy, flat))
+
+
+def advantages(reward: Floats, discount: Floats, value: Floats, smoothing: float) -> Floats:
+    """Return generalised advantages [step, table] of rewards; ``value`` has one more step than they."""
+    found, later = np.zeros_like(reward), np.zeros(reward.shape[1])
+    for step in reversed(range(len(reward))):
+        error = reward[step] + discount[step] * value[step + 1] - value[step]
+        later = error + discount[step] * smoothing * later
+        found[step] = later
+    return found
+
+
+def card_of(course: CanvasTrainingConfig, steps: Sequence[CanvasTrainingProgress]) -> ModelCard:
+    """Return what is known of an agent after its training."""
+    curve = tuple((step.round / max(course.rounds, 1), step.worth) for step in steps)
+    return ModelCard("topdrl literal", "1", time.time(), course.seed, version("idlewatt"), "", "", kind="topdrl",
+                     curve=curve, metrics={"worth_log": min(step.worth for step in steps)},
+                     source=f"episodes of TopDRL's bench with {GPUS} GPUs, seed {course.seed}")

@@ -1,0 +1,99 @@
+"""``idlewatt reproduce topdrl``: its predecessor's environment, and agents trained for a contended bench."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.progress import Progress
+
+from ...agents.checkpoint import CARD, read_card
+from ...agents.kinds import TrainingError
+from ..progress import progress, resumable
+from ..report import write_report
+from . import claims, predecessor
+from .arena import REAL, SIZES, cut, guessed, made_up_all
+from .literal import train as by_gradient
+from .literal.agent import Literal
+from .literal.network import GPUS
+from .setting import Setting
+from .sizefree import train as by_evolution
+from .sizefree.agent import SizeFree
+from .trial import LITERAL, OURS, Contest, contest
+
+HELD_OUT = 0
+"""Seed of the episodes of the test; trainings begin with 1."""
+REAL_SIZES = (64, 128)
+
+
+def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
+    """Train, replay and write the report; after Ctrl-C the same command goes on where training was."""
+    if traces is not None:
+        for trace in REAL:
+            cut(trace, traces, 0, REAL_SIZES[0])  # minutes of training later would be late to find out
+    with resumable(), progress() as bar:
+        found = _measured(setting, out / "models", traces, bar)
+    return write_report(out, "sections.md.j2", claims.facts(found))
+
+
+def _measured(setting: Setting, models: Path, traces: Path | None, bar: Progress) -> claims.Findings:
+    curves: dict[str, claims.Curve] = {}
+    # Seeds are two apart, for each training chooses by episodes of the next one.
+    configs = [by_evolution.QueueTrainingConfig(seed=setting.seed + 2 * number, rounds=setting.rounds)
+               for number in range(setting.seeds)]
+    ours = [_evolved(config, models, curves, bar) for config in configs]
+    literal = _literal(by_gradient.CanvasTrainingConfig(rounds=setting.literal_rounds), models, curves, bar)
+    task = bar.add_task("held-out episodes", total=len(SIZES) + 1)
+    by_size = []
+    for gpus in SIZES:
+        agents = {OURS: [agent.replay for agent in ours], **({LITERAL: [literal.replay]} if gpus == GPUS else {})}
+        by_size.append(contest(f"{gpus} GPUs", list(made_up_all(HELD_OUT, setting.episodes, (gpus,))), agents))
+        bar.advance(task)
+    real = [] if traces is None else _real(traces, setting.episodes, ours)
+    bar.advance(task)
+    vague = _guessed(setting.episodes, ours)
+    return claims.Findings(Contest.joined("All clusters", by_size), by_size, by_size[SIZES.index(GPUS)], real, vague,
+                           curves, predecessor.carry_out())
+
+
+def _evolved(course: by_evolution.QueueTrainingConfig, models: Path, curves: dict[str, claims.Curve],
+             bar: Progress) -> SizeFree:
+    """Return the size-free agent of a seed; a training that was interrupted goes on."""
+    folder, name = models / f"seed-{course.seed}", f"ours, seed {course.seed}"
+    task = bar.add_task(name, total=max(course.rounds, 1))
+    for step in by_evolution.train(course, folder):
+        bar.update(task, completed=step.round, description=f"{name}: {step.worth:+.4f}")
+    agent = SizeFree(step.best)
+    agent.save(folder, by_evolution.card_of(course, step))
+    curves[name] = step.curve
+    return agent
+
+
+def _literal(course: by_gradient.CanvasTrainingConfig, models: Path, curves: dict[str, claims.Curve],
+             bar: Progress) -> Literal:
+    """Return the literal agent; a training of two minutes is done anew when it was interrupted."""
+    folder = models / f"literal-{course.plan[:8]}"
+    if not (folder / CARD).exists():
+        task, steps = bar.add_task(LITERAL, total=max(course.rounds, 1)), []
+        try:
+            for step in by_gradient.train(course):
+                steps.append(step)
+                bar.update(task, completed=step.round, description=f"{LITERAL}: {step.worth:+.4f}")
+        except FloatingPointError as error:
+            raise TrainingError(f"{LITERAL}: {error}") from error
+        Literal(steps[-1].best).save(folder, by_gradient.card_of(course, steps))
+    curves[LITERAL] = [(round(share * course.rounds), worth) for share, worth in read_card(folder / CARD).curve]
+    return Literal.load(folder)
+
+
+def _guessed(each: int, ours: Sequence[SizeFree]) -> Contest:
+    drawn = [guessed(episode, math.log(claims.FACTOR)) for episode in made_up_all(HELD_OUT, 2 * each, SIZES[:2])]
+    return contest(f"{' and '.join(map(str, SIZES[:2]))} GPUs", drawn, {OURS: [agent.replay for agent in ours]})
+
+
+def _real(traces: Path, each: int, ours: Sequence[SizeFree]) -> list[Contest]:
+    agents = {OURS: [agent.replay for agent in ours]}
+    return [contest(f"{trace.name}, {' and '.join(map(str, REAL_SIZES))} GPUs",
+                    [cut(trace, traces, number, gpus) for gpus in REAL_SIZES for number in range(2 * each)], agents)
+            for trace in REAL]

@@ -1,0 +1,45 @@
+"""The size-free agent: it picks the next job, or waits, on clusters and queues of any size.
+
+It is no ``Kind``: it needs to know how much slower each job runs on GPUs that are far apart, and no site's history
+tells that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .....storage.records import ModelCard
+from ....agents import checkpoint
+from ....replay.arrays import Floats
+from ..arena import Episode
+from ..kernel import Jobs
+from . import kernel, network
+
+SCHEMA = {"inputs": list(kernel.INPUTS), "rooms": kernel.ROOMS, "units": kernel.UNITS, "hidden": kernel.HIDDEN,
+          "actions": ["rank", "gate"]}
+
+
+@dataclass
+class SizeFree:
+    """A policy of the bench whose choice is learned; it needs no torch."""
+
+    weights: Floats = field(default_factory=lambda: network.initial(0))
+    decisions: int = 0
+    """Taken so far."""
+
+    def replay(self, episode: Episode) -> Jobs:
+        """Run an episode to its end; return its jobs with their times."""
+        jobs, cluster = episode.begin()
+        self.decisions += kernel.replay(episode.site, jobs, cluster, self.weights)
+        return jobs
+
+    def save(self, folder: Path, card: ModelCard) -> ModelCard:
+        """Write weights and card; return the card as written, digests filled in."""
+        return checkpoint.save(folder, card, {"scorer": self.weights}, SCHEMA)
+
+    @classmethod
+    def load(cls, folder: Path) -> SizeFree:
+        """Return a saved agent; ``CheckpointError`` when its weights are not whole or not for this agent."""
+        weights, _ = checkpoint.load(folder, SCHEMA, like={"scorer": network.initial(0)})
+        return cls(weights["scorer"].astype(float))

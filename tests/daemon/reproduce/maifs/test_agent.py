@@ -1,0 +1,265 @@
+"""Joint decisions: feasible whatever the state and the weights, coordinated, and defined where input is bad."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from rounds import GNMT, RESNET18, SITE, check, drawn, trace
+
+from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError
+from idlewatt.daemon.reproduce.maifs import graph, kernel, network, placing, sight
+from idlewatt.daemon.reproduce.maifs.agent import Maifs
+from idlewatt.daemon.reproduce.maifs.arena import begin, replay, site_of, watch
+from idlewatt.daemon.reproduce.maifs.baselines import Synergy, srsf
+from idlewatt.daemon.reproduce.maifs.kernel import LEVELS
+from idlewatt.daemon.reproduce.maifs.placing import TUNE
+from idlewatt.daemon.reproduce.maifs.sight import PAIR_INPUTS, SEEN
+from idlewatt.daemon.reproduce.maifs.train import MaifsTrainingConfig, card_of, figures, score, train
+
+STATES = 100_000
+
+
+def any_weights(seed, scale=1.0):
+    return network.unpacked(scale * np.random.default_rng(seed).standard_normal(network.SIZE))
+
+
+def test_no_action_is_infeasible_in_a_hundred_thousand_random_states():
+    draw, sets = np.random.default_rng(0), [any_weights(seed, 10.0 ** (seed % 5 - 2)) for seed in range(50)]
+    for block in range(STATES // 1000):
+        count, tasks = 1 + block % 4, 1 + block % 3
+        inner, pair = draw.standard_normal((1000, count, graph.HIDDEN)), draw.standard_normal(
+            (1000, count, tasks, PAIR_INPUTS))
+        able = (draw.random((1000, count, tasks, LEVELS)) < draw.random((1000, 1, 1, 1))) * 1.0
+        chosen = np.empty((1000, tasks, 2), np.int64)
+        for number in range(1000):
+            weights = sets[number % 50]
+            utility, factors = graph.rate(inner[number], pair[number], able[number],
+                                          graph.Rating(*(weights[name] for name in graph.Rating._fields)))
+            joined = graph.edges(inner[number] @ inner[number].T, able[number], np.zeros(count, np.int64))
+            settled = graph.settle(utility, joined, graph.conflicts(factors, joined), 4)
+            chosen[number] = graph.repair(settled, utility, tasks)
+        assert_feasible(chosen, able)
+
+
+def assert_feasible(chosen, able):
+    """Assert of states [state, task, agent and level] that all can be done, none twice, and none is left undone."""
+    states, tasks = np.arange(len(chosen))[:, None], np.arange(chosen.shape[1])
+    agent, level = chosen[..., 0], chosen[..., 1]
+    taken = agent >= 0
+    assert (able[states, agent, tasks, level][taken] > 0).all()
+    busy = np.zeros(able.shape[:2], int)
+    np.add.at(busy, (np.broadcast_to(states, agent.shape)[taken], agent[taken]), 1)
+    assert busy.max() <= 1
+    idle_and_able = (able.max(axis=3) > 0) & (busy == 0)[:, :, None]
+    assert not (idle_and_able.any(axis=1) & ~taken).any()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_the_weights_no_node_is_overcommitted_and_every_job_ends(seed):
+    agent = Maifs(np.random.default_rng(seed).standard_normal(network.SIZE) * 10.0 ** (seed % 3 - 1),
+                  attentive=seed % 2 > 0, coordinated=seed % 3 > 0)
+    for round in watch(SITE, drawn(seed), agent):
+        check(round)
+    assert not np.isnan(round.jobs.end).any()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_max_plus_is_never_worse_than_everybody_alone_and_mostly_the_best_there_is(seed):
+    draw = np.random.default_rng(seed)
+    utility = draw.standard_normal((3, 1 + 2 * LEVELS))
+    factors = draw.standard_normal((3, 1 + 2 * LEVELS, graph.RANK)) * 0.3
+    joined = np.array([[0, 1], [1, 2]])  # a tree, on which max-plus is exact once messages have crossed it
+    payoffs = graph.conflicts(factors, joined)
+    worth = {actions: graph.worth_of(np.array(actions), utility, joined, payoffs)
+             for actions in product(range(utility.shape[1]), repeat=3)}
+    found = graph.worth_of(graph.settle(utility, joined, payoffs, graph.ITERATIONS), utility, joined, payoffs)
+    assert found >= worth[tuple(utility.argmax(axis=1).tolist())]
+    assert found == pytest.approx(max(worth.values()))
+
+
+def test_edges_join_only_those_who_could_take_the_same_task_and_at_most_four_each_asks_for():
+    able = np.zeros((12, 2, LEVELS))
+    able[:10, 0], able[10:, 1] = 1.0, 1.0
+    attention = np.random.default_rng(0).random((12, 12))
+    joined = graph.edges(attention, able, np.zeros(12, np.int64)).tolist()
+    assert [10, 11] in joined
+    assert all((one < 10) == (other < 10) for one, other in joined)
+    for agent in range(12):
+        asked = sorted((other for other in range(12) if other != agent and (other < 10) == (agent < 10)),
+                       key=lambda other: -attention[agent, other])[:graph.NEIGHBOURS]
+        assert all([min(agent, other), max(agent, other)] in joined for other in asked)
+    assert len(joined) <= 12 * graph.NEIGHBOURS
+
+
+def test_a_graph_without_edges_leaves_everybody_to_themselves():
+    utility = np.random.default_rng(1).standard_normal((5, 1 + 2 * LEVELS))
+    none = network.NO_EDGES
+    alone = graph.settle(utility, none, graph.conflicts(np.zeros((5, 1 + 2 * LEVELS, graph.RANK)), none), 4)
+    assert alone.tolist() == utility.argmax(axis=1).tolist()
+    able = np.zeros((5, 2, LEVELS))
+    assert graph.edges(np.ones((5, 5)), able, np.zeros(5, np.int64)).shape == (0, 2)
+
+
+def test_ties_everywhere_are_settled_the_same_way_each_time():
+    weights = network.unpacked(np.zeros(network.SIZE))
+    seen, pair, able = np.zeros((6, SEEN)), np.zeros((6, 4, PAIR_INPUTS)), np.ones((6, 4, LEVELS))
+    first = network.joint(weights, seen, pair, able)
+    assert first.tolist() == network.joint(weights, seen, pair, able).tolist()
+    assert sorted(first[:, 0].tolist()) == [0, 1, 2, 3]
+    same = trace(*[(0, 3000, 2, GNMT)] * 40)
+    assert replay(SITE, same, Maifs()).jct.tolist() == replay(SITE, same, Maifs()).jct.tolist()
+
+
+def test_tasks_that_nobody_can_take_go_to_nobody():
+    given = network.joint(any_weights(0), np.zeros((3, SEEN)), np.zeros((3, 2, PAIR_INPUTS)), np.zeros((3, 2, LEVELS)))
+    assert (given[:, 0] == -1).all()
+
+
+def test_a_node_that_vanishes_while_it_is_decided_is_not_used_and_its_jobs_wait():
+    class Vanishing(Maifs):
+        def choose(self, round, tasks):
+            chosen = super().choose(round, tasks)
+            if round.now == 600 and round.nodes.owner[chosen[0, 0]] < 0:
+                kernel.vanish(round.site, round.jobs, round.nodes, chosen[0, 0])
+            return chosen
+
+    gone = 0
+    for round in watch(SITE, trace(*[(0, 3000, 4, GNMT)] * 4, *[(600, 3000, 1, GNMT)] * 3), Vanishing()):
+        gone = np.flatnonzero(round.nodes.owner == kernel.GONE)
+        sharing = round.jobs.node[round.live[round.jobs.node[round.live] >= 0]]
+        assert not np.isin(sharing, gone).any()
+        assert (round.nodes.free >= 0).all()
+    assert len(gone) >= 1
+    assert not np.isnan(round.jobs.end).any()
+
+
+def test_a_whole_node_that_vanishes_takes_its_job_off_all_of_its_nodes():
+    round = begin(SITE, trace((0, 3000, 16, GNMT)))
+    round.live = np.array([0])
+    Maifs().decide(round)
+    kernel.vanish(round.site, round.jobs, round.nodes, int(round.jobs.node[0]))
+    assert round.jobs.node[0] == kernel.WAITING
+    assert (round.nodes.owner == kernel.GONE).sum() == 1
+    assert (round.nodes.owner == 0).sum() == 0
+
+
+def test_a_full_node_refuses_what_was_accepted_for_it():
+    round = begin(SITE, trace((0, 3000, 8, GNMT), (0, 3000, 1, GNMT)))
+    taste = np.zeros(3)
+    assert sight.accept(round.site, round.jobs, round.nodes, 0, 2, kernel.BEST, taste)
+    assert not sight.accept(round.site, round.jobs, round.nodes, 1, 2, kernel.LEAN, taste)
+    assert not sight.accept(round.site, round.jobs, round.nodes, 1, 99, kernel.LEAN, taste)
+
+
+def test_at_most_eight_nodes_are_asked_for_each_of_four_tasks_of_a_thousand_nodes():
+    round = begin(site_of(1000), trace(*[(0, 3000, gpus, GNMT) for gpus in (1, 2, 4, 8)]))
+    candidates, asked = np.empty(32, np.int64), np.empty((32, 4), np.int64)
+    count = sight.nominate(round.site, round.jobs, round.nodes, np.arange(4), np.empty(1000, np.int64), candidates,
+                           asked)
+    assert 8 <= count <= 32
+    assert asked[:count].sum(axis=0).tolist() == [8] * 4
+    assert len(set(candidates[:count].tolist())) == count
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_task_of_several_nodes_gets_exactly_as_many_as_it_takes_whatever_the_weights(seed):
+    draw = np.random.default_rng(seed)
+    count = int(draw.integers(2, 40))
+    wanted = int(draw.integers(1, count + 1))
+    chosen = network.together(any_weights(seed, 10.0 ** (seed % 4 - 2)), draw.standard_normal((count, SEEN)),
+                              draw.standard_normal((count, 1, PAIR_INPUTS)), draw.integers(0, 4, count), wanted,
+                              float(draw.uniform(0, 0.4)), attentive=seed % 2 > 0, coordinated=seed % 3 > 0)
+    assert len(set(chosen.tolist())) == wanted
+    assert chosen.min() >= 0
+    assert chosen.max() < count
+
+
+def at_two_switches(*held):
+    """Return a round on four nodes, two at each leaf switch, with so many GPUs held of each, and a task of two."""
+    site = site_of(4, leaf=2)
+    round = begin(site, trace(*[(0, 9000, gpus or 1, GNMT) for gpus in held], (0, 9000, 16, GNMT)))
+    for node, gpus in enumerate(held):
+        if gpus:
+            assert sight.accept(site, round.jobs, round.nodes, node, node, kernel.FAIR, np.zeros(3))
+    return round
+
+
+def test_nodes_at_one_leaf_switch_share_a_task_of_several_where_that_is_free():
+    assert sorted(Maifs().gather(at_two_switches(1, 0, 0, 0), 4).tolist()) == [2, 3]
+    assert sorted(Maifs().gather(at_two_switches(0, 0, 8, 0), 4).tolist()) == [0, 1]
+
+
+def test_the_graph_moves_a_small_job_rather_than_let_a_task_cross_a_switch():
+    apart = at_two_switches(1, 0, 2, 0)
+    assert sorted(Maifs().gather(apart, 4).tolist()) == [0, 1]
+    assert sorted(Maifs(coordinated=False).gather(apart, 4).tolist()) == [1, 3]
+
+
+def test_a_job_across_leaf_switches_is_slower_by_what_communication_was_measured_to_cost():
+    round = at_two_switches(0, 0, 0, 0)
+    round.live = np.array([4])
+    for chosen, speed in (([0, 1], 1.0), ([1, 2], 1.89 / (1 + 0.89 * 1.2))):
+        placing.claim(round.site, round.jobs, round.nodes, np.array([4]), 0, 1, np.array(chosen))
+        kernel.paces(round.site, round.jobs, round.nodes, round.live)
+        assert round.jobs.speed[4] == pytest.approx(speed, abs=0.01)
+        kernel.take_off(round.site, round.jobs, round.nodes, 4)
+
+
+def test_where_a_node_is_gone_a_task_of_all_nodes_waits():
+    round = at_two_switches(0, 0, 0, 0)
+    round = begin(round.site, trace((0, 9000, 32, GNMT)))
+    kernel.vanish(round.site, round.jobs, round.nodes, 1)
+    assert not len(Maifs().gather(round, 0))
+    assert placing.seat_whole(round.site, round.jobs, round.nodes, np.array([0, 0]), 0, 1) == 1
+    assert round.jobs.node[0] == kernel.WAITING
+
+
+def test_agents_see_types_sensitivity_watts_and_their_leaf_switch():
+    site = site_of(4, leaf=2)
+    round = begin(site, trace((0, 9000, 2, RESNET18), (0, 90, 1, GNMT), (0, 600, 4, RESNET18)))
+    for job in (0, 1):
+        sight.accept(site, round.jobs, round.nodes, job, 1, kernel.BEST, np.zeros(3))
+    kernel.vanish(site, round.jobs, round.nodes, 3)
+    seen, pair, able = np.empty((2, SEEN)), np.empty((2, 1, PAIR_INPUTS)), np.empty((2, 1, LEVELS))
+    asked = sight.Asked(np.array([2]), np.array([1, 2]), np.ones((2, 1), np.int64))
+    sight.observe(site, round.jobs, round.nodes, asked, np.zeros(3), sight.Seen(seen, pair, able))
+    assert seen[0, 10:13].tolist() == [1 / 8, 1 / 8, 0]  # an image and a language model
+    assert seen[0, 8] == pytest.approx(np.log(9060) / 10)
+    assert seen[0, 9] == pytest.approx((2.4 - 1) * 2 / 8)
+    assert seen[1, 8:10].tolist() == [0, 0]
+    assert seen[1, 13] < seen[0, 13] < 1  # an empty node draws less, and a full one most
+    assert seen[:, 14].tolist() == [2 / 4, 1 / 4]  # in service at the leaf switch, of all nodes
+    assert seen[:, 15].tolist() == [1 / 2, 1]  # of these empty
+    assert pair[0, 0, 8:13] == pytest.approx([np.log(4) / 3, np.log(660) / 10, 1, 0, 0])
+    assert pair[0, 0, 13:19] == pytest.approx([0.37 - 1, 0.72 - 1, 0.3, 0.75, 1.4, 0.1 - 1], abs=0.01)
+    assert able[1, 0].tolist() == [1, 1, 1]
+
+
+def test_a_training_never_ends_worse_than_it_began_and_the_same_course_gives_the_same_agent():
+    tasks = [(SITE, drawn(seed, 12)) for seed in range(6)]
+    course = MaifsTrainingConfig(lambda number: tasks[number % 4], tasks[4:], Synergy(srsf, TUNE), rounds=2, pairs=2,
+                    at_once=2, chosen_every=1)
+    first, again = (list(train(course)) for _ in range(2))
+    assert [step.round for step in first] == [0, 1, 2]
+    assert np.array_equal(first[-1].best, again[-1].best)
+    known = [figures(replay(*task, course.teacher)) for task in course.judges]
+    least = score(Maifs(first[-1].best), course.judges, known)
+    assert least == min(step.score for step in first)
+
+
+def test_an_agent_comes_back_from_disk(tmp_path):
+    tasks = [(SITE, drawn(0, 5))]
+    course = MaifsTrainingConfig(lambda number: tasks[0], tasks, Synergy(srsf, TUNE), rounds=0)
+    steps = list(train(course))
+    Maifs(steps[-1].best).save(tmp_path, card_of(course, steps, "made up"))
+    assert Maifs.load(tmp_path).flat == pytest.approx(steps[-1].best, abs=1e-6)
+    (tmp_path / WEIGHTS).write_bytes(b"cut")
+    with pytest.raises(CheckpointError, match="digest differs"):
+        Maifs.load(tmp_path)
+
+
+def test_a_queue_is_sorted_by_gpus_and_keeps_who_came_first():
+    round = begin(SITE, trace(*[(0, 3000, gpus, GNMT) for gpus in (1, 4, 1, 8)]))
+    queue = np.empty(9, np.int64)
+    assert placing.select(round.site, round.jobs, round.nodes, np.arange(4), queue) == 4
+    assert queue[:4].tolist() == [3, 1, 0, 2]

@@ -1,0 +1,113 @@
+"""``idlewatt reproduce scorer``, with every knob small, to the end."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import reproduce
+
+from idlewatt.daemon.agents.figures import Figures
+from idlewatt.daemon.reproduce.scorer import claims, sites, trial
+from idlewatt.daemon.reproduce.scorer import run as _scorer
+from idlewatt.daemon.reproduce.scorer.contest import BOUNDS, HEURISTICS, Cell
+from idlewatt.daemon.reproduce.scorer.regimes import LIMITS, Regime, drawn, enough, stretch
+
+
+def figures(jct_mean_s, wait_p99_s=3600.0):
+    return Figures(jct_mean_s, 2.0, wait_p99_s, 100.0, None)
+
+
+def cell(ours, theirs, name="a site", wait_p99_s=3600.0):
+    """Return a cell of two traces whose best heuristic is QSSF."""
+    known = {policy: (figures(2 * theirs), figures(2 * theirs)) for policy in (*HEURISTICS, *BOUNDS)}
+    known["qssf+best-fit+easy"] = (figures(theirs), figures(theirs))
+    return Cell(name, known, ((figures(ours, wait_p99_s), figures(ours, wait_p99_s)),))
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(_scorer, "REGIMES", (Regime(4, "lazy", 0.9),))
+    monkeypatch.setattr(trial, "SELECT", 1)
+
+
+@pytest.mark.usefixtures("few")
+def test_the_whole_command_in_small(tmp_path, monkeypatch):
+    monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
+    result = reproduce("scorer", "--out", tmp_path, seeds=1, budget_s=1, drawn=2, workers=1)
+    assert result.exit_code == 0, result.output
+    page, text = (tmp_path / "report.html").read_text(), (tmp_path / "report.md").read_text()
+    for part in ("Verdict", "The worst site of every policy", "Mean completion time", "99 % wait", "Training"):
+        assert f"<h2>{part}" in page
+        assert f"## {part}" in text
+    assert "4 nodes, lazy limits, load 0.9" in text
+    assert "Real traces" not in text
+    assert (tmp_path / "models" / "seed-0" / "best" / "card.json").exists()
+
+
+@pytest.mark.usefixtures("few")
+def test_a_missing_trace_is_named(tmp_path):
+    result = reproduce("scorer", "--out", tmp_path, "--traces", tmp_path, seeds=1, budget_s=1, drawn=1)
+    assert result.exit_code == 1
+    assert "philly_jobs.csv.gz" in result.output
+
+
+def test_a_real_trace_is_told_beside_its_best_heuristic():
+    real = claims.RealSiteResult(sites.SITES[2], cell(102.0, 100.0, wait_p99_s=7200.0), {}, 0.5)
+    told = " ".join(claims.sites([real]).paragraphs)
+    assert "Venus vcvGl, 20 nodes: the scorers are +2.0% to +2.0% from the best heuristic, qssf" in told
+    assert "50% of the jobs are unlike" in told
+
+
+def test_small_sites_are_judged_by_more_traces():
+    assert [enough(regime, 4) for regime in (Regime(128, "lazy", 0.9), Regime(4, "lazy", 0.9))] == [4, 128]
+
+
+def test_regret_is_against_the_best_heuristic_of_the_site():
+    regret = cell(110.0, 100.0).regret()
+    assert regret.estimate == pytest.approx(0.1)
+    assert regret.low == pytest.approx(0.1)
+    assert cell(110.0, 100.0).best == "qssf+best-fit+easy"
+
+
+@pytest.mark.parametrize(("ours", "said"), [(101.0, "Reached: at most 2%"), (105.0, "Not reached: more than 2% on 1")])
+def test_the_verdict_says_whether_it_is_reached(ours, said):
+    found = claims.Findings([cell(90.0, 100.0), cell(ours, 100.0, "a hard site")], {}, [], [])
+    told = " ".join(claims.verdict(found).paragraphs)
+    assert said in told
+    assert "No site has a 99 % wait that is worse" in told
+
+
+def test_a_worse_tail_is_told_unless_nobody_would_notice():
+    long, short = (claims.Findings([cell(90.0, 100.0, wait_p99_s=wait)], {}, [], []) for wait in (7200.0, 800.0))
+    assert "x 1.98" in " ".join(claims.verdict(long).paragraphs)
+    assert "No site has a 99 % wait that is worse" in " ".join(claims.verdict(short).paragraphs)
+
+
+def test_a_made_up_trace_is_the_same_for_the_same_number_and_as_dense_as_asked_for():
+    for limits in LIMITS:
+        whole, again = (stretch(Regime(8, limits, 0.9), 3) for _ in range(2))
+        work = whole.workload
+        assert (work.submit == again.workload.submit).all()
+        assert (work.run <= work.limit).all()
+        offered = (work.run * work.gpus).sum() / (64 * np.ptp(work.submit))
+        assert offered == pytest.approx(0.9, rel=0.1)
+    assert (drawn(8, 1).workload.run == drawn(8, 1).workload.run).all()
+
+
+def test_lazy_users_ask_for_a_day_and_without_limits_nothing_is_known():
+    assert np.mean(stretch(Regime(8, "lazy", 0.9), 0).workload.limit == 86400.0) > 0.7
+    assert np.mean(stretch(Regime(8, "informative", 0.9), 0).workload.limit == 86400.0) < 0.1
+    unknown = stretch(Regime(8, "no", 0.9), 0).workload
+    assert np.isinf(unknown.limit).all()
+    assert (unknown.user == -1).all()
+
+
+def test_what_is_published_of_philly_is_not_learned_from():
+    assert not {site.partition for site in sites.SITES} & set(sites.OTHERS)
+
+
+def test_models_are_judged_by_traces_that_none_of_them_has_seen():
+    course = trial.made_up(0, 1.0, Path("unused"))
+    fit = course.fit(0).workload.run
+    assert not np.array_equal(fit, course.select[0].workload.run)
+    assert len(course.select) == trial.SELECT

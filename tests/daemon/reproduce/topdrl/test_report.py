@@ -1,0 +1,81 @@
+"""``idlewatt reproduce topdrl`` from end to end, with hardly any training."""
+
+import re
+from functools import partial
+
+import pytest
+from command import reproduce
+
+from idlewatt.daemon.reproduce.topdrl import arena, predecessor
+from idlewatt.daemon.reproduce.topdrl import run as _topdrl
+from idlewatt.daemon.reproduce.topdrl.literal.train import CanvasTrainingConfig
+
+QUICK = {"seeds": 1, "rounds": 0, "literal_rounds": 0, "episodes": 1}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """Shrink what no option shrinks."""
+    monkeypatch.setattr(_topdrl, "SIZES", (64, 128))
+    monkeypatch.setattr(_topdrl.by_gradient, "CanvasTrainingConfig",
+                        partial(CanvasTrainingConfig, lessons=1, epochs=1, chosen_by=1))
+    monkeypatch.setattr(_topdrl.predecessor, "carry_out", partial(predecessor.carry_out, 4))
+
+
+def test_the_report_shows_both_environments_and_every_baseline(tmp_path, monkeypatch):
+    monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
+    result = reproduce("topdrl", "--out", tmp_path, **QUICK)
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "report.md").read_text()
+    for order in ("FCFS", "SJF", "smallest", "random"):
+        for placement in ("first-available", "load-balance", "nearest"):
+            assert f"| {order} + {placement} |" in text
+    assert re.search(r"\| random-feasible \| \d+\.\d\d \| 0\.\d+ \|", text)
+    assert "bound (no policy can be better)" in text
+    assert "| released PPO (as printed) | 22.99 |" in text
+    assert re.search(r"\| literal \| \d+\.\d\d \|", text)
+    assert "off by a factor of 2" in text
+    assert "Jobs as they came" not in text
+    assert (tmp_path / "report.html").is_file()
+    assert (tmp_path / "models/seed-1/card.json").is_file()
+    assert len(list(tmp_path.glob("models/literal-*/card.json"))) == 1
+
+
+def test_what_was_trained_is_not_trained_again(tmp_path, monkeypatch):
+    monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
+    assert reproduce("topdrl", "--out", tmp_path, **QUICK).exit_code == 0
+    (tmp_path / "report.md").unlink()
+    monkeypatch.setattr(_topdrl.by_gradient, "train", None)
+    assert reproduce("topdrl", "--out", tmp_path, **QUICK).exit_code == 0
+    assert (tmp_path / "report.md").is_file()
+    other = reproduce("topdrl", "--out", tmp_path, **{**QUICK, "literal_rounds": 1, "episodes": 5})
+    assert isinstance(other.exception, TypeError)  # another course is trained anew, and here nothing can be
+
+
+def test_traces_that_are_missing_are_told_before_anything_is_trained(tmp_path):
+    result = reproduce("topdrl", "--traces", tmp_path, "--out", tmp_path / "out", **QUICK)
+    assert result.exit_code == 1
+    assert arena.REAL[0].file in result.output
+    assert "--traces names the folder" in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_loss_that_is_no_number_is_told_in_a_line(tmp_path, monkeypatch):
+    def diverged(*_):
+        raise FloatingPointError("the loss is no number")
+
+    monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
+    monkeypatch.setattr(_topdrl.by_gradient, "train", diverged)
+    result = reproduce("topdrl", "--out", tmp_path, **QUICK)
+    assert result.exit_code == 1
+    assert result.output.strip().splitlines()[-1] == f"Error: {_topdrl.LITERAL}: the loss is no number"
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_topdrl, "_evolved", interrupted)
+    result = reproduce("topdrl", "--out", tmp_path, **QUICK)
+    assert result.exit_code == 130
+    assert "the same command goes on" in result.output
