@@ -25,7 +25,7 @@ class Ages:
     scheduler_s: float = float("inf")
     advice_s: float = 0.0
     """Time between two rounds of advice,"""
-    counsel_s: Mapping[str, float] = field(default_factory=dict)
+    recommended_s: Mapping[str, float] = field(default_factory=dict)
     """and of each subject beyond starts."""
 
     def most(self, every_s: float) -> float:
@@ -45,6 +45,6 @@ def current(known: Known, now_s: float, ages: Ages) -> Known:
     advice = known.advice
     if advice is not None and not stands(advice, ages.advice_s):
         advice = replace(advice, recommendations=(), power_down={}, withdrawn=True)
-    counsel = {name: said if stands(said, ages.counsel_s.get(name, 0.0))
-               else replace(said, rows=(), metrics={}, withdrawn=True) for name, said in known.counsel.items()}
-    return replace(known, advice=advice, counsel=counsel, old=not seen)
+    recommended = {name: said if stands(said, ages.recommended_s.get(name, 0.0))
+               else replace(said, rows=(), metrics={}, withdrawn=True) for name, said in known.recommended.items()}
+    return replace(known, advice=advice, recommended=recommended, old=not seen)

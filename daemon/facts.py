@@ -40,7 +40,7 @@ class Known:
     energy_joules: Mapping[tuple[str, PowerClass], float] = field(default_factory=dict)
     unmeasured_seconds: Mapping[str, float] = field(default_factory=dict)
     advice: Advice | None = None
-    counsel: Mapping[str, Recommendations] = field(default_factory=dict)
+    recommended: Mapping[str, Recommendations] = field(default_factory=dict)
     """What was said last, by subject."""
     following: tuple[Following, ...] = ()
     """How runs compare with the advice on them, since the database began."""
@@ -76,7 +76,7 @@ class Process:
 def published(known: Known, process: Process) -> Published:
     """Return the facts of the metrics page."""
     facts = _daemon(known, process) | _advice(known) | _simulated(known.counterfactual) | _training(known.training)
-    facts |= _spare(known) | _learned(known.learned) | _held_out(known.learned.judged) | _counsel(known.counsel)
+    facts |= _spare(known) | _learned(known.learned) | _held_out(known.learned.judged) | _recommended(known.recommended)
     if known.assessment is not None:
         facts |= _watts(known, known.assessment) | _wasters(known.assessment) | _gpus(known.assessment)
     if known.snapshot is not None and not known.old:
@@ -187,12 +187,12 @@ def _spare(known: Known) -> dict[str, Any]:
     return {"power_down_info": dict.fromkeys(worth, 1.0)}
 
 
-def _counsel(said: Mapping[str, Recommendations]) -> dict[str, Any]:
-    metrics = {name: value for counsel in said.values() for name, value in counsel.metrics.items()}
+def _recommended(said: Mapping[str, Recommendations]) -> dict[str, Any]:
+    metrics = {name: value for one in said.values() for name, value in one.metrics.items()}
     return metrics | {
-        "counsel_rows": {subject: float(len(counsel.rows)) for subject, counsel in said.items()
-                         if not counsel.withdrawn},
-        "counsel_timestamp_seconds": {subject: counsel.issued_s for subject, counsel in said.items()}}
+        "recommendation_rows": {subject: float(len(one.rows)) for subject, one in said.items()
+                         if not one.withdrawn},
+        "recommendation_timestamp_seconds": {subject: one.issued_s for subject, one in said.items()}}
 
 
 def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""What a configuration asks for, opened: sources, advisers, policies in rehearsal, and how long history is kept."""
+"""What a configuration asks for, opened: sources, recommenders, policies to compile, how long history is kept."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def heuristics(settings: Settings) -> tuple[str, ...]:
     return settings.advice.policy, *settings.advice.shadow, settings.counterfactual.incumbent
 
 
-def rehearsal(settings: Settings) -> WarmUp:
+def warm_up(settings: Settings) -> WarmUp:
     """Begin to compile what will be asked live, in a process of its own."""
     return WarmUp(heuristics(settings))
 
 
-def advisers(settings: Settings, history: History, kept: Mapping[str, Recommender]) -> dict[str, Recommender]:
+def recommenders(settings: Settings, history: History, kept: Mapping[str, Recommender]) -> dict[str, Recommender]:
     """Return who considers each subject that is wanted; ConfigError names the one whose settings cannot be."""
     opened = dict(kept)
     for name, subject in subjects().items():
-        if name not in kept and settings.counsel.of(name).enabled:
+        if name not in kept and settings.recommenders.of(name).enabled:
             try:
-                opened[name] = subject.open(settings.counsel.of(name), history)
+                opened[name] = subject.open(settings.recommenders.of(name), history)
             except ValueError as error:
-                raise ConfigError(f"counsel.{name}: {error}") from error
+                raise ConfigError(f"recommenders.{name}: {error}") from error
     return opened
 
 

@@ -4,7 +4,7 @@
                          +-> assess -> watts by class --+
     jobs -> snapshot ----+                              +-> what is published
               |          +-> advise -> recommendations -+
-              |          +-> counsel, by subject -------+
+              |          +-> more, by subject    -------+
               +-> history <- record (windows, floors, accounting) <- retention
 
 Each cycle reads what others have brought, does one thing, and replaces its part of ``known`` whole; whoever reads
@@ -71,21 +71,21 @@ class Service:
         self._history, self._clock, self._speed = history, clock, speed
         self._change = threading.Lock()
         self._known_lock = threading.Lock()
-        self._council = ModelRoles(settings, history, speed, clock())
+        self._model_roles = ModelRoles(settings, history, speed, clock())
         self.known = Known(counterfactual=Counterfactual.restored(history.load_simulated()),
-                           learned=self._council.learned)
+                           learned=self._model_roles.learned)
         self.settings = settings
         self._reloaded, self._loaded_s = True, clock()
         self._accounted_s: float | None = None
         self._collection = Collection(opening.sources(settings, clock, {}))
         self._accounts = self._accounted()
-        self._advisers = opening.advisers(settings, history, {})
+        self._recommenders = opening.recommenders(settings, history, {})
         self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
         self._steps, self._chronicle = steps, Chronicle()
         self._hanging = AttachTopology()
-        self._rehearsal = opening.rehearsal(settings)
+        self._warm_up = opening.warm_up(settings)
         self._replays = WindowReplayer()
         self._nights = TrainingScheduler(settings.storage.models_folder, clock())
         self.beat = CycleScheduler(self._cycles(settings), wall=self._clock)
@@ -124,30 +124,30 @@ class Service:
     def advise(self) -> None:
         """Ask the policy in charge, and those in its shadow, about every pending job."""
         snapshot, now_s = self.known.snapshot, self._clock()
-        if snapshot is None or not self._believed(snapshot, now_s) or not self._rehearsal.over():
+        if snapshot is None or not self._believed(snapshot, now_s) or not self._warm_up.over():
             return
-        advice_inputs = self._council.advice_inputs(self.settings, now_s)
+        advice_inputs = self._model_roles.advice_inputs(self.settings, now_s)
         advice = Advisor(self.settings.advice, advice_inputs).advise(snapshot, now_s)
-        learned, first = self._council.note(advice), self.known.advice is None
+        learned, first = self._model_roles.note(advice), self.known.advice is None
         self._learn(advice=advice, learned=learned)
         if first:
             give_back()  # now that the policies are loaded, the loader has done its work
         self._keep(lambda: self._history.record_recommendations(advice.recommendations))
         self._keep(lambda: self._history.record_abstentions(learned.silent.values()))
 
-    def counsel(self, name: str) -> None:
+    def recommend(self, name: str) -> None:
         """Consider one subject beyond starts; what was said of it before stays until there is more to say."""
         known, subject, now_s = self.known, subjects()[name], self._clock()
-        if known.snapshot is None or not self._believed(known.snapshot, now_s) or not self._rehearsal.over():
+        if known.snapshot is None or not self._believed(known.snapshot, now_s) or not self._warm_up.over():
             return
-        for _ in self._collection.read(*subject.reads, within_s=PATIENCE * self.settings.counsel.of(name).every):
+        for _ in self._collection.read(*subject.reads, within_s=PATIENCE * self.settings.recommenders.of(name).every):
             pass  # some sources may have answered; what is known of the others is taken with its age
         scene = RecommenderContext(self._clock(), known.snapshot, known.telemetry, known.advice,
-                      tuple(self._collection.facts(*subject.reads)), self._council.experience)
-        said = self._advisers[name].recommend(scene).resting_on(known.snapshot.time_s)
+                      tuple(self._collection.facts(*subject.reads)), self._model_roles.experience)
+        said = self._recommenders[name].recommend(scene).resting_on(known.snapshot.time_s)
         check(said.metrics)
         with self._known_lock:
-            self.known = replace(self.known, counsel={**self.known.counsel, name: said})
+            self.known = replace(self.known, recommended={**self.known.recommended, name: said})
 
     def record(self) -> None:
         """Write closed windows and learned floors, and complete what only accounting knows."""
@@ -179,7 +179,7 @@ class Service:
         """Replay the time that has closed since the last run, and add up what it would have taken by policy."""
         period, known = self.settings.cycles.counterfactual, self.known.counterfactual
         since_s, until_s = known.next(self._clock(), period * self._speed)
-        if since_s >= until_s or not self._rehearsal.over():
+        if since_s >= until_s or not self._warm_up.over():
             return
         policies = dict.fromkeys((self.settings.counterfactual.incumbent, self.settings.advice.policy,
                                   *self.known.learned.asked))
@@ -195,7 +195,7 @@ class Service:
         self._learn(counterfactual=total)
         self._keep(lambda: self._history.save_simulated(total.totals()))
         standings = window.standings(self.settings.counterfactual.incumbent)
-        self._keep(lambda: self._learn(learned=self._council.stand(standings, self._clock())))
+        self._keep(lambda: self._learn(learned=self._model_roles.stand(standings, self._clock())))
 
     def training(self) -> None:
         """Start tonight's training when it is time for it, and take note of how it goes."""
@@ -213,9 +213,9 @@ class Service:
         self._history.hurry()
         # First: a scrape that nobody waits for any more would go on for seconds, and what follows wants the processor.
         self._collection.leave()
-        self._rehearsal.end()
+        self._warm_up.end()
         self._replays.end()
-        self._council.end()
+        self._model_roles.end()
         self._nights.end()
         self.beat.stop(LAST_S)
         self._write(*self.accountant.drain_all(), self.accountant.floors.learned())
@@ -229,41 +229,41 @@ class Service:
                 for key in ("url", "state", "backlog_bytes"):
                     if getattr(settings.storage, key) != getattr(self.settings.storage, key):
                         raise ConfigError(f"storage.{key}: another database needs a restart, not a reload")
-                advisers = opening.advisers(settings, self._history, self._unchanged(settings))
+                recommenders = opening.recommenders(settings, self._history, self._unchanged(settings))
                 sources = opening.sources(settings, self._clock, self._kept(settings))
             except ConfigError as error:
                 self._reloaded = False
                 log.error("configuration not reloaded, the old one goes on", extra={"error": str(error)})
                 raise
-            self._swap(settings, sources, advisers)
+            self._swap(settings, sources, recommenders)
             self._reloaded, self._loaded_s = True, self._clock()
             log.info("configuration reloaded", extra={"sources": len(sources)})
 
     def _unchanged(self, settings: Settings) -> dict[str, Recommender]:
-        """Return the advisers that go on with all that they have seen."""
-        return {name: adviser for name, adviser in self._advisers.items()
-                if settings.counsel.of(name) == self.settings.counsel.of(name)}
+        """Return the recommenders that go on with all that they have seen."""
+        return {name: recommender for name, recommender in self._recommenders.items()
+                if settings.recommenders.of(name) == self.settings.recommenders.of(name)}
 
     def _kept(self, settings: Settings) -> dict[str, Watched]:
         """Return the sources that go on with what they know of their targets; what is read from files is read anew."""
         return {watched.name: watched for config, watched in zip(self.settings.sources, self.sources, strict=True)
                 if config in settings.sources and watched.role in ("telemetry", "scheduler")}
 
-    def _swap(self, settings: Settings, sources: list[Watched], advisers: dict[str, Recommender]) -> None:
+    def _swap(self, settings: Settings, sources: list[Watched], recommenders: dict[str, Recommender]) -> None:
         self._replays.end()
         self._collection.leave(but=sources)
         self.beat.stop()
         self._replays = WindowReplayer()
         if opening.heuristics(settings) != opening.heuristics(self.settings):
-            self._rehearsal.end()
-            self._rehearsal = opening.rehearsal(settings)
+            self._warm_up.end()
+            self._warm_up = opening.warm_up(settings)
         if settings.storage != self.settings.storage:
-            self._council.end()
-            self._council = ModelRoles(settings, self._history, self._speed, self._clock())
+            self._model_roles.end()
+            self._model_roles = ModelRoles(settings, self._history, self._speed, self._clock())
         self._collection = Collection(sources, self._collection)
         self._accounts = self._accounted()
-        self._advisers = advisers
-        self._learn(counsel={name: said for name, said in self.known.counsel.items() if name in advisers})
+        self._recommenders = recommenders
+        self._learn(recommended={name: said for name, said in self.known.recommended.items() if name in recommenders})
         if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
             floors = self.accountant.floors.learned()
             self._write(*self.accountant.drain_all(), floors)
@@ -298,7 +298,7 @@ class Service:
 
     def unadvised(self) -> str:
         """Return why there is no advice, in words; '' when there is."""
-        return unadvised(self._seen(), self.standing().advice, compiling=not self._rehearsal.over())
+        return unadvised(self._seen(), self.standing().advice, compiling=not self._warm_up.over())
 
     def degraded(self) -> tuple[Degradation, ...]:
         """Return what is wrong with what is known, the worst first."""
@@ -344,8 +344,8 @@ class Service:
                 Cycle("retention", periods.retention, self.retention, periods.retention),
                 Cycle("counterfactual", periods.counterfactual, self.counterfactual, periods.counterfactual),
                 Cycle("training", TRAINING_S, self.training),
-                *(Cycle(name, settings.counsel.of(name).every, partial(self.counsel, name), periods.advise)
-                  for name in self._advisers))
+                *(Cycle(name, settings.recommenders.of(name).every, partial(self.recommend, name), periods.advise)
+                  for name in self._recommenders))
 
     def _of(self, role: str) -> list[Watched]:
         return self._collection.of(role)
@@ -372,9 +372,9 @@ class Service:
                 continue
             self._accounted_s = told.asked_s
             self._keep(partial(self._history.record_finished, told.jobs))
-            for adviser in self._advisers.values():
-                if isinstance(adviser, RunListener):
-                    self._keep(partial(adviser.finished, told.jobs))
+            for recommender in self._recommenders.values():
+                if isinstance(recommender, RunListener):
+                    self._keep(partial(recommender.finished, told.jobs))
 
     def _accounted(self) -> list[Accounts]:
         return self._collection.accounts(self._clock)

@@ -41,9 +41,9 @@ class DaemonView(View):
         advice = self._service.standing().advice
         return advice.recommendations if advice else ()
 
-    def counsel(self, subject: str) -> Sequence[Row]:
+    def recommended(self, subject: str) -> Sequence[Row]:
         """Return what there is to say on a subject beyond starts, what is worth most first."""
-        said = self._service.standing().counsel.get(subject)
+        said = self._service.standing().recommended.get(subject)
         return said.rows if said else ()
 
     def waste(self) -> Sequence[WasteRow]:

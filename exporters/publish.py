@@ -202,10 +202,10 @@ class Published:
         "Weight of the edges between the GPUs of each job, less is closer together: of running jobs of several GPUs "
         "that were advised to start, as they are placed (actual) and as was advised.", "partition", "placement",
         cap=PARTITIONS * 2)
-    counsel_rows: Series = _gauge(
-        "Rows of counsel beyond starts, by subject; all of them are in the API under the subject's name.",
+    recommendation_rows: Series = _gauge(
+        "Recommendations beyond starts, by subject; all of them are in the API under the subject's name.",
         "subject", cap=SUBJECTS)
-    counsel_timestamp_seconds: Series = _gauge(
+    recommendation_timestamp_seconds: Series = _gauge(
         "When the subject was last considered with success, in seconds since the epoch.", "subject", cap=SUBJECTS)
     advice_speedup_ratio: Series = _gauge(
         "Expected speed on the advised placement over that on the GPUs left over here and there, for jobs to start "

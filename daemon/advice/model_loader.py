@@ -24,25 +24,25 @@ class ModelLoader:
     def __init__(self, folder: Path) -> None:
         self._store = ModelStore(folder)
         self._loaded: dict[str, tuple[object, ServedModel]] = {}
-        self._rehearsals: dict[str, WarmUp] = {}
+        self._warm_ups: dict[str, WarmUp] = {}
 
     def served_models(self, in_force: Mapping[str, Promotion]) -> tuple[ServedModel, ...]:
         """Return who is to be asked, the one in charge first; an agent whose code is being compiled is not yet."""
         named = wanted(in_force)
         self._loaded = {model: kept for model, kept in self._loaded.items() if model in named}
-        for model in self._rehearsals.keys() - named.keys():
-            self._rehearsals.pop(model).end()
+        for model in self._warm_ups.keys() - named.keys():
+            self._warm_ups.pop(model).end()
         return tuple(self._served_model(model, leads) for model, leads in named.items() if self._compiled(model))
 
     def end(self) -> None:
         """End compiling, whatever it does."""
-        for rehearsal in self._rehearsals.values():
-            rehearsal.end()
+        for warm_up in self._warm_ups.values():
+            warm_up.end()
 
     def _compiled(self, model: str) -> bool:
-        if model not in self._rehearsals:
-            self._rehearsals[model] = WarmUp((model,), self._store.folder)
-        return self._rehearsals[model].over()
+        if model not in self._warm_ups:
+            self._warm_ups[model] = WarmUp((model,), self._store.folder)
+        return self._warm_ups[model].over()
 
     def _served_model(self, model: str, leads: bool) -> ServedModel:
         state, kept = _files(self._store.folder, model), self._loaded.get(model)

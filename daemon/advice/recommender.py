@@ -10,10 +10,10 @@ ends with a dot. It holds:
 
 What follows from that without another line: a cycle of its own named as the subject (what it raises is logged, counted
 in ``cycle_failures_total`` and hides nothing else; what was said before stays, with its age in
-``counsel_timestamp_seconds``), ``/api/v1/<name>`` with its place in the OpenAPI document, ``idlewatt advise --<name>``,
-the configuration, and metrics.
+``recommendation_timestamp_seconds``), ``/api/v1/<name>`` with its place in the OpenAPI document,
+``idlewatt advise --<name>``, the configuration, and metrics.
 
-What stands elsewhere because it must: what a site may set, a section of ``settings.counsel``; the row, a frozen
+What stands elsewhere because it must: what a site may set, a section of ``settings.recommenders``; the row, a frozen
 dataclass in a file of its own in ``storage`` (and a table, where it is kept); the metrics, as fields of
 ``exporters.publish.Published``; the defaults in ``config.sample.yml``; a panel in ``grafana/boards/advice.py``. Facts
 that only the subject needs come from a source with a role of its own (``exporters.source.Role``) that the subject names
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Row(Protocol):
-    """What any row of counsel says at least; it is shown as JSON, field by field."""
+    """What any recommendation says at least; it is shown as JSON, field by field."""
 
     @property
     def job_id(self) -> str:
@@ -57,7 +57,7 @@ class Row(Protocol):
 
     @property
     def snapshot_s(self) -> float | None:
-        """Return when the scheduler was read that the row rests on; an adviser leaves it to the service."""
+        """Return when the scheduler was read that the row rests on; an recommender leaves it to the service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Recommender(Protocol):
 
 @runtime_checkable
 class RunListener(Protocol):
-    """An adviser that learns from the accounts, too."""
+    """An recommender that learns from the accounts, too."""
 
     def finished(self, jobs: Iterable[Job]) -> None:
         """Take in jobs that ended, some of them again, in another thread than ``recommend``; StoreError is logged.
@@ -119,14 +119,14 @@ def _as_it_is(row: Mapping[str, object]) -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class RecommenderKind:
-    """Something to give counsel on."""
+    """A kind of recommendation."""
 
     name: str
     """As its file is called."""
     row: type
     """Of its rows; pydantic makes JSON of it."""
     open: Callable[[Any, History], Recommender]
-    """Makes the adviser of these settings; ValueError when they cannot be."""
+    """Makes the recommender of these settings; ValueError when they cannot be."""
     columns: Mapping[str, str]
     """Headings of the table by key of a row."""
     cells: Callable[[Mapping[str, object]], Mapping[str, object]] = _as_it_is
@@ -138,7 +138,7 @@ class RecommenderKind:
 
 
 REGISTERED: dict[str, RecommenderKind] = {}
-"""What the files that were imported so far have registered; ``counsel.subjects`` imports them all."""
+"""What the files that were imported so far have registered; ``recommenders.subjects`` imports them all."""
 
 
 def register(subject: RecommenderKind) -> RecommenderKind:

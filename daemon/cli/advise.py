@@ -58,7 +58,7 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
       idlewatt advise --commands --limit 1                   # scontrol update jobid=124 ReqNodeList=dgx-a100-02
     """
     if subject:
-        _counsel(subject, ask(url, subject, ca_file, **filters), style, _silence(url, ca_file, style))
+        _recommended(subject, ask(url, subject, ca_file, **filters), style, _silence(url, ca_file, style))
         return
     recommendations = ask(url, "recommendations", ca_file, **filters)
     if not filters["policy"]:
@@ -79,7 +79,7 @@ def _silence(url: str, ca_file: str | None, style: str) -> str:
     return why
 
 
-def _counsel(name: str, rows: list[Row], style: str, why: str) -> None:
+def _recommended(name: str, rows: list[Row], style: str, why: str) -> None:
     """Show what there is to say on a subject beyond starts."""
     from ..advice.recommenders import subjects
 

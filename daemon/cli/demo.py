@@ -120,9 +120,9 @@ def _folder(wanted: Path | None, stack: ExitStack) -> Path:
 def _rehearse(folder: Path) -> None:
     """Wait until the policies are compiled; the clock starts afterwards."""
     click.echo("Getting the policies ready: half a minute the first time, a moment later on.")
-    with python("the rehearsal", ("-m", "idlewatt.daemon.advice.warm_up"), folder / "rehearsal.log") as child:
+    with python("the warm_up", ("-m", "idlewatt.daemon.advice.warm_up"), folder / "warm_up.log") as child:
         if child.wait(COMPILED_WITHIN_S):
-            raise DemoError(f"the policies cannot be compiled:\n{tail(folder / 'rehearsal.log')}")
+            raise DemoError(f"the policies cannot be compiled:\n{tail(folder / 'warm_up.log')}")
 
 
 def _notes(url: str, simulation: str, speed: float, folder: Path) -> list[str]:
@@ -144,14 +144,14 @@ def configuration(simulation: str, folder: Path) -> dict[str, object]:
             "advice": {"spare_nodes": SPARE_NODES},
             "counterfactual": {"incumbent": SCHEDULER},
             # Ten minutes of theirs are enough to see what a job does not use: it does the same all the time.
-            "counsel": {"elastic": _elastic(), "allocation": {"every": "1s", "window": "10m"}},
+            "recommenders": {"elastic": _elastic(), "allocation": {"every": "1s", "window": "10m"}},
             "sources": [*pages, {"kind": "throughput", "url": simulation},
                         {"kind": "slurm_rest", "url": simulation, "settings": SETTINGS},
                         {"kind": "gpu_links", "nodes": ["dgx-v100-*"], "islands": HALVES}]}
 
 
 def _elastic() -> dict[str, object]:
-    """Return two curves that the site has measured itself, so that there is counsel before runs have been watched."""
+    """Return two curves that the site has measured itself: recommendations then need not wait for watched runs."""
     from ...exporters.simulated.throughput import speed
 
     # A job of theirs is over in a minute of ours.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .advice import AdviceSettings, CounterfactualSettings
-from .counsel import CounselSettings
 from .cycles import Cycles
 from .degraded import DegradedSettings
+from .recommenders import RecommendersSettings
 from .storage import StorageSettings
 from .training import TrainingSettings
 from .values import Strict
@@ -21,7 +21,7 @@ class Sections(Strict):
     cycles: Cycles = Cycles()
     waste: WasteSettings = WasteSettings()
     advice: AdviceSettings = AdviceSettings()
-    counsel: CounselSettings = CounselSettings()
+    recommenders: RecommendersSettings = RecommendersSettings()
     degraded: DegradedSettings = DegradedSettings()
     counterfactual: CounterfactualSettings = CounterfactualSettings()
     training: TrainingSettings = TrainingSettings()

@@ -27,9 +27,9 @@ class RetentionSettings(Strict):
     jobs: Duration = 5 * 365 * 86400.0
     recommendations: Duration = 400 * 86400.0
     speeds: Duration = 400 * 86400.0
-    """How fast runs were, for elastic counsel."""
+    """How fast runs were, for recommendations on scaling."""
     uses: Duration = 400 * 86400.0
-    """What runs used of their CPUs and memory, for counsel on allocation."""
+    """What runs used of their CPUs and memory, for recommendations on allocation."""
 
 
 class StorageSettings(Strict):

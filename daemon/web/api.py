@@ -77,9 +77,10 @@ def _job_nodes(job: Job) -> Collection[str]:
     return [allocation.node for allocation in job.allocations] or job.scheduled_nodes
 
 
-def _counsel(subject: RecommenderKind) -> Endpoint:
+def _recommended(subject: RecommenderKind) -> Endpoint:
     rows: Any = GenericAlias(tuple, (subject.row, ...))
-    return Endpoint(subject.name, topics()[subject.name], lambda view: view.counsel(subject.name), TypeAdapter(rows), {
+    help_ = topics()[subject.name]
+    return Endpoint(subject.name, help_, lambda view: view.recommended(subject.name), TypeAdapter(rows), {
         "partition": Filter("Partition of the job.", lambda row: (row.partition,)),
         "node": Filter("Node that the row is about.", lambda row: row.nodes),
         "user": Filter("User of the job.", joined=_users)})
@@ -94,7 +95,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
          "user": Filter("User of the job.", joined=_users),
          "policy": Filter("Policy that gave the advice.", lambda row: (row.policy,)),
          "state": Filter("What is advised.", lambda row: (row.action,), ACTIONS)}),
-    *map(_counsel, subjects().values()),
+    *map(_recommended, subjects().values()),
     Endpoint(
         "waste", "Where every watt goes: the rows add up to the power of all nodes, at the wall where they have meters."
         " Watts are null where nothing is measured.",

@@ -157,7 +157,7 @@ class View(Protocol):
     def recommendations(self) -> Sequence[Recommendation]:
         """Return present advice, the policy in charge first, the most urgent job first."""
 
-    def counsel(self, subject: str) -> Sequence[Row]:
+    def recommended(self, subject: str) -> Sequence[Row]:
         """Return what there is to say on a subject beyond starts, what is worth most first."""
 
     def waste(self) -> Sequence[WasteRow]:

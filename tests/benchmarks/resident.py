@@ -61,7 +61,7 @@ def main(path: Path, slurm: str, cycles: int) -> None:
     view = DaemonView(service, lambda: settings)
     pages = registry(view.published)
     settle()  # as start() does
-    while not service._rehearsal.over():
+    while not service._warm_up.over():
         time.sleep(0.2)
     for number in range(cycles):
         urllib.request.urlopen(f"{slurm}/step?s={STEP_S}").read()

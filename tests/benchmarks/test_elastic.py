@@ -1,10 +1,10 @@
-"""One round of elastic counsel on 1,000 nodes: its own cycle, once a minute, in the daemon's process."""
+"""One round of recommendations on scaling on 1,000 nodes: its own cycle, once a minute, in the daemon's process."""
 
 import time
 
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders.elastic import Recommender
-from idlewatt.daemon.settings.counsel import CurveSettings, ElasticSettings
+from idlewatt.daemon.settings.recommenders import CurveSettings, ElasticSettings
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.speeds import JobRate, Throughput
@@ -26,14 +26,14 @@ WAITING = tuple(Job(str(5000 + number), float(number), JobState.PENDING, "a",
 def test_a_round_on_1000_nodes_takes_little_of_a_minute(tmp_path):
     curves = (CurveSettings(name="train*", speeds={2: 190.0, 4: 340.0, 8: 560.0}),)
     with History.open(str(tmp_path / "idlewatt.db")) as history:
-        adviser, took = Recommender(ElasticSettings(curves=curves), history), []
+        recommender, took = Recommender(ElasticSettings(curves=curves), history), []
         for minute in range(4):
             now_s = 1e5 + 60.0 * minute
             rates = Throughput(now_s, tuple(JobRate(job.job_id, 100.0) for job in RUNNING))
             snapshot = SchedulerSnapshot(now_s, NODES, jobs=RUNNING + WAITING)
             scene = RecommenderContext(now_s, snapshot, Telemetry(), facts=(rates,))
             began = time.process_time()
-            said = adviser.recommend(scene)
+            said = recommender.recommend(scene)
             took.append(time.process_time() - began)
     print(f"\na round: {took[0]:.2f} s at first, {min(took[1:]):.2f} s then (bound {BOUND_S:g} s, "
           f"x{max(took) / BOUND_S:.2f})")

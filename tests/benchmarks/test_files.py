@@ -71,7 +71,7 @@ def tell(capsys, name: str, files: set[str], most: int) -> None:
 
 def test_files_of_a_scrape_and_of_a_round_of_advice(service, capsys):
     deadline = time.monotonic() + SERVED_WITHIN_S
-    while not service._rehearsal.over():
+    while not service._warm_up.over():
         assert time.monotonic() < deadline
         Event().wait(0.1)
     service.advise()  # policies are loaded once

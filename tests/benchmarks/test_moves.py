@@ -7,7 +7,7 @@ import pytest
 
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders.moves import Recommender
-from idlewatt.daemon.settings.counsel import MovesSettings
+from idlewatt.daemon.settings.recommenders import MovesSettings
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import Telemetry
 
@@ -38,10 +38,10 @@ def scene(fill: float) -> RecommenderContext:
 
 @pytest.mark.parametrize("fill", [0.985, 0.988, 0.99])
 def test_moves_on_a_thousand_nodes_are_found_within_a_tenth_of_a_second(fill):
-    found, adviser, times = scene(fill), Recommender(MovesSettings()), []
+    found, recommender, times = scene(fill), Recommender(MovesSettings()), []
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        rows = adviser.recommend(found).rows
+        rows = recommender.recommend(found).rows
         times.append(time.perf_counter() - began)
     best = min(times)  # the round that other programs disturbed least
     freed, moved = sum(sum(row.placement.gpus) for row in rows), sum(row.gpus_moved for row in rows)

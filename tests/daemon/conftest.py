@@ -65,7 +65,7 @@ class Rig:
     def advise(self, service: Service) -> None:
         """Advise as soon as the policies are compiled."""
         deadline = time.monotonic() + 240
-        while not service._rehearsal.over():
+        while not service._warm_up.over():
             assert time.monotonic() < deadline, "the policies are never compiled"
             Event().wait(0.02)
         service.advise()

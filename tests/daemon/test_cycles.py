@@ -130,7 +130,7 @@ def test_a_wall_clock_that_is_set_back_costs_no_beat(beating):
 
 
 def test_a_clock_that_goes_right_moves_no_beat(beating):
-    beat = beating(Cycle("record", 60, lambda: None, 60), Cycle("counsel", 10, lambda: None, 30))
+    beat = beating(Cycle("record", 60, lambda: None, 60), Cycle("moves", 10, lambda: None, 30))
     before = {job.id: job.next_run_time for job in beat._scheduler.get_jobs()}
     beat.keep_time()
     assert {job.id: job.next_run_time for job in beat._scheduler.get_jobs()} == before

@@ -16,7 +16,7 @@ from idlewatt.storage.history import Recording
 from idlewatt.storage.records import SchedulerSnapshot
 
 ADVICE_METRICS = ("advice_info", "advice_reason_info", "advice_expected_start_timestamp_seconds", "power_down_info",
-                  "advice_speedup_ratio", "communication_cost", "counsel_rows", "pending_jobs", "elastic_info",
+                  "advice_speedup_ratio", "communication_cost", "recommendation_rows", "pending_jobs", "elastic_info",
                   "elastic_time_ratio", "move_info", "allocation_info", "allocation_cpus", "allocation_jobs",
                   "unused_cpus", "elastic_unknown_jobs")
 
@@ -24,11 +24,11 @@ ADVICE_METRICS = ("advice_info", "advice_reason_info", "advice_expected_start_ti
 @pytest.fixture
 def service(rig, monkeypatch):
     made = rig.service()
-    monkeypatch.setattr(made._rehearsal, "over", lambda: True)  # what is compiled is on disk, or is so after one test
+    monkeypatch.setattr(made._warm_up, "over", lambda: True)  # what is compiled is on disk, or is so after one test
     for cycle in (made.jobs, made.scrape, made.assess, made.advise):
         cycle()
     for subject in ("elastic", "moves", "allocation"):
-        made.counsel(subject)
+        made.recommend(subject)
     return made
 
 
@@ -49,7 +49,7 @@ def test_advice_says_when_the_scheduler_was_read_that_it_rests_on(service, view,
     assert service.known.advice.snapshot_s == read_s
     rows = view.recommendations()
     assert {(row.snapshot_s, row.issued_s) for row in rows} == {(read_s, rig.now_s)}
-    assert {row.snapshot_s for row in view.counsel("allocation")} == {read_s}
+    assert {row.snapshot_s for row in view.recommended("allocation")} == {read_s}
     assert set(view.published().advice_snapshot_timestamp_seconds.values()) == {read_s}
 
 
@@ -60,10 +60,10 @@ def test_with_the_scheduler_gone_for_two_hours_nothing_is_advised_anywhere(servi
     rig.watch(service, 7200, step_s=600)
     service.advise()
     for subject in ("elastic", "moves", "allocation"):
-        service.counsel(subject)
+        service.recommend(subject)
     facts = view.published()
     assert [name for name in ADVICE_METRICS if getattr(facts, name)] == []
-    assert [list(view.counsel(subject)) for subject in ("elastic", "moves", "allocation")] == [[], [], []]
+    assert [list(view.recommended(subject)) for subject in ("elastic", "moves", "allocation")] == [[], [], []]
     assert list(view.recommendations()) == []
     assert {row.power_down for row in view.nodes()} == {""}
     said = f"Slurm not read since {moment(gone_s, rig.now_s)}"
@@ -186,11 +186,11 @@ def test_a_history_that_is_behind_is_told(service, view, monkeypatch):
 
 def test_while_policies_are_compiled_it_says_so_and_not_that_nothing_waits(rig, monkeypatch):
     service = rig.service()
-    monkeypatch.setattr(service._rehearsal, "over", lambda: False)
+    monkeypatch.setattr(service._warm_up, "over", lambda: False)
     service.jobs()
     view = DaemonView(service, lambda: service.settings)
     assert view.status().no_advice == "no advice yet: policies are being compiled"
-    monkeypatch.setattr(service._rehearsal, "over", lambda: True)
+    monkeypatch.setattr(service._warm_up, "over", lambda: True)
     assert view.status().no_advice == "no advice yet: the first round has not ended"
 
 
@@ -200,10 +200,10 @@ def test_without_a_scheduler_there_is_nothing_to_be_late():
 
 
 @pytest.mark.parametrize(("every_s", "stands"), [(60.0, False), (3600.0, True)])
-def test_counsel_that_is_given_seldom_rests_on_older_answers_of_a_scheduler_that_is_read(every_s, stands):
+def test_recommendations_that_are_given_seldom_rest_on_older_answers_of_a_scheduler_that_is_read(every_s, stands):
     said = Recommendations(1e9 - 1800, snapshot_s=1e9 - 1800)
-    known = Known(snapshot=SchedulerSnapshot(1e9), counsel={"moves": said})
-    assert current(known, 1e9, Ages(600.0, 30.0, {"moves": every_s})).counsel["moves"].withdrawn is not stands
+    known = Known(snapshot=SchedulerSnapshot(1e9), recommended={"moves": said})
+    assert current(known, 1e9, Ages(600.0, 30.0, {"moves": every_s})).recommended["moves"].withdrawn is not stands
 
 
 def test_advice_whose_cycle_hangs_is_withdrawn_although_the_scheduler_is_read():

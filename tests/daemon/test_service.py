@@ -282,16 +282,17 @@ def test_a_reload_of_waste_settings_keeps_exported_counters_and_floors(rig):
     assert service.accountant.floors.learned().keys() == floors.keys()
 
 
-def test_a_reload_keeps_what_counsel_has_seen_unless_its_own_section_changes(rig):
+def test_a_reload_keeps_what_recommenders_have_seen_unless_its_own_section_changes(rig):
     service = rig.service()
-    before = dict(service._advisers)
-    service.reload(lambda: config.parse(rig.text(counsel="{allocation: {margin: 0.5}}")))
-    assert {name for name, adviser in before.items() if service._advisers[name] is not adviser} == {"allocation"}
+    before = dict(service._recommenders)
+    service.reload(lambda: config.parse(rig.text(recommenders="{allocation: {margin: 0.5}}")))
+    changed = {name for name, recommender in before.items() if service._recommenders[name] is not recommender}
+    assert changed == {"allocation"}
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_what_runs_used_by_the_accounts_is_recorded_only_for_counsel_on_allocation(rig, monkeypatch, wanted):
-    service = rig.service(counsel=f"{{allocation: {{enabled: {str(wanted).lower()}}}}}")
+def test_what_runs_used_by_the_accounts_is_recorded_only_for_recommendations_on_allocation(rig, monkeypatch, wanted):
+    service = rig.service(recommenders=f"{{allocation: {{enabled: {str(wanted).lower()}}}}}")
     ended = [Job(str(gpus), 0.0, JobState.COMPLETED, "a100", Request(gpus), "ann", name="train", start_s=100.0,
                  end_s=1100.0, allocations=(Allocation("dgx01", gpus, None, 16, 128),), cpu_seconds=200.0)
              for gpus in (0, 2)]
@@ -314,14 +315,14 @@ def test_a_clock_that_jumps_back_adds_no_energy(rig):
 
 def test_until_the_policies_are_compiled_there_is_no_advice_and_a_stop_does_not_wait_for_them(rig, monkeypatch):
     service = rig.service()
-    monkeypatch.setattr(service._rehearsal, "over", lambda: False)
+    monkeypatch.setattr(service._warm_up, "over", lambda: False)
     collect(service)
     service.advise()
     assert service.known.advice is None
     began = time.monotonic()
     rig.services.remove(service)
     service.stop()
-    assert service._rehearsal._child.poll() is not None
+    assert service._warm_up._child.poll() is not None
     assert time.monotonic() - began < 20
 
 

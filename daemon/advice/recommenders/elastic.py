@@ -20,7 +20,7 @@ from ....storage.history import History
 from ....storage.records import Job, JobState
 from ....storage.speeds import Throughput
 from ...replay.speed import SpeedError
-from ...settings.counsel import ElasticSettings
+from ...settings.recommenders import ElasticSettings
 from ..held_gpus import HeldGpus
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
 from ..scaling.benefit import Case, weigh

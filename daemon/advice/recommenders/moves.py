@@ -15,7 +15,7 @@ from ....storage.moves import Move, Relief
 from ....storage.recommendations import Recommendation
 from ....storage.records import Job
 from ...durations import ago
-from ...settings.counsel import MovesSettings
+from ...settings.recommenders import MovesSettings
 from ...waste.demand import Need, need
 from ..migration import MigrationPlan, MigrationPlanner, Mover
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register

@@ -13,7 +13,7 @@ from ....storage.errors import StoreError
 from ....storage.history import History
 from ....storage.records import Job
 from ....storage.shares import ShareAdvice
-from ...settings.counsel import AllocationSettings
+from ...settings.recommenders import AllocationSettings
 from ..recommender import Recommendations, RecommenderContext
 from .accounts import accounted
 from .node_view import Insight, NodeView, Past, candidates, node_view

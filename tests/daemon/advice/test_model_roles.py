@@ -249,10 +249,10 @@ def standings(model: str, now_s: float, bad_days: int) -> list[ShadowResult]:
 def test_three_bad_days_demote_and_the_next_round_is_the_heuristics(rig, service):
     model = store_scorer(service.settings.storage.models_folder)
     promote(rig, service, model)
-    council = service._council
-    council.stand(standings(model, rig.now_s, 2), rig.now_s)
-    assert council.learned.leader == model
-    council.stand(standings(model, rig.now_s, 3), rig.now_s)
+    roles = service._model_roles
+    roles.stand(standings(model, rig.now_s, 2), rig.now_s)
+    assert roles.learned.leader == model
+    roles.stand(standings(model, rig.now_s, 3), rig.now_s)
     service.advise()
     assert service.known.advice.in_charge == EASY
     facts = published(service)
@@ -268,8 +268,8 @@ def test_bad_days_before_its_promotion_do_not_count_against_it(rig, service):
     model = store_scorer(service.settings.storage.models_folder)
     service._history.decide(decided(model, time_s=rig.now_s))
     service.advise()
-    service._council.stand(standings(model, rig.now_s, 3), rig.now_s)
-    assert service._council.learned.leader == model
+    service._model_roles.stand(standings(model, rig.now_s, 3), rig.now_s)
+    assert service._model_roles.learned.leader == model
 
 
 def test_closed_windows_are_replayed_under_agents_too_and_one_that_fails_spoils_nothing(rig, service):

@@ -8,7 +8,7 @@ from idlewatt.daemon.advice import recommender as joint
 from idlewatt.daemon.advice.recommender import Recommendations, RecommenderKind
 from idlewatt.daemon.advice.recommenders import subjects, topics
 from idlewatt.daemon.config import ConfigError
-from idlewatt.daemon.settings.counsel import CounselSettings, RecommenderSettings
+from idlewatt.daemon.settings.recommenders import RecommenderSettings, RecommendersSettings
 from idlewatt.daemon.view import DaemonView
 from idlewatt.exporters.publish import check
 
@@ -40,14 +40,14 @@ class Toy:
 @pytest.fixture
 def toy(rig, monkeypatch):
     """Return a service that has looked once and has a toy to recommend."""
-    service, adviser = rig.service(), Toy()
-    monkeypatch.setitem(joint.REGISTERED, "toy", RecommenderKind("toy", Row, lambda *_: adviser, {}))
-    monkeypatch.setattr(CounselSettings, "of", lambda settings, name: RecommenderSettings())
-    service._advisers["toy"] = adviser
+    service, recommender = rig.service(), Toy()
+    monkeypatch.setitem(joint.REGISTERED, "toy", RecommenderKind("toy", Row, lambda *_: recommender, {}))
+    monkeypatch.setattr(RecommendersSettings, "of", lambda settings, name: RecommenderSettings())
+    service._recommenders["toy"] = recommender
     service.jobs()
-    while not service._rehearsal.over():
+    while not service._warm_up.over():
         Event().wait(0.02)
-    return service, adviser
+    return service, recommender
 
 
 def published(service):
@@ -65,43 +65,43 @@ def test_a_subject_is_called_as_its_file_and_says_what_it_is_about():
 
 
 def test_what_is_said_is_seen_and_published(toy):
-    service, adviser = toy
-    adviser.said.append(Recommendations(7.0, (Row("1"), Row("2")), {"fragmentation_ratio": {"a100": 0.25}}))
-    service.counsel("toy")
-    assert DaemonView(service, lambda: service.settings).counsel("toy") == (
+    service, recommender = toy
+    recommender.said.append(Recommendations(7.0, (Row("1"), Row("2")), {"fragmentation_ratio": {"a100": 0.25}}))
+    service.recommend("toy")
+    assert DaemonView(service, lambda: service.settings).recommended("toy") == (
         Row("1", snapshot_s=service.known.snapshot.time_s), Row("2", snapshot_s=service.known.snapshot.time_s))
     facts = published(service)
-    assert (facts.counsel_rows["toy"], facts.counsel_timestamp_seconds["toy"]) == (2.0, 7.0)
+    assert (facts.recommendation_rows["toy"], facts.recommendation_timestamp_seconds["toy"]) == (2.0, 7.0)
     assert facts.fragmentation_ratio == {"a100": 0.25}
 
 
 def test_a_subject_is_shown_what_is_known(toy):
-    service, adviser = toy
-    adviser.said.append(Recommendations(7.0))
-    service.counsel("toy")
-    (scene,) = adviser.scenes
+    service, recommender = toy
+    recommender.said.append(Recommendations(7.0))
+    service.recommend("toy")
+    (scene,) = recommender.scenes
     assert (scene.now_s, scene.snapshot) == (service.now(), service.known.snapshot)
 
 
 def test_nobody_is_asked_about_a_cluster_that_nobody_has_seen(toy):
-    service, adviser = toy
+    service, recommender = toy
     service._learn(snapshot=None)
-    service.counsel("toy")
-    assert adviser.scenes == []
+    service.recommend("toy")
+    assert recommender.scenes == []
 
 
 @pytest.mark.parametrize("fault", [
     ValueError("no sense"), Recommendations(8.0, (Row("9"),), {"no_such_metric": 1.0}),
     Recommendations(8.0, (Row("9"),), {"fragmentation_ratio": {("a100", "more"): 1.0}})])
 def test_what_goes_wrong_ends_one_round_of_one_subject(toy, fault):
-    service, adviser = toy
-    adviser.said += [Recommendations(7.0, (Row("1"),)), fault, Recommendations(9.0, (Row("3"),))]
-    service.counsel("toy")
+    service, recommender = toy
+    recommender.said += [Recommendations(7.0, (Row("1"),)), fault, Recommendations(9.0, (Row("3"),))]
+    service.recommend("toy")
     with pytest.raises(ValueError, match="."):
-        service.counsel("toy")
-    assert published(service).counsel_timestamp_seconds["toy"] == 7.0
-    service.counsel("toy")
-    assert [row.job_id for row in service.known.counsel["toy"].rows] == ["3"]
+        service.recommend("toy")
+    assert published(service).recommendation_timestamp_seconds["toy"] == 7.0
+    service.recommend("toy")
+    assert [row.job_id for row in service.known.recommended["toy"].rows] == ["3"]
 
 
 def test_only_known_metrics_with_their_labels_pass():
@@ -111,16 +111,16 @@ def test_only_known_metrics_with_their_labels_pass():
 
 
 def test_a_subject_that_is_not_wanted_is_not_considered(rig):
-    service = rig.service(counsel="{elastic: {enabled: false}}")
-    assert "elastic" not in service._advisers
+    service = rig.service(recommenders="{elastic: {enabled: false}}")
+    assert "elastic" not in service._recommenders
     assert "elastic" not in service.beat.health()
 
 
 def test_what_was_said_goes_when_a_reload_leaves_the_subject_out(rig):
     service = rig.service()
-    service._learn(counsel={"elastic": Recommendations(7.0)})
-    service.reload(lambda: config.parse(rig.text(counsel="{elastic: {enabled: false}}")))
-    assert service.known.counsel == {}
+    service._learn(recommended={"elastic": Recommendations(7.0)})
+    service.reload(lambda: config.parse(rig.text(recommenders="{elastic: {enabled: false}}")))
+    assert service.known.recommended == {}
 
 
 def test_a_subject_that_cannot_be_is_named_and_the_old_configuration_goes_on(rig, monkeypatch):
@@ -130,6 +130,6 @@ def test_a_subject_that_cannot_be_is_named_and_the_old_configuration_goes_on(rig
     service = rig.service()
     broken = replace(subjects()["elastic"], open=refuse)
     monkeypatch.setitem(joint.REGISTERED, "elastic", broken)
-    with pytest.raises(ConfigError, match=r"counsel\.elastic: no such thing"):
-        service.reload(lambda: config.parse(rig.text(counsel="{elastic: {settle: 1m}}")))
-    assert "elastic" in service._advisers
+    with pytest.raises(ConfigError, match=r"recommenders\.elastic: no such thing"):
+        service.reload(lambda: config.parse(rig.text(recommenders="{elastic: {settle: 1m}}")))
+    assert "elastic" in service._recommenders

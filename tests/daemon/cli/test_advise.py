@@ -3,7 +3,7 @@ import pytest
 from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.recommender import Recommendations
 from idlewatt.daemon.advice.recommenders.elastic import Recommender
-from idlewatt.daemon.settings.counsel import ElasticSettings
+from idlewatt.daemon.settings.recommenders import ElasticSettings
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.recommendations import Alternative, Placement, Recommendation
 from idlewatt.storage.records import JobState
@@ -56,11 +56,11 @@ def test_no_pending_job_is_said_so(shell):
 
 
 def test_what_more_or_fewer_gpus_would_do_is_a_table_of_its_own(shell):
-    shell.service.counsel("elastic")
+    shell.service.recommend("elastic")
     assert shell.text("advise", "--elastic") == "of no job is it known how fast it is with more or fewer GPUs\n"
     curve = {"name": "*", "speeds": {2: 100.0, 4: 180.0, 8: 300.0}}
-    shell.service._advisers["elastic"] = Recommender(ElasticSettings(curves=(curve,)), shell.service._history)
-    shell.service.counsel("elastic")
+    shell.service._recommenders["elastic"] = Recommender(ElasticSettings(curves=(curve,)), shell.service._history)
+    shell.service.recommend("elastic")
     jobs = {job.job_id: job for job in shell.service.known.snapshot.jobs}
     rows = shell.csv("advise", "--elastic")
     assert {row["job_id"] for row in rows} == {row["job_id"] for row in shell.json("advise", "--elastic")} != set()
@@ -87,11 +87,11 @@ def test_the_next_best_placement_is_not_what_is_left_over_here_and_there(shell):
 
 
 def test_moves_are_a_table_of_their_own(shell):
-    shell.service.counsel("moves")
+    shell.service.recommend("moves")
     assert shell.text("advise", "--moves") == "no move would let a waiting job start\n"
     move = Move("7", "eve", 2, "n0", "n1", 3600.0)
     row = Relief("9", 0.0, "A100", "bob", 100.0, Placement(("n0",), (8,)), (move,), 2)
-    shell.service._learn(counsel={"moves": Recommendations(100.0, (row,))})
+    shell.service._learn(recommended={"moves": Recommendations(100.0, (row,))})
     (shown,) = shell.csv("advise", "--moves", "--node", "n1")
     assert (shown["moves"], shown["at_stake"], shown["otherwise"]) == ("7 (2 GPUs) n0 -> n1", "2.0", "nobody knows")
     assert shell.csv("advise", "--moves", "--node", "n2") == []

@@ -52,7 +52,7 @@ def test_a_daemon_that_is_well_adds_nothing(shell, monkeypatch):
 
 
 def test_while_policies_are_compiled_advise_says_so(shell, monkeypatch):
-    monkeypatch.setattr(shell.service._rehearsal, "over", lambda: False)
+    monkeypatch.setattr(shell.service._warm_up, "over", lambda: False)
     assert shell.text("advise") == "no advice yet: policies are being compiled\n"
     assert "no advice yet: policies are being compiled" in shell.text("live", "--once")
 

@@ -56,11 +56,11 @@ class ToyView(View):
     model_rows: tuple[ModelRow, ...] = ()
     decision_rows: tuple[DecisionRow, ...] = ()
     standing: Status = Status(NOW, True)
-    counsels: dict[str, tuple] = dataclasses.field(default_factory=dict)
+    by_subject: dict[str, tuple] = dataclasses.field(default_factory=dict)
 
     def published(self): return self.facts
     def recommendations(self): return self.advice
-    def counsel(self, subject): return self.counsels.get(subject, ())
+    def recommended(self, subject): return self.by_subject.get(subject, ())
     def waste(self): return self.waste_rows
     def nodes(self): return self.node_rows
     def jobs(self): return self.job_rows
@@ -168,8 +168,8 @@ def decisions() -> tuple[DecisionRow, ...]:
             DecisionRow(NOW - 9e5, "scorer@5", "refuse", "operator", "its replay failed"))
 
 
-def counsels() -> dict[str, tuple]:
-    """Return a row of counsel on each subject."""
+def recommended() -> dict[str, tuple]:
+    """Return a recommendation on each subject."""
     to_dgx02 = Move("4711", "alice", 2, "dgx01", "dgx02", 7200.0)
     more = Resize(4, 0.7, (0.5, 0.9), -0.41, (-0.47, -0.33), 0.18, "resubmit it", 1200.0)
     share = ShareAdvice("124", NOW - 90000, "a100", NOW, "running", ("dgx01",), 2, 24, 48, 2**36, 2**36, "measured",
@@ -192,7 +192,7 @@ def view() -> ToyView:
     facts = Published(partitions=("a100", "v100"), unmeasured_gpus={"a100": 0.0, "v100": 1.0},
                       up={"slurm": 1.0, "ipmi": 0.0}, node_power_watts={("dgx01", "ipmi"): 2746.0})
     return ToyView(waste_rows(), node_rows(), jobs(), advice(), sources(), groups(), facts,
-                   model_rows=models(), decision_rows=decisions(), counsels=counsels())
+                   model_rows=models(), decision_rows=decisions(), by_subject=recommended())
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def test_a_job_over_two_nodes_has_the_indexes_of_each(source, cluster):
 
 
 def test_a_running_job_gives_up_whole_nodes_its_last_ones_and_never_grows(source, cluster):
-    # What elastic counsel says that Slurm can do.
+    # What recommendations on scaling says that Slurm can do.
     job_id = cluster.sbatch("-p", "A100", "-N2", "--gres=gpu:a100:2", "-J", "shrinking")
     cluster.wait_for(lambda: jobs_named(source, "shrinking"))
     cluster.run("scontrol", "update", f"jobid={job_id}", "numnodes=1")

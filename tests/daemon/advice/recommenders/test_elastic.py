@@ -5,7 +5,7 @@ import pytest
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
 from idlewatt.daemon.advice.recommenders.elastic import Recommender
-from idlewatt.daemon.settings.counsel import CurveSettings, ElasticSettings
+from idlewatt.daemon.settings.recommenders import CurveSettings, ElasticSettings
 from idlewatt.exporters.publish import check
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.history import History
@@ -37,23 +37,23 @@ def history(tmp_path):
 
 
 @pytest.fixture
-def adviser(history):
-    """Return a function that opens an adviser; the same history goes on."""
+def recommender(history):
+    """Return a function that opens an recommender; the same history goes on."""
     return lambda **settings: Recommender(ElasticSettings(**settings), history)
 
 
-def watched(adviser, *runs):
-    """Let runs of (id, GPUs, rate) be watched for as long as it takes to count; return the counsel after them."""
+def watched(recommender, *runs):
+    """Let runs of (id, GPUs, rate) be watched for as long as it takes to count; return what is recommended then."""
     said = None
     for job_id, gpus, rate in runs:
         for minute in range(3):
-            said = adviser.recommend(scene(job(job_id, gpus, "train_7"), rates=[(job_id, rate)],
+            said = recommender.recommend(scene(job(job_id, gpus, "train_7"), rates=[(job_id, rate)],
                                           now_s=NOW + 60 * minute))
     return said
 
 
-def test_a_curve_is_learned_from_runs_of_two_sizes_and_not_from_one(adviser):
-    opened = adviser()
+def test_a_curve_is_learned_from_runs_of_two_sizes_and_not_from_one(recommender):
+    opened = recommender()
     said = watched(opened, ("1", 2, 190.0), ("2", 2, 200.0))
     assert said.rows == ()
     assert said.metrics["elastic_unknown_jobs"] == {
@@ -65,14 +65,14 @@ def test_a_curve_is_learned_from_runs_of_two_sizes_and_not_from_one(adviser):
     assert row.has_room
 
 
-def test_what_was_learned_survives_a_restart(adviser):
-    watched(adviser(), ("1", 2, 190.0), ("2", 4, 340.0))
-    said = adviser().recommend(scene(job("9", 4, "train_12", JobState.PENDING)))
+def test_what_was_learned_survives_a_restart(recommender):
+    watched(recommender(), ("1", 2, 190.0), ("2", 4, 340.0))
+    said = recommender().recommend(scene(job("9", 4, "train_12", JobState.PENDING)))
     assert [(row.job_id, row.state, row.sizes) for row in said.rows] == [("9", "pending", (2, 4))]
 
 
-def test_another_users_runs_and_other_names_tell_nothing(adviser):
-    opened = adviser()
+def test_another_users_runs_and_other_names_tell_nothing(recommender):
+    opened = recommender()
     watched(opened, ("1", 2, 190.0), ("2", 4, 340.0))
     strangers = (replace(job("8", name="train_1"), user="bob"), job("9", name="other"))
     said = opened.recommend(scene(*strangers))
@@ -80,8 +80,8 @@ def test_another_users_runs_and_other_names_tell_nothing(adviser):
     assert said.metrics["elastic_unknown_jobs"]["unseen"] == 2.0
 
 
-def test_without_throughput_activity_stands_in_and_the_row_says_so(adviser):
-    opened = adviser()
+def test_without_throughput_activity_stands_in_and_the_row_says_so(recommender):
+    opened = recommender()
     for job_id, gpus in (("1", 2), ("2", 4)):
         for minute in range(3):
             boards = tuple(GpuReading(f"G{index}", "n1", index, NOW + 60 * minute, activity=0.9) for index in range(8))
@@ -89,26 +89,26 @@ def test_without_throughput_activity_stands_in_and_the_row_says_so(adviser):
     assert [row.basis for row in said.rows] == ["activity"]
 
 
-def test_a_job_that_still_loads_is_not_watched(adviser):
-    opened = adviser(settle=200_000.0)
+def test_a_job_that_still_loads_is_not_watched(recommender):
+    opened = recommender(settle=200_000.0)
     assert watched(opened, ("1", 2, 190.0), ("2", 4, 340.0)).metrics["elastic_unknown_jobs"]["unseen"] == 1.0
 
 
-def test_readings_of_long_ago_are_not_those_of_now(adviser, history):
-    opened = adviser()
+def test_readings_of_long_ago_are_not_those_of_now(recommender, history):
+    opened = recommender()
     old = Throughput(NOW - 3600, (JobRate("1", 190.0),))
     opened.recommend(replace(scene(job("1")), facts=(old,)))
     assert history.speeds(10) == ()
 
 
-def test_what_a_site_knows_itself_goes_before_what_was_learned(adviser):
-    (row,) = adviser(curves=(KNOWN,)).recommend(scene(job())).rows
+def test_what_a_site_knows_itself_goes_before_what_was_learned(recommender):
+    (row,) = recommender(curves=(KNOWN,)).recommend(scene(job())).rows
     assert (row.basis, row.runs, row.sizes) == ("configured", 0, (2, 4, 8))
 
 
-def test_a_configured_curve_is_for_names_and_users_that_match(adviser):
+def test_a_configured_curve_is_for_names_and_users_that_match(recommender):
     known = KNOWN.model_copy(update={"user": "b*"})
-    assert adviser(curves=(known,)).recommend(scene(job(), job("2", name="resnet50"))).rows == ()
+    assert recommender(curves=(known,)).recommend(scene(job(), job("2", name="resnet50"))).rows == ()
 
 
 @pytest.mark.parametrize("speeds", [{2: 1.0}, {}, {2: 1.0, 4: -1.0}, {0: 1.0, 4: 1.0}, {2: float("nan"), 4: 1.0}])
@@ -117,10 +117,10 @@ def test_a_configured_curve_that_cannot_be_is_refused(speeds):
         CurveSettings(name="*", speeds=speeds)
 
 
-def test_what_can_be_done_now_comes_first_and_every_metric_is_one(adviser):
+def test_what_can_be_done_now_comes_first_and_every_metric_is_one(recommender):
     jobs = (job("1"), job("2", state=JobState.PENDING),
             job("3", 8, state=JobState.PENDING, reason=WaitReason.RESOURCES))
-    said = adviser(curves=(KNOWN,)).recommend(scene(*jobs))
+    said = recommender(curves=(KNOWN,)).recommend(scene(*jobs))
     acts = [row.has_room or bool(row.fewer and row.fewer.helps) for row in said.rows]
     assert acts == sorted(acts, reverse=True)
     check(said.metrics)
@@ -129,24 +129,24 @@ def test_what_can_be_done_now_comes_first_and_every_metric_is_one(adviser):
     assert said.metrics["elastic_marginal_gain_ratio"]["a100", "1", "+4"] == pytest.approx((560 / 340 - 1) / 4, rel=0.1)
 
 
-def test_no_more_series_than_fifty_jobs_have_but_every_row(adviser):
+def test_no_more_series_than_fifty_jobs_have_but_every_row(recommender):
     jobs = [job(str(number), state=JobState.PENDING) for number in range(80)]
-    said = adviser(curves=(KNOWN,)).recommend(scene(*jobs))
+    said = recommender(curves=(KNOWN,)).recommend(scene(*jobs))
     assert len(said.rows) == 80
     assert len(said.metrics["elastic_marginal_gain_ratio"]) == 100
 
 
-def test_a_history_that_cannot_be_written_does_not_silence_it(adviser, history, monkeypatch):
+def test_a_history_that_cannot_be_written_does_not_silence_it(recommender, history, monkeypatch):
     def full(_runs):
         raise StoreUnavailable("disk full")
 
-    opened = adviser(curves=(KNOWN,))
+    opened = recommender(curves=(KNOWN,))
     monkeypatch.setattr(history, "record_speeds", full)
     assert len(opened.recommend(scene(job(), rates=[("1", 5.0)])).rows) == 1
 
 
-def test_a_size_far_from_the_measured_is_counted_and_not_guessed(adviser):
-    said = adviser(curves=(KNOWN,)).recommend(scene(job(gpus=64, state=JobState.PENDING)))
+def test_a_size_far_from_the_measured_is_counted_and_not_guessed(recommender):
+    said = recommender(curves=(KNOWN,)).recommend(scene(job(gpus=64, state=JobState.PENDING)))
     assert said.rows == ()
     assert said.metrics["elastic_unknown_jobs"]["too_far"] == 1.0
 
@@ -155,30 +155,30 @@ def test_a_size_far_from_the_measured_is_counted_and_not_guessed(adviser):
     job(gpus=0), job(state=JobState.PENDING, gpus=0), replace(job(), start_s=None), replace(job(), name="\ud800"),
     replace(job(), allocations=(Allocation("gone", 4),)), replace(job(), submit_s=float("nan")),
     job(gpus=10**9, state=JobState.PENDING)])
-def test_odd_jobs_do_no_harm(adviser, odd):
-    opened = adviser(curves=(KNOWN,))
+def test_odd_jobs_do_no_harm(recommender, odd):
+    opened = recommender(curves=(KNOWN,))
     said = opened.recommend(scene(odd, job("2"), rates=[("1", 7.0), ("2", 8.0), ("vanished", 9.0)]))
     assert "2" in [row.job_id for row in said.rows]
 
 
-def test_without_nodes_or_jobs_there_is_nothing_to_say(adviser):
-    assert adviser().recommend(scene(nodes=())).rows == ()
+def test_without_nodes_or_jobs_there_is_nothing_to_say(recommender):
+    assert recommender().recommend(scene(nodes=())).rows == ()
 
 
-def test_the_table_has_every_column(adviser):
+def test_the_table_has_every_column(recommender):
     from pydantic import TypeAdapter
 
     subject = subjects()["elastic"]
-    rows = adviser(curves=(KNOWN,)).recommend(scene(job(), job("2", 16, state=JobState.PENDING))).rows
+    rows = recommender(curves=(KNOWN,)).recommend(scene(job(), job("2", 16, state=JobState.PENDING))).rows
     for row in TypeAdapter(tuple[subject.row, ...]).dump_python(rows, mode="json"):
         cells = subject.cells(row)
         assert set(subject.columns) <= set(cells)
     assert cells["fewer"] is not None
 
 
-def test_nobody_is_told_how_to_become_slower(adviser):
+def test_nobody_is_told_how_to_become_slower(recommender):
     falling = CurveSettings(name="*", speeds={2: 100.0, 4: 110.0, 8: 60.0})
-    (row,) = adviser(curves=(falling,)).recommend(scene(job())).rows
+    (row,) = recommender(curves=(falling,)).recommend(scene(job())).rows
     assert row.has_room
     assert row.more.time_ratio > 0
     assert subjects()["elastic"].cells(asdict(row))["how"] == ""

@@ -9,7 +9,7 @@ from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
 from idlewatt.daemon.advice.recommenders.moves import Recommender
-from idlewatt.daemon.settings.counsel import MovesSettings
+from idlewatt.daemon.settings.recommenders import MovesSettings
 from idlewatt.exporters.publish import ADVICE, check
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.recommendations import Placement, Recommendation
@@ -39,21 +39,21 @@ def considered(*waiting, advice=(), **options):
 
 
 def test_a_row_says_what_to_move_for_whom_and_what_is_gained():
-    counsel = considered(waits("9"), advice=[said("9", "hold")])
+    found = considered(waits("9"), advice=[said("9", "hold")])
 
-    assert counsel.rows == (Relief("9", NOW - 60, "p", "bob", NOW, Placement(("n0",), (8,)),
+    assert found.rows == (Relief("9", NOW - 60, "p", "bob", NOW, Placement(("n0",), (8,)),
                                    (Move("a", "ann", 2, "n0", "n2", HOUR),), 2, NOW + HOUR),)
-    assert counsel.rows[0].nodes == ("n0", "n2")
-    assert counsel.metrics == {"move_info": {("a", "n0", "n2", "2", "9"): 1.0}, "moves_freed_gpus": {"p": 8.0},
+    assert found.rows[0].nodes == ("n0", "n2")
+    assert found.metrics == {"move_info": {("a", "n0", "n2", "2", "9"): 1.0}, "moves_freed_gpus": {"p": 8.0},
                                "moves_moved_gpus": {"p": 2.0}}
-    check(counsel.metrics)
+    check(found.metrics)
 
 
 def test_who_is_advised_first_is_helped_first_and_rows_can_be_carried_out_together():
-    counsel = considered(waits("8"), waits("9"), waits("10"),
+    found = considered(waits("8"), waits("9"), waits("10"),
                          advice=[said("10", "hold"), said("9", "hold"), said("8", "hold")])
 
-    assert [(row.job_id, [(move.job_id, move.destination) for move in row.moves]) for row in counsel.rows] == [
+    assert [(row.job_id, [(move.job_id, move.destination) for move in row.moves]) for row in found.rows] == [
         ("10", [("a", "n2")]), ("9", [("b", "n2")])]
 
 
@@ -101,9 +101,9 @@ def test_no_row_is_cut_where_there_are_more_moves_than_are_published():
     jobs = [Job(f"{number}-{part}", NOW - HOUR, JobState.RUNNING, "p", Request(1, 1, 1), start_s=NOW - HOUR,
                 allocations=(Allocation(f"h{number}", 1),)) for number in range(count) for part in range(3)]
     snapshot = SchedulerSnapshot(NOW, (*nodes, *homes), (), (*jobs, *(waits(f"w{number}") for number in range(count))))
-    counsel = Recommender(MovesSettings()).recommend(RecommenderContext(NOW, snapshot, Telemetry()))
+    found = Recommender(MovesSettings()).recommend(RecommenderContext(NOW, snapshot, Telemetry()))
 
-    assert len(counsel.metrics["move_info"]) == sum(len(row.moves) for row in counsel.rows) == ADVICE // 3 * 3
+    assert len(found.metrics["move_info"]) == sum(len(row.moves) for row in found.rows) == ADVICE // 3 * 3
 
 
 def test_without_advice_the_oldest_is_helped_first():

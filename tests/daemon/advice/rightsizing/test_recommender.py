@@ -15,7 +15,7 @@ from idlewatt.daemon.advice.rightsizing import node_view
 from idlewatt.daemon.advice.rightsizing.node_view import Past
 from idlewatt.daemon.advice.rightsizing.recommender import ShareRecommender
 from idlewatt.daemon.config import ConfigError, parse
-from idlewatt.daemon.settings.counsel import AllocationSettings
+from idlewatt.daemon.settings.recommenders import AllocationSettings
 from idlewatt.exporters.publish import check
 from idlewatt.exporters.simulated import direct
 from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
@@ -64,7 +64,7 @@ def held(job_id, start_s, node="n1"):
 
 
 class Site:
-    """An adviser, and minutes of what it is shown."""
+    """An recommender, and minutes of what it is shown."""
 
     def __init__(self, *jobs, nodes=(NODE,), advice=(), **changes):
         self.shelf = Shelf()
@@ -213,7 +213,7 @@ def test_no_more_is_remembered_than_is_bounded(monkeypatch):
     assert past.like(replace(waiting("9", 1), user="ann", name="a"))[0].job_id == "31"
 
 
-def test_a_database_that_fails_does_not_end_counsel_and_is_caught_up_with():
+def test_a_database_that_fails_does_not_end_recommendations_and_is_caught_up_with():
     site = Site(running("123", 40), running("124", 24, gpus=(3, 4, 5)))
     site.shelf.broken = True
     assert rows(site.look(12, cores={"123": 10.0, "124": 23.9}, activity={"124": 0.3}))["124"].gains
@@ -232,9 +232,9 @@ def test_a_job_that_is_gone_is_gone_from_the_rows():
 
 
 def test_settings_name_models_that_exist():
-    parse("counsel: {allocation: {models: {'vit-*': image}}}")
-    with pytest.raises(ConfigError, match="counsel.allocation.models.vit-[*]: there is no model 'vit'"):
-        parse("counsel: {allocation: {models: {'vit-*': vit}}}")
+    parse("recommenders: {allocation: {models: {'vit-*': image}}}")
+    with pytest.raises(ConfigError, match="recommenders.allocation.models.vit-[*]: there is no model 'vit'"):
+        parse("recommenders: {allocation: {models: {'vit-*': vit}}}")
 
 
 def test_a_prior_lends_words_until_the_job_was_measured():

@@ -7,7 +7,7 @@ import pytest
 
 from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.rightsizing.recommender import ShareRecommender
-from idlewatt.daemon.settings.counsel import AllocationSettings
+from idlewatt.daemon.settings.recommenders import AllocationSettings
 from idlewatt.exporters.slurm.rest import SlurmRestConfig
 from idlewatt.storage.history import History
 from idlewatt.storage.telemetry import GpuReading, JobReading, Telemetry

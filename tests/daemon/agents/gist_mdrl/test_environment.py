@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import idlewatt.daemon.agents.gist_mdrl as package
+import idlewatt.daemon.reproduce.gist as reproduction
 from idlewatt.daemon.agents.gist_mdrl.environment import (
     A100,
     FIGURE_3_HOURS,
@@ -123,5 +124,6 @@ def test_no_policy_breaks_the_books(flavors, data, gap, blocking, again):
 
 def test_each_of_the_18_ambiguities_is_decided_where_it_is_implemented():
     decided = re.findall(r"(?<![\w\])])\[(\d+)\]", "".join(
-        path.read_text(encoding="utf-8") for path in Path(package.__file__).parent.rglob("*.py")))
+        path.read_text(encoding="utf-8") for room in (package, reproduction)
+        for path in Path(room.__file__).parent.rglob("*.py")))
     assert {int(number) for number in decided} >= set(range(1, 19))

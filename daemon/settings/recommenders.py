@@ -1,4 +1,4 @@
-"""What is set of counsel beyond "start this job here": a section for each subject, named as its file is."""
+"""What is set of recommendations beyond "start this job here": a section for each subject, named as its file is."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class AllocationSettings(RecommenderSettings):
     """By pattern of job names, the model or task whose sensitivity is assumed until it is measured."""
 
 
-class CounselSettings(Strict):
+class RecommendersSettings(Strict):
     """A section for each subject."""
 
     allocation: AllocationSettings = AllocationSettings()
