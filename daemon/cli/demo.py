@@ -120,7 +120,7 @@ def _folder(wanted: Path | None, stack: ExitStack) -> Path:
 def _rehearse(folder: Path) -> None:
     """Wait until the policies are compiled; the clock starts afterwards."""
     click.echo("Getting the policies ready: half a minute the first time, a moment later on.")
-    with python("the warm_up", ("-m", "idlewatt.daemon.advice.warm_up"), folder / "warm_up.log") as child:
+    with python("the compilation", ("-m", "idlewatt.daemon.advice.warm_up"), folder / "warm_up.log") as child:
         if child.wait(COMPILED_WITHIN_S):
             raise DemoError(f"the policies cannot be compiled:\n{tail(folder / 'warm_up.log')}")
 
@@ -203,7 +203,7 @@ def _ready(url: str) -> bool:
         if not requests.get(f"{url}/-/ready", timeout=5).ok:
             return False
         waiting, advice = (requests.get(f"{url}/api/v1/{path}", timeout=5).json()["data"]
-                           for path in ("jobs?state=PENDING", "recommendations"))
+                           for path in ("jobs?state=pending", "recommendations"))
     except (requests.RequestException, KeyError):
         return False
     return bool(advice) or not waiting
