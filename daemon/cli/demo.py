@@ -43,9 +43,9 @@ def command(speed: float | None, seed: int, nodes: int, port: int, folder: Path 
 
     The daemon runs as it would on a real cluster; only the far end of the wire is simulated. Ctrl-C ends everything.
 
-    With --days it has a past, for the boards in Grafana: the daemon lives through it on the cluster's time, two weeks
-    in about a minute, and goes on in real time. A Prometheus is started on it; where none is installed, the past is
-    left in --dir as OpenMetrics, with the command that makes it into blocks.
+    With --days it has a past, for the dashboards in Grafana: two weeks of history are simulated in about a minute, then
+    the demo goes on in real time. A Prometheus is started on it; where none is installed, the past is left in --dir as
+    OpenMetrics, with the command that makes it into blocks.
 
     \b
     Examples:

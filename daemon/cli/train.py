@@ -49,11 +49,11 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
 @click.option("--cluster", metavar="NODESxGPUS|FILE.yaml", help="What a trace ran on; the history knows its own.")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
 @click.option("--last", "last_s", type=Seconds(), help="How far back the history goes that is learned from.  [90d]")
-@click.option("--until", "until_s", type=Moment(), help="Know nothing later: 2026-11-01T03:00, or seconds.")
+@click.option("--until", "until_s", type=Moment(), help="Ignore records after this time: 2026-11-01T03:00, or seconds.")
 @click.option("--budget", "budget_s", type=Seconds(), default="10m", show_default=True,
               help="Time to train for, at most.")
 @click.option("--incumbent", help="The policy to start from and to beat.  [the configuration's]")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of whatever is random.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True,
               help="Where an agent that trains with torch shall; auto is CUDA where there is one.")
 @click.option("--resume", is_flag=True, help="Go on with the training that was interrupted, on what it began with.")

@@ -123,7 +123,7 @@ def easy(state: State, key: Key, place: Place) -> None:
 
 @compiled
 def go_through(state: State, place: Place) -> None:
-    """Do so with jobs that are in order."""
+    """Backfill jobs that already stand in order."""
     start_heads(state, place, True)
     for line in range(state.lines.size):
         rank = state.lines[line].blocked
