@@ -91,4 +91,4 @@ class Recommendation:
     snapshot_s: float | None = None
     """When the scheduler was read that this rests on; None of what was recorded."""
     command: str = ""
-    """What tells Slurm to start it there; '' for who is held, and of what was recorded."""
+    """What tells the scheduler to start it there; '' for who is held, and of what was recorded."""

@@ -88,7 +88,7 @@ def test_thirty_outages_at_random_moments_lose_nothing_and_double_nothing(frail_
             daemon.restart()
     server.join()
     daemon.step()
-    history, steps = daemon.history, daemon.clock_steps
+    history, steps = daemon.history, daemon.steps
     while history.backlog:
         history.record_waste(())
     print(f"{OUTAGES} outages, {steps} steps of 5 writes, {daemon.refused} refused, {daemon.restarts} restarts")

@@ -40,7 +40,7 @@ def test_machine_code_is_kept_in_the_cache_directory_that_systemd_gives(tmp_path
     assert list(folder.rglob("*.nbc"))
 
 
-@pytest.mark.parametrize("where", ["/proc/nothing/here", "/dev/null/cache"])
+@pytest.mark.parametrize("where", ["/proc/nothing/here", pytest.param("/dev/null/cache", marks=pytest.mark.long)])
 def test_without_a_writable_cache_the_same_run_comes_out(where):
     assert ask(NUMBA_CACHE_DIR=where)[0] == ask()[0]
 

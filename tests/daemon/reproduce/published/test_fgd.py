@@ -7,6 +7,9 @@ from idlewatt.daemon.reproduce.published import fgd
 from idlewatt.daemon.reproduce.published.fgd import Cluster, allocation, inflate, kinds_of, typical_pods
 from idlewatt.daemon.reproduce.published.fgd_kernel import schedule
 
+pytestmark = pytest.mark.xdist_group("fgd")
+"""The rows take twenty seconds: one worker makes them for all."""
+
 GATED = {"Random": 0.4, "DotProd": 0.4, "BestFit": 0.4, "FGD": 0.3}
 """Points of allocation; GpuClustering and GpuPacking stay lower on default, cause unknown."""
 MEASURED = {  # mean of our ten seeds, to notice when it moves
