@@ -27,7 +27,7 @@ MOST_REASONED = 50
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What was advised at one context."""
+    """The recommendations of one round of advice."""
 
     issued_s: float
     recommendations: tuple[Recommendation, ...] = ()

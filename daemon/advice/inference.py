@@ -1,4 +1,4 @@
-"""Asking agents: only where their word can be taken; and why it cannot where not."""
+"""Ask trained models for their decisions where these can be trusted, and say why a model abstains elsewhere."""
 
 from __future__ import annotations
 

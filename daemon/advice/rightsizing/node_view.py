@@ -60,7 +60,7 @@ class Insight:
     """A job that waits may go to many nodes that are alike."""
 
     def of(self, job: Job, has: Part, gpus: int, fair: Part) -> SpeedEstimate:
-        """Return the speed_estimate of a job that holds, or asks for, a part of a node."""
+        """Return the speed estimate of a job that holds, or asks for, a part of a node."""
         found = self._known.get((job.key, has, fair))
         if found is None:
             window = self.windows.get((*job.key, job.start_s or 0.0)) if job.state.active else None

@@ -1,4 +1,4 @@
-"""ShareRecommender in words: who should give what to whom, what that is worth to both, and what to ask of Slurm."""
+"""Shares in words: who should give what to whom, what that is worth to both, and what to ask of Slurm."""
 
 from __future__ import annotations
 

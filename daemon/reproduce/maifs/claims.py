@@ -146,17 +146,17 @@ def _drawn(found: Findings) -> list[Plot]:
 
 
 def alike(found: Findings) -> Iterator[Section]:
-    """Compare ours with Synergy-tune over all traces that have enough windows in the same advice_inputs."""
+    """Compare ours with Synergy-tune over all traces that have enough windows under the same conditions."""
     together: dict[str, list[Contest]] = {}
     for contest in found.contests:
         if contest.windows >= FEWEST_PAIRS:
-            together.setdefault(contest.setting.advice_inputs, []).append(contest)
+            together.setdefault(contest.setting.circumstances, []).append(contest)
     rows = []
-    for advice_inputs, contests in together.items():
+    for circumstances, contests in together.items():
         for figure in CLAIMED if len(contests) > 1 else ():
             interval = less(alike_ratio([contest.pairs(TEACHER, figure) for contest in contests]))
             counted = " + ".join(f"{contest.windows} {contest.setting.history.name}" for contest in contests)
-            rows.append((advice_inputs, counted, figure, percent(interval), verdict_of(interval, FEWEST_PAIRS)))
+            rows.append((circumstances, counted, figure, percent(interval), verdict_of(interval, FEWEST_PAIRS)))
     if rows:
         yield Section("Both traces together", [
             f"Ours against {TEACHER} where both traces have {FEWEST_PAIRS} windows; a trace counts as much as the "

@@ -42,7 +42,7 @@ class WindowSetting:
     @property
     def name(self) -> str:
         """Return what the setting is called."""
-        return f"{self.history.name}, {self.advice_inputs}"
+        return f"{self.history.name}, {self.circumstances}"
 
     @property
     def label(self) -> str:
@@ -50,7 +50,7 @@ class WindowSetting:
         return f"{self.history.name} {self.nodes}{'d' if self.disturbing else 's' if self.leaf else ''}"
 
     @property
-    def advice_inputs(self) -> str:
+    def circumstances(self) -> str:
         """Return what is the same for windows of another trace."""
         return (f"{self.nodes} nodes, {'all at once' if self.at_once else 'as submitted'}"
                 f"{', neighbours disturb' if self.disturbing else ''}"

@@ -1,4 +1,4 @@
-"""ShareRecommender in a person's words."""
+"""Shares in a person's words."""
 
 import pytest
 
