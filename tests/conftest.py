@@ -1,6 +1,8 @@
 """What every test shares: benchmarks run only when asked for, and in CI a skipped test is a failed one."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -8,10 +10,27 @@ import pytest
 from chain import chain  # noqa: F401  (the real parts, tests/stack/chain.py)
 from postgres import frail_postgres, postgres  # noqa: F401  (likewise)
 
+COMPILING = pytest.StashKey[subprocess.Popen[bytes]]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--benchmarks", action="store_true", help="run tests/benchmarks and print their figures")
     parser.addoption("--long", action="store_true", help="run the tests that are marked long, and no other")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile what every daemon of the tests advises by once, while the first tests wait for Slurm and systemd."""
+    config = session.config
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        command = (sys.executable, "-m", "idlewatt.daemon.advice.warm_up")
+        config.stash[COMPILING] = subprocess.Popen(command, stdin=subprocess.PIPE)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    compiling = session.config.stash.get(COMPILING, None)
+    if compiling is not None:
+        compiling.kill()
+        compiling.communicate()
 
 
 def pytest_ignore_collect(collection_path, config: pytest.Config) -> bool | None:

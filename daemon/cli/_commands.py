@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import pkgutil
 import signal
@@ -30,6 +31,16 @@ class Commands(click.Group):
         module = importlib.import_module(f"{self._package}.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is asked for; UsageError suggests the nearest names where there is none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx))
+            if not near:
+                raise
+            raise click.UsageError(f"{error.message.rstrip('.')}. Did you mean {' or '.join(near)}?", ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; Ctrl-C ends with the exit code that shells give to it."""

@@ -63,7 +63,9 @@ class Source:
                 raise click.UsageError("a trace does not tell its cluster: give --cluster, e.g. 64x8 or cluster.yaml")
             cluster = described(cluster_text)
             return cluster, fitted(from_trace(read_trace(self.name, self.format_name, progress)), cluster)
-        except (TraceError, ClusterError) as error:
+        except ClusterError as error:
+            raise click.UsageError(str(error)) from error
+        except TraceError as error:
             raise click.ClickException(str(error)) from error
         except WorkloadError as error:
             raise click.ClickException(f"{self.name}: {error}") from error

@@ -26,7 +26,7 @@ def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command("advise")
+@click.command("advise", short_help="Show where each pending job should start, or why it waits.")
 @asks_daemon
 @click.option("--partition", help="Only this partition.")
 @click.option("--node", help="Only placements on this node.")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..config import Settings
 
 
-@click.command("check-config")
+@click.command("check-config", short_help="Check a configuration file, or print a sample.")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--sample", is_flag=True, help="Print the documented sample configuration instead.")
 def command(file: Path | None, sample: bool) -> None:

@@ -51,12 +51,12 @@ def _opened(open_it: Callable[[str], Opened], url: str) -> Iterator[Opened]:
         raise Unreachable(str(error)) from error
 
 
-@click.group("db")
+@click.group("db", short_help="Look after the database.")
 def command() -> None:
     """Look after the database: its schema, its size, its free space."""
 
 
-@command.command("upgrade")
+@command.command("upgrade", short_help="Bring the schema to this version.")
 @_which_database
 def upgrade(config_file: Path, url: str | None) -> None:
     """Bring the schema to this version; the daemon does so itself when it starts.
@@ -71,7 +71,7 @@ def upgrade(config_file: Path, url: str | None) -> None:
         click.echo("the schema is up to date")
 
 
-@command.command("vacuum")
+@command.command("vacuum", short_help="Give the space of deleted rows back.")
 @_which_database
 def vacuum(config_file: Path, url: str | None) -> None:
     """Give the space of deleted rows back to the file system; stop the daemon first.
@@ -88,7 +88,7 @@ def vacuum(config_file: Path, url: str | None) -> None:
         click.echo(f"{before:,} bytes before, {history.size_bytes():,} now")
 
 
-@command.command("stats")
+@command.command("stats", short_help="Show what the database holds.")
 @_which_database
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="For people, or for programs.")
@@ -109,7 +109,7 @@ def stats(config_file: Path, url: str | None, style: str) -> None:
     show(rows, columns, style)
 
 
-@command.command("import")
+@command.command("import", short_help="Import past accounting.")
 @_which_database
 @click.argument("what", metavar="sacct|FILE")
 @click.option("--since", default="365d", show_default=True, metavar="DURATION",

@@ -22,7 +22,7 @@ HALVES = [[0, 1, 2, 3], [4, 5, 6, 7]]
 """The boards of a DGX-1V by CPU: NVLink joins each of them to all others of its half, and to one of the other."""
 
 
-@click.command("demo")
+@click.command("demo", short_help="Watch a simulated GPU cluster.")
 @click.option("--speed", type=click.FloatRange(1, 3600),
               help=f"Simulated seconds per second.  [{SPEED:g}; 1 after --days]")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Same seed, same cluster.")

@@ -9,7 +9,7 @@ import click
 from ._store import decide, found, store, uses_models
 
 
-@click.command("demote")
+@click.command("demote", short_help="Take a model out of charge.")
 @click.argument("model")
 @click.option("--reason", default="an operator said so", show_default=True, help="Why, for the record.")
 @uses_models

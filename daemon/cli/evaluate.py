@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..learning.training import TrainingJob
 
 
-@click.command("evaluate")
+@click.command("evaluate", short_help="Judge a model on history that it has not seen.")
 @click.argument("model")
 @click.option("--from", "source", metavar="history|TRACE|URL",
               help="What it is judged on.  [what it was trained on, later than what it has seen]")

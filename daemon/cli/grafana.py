@@ -18,16 +18,16 @@ _KEPT = ("etc/grafana/provisioning/datasources/idlewatt.yaml",)
 """The operator's file: written once, never overwritten."""
 
 
-@click.group("grafana")
+@click.group("grafana", short_help="Print dashboards, data source, rules and alerts.")
 def command() -> None:
-    """Show idlewatt in Grafana: boards, data source, recording rules and alerts."""
+    """Show idlewatt in Grafana: dashboards, data source, recording rules and alerts."""
 
 
-@command.command("install")
+@command.command("install", short_help="Write dashboards, provisioning and rules.")
 @click.option("--dir", "root", type=click.Path(path_type=Path), default=Path("/"), show_default=True,
               help="Write below this folder instead, to look first or for packages.")
 def install(root: Path) -> None:
-    """Write boards, provisioning and rules in the layout of Debian's and Grafana's own packages.
+    """Write dashboards, provisioning and rules in the layout of Debian's and Grafana's own packages.
 
     Nothing is started or reloaded. Grafana finds new boards within a minute; Prometheus needs the rule_files line that
     is printed, and a reload.

@@ -21,7 +21,7 @@ _KEPT = {"etc/default/idlewatt", "etc/idlewatt/config.yml"}
 """The operator's files: written once, never overwritten."""
 
 
-@click.command("install-systemd")
+@click.command("install-systemd", short_help="Install the systemd units.")
 @click.option("--root", type=click.Path(path_type=Path), default=Path("/"), show_default=True,
               help="Write below this folder instead (for packages).")
 @click.option("--program", help="The idlewatt program that the unit starts; by default the one you are running.")

@@ -13,7 +13,7 @@ _COLUMNS = {"job_id": "job", "user": "user", "name": "name", "partition": "parti
             "reason": "reason", "gpus": "GPUs", "nodes": "nodes"}
 
 
-@click.command("jobs")
+@click.command("jobs", short_help="List pending, running and finished jobs.")
 @asks_daemon
 @click.option("--partition", help="Only this partition.")
 @click.option("--node", help="Only jobs on this node.")

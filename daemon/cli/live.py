@@ -22,7 +22,7 @@ Look = Callable[[], "Picture"]
 Pause = Callable[[float], object]
 
 
-@click.command("live")
+@click.command("live", short_help="Watch watts, pending jobs and sources in the terminal.")
 @click.option("--url", default=DEFAULT_URL, envvar="IDLEWATT_URL", show_default=True, show_envvar=True,
               help="Where the daemon listens; user:password@ before the host for basic auth.")
 @click.option("--ca-file", envvar="IDLEWATT_CA_FILE", type=click.Path(exists=True),

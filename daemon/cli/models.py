@@ -22,7 +22,7 @@ _COLUMNS = {"model": "model", "state": "state", "over_incumbent": "JCT of incumb
 STATES = {"promote": "in charge", "shadow": "shadow", "demote": "demoted", "refuse": "refused"}
 
 
-@click.command("models")
+@click.command("models", short_help="List trained models and how they were judged.")
 @uses_models
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="For people, or for programs.")

@@ -9,7 +9,7 @@ import click
 from ._store import decide, found, store, uses_models
 
 
-@click.command("promote")
+@click.command("promote", short_help="Put a model in charge of the advice.")
 @click.argument("model")
 @click.option("--reason", default="", help="Why, for the record; needed for a model that has not earned it.")
 @uses_models

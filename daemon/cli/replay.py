@@ -50,7 +50,7 @@ def _state_folder() -> Path:
     return Path(base or Path.home() / ".local/state") / "idlewatt" / "replay"
 
 
-@click.command("replay")
+@click.command("replay", short_help="Replay a history under scheduling policies.")
 @click.argument("source")
 @click.option("--cluster", "cluster_text", metavar="NODESxGPUS|FILE.yaml",
               help="What it runs on: 64x8, 2x8:a100,2x8:v100 or a YAML file. The history knows its own.")

@@ -11,7 +11,7 @@ import click
 from ..reproduce import PAPERS
 
 
-@click.command("reproduce")
+@click.command("reproduce", short_help="Rebuild what a paper published.")
 @click.argument("name", type=click.Choice(PAPERS))
 @click.option("--traces", envvar="IDLEWATT_TRACES", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Folder of the packaged traces (or IDLEWATT_TRACES); most reports leave out what needs it without.")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 
-@click.command("serve")
+@click.command("serve", short_help="Run the daemon.")
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path), default="/etc/idlewatt/config.yml",
               show_default=True, help="The configuration; `idlewatt check-config --sample` prints a documented one.")
 @click.option("--web.listen-address", "addresses", multiple=True, default=["127.0.0.1:9723"], show_default=True,

@@ -42,7 +42,7 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-@click.command("train")
+@click.command("train", short_help="Train an agent on a history.")
 @click.option("--agent", default="scorer", show_default=True, metavar="KIND", help="The kind of agent.")
 @click.option("--from", "source", default="history", show_default=True, metavar="history|TRACE|URL",
               help="What it learns from: the daemon's history, a trace file, or a database by its URL.")

@@ -15,7 +15,7 @@ from ._output import Row, show
 _BY = {"class": "power_class", "partition": "partition", "node": "node", "user": "user", "job": "job_id"}
 
 
-@click.command("waste")
+@click.command("waste", short_help="Show watts by class, partition, node, user or job.")
 @asks_daemon
 @click.option("--by", type=click.Choice(list(_BY)), default="class", show_default=True, help="What to add up.")
 @click.option("--partition", help="Only this partition.")

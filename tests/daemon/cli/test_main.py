@@ -77,6 +77,24 @@ def test_the_version_is_that_of_the_package():
     assert done.stdout == f"idlewatt, version {importlib.metadata.version('idlewatt')}\n"
 
 
+def test_every_line_of_the_help_of_a_group_is_whole():
+    for group in (["--help"], ["db", "--help"], ["grafana", "--help"]):
+        assert "..." not in CliRunner().invoke(main, group, terminal_width=80).stdout.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("replya", "replay"), ("jbos", "jobs"), ("install", "install-systemd")])
+def test_a_mistyped_command_is_answered_with_the_nearest_one(typed, meant):
+    done = CliRunner().invoke(main, [typed])
+    assert done.exit_code == 2
+    assert f"Did you mean {meant}" in done.stderr
+
+
+def test_a_cluster_that_is_none_is_wrong_usage(tmp_path):
+    done = CliRunner().invoke(main, ["replay", str(tmp_path / "jobs.csv"), "--cluster", "4x"])
+    assert done.exit_code == 2
+    assert "'4x' is not NODESxGPUS" in done.stderr
+
+
 def test_an_unknown_command_ends_with_2_and_names_it():
     done = CliRunner().invoke(main, ["frobnicate"])
     assert done.exit_code == 2

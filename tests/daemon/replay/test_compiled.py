@@ -19,15 +19,28 @@ print(engine.run(Cluster.from_spec("64x8"), synthetic(2000, 1.1), named("random+
 print(cache_folder())
 """
 
+LITTLE = """
+import numpy as np
+from idlewatt.daemon.replay.compiled import cache_folder
+from idlewatt.daemon.replay.moves import scramble
+scramble(np.uint64(7))
+print(cache_folder())
+"""
+
 
 def ask(**environment: str) -> tuple[str, Path]:
     """Run a replay in another process and return its digest and its cache folder."""
+    digest, folder = told(ASK, **environment).split()
+    return digest, Path(folder)
+
+
+def told(script: str, **environment: str) -> str:
+    """Run a script in another process and return what it prints."""
     there = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "CACHE_DIRECTORY")}
     there |= {"PYTHONPATH": str(Path(__file__).parent)} | environment
-    done = subprocess.run([sys.executable, "-c", ASK], env=there, capture_output=True, text=True, check=True,
+    done = subprocess.run([sys.executable, "-c", script], env=there, capture_output=True, text=True, check=True,
                           timeout=240)
-    digest, folder = done.stdout.split()
-    return digest, Path(folder)
+    return done.stdout.strip()
 
 
 def test_another_process_with_other_hash_seeds_comes_to_the_same_digest():
@@ -35,7 +48,7 @@ def test_another_process_with_other_hash_seeds_comes_to_the_same_digest():
 
 
 def test_machine_code_is_kept_in_the_cache_directory_that_systemd_gives(tmp_path):
-    _, folder = ask(CACHE_DIRECTORY=str(tmp_path))
+    folder = Path(told(LITTLE, CACHE_DIRECTORY=str(tmp_path)))
     assert folder.parent == tmp_path
     assert list(folder.rglob("*.nbc"))
 
