@@ -32,7 +32,8 @@ class Commands(click.Group):
         command: click.Command = module.command
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: click.Context,
+                        args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is asked for; UsageError suggests the nearest names where there is none."""
         try:
             return super().resolve_command(ctx, args)
