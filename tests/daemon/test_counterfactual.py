@@ -20,7 +20,7 @@ def watched(rig, minutes, **changes):
         cycle()
     rig.watch(service, 60.0 * minutes, 60.0)
     service.record()
-    rig.advise(service)
+    service.advise()
     return service
 
 

@@ -24,7 +24,6 @@ ADVICE_METRICS = ("advice_info", "advice_reason_info", "advice_expected_start_ti
 @pytest.fixture
 def service(rig, monkeypatch):
     made = rig.service()
-    monkeypatch.setattr(made._warm_up, "over", lambda: True)  # what is compiled is on disk, or is so after one test
     for cycle in (made.jobs, made.scrape, made.assess, made.advise):
         cycle()
     for subject in ("elastic", "moves", "allocation"):

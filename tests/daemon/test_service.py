@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from idlewatt.daemon import config
+from idlewatt.daemon import config, opening
+from idlewatt.daemon.advice.warm_up import WarmUp
 from idlewatt.daemon.config import ConfigError
 from idlewatt.daemon.view import DaemonView
 from idlewatt.storage.errors import StoreLocked, StoreUnavailable
@@ -34,7 +35,7 @@ def collect(service):
 def test_one_round_knows_every_watt_and_every_pending_job(rig):
     service = rig.service()
     collect(service)
-    rig.advise(service)
+    service.advise()
     facts = published(service)
     wall = sum(facts.node_power_watts.values())
     assert sum(facts.power_watts.values()) == pytest.approx(wall)
@@ -56,7 +57,7 @@ def test_wall_power_is_what_the_meters_say(rig):
 def test_the_shadow_policies_are_marked_as_such_and_never_published_as_advice(rig):
     service = rig.service()
     collect(service)
-    rig.advise(service)
+    service.advise()
     shadows = [row for row in service.known.advice.recommendations if row.shadow]
     assert {row.policy for row in shadows} == {"fifo+first-fit"}
     assert {labels[0] for labels in published(service).advice_info} <= {"limit-aged+best-fit+easy"}
@@ -65,7 +66,7 @@ def test_the_shadow_policies_are_marked_as_such_and_never_published_as_advice(ri
 def test_what_is_advised_is_published_with_its_reason_and_what_is_held_with_its_expected_start(rig):
     service = rig.service()
     collect(service)
-    rig.advise(service)
+    service.advise()
     advice, facts = service.known.advice, published(service)
     rows = [row for row in advice.recommendations if not row.shadow]
     assert {row.action for row in rows} == {"start", "hold"}
@@ -128,7 +129,7 @@ def test_the_idle_and_the_hung_job_of_the_scene_are_found_within_half_an_hour(ri
 def test_a_followed_recommendation_is_recorded_and_counted(rig):
     service = rig.service()
     collect(service)
-    rig.advise(service)
+    service.advise()
     chosen = next(row for row in service.known.advice.recommendations
                   if row.action == "start" and not row.shadow and sum(row.placement.gpus) > 1)
     rig.cluster.steer(int(chosen.job_id), chosen.placement.nodes)
@@ -249,7 +250,7 @@ def test_a_good_reload_is_in_force_at_once_and_shown(rig):
     service.reload(lambda: config.parse(rig.text(advice="{policy: fifo+first-fit}")))
     facts = published(service)
     assert (facts.config_last_reload_successful, facts.config_last_reload_success_timestamp_seconds) == (1, rig.now_s)
-    rig.advise(service)
+    service.advise()
     assert {row.policy for row in service.known.advice.recommendations if not row.shadow} == {"fifo+first-fit"}
 
 
@@ -314,6 +315,7 @@ def test_a_clock_that_jumps_back_adds_no_energy(rig):
 
 
 def test_until_the_policies_are_compiled_there_is_no_advice_and_a_stop_does_not_wait_for_them(rig, monkeypatch):
+    monkeypatch.setattr(opening, "warm_up", lambda settings: WarmUp(opening.heuristics(settings)))
     service = rig.service()
     monkeypatch.setattr(service._warm_up, "over", lambda: False)
     collect(service)

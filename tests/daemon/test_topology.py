@@ -83,7 +83,7 @@ def test_labels_configuration_and_links_reach_the_nodes_of_the_live_snapshot(tol
 def test_advice_names_the_gpus_of_one_island(told, rig):
     state = told.known.snapshot
     halves = {node.name: node.islands for node in state.nodes}
-    rig.advise(told)
+    told.advise()
 
     named = [(node, set(indexes)) for row in told.known.advice.recommendations if row.gpu_indexes
              for node, indexes in zip(row.placement.nodes, row.gpu_indexes, strict=True) if node.startswith("dgx-v100")]

@@ -16,7 +16,7 @@ def service(rig):
     made = rig.service()
     for cycle in (made.jobs, made.scrape, made.assess):
         cycle()
-    rig.advise(made)
+    made.advise()
     return made
 
 
@@ -73,7 +73,7 @@ def test_what_is_worth_powering_down_says_why(view, service, rig):
     nodes = tuple(replace(node, state=NodeState.UP, gpus_allocated=0, cpus_allocated=0, reservation="")
                   for node in known.snapshot.nodes)
     service.known = replace(known, snapshot=replace(known.snapshot, nodes=nodes, jobs=()))
-    rig.advise(service)
+    service.advise()
     advised = service.known.advice.power_down
     empty = {node.node for node in service.known.assessment.nodes
              if node.host_class is PowerClass.NODE_OVERHEAD_EMPTY}

@@ -107,7 +107,7 @@ def collected(rig, **changes):
     made = rig.service(**changes)
     for cycle in (made.jobs, made.scrape, made.assess):
         cycle()
-    rig.advise(made)
+    made.advise()
     return made
 
 
@@ -222,7 +222,7 @@ def test_a_restart_goes_on_with_the_same_agent_and_the_same_counts(rig, service)
     service.stop()
     later = rig.service()
     later.jobs()
-    rig.advise(later)
+    later.advise()
     promote(rig, later, model)
     assert published(later).abstentions_total[model, "damaged"] >= 2
 

@@ -1,5 +1,4 @@
 from dataclasses import dataclass, field, replace
-from threading import Event
 
 import pytest
 
@@ -45,8 +44,6 @@ def toy(rig, monkeypatch):
     monkeypatch.setattr(RecommendersSettings, "of", lambda settings, name: RecommenderSettings())
     service._recommenders["toy"] = recommender
     service.jobs()
-    while not service._warm_up.over():
-        Event().wait(0.02)
     return service, recommender
 
 

@@ -11,7 +11,7 @@ from idlewatt.storage.records import JobState
 
 @pytest.fixture
 def shell(shell, rig):
-    rig.advise(shell.service)
+    shell.service.advise()
     return shell
 
 
