@@ -30,7 +30,7 @@ def replay(tmp_path):
         if not words or words[0].startswith("-"):
             words = [str(path), *words]
         runner = CliRunner(env=environment)
-        result = runner.invoke(main, ["replay", *words, "--state-dir", str(tmp_path / "state")])
+        result = runner.invoke(main, ["replay", *words, "--workers", "1", "--state-dir", str(tmp_path / "state")])
         assert result.exit_code == code, result.output
         return result
 
