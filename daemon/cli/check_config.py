@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 @click.command("check-config", short_help="Check a configuration file, or print a sample.")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--sample", is_flag=True, help="Print the documented sample configuration instead.")
-def command(file: Path | None, sample: bool) -> None:
+@click.option("--probe", is_flag=True,
+              help="Also read every source once and show what came; exit 3 when one gave nothing.")
+def command(file: Path | None, sample: bool, probe: bool) -> None:
     """Check a configuration FILE and list every fault with its line; exit 2 when there is one.
 
     \b
     Examples:
       idlewatt check-config /etc/idlewatt/config.yml
+      idlewatt check-config --probe /etc/idlewatt/config.yml
       idlewatt check-config --sample > config.yml
     """
     from .. import config
@@ -34,9 +37,26 @@ def command(file: Path | None, sample: bool) -> None:
     except config.ConfigError as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
+    if _untouched(file):
+        click.echo(f"{file}: this is the sample as it came. Its sources are examples: put in your own, or let "
+                   "`idlewatt setup` find them.", err=True)
+        raise click.exceptions.Exit(2)
     click.echo(f"{file}: right. Cluster {settings.cluster or '(unnamed)'}, "
                f"{len(settings.sources)} sources, database {settings.storage.url.split('://')[0]}.")
     click.echo(_training(settings))
+    if probe:
+        from ._probe import show_probe
+
+        show_probe(settings)
+
+
+def _untouched(file: Path) -> bool:
+    """Tell whether a configuration is the sample, but for comments and layout."""
+    import yaml
+
+    from .. import config
+
+    return bool(yaml.safe_load(file.read_text("utf-8")) == yaml.safe_load(config.sample()))
 
 
 def _training(settings: Settings) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from importlib import resources
@@ -19,6 +20,8 @@ _FILES = {
 }
 _KEPT = {"etc/default/idlewatt", "etc/idlewatt/config.yml"}
 """The operator's files: written once, never overwritten."""
+_HIDDEN = (Path("/root"), Path("/home"), Path("/run/user"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - none is made
+"""What the unit cannot see: ProtectHome and PrivateTmp."""
 
 
 @click.command("install-systemd", short_help="Install the systemd units.")
@@ -33,7 +36,7 @@ def command(root: Path, program: str | None) -> None:
 
     \b
     Example:
-      sudo idlewatt install-systemd
+      sudo /opt/idlewatt/bin/idlewatt install-systemd
       sudo systemd-sysusers && sudo systemd-tmpfiles --create
       sudo editor /etc/idlewatt/config.yml
       sudo systemctl daemon-reload && sudo systemctl enable --now idlewatt
@@ -42,6 +45,7 @@ def command(root: Path, program: str | None) -> None:
     from .. import config  # loads every source; --help must not
 
     program = program or shutil.which("idlewatt") or str(Path(sys.argv[0]).resolve())
+    _refuse_hidden(Path(program))
     texts = {place: (resources.files("idlewatt.systemd") / name).read_text("utf-8") for name, place in _FILES.items()}
     texts = {place: text.replace("/usr/bin/idlewatt ", f"{program} ") for place, text in texts.items()}
     texts["etc/idlewatt/config.yml"] = config.sample()
@@ -57,6 +61,31 @@ def command(root: Path, program: str | None) -> None:
             raise click.ClickException(f"{target} cannot be written: {error.strerror}. Are you root?") from error
         click.echo(f"written  {target}")
     click.echo(_who_trains(root / "etc/idlewatt/config.yml"))
+
+
+def _refuse_hidden(program: Path) -> None:
+    """Raise UsageError where the unit could not start the program (systemd would say 203/EXEC, and no more)."""
+    for path in (program, program.resolve(), *_interpreter(program)):
+        hidden = next((folder for folder in _HIDDEN if path.is_relative_to(folder)), None)
+        if hidden is not None:
+            raise click.UsageError(
+                f"{program} runs {path}, and the hardened unit cannot see {hidden}. Install idlewatt where it can: "
+                "python3 -m venv /opt/idlewatt && /opt/idlewatt/bin/pip install idlewatt && "
+                "/opt/idlewatt/bin/idlewatt install-systemd (with a Python that is not below "
+                f"{hidden}, such as /usr/bin/python3)")
+
+
+def _interpreter(program: Path) -> tuple[Path, ...]:
+    """Return what a script is run by, as its first line says and as the links end; nothing for what is no script."""
+    try:
+        with program.open("rb") as file:
+            line = file.readline(256)
+    except OSError:
+        return ()
+    if not line.startswith(b"#!/"):
+        return ()
+    interpreter = Path(os.fsdecode(line[2:].split()[0]))
+    return interpreter, interpreter.resolve()
 
 
 def _who_trains(path: Path) -> str:

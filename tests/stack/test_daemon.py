@@ -11,8 +11,10 @@ from collections import Counter
 
 import pytest
 import requests
+from click.testing import CliRunner
 from served import Daemon
 
+from idlewatt.daemon.cli import main
 from idlewatt.storage.records import JobState
 
 # Whoever comes second waits until the other has done with the one chain of this machine.
@@ -156,6 +158,16 @@ def test_what_users_submit_is_recorded_with_its_nodes_and_gpu_indexes(daemon, cl
     cluster.cancel_all()
     for job in jobs:
         cluster.wait_for(lambda job=job: ended(daemon, job) is JobState.CANCELLED)
+
+
+def test_setup_finds_the_slurm_that_is_there_and_writes_what_reads_it(chain, tmp_path):
+    made = tmp_path / "config.yml"
+    done = CliRunner().invoke(main, ["setup", f"--slurm-rest=unix:{chain.rest_socket}", "--port=dcgm=9",
+                                     f"--output={made}"])
+    assert done.exit_code == 0, done.output
+    probed = CliRunner().invoke(main, ["check-config", "--probe", str(made)])
+    assert probed.exit_code == 0, probed.output
+    assert re.search(r"ok +slurm_rest: 4 nodes with 32 GPUs", probed.stdout)
 
 
 def ended(daemon, job):

@@ -1,3 +1,5 @@
+import socket
+
 import pytest
 from click.testing import CliRunner
 
@@ -31,11 +33,37 @@ def test_every_fault_is_told_and_the_exit_code_is_2(tmp_path):
     assert {line.split(": ")[1] for line in done.stderr.splitlines()} == {"cycles.scrape", "colour"}
 
 
-def test_the_sample_is_printed_and_is_right(tmp_path):
+def test_the_sample_is_printed_and_is_no_configuration_until_somebody_has_touched_it(tmp_path):
     done = check("--sample")
     assert (done.exit_code, done.stdout) == (0, config.sample())
-    (tmp_path / "sample.yml").write_text(done.stdout)
+    (tmp_path / "sample.yml").write_text(f"# mine\n{done.stdout}")
+    untouched = check(tmp_path / "sample.yml")
+    assert untouched.exit_code == 2
+    assert "this is the sample as it came" in untouched.stderr
+    (tmp_path / "sample.yml").write_text(done.stdout.replace('cluster: ""', "cluster: north"))
     assert check(tmp_path / "sample.yml").exit_code == 0
+
+
+def test_a_probe_reads_every_source_once_and_shows_what_came(rig, tmp_path):
+    (tmp_path / "site.yml").write_text(rig.text())
+    done = check("--probe", tmp_path / "site.yml")
+    assert done.exit_code == 0, done.output
+    lines = [line.split(" in ")[0].strip() for line in done.stdout.splitlines() if line.startswith("  ok")]
+    assert lines == ["ok      dcgm: 32 GPUs, 4 GPU servers", "ok      node: 4 servers", "ok      ipmi: 4 servers",
+                     "ok      slurm_rest: 4 nodes with 32 GPUs, 11 jobs"]
+
+
+def test_a_probe_says_which_source_gave_nothing_and_why(rig, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    sources = (f"[{{kind: dcgm, http_sd_configs: [{{url: '{rig.server.url}/targets/dcgm'}}]}}, "
+               f"{{kind: slurm_rest, url: 'http://127.0.0.1:{port}'}}]")
+    (tmp_path / "site.yml").write_text(rig.text(sources=sources))
+    done = check("--probe", tmp_path / "site.yml")
+    assert done.exit_code == 3
+    assert "  ok      dcgm: 32 GPUs" in done.stdout
+    assert "  FAILED  slurm_rest: Slurm's nodes cannot be read: Connection refused" in done.stdout
+    assert "nothing came from slurm_rest" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [(), ("a.yml", "b.yml"), ("--colour",)])

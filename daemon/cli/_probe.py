@@ -1,0 +1,87 @@
+"""Every configured source read once: what it gave, or why it gave nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...exporters.source import Facts, Watched
+from ...storage.records import SchedulerSnapshot
+from ...storage.speeds import Throughput
+from ...storage.telemetry import Telemetry
+from ...storage.topology import Topology
+from .. import config, opening
+from ..collection import Collection
+from ._client import Unreachable
+from ._output import plain
+
+if TYPE_CHECKING:
+    from ..config import Settings
+
+_WITHIN_S = 30.0
+"""How long sources are waited for; they are read side by side."""
+_SHOWN_TARGETS = 5
+
+
+def show_probe(settings: Settings) -> None:
+    """Read every source once and print a line each; Unreachable when one gave nothing."""
+    try:
+        sources = opening.sources(settings, time.time, {})
+    except config.ConfigError as error:
+        raise Unreachable(str(error)) from error
+    collection = Collection(sources)
+    try:
+        for _ in collection.read(*{source.role for source in sources}, within_s=_WITHIN_S):
+            pass
+        for source in sources:
+            click.echo(_line(source))
+            for line in _targets(source):
+                click.echo(line)
+    finally:
+        collection.leave()
+    silent = [source.name for source in sources if not source.snapshot.fresh]
+    if silent:
+        raise Unreachable(f"nothing came from {', '.join(silent)}")
+
+
+def _line(source: Watched) -> str:
+    if source.snapshot.fresh:
+        return f"  ok      {source.name}: {_told(source.facts())} in {source.status.duration_s:.1f} s"
+    why = source.status.error or f"no answer within {_WITHIN_S:g} s"
+    return f"  FAILED  {source.name}: {plain(why)}"
+
+
+def _targets(source: Watched) -> list[str]:
+    """Return a line for each of the first targets that failed, and one that counts the others."""
+    down = [health for health in source.health() if not health.up]
+    lines = [f"          {plain(health.target)}: {plain(health.error)}" for health in down[:_SHOWN_TARGETS]]
+    left = len(down) - _SHOWN_TARGETS
+    return [*lines, f"          … and {left} more targets"] if left > 0 else lines
+
+
+def _told(facts: Facts | None) -> str:
+    """Return in words what a read gave."""
+    if facts is None:
+        return "nothing"
+    words: dict[type, Callable[[Any], str]] = {
+        Telemetry: _telemetry, SchedulerSnapshot: _scheduler, Topology: lambda _: "a topology",
+        Throughput: lambda given: _count(len(given.rates), "rate")}
+    return words[type(facts)](facts)
+
+
+def _telemetry(facts: Telemetry) -> str:
+    parts = [_count(len(facts.gpus), "GPU"), _count(len({gpu.node for gpu in facts.gpus}), "GPU server"),
+             _count(len(facts.nodes), "server"), _count(len(facts.jobs), "job")]
+    return ", ".join(part for part in parts if not part.startswith("0 ")) or "nothing that could be used"
+
+
+def _scheduler(facts: SchedulerSnapshot) -> str:
+    return (f"{_count(len(facts.nodes), 'node')} with {_count(sum(node.gpus for node in facts.nodes), 'GPU')}, "
+            f"{_count(len(facts.jobs), 'job')}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

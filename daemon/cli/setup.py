@@ -1,0 +1,110 @@
+"""``idlewatt setup``: a configuration of what this site has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ._output import plain
+
+if TYPE_CHECKING:
+    from ..discovery import Site
+
+
+class Port(click.ParamType):  # type: ignore[type-arg]
+    """An exporter and its port, such as ``dcgm=9401``."""
+
+    name = "port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Return the exporter and its port."""
+        from ..discovery import EXPORTERS
+
+        kind, _, port = str(value).partition("=")
+        if kind not in EXPORTERS:
+            self.fail(f"{kind!r} is none of {', '.join(EXPORTERS)}", param, ctx)
+        if not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            self.fail(f"{port!r} is not a port", param, ctx)
+        return kind, int(port)
+
+
+@click.command("setup", short_help="Find the site's sources and write a configuration.")
+@click.option("--cluster", default="", help="What the cluster is called in what people read.")
+@click.option("--nodes", "hostlist", metavar="HOSTLIST",
+              help="Servers, such as dgx-a100-[01-02],login1; by default those that Slurm knows.")
+@click.option("--slurm-rest", "rest", multiple=True, metavar="URL",
+              help="Where slurmrestd listens, if at no usual place.")
+@click.option("--prometheus", "prometheus_url", metavar="URL",
+              help="A Prometheus that scrapes the exporters; it is read instead of them.")
+@click.option("--port", "ports", type=Port(), multiple=True, metavar="KIND=PORT",
+              help="Port of an exporter, where it is not the usual one: dcgm=9401.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path),
+              help="File to write; an existing one is left alone. Standard output by default.")
+def command(cluster: str, hostlist: str | None, rest: tuple[str, ...], prometheus_url: str | None,
+            ports: tuple[tuple[str, int], ...], output: Path | None) -> None:
+    """Find Slurm, Prometheus and the exporters of the servers, and write a configuration that reads them.
+
+    What was looked for in vain is said on standard error and stands in the file as comments. Exit 1 when nothing was
+    found. `idlewatt check-config --probe FILE` reads everything once more.
+
+    \b
+    Examples:
+      idlewatt setup --cluster dgx --output config.yml
+      idlewatt setup --nodes 'dgx-a100-[01-02]' --port dcgm=9401
+      idlewatt setup --prometheus http://prometheus:9090
+    """
+    from .. import discovery
+
+    if output is not None and output.exists():
+        raise click.UsageError(f"{output} exists and is left alone; name another file")
+    found = discovery.scheduler(rest or discovery.SLURM_REST)
+    nodes = _expanded(hostlist) if hostlist else found.nodes
+    if prometheus_url:
+        found = found.and_with(discovery.prometheus(prometheus_url))
+    elif nodes:
+        found = found.and_with(discovery.exporters(nodes, dict(ports)))
+    else:
+        found = found.and_with(discovery.Site(missing=["exporters: no server is known; name some with --nodes"]))
+    for line in found.missing:
+        click.echo(f"not found: {plain(line)}", err=True)
+    if not found.sources:
+        raise click.ClickException("nothing was found, so there is nothing to configure")
+    _write(_text(cluster, found), output)
+
+
+def _expanded(hostlist: str) -> tuple[str, ...]:
+    from ...exporters.hostlist import expand
+
+    try:
+        return expand(hostlist)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--nodes") from error
+
+
+def _text(cluster: str, found: Site) -> str:
+    """Return the configuration; every other key has the default that `check-config --sample` explains."""
+    import yaml
+
+    from .. import config
+
+    body = yaml.safe_dump({"cluster": cluster, "sources": found.sources}, sort_keys=False, allow_unicode=True)
+    missing = "".join(f"#   {plain(line)}\n" for line in found.missing)
+    text = ("# Made by `idlewatt setup`; `idlewatt check-config --sample` explains every key.\n"
+            + (f"# Looked for in vain:\n{missing}" if missing else "") + body)
+    config.parse(text)
+    return text
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise click.ClickException(f"{output} cannot be written: {error.strerror}") from error
+    click.echo(f"written  {output}; now: idlewatt check-config --probe {output}", err=True)
