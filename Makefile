@@ -27,8 +27,9 @@ bench: $(VENV)/.installed  ## the figures of docs/figures.md, measured here
 boards: $(VENV)/.installed  ## the dashboards, from their code
 	$(BIN)/python -m idlewatt.grafana.boards
 
-docs-reference: $(VENV)/.installed  ## docs/metrics.md, from the declarations of the metrics
+docs-reference: $(VENV)/.installed  ## docs/{metrics,commands,configuration}.md, from the code
 	$(BIN)/python -m idlewatt.exporters.reference
+	$(BIN)/python -m idlewatt.daemon.cli._reference
 
 traces:  ## the published traces are those that the figures were taken from; IDLEWATT_TRACES names another folder
 	cd $${IDLEWATT_TRACES:-tests/traces} && sha256sum --check --quiet $(CURDIR)/tests/traces/SHA256SUMS
