@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test test-long test-dependencies mutants lint types bench boards docs-reference reproduce traces install system-packages
+.PHONY: run test test-long test-dependencies mutants lint types bench boards docs docs-reference reproduce traces install system-packages
 run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
@@ -26,6 +26,9 @@ bench: $(VENV)/.installed  ## the figures of docs/figures.md, measured here
 
 boards: $(VENV)/.installed  ## the dashboards, from their code
 	$(BIN)/python -m idlewatt.grafana.boards
+
+docs: $(VENV)/.installed  ## the documentation as a site, in build/site
+	$(BIN)/mkdocs build --strict --quiet
 
 docs-reference: $(VENV)/.installed  ## docs/{metrics,commands,configuration}.md, from the code
 	$(BIN)/python -m idlewatt.exporters.reference

@@ -1,6 +1,8 @@
 """What the documentation names is there."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,3 +33,11 @@ def test_files_that_are_named_exist(page):
 
 def test_the_readme_is_read_in_a_few_minutes():
     assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    command = (sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", f"--site-dir={tmp_path / 'site'}")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"} <= {
+        path.parent.name for path in (tmp_path / "site").rglob("index.html")}
