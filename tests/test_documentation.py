@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from idlewatt.exporters.publish import METRICS
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 ROOMS = ("daemon", "exporters", "storage", "grafana", "systemd", "tests", "docs")
@@ -33,6 +35,14 @@ def test_files_that_are_named_exist(page):
 
 def test_the_readme_is_read_in_a_few_minutes():
     assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_metrics_that_are_named_are_published(page):
+    known = {metric.name for metric in METRICS} | {f"{metric.name}_{part}" for metric in METRICS
+                                                   for part in ("bucket", "sum", "count")}
+    text = re.sub(r"<!--.*?```\n", "", page.read_text(), flags=re.DOTALL)
+    assert {name for name in re.findall(r"`(idlewatt_[a-z_]+)", text) if not name.endswith("_")} - known == set()
 
 
 def test_the_site_builds_without_a_warning(tmp_path):

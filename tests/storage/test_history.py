@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,19 @@ def test_what_could_not_be_written_to_a_locked_database_is_written_at_the_next_c
     sqlite_history.record_waste([])
     assert [change.state for change in sqlite_history.job("1").changes] == ["pending", "running"]
     assert (sqlite_history.backlog, sqlite_history.dropped) == (0, 0)
+
+
+def test_a_copy_that_is_made_beside_a_daemon_at_work_is_a_history_of_its_own(sqlite_history, tmp_path, make):
+    """As docs/operations.md has it: sqlite3 FILE ".backup COPY"."""
+    sqlite_history.record_snapshot(SchedulerSnapshot(110.0, jobs=(make.job(),)))
+    with (closing(sqlite3.connect(tmp_path / "history.db")) as source,
+          closing(sqlite3.connect(tmp_path / "copy.db")) as copy):
+        source.backup(copy)
+    sqlite_history.record_snapshot(SchedulerSnapshot(130.0, jobs=(make.running(120.0),)))
+    with History.open(f"sqlite:///{tmp_path}/copy.db") as restored:
+        assert [change.state for change in restored.job("1").changes] == ["pending"]
+        restored.record_snapshot(SchedulerSnapshot(140.0, jobs=(make.running(120.0),)))
+        assert restored.job("1").state == "running"
 
 
 def test_a_full_disk_loses_nothing_once_there_is_room_again(sqlite_history):
