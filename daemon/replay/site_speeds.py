@@ -204,9 +204,11 @@ class SiteSpeeds:
         """Return what they are, in words."""
         if self.origin == "flat":
             return "flat: speed depends on nothing"
-        runs = sum(group.runs for group in self.groups)
-        said = f"{self.origin}: {len(self.groups)} groups of like jobs, {runs} runs watched"
-        return f"{said}; nothing is known, so they are as flat ones" if self.flat else said
+        watched = [group.runs for group in self.groups if group.runs]
+        said = f"{self.origin}: {len(watched)} groups of like jobs from {sum(watched)} runs"
+        told = len(self.groups) - len(watched)
+        said += f", {told} by what others measured" if told else ""
+        return f"{said}, where nothing is known, so they are as flat ones" if self.flat else said
 
     def rows(self, user: NDArray[np.integer], users: Sequence[str], name: NDArray[np.integer],
              names: Sequence[str]) -> Rows:
