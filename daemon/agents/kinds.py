@@ -18,6 +18,7 @@ from typing import Protocol, Self
 from ...storage.records import ModelCard
 from ..replay.cluster import Cluster
 from ..replay.engine import Policy
+from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.state import ClusterState
 from ..replay.workload import Workload
 from ..settings.training import ObjectiveSettings
@@ -49,6 +50,8 @@ class Stretch:
     workload: Workload
     since_s: float
     """Jobs submitted earlier fill the cluster; only those submitted since count."""
+    speeds: SiteSpeeds = FLAT_SPEEDS
+    """How fast jobs run wherever they are placed."""
 
 
 @dataclass(frozen=True, slots=True)
