@@ -5,28 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from idlewatt.exporters.simulated.api_server import Api, ApiServer
 from idlewatt.exporters.simulated.api_store import Store
-
-
-def wait_for(met: Callable[[], object], seconds: float = 10.0) -> None:
-    """Return as soon as a condition is met; fail where that takes too long."""
-    end = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < end, "the condition was not met in time"
-        time.sleep(0.005)
-
-
-@pytest.fixture
-def until():
-    """Return the function that waits for a condition."""
-    return wait_for
 
 
 @pytest.fixture
