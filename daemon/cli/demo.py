@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypedDict, Unpack
 
 import click
 
@@ -23,6 +23,17 @@ TARGETS = {"slurm": ("dcgm", "node", "ipmi", "cgroup"), "kubernetes": ("dcgm_pod
 """The pages that are read, by scheduler: the cgroups of pods are not those of Slurm's jobs."""
 HALVES = [[0, 1, 2, 3], [4, 5, 6, 7]]
 """The boards of a DGX-1V by CPU: NVLink joins each of them to all others of its half, and to one of the other."""
+
+
+class _Site(TypedDict):
+    """What every demo is told."""
+
+    speed: float | None
+    seed: int
+    nodes: int
+    port: int
+    folder: Path | None
+    once: bool
 
 
 @click.command("demo")
@@ -42,8 +53,7 @@ HALVES = [[0, 1, 2, 3], [4, 5, 6, 7]]
               help="Begin so many days ago, live through them in minutes, and open a Prometheus on them.")
 @click.option("--prometheus-port", type=click.IntRange(1, 65535), default=9090, show_default=True,
               help="Where the Prometheus of --days listens.")
-def command(speed: float | None, seed: int, nodes: int, port: int, folder: Path | None, once: bool,
-            scheduler: str, days: float | None, prometheus_port: int) -> None:
+def command(scheduler: str, days: float | None, prometheus_port: int, **site: Unpack[_Site]) -> None:
     """Watch a simulated GIST AI-X cluster: two DGX A100 and two DGX-1V with idle, hung and underused jobs.
 
     The daemon runs as it would on a real cluster; only the far end of the wire is simulated. Ctrl-C ends everything.
@@ -62,6 +72,7 @@ def command(speed: float | None, seed: int, nodes: int, port: int, folder: Path 
     """
     from .live import watch
 
+    speed, nodes, seed, port = site["speed"], site["nodes"], site["seed"], site["port"]
     if days and speed not in (None, 1.0):
         raise click.UsageError("after --days the demo goes on in real time, as Prometheus does: leave --speed out")
     if days and scheduler != "slurm":
@@ -71,12 +82,12 @@ def command(speed: float | None, seed: int, nodes: int, port: int, folder: Path 
     try:
         with ExitStack() as stack:
             if days:
-                url, notes = _with_past(stack, folder, days, nodes, seed, (port, prometheus_port))
+                url, notes = _with_past(stack, site["folder"], days, nodes, seed, (port, prometheus_port))
             else:
-                site = Wanted(_folder(folder, stack), nodes, seed, speed or SPEED, port, scheduler)
-                url, notes = _from_now(stack, site, parts)
+                wanted = Wanted(_folder(site["folder"], stack), nodes, seed, speed or SPEED, port, scheduler)
+                url, notes = _from_now(stack, wanted, parts)
             click.echo("\n".join(notes))
-            watch(url, once=once, footer=notes, pause=_looking_after(parts))
+            watch(url, once=site["once"], footer=notes, pause=_looking_after(parts))
     except KeyboardInterrupt:
         click.echo("\nthe demo has ended")
 

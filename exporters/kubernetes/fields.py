@@ -18,7 +18,8 @@ Amounts = dict[str, str | int | float]
 """Quantities by resource."""
 _SUFFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
              "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}
-_QUANTITY = re.compile(r"\+?(\d{1,25}(?:\.\d{0,25})?|\.\d{1,25})(?:([eE][+-]?\d{1,2})|([numkMGTPE]|[KMGTPE]i)?)")
+_QUANTITY = re.compile(r"\+?([0-9]{1,25}(?:\.[0-9]{0,25})?|\.[0-9]{1,25})"
+                       r"(?:([eE][+-]?[0-9]{1,2})|([numkMGTPE]|[KMGTPE]i)?)")
 _MOST = 2.0**62
 
 

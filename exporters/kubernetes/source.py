@@ -31,6 +31,8 @@ SHARED = "shared"
 """The partition of free GPUs that not exactly one queue may use."""
 _GROUPS = msgspec.json.Decoder(ApiGroups)
 _DISCOVER_S = 600.0
+_LOOK_S = 0.05
+"""How often it is looked whether a first list has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +161,7 @@ class KubernetesSource:
     def _await(self, name: str) -> None:
         """Wait for the first list; raise ``SourceError`` where a list is not there, or not believed any more."""
         reflector = self._reflectors[name]
-        if not reflector.synced.is_set():
-            end = time.monotonic() + self._config.http.timeout
-            while not reflector.synced.wait(0.05) and time.monotonic() < end and not (reflector.error or self._closed):
-                pass
+        self._first(reflector)
         if not reflector.synced.is_set():
             raise SourceError(f"{name} cannot be listed: {reflector.error or 'no answer yet'}",
                               permanent=reflector.refused in (401, 403))
@@ -171,6 +170,12 @@ class KubernetesSource:
                               f"{reflector.error or 'the watch says nothing'}")
         if reflector.refused in (401, 403):
             raise SourceError(f"{name} are not shown any more: {reflector.error}", permanent=True)
+
+    def _first(self, reflector: Reflector[Any]) -> None:
+        """Wait until a list was read once, or could not be."""
+        end = time.monotonic() + self._config.http.timeout
+        while not (reflector.error or self._closed or time.monotonic() > end) and not reflector.synced.wait(_LOOK_S):
+            pass
 
     def _known_s(self, reflector: Reflector[Any]) -> float:
         """Return of when a list is: of now while it is watched."""
@@ -181,9 +186,7 @@ class KubernetesSource:
         reflector = self._reflectors.get(name)
         if reflector is None:
             return []
-        if not reflector.synced.is_set() and not reflector.error:
-            # Half of the first picture would look like another cluster.
-            reflector.synced.wait(self._config.http.timeout)
+        self._first(reflector)  # half of the first picture would look like another cluster
         believed = reflector.silent_for_s() <= self._config.silence and reflector.refused not in (401, 403, 404)
         return reflector.kept() if believed else []
 
