@@ -27,7 +27,7 @@ class Part(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """A part of an object; every field has a default, since the server leaves out what is empty."""
 
 
-class Owner(Part):
+class Owner(Part, frozen=True):
     """Whom an object belongs to."""
 
     kind: str = ""
@@ -36,7 +36,7 @@ class Owner(Part):
     controller: bool | None = False
 
 
-class Annotations(Part):
+class Annotations(Part, frozen=True):
     """The annotations that name a gang."""
 
     volcano: str = msgspec.field(name="scheduling.k8s.io/group-name", default="")
@@ -44,7 +44,7 @@ class Annotations(Part):
     volcano_queue: str = msgspec.field(name="volcano.sh/queue-name", default="")
 
 
-class Meta(Part):
+class Meta(Part, frozen=True):
     """Who an object is."""
 
     name: str = ""
@@ -67,7 +67,7 @@ class Meta(Part):
         return (self.labels or {}).get(name, "")
 
 
-class Condition(Part):
+class Condition(Part, frozen=True):
     """What holds of an object, since when and why."""
 
     type: str = ""
@@ -77,48 +77,48 @@ class Condition(Part):
     last_transition_time: str | None = None
 
 
-class ListMeta(Part):
+class ListMeta(Part, frozen=True):
     """The moment of a list, and where it goes on."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")
 
 
-class Listing(Part):
+class Listing(Part, frozen=True):
     """A page of a list; each item is read on its own, so that a strange one costs itself alone."""
 
     metadata: ListMeta = ListMeta()
     items: list[msgspec.Raw] | None = None
 
 
-class Event(Part):
+class Event(Part, frozen=True):
     """A line of a watch."""
 
     type: str
     object: msgspec.Raw
 
 
-class Status(Part):
+class Status(Part, frozen=True):
     """How a server says no."""
 
     code: int = 0
     message: str = ""
 
 
-class Bare(Part):
+class Bare(Part, frozen=True):
     """An object of which only is read who it is."""
 
     metadata: Meta = Meta()
 
 
-class ApiGroup(Part):
+class ApiGroup(Part, frozen=True):
     """A group of kinds that a server has."""
 
     name: str = ""
     versions: list[dict[str, str]] | None = None
 
 
-class ApiGroups(Part):
+class ApiGroups(Part, frozen=True):
     """All groups but the core."""
 
     groups: list[ApiGroup] | None = None

@@ -34,12 +34,12 @@ _WHOLE = tuple((re.compile(words, re.IGNORECASE), meaning) for words, meaning in
     # Messages that are about the pod, or its gang, as a whole.
     (r"persistentvolumeclaim .* not found|resourceclaim.* not found|(storageclass|priorityclass).* not found",
      WaitReason.INVALID),
-    (r"unbound immediate|persistentvolumeclaim|resourceclaim", WaitReason.PREPARING),
+    (r"unbound immediate|persistentvolumeclaim|resourceclaim|waiting for resource driver", WaitReason.PREPARING),
     (r"quota|over ?limit|capability", WaitReason.QUOTA),
     (r"topology", WaitReason.TOPOLOGY),
     (r"pod ?group|gang|minavailable|minmember|tasks in gang|rejected by unreserve", WaitReason.RESOURCES),
     (r"no nodes available|waiting for .* node", WaitReason.NODES_UNAVAILABLE),
-    (r"^Insufficient |not enough resources", WaitReason.RESOURCES),
+    (r"Insufficient |not enough resources|enough resources:", WaitReason.RESOURCES),
 ))
 _CONSIDERED = "SchedulingGated"
 
@@ -69,26 +69,16 @@ def pod_reason(reason: str, message: str) -> WaitReason:
     """Return what the condition ``PodScheduled`` says of a pod that is not scheduled."""
     if reason == _CONSIDERED:
         return WaitReason.HELD
-    message = message[:_LONGEST]
     if not reason and not message:
         return WaitReason.NONE  # nobody has looked at it yet
-    found = _AVAILABLE.search(message)
-    parts = [text.strip() for _, text in parts_of(message)]
-    if found is not None and parts:
-        decided = _first(_MEANINGS, parts)
-        if decided is not None:
-            return decided
-    text = _PREEMPTION.sub("", found[1]) if found is not None else message
-    return _first(_WHOLE, [text]) or WaitReason.OTHER
+    decided = _first(_MEANINGS, [text for _, text in parts_of(message)])
+    return decided or _first(_WHOLE, [_PREEMPTION.sub("", message[:_LONGEST])]) or WaitReason.OTHER
 
 
 def parts_of(message: str) -> list[tuple[int, str]]:
     """Return how many nodes are ruled out for what, in the order of a message; [] where it does not say."""
-    found = _AVAILABLE.search(message[:_LONGEST])
-    if found is None:
-        return []
-    told = _PREEMPTION.sub("", found[1]).rstrip(". ")
-    return [(int(count[:9]), text.strip().rstrip(".")) for count, text in _PART.findall(told)]
+    found = _AVAILABLE.search(_PREEMPTION.sub("", message[:_LONGEST]))
+    return [(int(count[:9]), text.strip().rstrip(".")) for count, text in _PART.findall(found[1])] if found else []
 
 
 def shortened(message: str) -> str:

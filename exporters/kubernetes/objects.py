@@ -7,14 +7,14 @@ import msgspec
 from .fields import Amounts, Condition, Meta, Part
 
 
-class Resources(Part):
+class Resources(Part, frozen=True):
     """What a container asks for, and how much it may use."""
 
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
-class Container(Part):
+class Container(Part, frozen=True):
     """A container of a pod."""
 
     resources: Resources | None = None
@@ -22,7 +22,7 @@ class Container(Part):
     tty: bool = False
 
 
-class Requirement(Part):
+class Requirement(Part, frozen=True):
     """What is asked of a label."""
 
     key: str = ""
@@ -30,32 +30,32 @@ class Requirement(Part):
     values: list[str] | None = None
 
 
-class Term(Part):
+class Term(Part, frozen=True):
     """Requirements that have to be met together."""
 
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
 
 
-class Terms(Part):
+class Terms(Part, frozen=True):
     """Terms of which one has to be met."""
 
     node_selector_terms: list[Term] | None = None
 
 
-class NodeAffinity(Part):
+class NodeAffinity(Part, frozen=True):
     """Which nodes a pod may use."""
 
     required: Terms | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
-class Affinity(Part):
+class Affinity(Part, frozen=True):
     """Where a pod is to be; of other pods nothing is read."""
 
     node_affinity: NodeAffinity | None = None
 
 
-class Toleration(Part):
+class Toleration(Part, frozen=True):
     """A taint that does not keep a pod away."""
 
     key: str = ""
@@ -64,19 +64,19 @@ class Toleration(Part):
     effect: str = ""
 
 
-class Gate(Part):
+class Gate(Part, frozen=True):
     """Something that has to be opened before a pod is scheduled."""
 
     name: str = ""
 
 
-class Group(Part):
+class Group(Part, frozen=True):
     """The gang of a pod, from Kubernetes 1.36 on."""
 
     pod_group_name: str | None = None
 
 
-class PodSpec(Part):
+class PodSpec(Part, frozen=True):
     """What a pod asks for."""
 
     node_name: str = ""
@@ -93,7 +93,7 @@ class PodSpec(Part):
     active_deadline_seconds: float | None = None
 
 
-class Terminated(Part):
+class Terminated(Part, frozen=True):
     """How a container ended."""
 
     exit_code: int = 0
@@ -101,27 +101,27 @@ class Terminated(Part):
     finished_at: str | None = None
 
 
-class Waiting(Part):
+class Waiting(Part, frozen=True):
     """Why a container has not begun."""
 
     reason: str = ""
 
 
-class ContainerState(Part):
+class ContainerState(Part, frozen=True):
     """What a container does."""
 
     terminated: Terminated | None = None
     waiting: Waiting | None = None
 
 
-class ContainerStatus(Part):
+class ContainerStatus(Part, frozen=True):
     """How a container fares."""
 
     restart_count: int = 0
     state: ContainerState | None = None
 
 
-class PodStatus(Part):
+class PodStatus(Part, frozen=True):
     """How a pod fares."""
 
     phase: str = ""
@@ -132,7 +132,7 @@ class PodStatus(Part):
     container_statuses: list[ContainerStatus] | None = None
 
 
-class Pod(Part):
+class Pod(Part, frozen=True):
     """A pod."""
 
     metadata: Meta = Meta()
@@ -140,7 +140,7 @@ class Pod(Part):
     status: PodStatus = PodStatus()
 
 
-class Taint(Part):
+class Taint(Part, frozen=True):
     """What keeps pods away from a node that do not tolerate it."""
 
     key: str = ""
@@ -148,21 +148,21 @@ class Taint(Part):
     effect: str = ""
 
 
-class NodeSpec(Part):
+class NodeSpec(Part, frozen=True):
     """What an administrator has said of a node."""
 
     unschedulable: bool = False
     taints: list[Taint] | None = None
 
 
-class NodeStatus(Part):
+class NodeStatus(Part, frozen=True):
     """What a node has, and how it fares."""
 
     allocatable: Amounts | None = None
     conditions: list[Condition] | None = None
 
 
-class NodeObject(Part):
+class NodeObject(Part, frozen=True):
     """A node."""
 
     metadata: Meta = Meta()
@@ -170,21 +170,21 @@ class NodeObject(Part):
     status: NodeStatus = NodeStatus()
 
 
-class BatchSpec(Part):
+class BatchSpec(Part, frozen=True):
     """What a batch job asks for."""
 
     suspend: bool | None = None
     active_deadline_seconds: float | None = None
 
 
-class BatchStatus(Part):
+class BatchStatus(Part, frozen=True):
     """How a batch job fares."""
 
     conditions: list[Condition] | None = None
     completion_time: str | None = None
 
 
-class BatchJob(Part):
+class BatchJob(Part, frozen=True):
     """A job of the group batch."""
 
     metadata: Meta = Meta()

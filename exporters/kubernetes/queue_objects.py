@@ -6,21 +6,21 @@ from .fields import Condition, Meta, Part
 from .objects import PodSpec
 
 
-class Template(Part):
+class Template(Part, frozen=True):
     """What the pods of a set will be."""
 
     metadata: Meta = Meta()
     spec: PodSpec = PodSpec()
 
 
-class PodSet(Part):
+class PodSet(Part, frozen=True):
     """Pods of a workload that are alike."""
 
     count: int = 1
     template: Template = Template()
 
 
-class WorkloadSpec(Part):
+class WorkloadSpec(Part, frozen=True):
     """What a workload asks for."""
 
     pod_sets: list[PodSet] | None = None
@@ -30,20 +30,20 @@ class WorkloadSpec(Part):
     maximum_execution_time_seconds: float | None = None
 
 
-class Admission(Part):
+class Admission(Part, frozen=True):
     """Where a workload was let in."""
 
     cluster_queue: str = ""
 
 
-class WorkloadStatus(Part):
+class WorkloadStatus(Part, frozen=True):
     """How a workload fares."""
 
     admission: Admission | None = None
     conditions: list[Condition] | None = None
 
 
-class Workload(Part):
+class Workload(Part, frozen=True):
     """What Kueue queues: a job before it has pods."""
 
     metadata: Meta = Meta()
@@ -51,40 +51,40 @@ class Workload(Part):
     status: WorkloadStatus = WorkloadStatus()
 
 
-class LocalQueueSpec(Part):
+class LocalQueueSpec(Part, frozen=True):
     """Which queue of the cluster a queue of a namespace stands for."""
 
     cluster_queue: str = ""
 
 
-class LocalQueue(Part):
+class LocalQueue(Part, frozen=True):
     """A queue of a namespace."""
 
     metadata: Meta = Meta()
     spec: LocalQueueSpec = LocalQueueSpec()
 
 
-class Quota(Part):
+class Quota(Part, frozen=True):
     """How much of a resource a queue may use."""
 
     name: str = ""
     nominal_quota: str | int | float = "0"
 
 
-class FlavorQuotas(Part):
+class FlavorQuotas(Part, frozen=True):
     """The quotas of one flavour."""
 
     name: str = ""
     resources: list[Quota] | None = None
 
 
-class ResourceGroup(Part):
+class ResourceGroup(Part, frozen=True):
     """Flavours that stand for one another."""
 
     flavors: list[FlavorQuotas] | None = None
 
 
-class ClusterQueueSpec(Part):
+class ClusterQueueSpec(Part, frozen=True):
     """What a queue may use."""
 
     resource_groups: list[ResourceGroup] | None = None
@@ -92,33 +92,33 @@ class ClusterQueueSpec(Part):
     cohort: str = ""
 
 
-class ClusterQueue(Part):
+class ClusterQueue(Part, frozen=True):
     """A queue of the cluster."""
 
     metadata: Meta = Meta()
     spec: ClusterQueueSpec = ClusterQueueSpec()
 
 
-class FlavorSpec(Part):
+class FlavorSpec(Part, frozen=True):
     """The nodes of a flavour."""
 
     node_labels: dict[str, str] | None = None
 
 
-class Flavor(Part):
+class Flavor(Part, frozen=True):
     """A kind of node."""
 
     metadata: Meta = Meta()
     spec: FlavorSpec = FlavorSpec()
 
 
-class PodGroupSpec(Part):
+class PodGroupSpec(Part, frozen=True):
     """What a gang asks for."""
 
     queue: str = ""
 
 
-class PodGroup(Part):
+class PodGroup(Part, frozen=True):
     """A gang of Volcano or KAI."""
 
     metadata: Meta = Meta()
