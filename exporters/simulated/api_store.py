@@ -107,7 +107,9 @@ class Store:
         self.version = 1
         self.changed = threading.Condition()
         self._shelves = {resource: _Shelf() for resource in self.resources}
-        self._moments: dict[int, tuple[Stored, ...]] = {}
+        self._moments: dict[int, tuple[int, tuple[Stored, ...]]] = {}
+        """Version and objects of lists that are being read, by number."""
+        self._lists = 0
 
     def put(self, resource: Resource, content: Object) -> None:
         """Create an object, or replace the one of its name; nothing happens where it is the same."""
@@ -166,22 +168,25 @@ class Store:
             ExpiredError: the moment of the list is forgotten, or the token is none of ours.
         """
         with self.changed:
-            if not token:
-                version, start = self.version, 0
-                objects = self._shelves[resource].objects
-                items = tuple(objects[name] for name in sorted(objects) if wanted(objects[name]))
-            else:
-                version, start = _place(token)
-                if version not in self._moments:
-                    raise ExpiredError("The provided continue parameter is too old to display a consistent list result")
-                items = self._moments[version]
+            number, start = _place(token) if token else (self._open(resource, wanted), 0)
+            if number not in self._moments:
+                raise ExpiredError("The provided continue parameter is too old to display a consistent list result")
+            version, items = self._moments[number]
             end = start + limit if limit else len(items)
-            if end < len(items):
-                self._moments[version] = items
-                for old in sorted(self._moments)[:-_MOST_MOMENTS]:
-                    del self._moments[old]
-            more = _token(version, end) if end < len(items) else ""
+            if end >= len(items):
+                del self._moments[number]
+            more = _token(number, end) if end < len(items) else ""
             return Page(version, items[start:end], more, max(0, len(items) - end))
+
+    def _open(self, resource: Resource, wanted: Callable[[Stored], bool]) -> int:
+        """Keep the objects of this moment for a list; return its number."""
+        objects = self._shelves[resource].objects
+        self._lists += 1
+        self._moments[self._lists] = self.version, tuple(
+            objects[name] for name in sorted(objects) if wanted(objects[name]))
+        for old in sorted(self._moments)[:-_MOST_MOMENTS]:
+            del self._moments[old]
+        return self._lists
 
     def since(self, resource: Resource, version: int) -> tuple[int, list[Change]]:
         """Return the present version and what has changed after one.
@@ -218,13 +223,13 @@ def written(resource: Resource, content: Mapping[str, Any], version: int) -> byt
                       separators=(",", ":")).encode()
 
 
-def _token(version: int, start: int) -> str:
-    return base64.urlsafe_b64encode(json.dumps([version, start]).encode()).decode()
+def _token(number: int, start: int) -> str:
+    return base64.urlsafe_b64encode(json.dumps([number, start]).encode()).decode()
 
 
 def _place(token: str) -> tuple[int, int]:
     try:
-        version, start = json.loads(base64.urlsafe_b64decode(token))
-        return int(version), int(start)
+        number, start = json.loads(base64.urlsafe_b64decode(token))
+        return int(number), int(start)
     except (ValueError, TypeError, binascii.Error) as error:
         raise ExpiredError("continue key is not valid") from error

@@ -53,6 +53,17 @@ def test_all_pages_of_a_list_are_of_one_moment(store, ask):
     assert first["metadata"]["remainingItemCount"] == 3
 
 
+def test_lists_of_two_kinds_may_be_read_side_by_side(store, ask):
+    for number in range(3):
+        store.put(PODS, pod(f"p{number}"))
+        store.put(NODES, {"metadata": {"name": f"n{number}"}})
+    pods, nodes = ask(limit="2").json(), ask("/api/v1/nodes", limit="2").json()
+    rest = ask(limit="2", **{"continue": pods["metadata"]["continue"]}).json()
+    assert [item["metadata"]["name"] for item in rest["items"]] == ["p2"]
+    rest = ask("/api/v1/nodes", limit="2", **{"continue": nodes["metadata"]["continue"]}).json()
+    assert [item["metadata"]["name"] for item in rest["items"]] == ["n2"]
+
+
 def test_a_list_that_was_compacted_away_cannot_be_continued(store, ask):
     for number in range(3):
         store.put(PODS, pod(f"p{number}"))

@@ -1,0 +1,80 @@
+"""What reading Kubernetes costs: the first lists, each change, each look; the emulated server is another process."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from idlewatt.exporters.kubernetes import KubernetesConfig
+from idlewatt.exporters.kubernetes.fields import Listing
+from idlewatt.exporters.kubernetes.pods import parse_pod
+
+HERE = Path(__file__).parent
+PATHS = [str(HERE.parent / "exporters" / "kubernetes")]
+CHANGES = 2000
+
+
+def resident_megabytes() -> float:
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) / 1024
+
+
+@pytest.fixture(params=[(5_000, 1_000), (10_000, 1_000)], ids=lambda size: f"{size[0]} pods")
+def site(request):
+    pods, nodes = request.param
+    code = f"import sys; sys.path[:0] = {PATHS!r}; sys.argv[1:] = ['{pods}', '{nodes}']; " \
+           f"exec(compile(open({str(HERE / 'kube_site.py')!r}).read(), 'kube_site.py', 'exec'))"
+    process = subprocess.Popen((sys.executable, "-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    yield pods, process.stdout.readline().strip(), process
+    process.kill()
+    process.communicate()
+
+
+def test_a_cluster_is_read_once_and_then_followed_at_little_cost(site, capsys):
+    pods, url, process = site
+    source = KubernetesConfig(kind="kubernetes", url=url).build(time.time)
+    memory, began = resident_megabytes(), time.process_time()
+    snapshot = source.read()
+    first = time.process_time() - began
+    assert len(snapshot.jobs) == pods // 2
+    began = time.process_time()
+    source.read()
+    look = time.process_time() - began
+    began = time.process_time()
+    process.stdin.write(f"{CHANGES}\n")
+    process.stdin.flush()
+    version = int(process.stdout.readline())
+    while any(int(known) < version for known in source.versions.values()):
+        time.sleep(0.005)
+    event = (time.process_time() - began) / CHANGES
+    with capsys.disabled():
+        print(f"\n{pods:,} pods, 1,000 nodes, {pods // 2:,} jobs: first read {first:.2f} CPU-s, "
+              f"+{resident_megabytes() - memory:.0f} MB; a change {1000 * event:.2f} ms, a look {1000 * look:.0f} ms")
+    source.close()
+    assert event < 0.005
+    assert first < 1.5 * pods / 5_000
+
+
+def test_a_list_of_5000_pods_is_parsed_in_half_a_cpu_second(capsys):
+    sys.path[:0] = PATHS
+    import kube_objects as make  # a helper of the tests of exporters
+    import msgspec
+
+    noise = [{"manager": "kubelet", "fieldsV1": {f"f:field{number}": {"f:part": {}} for number in range(110)}}]
+    items = [make.pod(f"p{number}", make.owner("Job", f"j{number // 2}"), on=f"n{number % 100}")
+             for number in range(5_000)]
+    for item in items:
+        item["metadata"]["managedFields"] = noise
+    body = json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
+    costs = []
+    for _ in range(3):
+        began = time.process_time()
+        found = [parse_pod(bytes(raw)) for raw in msgspec.json.decode(body, type=Listing).items]
+        costs.append(time.process_time() - began)
+    assert len(found) == 5_000
+    with capsys.disabled():
+        print(f"\n5,000 pods, {len(body) / 1e6:.0f} MB: parsed in {min(costs):.2f} CPU-s")
+    assert min(costs) < 0.5
