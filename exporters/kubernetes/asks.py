@@ -57,8 +57,12 @@ NOTHING = Amount()
 def amount(amounts: Amounts | None) -> Amount:
     """Return amounts by resource in our terms; raise ``ValueError`` for quantities that cannot be."""
     known = amounts or {}
-    gpus = sum(math.ceil(quantity(known[name])) for name in WHOLE if name in known)
-    slices = {name: math.ceil(quantity(value)) for name, value in known.items() if _SLICE.fullmatch(name)}
+    gpus, slices = 0, dict[str, int]()
+    for name, value in known.items():
+        if name in WHOLE:
+            gpus += math.ceil(quantity(value))
+        elif name.startswith("nvidia.com/") and _SLICE.fullmatch(name):
+            slices[name] = math.ceil(quantity(value))
     return Amount(gpus, sum(slices.values()), quantity(known.get("cpu", 0)), quantity(known.get("memory", 0)),
                   next(iter(slices), ""))
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import TypeVar
 
 import msgspec
 
@@ -144,7 +145,8 @@ def seconds(text: str | None) -> float | None:
         return None
 
 
-def quantity(value: Any) -> float:
+@lru_cache(maxsize=4096)
+def quantity(value: str | int | float) -> float:
     """Return the number that a quantity such as ``100m``, ``1.5``, ``64Gi`` or ``1e3`` stands for.
 
     Raises:

@@ -42,11 +42,8 @@ class Scene:
     queues: Queues
     partition: Naming
     user: Naming
-
-    @property
-    def widest(self) -> int:
-        """Return the GPUs of the largest node."""
-        return max((node.gpus for node in self.nodes.values()), default=0)
+    widest: int
+    """GPUs of the largest node."""
 
 
 @dataclass(slots=True)

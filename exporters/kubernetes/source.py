@@ -208,7 +208,8 @@ class KubernetesSource:
                         dict(optional["resourceflavors"]), by_name((*optional["volcano"], *optional["kai"])),
                         tuple(facts))
         groups = gather(pods, gone, optional["jobs"], optional["workloads"])
-        scene = Scene({node.name: node for node in facts}, queues, partial(self._partition, queues), self._user)
+        scene = Scene({node.name: node for node in facts}, queues, partial(self._partition, queues), self._user,
+                      max((node.gpus for node in facts), default=0))
         jobs = self._runs.look(groups, scene, now_s)
         nodes = self._nodes(facts, pods, jobs, queues)
         return SchedulerSnapshot(now_s, nodes, partitions_of(nodes), tuple(jobs))
