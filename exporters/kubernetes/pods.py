@@ -10,7 +10,7 @@ import msgspec
 from ..text import clean
 from .asks import Amount, asked, expression, keys_of, named_nodes
 from .fields import Owner, condition, seconds, some
-from .objects import Pod, Toleration
+from .objects import Pod, PodSpec, Toleration
 
 _POD = msgspec.json.Decoder(Pod)
 QUEUE, KAI_QUEUE = "kueue.x-k8s.io/queue-name", "kai.scheduler/queue"
@@ -106,7 +106,7 @@ def parse_pod(raw: bytes, wanted: Iterable[str] = ()) -> PodFacts:
     return PodFacts(
         namespace=clean(meta.namespace), name=clean(meta.name), uid=meta.uid, owner=meta.controller, gang=_gang(pod),
         volcano_queue=clean(meta.annotations.volcano_queue) if meta.annotations else "", labels=labels,
-        amount=asked(spec), wish=_wish(pod), node=clean(spec.node_name), phase=status.phase,
+        amount=asked(spec), wish=wish_of(spec), node=clean(spec.node_name), phase=status.phase,
         created_s=_created(meta.creation_timestamp),
         scheduled_s=_scheduled(pod) if bound else None, deleted_s=seconds(meta.deletion_timestamp),
         ended_s=_ended(pod), gates=tuple(gate.name for gate in some(spec.scheduling_gates)),
@@ -134,9 +134,10 @@ def _gang(pod: Pod) -> str:
     return clean(next(filter(None, named), ""))
 
 
-def _wish(pod: Pod) -> Wish:
-    found = tuple((one.key, one.operator, one.value, one.effect) for one in some(pod.spec.tolerations))
-    return Wish(expression(pod.spec), keys_of(pod.spec), named_nodes(pod.spec), found)
+def wish_of(spec: PodSpec) -> Wish:
+    """Return what a pod, or a template of pods, asks of nodes."""
+    found = tuple((one.key, one.operator, one.value, one.effect) for one in some(spec.tolerations))
+    return Wish(expression(spec), keys_of(spec), named_nodes(spec), found)
 
 
 def _scheduled(pod: Pod) -> float | None:

@@ -9,11 +9,11 @@ import msgspec
 
 from ...storage.waiting import WaitReason
 from ..text import clean
-from .asks import Amount, asked, expression, keys_of
+from .asks import Amount, asked
 from .fields import Meta, Owner, condition, quantity, seconds, some
 from .messages import shortened, wanted_resource, workload_reason
 from .nodes import NodeFacts
-from .pods import Wish
+from .pods import Wish, wish_of
 from .queue_objects import ClusterQueue, Flavor, LocalQueue, PodGroup, Workload, WorkloadSpec
 
 _WORKLOAD = msgspec.json.Decoder(Workload)
@@ -68,8 +68,7 @@ def parse_workload(raw: bytes) -> WorkloadFacts:
     return WorkloadFacts(
         namespace=clean(meta.namespace), name=clean(meta.name), owner=meta.controller, queue=clean(spec.queue_name),
         admitted_to=clean(status.admission.cluster_queue) if status.admission else "",
-        parts=tuple(Part(max(0, min(one.count, _MOST_PODS)), asked(one.template.spec),
-                         Wish(expression(one.template.spec), keys_of(one.template.spec)))
+        parts=tuple(Part(max(0, min(one.count, _MOST_PODS)), asked(one.template.spec), wish_of(one.template.spec))
                     for one in some(spec.pod_sets)),
         created_s=created_s, priority=None if spec.priority is None else float(spec.priority),
         limit_s=spec.maximum_execution_time_seconds, labels=_labels(meta, spec), active=spec.active is not False,

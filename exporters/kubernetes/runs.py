@@ -15,7 +15,7 @@ from ...storage.details import Details
 from ...storage.owners import OwnerKind
 from ...storage.records import Allocation, Job, JobState, Request
 from ...storage.waiting import WaitReason
-from .asks import NOTHING, Amount, tolerates
+from .asks import NOTHING, WHOLE, Amount, tolerates
 from .groups import NOTEBOOKS, SERVICES, Group, Key
 from .messages import pod_reason, shortened
 from .nodes import NodeFacts
@@ -134,14 +134,14 @@ class Runs:
         parts = _parts(pods) if pods else work.parts if work else ()
         return Job(
             job_id=f"{group.namespace}/{group.name}", submit_s=life.submit_s, state=JobState.UNKNOWN,
-            partition=scene.partition(group), request=self._request(parts, first, scene), user=scene.user(group),
+            partition=scene.partition(group), request=self._request(parts, scene), user=scene.user(group),
             account=group.namespace, name=group.name, qos=first.priority_class if first else "",
             limit_s=next((limit for limit in limits if limit is not None and 0 < limit < math.inf), None),
             priority=first.priority if first else work.priority if work else None,
             restarts=sum(pod.restarts for pod in everybody), owner_kind=_kind(group),
             owner=f"{group.kind}/{group.name}")
 
-    def _request(self, parts: Sequence[Part], first: PodFacts | None, scene: Scene) -> Request:
+    def _request(self, parts: Sequence[Part], scene: Scene) -> Request:
         """Return what pods ask for together: alike ones that cannot share a node each want one of their own."""
         together = sum((part.amount.times(part.count) for part in parts), NOTHING)
         with_gpus = [part for part in parts if part.amount.any_gpu]
@@ -154,16 +154,20 @@ class Runs:
             gpus_per_node=gpus or None if apart or count == 1 else None, cpus=math.ceil(together.cpus),
             memory_bytes=int(together.memory_bytes), gpu_model="" if together.gpus else together.profile,
             features=wish.features, required_nodes=wish.nodes,
-            excluded_nodes=self._excluded(wish if first is None else first.wish, scene),
+            excluded_nodes=self._excluded(wish, scene),
             details=Details(gpus_per_task=gpus if count > 1 else 0, tasks=max(1, count)))
 
     def _excluded(self, wish: Wish, scene: Scene) -> tuple[str, ...]:
-        """Return the nodes that have a taint which a pod does not tolerate."""
+        """Return the nodes that have a taint which a pod does not tolerate.
+
+        Taints that are named as GPUs keep away those who ask for none; whoever asks is let in, often not before its
+        pods are made.
+        """
         if wish.tolerations not in self._barred:
             tolerated: list[Toleration] = wish.tolerated
             self._barred[wish.tolerations] = tuple(
                 name for name, node in scene.nodes.items()
-                if not all(tolerates(tolerated, taint) for taint in node.taints))
+                if not all(taint.key in WHOLE or tolerates(tolerated, taint) for taint in node.taints))
         return self._barred[wish.tolerations]
 
     def _waits(self, group: Group, pods: Sequence[PodFacts], partition: str, scene: Scene) -> tuple[WaitReason, str]:
@@ -240,15 +244,15 @@ def _finished(group: Group) -> bool:
 
 
 def _over(job: Job, group: Group, now_s: float) -> Job:
-    """Return a run after its end, by what its owner, its pods or their absence tell."""
+    """Return a run after its end, by what its owner, its pods or their absence tell, in the server's time if known."""
     pods = [*group.pods, *group.gone]
     state, text = _verdict(group, pods)
     times = [pod.ended_s for pod in pods if pod.ended_s is not None]
     if group.batch is not None and group.batch.ended_s is not None:
         times.append(group.batch.ended_s)
     # A deletion is announced for the end of the time that a pod has for it.
-    times = times or [pod.deleted_s for pod in pods if pod.deleted_s is not None]
-    end_s = min(max(times, default=now_s), now_s)
+    times = times or [min(pod.deleted_s, now_s) for pod in pods if pod.deleted_s is not None]
+    end_s = max(times, default=now_s)
     codes = [pod.exit_code for pod in pods if pod.exit_code is not None]
     return replace(job, state=state, end_s=max(end_s, job.start_s or end_s), reason=WaitReason.NONE, reason_text=text,
                    exit_code=max(codes, key=abs, default=None), scheduled_nodes=())

@@ -6,7 +6,10 @@ import kube_objects as make
 import kubernetes_validate
 import pytest
 
+from idlewatt.exporters.kubernetes import KubernetesConfig
+from idlewatt.exporters.simulated import kubernetes
 from idlewatt.exporters.simulated.api_store import JOBS, NODES, PODS
+from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
 
 
 @pytest.fixture
@@ -50,6 +53,26 @@ def test_it_is_told_of_changes_in_their_order(filled, server, kubectl, until):
     child.kill()
     child.communicate()
     assert told == [("ADDED", "Pending"), ("MODIFIED", "Running"), ("DELETED", "Running")]
+
+
+def test_source_and_kubectl_agree_object_for_object(server, kubectl, until):
+    cluster = SimulatedCluster(Shape(start_s=make.START_S, nodes=8))
+    cluster.advance(make.START_S + 3600.0)
+    kubernetes.sync(cluster, server.api.store)
+    source = KubernetesConfig(kind="kubernetes", url=server.url).build(lambda: cluster.now_s)
+    source.read()
+    for _ in range(2):
+        until(lambda: all(int(version) >= server.api.store.version for version in source.versions.values()))
+        for name, plural in (("nodes", "nodes"), ("pods", "pods"), ("jobs", "jobs.batch"), ("workloads", "workloads"),
+                             ("localqueues", "localqueues"), ("clusterqueues", "clusterqueues")):
+            listed = {(item["metadata"].get("namespace", ""), item["metadata"]["name"], item["metadata"].get("uid", ""))
+                      for item in kubectl("get", plural, "--all-namespaces", "--output=json")["items"]}
+            assert {(*key, uid) for key, (uid, _) in source._reflectors[name]._kept.items()} == listed
+            assert listed
+        cluster.advance(cluster.now_s + 3600.0)  # the rest comes by watches
+        kubernetes.sync(cluster, server.api.store)
+    assert all(reflector.lists == 1 for reflector in source._reflectors.values())
+    source.close()
 
 
 @pytest.mark.parametrize("content", [

@@ -176,6 +176,23 @@ def test_labels_that_a_pod_asks_for_and_taints_that_it_minds_narrow_its_nodes(st
     assert snapshot.nodes[0].features == ("gpu", "gpu=a100", "rack", "rack=r1")
 
 
+def test_the_taint_of_gpu_nodes_keeps_no_job_away(store, read):
+    store.put(NODES, make.node("n1", taints=({"key": "nvidia.com/gpu", "effect": "NoSchedule"},)))
+    store.put(PODS, make.pod("p"))
+    assert only(read().jobs).request.excluded_nodes == ()
+
+
+def test_a_toleration_lets_a_pod_in(store, read):
+    taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
+    store.put(NODES, make.node("n1", taints=(taint,)))
+    for name, toleration in (("equal", {"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}),
+                             ("exists", {"key": "team", "operator": "Exists"}), ("all", {"operator": "Exists"}),
+                             ("other", {"key": "team", "operator": "Equal", "value": "b", "effect": "NoSchedule"})):
+        store.put(PODS, make.pod(name, tolerations=[toleration]))
+    assert {job.name: job.request.excluded_nodes for job in read().jobs} == {
+        "equal": (), "exists": (), "all": (), "other": ("n1",)}
+
+
 def test_gpus_are_counted_as_boards_whatever_is_handed_out(store, read):
     store.put(NODES, make.node("a", 8))
     store.put(NODES, make.node("b", 32, {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.replicas": "4"}))
@@ -229,6 +246,19 @@ def test_a_run_that_nobody_saw_is_told_from_what_is_left_of_its_pod(store, sourc
     assert read().jobs == ()
     run = only(source.completed(0.0))
     assert (run.state, run.start_s, run.end_s) == (state, START_S + 5.0, START_S + 30.0)
+
+
+@pytest.mark.parametrize("apart_s", [-7200.0, 7200.0])
+def test_a_run_is_as_long_as_the_servers_clock_says_however_wrong_ours_is(store, source, read, clock, apart_s):
+    clock.now_s += apart_s
+    store.put(NODES, make.node("n1"))
+    pod = make.pod("p", on="n1")
+    store.put(PODS, pod)
+    assert only(read().jobs).start_s == START_S + 5.0
+    store.put(PODS, make.ended(pod, end_s=START_S + 600.0))
+    assert read().jobs == ()
+    run = only(source.completed(0.0))
+    assert (run.start_s, run.end_s) == (START_S + 5.0, START_S + 600.0)
 
 
 def test_a_pod_that_came_and_went_between_two_looks_is_not_lost(store, source, read):
