@@ -48,6 +48,13 @@ class Access:
     close: Callable[[], None] = lambda: None
 
 
+def reach(url: str, kubeconfig: Path | None, context: str = "") -> Access:
+    """Return the access by a bare URL, by a kubeconfig, or by the account of the pod that we run in."""
+    if url:
+        return Access(url.rstrip("/"))
+    return from_kubeconfig(kubeconfig, context) if kubeconfig else in_cluster()
+
+
 def in_cluster(mount: Path = MOUNT) -> Access:
     """Return the access of a pod to its own cluster.
 

@@ -14,7 +14,7 @@ import msgspec
 from ...storage.records import Job, Node, Partition, SchedulerSnapshot
 from ..fetch import Refused
 from ..source import Clock, Role, SourceError, TargetHealth
-from .access import Access, from_kubeconfig, in_cluster
+from .access import reach
 from .api import ApiClient
 from .config import KubernetesConfig
 from .fields import ApiGroups, some
@@ -117,18 +117,12 @@ class KubernetesSource:
         if self._closed:
             raise SourceError("is not asked any more")
         if self._api is None:
-            self._api = ApiClient(self._access(), self._config.http)
+            self._api = ApiClient(reach(self._config.url, self._config.kubeconfig, self._config.context),
+                                  self._config.http)
         if not self._reflectors:
             wanted = tuple(rule.partition(":")[2] for rule in (self._config.partition, self._config.user))
             self._watch(self._api, "nodes", "/api/v1/nodes", parse_node)
             self._watch(self._api, "pods", "/api/v1/pods", partial(parse_pod, wanted=wanted))
-
-    def _access(self) -> Access:
-        if self._config.url:
-            return Access(self._config.url.rstrip("/"))
-        if self._config.kubeconfig:
-            return from_kubeconfig(self._config.kubeconfig, self._config.context)
-        return in_cluster()
 
     def _watch(self, api: ApiClient, name: str, path: str, parse: Callable[[bytes], Any]) -> None:
         self._reflectors[name] = Reflector(api, path, parse, self._clock, self._patience)

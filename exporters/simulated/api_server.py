@@ -241,11 +241,14 @@ def _filter(namespace: str, query: Query) -> Callable[[Stored], bool]:
         if name.rstrip("!") not in _FIELDS:
             raise RefusedError(400, f'field label not supported: "{name}"')
         terms.append((_FIELDS[name.rstrip("!")], value.lstrip("="), not name.endswith("!")))
-    if query.get("labelSelector"):
-        raise RefusedError(400, "label selectors are not emulated")
+    labels = [term.partition("=") for term in filter(None, query.get("labelSelector", "").split(","))]
+    if any(not mark or name.endswith("!") for name, mark, _ in labels):
+        raise RefusedError(400, "label selectors other than name=value are not emulated")
 
     def wanted(stored: Stored) -> bool:
+        given = stored.content["metadata"].get("labels", {})
         return (not namespace or stored.name[0] == namespace) and all(
+            given.get(name) == value.lstrip("=") for name, _, value in labels) and all(
             (stored.content.get(part, {}).get(leaf, "") == value) == equal for (part, leaf), value, equal in terms)
 
     return wanted
