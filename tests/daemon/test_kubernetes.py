@@ -88,7 +88,7 @@ def same_scenario(rig, kube, step, steps, seconds):
 
 
 def test_the_same_scenario_has_the_same_watts_by_class_whatever_the_scheduler(rig, kube, step):
-    slurm, seen = same_scenario(rig, kube, step, 65, 60.0)
+    slurm, seen = same_scenario(rig, kube, step, 44, 90.0)
     assert {PowerClass.ALLOCATED_IDLE, PowerClass.ALLOCATED_UNDERUSED, PowerClass.STRANDED, PowerClass.PRODUCTIVE,
             PowerClass.HOST_ACTIVE} <= seen
     assert len(runs(kube, rig.now_s)) >= 5
@@ -100,6 +100,26 @@ def test_a_day_has_the_same_watts_by_class_whatever_the_scheduler(rig, kube, ste
     slurm, seen = same_scenario(rig, kube, step, 1440, 60.0)
     assert PowerClass.ALLOCATED_HUNG in seen
     assert runs(kube, rig.now_s) == runs(slurm, rig.now_s)
+
+
+def advised(service):
+    """Return what each job is advised, by the policy in charge."""
+    return {row.job_id.rpartition("-")[2]: (row.action, row.placement and row.placement.nodes,
+                                            row.placement and row.placement.gpus)
+            for row in service.known.advice.recommendations if not row.shadow}
+
+
+def test_the_same_scenario_has_the_same_advice_whatever_the_scheduler(rig, kube, step):
+    slurm, compared = rig.service(**configured(rig.server.url, rig.folder, "slurm")), 0
+    for _ in range(6):
+        step(600.0, slurm, kube)
+        for service in (slurm, kube):
+            rig.advise(service)
+        assert advised(kube) == advised(slurm), f"at {rig.now_s}"
+        compared += len(advised(kube))
+    assert compared > 10
+    assert not any(row.command for row in kube.known.advice.recommendations)
+    assert any(row.command for row in slurm.known.advice.recommendations)
 
 
 def test_nothing_is_unmeasured_and_jobs_are_shown_with_namespace_and_queue(kube, step):

@@ -92,5 +92,7 @@ def finished_job(name: str, *owners: Object, condition: str = "Complete", end_s:
                  reason: str = "", **more: Any) -> Object:
     row = {"type": condition, "status": "True", "lastTransitionTime": moment(end_s), "lastProbeTime": moment(end_s),
            "reason": reason or "CompletionsReached"}
-    times = {"startTime": moment(START_S), **({"completionTime": moment(end_s)} if condition == "Complete" else {})}
+    times: Object = {"startTime": moment(START_S)}
+    if condition == "Complete":
+        times["completionTime"] = moment(end_s)
     return job(name, *owners, **more, **times, conditions=[row])

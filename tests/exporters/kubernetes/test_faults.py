@@ -124,7 +124,7 @@ def test_rights_that_are_taken_away_are_no_empty_cluster(filled, server, build, 
 
 
 def test_a_server_that_is_gone_is_not_believed_for_longer_than_its_silence(filled, server, build, until):
-    source = build(silence="300ms")
+    source = build(silence="2s")
     now = source.read()
     assert now.time_s == START_S + 60.0
     server.api.faults.append(Fault("/", 503, times=-1))
