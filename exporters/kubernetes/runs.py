@@ -7,6 +7,7 @@ not run now has ended, by the best evidence that is left; a run tells its start 
 from __future__ import annotations
 
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -55,6 +56,8 @@ class _Life:
     """Of the present run."""
     job: Job | None = None
     """As it ran at the last look."""
+    waited: Job | None = None
+    """As it waited at the last look."""
 
 
 @dataclass(slots=True)
@@ -63,6 +66,7 @@ class Runs:
 
     _lives: dict[Key, _Life] = field(default_factory=dict)
     _ended: OrderedDict[tuple[str, float, float | None], Job] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _barred: dict[tuple[tuple[str, str, str, str], ...], tuple[str, ...]] = field(default_factory=dict)
 
     def look(self, groups: Iterable[Group], scene: Scene, now_s: float) -> list[Job]:
@@ -74,31 +78,40 @@ class Runs:
             job = self._job(group, life, scene)
             if life.job is not None and (job is None or not job.state.active):
                 self._note(_over(life.job, group, now_s))
-                life.job, life.start_s = None, None
+                life.start_s = None
             elif job is None:
                 self._missed(group, life, scene, now_s)
-            if job is not None:
-                jobs.append(job)
-                life.job = job if job.state.active else None
-        for key, life in self._lives.items():
-            if key not in seen and life.job is not None:
-                self._note(_over(life.job, Group(key), now_s))
+            life.job = job if job is not None and job.state.active else None
+            life.waited = job if job is not None and not job.state.active else None
+            jobs += [job] if job is not None else []
+        for key in [key for key in self._lives if key not in seen]:
+            self._gone(self._lives[key], Group(key), now_s)
         self._lives = seen
         return jobs
 
     def ended(self, since_s: float) -> list[Job]:
         """Return the runs that ended at or after a time, as far as they are remembered."""
-        return [job for job in self._ended.values() if job.end_s is not None and job.end_s >= since_s]
+        with self._lock:  # accounts are asked for on another thread
+            known = list(self._ended.values())
+        return [job for job in known if job.end_s is not None and job.end_s >= since_s]
 
     def _note(self, job: Job) -> None:
-        self._ended[job.job_id, job.submit_s, job.start_s] = job
-        while len(self._ended) > KEPT:
-            self._ended.popitem(last=False)
+        with self._lock:
+            self._ended[job.job_id, job.submit_s, job.start_s] = job
+            while len(self._ended) > KEPT:
+                self._ended.popitem(last=False)
+
+    def _gone(self, life: _Life, group: Group, now_s: float) -> None:
+        """Note the end of what ran or waited at the last look, and of which nothing is left."""
+        job = life.job or life.waited
+        if job is not None:
+            self._note(_over(job, group, now_s))
 
     def _missed(self, group: Group, life: _Life, scene: Scene, now_s: float) -> None:
-        """Note a run that began and ended between two looks, or before the first."""
+        """Note a run that began and ended between two looks, or before the first; else that it waits no more."""
         ran = [pod for pod in (*group.pods, *group.gone) if pod.node]
         if not ran:
+            self._gone(life, group, now_s)
             return
         start_s = _first(pod.scheduled_s for pod in ran)
         job_id = f"{group.namespace}/{group.name}"

@@ -97,13 +97,14 @@ class KubernetesSource:
 
     def health(self) -> tuple[TargetHealth, ...]:
         """Return how each list fares that the server has."""
-        found = [self._fares(name, one) for name, one in self._reflectors.items()]
-        return (*found, *(TargetHealth(name, False, 0.0, error) for name, error in self._forbidden.items()))
+        # Copies: a read on another thread may find one more list to watch.
+        found = [self._fares(name, one) for name, one in tuple(self._reflectors.items())]
+        return (*found, *(TargetHealth(name, False, 0.0, error) for name, error in tuple(self._forbidden.items())))
 
     def close(self) -> None:
         """End all watches."""
         self._closed = True
-        for reflector in self._reflectors.values():
+        for reflector in tuple(self._reflectors.values()):
             reflector.stop()
         if self._api is not None:
             self._api.close()

@@ -248,6 +248,23 @@ def test_a_run_that_nobody_saw_is_told_from_what_is_left_of_its_pod(store, sourc
     assert (run.state, run.start_s, run.end_s) == (state, START_S + 5.0, START_S + 30.0)
 
 
+def test_a_job_that_is_deleted_while_it_waits_is_cancelled_and_has_no_run(store, source, read, clock):
+    store.put(NODES, make.node("n1"))
+    store.put(PODS, make.pod("p"))
+    waits = only(read().jobs)
+    store.delete(PODS, ("team", "p"))
+    assert read().jobs == ()
+    job = only(source.completed(0.0))
+    assert (job.key, job.state, job.start_s, job.end_s) == (waits.key, JobState.CANCELLED, None, clock.now_s)
+
+
+def test_all_threads_end_with_the_source(store, source, read, until):
+    store.put(NODES, make.node("n1"))
+    read()
+    source.close()
+    until(lambda: not any(reflector._thread.is_alive() for reflector in source._reflectors.values()))
+
+
 @pytest.mark.parametrize("apart_s", [-7200.0, 7200.0])
 def test_a_run_is_as_long_as_the_servers_clock_says_however_wrong_ours_is(store, source, read, clock, apart_s):
     clock.now_s += apart_s
