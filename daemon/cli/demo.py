@@ -14,7 +14,6 @@ from typing import NoReturn, TypedDict, Unpack
 
 import click
 
-from ...exporters.simulated.kubernetes import USER
 from ...exporters.simulated.slurm_shapes import SETTINGS
 from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError, Part, answered, python, tail
 
@@ -188,6 +187,8 @@ def _scheduler(simulation: str, scheduler: str) -> list[dict[str, object]]:
     if scheduler == "slurm":
         return [{"kind": "throughput", "url": simulation},
                 {"kind": "slurm_rest", "url": simulation, "settings": SETTINGS}]
+    from ...exporters.simulated.kubernetes import USER
+
     return [{"kind": "kubernetes", "url": f"{simulation}/kubernetes", "user": f"label:{USER}"}]
 
 
