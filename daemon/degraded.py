@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_CALLED = {"kubernetes": "Kubernetes"}
 BEATS = 4.0
 """A source or target that was read last more beats ago is slow, whatever its last read said,"""
 QUIET_S = 60.0
@@ -62,7 +63,7 @@ class SourceSeen:
     @property
     def called(self) -> str:
         """Return what people call it."""
-        return "Slurm" if self.kind.startswith("slurm") else self.status.name
+        return "Slurm" if self.kind.startswith("slurm") else _CALLED.get(self.kind, self.status.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,9 +49,9 @@ class Unreachable(TimedOut):
 class Refused(SourceError):
     """The server answered, but not with 200."""
 
-    def __init__(self, message: str, status: int, body: bytes = b"") -> None:
+    def __init__(self, message: str, status: int, body: bytes = b"", retry_after: str = "") -> None:
         super().__init__(message, permanent=status in (401, 403, 404))
-        self.status, self.body = status, body
+        self.status, self.body, self.retry_after = status, body, retry_after
 
 
 class Strict(BaseModel):
@@ -241,7 +241,7 @@ class Client:
                 raise Unreachable(f"does not answer: no connection within {limit:g} s") from error
             except (requests.RequestException, HTTPError, OSError, zlib.error, SourceError) as error:
                 if not exchange.overdue:
-                    raise _told(error) from error
+                    raise told(error) from error
             finally:
                 self._under_way.discard(thread)
         if exchange.overdue:
@@ -315,7 +315,8 @@ class Client:
             where = response.headers.get("Location", "nowhere")[:200]
             raise SourceError(f"redirects to {ascii(where)}: configure the final address", permanent=True)
         body = self._body(response.raw)
-        raise Refused(f"HTTP {status} {_HINTS.get(status, '')}: {quoted(body, 200)}", status, body)
+        raise Refused(f"HTTP {status} {_HINTS.get(status, '')}: {quoted(body, 200)}", status, body,
+                      response.headers.get("Retry-After") or "")
 
     def _body(self, raw: HTTPResponse) -> bytes:
         """Read to the end; never unpack more than the cap (gzip bombs)."""
@@ -336,7 +337,7 @@ class Client:
 _HINTS = {401: "(user name, password or token is wrong)", 403: "(not allowed)", 404: "(is the path right?)"}
 
 
-def _told(error: Exception) -> SourceError:
+def told(error: Exception) -> SourceError:
     """Return the error that a person is told."""
     if isinstance(error, SourceError):
         return error

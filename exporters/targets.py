@@ -21,6 +21,7 @@ from ..storage.durations import Duration
 from .causes import innermost
 from .errand import Errand
 from .fetch import Client, HttpOptions, Strict
+from .kubernetes.discovery import ExporterPods, PodSdConfig
 from .source import FAULTS, SourceError, TargetHealth
 from .text import clean, decode
 
@@ -61,6 +62,7 @@ class TargetOptions(Strict):
     static_configs: tuple[StaticConfig, ...] = Field(default=(), description="Addresses with labels.")
     file_sd_configs: tuple[FileSdConfig, ...] = Field(default=(), description="Files that list targets.")
     http_sd_configs: tuple[HttpSdConfig, ...] = Field(default=(), description="Endpoints that list targets.")
+    pod_sd_configs: tuple[PodSdConfig, ...] = Field(default=(), description="Pods of an exporter under Kubernetes.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +123,12 @@ class _File:
         return self._groups
 
 
-class _Endpoint:
-    """One http_sd endpoint."""
+class _Asked:
+    """A place that is asked for targets now and then."""
 
-    def __init__(self, config: HttpSdConfig, clock: Callable[[], float]) -> None:
-        self._config, self._clock = config, clock
-        self._client = Client(config, accept="application/json")
+    def __init__(self, refresh_s: float, clock: Callable[[], float], ask: Callable[[], tuple[Group, ...]],
+                 close: Callable[[], None]) -> None:
+        self._refresh_s, self._clock, self._new, self.close = refresh_s, clock, ask, close
         self._asked_s = float("-inf")
         self._groups: tuple[Group, ...] = ()
         self._fault = ""
@@ -139,25 +141,35 @@ class _Endpoint:
         return self._fault or late
 
     def groups(self) -> tuple[Group, ...]:
-        """Return the endpoint's groups, asked again when its interval has passed or the clock went back.
+        """Return the groups, asked for again when its interval has passed or the clock went back.
 
         One that hangs is not waited for long: its last groups stay until it answers.
         """
-        if not 0 <= self._clock() - self._asked_s < self._config.refresh_interval and self._errand.begin():
+        if not 0 <= self._clock() - self._asked_s < self._refresh_s and self._errand.begin():
             self._asked_s = self._clock()
             self._errand.wait(_PATIENCE_S)
         return self._groups
 
     def _ask(self) -> None:
         try:
-            self._groups = parse_groups(self._client.get(self._config.url), yaml_too=False)
+            self._groups = self._new()
             self._fault = ""
         except (SourceError, *FAULTS) as error:
             self._fault = f"targets cannot be discovered: {error}"
 
-    def close(self) -> None:
-        """Release the connection."""
-        self._client.close()
+
+def _endpoint(config: HttpSdConfig, clock: Callable[[], float]) -> _Asked:
+    """Return one http_sd endpoint."""
+    client = Client(config, accept="application/json")
+    return _Asked(config.refresh_interval, clock,
+                  lambda: parse_groups(client.get(config.url), yaml_too=False), client.close)
+
+
+def _pods(config: PodSdConfig, clock: Callable[[], float]) -> _Asked:
+    """Return the pods of one exporter."""
+    pods = ExporterPods(config)
+    return _Asked(config.refresh_interval, clock, lambda: tuple(
+        Group(targets=(pod.address,), labels={"node": pod.node}) for pod in pods.ask()), pods.close)
 
 
 class Discovery:
@@ -167,7 +179,8 @@ class Discovery:
                  clock: Callable[[], float]) -> None:
         self._options, self._locate = options, locate
         self._files: dict[str, _File] = {}
-        self._endpoints = {config.url: _Endpoint(config, clock) for config in options.http_sd_configs}
+        self._endpoints = {config.url: _endpoint(config, clock) for config in options.http_sd_configs} | {
+            f"pods {config.label_selector}": _pods(config, clock) for config in options.pod_sd_configs}
 
     def targets(self) -> list[Target]:
         """Return every target once, in the order of the configuration."""
@@ -181,7 +194,7 @@ class Discovery:
 
     def faults(self) -> tuple[TargetHealth, ...]:
         """Return the discoveries that failed last time."""
-        parts: dict[str, _File | _Endpoint] = {**self._files, **self._endpoints}
+        parts: dict[str, _File | _Asked] = {**self._files, **self._endpoints}
         return tuple(TargetHealth(name, False, 0.0, part.error) for name, part in parts.items() if part.error)
 
     def close(self) -> None:

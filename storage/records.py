@@ -219,6 +219,8 @@ class Allocation:
     """Scheduler indexes; None when the source does not tell (accounting never does)."""
     cpus: int = 0
     memory_bytes: int = 0
+    members: tuple[str, ...] = ()
+    """How exporters name the parts of the job that hold its GPUs here, where that is not ``Job.job_id``: its pods."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,16 @@ from ..replay.admission.wish import counts
 
 
 def command_for(job: Job, placement: Placement, nodes: Iterable[str]) -> str:
-    """Return the command that names a job's nodes among all nodes; '' for an array of which only a task is meant.
+    """Return the command that names a job's nodes among all nodes.
+
+    It is '' for an array of which only a task is meant, and for a job that is not Slurm's.
 
     Slurm takes no ``24+1``, so components go by their own number. The first takes no ReqNodeList ("Job resizing not
     supported for job arrays"), and a job that counts features in brackets never starts with one (BadConstraints): of
     these, all other nodes are excluded.
     """
-    if job.tasks > 1:
-        return ""
+    if job.tasks > 1 or job.owner:
+        return ""  # an owner is a thing of Kubernetes, whose scheduler no command of Slurm reaches
     update = f"scontrol update jobid={job.job_id if job.raw_id is None or not job.group else job.raw_id}"
     leads = bool(job.group) and job.job_id.endswith("+0")
     if not leads and not counts(job.request.features):

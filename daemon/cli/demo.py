@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypedDict, Unpack
 
 import click
 
@@ -17,9 +18,21 @@ from ...exporters.simulated.slurm_shapes import SETTINGS
 from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError, Part, answered, python, tail
 
 SPEED = 60.0
-TARGETS = ("dcgm", "node", "ipmi", "cgroup")
+TARGETS = {"slurm": ("dcgm", "node", "ipmi", "cgroup"), "kubernetes": ("dcgm_pods", "node", "ipmi")}
+"""The pages that are read, by scheduler: the cgroups of pods are not those of Slurm's jobs."""
 HALVES = [[0, 1, 2, 3], [4, 5, 6, 7]]
 """The boards of a DGX-1V by CPU: NVLink joins each of them to all others of its half, and to one of the other."""
+
+
+class _Site(TypedDict):
+    """What every demo is told."""
+
+    speed: float | None
+    seed: int
+    nodes: int
+    port: int
+    folder: Path | None
+    once: bool
 
 
 @click.command("demo", short_help="Watch a simulated GPU cluster.")
@@ -33,12 +46,13 @@ HALVES = [[0, 1, 2, 3], [4, 5, 6, 7]]
 @click.option("--dir", "folder", type=click.Path(file_okay=False, path_type=Path),
               help="Keep configuration, database and log here.  [a temporary folder]")
 @click.option("--once", is_flag=True, help="Show one summary when the daemon is ready, and end.")
+@click.option("--scheduler", type=click.Choice(tuple(TARGETS)), default="slurm", show_default=True,
+              help="Who runs the cluster's jobs.")
 @click.option("--days", type=click.FloatRange(0.05, 60),
               help="Begin so many days ago, live through them in minutes, and open a Prometheus on them.")
 @click.option("--prometheus-port", type=click.IntRange(1, 65535), default=9090, show_default=True,
               help="Where the Prometheus of --days listens.")
-def command(speed: float | None, seed: int, nodes: int, port: int, folder: Path | None, once: bool,
-            days: float | None, prometheus_port: int) -> None:
+def command(scheduler: str, days: float | None, prometheus_port: int, **site: Unpack[_Site]) -> None:
     """Watch a simulated GIST AI-X cluster: two DGX A100 and two DGX-1V with idle, hung and underused jobs.
 
     The daemon runs as it would on a real cluster; only the far end of the wire is simulated. Ctrl-C ends everything.
@@ -51,23 +65,28 @@ def command(speed: float | None, seed: int, nodes: int, port: int, folder: Path 
     Examples:
       idlewatt demo
       idlewatt demo --speed 120 --seed 7
+      idlewatt demo --scheduler kubernetes
       idlewatt demo --nodes 100 --dir /tmp/demo
       idlewatt demo --days 14
     """
     from .live import watch
 
+    speed, nodes, seed, port = site["speed"], site["nodes"], site["seed"], site["port"]
     if days and speed not in (None, 1.0):
         raise click.UsageError("after --days the demo goes on in real time, as Prometheus does: leave --speed out")
+    if days and scheduler != "slurm":
+        raise click.UsageError("a past is simulated under Slurm alone: leave --days or --scheduler out")
     signal.signal(signal.SIGTERM, _interrupt)
     parts: list[Part] = []
     try:
         with ExitStack() as stack:
             if days:
-                url, notes = _with_past(stack, folder, days, nodes, seed, (port, prometheus_port))
+                url, notes = _with_past(stack, site["folder"], days, nodes, seed, (port, prometheus_port))
             else:
-                url, notes = _from_now(stack, _folder(folder, stack), nodes, seed, speed or SPEED, port, parts)
+                wanted = Wanted(_folder(site["folder"], stack), nodes, seed, speed or SPEED, port, scheduler)
+                url, notes = _from_now(stack, wanted, parts)
             click.echo("\n".join(notes))
-            watch(url, once=once, footer=notes, pause=_looking_after(parts))
+            watch(url, once=site["once"], footer=notes, pause=_looking_after(parts))
     except KeyboardInterrupt:
         click.echo("\nthe demo has ended")
 
@@ -84,13 +103,26 @@ def _looking_after(parts: Sequence[Part]) -> Callable[[float], None]:
     return pause
 
 
-def _from_now(stack: ExitStack, folder: Path, nodes: int, seed: int, speed: float, port: int,
-              parts: list[Part]) -> tuple[str, list[str]]:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a demo without a past is to be."""
+
+    folder: Path
+    nodes: int
+    seed: int
+    speed: float
+    port: int
+    scheduler: str
+
+
+def _from_now(stack: ExitStack, site: Wanted, parts: list[Part]) -> tuple[str, list[str]]:
     """Start cluster and daemon now, as ``parts``; return the daemon's URL and what to tell."""
+    folder, speed = site.folder, site.speed
     _rehearse(folder)
     start_s = float(int(time.time()))
-    simulation = stack.enter_context(_simulation(nodes, seed, speed, start_s, folder, parts))
-    url = stack.enter_context(_daemon(_write_config(folder, simulation), port, speed, start_s, folder, parts))
+    simulation = stack.enter_context(_simulation(site.nodes, site.seed, speed, start_s, folder, parts))
+    config = _write_config(folder, simulation, site.scheduler)
+    url = stack.enter_context(_daemon(config, site.port, speed, start_s, folder, parts))
     return url, _notes(url, simulation, speed, folder)
 
 
@@ -131,12 +163,13 @@ def _notes(url: str, simulation: str, speed: float, folder: Path) -> list[str]:
             f"files    {folder}   Ctrl-C ends the demo"]
 
 
-def configuration(simulation: str, folder: Path) -> dict[str, object]:
+def configuration(simulation: str, folder: Path, scheduler: str = "slurm") -> dict[str, object]:
     """Return the daemon's configuration for a simulation at that URL: what an operator would write for real nodes."""
     # A second of ours is minutes of theirs: what a real site looks at every 15 s is looked at as often as we can.
     beat = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "2s", "record": "5s", "retention": "1h",
             "counterfactual": "1m"}
-    pages = [{"kind": kind, "http_sd_configs": [{"url": f"{simulation}/targets/{kind}"}]} for kind in TARGETS]
+    pages = [{"kind": kind.partition("_")[0], "http_sd_configs": [{"url": f"{simulation}/targets/{kind}"}]}
+             for kind in TARGETS[scheduler]]
     return {"cluster": "GIST AI-X (simulated)",
             "storage": {"url": f"sqlite:///{folder / 'idlewatt.db'}"},
             "cycles": beat,
@@ -145,9 +178,18 @@ def configuration(simulation: str, folder: Path) -> dict[str, object]:
             "counterfactual": {"incumbent": SCHEDULER},
             # Ten minutes of theirs are enough to see what a job does not use: it does the same all the time.
             "recommenders": {"elastic": _elastic(), "allocation": {"every": "1s", "window": "10m"}},
-            "sources": [*pages, {"kind": "throughput", "url": simulation},
-                        {"kind": "slurm_rest", "url": simulation, "settings": SETTINGS},
+            "sources": [*pages, *_scheduler(simulation, scheduler),
                         {"kind": "gpu_links", "nodes": ["dgx-v100-*"], "islands": HALVES}]}
+
+
+def _scheduler(simulation: str, scheduler: str) -> list[dict[str, object]]:
+    """Return the sources that tell of jobs; how fast pods train the simulation does not tell."""
+    if scheduler == "slurm":
+        return [{"kind": "throughput", "url": simulation},
+                {"kind": "slurm_rest", "url": simulation, "settings": SETTINGS}]
+    from ...exporters.simulated.kubernetes import USER
+
+    return [{"kind": "kubernetes", "url": f"{simulation}/kubernetes", "user": f"label:{USER}"}]
 
 
 def _elastic() -> dict[str, object]:
@@ -160,11 +202,11 @@ def _elastic() -> dict[str, object]:
         for name in ("resnet50", "vit-large")]}
 
 
-def _write_config(folder: Path, simulation: str) -> Path:
+def _write_config(folder: Path, simulation: str, scheduler: str = "slurm") -> Path:
     import yaml
 
     path = folder / "idlewatt.yml"
-    path.write_text(yaml.safe_dump(configuration(simulation, folder), sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(configuration(simulation, folder, scheduler), sort_keys=False), encoding="utf-8")
     return path
 
 

@@ -43,7 +43,7 @@ def allocations_by_node(jobs: Iterable[Job]) -> dict[str, list[Held]]:
     for job in jobs:
         if job.state.active:
             for allocation in job.allocations:
-                if allocation.gpus > 0:
+                if allocation.gpus > 0 or allocation.members:
                     nodes.setdefault(allocation.node, []).append((job, allocation))
     for held in nodes.values():
         held.sort(key=lambda pair: (pair[0].start_s or 0.0, pair[0].job_id, pair[0].submit_s))
@@ -67,13 +67,19 @@ def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int
     """Return the holder of each taken slot, by position.
 
     The scheduler counts GPUs 0, 1, 2, ... where NVML may leave a hole, so its index is a position. Boards that it
-    names go first; jobs whose boards it does not name then choose among the rest.
+    names go first, and those on which an exporter names a member of the job, shared ones for the job that began first;
+    jobs whose boards nobody names then choose among the rest.
     """
     taken: dict[int, Holder] = {}
     unnamed: list[tuple[Job, int]] = []
     for job, allocation in held:
         indexes = allocation.gpu_indexes
-        if indexes is None:
+        if allocation.members:
+            named = _labelled(places, allocation.members)
+            for position in named:
+                taken.setdefault(position, Holder(job))
+            unnamed.append((job, max(0, allocation.gpus - len(named))))
+        elif indexes is None:
             unnamed.append((job, allocation.gpus))
         else:
             for position in indexes:
@@ -85,6 +91,12 @@ def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int
     if node is not None:
         _fill_anonymous(places, taken, node)
     return taken
+
+
+def _labelled(places: list[Slot], members: Collection[str]) -> list[int]:
+    """Return the positions of the boards on which an exporter names one of these."""
+    return [position for position, slot in enumerate(places)
+            if slot.board is not None and any(name in members for name in slot.board.reading.jobs)]
 
 
 def _choose(places: list[Slot], taken: dict[int, Holder], job: Job, count: int) -> list[int]:

@@ -104,11 +104,20 @@ _FIELDS = (
 )
 
 
+Holder = Callable[[SimulatedCluster, int, int], str]
+"""Returns the labels that name who holds a board, by the job's id and the server's number."""
+
+
+def slurm_labels(cluster: SimulatedCluster, job_id: int, server: int) -> str:
+    """Return the label by which dcgm-exporter names the Slurm job that holds a board."""
+    return f',hpc_job="{job_id}"'
+
+
 class Pages:
     """Writes the pages of a cluster; labels that never change are written once."""
 
-    def __init__(self, cluster: SimulatedCluster, mig: bool = False) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: SimulatedCluster, mig: bool = False, holder: Holder = slurm_labels) -> None:
+        self._cluster, self._holder = cluster, holder
         self._labels = [[_labels(cluster, server, index) for index in range(cluster.servers[server].model.gpus)]
                         for server in range(len(cluster.servers))]
         self._mig = (0, 7) if mig else None
@@ -140,7 +149,7 @@ class Pages:
         first, rows = self._cluster.boards.first[server], []
         for index, labels in enumerate(self._labels[server]):
             job = int(self._cluster.boards.job[first + index])
-            tail = f',hpc_job="{job}"' if job else ""
+            tail = self._holder(self._cluster, job, server) if job else ""
             if self._mig == (server, index):
                 head, host = labels.split(",Hostname", 1)
                 rows += [(index, f'{head},GPU_I_PROFILE="{profile}",GPU_I_ID="{number}",Hostname{host}{tail}', True)

@@ -7,6 +7,8 @@
 ``/slurmdb/v0.0.38/jobs``
 ``/api/v1/query``                      a Prometheus that knows ``job_throughput``, and nothing else
 ``/targets/dcgm`` (node, ipmi, cgroup) the pages as Prometheus HTTP service discovery, with ``node`` labels
+``/NODE/dcgm_pods``                    dcgm-exporter's page as it is under Kubernetes: pods in place of jobs
+``/kubernetes/...``                    the API server of the same cluster under Kubernetes: a kubeconfig's server
 ``POST /steer``                        ``{"job_id": 9, "nodes": ["dgx-v100-02"]}``, as ``scontrol update ReqNodeList=``
 =====================================  ==================================================
 """
@@ -16,18 +18,23 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from . import slurm, throughput
+from . import kubernetes, slurm, throughput
+from .api_server import Api
+from .api_store import Store
 from .cluster import SimulatedCluster
 from .pages import CONTENT_TYPE, Pages
 
 JSON = "application/json"
 LARGEST_BODY = 65_536
+REFRESH_S = 0.2
+"""How often the objects of Kubernetes are made anew, at most."""
 _TIME = re.compile(r"(?:uts)?(\d+(?:\.\d+)?)$")
 
 
@@ -47,7 +54,10 @@ class Site:
         self._number = {server.name: number for number, server in enumerate(cluster.servers)}
         pages = Pages(cluster, mig)
         self._pages: Mapping[str, Callable[[int], str]] = {
-            "dcgm": pages.dcgm, "node": pages.node, "ipmi": pages.ipmi, "cgroup": pages.cgroup}
+            "dcgm": pages.dcgm, "dcgm_pods": Pages(cluster, mig, kubernetes.pod_labels).dcgm,
+            "node": pages.node, "ipmi": pages.ipmi, "cgroup": pages.cgroup}
+        self.kubernetes = Api(Store(), root="/kubernetes", bookmark_s=1.0, before=self._refresh)
+        self._refreshed = float("-inf")
         self._slurm: Mapping[str, Callable[[SimulatedCluster], slurm.Answer]] = {
             f"/slurm/v0.0.38/{name}": answer for name, answer in (
                 ("ping", slurm.ping), ("jobs", slurm.jobs), ("nodes", slurm.nodes),
@@ -66,10 +76,22 @@ class Site:
                 return JSON, json.dumps(slurm.accounted(self._cluster, _since(url.query)))
             return self._page(url.path.strip("/").split("/"), base_url)
 
+    def _refresh(self) -> None:
+        """Let the API server tell of the present; every watch asks for that, and the least of them is enough."""
+        with self._lock:
+            if time.monotonic() - self._refreshed >= REFRESH_S:
+                self.refresh()
+
+    def refresh(self) -> None:
+        """Move the cluster to the clock's time, and the objects of its API server with it."""
+        self._cluster.advance(self._clock())
+        kubernetes.sync(self._cluster, self.kubernetes.store)
+        self._refreshed = time.monotonic()
+
     def _page(self, steps: list[str], base_url: str) -> tuple[str, str]:
         if len(steps) == 2 and steps[1] in self._pages:
             if steps[0] in self._number:
-                if steps[1] == "dcgm" and not self._cluster.exporter_answers(self._number[steps[0]]):
+                if steps[1].startswith("dcgm") and not self._cluster.exporter_answers(self._number[steps[0]]):
                     raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the hostengine is gone")
                 return CONTENT_TYPE, self._pages[steps[1]](self._number[steps[0]])
             if steps[0] == "targets":
@@ -111,6 +133,9 @@ class _Handler(BaseHTTPRequestHandler):
     server: SimulationServer
 
     def do_GET(self) -> None:
+        if self.path.startswith(f"{self.server.site.kubernetes.root}/"):
+            self.server.site.kubernetes.answer(self)
+            return
         try:
             kind, body = self.server.site.get(self.path, self.server.url)
             self._send(HTTPStatus.OK, kind, body)

@@ -1,9 +1,10 @@
 """A real HTTP server on loopback whose every path behaves as the test says."""
 
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -93,3 +94,15 @@ class Hand:
 @pytest.fixture
 def clock():
     return Hand()
+
+
+@pytest.fixture
+def until():
+    """Return the function that waits for a condition."""
+    def wait(met: Callable[[], object], seconds: float = 10.0) -> None:
+        pause, end = Event(), time.monotonic() + seconds
+        while not met():
+            assert time.monotonic() < end, "the condition was not met in time"
+            pause.wait(0.005)
+
+    return wait

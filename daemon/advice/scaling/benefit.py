@@ -70,10 +70,12 @@ def _time(gain: float) -> float:
 
 
 def _how(case: Case, change: int) -> str:
-    """Return what it takes in Slurm: a running job can give up whole nodes, its last ones, and no more."""
+    """Return what it takes, in Slurm: a running job can give up whole nodes, its last ones, and no more."""
     nodes, target = _nodes(case.job), counted(case.gpus + change)
     if case.job.state is not JobState.RUNNING:
         return f"submit it again with {target}"
+    if case.job.owner:  # of Kubernetes, where no job changes its size while it runs
+        return f"resubmit it from its checkpoint with {target}"
     if change > 0:
         return f"resubmit it from its checkpoint with {target}: Slurm lets no running job grow"
     if nodes == 1:

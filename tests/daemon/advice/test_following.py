@@ -14,6 +14,7 @@ from idlewatt.storage.records import Job, JobState, Request
     ({"job_id": "124+1", "raw_id": 125, "group": "124"}, "scontrol update jobid=125 ReqNodeList=b,c"),
     ({"job_id": "9", "request": Request(2, 2, 1, features="[ib*1&dgx*1]")}, "scontrol update jobid=9 ExcNodeList=a,d"),
     ({"job_id": "9", "tasks": 4}, ""),
+    ({"job_id": "team/train", "owner": "Job/train"}, ""),
 ])
 def test_each_kind_of_job_is_told_its_nodes_in_words_that_slurm_takes(facts, command):
     job = Job(**{"submit_s": 0.0, "state": JobState.PENDING, "partition": "p", "request": Request(2)} | facts)

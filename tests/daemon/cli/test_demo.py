@@ -25,8 +25,9 @@ def alive(process: int) -> bool:
     return True
 
 
-def test_the_configuration_names_sources_that_exist(tmp_path):
-    for source in demo.configuration("http://127.0.0.1:22002", tmp_path)["sources"]:
+@pytest.mark.parametrize("scheduler", demo.TARGETS)
+def test_the_configuration_names_sources_that_exist(tmp_path, scheduler):
+    for source in demo.configuration("http://127.0.0.1:22002", tmp_path, scheduler)["sources"]:
         kinds()[source["kind"]].model_validate(source)
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +43,35 @@ def test_unnamed_boards_are_chosen_by_the_exporters_hint_then_by_memory(site):
     _, taken = held(site, site.node(gpus=4), [site.running("7", indexes=None, gpus=2)], boards)
     assert who(taken) == {1: "7", 2: "7"}
     assert all(holder.guessed for holder in taken.values())
+
+
+def members(site, job_id, node="n1", gpus=1, **facts):
+    """Return a job of which exporters name the parts, as they do with pods."""
+    job = site.running(job_id, indexes=None, gpus=gpus, **facts)
+    parts = tuple(replace(part, members=(f"team/{job_id}-0",)) for part in job.allocations)
+    return replace(job, allocations=parts)
+
+
+def test_boards_on_which_an_exporter_names_a_member_are_held_and_not_guessed(site):
+    boards = [site.board(0, memory_used_bytes=9e9), site.board(1, jobs=("team/b-0",)),
+              site.board(2, jobs=("team/a-0",)), site.board(3, jobs=("team/a-0",))]
+    _, taken = held(site, site.node(gpus=4), [members(site, "a", gpus=2), members(site, "b")], boards)
+    assert who(taken) == {1: "b", 2: "a", 3: "a"}
+    assert not any(holder.guessed for holder in taken.values())
+
+
+def test_a_member_without_a_label_yet_is_guessed_among_what_is_left_and_says_so(site):
+    boards = [site.board(0, jobs=("team/b-0",)), site.board(1)]
+    _, taken = held(site, site.node(gpus=2), [members(site, "a", start_s=50.0), members(site, "b")], boards)
+    assert who(taken) == {0: "b", 1: "a"}
+    assert (taken[0].guessed, taken[1].guessed) == (False, True)
+
+
+def test_a_part_of_a_gpu_is_held_where_the_exporter_names_it_and_nowhere_else(site):
+    boards = [site.board(0), site.board(1, jobs=("team/a-0", "team/b-0"))]
+    jobs = [members(site, "a", gpus=0), members(site, "b", gpus=0, start_s=50.0)]
+    _, taken = held(site, site.node(gpus=2), jobs, boards)
+    assert who(taken) == {1: "a"}  # it began first
 
 
 def test_a_guess_does_not_wander_from_cycle_to_cycle(site):

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import kube_objects as make
 import pytest
 
 from idlewatt.exporters.dcgm import METRICS, parse
 from idlewatt.exporters.exposition import Exposition
+from idlewatt.exporters.kubernetes import KubernetesConfig
+from idlewatt.exporters.simulated.api_server import Api, ApiServer
+from idlewatt.exporters.simulated.api_store import NODES, PODS, Store
 from idlewatt.exporters.targets import Target
 from idlewatt.storage.power_classes import PowerClass
 
@@ -30,6 +34,27 @@ def test_a_loaded_model_that_nobody_asks_is_allocated_idle_and_the_rest_of_the_n
     assert found.wall_watts == 2500.0
     assert found.unaccounted_watts == pytest.approx(0.0, abs=1e-9)
     assert {verdict.activity_source for verdict in found.boards} == {board.activity_source for board in boards}
+
+
+def test_under_kubernetes_the_same_page_and_an_api_server_tell_who_holds_the_board(site, boards):
+    """Its namespace and pod are those of the page; nobody has to guess which of the eight boards it holds."""
+    store = Store()
+    store.put(NODES, make.node("gpu-node-1", labels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}))
+    store.put(PODS, make.pod("vllm-agg-0-vllmdecodeworker-s65j5", make.owner("DynamoGraphDeployment", "vllm-agg",
+                                                                             "nvidia.com/v1alpha1"),
+                             namespace="dynamo-workload", on="gpu-node-1", created_s=0.0))
+    server = ApiServer(Api(store)).begin()
+    source = KubernetesConfig(kind="kubernetes", url=server.url).build(lambda: 1000.0)
+    snapshot = source.read()
+    source.close()
+    server.shutdown()
+    server.server_close()
+    found = site.accountant().assess(snapshot, site.telemetry(boards, (site.wall(2500.0, "gpu-node-1"),)), 1000.0)
+    [held] = [verdict for verdict in found.boards if verdict.allocated]
+    assert (held.index, held.job_id, held.account, held.guessed, held.state) == (
+        0, "dynamo-workload/vllm-agg", "dynamo-workload", False, PowerClass.ALLOCATED_IDLE)
+    assert found.gpus["shared"][PowerClass.IDLE_UNALLOCATED] == 7
+    assert sum(classes[PowerClass.UNMEASURED] for classes in found.totals.values()) == 0.0
 
 
 def test_gpu_util_of_100_at_idle_watts_is_busy_but_drawing_idle_power(site):

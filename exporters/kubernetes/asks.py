@@ -1,0 +1,156 @@
+"""What pods ask of nodes: amounts, labels and taints."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from .fields import Amounts, quantity, some
+from .objects import Container, PodSpec, Requirement, Taint, Term, Toleration
+
+WHOLE = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "gpu.intel.com/xe", "gpu.intel.com/i915")
+"""Resources that count GPUs, where no sharing makes more of them than there are."""
+_SLICE = re.compile(r"nvidia\.com/(?:mig-([1-7])g\.\S+|gpu\.shared)")
+_OUT = "node.kubernetes.io/"
+"""How the taints begin by which the node's own state is told."""
+MOST_TERMS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What is asked for: whole GPUs, parts of GPUs, CPUs (may be broken), bytes."""
+
+    gpus: int = 0
+    slices: int = 0
+    """MIG instances, and turns on GPUs that are shared."""
+    cpus: float = 0.0
+    memory_bytes: float = 0.0
+    profile: str = ""
+    """The resource by which slices are asked for."""
+
+    @property
+    def any_gpu(self) -> bool:
+        """Tell whether it asks for a GPU or a part of one."""
+        return self.gpus > 0 or self.slices > 0
+
+    def __add__(self, other: Amount) -> Amount:
+        """Return both together."""
+        return Amount(self.gpus + other.gpus, self.slices + other.slices, self.cpus + other.cpus,
+                      self.memory_bytes + other.memory_bytes, self.profile or other.profile)
+
+    def most(self, other: Amount) -> Amount:
+        """Return the larger of each."""
+        return Amount(max(self.gpus, other.gpus), max(self.slices, other.slices), max(self.cpus, other.cpus),
+                      max(self.memory_bytes, other.memory_bytes), self.profile or other.profile)
+
+    def times(self, count: int) -> Amount:
+        """Return so many of it."""
+        return Amount(self.gpus * count, self.slices * count, self.cpus * count, self.memory_bytes * count,
+                      self.profile)
+
+
+NOTHING = Amount()
+
+
+def amount(amounts: Amounts | None) -> Amount:
+    """Return amounts by resource in our terms; raise ``ValueError`` for quantities that cannot be."""
+    known = amounts or {}
+    gpus, slices = 0, dict[str, int]()
+    for name, value in known.items():
+        if name in WHOLE:
+            gpus += math.ceil(quantity(value))
+        elif name.startswith("nvidia.com/") and _SLICE.fullmatch(name):
+            slices[name] = math.ceil(quantity(value))
+    return Amount(gpus, sum(slices.values()), quantity(known.get("cpu", 0)), quantity(known.get("memory", 0)),
+                  next(iter(slices), ""))
+
+
+def asked(spec: PodSpec) -> Amount:
+    """Return what a pod asks of its node: containers side by side, those that prepare it one after the other."""
+    # Of what cannot be overcommitted, GPUs, the limit is the request, and may stand alone.
+    together, preparing = amount(spec.overhead), NOTHING
+    for container in some(spec.init_containers):
+        own = _container(container)
+        if container.restart_policy == "Always":
+            together += own  # it goes on beside the others
+        else:
+            preparing = preparing.most(together + own)
+    for container in some(spec.containers):
+        together += _container(container)
+    return together.most(preparing)
+
+
+def _container(container: Container) -> Amount:
+    resources = container.resources
+    if resources is None:
+        return NOTHING
+    return amount({**(resources.limits or {}), **(resources.requests or {})} if resources.requests or resources.limits
+                  else None)
+
+
+def share_of_gpu(product: str) -> float:
+    """Return how much of a GPU one ``nvidia.com/gpu`` is, by the product that a node is labelled with; 1 is all."""
+    found = re.search(r"-MIG-([1-7])g\.", product)
+    return int(found[1]) / 7.0 if found else 1.0
+
+
+def expression(spec: PodSpec) -> str:
+    """Return what a pod asks of the labels of its node, as ``Request.features`` has it; '' for nothing."""
+    terms = [f"{key}={value}" for key, value in sorted((spec.node_selector or {}).items())]
+    wanted = [term for term in _terms(spec) if term]
+    if len(wanted) == 1:
+        terms.append(wanted[0])
+    elif 1 < len(wanted) <= MOST_TERMS:
+        terms.append("(" + "|".join(f"({term})" for term in wanted) + ")")
+    return "&".join(terms)
+
+
+def _terms(spec: PodSpec) -> Iterator[str]:
+    required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
+    for term in some(required.node_selector_terms) if required else ():
+        yield "&".join(filter(None, map(_requirement, some(term.match_expressions))))
+
+
+def _requirement(wanted: Requirement) -> str:
+    """Return one requirement; what compares numbers cannot be said and is left out."""
+    values = [f"{wanted.key}={value}" for value in some(wanted.values)][:MOST_TERMS]
+    if wanted.operator == "In" and values:
+        return values[0] if len(values) == 1 else "(" + "|".join(values) + ")"
+    if wanted.operator == "NotIn":
+        return "&".join(f"!{value}" for value in values)
+    return {"Exists": wanted.key, "DoesNotExist": f"!{wanted.key}"}.get(wanted.operator, "")
+
+
+def keys_of(spec: PodSpec) -> frozenset[str]:
+    """Return the labels of nodes that a pod's wishes are about."""
+    required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
+    terms: Iterable[Term] = some(required.node_selector_terms) if required else ()
+    return frozenset((*(spec.node_selector or {}), *(one.key for term in terms
+                                                     for one in some(term.match_expressions))))
+
+
+def named_nodes(spec: PodSpec) -> tuple[str, ...]:
+    """Return the nodes of which a pod wants one by its name."""
+    required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
+    return tuple(value for term in (some(required.node_selector_terms) if required else ())
+                 for one in some(term.match_fields) if one.key == "metadata.name" and one.operator == "In"
+                 for value in some(one.values))
+
+
+def features(labels: Mapping[str, str], keys: Iterable[str]) -> tuple[str, ...]:
+    """Return a node's labels of some keys, as ``expression`` asks for them."""
+    return tuple(text for key in sorted(keys) if key in labels for text in (key, f"{key}={labels[key]}"))
+
+
+def repels(taint: Taint) -> bool:
+    """Tell whether a taint keeps pods away for what the node is, not for how it fares."""
+    return taint.effect in ("NoSchedule", "NoExecute") and not taint.key.startswith(_OUT)
+
+
+def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Tell whether a pod may be on a node in spite of a taint."""
+    return any((not one.key or one.key == taint.key) and one.effect in ("", taint.effect)
+               and (one.operator == "Exists" or (one.value == taint.value and bool(one.key)))
+               for one in tolerations)

@@ -1,0 +1,161 @@
+"""What all objects of Kubernetes share, how they are listed and watched, and their times and quantities.
+
+Lists may be null where they are empty, as Go writes them. Of annotations those that name a gang are read alone: users
+keep whole files in others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from functools import lru_cache
+from typing import TypeVar
+
+import msgspec
+
+Item = TypeVar("Item")
+Amounts = dict[str, str | int | float]
+"""Quantities by resource."""
+_SUFFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+             "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}
+_QUANTITY = re.compile(r"\+?([0-9]{1,25}(?:\.[0-9]{0,25})?|\.[0-9]{1,25})"
+                       r"(?:([eE][+-]?[0-9]{1,2})|([numkMGTPE]|[KMGTPE]i)?)")
+_MOST = 2.0**62
+
+
+class Part(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """A part of an object; every field has a default, since the server leaves out what is empty."""
+
+
+class Owner(Part, frozen=True):
+    """Whom an object belongs to."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = False
+
+
+class Annotations(Part, frozen=True):
+    """The annotations that name a gang."""
+
+    volcano: str = msgspec.field(name="scheduling.k8s.io/group-name", default="")
+    kai: str = msgspec.field(name="pod-group-name", default="")
+    volcano_queue: str = msgspec.field(name="volcano.sh/queue-name", default="")
+
+
+class Meta(Part, frozen=True):
+    """Who an object is."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: Annotations | None = None
+    owner_references: list[Owner] | None = None
+
+    @property
+    def controller(self) -> Owner | None:
+        """Return the owner that manages it."""
+        return next((owner for owner in some(self.owner_references) if owner.controller), None)
+
+    def label(self, name: str) -> str:
+        """Return the value of a label, '' where it has none."""
+        return (self.labels or {}).get(name, "")
+
+
+class Condition(Part, frozen=True):
+    """What holds of an object, since when and why."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class ListMeta(Part, frozen=True):
+    """The moment of a list, and where it goes on."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class Listing(Part, frozen=True):
+    """A page of a list; each item is read on its own, so that a strange one costs itself alone."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class Event(Part, frozen=True):
+    """A line of a watch."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Status(Part, frozen=True):
+    """How a server says no."""
+
+    code: int = 0
+    message: str = ""
+
+
+class Bare(Part, frozen=True):
+    """An object of which only is read who it is."""
+
+    metadata: Meta = Meta()
+
+
+class ApiGroup(Part, frozen=True):
+    """A group of kinds that a server has."""
+
+    name: str = ""
+    versions: list[dict[str, str]] | None = None
+
+
+class ApiGroups(Part, frozen=True):
+    """All groups but the core."""
+
+    groups: list[ApiGroup] | None = None
+
+
+def some(found: list[Item] | None) -> Iterable[Item]:
+    """Return a list that may be null."""
+    return found or ()
+
+
+def condition(found: list[Condition] | None, kind: str) -> Condition | None:
+    """Return the condition of a kind, None where there is none."""
+    return next((one for one in some(found) if one.type == kind), None)
+
+
+def seconds(text: str | None) -> float | None:
+    """Return seconds since the epoch of a time such as ``2026-11-22T10:00:00Z``; None for none, or nonsense."""
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+@lru_cache(maxsize=4096)
+def quantity(value: str | int | float) -> float:
+    """Return the number that a quantity such as ``100m``, ``1.5``, ``64Gi`` or ``1e3`` stands for.
+
+    Raises:
+        ValueError: it stands for none that there can be.
+    """
+    match = _QUANTITY.fullmatch(str(value))
+    if match is None:
+        raise ValueError(f"{str(value)[:40]!a} is no quantity")
+    number = float(match[1] + (match[2] or "")) * _SUFFIXES[match[3] or ""]
+    if number > _MOST:
+        raise ValueError(f"{str(value)[:40]!a} is more than there can be")
+    return number

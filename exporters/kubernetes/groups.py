@@ -1,0 +1,169 @@
+"""Pods that are one job: those of one owner at the top, of one gang where they have no owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from ..text import clean
+from .fields import Condition, Owner, condition, seconds
+from .objects import BatchJob
+from .pods import (
+    JOBSET,
+    LEADER_WORKER_SET,
+    RAY,
+    RAY_KIND,
+    RAY_NAME,
+    RESERVATIONS,
+    TEMPLATE_HASH,
+    PodFacts,
+)
+from .queues import WorkloadFacts
+
+_BATCH = msgspec.json.Decoder(BatchJob)
+_HIGHEST = 8
+"""Owners above one another that are followed: there are three in practice, and a cycle in malice."""
+SERVICES = frozenset(("Deployment", "StatefulSet", "LeaderWorkerSet", "RayService", "RayCluster", "ReplicaSet",
+                      "InferenceService", "ReplicationController"))
+"""Kinds that never end by themselves."""
+NOTEBOOKS = frozenset(("Notebook",))
+_RENEWED = frozenset(("Deployment", "LeaderWorkerSet", "RayService"))
+"""Kinds whose own uid nobody below them names."""
+
+Key = tuple[str, str, str, str]
+"""Namespace, kind, name, uid ('' where it is not told)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFacts:
+    """A job of the group batch; times in seconds since the epoch."""
+
+    namespace: str
+    name: str
+    uid: str
+    owner: Owner | None
+    created_s: float | None
+    limit_s: float | None
+    suspended: bool
+    ended_s: float | None
+    complete: bool
+    failed: str
+    """Why it failed, '' where it has not."""
+
+
+def parse_batch(raw: bytes) -> BatchFacts:
+    """Return a job of the group batch."""
+    job = _BATCH.decode(raw)
+    complete, failed = (condition(job.status.conditions, kind) for kind in ("Complete", "Failed"))
+    return BatchFacts(
+        namespace=clean(job.metadata.namespace), name=clean(job.metadata.name), uid=job.metadata.uid,
+        owner=job.metadata.controller, created_s=seconds(job.metadata.creation_timestamp),
+        limit_s=job.spec.active_deadline_seconds, suspended=bool(job.spec.suspend),
+        ended_s=seconds(job.status.completion_time) or _since(failed) or _since(complete),
+        complete=complete is not None and complete.status == "True",
+        failed=(failed.reason or "Failed") if failed and failed.status == "True" else "")
+
+
+def _since(found: Condition | None) -> float | None:
+    return seconds(found.last_transition_time) if found and found.status == "True" else None
+
+
+@dataclass(slots=True)
+class Group:
+    """The pods of one job, with what stands above them."""
+
+    key: Key
+    pods: list[PodFacts] = field(default_factory=list)
+    gone: list[PodFacts] = field(default_factory=list)
+    """Those that were deleted since the last look."""
+    batch: BatchFacts | None = None
+    work: WorkloadFacts | None = None
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace."""
+        return self.key[0]
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of the owner, ``Pod`` where there is none."""
+        return self.key[1]
+
+    @property
+    def name(self) -> str:
+        """Return the owner's name."""
+        return self.key[2]
+
+    @property
+    def asks(self) -> bool:
+        """Tell whether any of it asks for GPUs: what does not is overhead of the nodes."""
+        return (any(pod.amount.any_gpu for pod in self.pods) or any(pod.amount.any_gpu for pod in self.gone)
+                or (self.work is not None and any(part.amount.any_gpu for part in self.work.parts)))
+
+
+def gather(pods: Iterable[PodFacts], gone: Iterable[PodFacts], batches: Iterable[BatchFacts],
+           works: Iterable[WorkloadFacts]) -> list[Group]:
+    """Return the jobs that there are; pods of DaemonSets, of the control plane and of KAI's reservations are none."""
+    known = {batch.uid: batch for batch in batches}
+    groups: dict[Key, Group] = {}
+    for pod, left in (*((pod, False) for pod in pods), *((pod, True) for pod in gone)):
+        key = _key(pod, known)
+        if key is not None:
+            group = groups.setdefault(key, Group(key))
+            (group.gone if left else group.pods).append(pod)
+    _attach(groups, known, works)
+    return [group for group in groups.values() if group.asks]
+
+
+def _key(pod: PodFacts, batches: Mapping[str, BatchFacts]) -> Key | None:
+    if pod.namespace == RESERVATIONS:
+        return None
+    owner = _top(pod, batches)
+    if owner is None:
+        if pod.gang:
+            return pod.namespace, "PodGroup", pod.gang, ""
+        return pod.namespace, "Pod", pod.name, pod.uid
+    if owner.kind in ("DaemonSet", "Node"):
+        return None
+    if pod.gang and owner.kind in SERVICES:
+        return pod.namespace, "PodGroup", pod.gang, ""  # each replica is a gang of its own
+    return pod.namespace, clean(owner.kind), clean(owner.name), "" if owner.kind in _RENEWED else owner.uid
+
+
+def _top(pod: PodFacts, batches: Mapping[str, BatchFacts]) -> Owner | None:
+    """Return the owner of the owner, as far up as is known; of cycles the last that is reached."""
+    owner, labels = pod.owner, pod.labels
+    for _ in range(_HIGHEST):
+        above = batches[owner.uid].owner if owner is not None and owner.uid in batches else None
+        if above is None:
+            break
+        owner = above
+    if owner is None:
+        return None
+    suffix = f"-{labels.get(TEMPLATE_HASH, '')}"
+    if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
+        return Owner("Deployment", owner.name.removesuffix(suffix))
+    if owner.kind == "Job" and labels.get(JOBSET):
+        return Owner("JobSet", labels[JOBSET])
+    if labels.get(LEADER_WORKER_SET):
+        return Owner("LeaderWorkerSet", labels[LEADER_WORKER_SET])
+    if labels.get(RAY) and labels.get(RAY_NAME):
+        return Owner(labels.get(RAY_KIND) or "RayCluster", labels[RAY_NAME])
+    return owner
+
+
+def _attach(groups: dict[Key, Group], batches: Mapping[str, BatchFacts], works: Iterable[WorkloadFacts]) -> None:
+    """Lay batch jobs and workloads over the groups; a workload without pods is a group of its own."""
+    for group in groups.values():
+        group.batch = batches.get(group.key[3]) if group.kind == "Job" else None
+    named = {key[:3]: group for key, group in groups.items()}
+    for work in works:
+        owner = work.owner
+        name = (work.namespace, clean(owner.kind), clean(owner.name)) if owner else \
+            (work.namespace, "Workload", work.name)
+        if name not in named:
+            key = (*name, owner.uid if owner is not None and owner.kind not in _RENEWED else "")
+            groups[key] = named[name] = Group(key, batch=batches.get(key[3]))
+        named[name].work = work

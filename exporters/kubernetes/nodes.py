@@ -1,0 +1,109 @@
+"""A node as Kubernetes tells it: how many GPUs it really has, what of it is taken, whether it may be used."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from ...storage.records import Node, NodeState
+from ..text import clean
+from .asks import NOTHING, WHOLE, Amount, features, repels, share_of_gpu
+from .fields import Amounts, condition, quantity, some
+from .objects import NodeObject, Taint
+from .pods import PodFacts
+
+_NODE = msgspec.json.Decoder(NodeObject)
+PRODUCT, COUNT, REPLICAS = "nvidia.com/gpu.product", "nvidia.com/gpu.count", "nvidia.com/gpu.replicas"
+_LEAVING = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted")
+_SHARED_PRODUCT = re.compile(r"(-MIG-\S+|-SHARED)+$")
+_MOST_GPUS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node, without what of it is taken."""
+
+    name: str
+    labels: Mapping[str, str]
+    gpus: int
+    """Boards, where its labels tell how many there are behind what is shared."""
+    shares: bool
+    """One ``nvidia.com/gpu`` of it is no whole GPU."""
+    model: str
+    cpus: int
+    memory_bytes: int
+    ready: bool
+    cordoned: bool
+    reason: str
+    taints: tuple[Taint, ...]
+    """Those that keep pods away for what the node is."""
+    amounts: Mapping[str, float]
+    """What it has by resource, as quotas count it."""
+
+    def whole(self, asked: Amount) -> int:
+        """Return how many whole GPUs of it somebody holds who asked for so much."""
+        return 0 if self.shares else asked.gpus
+
+
+def parse_node(raw: bytes) -> NodeFacts:
+    """Return a node."""
+    node = _NODE.decode(raw)
+    labels = {clean(name): clean(value) for name, value in (node.metadata.labels or {}).items()}
+    ready = condition(node.status.conditions, "Ready")
+    taints = tuple(some(node.spec.taints))
+    leaving = next((taint.key for taint in taints if taint.key in _LEAVING), "")
+    able = node.status.allocatable or {}
+    gpus, shares = _gpus(able, labels)
+    up = ready is not None and ready.status == "True"
+    return NodeFacts(
+        name=clean(node.metadata.name), labels=labels, gpus=gpus, shares=shares,
+        model=_SHARED_PRODUCT.sub("", labels.get(PRODUCT, "")), cpus=math.floor(quantity(able.get("cpu", 0))),
+        memory_bytes=int(quantity(able.get("memory", 0))), ready=up,
+        cordoned=node.spec.unschedulable or bool(leaving),
+        reason="" if up and not leaving else clean(leaving or (ready.message or ready.reason if ready else "")),
+        taints=tuple(taint for taint in taints if repels(taint) and taint.key not in _LEAVING),
+        amounts={name: quantity(value) for name, value in able.items()})
+
+
+def _gpus(able: Amounts, labels: Mapping[str, str]) -> tuple[int, bool]:
+    """Return the number of boards, and whether what is handed out are parts of them."""
+    handed = sum(math.ceil(quantity(able[name])) for name in WHOLE if name in able)
+    count, replicas = _number(labels.get(COUNT, "")), _number(labels.get(REPLICAS, "")) or 1
+    share = share_of_gpu(labels.get(PRODUCT, ""))
+    if share < 1.0:  # each board is cut into the same parts, and each part is called a GPU
+        return min(math.ceil((count or handed) * share), _MOST_GPUS), True
+    sliced = any("/mig-" in name or name.endswith("gpu.shared") for name in able)
+    if replicas > 1 or sliced:
+        return min(count or math.ceil(handed / replicas), _MOST_GPUS), replicas > 1
+    return handed, False
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 6 else 0
+
+
+def node_of(facts: NodeFacts, pods: Iterable[PodFacts], partitions: tuple[str, ...], keys: Iterable[str]) -> Node:
+    """Return a node with what the pods on it take; of its labels those that ``keys`` name."""
+    taken, busy, whole = NOTHING, False, 0
+    for pod in pods:
+        if pod.holds:
+            taken += pod.amount
+            whole += facts.whole(pod.amount)
+            busy = busy or pod.amount.any_gpu
+    return Node(
+        name=facts.name, partitions=partitions, gpus=facts.gpus, gpu_model=facts.model, cpus=facts.cpus,
+        memory_bytes=facts.memory_bytes, state=_state(facts, busy=busy), features=features(facts.labels, keys),
+        cpus_allocated=math.ceil(taken.cpus), memory_allocated_bytes=int(taken.memory_bytes), gpus_allocated=whole,
+        reason=facts.reason)
+
+
+def _state(facts: NodeFacts, *, busy: bool) -> NodeState:
+    if not facts.ready:
+        return NodeState.DOWN
+    if facts.cordoned:
+        return NodeState.DRAINING if busy else NodeState.DRAINED
+    return NodeState.UP

@@ -1,0 +1,192 @@
+"""The fields of pods, nodes and batch jobs that are needed, and no others: the rest is skipped while it is read."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .fields import Amounts, Condition, Meta, Part
+
+
+class Resources(Part, frozen=True):
+    """What a container asks for, and how much it may use."""
+
+    requests: Amounts | None = None
+    limits: Amounts | None = None
+
+
+class Container(Part, frozen=True):
+    """A container of a pod."""
+
+    resources: Resources | None = None
+    restart_policy: str | None = None
+    tty: bool = False
+
+
+class Requirement(Part, frozen=True):
+    """What is asked of a label."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class Term(Part, frozen=True):
+    """Requirements that have to be met together."""
+
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
+
+
+class Terms(Part, frozen=True):
+    """Terms of which one has to be met."""
+
+    node_selector_terms: list[Term] | None = None
+
+
+class NodeAffinity(Part, frozen=True):
+    """Which nodes a pod may use."""
+
+    required: Terms | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class Affinity(Part, frozen=True):
+    """Where a pod is to be; of other pods nothing is read."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class Toleration(Part, frozen=True):
+    """A taint that does not keep a pod away."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Gate(Part, frozen=True):
+    """Something that has to be opened before a pod is scheduled."""
+
+    name: str = ""
+
+
+class Group(Part, frozen=True):
+    """The gang of a pod, from Kubernetes 1.36 on."""
+
+    pod_group_name: str | None = None
+
+
+class PodSpec(Part, frozen=True):
+    """What a pod asks for."""
+
+    node_name: str = ""
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: Amounts | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    priority: int | None = None
+    priority_class_name: str = ""
+    scheduling_gates: list[Gate] | None = None
+    scheduling_group: Group | None = None
+    active_deadline_seconds: float | None = None
+
+
+class Terminated(Part, frozen=True):
+    """How a container ended."""
+
+    exit_code: int = 0
+    reason: str = ""
+    finished_at: str | None = None
+
+
+class Waiting(Part, frozen=True):
+    """Why a container has not begun."""
+
+    reason: str = ""
+
+
+class ContainerState(Part, frozen=True):
+    """What a container does."""
+
+    terminated: Terminated | None = None
+    waiting: Waiting | None = None
+
+
+class ContainerStatus(Part, frozen=True):
+    """How a container fares."""
+
+    restart_count: int = 0
+    state: ContainerState | None = None
+
+
+class PodStatus(Part, frozen=True):
+    """How a pod fares."""
+
+    phase: str = ""
+    reason: str = ""
+    conditions: list[Condition] | None = None
+    start_time: str | None = None
+    nominated_node_name: str = ""
+    container_statuses: list[ContainerStatus] | None = None
+
+
+class Pod(Part, frozen=True):
+    """A pod."""
+
+    metadata: Meta = Meta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Taint(Part, frozen=True):
+    """What keeps pods away from a node that do not tolerate it."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Part, frozen=True):
+    """What an administrator has said of a node."""
+
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class NodeStatus(Part, frozen=True):
+    """What a node has, and how it fares."""
+
+    allocatable: Amounts | None = None
+    conditions: list[Condition] | None = None
+
+
+class NodeObject(Part, frozen=True):
+    """A node."""
+
+    metadata: Meta = Meta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class BatchSpec(Part, frozen=True):
+    """What a batch job asks for."""
+
+    suspend: bool | None = None
+    active_deadline_seconds: float | None = None
+
+
+class BatchStatus(Part, frozen=True):
+    """How a batch job fares."""
+
+    conditions: list[Condition] | None = None
+    completion_time: str | None = None
+
+
+class BatchJob(Part, frozen=True):
+    """A job of the group batch."""
+
+    metadata: Meta = Meta()
+    spec: BatchSpec = BatchSpec()
+    status: BatchStatus = BatchStatus()

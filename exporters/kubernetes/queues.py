@@ -1,0 +1,167 @@
+"""The queues of Kueue and what waits in them: a workload is a job before it has pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from ...storage.waiting import WaitReason
+from ..text import clean
+from .asks import Amount, asked
+from .fields import Meta, Owner, condition, quantity, seconds, some
+from .messages import shortened, wanted_resource, workload_reason
+from .nodes import NodeFacts
+from .pods import Wish, wish_of
+from .queue_objects import ClusterQueue, Flavor, LocalQueue, PodGroup, Workload, WorkloadSpec
+
+_WORKLOAD = msgspec.json.Decoder(Workload)
+_LOCAL, _CLUSTER = msgspec.json.Decoder(LocalQueue), msgspec.json.Decoder(ClusterQueue)
+_FLAVOR, _GANG = msgspec.json.Decoder(Flavor), msgspec.json.Decoder(PodGroup)
+_MOST_PODS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Pods of a workload that are alike."""
+
+    count: int
+    amount: Amount
+    wish: Wish
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFacts:
+    """A workload; times in seconds since the epoch."""
+
+    namespace: str
+    name: str
+    owner: Owner | None
+    queue: str
+    admitted_to: str
+    parts: tuple[Part, ...]
+    created_s: float
+    priority: float | None
+    limit_s: float | None
+    labels: Mapping[str, str]
+    active: bool
+    admitted: bool
+    finished: bool
+    evicted: str
+    """Why it was put back into the queue, '' where it was not."""
+    reason: str = ""
+    message: str = ""
+    """Of why it waits."""
+
+
+def parse_workload(raw: bytes) -> WorkloadFacts:
+    """Return a workload."""
+    work = _WORKLOAD.decode(raw)
+    meta, spec, status = work.metadata, work.spec, work.status
+    reserved, admitted = (condition(status.conditions, kind) for kind in ("QuotaReserved", "Admitted"))
+    evicted, finished = (condition(status.conditions, kind) for kind in ("Evicted", "Finished"))
+    created_s = seconds(meta.creation_timestamp)
+    if created_s is None:
+        raise ValueError("it has no creation time")
+    waits = admitted if reserved and reserved.status == "True" else reserved
+    return WorkloadFacts(
+        namespace=clean(meta.namespace), name=clean(meta.name), owner=meta.controller, queue=clean(spec.queue_name),
+        admitted_to=clean(status.admission.cluster_queue) if status.admission else "",
+        parts=tuple(Part(max(0, min(one.count, _MOST_PODS)), asked(one.template.spec), wish_of(one.template.spec))
+                    for one in some(spec.pod_sets)),
+        created_s=created_s, priority=None if spec.priority is None else float(spec.priority),
+        limit_s=spec.maximum_execution_time_seconds, labels=_labels(meta, spec), active=spec.active is not False,
+        admitted=admitted is not None and admitted.status == "True",
+        finished=finished is not None and finished.status == "True",
+        evicted=evicted.reason if evicted and evicted.status == "True" else "",
+        reason=clean(waits.reason) if waits else "", message=clean(waits.message) if waits else "")
+
+
+def _labels(meta: Meta, spec: WorkloadSpec) -> dict[str, str]:
+    """Return the labels of a workload, and those that its pods will have."""
+    found = {**(meta.labels or {})}
+    for one in some(spec.pod_sets):
+        found |= one.template.metadata.labels or {}
+    return {name: clean(value) for name, value in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """A queue of the cluster: how much it may use of each resource, on nodes of which labels."""
+
+    name: str
+    flavors: tuple[str, ...]
+    quotas: Mapping[str, float]
+
+
+def parse_cluster_queue(raw: bytes) -> QueueFacts:
+    """Return a queue of the cluster."""
+    queue = _CLUSTER.decode(raw)
+    rows = [row for group in some(queue.spec.resource_groups) for row in some(group.flavors)]
+    quotas: dict[str, float] = {}
+    for row in rows:
+        for quota in some(row.resources):
+            quotas[quota.name] = quotas.get(quota.name, 0.0) + quantity(quota.nominal_quota)
+    return QueueFacts(clean(queue.metadata.name), tuple(clean(row.name) for row in rows), quotas)
+
+
+def parse_local_queue(raw: bytes) -> tuple[tuple[str, str], str]:
+    """Return a queue of a namespace, and the queue of the cluster that it stands for."""
+    queue = _LOCAL.decode(raw)
+    return (clean(queue.metadata.namespace), clean(queue.metadata.name)), clean(queue.spec.cluster_queue)
+
+
+def parse_flavor(raw: bytes) -> tuple[str, Mapping[str, str]]:
+    """Return a flavour with the labels of its nodes."""
+    flavor = _FLAVOR.decode(raw)
+    return clean(flavor.metadata.name), flavor.spec.node_labels or {}
+
+
+def parse_gang(raw: bytes) -> tuple[tuple[str, str], str]:
+    """Return a gang of Volcano or KAI, and its queue."""
+    gang = _GANG.decode(raw)
+    return (clean(gang.metadata.namespace), clean(gang.metadata.name)), clean(gang.spec.queue)
+
+
+@dataclass(slots=True)
+class Queues:
+    """Which queues there are, and which nodes each may use."""
+
+    local: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    clusters: Mapping[str, QueueFacts] = field(default_factory=dict)
+    flavors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    gangs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    nodes: tuple[NodeFacts, ...] = ()
+    _has: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def serving(self, node: NodeFacts) -> list[str]:
+        """Return the queues of the cluster that may use a node."""
+        return sorted(name for name, queue in self.clusters.items() if self._serves(queue, node))
+
+    def _serves(self, queue: QueueFacts, node: NodeFacts) -> bool:
+        wanted = [self.flavors[name] for name in queue.flavors if name in self.flavors]
+        return any(all(node.labels.get(key) == value for key, value in labels.items()) for labels in wanted)
+
+    def waits_for(self, work: WorkloadFacts, queue: str) -> tuple[WaitReason, str]:
+        """Return why a workload waits in a queue, in our word and in Kueue's."""
+        if not work.active:
+            return WaitReason.HELD, "Deactivated"
+        enough = self._enough(queue, wanted_resource(work.message))
+        decided = workload_reason(work.reason, work.message, enough=enough)
+        return decided, ": ".join(filter(None, (work.reason, shortened(work.message))))
+
+    def _enough(self, queue: str, resource: str) -> bool:
+        """Tell whether a queue may use at least as much of a resource as its nodes have: its quota is no limit then."""
+        facts = self.clusters.get(queue)
+        if facts is None or not resource or resource not in facts.quotas:
+            return False
+        key = queue, resource
+        if key not in self._has:
+            self._has[key] = sum(node.amounts.get(resource, 0.0) for node in self.nodes if self._serves(facts, node))
+        return facts.quotas[resource] >= self._has[key]
+
+
+def by_name(pairs: Iterable[tuple[tuple[str, str], str]]) -> dict[tuple[str, str], str]:
+    """Return pairs as a mapping."""
+    return dict(pairs)

@@ -1,0 +1,251 @@
+"""A copy of one list of the API server, kept by watching it: on a thread of its own, always whole, never half a list.
+
+After a watch has ended, or was cut, it goes on from where it was. Only what the server has forgotten (410) is listed
+anew, and until that list is whole the old copy stays: nothing that is still there ever seems to be gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from ..fetch import Refused
+from ..source import FAULTS, Clock, SourceError
+from ..text import quoted
+from .api import ApiClient
+from .fields import Bare, Event, Listing, Status, some
+
+log = logging.getLogger(__name__)
+
+Kept = TypeVar("Kept")
+Name = tuple[str, str]
+PAGE = 500
+_MOST_PAGES = 2000
+_MOST_GONE = 100_000
+_LONGEST_WAIT_S = 60.0
+_LIST, _EVENT = msgspec.json.Decoder(Listing), msgspec.json.Decoder(Event)
+_BARE, _STATUS = msgspec.json.Decoder(Bare), msgspec.json.Decoder(Status)
+
+
+class Expired(SourceError):
+    """The server has forgotten what happened since our copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long is waited for what; seconds."""
+
+    watch_s: float = 300.0
+    """A watch is asked to last so long, or a fifth less."""
+    silent_s: float = 90.0
+    """A watch that says nothing for so long is cut: a server marks about every minute that it is alive."""
+    resync_s: float = 3600.0
+    """The whole list is read again so often, whatever the watch said."""
+    wait_s: float = 0.5
+    """Pause after the first failure; it doubles with each further one."""
+
+
+class Reflector(Generic[Kept]):
+    """Keeps what ``parse`` makes of each object of a path."""
+
+    def __init__(self, api: ApiClient, path: str, parse: Callable[[bytes], Kept], clock: Clock,
+                 patience: Patience | None = None) -> None:
+        self.path = path
+        self._api, self._parse, self._clock = api, parse, clock
+        self._patience = patience or Patience()
+        self._kept: dict[Name, tuple[str, Kept]] = {}
+        self._gone: deque[Kept] = deque(maxlen=_MOST_GONE)
+        self._skipped: dict[Name, str] = {}
+        self._lock, self._stop, self.synced = threading.Lock(), threading.Event(), threading.Event()
+        self._listed = float("-inf")
+        self.version = ""
+        """Of the newest that is known."""
+        self.error = ""
+        """Why there is no watch now, '' while there is one."""
+        self.refused = 0
+        """The HTTP status by which the server refused us, 0 where it did not."""
+        self.heard = float("-inf")
+        """When the server last said something, on the monotonic clock."""
+        self.heard_s: float | None = None
+        """The same in seconds since the epoch."""
+        self.lists = self.events = 0
+        """Lists read and events taken in since the start."""
+        self._thread = threading.Thread(target=self._run, name=f"kubernetes-{path.rpartition('/')[2]}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to list and watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the thread end; what it waits for is cut by closing the client."""
+        self._stop.set()
+
+    def kept(self) -> list[Kept]:
+        """Return what is there now."""
+        with self._lock:
+            return [kept for _, kept in self._kept.values()]
+
+    def gone(self) -> list[Kept]:
+        """Return what has gone since the last call, as it was at the last."""
+        with self._lock:
+            found = list(self._gone)
+            self._gone.clear()
+        return found
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Return the objects that could not be understood, and why."""
+        with self._lock:
+            return tuple(f"{'/'.join(filter(None, name))}: {why}" for name, why in self._skipped.items())
+
+    def silent_for_s(self) -> float:
+        """Return the seconds since the server last said something."""
+        return time.monotonic() - self.heard
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            began = time.monotonic()
+            try:
+                if not self.version or time.monotonic() - self._listed > self._patience.resync_s:
+                    self._list()
+                self._watch()
+                failures = 0
+                pause = self._patience.wait_s if time.monotonic() - began < self._patience.wait_s else 0.0
+            except Expired as expired:
+                self.version, failures = "", failures + 1
+                log.info("%s is listed anew: %s", self.path, expired)
+                pause = self._pause(failures - 1)  # the first time at once, but for the jitter
+            except SourceError as error:
+                failures = 1 if time.monotonic() - began > _LONGEST_WAIT_S else failures + 1
+                pause = self._failed(error, failures)
+            except FAULTS as fault:
+                failures, self.error = failures + 1, "a fault in idlewatt itself, which its log describes"
+                log.exception("%s: a fault in idlewatt itself: %s", self.path, fault)
+                pause = self._pause(failures)
+            self._stop.wait(pause)
+
+    def _failed(self, error: SourceError, failures: int) -> float:
+        """Note why there is no watch; return how long to wait before the next."""
+        self.error = str(error)
+        self.refused = error.status if isinstance(error, Refused) else 0
+        pause = self._pause(failures)
+        if isinstance(error, Refused) and error.retry_after.isdecimal():
+            pause += min(float(error.retry_after), _LONGEST_WAIT_S)
+        return pause
+
+    def _pause(self, failures: int) -> float:
+        """Return a pause that doubles with each failure; no two clients come back at the same moment."""
+        longest = min(self._patience.wait_s * 2.0 ** min(failures, 20), _LONGEST_WAIT_S)
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+
+    def _list(self) -> None:
+        fresh: dict[Name, tuple[str, Kept]] = {}
+        skipped: dict[Name, str] = {}
+        version, token = "", ""
+        for _ in range(_MOST_PAGES):
+            page = self._page(token)
+            version = page.metadata.resource_version or version
+            for raw in some(page.items):
+                name, _, found = self._read(bytes(raw))
+                if not isinstance(found, str):
+                    fresh[name] = found
+                elif len(skipped) < PAGE:
+                    skipped[name] = found
+            self._hear()
+            token = page.metadata.continue_
+            if not token or self._stop.is_set():
+                break
+        with self._lock:
+            for name, (uid, kept) in self._kept.items():
+                if name not in fresh or fresh[name][0] != uid:
+                    self._gone.append(kept)
+            self._kept, self._skipped = fresh, skipped
+        self.version, self._listed = version, time.monotonic()
+        self.lists += 1
+        self.synced.set()
+
+    def _page(self, token: str) -> Listing:
+        query = {"limit": str(PAGE), **({"continue": token} if token else {})}
+        try:
+            return _LIST.decode(self._api.read(self.path, query))
+        except Refused as refused:
+            if refused.status == 410:
+                raise Expired("its list was forgotten while it was read") from refused
+            raise
+        except msgspec.MsgspecError as error:
+            raise SourceError(f"{self.path}: no list: {error!s:.120}") from error
+
+    def _read(self, raw: bytes) -> tuple[Name, str, tuple[str, Kept] | str]:
+        """Return name and version of an object, and its uid with what is kept of it, or why it is not understood."""
+        name, version = ("", "something"), ""
+        try:
+            known = _BARE.decode(raw).metadata
+            name, version = (known.namespace, known.name), known.resource_version
+            return name, version, (known.uid, self._parse(raw))
+        except (msgspec.MsgspecError, *FAULTS) as error:
+            # Whatever a strange object sets off costs that object alone.
+            return name, version, quoted(str(error), 120)
+
+    def _watch(self) -> None:
+        lasts_s = self._patience.watch_s * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
+        query = {"watch": "1", "resourceVersion": self.version, "allowWatchBookmarks": "true",
+                 "timeoutSeconds": str(max(1, round(lasts_s)))}
+        try:
+            with closing(self._lines(query, lasts_s)) as lines:
+                for line in lines:
+                    self._hear()
+                    self.error, self.refused = "", 0
+                    if line:
+                        self._event(line)
+        except Refused as refused:
+            if refused.status == 410:
+                raise Expired("its version was forgotten") from refused
+            raise
+
+    def _lines(self, query: dict[str, str], lasts_s: float) -> Generator[bytes]:
+        return self._api.lines(self.path, query, lasts_s=lasts_s, silent_s=self._patience.silent_s)
+
+    def _event(self, line: bytes) -> None:
+        try:
+            event = _EVENT.decode(line)
+        except msgspec.MsgspecError as error:
+            raise SourceError(f"{self.path}: no event: {error!s:.120}") from error
+        raw = bytes(event.object)
+        if event.type == "ERROR":
+            status = _STATUS.decode(raw)
+            told = quoted(status.message, 120)
+            raise Expired(told) if status.code == 410 else SourceError(f"{self.path}: the watch failed: {told}")
+        if event.type == "BOOKMARK":
+            with suppress(msgspec.MsgspecError):
+                self.version = _BARE.decode(raw).metadata.resource_version or self.version
+            return
+        self._change(event.type, raw)
+        self.events += 1
+
+    def _change(self, kind: str, raw: bytes) -> None:
+        name, version, found = self._read(raw)
+        with self._lock:
+            before = self._kept.pop(name, None)
+            self._skipped.pop(name, None)
+            if isinstance(found, str):
+                self._skipped[name] = found
+            elif kind == "DELETED":
+                self._gone.append(found[1])
+            else:
+                if before is not None and before[0] != found[0]:
+                    self._gone.append(before[1])  # another of the same name
+                self._kept[name] = found
+        self.version = version or self.version
+
+    def _hear(self) -> None:
+        self.heard, self.heard_s = time.monotonic(), self._clock()

@@ -1,0 +1,289 @@
+"""Jobs of groups of pods: what they ask and hold now, and the runs that have ended.
+
+Kubernetes keeps no accounts: an ended pod stays for a while, a deleted one is gone. What ran at the last look and does
+not run now has ended, by the best evidence that is left; a run tells its start but once, so that it stays the same run.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...storage.details import Details
+from ...storage.owners import OwnerKind
+from ...storage.records import Allocation, Job, JobState, Request
+from ...storage.waiting import WaitReason
+from .asks import NOTHING, WHOLE, Amount, tolerates
+from .groups import NOTEBOOKS, SERVICES, Group, Key
+from .messages import pod_reason, shortened
+from .nodes import NodeFacts
+from .objects import Toleration
+from .pods import PodFacts, Wish
+from .queues import Part, Queues
+
+KEPT = 20_000
+"""Ended runs that are remembered."""
+_PREEMPTED = ("PreemptionByScheduler", "EvictionByEvictionAPI", "Preempting", "Preempted", "TerminationByScheduler")
+_NODE = ("DeletionByTaintManager", "TerminationByKubelet", "DeletionByPodGC", "NodeLost", "Evicted", "NodeShutdown",
+         "Terminated", "NodeAffinity")
+_SAID = {"DeadlineExceeded": JobState.TIMEOUT, "OOMKilled": JobState.OUT_OF_MEMORY}
+
+Naming = Callable[[Group], str]
+"""Returns a name for a job: of its partition, or of its user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What jobs are laid over."""
+
+    nodes: Mapping[str, NodeFacts]
+    queues: Queues
+    partition: Naming
+    user: Naming
+    widest: int
+    """GPUs of the largest node."""
+
+
+@dataclass(slots=True)
+class _Life:
+    """What is remembered of a group."""
+
+    submit_s: float
+    start_s: float | None = None
+    """Of the present run."""
+    job: Job | None = None
+    """As it ran at the last look."""
+    waited: Job | None = None
+    """As it waited at the last look."""
+
+
+@dataclass(slots=True)
+class Runs:
+    """The jobs that there are, look by look."""
+
+    _lives: dict[Key, _Life] = field(default_factory=dict)
+    _ended: OrderedDict[tuple[str, float, float | None], Job] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _barred: dict[tuple[tuple[str, str, str, str], ...], tuple[str, ...]] = field(default_factory=dict)
+
+    def look(self, groups: Iterable[Group], scene: Scene, now_s: float) -> list[Job]:
+        """Return the jobs that wait or run now; those that have ended since the last look are kept for ``ended``."""
+        self._barred.clear()
+        jobs, seen = [], dict[Key, _Life]()
+        for group in groups:
+            life = seen[group.key] = self._lives.get(group.key) or _Life(_submitted(group))
+            job = self._job(group, life, scene)
+            if life.job is not None and (job is None or not job.state.active):
+                self._note(_over(life.job, group, now_s))
+                life.start_s = None
+            elif job is None:
+                self._missed(group, life, scene, now_s)
+            life.job = job if job is not None and job.state.active else None
+            life.waited = job if job is not None and not job.state.active else None
+            jobs += [job] if job is not None else []
+        for key in [key for key in self._lives if key not in seen]:
+            self._gone(self._lives[key], Group(key), now_s)
+        self._lives = seen
+        return jobs
+
+    def ended(self, since_s: float) -> list[Job]:
+        """Return the runs that ended at or after a time, as far as they are remembered."""
+        with self._lock:  # accounts are asked for on another thread
+            known = list(self._ended.values())
+        return [job for job in known if job.end_s is not None and job.end_s >= since_s]
+
+    def _note(self, job: Job) -> None:
+        with self._lock:
+            self._ended[job.job_id, job.submit_s, job.start_s] = job
+            while len(self._ended) > KEPT:
+                self._ended.popitem(last=False)
+
+    def _gone(self, life: _Life, group: Group, now_s: float) -> None:
+        """Note the end of what ran or waited at the last look, and of which nothing is left."""
+        job = life.job or life.waited
+        if job is not None:
+            self._note(_over(job, group, now_s))
+
+    def _missed(self, group: Group, life: _Life, scene: Scene, now_s: float) -> None:
+        """Note a run that began and ended between two looks, or before the first; else that it waits no more."""
+        ran = [pod for pod in (*group.pods, *group.gone) if pod.node]
+        if not ran:
+            self._gone(life, group, now_s)
+            return
+        start_s = _first(pod.scheduled_s for pod in ran)
+        job_id = f"{group.namespace}/{group.name}"
+        if (job_id, life.submit_s, start_s) not in self._ended:
+            held = self._record(group, ran, life, scene)
+            self._note(_over(replace(held, state=JobState.RUNNING, start_s=start_s, allocations=_held(ran, scene)),
+                             group, now_s))
+
+    def _job(self, group: Group, life: _Life, scene: Scene) -> Job | None:
+        """Return the job of a group, None where it is over."""
+        active = [pod for pod in group.pods if pod.holds]
+        waiting = [pod for pod in group.pods if not pod.node and not pod.over and pod.deleted_s is None]
+        if active:
+            if life.start_s is None:
+                life.start_s = _first(pod.scheduled_s for pod in active)
+            job = self._record(group, [*active, *waiting], life, scene)
+            leaving = all(pod.deleted_s is not None for pod in active)
+            reason, text = _starts(active)
+            return replace(job, state=JobState.COMPLETING if leaving else JobState.RUNNING, start_s=life.start_s,
+                           allocations=_held(active, scene), reason=reason, reason_text=text)
+        if not waiting and (_finished(group) or group.work is None):
+            return None
+        job = self._record(group, waiting, life, scene)
+        reason, text = self._waits(group, waiting, job.partition, scene)
+        planned = tuple(sorted({pod.nominated for pod in waiting if pod.nominated}))
+        return replace(job, state=JobState.PENDING, reason=reason, reason_text=text, scheduled_nodes=planned)
+
+    def _record(self, group: Group, pods: Sequence[PodFacts], life: _Life, scene: Scene) -> Job:
+        """Return what of a job does not depend on whether it runs."""
+        work, batch, everybody = group.work, group.batch, [*group.pods, *group.gone]
+        first = next(iter(pods), None)
+        limits = (batch.limit_s if batch else None, work.limit_s if work else None, first.limit_s if first else None)
+        parts = _parts(pods) if pods else work.parts if work else ()
+        return Job(
+            job_id=f"{group.namespace}/{group.name}", submit_s=life.submit_s, state=JobState.UNKNOWN,
+            partition=scene.partition(group), request=self._request(parts, scene), user=scene.user(group),
+            account=group.namespace, name=group.name, qos=first.priority_class if first else "",
+            limit_s=next((limit for limit in limits if limit is not None and 0 < limit < math.inf), None),
+            priority=first.priority if first else work.priority if work else None,
+            restarts=sum(pod.restarts for pod in everybody), owner_kind=_kind(group),
+            owner=f"{group.kind}/{group.name}")
+
+    def _request(self, parts: Sequence[Part], scene: Scene) -> Request:
+        """Return what pods ask for together: alike ones that cannot share a node each want one of their own."""
+        together = sum((part.amount.times(part.count) for part in parts), NOTHING)
+        with_gpus = [part for part in parts if part.amount.any_gpu]
+        count, each = sum(part.count for part in with_gpus), {part.amount.gpus for part in with_gpus}
+        wish = with_gpus[0].wish if with_gpus else Wish()
+        gpus = each.pop() if len(each) == 1 else 0
+        apart = count > 1 and 2 * gpus > scene.widest
+        return Request(
+            gpus=together.gpus or together.slices, nodes=count if apart else 1,
+            gpus_per_node=gpus or None if apart or count == 1 else None, cpus=math.ceil(together.cpus),
+            memory_bytes=int(together.memory_bytes), gpu_model="" if together.gpus else together.profile,
+            features=wish.features, required_nodes=wish.nodes,
+            excluded_nodes=self._excluded(wish, scene),
+            details=Details(gpus_per_task=gpus if count > 1 else 0, tasks=max(1, count)))
+
+    def _excluded(self, wish: Wish, scene: Scene) -> tuple[str, ...]:
+        """Return the nodes that have a taint which a pod does not tolerate.
+
+        Taints that are named as GPUs keep away those who ask for none; whoever asks is let in, often not before its
+        pods are made.
+        """
+        if wish.tolerations not in self._barred:
+            tolerated: list[Toleration] = wish.tolerated
+            self._barred[wish.tolerations] = tuple(
+                name for name, node in scene.nodes.items()
+                if not all(taint.key in WHOLE or tolerates(tolerated, taint) for taint in node.taints))
+        return self._barred[wish.tolerations]
+
+    def _waits(self, group: Group, pods: Sequence[PodFacts], partition: str, scene: Scene) -> tuple[WaitReason, str]:
+        """Return why a group waits: for its gates, in its queue, or by the word of the scheduler on its first pod."""
+        gates = sorted({gate for pod in pods for gate in pod.gates})
+        work = group.work
+        if work is not None and not work.admitted:
+            return scene.queues.waits_for(work, scene.queues.local.get((work.namespace, work.queue), partition))
+        if gates:
+            return WaitReason.HELD, f"SchedulingGated: {', '.join(gates)}"[:300]
+        told = [pod.wait for pod in pods if any(pod.wait)]
+        if not told:
+            return (WaitReason.PREPARING, "pods are being made") if not pods else (WaitReason.NONE, "")
+        found = [(pod_reason(*wait), wait) for wait in told]
+        # One pod that no node suits keeps the whole gang waiting.
+        reason, (word, message) = next((one for one in found if one[0].bars), found[0])
+        return reason, ": ".join(filter(None, (word, shortened(message))))
+
+
+def _submitted(group: Group) -> float:
+    """Return when somebody asked for it: its owner's own time where that is known, which outlives all pods."""
+    times = (group.batch.created_s if group.batch else None, group.work.created_s if group.work else None)
+    own = next((time_s for time_s in times if time_s is not None), None)
+    return own if own is not None else min(pod.created_s for pod in (*group.pods, *group.gone))
+
+
+def _first(times: Iterable[float | None]) -> float | None:
+    return min((time_s for time_s in times if time_s is not None), default=None)
+
+
+def _parts(pods: Iterable[PodFacts]) -> list[Part]:
+    """Return pods that are alike as one."""
+    counts: dict[tuple[Amount, Wish], int] = {}
+    for pod in pods:
+        counts[pod.amount, pod.wish] = counts.get((pod.amount, pod.wish), 0) + 1
+    return [Part(count, amount, wish) for (amount, wish), count in counts.items()]
+
+
+def _held(pods: Iterable[PodFacts], scene: Scene) -> tuple[Allocation, ...]:
+    """Return what pods hold of each node; which GPUs these are the exporters tell, by the pods' names."""
+    nodes: dict[str, list[PodFacts]] = {}
+    for pod in pods:
+        nodes.setdefault(pod.node, []).append(pod)
+    return tuple(_allocation(name, found, scene) for name, found in nodes.items())
+
+
+def _allocation(name: str, pods: Sequence[PodFacts], scene: Scene) -> Allocation:
+    node = scene.nodes.get(name)
+    return Allocation(
+        name, sum(node.whole(pod.amount) if node else pod.amount.gpus for pod in pods), None,
+        math.ceil(sum(pod.amount.cpus for pod in pods)), int(sum(pod.amount.memory_bytes for pod in pods)),
+        members=tuple(sorted(pod.full_name for pod in pods if pod.amount.any_gpu)))
+
+
+def _starts(active: Iterable[PodFacts]) -> tuple[WaitReason, str]:
+    """Return that a job holds GPUs while a pod of it has not begun, and why."""
+    late = [pod for pod in active if not pod.ready and pod.deleted_s is None]
+    if not late:
+        return WaitReason.NONE, ""
+    why = next((pod.starting for pod in late if pod.starting), "")
+    return WaitReason.PREPARING, f"starting: {why}" if why else "starting"
+
+
+def _kind(group: Group) -> OwnerKind:
+    if group.kind in NOTEBOOKS or any(pod.interactive for pod in group.pods):
+        return OwnerKind.INTERACTIVE
+    return OwnerKind.SERVICE if group.kind in SERVICES else OwnerKind.BATCH
+
+
+def _finished(group: Group) -> bool:
+    """Tell whether its owner says that nothing more will come of it."""
+    return bool((group.work and group.work.finished)
+                or (group.batch and (group.batch.complete or group.batch.failed)))
+
+
+def _over(job: Job, group: Group, now_s: float) -> Job:
+    """Return a run after its end, by what its owner, its pods or their absence tell, in the server's time if known."""
+    pods = [*group.pods, *group.gone]
+    state, text = _verdict(group, pods)
+    times = [pod.ended_s for pod in pods if pod.ended_s is not None]
+    if group.batch is not None and group.batch.ended_s is not None:
+        times.append(group.batch.ended_s)
+    # A deletion is announced for the end of the time that a pod has for it.
+    times = times or [min(pod.deleted_s, now_s) for pod in pods if pod.deleted_s is not None]
+    end_s = max(times, default=now_s)
+    codes = [pod.exit_code for pod in pods if pod.exit_code is not None]
+    return replace(job, state=state, end_s=max(end_s, job.start_s or end_s), reason=WaitReason.NONE, reason_text=text,
+                   exit_code=max(codes, key=abs, default=None), scheduled_nodes=())
+
+
+def _verdict(group: Group, pods: Sequence[PodFacts]) -> tuple[JobState, str]:
+    if group.batch is not None and group.batch.complete:
+        return JobState.COMPLETED, ""
+    words = [word for pod in pods for word in (pod.disrupted, pod.end_reason) if word]
+    if group.work is not None and group.work.evicted:
+        words.insert(0, group.work.evicted)
+    if group.batch is not None and group.batch.failed:
+        words.append(group.batch.failed)
+    for word in words:
+        if word in _SAID or word in _PREEMPTED or word in _NODE:
+            return _SAID.get(word) or (JobState.PREEMPTED if word in _PREEMPTED else JobState.NODE_FAILED), word
+    if (group.batch is not None and group.batch.failed) or any(pod.phase == "Failed" for pod in pods):
+        return JobState.FAILED, next(iter(words), "")
+    if pods and all(pod.phase == "Succeeded" for pod in pods):
+        return JobState.COMPLETED, ""
+    return JobState.CANCELLED, next(iter(words), "")

@@ -1,0 +1,264 @@
+"""Kubernetes as a source: what its watches have gathered, put together as one snapshot whenever it is read."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ...storage.records import Job, Node, Partition, SchedulerSnapshot
+from ..fetch import Refused
+from ..source import Clock, Role, SourceError, TargetHealth
+from .access import reach
+from .api import ApiClient
+from .config import KubernetesConfig
+from .fields import ApiGroups, some
+from .groups import Group, gather, parse_batch
+from .nodes import NodeFacts, node_of, parse_node
+from .pods import KAI_QUEUE, QUEUE, PodFacts, parse_pod
+from .queues import Queues, by_name, parse_cluster_queue, parse_flavor, parse_gang, parse_local_queue, parse_workload
+from .reflector import Patience, Reflector
+from .runs import Runs, Scene
+
+log = logging.getLogger(__name__)
+
+SHARED = "shared"
+"""The partition of free GPUs that not exactly one queue may use."""
+_GROUPS = msgspec.json.Decoder(ApiGroups)
+_DISCOVER_S = 600.0
+_LOOK_S = 0.05
+"""How often it is looked whether a first list has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A list that is watched where the server has it."""
+
+    name: str
+    group: str
+    versions: tuple[str, ...]
+    plural: str
+    parse: Callable[[bytes], Any]
+    fact: str
+    """What is not known without it."""
+
+
+_KUEUE, _KUEUE_VERSIONS = "kueue.x-k8s.io", ("v1beta2", "v1beta1")
+_OPTIONAL = (
+    _Kind("jobs", "batch", ("v1",), "jobs", parse_batch, "owners, limits and ends of batch jobs"),
+    _Kind("workloads", _KUEUE, _KUEUE_VERSIONS, "workloads", parse_workload, "what waits in Kueue's queues"),
+    _Kind("localqueues", _KUEUE, _KUEUE_VERSIONS, "localqueues", parse_local_queue, "Kueue's queues of namespaces"),
+    _Kind("clusterqueues", _KUEUE, _KUEUE_VERSIONS, "clusterqueues", parse_cluster_queue, "Kueue's queues"),
+    _Kind("resourceflavors", _KUEUE, _KUEUE_VERSIONS, "resourceflavors", parse_flavor, "the nodes of Kueue's queues"),
+    _Kind("volcano", "scheduling.volcano.sh", ("v1beta1",), "podgroups", parse_gang, "Volcano's queues"),
+    _Kind("kai", "scheduling.run.ai", ("v2alpha2",), "podgroups", parse_gang, "KAI's queues"),
+)
+_REQUIRED = ("nodes", "pods")
+
+
+class KubernetesSource:
+    """Reads a cluster by watching it; without nodes and pods there is no snapshot, of the rest each may be missing.
+
+    The watches begin with the first read. A snapshot is of now while nodes and pods are being watched, else of when the
+    server last said something; after ``silence`` without a word there is none.
+    """
+
+    role: Role = "scheduler"
+
+    def __init__(self, config: KubernetesConfig, clock: Clock) -> None:
+        self.name = config.name or config.kind
+        self._config, self._clock = config, clock
+        self._api: ApiClient | None = None
+        self._reflectors: dict[str, Reflector[Any]] = {}
+        self._patience = Patience(config.watch, config.silence, config.resync)
+        self._runs = Runs()
+        self._looked = float("-inf")
+        self._missing = set[str]()
+        self._forbidden: dict[str, str] = {}
+        self._closed = False
+
+    def read(self) -> SchedulerSnapshot:
+        """Return what is known now; raise ``SourceError`` where nodes or pods are not."""
+        self._begin()
+        self._discover()
+        for name in _REQUIRED:
+            self._await(name)
+        now_s = min(self._clock(), *(self._known_s(self._reflectors[name]) for name in _REQUIRED))
+        return self._snapshot(now_s)
+
+    def completed(self, since_s: float) -> Sequence[Job]:
+        """Return the runs that have ended since a time, as far as this source has seen them or their pods are left."""
+        return self._runs.ended(since_s)
+
+    def health(self) -> tuple[TargetHealth, ...]:
+        """Return how each list fares that the server has."""
+        # Copies: a read on another thread may find one more list to watch.
+        found = [self._fares(name, one) for name, one in tuple(self._reflectors.items())]
+        return (*found, *(TargetHealth(name, False, 0.0, error) for name, error in tuple(self._forbidden.items())))
+
+    def close(self) -> None:
+        """End all watches."""
+        self._closed = True
+        for reflector in tuple(self._reflectors.values()):
+            reflector.stop()
+        if self._api is not None:
+            self._api.close()
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Return the version that each list has come to."""
+        return {name: reflector.version for name, reflector in self._reflectors.items()}
+
+    def _begin(self) -> None:
+        if self._closed:
+            raise SourceError("is not asked any more")
+        if self._api is None:
+            self._api = ApiClient(reach(self._config.url, self._config.kubeconfig, self._config.context),
+                                  self._config.http)
+        if not self._reflectors:
+            wanted = tuple(rule.partition(":")[2] for rule in (self._config.partition, self._config.user))
+            self._watch(self._api, "nodes", "/api/v1/nodes", parse_node)
+            self._watch(self._api, "pods", "/api/v1/pods", partial(parse_pod, wanted=wanted))
+
+    def _watch(self, api: ApiClient, name: str, path: str, parse: Callable[[bytes], Any]) -> None:
+        self._reflectors[name] = Reflector(api, path, parse, self._clock, self._patience)
+        self._reflectors[name].start()
+
+    def _discover(self) -> None:
+        """Begin to watch the lists that the server has by now; one that is missing costs its own fact."""
+        assert self._api is not None
+        if time.monotonic() - self._looked < _DISCOVER_S:
+            return
+        try:
+            found = _GROUPS.decode(self._api.read("/apis"))
+        except (SourceError, msgspec.MsgspecError) as error:
+            self._forbidden["apis"] = f"which lists there are is not known: {error}"[:300]
+            if isinstance(error, Refused) and error.status == 403:
+                self._looked = time.monotonic()
+            return
+        self._forbidden.pop("apis", None)
+        self._looked = time.monotonic()
+        groups = {group.name: {one.get("version", "") for one in some(group.versions)} for group in some(found.groups)}
+        for kind in _OPTIONAL:
+            version = next((one for one in kind.versions if one in groups.get(kind.group, ())), "")
+            if version and kind.name not in self._reflectors:
+                self._watch(self._api, kind.name, f"/apis/{kind.group}/{version}/{kind.plural}", kind.parse)
+                self._missing.discard(kind.name)
+            elif not version and kind.name not in self._missing:
+                self._missing.add(kind.name)
+                log.info("%s: %s is not there, nor is known: %s", self.name, kind.group, kind.fact)
+
+    def _await(self, name: str) -> None:
+        """Wait for the first list; raise ``SourceError`` where a list is not there, or not believed any more."""
+        reflector = self._reflectors[name]
+        self._first(reflector)
+        if not reflector.synced.is_set():
+            raise SourceError(f"{name} cannot be listed: {reflector.error or 'no answer yet'}",
+                              permanent=reflector.refused in (401, 403))
+        if reflector.silent_for_s() > self._config.silence:
+            raise SourceError(f"{name}: nothing heard for {reflector.silent_for_s():.0f} s: "
+                              f"{reflector.error or 'the watch says nothing'}")
+        if reflector.refused in (401, 403):
+            raise SourceError(f"{name} are not shown any more: {reflector.error}", permanent=True)
+
+    def _first(self, reflector: Reflector[Any]) -> None:
+        """Wait until a list was read once, or could not be."""
+        end = time.monotonic() + self._config.http.timeout
+        while not (reflector.error or self._closed or time.monotonic() > end) and not reflector.synced.wait(_LOOK_S):
+            pass
+
+    def _known_s(self, reflector: Reflector[Any]) -> float:
+        """Return of when a list is: of now while it is watched."""
+        return self._clock() if not reflector.error or reflector.heard_s is None else reflector.heard_s
+
+    def _optional(self, name: str) -> list[Any]:
+        """Return what is kept of a list, nothing of one that has not been heard of for long."""
+        reflector = self._reflectors.get(name)
+        if reflector is None:
+            return []
+        self._first(reflector)  # half of the first picture would look like another cluster
+        believed = reflector.silent_for_s() <= self._config.silence and reflector.refused not in (401, 403, 404)
+        return reflector.kept() if believed else []
+
+    def _fares(self, name: str, reflector: Reflector[Any]) -> TargetHealth:
+        fact = next((kind.fact for kind in _OPTIONAL if kind.name == name), "")
+        error = f"{reflector.error}{f'; not known: {fact}' if fact else ''}" if reflector.error else ""
+        skipped = reflector.skipped
+        if not error and skipped:
+            error = f"{len(skipped)} skipped, first {skipped[0]}"
+        return TargetHealth(name, reflector.synced.is_set() and not reflector.error, 0.0, error, reflector.heard_s,
+                            skipped=len(skipped))
+
+    def _snapshot(self, now_s: float) -> SchedulerSnapshot:
+        optional = {kind.name: self._optional(kind.name) for kind in _OPTIONAL}
+        facts: list[NodeFacts] = self._reflectors["nodes"].kept()
+        gone: list[PodFacts] = self._reflectors["pods"].gone()  # before those that are there: none may be in neither
+        pods: list[PodFacts] = self._reflectors["pods"].kept()
+        queues = Queues(by_name(optional["localqueues"]), {one.name: one for one in optional["clusterqueues"]},
+                        dict(optional["resourceflavors"]), by_name((*optional["volcano"], *optional["kai"])),
+                        tuple(facts))
+        groups = gather(pods, gone, optional["jobs"], optional["workloads"])
+        scene = Scene({node.name: node for node in facts}, queues, partial(self._partition, queues), self._user,
+                      max((node.gpus for node in facts), default=0))
+        jobs = self._runs.look(groups, scene, now_s)
+        nodes = self._nodes(facts, pods, jobs, queues)
+        return SchedulerSnapshot(now_s, nodes, partitions_of(nodes), tuple(jobs))
+
+    def _nodes(self, facts: Sequence[NodeFacts], pods: Sequence[PodFacts], jobs: Sequence[Job],
+               queues: Queues) -> tuple[Node, ...]:
+        """Return the nodes with the partitions that may use them: their queues, and whatever else jobs came by."""
+        here: dict[str, list[PodFacts]] = {}
+        for pod in pods:
+            if pod.node:
+                here.setdefault(pod.node, []).append(pod)
+        keys = frozenset(key for pod in pods for key in pod.wish.keys)
+        others = tuple(sorted({job.partition for job in jobs} - queues.clusters.keys()))
+        return tuple(node_of(node, here.get(node.name, ()), (*home(queues.serving(node)), *others), keys)
+                     for node in sorted(facts, key=lambda node: node.name))
+
+    def _partition(self, queues: Queues, group: Group) -> str:
+        """Return the partition of a job by the rule that is configured."""
+        rule, _, label = self._config.partition.partition(":")
+        if rule == "label":
+            return _label(group, label) or SHARED
+        return (queue_of(group, queues) if rule == "queue" else "") or group.namespace
+
+    def _user(self, group: Group) -> str:
+        rule, _, label = self._config.user.partition(":")
+        return _label(group, label) if rule == "label" else group.namespace
+
+
+def queue_of(group: Group, queues: Queues) -> str:
+    """Return the queue of a job: Kueue's, KAI's or Volcano's, '' for none."""
+    if group.work is not None and group.work.admitted_to:
+        return group.work.admitted_to
+    named = (group.work.queue if group.work else "") or _label(group, QUEUE)
+    if named:
+        return queues.local.get((group.namespace, named), named)
+    pods = (*group.pods, *group.gone)
+    volcano = next((pod.volcano_queue for pod in pods if pod.volcano_queue), "")
+    gang = next((pod.gang for pod in pods if pod.gang), "")
+    return _label(group, KAI_QUEUE) or volcano or queues.gangs.get((group.namespace, gang), "")
+
+
+def _label(group: Group, name: str) -> str:
+    """Return a label of a job's pods, else of its workload."""
+    found = next((pod.labels[name] for pod in (*group.pods, *group.gone) if name in pod.labels), "")
+    return found or (group.work.labels.get(name, "") if group.work else "")
+
+
+def home(serving: Sequence[str]) -> tuple[str, ...]:
+    """Return the partitions of a node by the queues that may use it; if these are not one, its free GPUs are shared."""
+    return tuple(serving) if len(serving) == 1 else (SHARED, *serving)
+
+
+def partitions_of(nodes: Sequence[Node]) -> tuple[Partition, ...]:
+    """Return the partitions that nodes serve."""
+    names = sorted({name for node in nodes for name in node.partitions})
+    return tuple(Partition(name, tuple(node.name for node in nodes if name in node.partitions),
+                           default=name == SHARED) for name in names)

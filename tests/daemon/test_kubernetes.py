@@ -1,0 +1,135 @@
+"""The daemon under Kubernetes: what it records and shows, and that watts do not depend on the scheduler."""
+
+import time
+from threading import Event
+
+import pytest
+from werkzeug.test import Client
+
+from idlewatt.daemon.view import DaemonView
+from idlewatt.daemon.web.app import WebApp
+from idlewatt.exporters.simulated.kubernetes import USER
+from idlewatt.exporters.simulated.slurm_shapes import SETTINGS
+from idlewatt.storage.power_classes import WASTED, PowerClass
+
+
+def configured(url: str, folder, scheduler: str) -> dict[str, str]:
+    """Return what differs from the rig's own configuration: boards and wall meters, and this scheduler."""
+    pages = {"dcgm": "dcgm_pods" if scheduler == "kubernetes" else "dcgm", "ipmi": "ipmi"}
+    kinds = {"kubernetes": f"{{kind: kubernetes, url: '{url}/kubernetes', user: 'label:{USER}'}}",
+             "slurm": f"{{kind: slurm_rest, url: '{url}', settings: {SETTINGS}}}"}
+    read = "".join(f"{{kind: {kind}, http_sd_configs: [{{url: '{url}/targets/{page}'}}]}}, "
+                   for kind, page in pages.items())
+    return {"storage": f"{{url: 'sqlite:///{folder / scheduler}.db'}}", "sources": f"[{read}{kinds[scheduler]}]"}
+
+
+def waited_for(met) -> None:
+    pause, deadline = Event(), time.monotonic() + 10.0
+    while not met():
+        assert time.monotonic() < deadline, "the watches never came to the present"
+        pause.wait(0.002)
+
+
+@pytest.fixture
+def kube(rig):
+    """A daemon on the same cluster, which tells of itself as Kubernetes."""
+    rig.server.site.kubernetes.bookmark_s = 0.02
+    service = rig.service(**configured(rig.server.url, rig.folder, "kubernetes"))
+    service.jobs()
+    yield service
+    rig.server.site.kubernetes.drop_watches()
+
+
+@pytest.fixture
+def step(rig, kube):
+    """Return the function that moves the cluster on, waits until all watches know of it, and runs the cycles."""
+    def move(seconds, *services):
+        rig.now_s += seconds
+        rig.server.site.refresh()
+        store, source = rig.server.site.kubernetes.store, kube._collection.of("scheduler")[0].source
+        waited_for(lambda: all(int(version or 0) >= store.version for version in source.versions.values()))
+        for one in services:
+            one.scrape()
+            one.jobs()
+            one.assess()
+
+    return move
+
+
+def watts(service):
+    """Return the watts by partition and class, to a hundredth."""
+    return {(partition.lower(), power_class): round(value, 2)
+            for partition, classes in service.known.assessment.totals.items()
+            for power_class, value in classes.items() if value}
+
+
+def boards(service):
+    return {(board.uuid, board.state, board.job_id.rpartition("-")[2], board.user, board.account, board.guessed)
+            for board in service.known.assessment.boards}
+
+
+def runs(service, now_s):
+    """Return what was recorded of runs that have ended."""
+    return sorted((job.job_id.rpartition("-")[2], job.state, job.submit_s, job.start_s, job.end_s, job.user)
+                  for job in service._history.jobs(0.0, now_s + 1.0) if job.end_s is not None)
+
+
+def same_scenario(rig, kube, step, steps, seconds):
+    """Run the same cluster under both schedulers and compare what both daemons say of it at each step."""
+    slurm, seen = rig.service(**configured(rig.server.url, rig.folder, "slurm")), set()
+    for _ in range(steps):
+        step(seconds, slurm, kube)
+        assert watts(kube) == watts(slurm), f"at {rig.now_s}"
+        assert boards(kube) == boards(slurm)
+        seen |= {power_class for _, power_class in watts(kube)}
+    for service in (slurm, kube):
+        service.record()
+    return slurm, seen
+
+
+def test_the_same_scenario_has_the_same_watts_by_class_whatever_the_scheduler(rig, kube, step):
+    slurm, seen = same_scenario(rig, kube, step, 44, 90.0)
+    assert {PowerClass.ALLOCATED_IDLE, PowerClass.ALLOCATED_UNDERUSED, PowerClass.STRANDED, PowerClass.PRODUCTIVE,
+            PowerClass.HOST_ACTIVE} <= seen
+    assert len(runs(kube, rig.now_s)) >= 5
+    assert runs(kube, rig.now_s) == runs(slurm, rig.now_s)
+
+
+@pytest.mark.long
+def test_a_day_has_the_same_watts_by_class_whatever_the_scheduler(rig, kube, step):
+    slurm, seen = same_scenario(rig, kube, step, 1440, 60.0)
+    assert PowerClass.ALLOCATED_HUNG in seen
+    assert runs(kube, rig.now_s) == runs(slurm, rig.now_s)
+
+
+def advised(service):
+    """Return what each job is advised, by the policy in charge."""
+    return {row.job_id.rpartition("-")[2]: (row.action, row.placement and row.placement.nodes,
+                                            row.placement and row.placement.gpus)
+            for row in service.known.advice.recommendations if not row.shadow}
+
+
+def test_the_same_scenario_has_the_same_advice_whatever_the_scheduler(rig, kube, step):
+    slurm, compared = rig.service(**configured(rig.server.url, rig.folder, "slurm")), 0
+    for _ in range(6):
+        step(600.0, slurm, kube)
+        for service in (slurm, kube):
+            rig.advise(service)
+        assert advised(kube) == advised(slurm), f"at {rig.now_s}"
+        compared += len(advised(kube))
+    assert compared > 10
+    assert not any(row.command for row in kube.known.advice.recommendations)
+    assert any(row.command for row in slurm.known.advice.recommendations)
+
+
+def test_nothing_is_unmeasured_and_jobs_are_shown_with_namespace_and_queue(kube, step):
+    for _ in range(3):
+        step(60.0, kube)
+    totals = kube.known.assessment.totals
+    assert sum(classes[PowerClass.UNMEASURED] for classes in totals.values()) == 0.0
+    assert sum(classes[wasted] for classes in totals.values() for wasted in WASTED) > 0.0
+    assert {"a100", "v100"} == set(totals)
+    page = Client(WebApp(DaemonView(kube, lambda: kube.settings)))
+    jobs = page.get("/api/v1/jobs").json["data"]
+    assert jobs
+    assert all(job["job_id"].startswith(f"{job['account']}/") and job["partition"] in totals for job in jobs)

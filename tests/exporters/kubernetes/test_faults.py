@@ -1,0 +1,166 @@
+"""What goes wrong between the source and its API server costs what it has to, and is told."""
+
+import json
+
+import kube_objects as make
+import pytest
+from kube_objects import START_S
+
+from idlewatt.exporters.kubernetes import KubernetesConfig
+from idlewatt.exporters.simulated.api_server import Fault
+from idlewatt.exporters.simulated.api_store import (
+    CLUSTER_QUEUES,
+    CORE,
+    FLAVORS,
+    LOCAL_QUEUES,
+    NODES,
+    PODS,
+    WORKLOADS,
+    Store,
+)
+from idlewatt.exporters.source import SourceError, Watched
+from idlewatt.storage.records import JobState
+from idlewatt.storage.waiting import WaitReason
+
+
+@pytest.fixture
+def build(server):
+    made = []
+
+    def build(**changes):
+        config = {"kind": "kubernetes", "url": server.url, "silence": "5s", "http": {"timeout": "5s"}} | changes
+        made.append(KubernetesConfig.model_validate(config).build(lambda: START_S + 60.0))
+        return made[-1]
+
+    yield build
+    for source in made:
+        source.close()
+
+
+@pytest.fixture
+def filled(store):
+    store.put(NODES, make.node("n1", 8, {"gpu": "a100"}))
+    store.put(PODS, make.pod("p", on="n1"))
+    return store
+
+
+def kueue(store, message="", reason="Pending", quota=8):
+    """Put a queue for the nodes with a100 into the store, and a workload that waits in it."""
+    store.put(FLAVORS, {"metadata": {"name": "a100"}, "spec": {"nodeLabels": {"gpu": "a100"}}})
+    store.put(CLUSTER_QUEUES, {"metadata": {"name": "research"}, "spec": {"resourceGroups": [
+        {"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "a100", "resources": [
+            {"name": "nvidia.com/gpu", "nominalQuota": quota}]}]}]}})
+    store.put(LOCAL_QUEUES, {"metadata": {"name": "lq", "namespace": "team"}, "spec": {"clusterQueue": "research"}})
+    store.put(WORKLOADS, {
+        "metadata": {"name": "job-next", "namespace": "team", "creationTimestamp": make.moment(START_S),
+                     "ownerReferences": [make.owner("Job", "next")]},
+        "spec": {"queueName": "lq", "priority": 7, "podSets": [
+            {"name": "main", "count": 2, "template": {"spec": {"containers": [make.container(8)]}}}]},
+        "status": {"conditions": [{"type": "QuotaReserved", "status": "False", "reason": reason, "message": message,
+                                   "lastTransitionTime": make.moment(START_S)}]} if message else {}})
+
+
+def health(source):
+    return {target.target: (target.up, target.error) for target in source.health()}
+
+
+def test_a_workload_of_kueue_is_a_pending_job_before_it_has_pods(filled, build):
+    kueue(filled, "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor "
+                  "a100, 8 more needed")
+    snapshot = build().read()
+    job = next(job for job in snapshot.jobs if job.job_id == "team/next")
+    assert (job.state, job.partition, job.priority, job.submit_s) == (JobState.PENDING, "research", 7.0, START_S)
+    assert (job.request.gpus, job.request.nodes, job.request.gpus_per_node) == (16, 2, 8)
+    # The queue may use all that its nodes have: its quota is no other limit than they are.
+    assert job.reason is WaitReason.RESOURCES
+    assert snapshot.nodes[0].partitions == ("research", "team")
+
+
+def test_a_quota_below_what_the_nodes_have_is_the_limit(filled, build):
+    kueue(filled, "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor "
+                  "a100, 8 more needed", quota=4)
+    job = next(job for job in build().read().jobs if job.job_id == "team/next")
+    assert job.reason is WaitReason.QUOTA
+
+
+def test_a_workload_with_pods_is_one_job_in_its_queue(filled, build):
+    kueue(filled)
+    filled.put(PODS, make.pod("next-0", make.owner("Job", "next"), on="n1", gpus=4))
+    [job] = [job for job in build().read().jobs if job.job_id == "team/next"]
+    assert (job.state, job.partition, job.submit_s) == (JobState.RUNNING, "research", START_S)
+
+
+def test_a_cluster_without_optional_groups_is_read_all_the_same(server, build):
+    server.api.store = Store(CORE)
+    server.api.store.put(NODES, make.node("n1"))
+    source = build()
+    assert len(source.read().nodes) == 1
+    assert set(health(source)) == {"nodes", "pods", "jobs"}
+    assert all(up for up, _ in health(source).values())
+
+
+def test_a_forbidden_group_costs_its_own_fact_and_says_so(filled, server, build, until):
+    kueue(filled)
+    server.api.faults.append(Fault("/apis/kueue.x-k8s.io/v1beta2/workloads", 403, times=-1))
+    source = build()
+    assert [job.job_id for job in source.read().jobs] == ["team/p"]
+    up, error = health(source)["workloads"]
+    assert not up
+    assert "403" in error
+    assert "not known: what waits in Kueue's queues" in error
+    assert health(source)["nodes"] == (True, "")
+
+
+def test_rights_that_are_taken_away_are_no_empty_cluster(filled, server, build, until):
+    watched = Watched(build(), lambda: START_S + 60.0)
+    assert len(watched.read().data.jobs) == 1
+    server.api.faults.append(Fault("/api/v1/pods", 403, times=-1))
+    server.api.drop_watches()
+    until(lambda: not watched.read().fresh)
+    assert "not shown any more" in watched.status.error
+    assert len(watched.snapshot.data.jobs) == 1
+    server.api.faults.clear()
+    until(lambda: watched.read().fresh)
+
+
+def test_a_server_that_is_gone_is_not_believed_for_longer_than_its_silence(filled, server, build, until):
+    source = build(silence="2s")
+    now = source.read()
+    assert now.time_s == START_S + 60.0
+    server.api.faults.append(Fault("/", 503, times=-1))
+    server.api.drop_watches()
+    watched = Watched(source, lambda: START_S + 60.0)
+    until(lambda: not watched.read().fresh)
+    assert "nothing heard for" in watched.status.error
+    server.api.faults.clear()
+    until(lambda: watched.read().fresh)
+
+
+def test_a_server_that_never_answered_is_told(build):
+    source = build(url="http://127.0.0.1:9")
+    with pytest.raises(SourceError, match=r"nodes cannot be listed: .*refused"):
+        source.read()
+    source.close()
+    with pytest.raises(SourceError, match="not asked any more"):
+        source.read()
+
+
+@pytest.mark.parametrize("amount", ["1Zi", "-5", "NaN", "1e99", "9" * 300, "", "0x10", "١"])
+def test_impossible_quantities_cost_their_own_pod(filled, build, amount):
+    strange = make.pod("strange", on="n1")
+    strange["spec"]["containers"][0]["resources"]["requests"]["memory"] = amount
+    filled.put(PODS, strange)
+    source = build()
+    assert [job.job_id for job in source.read().jobs] == ["team/p"]
+    [pods] = [target for target in source.health() if target.target == "pods"]
+    assert (pods.up, pods.skipped) == (True, 1)
+    assert pods.error.startswith("1 skipped, first team/strange: ")
+
+
+def test_names_that_attack_are_made_harmless_and_large_notes_are_not_kept(filled, build):
+    evil = "a\x1b[2J\u202e\ud800"
+    pod = make.pod("p2", on="n1", labels={"who": evil}, annotations={"notes": "x" * 2**20, "deep": "[" * 10_000})
+    filled.put(PODS, json.loads(json.dumps(pod).replace("\\ud800", "")))
+    job = next(job for job in build(user="label:who").read().jobs if job.job_id == "team/p2")
+    assert "\x1b" not in job.user
+    assert "\u202e" not in job.user
