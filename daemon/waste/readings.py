@@ -138,7 +138,7 @@ class Fleet:
             if len(self._limits) >= MOST_MODELS:
                 self._limits.clear()
             configured = configured_model(reading.model, self._settings).limit_watts
-            self._limits[reading.model] = configured or catalogue.board(reading.model).limit_watts
+            self._limits[reading.model] = configured or catalogue.gpu(reading.model).limit_watts
         return self._limits[reading.model]
 
     def boards_by_node(self) -> dict[str, list[Board]]:
