@@ -18,7 +18,7 @@ from pydantic import Field
 
 from ..storage.durations import Duration
 from ..storage.telemetry import NodeReading, Telemetry
-from . import cgroup, dcgm, ipmi, node
+from . import cgroup, dcgm, dcgm_fields, ipmi, node
 from .errand import all_of
 from .exposition import Samples, Series
 from .facts import is_nobody, measured, ratio, told_name
@@ -33,6 +33,8 @@ _BUSY = "idlewatt:cpu_busy"
 _TIME = "idlewatt:scraped"
 _BY = "job, instance, node"
 _TOGETHER = 8
+_GPU_FACTS: dict[str, tuple[str, ...]] = dcgm_fields.FACTS
+"""What is asked of GPUs: each fact under all the names that exporters give it."""
 
 
 @register("prometheus")
@@ -56,10 +58,12 @@ class PrometheusConfig(SourceConfig, HttpOptions):
 
 def queries(config: PrometheusConfig) -> dict[str, str]:
     """Return the PromQL of each fact, by the metric that it yields."""
-    plain = [*dcgm.METRICS, *ipmi.METRICS, *cgroup.METRICS, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER,
-             node.NAME]
+    plain = [*ipmi.METRICS, *cgroup.METRICS, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER, node.NAME]
     facts = {name: f"{name}{{{config.matchers}}}" for name in plain}
     matchers = f"{config.matchers}, " if config.matchers else ""
+    for name, names in _GPU_FACTS.items():
+        facts[name] = (f"{name}{{{config.matchers}}}" if len(names) == 1 else
+                       f'{{{matchers}__name__=~"{"|".join(names)}"}}')
 
     def cpu(mode: str) -> str:
         return f"sum by ({_BY}) (rate({node.CPU}{{{matchers}{mode}}}[{config.cpu_window:g}s]))"
@@ -174,11 +178,11 @@ def telemetry(samples: Mapping[str, Samples], now: float, max_age: float) -> Tel
     def node_of(labels: Mapping[str, str]) -> str:
         return told_name(labels, names.get(_target(labels), ""))
 
-    boards = dcgm.boards([s for name in dcgm.METRICS for s in samples[name]], node_of, time_of)
+    gpus = dcgm.gpus([s for name in dcgm_fields.FACTS for s in samples[name]], node_of, time_of)
     meters = ipmi.servers([s for name in ipmi.METRICS for s in samples[name]], node_of, time_of)
     hosts = _hosts(samples, node_of, time_of)
     jobs = cgroup.jobs([s for name in cgroup.METRICS for s in samples[name]], node_of, time_of)
-    return Telemetry(boards, tuple(_merged(meters, hosts)), jobs)
+    return Telemetry(gpus, tuple(_merged(meters, hosts)), jobs)
 
 
 def sifted(found: Telemetry, gpu_limit: int) -> tuple[Telemetry, tuple[TargetHealth, ...]]:

@@ -164,6 +164,9 @@ class Published:
     outside_scheduler_since_timestamp_seconds: Series = _gauge(
         "Since when a GPU has been busy although the scheduler says that nobody holds it, in seconds since the epoch.",
         "node", "gpu", cap=NODES * 8)
+    gpu_error_info: Series = _gauge(
+        "GPUs whose driver has told an error since it was loaded, with NVIDIA's number of the last one; always 1. From "
+        "DCGM.", "node", "gpu", "xid", cap=NODES)
     unmeasured_seconds_total: Series = _counter(
         "GPU time for which nothing was measured, in seconds: gaps longer than the sampling allows.",
         "partition", cap=PARTITIONS)

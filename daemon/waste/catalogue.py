@@ -22,7 +22,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 _NO_DIFFERENCE = frozenset(("nvidia", "tesla", "amd", "instinct", "intel", "habana", "gaudi"))
 """Words that name a maker: tools and schedulers write them or leave them out."""
 _OF_NO_SERVER = re.compile(r"\d{2,3}g(b|ib)?|sxm\d?|hbm\w*")
-"""Words of a scheduler's GPU type beyond which a server is still the same: sizes of memory (3g is a MIG slice), and the socket."""
+"""Words of a GPU type beyond which a server is still the same: memory (3g is a MIG slice, no size) and socket."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Value = TypeVar("Value")

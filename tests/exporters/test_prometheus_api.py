@@ -34,8 +34,11 @@ class Fleet:
         query = parse_qs(urlsplit(request.url).query)["query"][0]
         self.queries.append(query)
         self.headers.append(request.headers)
-        name = "busy" if query.startswith("1 - ") else re.search(r"(\w+)\{", query)[1]
-        result = [{"metric": labels, "value": [NOW, str(value)]} for labels, value in self.series.get(name, [])]
+        either = re.search(r'__name__=~"(.+?)"', query)
+        names = either[1].split("|") if either else [re.search(r"(\w+)\{", query)[1]]
+        names = ["busy"] if query.startswith("1 - ") else names
+        result = [{"metric": labels, "value": [NOW, str(value)]}
+                  for name in names for labels, value in self.series.get(name, [])]
         return 200, {}, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
 
     def read(self, clock, **options):
