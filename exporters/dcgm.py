@@ -7,7 +7,7 @@ are the largest of its rows, not their sum; what instances own for themselves (m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -43,14 +43,15 @@ from .dcgm_fields import (
     UTILIZATION,
     XID,
     reasons,
-    utilizations,
 )
 from .exposition import Samples
 from .facts import node_name
 from .findings import GPU
+from .gpu_rows import NodeOf, TimeOf, jobs
 from .scrape import PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target
+from .utilization import of_percent
 
 _SLICES = 7
 _INDEX = re.compile(r"[0-9]{1,4}")
@@ -72,7 +73,7 @@ class _Gpu:
 
     def add(self, labels: Mapping[str, str], values: dict[str, float]) -> None:
         """Take in one row: repeats keep the largest value, an instance's own values are kept apart."""
-        self.jobs.update(_jobs(labels))
+        self.jobs.update(jobs(labels))
         if self.uuid.startswith("MIG-") and labels.get("UUID", "").startswith("GPU-"):
             self.uuid = labels["UUID"]
         instance = labels.get("GPU_I_ID", "")
@@ -110,8 +111,7 @@ def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:
                                lambda _labels: time_s))
 
 
-def gpus(samples: Samples, node_of: Callable[[Mapping[str, str]], str],
-         time_of: Callable[[Mapping[str, str]], float | None]) -> tuple[GpuReading, ...]:
+def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading, ...]:
     """Return one reading per physical GPU; rows of GPUs without a time are left out."""
     found: dict[tuple[str, str], _Gpu] = {}
     times: dict[tuple[str, str], float] = {}
@@ -141,7 +141,7 @@ def _settle(found: Iterable[_Gpu]) -> None:
             servers.setdefault(gpu.node, []).append(gpu)
     for own in servers.values():
         told = [(gpu.values.pop(UTILIZATION), gpu.first(POWER), gpu.first(LIMIT)) for gpu in own]
-        for gpu, share in zip(own, utilizations(told), strict=True):
+        for gpu, share in zip(own, of_percent(told), strict=True):
             if share is not None:
                 gpu.values[UTILIZATION] = share
 
@@ -164,19 +164,6 @@ def _share(profile: str) -> float:
     """Return the share of a GPU's compute that a MIG profile such as ``3g.20gb`` holds."""
     match = _PROFILE.match(profile)
     return min(int(match[1]) / _SLICES, 1.0) if match else 1 / _SLICES
-
-
-def _jobs(labels: Mapping[str, str]) -> Iterable[str]:
-    """Yield the Slurm job and the pod (``namespace/pod``) that a row names."""
-    if job := labels.get("hpc_job"):
-        yield job
-    for prefix, pod_name, namespace in (("exported_", "pod", "namespace"), ("", "pod", "namespace"),
-                                        ("", "pod_name", "pod_namespace")):
-        pod = labels.get(prefix + pod_name)
-        # Without honor_labels, `pod` is the exporter's own and the workload's is `exported_pod`.
-        if pod and "dcgm-exporter" not in pod:
-            yield f"{labels.get(prefix + namespace, '')}/{pod}"
-            return
 
 
 def _reading(gpu: _Gpu, time_s: float) -> GpuReading:

@@ -6,8 +6,6 @@ change with the names: 203 is a whole number of percent still, though it is call
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from .facts import (
     Reader,
     bytes_of_mebibytes,
@@ -88,20 +86,3 @@ _REASONS = {0x4: "power", 0x8: "slowdown", 0x20: "heat", 0x40: "heat", 0x80: "po
 def reasons(bits: float | None) -> tuple[str, ...] | None:
     """Return why the clocks are held down, in words; () for no reason, None where nobody tells."""
     return None if bits is None else tuple(sorted({word for bit, word in _REASONS.items() if int(bits) & bit}))
-
-
-def utilizations(told: Iterable[tuple[float, float | None, float | None]]) -> list[float | None]:
-    """Return the use of each GPU of one server as a share, from its number, watts and power limit.
-
-    DCGM tells whole per cent. Numbers none of which is above 1 are shares where one of them is a fraction, or where
-    one that shows 1 draws more than half its limit. A fraction of one beside whole per cent is unmeasured: nobody
-    knows which of the two it is.
-    """
-    rows = list(told)
-    numbers = [number for number, _, _ in rows]
-    fractions = [number for number in numbers if number % 1]
-    if max(numbers, default=0.0) > 1:
-        averaged = any(number > 1 for number in fractions)
-        return [None if 0 < number < 1 and not averaged else ratio(number / 100) for number in numbers]
-    busy = any(number == 1 and watts is not None and limit and watts > limit / 2 for number, watts, limit in rows)
-    return [ratio(number if fractions or busy else number / 100) for number in numbers]

@@ -10,19 +10,20 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
 
 from pydantic import Field
 
 from ..storage.durations import Duration
-from ..storage.telemetry import NodeReading, Telemetry
-from . import cgroup, dcgm, dcgm_fields, ipmi, node
+from ..storage.telemetry import GpuReading, NodeReading, Telemetry
+from . import amd, amd_smi, cgroup, dcgm, dcgm_fields, gaudi, ipmi, node, nvidia_smi
 from .errand import all_of
 from .exposition import Samples, Series
 from .facts import is_nobody, measured, ratio, told_name
 from .fetch import Client, HttpOptions
+from .gpu_rows import NodeOf, TimeOf
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
 from .text import clean, described, quoted
 from .text import decode as decode_text
@@ -33,13 +34,14 @@ _BUSY = "idlewatt:cpu_busy"
 _TIME = "idlewatt:scraped"
 _BY = "job, instance, node"
 _TOGETHER = 8
-_GPU_FACTS: dict[str, tuple[str, ...]] = dcgm_fields.FACTS
+_GPU_FACTS: dict[str, tuple[str, ...]] = (dcgm_fields.FACTS | nvidia_smi.FACTS | amd.FACTS | amd_smi.FACTS
+                                          | gaudi.FACTS)
 """What is asked of GPUs: each fact under all the names that exporters give it."""
 
 
 @register("prometheus")
 class PrometheusConfig(SourceConfig, HttpOptions):
-    """A Prometheus (Thanos, Mimir, VictoriaMetrics) that scrapes dcgm, node, ipmi and cgroup exporters already."""
+    """A Prometheus (Thanos, Mimir, VictoriaMetrics) that scrapes exporters of GPUs, node, ipmi and cgroup already."""
 
     kind: Literal["prometheus"] = "prometheus"
     url: str = Field(description="Base URL, e.g. http://prometheus:9090 or http://mimir/prometheus.")
@@ -178,11 +180,25 @@ def telemetry(samples: Mapping[str, Samples], now: float, max_age: float) -> Tel
     def node_of(labels: Mapping[str, str]) -> str:
         return told_name(labels, names.get(_target(labels), ""))
 
-    gpus = dcgm.gpus([s for name in dcgm_fields.FACTS for s in samples[name]], node_of, time_of)
+    gpus = _gpus(samples, node_of, time_of)
     meters = ipmi.servers([s for name in ipmi.METRICS for s in samples[name]], node_of, time_of)
     hosts = _hosts(samples, node_of, time_of)
     jobs = cgroup.jobs([s for name in cgroup.METRICS for s in samples[name]], node_of, time_of)
-    return Telemetry(gpus, tuple(_merged(meters, hosts)), jobs)
+    return Telemetry(tuple(gpus.values()), tuple(_merged(meters, hosts)), jobs)
+
+
+def _gpus(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf) -> dict[str, GpuReading]:
+    """Return the GPUs of all vendors by uuid; of one that two exporters show, what DCGM tells."""
+    def of(facts: Iterable[str]) -> Samples:
+        return [sample for name in facts for sample in samples[name]]
+
+    found = (*dcgm.gpus(of(dcgm_fields.FACTS), node_of, time_of),
+             *nvidia_smi.gpus(of(nvidia_smi.FACTS), node_of, time_of), *amd.gpus(of(amd.FACTS), node_of, time_of),
+             *amd_smi.gpus(of(amd_smi.FACTS), node_of, time_of), *gaudi.gpus(of(gaudi.FACTS), node_of, time_of))
+    gpus: dict[str, GpuReading] = {}
+    for gpu in found:
+        gpus.setdefault(gpu.uuid, gpu)
+    return gpus
 
 
 def sifted(found: Telemetry, gpu_limit: int) -> tuple[Telemetry, tuple[TargetHealth, ...]]:

@@ -54,7 +54,8 @@ class GpuReading:
     activity: float | None = None
     """Share of time the GPU worked, 0..1."""
     activity_source: str = ""
-    """``sm_active``, ``gr_engine_active``, ``gpu_util`` or ``gfx_activity``: they do not mean the same."""
+    """``sm_active``, ``gr_engine_active``, ``gpu_util``, ``gfx_activity`` or ``power_derived``: they do not mean
+    the same."""
     resident: float | None = None
     """Share of time *some* kernel was resident (GPU_UTIL or GR_ENGINE_ACTIVE), 0..1: the test for 'busy'."""
     memory_used_bytes: float | None = None

@@ -71,8 +71,10 @@ def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int
     """
     taken: dict[int, Holder] = {}
     unnamed: list[tuple[Job, int]] = []
+    # Two vendors in one node count from 0 each: an index then names two places, and says nothing.
+    mixed = len({place.index for place in places}) < len(places)
     for job, allocation in held:
-        indexes = allocation.gpu_indexes
+        indexes = None if mixed else allocation.gpu_indexes
         if indexes is None:
             unnamed.append((job, allocation.gpus))
         else:
@@ -83,7 +85,7 @@ def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int
         for position in _choose(places, taken, job, count):
             taken[position] = Holder(job, guessed=True)
     if node is not None:
-        _fill_anonymous(places, taken, node)
+        _fill_anonymous(places, taken, node, () if mixed else node.gpu_indexes_allocated or ())
     return taken
 
 
@@ -105,9 +107,8 @@ def _choose(places: list[Slot], taken: dict[int, Holder], job: Job, count: int) 
     return chosen
 
 
-def _fill_anonymous(places: list[Slot], taken: dict[int, Holder], node: Node) -> None:
+def _fill_anonymous(places: list[Slot], taken: dict[int, Holder], node: Node, named: Collection[int]) -> None:
     """Mark boards that the scheduler calls allocated although no job we were told of holds them."""
-    named = node.gpu_indexes_allocated or ()
     for position in named:
         if 0 <= position < len(places):
             taken.setdefault(position, Holder(None))

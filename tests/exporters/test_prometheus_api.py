@@ -66,6 +66,21 @@ def test_one_query_per_fact_whatever_the_number_of_nodes(clock):
     assert len(few.queries) == len(many.queries) == len(queries(PrometheusConfig(url=SERVER)))
 
 
+def test_gpus_of_every_vendor_are_read_and_one_that_two_exporters_show_counts_once(clock):
+    amd = {"job": "amd", "instance": "h1:5000", "gpu_id": "0", "serial_number": "S", "card_model": "Instinct MI300X"}
+    older = {"job": "amd", "instance": "h2:2021", "gpu_power_avg": "4"}
+    gaudi = {"job": "gaudi", "instance": "h3:41611", "id": "1", "UUID": "G"}
+    smi = {"job": "smi", "instance": "h1:9835", "uuid": "h1:9400-0"}
+    targets = [{"job": "dcgm", "instance": "h1:9400"}, *({"job": labels["job"], "instance": labels["instance"]}
+                                                         for labels in (amd, older, gaudi, smi))]
+    fleet = Fleet(up=[(labels, NOW - 5) for labels in targets],
+                  DCGM_FI_DEV_BOARD_POWER_WATTS=[(board(), 60)], amd_gpu_package_power=[(amd, 140)],
+                  amd_gpu_power_avg=[(older, 45e6)], habanalabs_power_mW=[(gaudi, 88000)],
+                  nvidia_smi_power_draw_watts=[(smi, 61)], nvidia_smi_gpu_info=[(smi | {"index": "0"}, 1)])
+    assert {(gpu.uuid, gpu.node, gpu.power_watts) for gpu in fleet.read(clock).gpus} == {
+        ("GPU-h1:9400-0", "h1", 60), ("AMD-S", "h1", 140), ("h2/amd/4", "h2", 45), ("G", "h3", 88)}
+
+
 def test_a_reading_bears_the_time_of_its_scrape(clock):
     fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(), 61.5)], DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=[(board(), 5000)])
     gpu, = fleet.read(clock).gpus
