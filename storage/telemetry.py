@@ -75,7 +75,8 @@ class NodeReading:
     time_s: float
     power_watts: float | None = None
     power_source: str = ""
-    """``ipmi``, ``redfish``, ``hwmon``, ``ceems`` or ``estimated``."""
+    """``ipmi``, ``redfish``, ``hwmon``, ``ceems`` or ``estimated``; ``modules`` is what the superchips of a Grace tray
+    draw, without the rest of it."""
     cpu_busy_ratio: float | None = None
     memory_used_bytes: float | None = None
     memory_total_bytes: float | None = None

@@ -24,8 +24,8 @@ LEAST_SHARE = 1 / 200
 """Share of its power limit below which no GPU draws: even small ones idle at a seventieth."""
 NODE_CEILING_WATTS = 50_000.0
 FORGET_AFTER_S = 3600.0
-WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", "estimated")
-"""The first that is fresh wins; an unknown source comes last."""
+WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", "modules", "estimated")
+"""The first that is fresh wins; an unknown source comes last. ``modules`` is no wall: it lacks the rest of the tray."""
 
 
 class Board:

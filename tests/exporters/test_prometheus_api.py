@@ -144,6 +144,16 @@ def test_servers_get_cpu_memory_and_power(clock):
     assert (node.power_watts, node.power_source, node.time_s) == (700, "hwmon", NOW - 7)
 
 
+def test_a_grace_tray_is_the_sum_of_its_modules_and_no_wall(clock):
+    meters = {"lnxsybus:00_acpi000d:00": 1500, "lnxsybus:00_acpi000d:01": 1480}
+    host = {"job": "node", "instance": "h1:9100"}
+    fleet = Fleet(node_hwmon_power_average_watt=[(host | {"chip": chip}, watts) for chip, watts in meters.items()])
+    (node,) = fleet.read(clock).nodes
+    assert (node.power_watts, node.power_source) == (2980, "modules")
+    (node,) = fleet.read(clock, power_meters={"*:00": "wall"}).nodes
+    assert (node.power_watts, node.power_source) == (1500, "hwmon")
+
+
 def test_the_wall_meter_and_the_host_are_told_apart_by_their_source(clock):
     fleet = Fleet(up=[], node_memory_MemTotal_bytes=[({"node": "n1"}, 100)],
                   ipmi_dcmi_power_consumption_watts=[({"node": "n1"}, 2400)])

@@ -94,6 +94,12 @@ def test_the_first_fresh_wall_source_wins(site):
     assert fleet.walls_by_node(760.0)["dgx-0"].power_source == "ipmi"
 
 
+@pytest.mark.parametrize("source", ["ipmi", "redfish", "hwmon", "ceems"])
+def test_every_wall_meter_wins_over_the_modules_of_a_tray(site, source):
+    fleet = fleet_of(site, site.board(), walls=[site.wall(2980.0, source="modules"), site.wall(3600.0, source=source)])
+    assert fleet.walls_by_node(1000.0)["dgx-0"].power_watts == 3600.0
+
+
 def test_boards_that_vanish_are_forgotten(site):
     fleet = fleet_of(site, site.board(0))
     later = 1000.0 + 2 * FORGET_AFTER_S
