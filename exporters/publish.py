@@ -185,6 +185,15 @@ class Published:
     power_down_info: Series = _gauge(
         "Nodes worth powering down: empty, measured, needed by no known job soon, and not of the reserve; always 1.",
         "node", cap=NODES)
+    power_cap_saving_ratio: Series = _gauge(
+        "Share of the energy for the same work that like runs saved under a lower power limit, of running jobs and no "
+        "more than 50; bound is estimate, low or high of the 95 % interval.",
+        "partition", "job_id", "cap_watts", "bound", cap=ADVICE * 3)
+    capped_gpus: Scalar = _gauge(
+        "GPUs whose enforced power limit is below the one they were delivered with; absent where no exporter tells.")
+    throttled_gpus: Series = _gauge(
+        "GPUs whose clocks are held down now, by reason: power, power_brake, heat or slowdown; one GPU may have two.",
+        "reason", cap=10)
     advice_timestamp_seconds: Series = _gauge(
         "When the policy last advised, in seconds since the epoch.", "policy", cap=POLICIES)
     advice_snapshot_timestamp_seconds: Series = _gauge(

@@ -14,12 +14,15 @@ class HeldGpus:
 
     def __init__(self, gpus: Iterable[GpuReading], nodes: Iterable[Node]) -> None:
         by_node: dict[str, dict[int, GpuReading]] = {}
+        mixed = set[str]()
         for gpu in gpus:
-            by_node.setdefault(gpu.node, {})[gpu.index] = gpu
+            if by_node.setdefault(gpu.node, {}).setdefault(gpu.index, gpu).uuid != gpu.uuid:
+                mixed.add(gpu.node)  # two vendors count from 0 each: an index says nothing
+            by_node[gpu.node][gpu.index] = gpu
         known = {node.name: node for node in nodes}
         # One that telemetry has lost keeps its place, or those behind it would be taken for others.
         self._places = {name: [found.get(index) for index in sorted([*found, *holes(found, known.get(name))])]
-                        for name, found in by_node.items()}
+                        for name, found in by_node.items() if name not in mixed}
 
     def of(self, part: Allocation) -> list[GpuReading | None]:
         """Return the boards of a job on a node, None for each that is not known.
