@@ -119,26 +119,26 @@ class Published:
         "where nothing of it is known to be wasted and not all is measured.",
         "node", cap=NODES)
     user_wasted_power_watts: Series = _gauge(
-        "Power that does no work on boards that a user's jobs hold, in watts; the largest first.", "user", cap=USERS)
+        "Power that does no work on GPUs that a user's jobs hold, in watts; the largest first.", "user", cap=USERS)
     unaccounted_power_watts: Scalar = _gauge(
         "Power of all nodes less the sum of all classes, in watts: 0 unless the accounting is broken.")
     power_source_disagreement_watts: Scalar = _gauge(
-        "Board power in excess of the wall meter, summed over nodes, in watts: meters average over a window.")
+        "GPU power in excess of the wall meter, summed over nodes, in watts: meters average over a window.")
     gpu_idle_floor_watts: Series = _gauge(
-        "Power of a board that does nothing, in watts; floor_source is learned, configured or catalogue.",
+        "Power of a GPU that does nothing, in watts; floor_source is learned, configured or catalogue.",
         "model", "floor_source", cap=300)
     pue_ratio: Scalar = _gauge(
         "Power usage effectiveness of the site as configured; multiplies nothing here.")
 
     # What the GPUs are doing
     gpus: Series = _gauge(
-        "GPUs by state (the power class of the board). Allocation from the scheduler, activity from DCGM.",
+        "GPUs by state (the power class of the GPU). Allocation from the scheduler, activity from DCGM.",
         "partition", "state", cap=PARTITIONS * len(PowerClass), known=GPU_CLASSES)
     node_gpus: Series = _gauge(
         "GPUs of a node by state. Allocation from the scheduler; one sample per state for every node.",
         "node", "state", cap=NODES * len(NODE_STATES), known=NODE_STATES)
     gpu_state: Series = _gauge(
-        "State of a board as a number: " + ", ".join(f"{code} {state}" for state, code in GPU_CODES.items()) + ". "
+        "State of a GPU as a number: " + ", ".join(f"{code} {state}" for state, code in GPU_CODES.items()) + ". "
         "Allocation from the scheduler, activity from DCGM.", "node", "gpu", cap=NODES * 8)
     stranded_gpus: Series = _gauge(
         "Free GPUs that no eligible pending job can use, by the constraint that binds first. From the scheduler.",

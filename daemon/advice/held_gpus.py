@@ -1,4 +1,4 @@
-"""The boards that jobs hold, found in telemetry as the scheduler counts them."""
+"""The GPUs that jobs hold, found in telemetry as the scheduler counts them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..waste.holders import MOST_BOARDS, holes
 
 
 class HeldGpus:
-    """The readings of each node's boards in the scheduler's order: 0, 1, 2, ... where NVML may leave a hole."""
+    """The readings of each node's GPUs in the scheduler's order: 0, 1, 2, ... where NVML may leave a hole."""
 
     def __init__(self, gpus: Iterable[GpuReading], nodes: Iterable[Node]) -> None:
         by_node: dict[str, dict[int, GpuReading]] = {}
@@ -25,7 +25,7 @@ class HeldGpus:
                         for name, found in by_node.items() if name not in mixed}
 
     def of(self, part: Allocation) -> list[GpuReading | None]:
-        """Return the boards of a job on a node, None for each that is not known.
+        """Return the GPUs of a job on a node, None for each that is not known.
 
         Where the scheduler names none of them they are known only if they are all that there are.
         """
