@@ -77,6 +77,8 @@ def published(known: Known, process: Process) -> Published:
     """Return the facts of the metrics page."""
     facts = _daemon(known, process) | _advice(known) | _simulated(known.counterfactual) | _training(known.training)
     facts |= _spare(known) | _learned(known.learned) | _held_out(known.learned.judged) | _recommended(known.recommended)
+    facts["gpu_error_info"] = {(gpu.node, str(gpu.index), str(gpu.detail.xid)): 1.0
+                               for gpu in known.telemetry.gpus if gpu.detail.xid}
     if known.assessment is not None:
         facts |= _watts(known, known.assessment) | _wasters(known.assessment) | _gpus(known.assessment)
     if known.snapshot is not None and not known.old:

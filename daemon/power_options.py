@@ -1,11 +1,11 @@
 """What ``--power`` means: watts by the name of a GPU model, by the nodes' own models, or from a YAML file.
 
-    idle: 55          # W of a board without a context
-    context: 95       # W of a board with a job's context and nothing to do
-    limit: 400        # W of a board at full load
+    idle: 55          # W of a GPU without a context
+    context: 95       # W of a GPU with a job's context and nothing to do
+    limit: 400        # W of a GPU at full load
     host: 800         # W of all else in a node that is on
     standby: 20       # W of a node that is powered down
-    load: 0.9         # of an allocated board
+    load: 0.9         # of an allocated GPU
     curve: [[0, 0], [0.5, 0.7], [1, 1]]    # load, and share of the way from context to limit
     models: {v100: {limit: 300, host: 600}}   # nodes with these GPUs
 
@@ -26,7 +26,7 @@ import yaml
 from .replay.cluster import Cluster
 from .replay.power import PowerModel
 from .settings.waste import WasteSettings
-from .waste.catalogue import BOARDS
+from .waste.catalogue import catalogue, named
 
 BY_MODEL = "by-model"
 """Each node's watts go by the model of its GPUs."""
@@ -47,14 +47,14 @@ def described(text: str, cluster: Cluster) -> PowerModel:
 
 
 def _listed(model: str) -> dict[str, Any]:
-    """Return what the catalogue knows of a GPU model, by a part of the vendor's name."""
-    for name, board in BOARDS.items():
-        if model and model.lower() in name.lower() and board.bare_watts is not None and board.limit_watts is not None:
-            context = board.bare_watts + WasteSettings().context_extra_watts
-            return {"idle": board.bare_watts, "context": context, "limit": board.limit_watts}
-    known = ", ".join(name for name, board in BOARDS.items() if board.limit_watts)
+    """Return what the catalogue knows of a GPU model, by words of the vendor's name."""
+    found = next(iter(named(model)), None)
+    if found is not None and found.idle and found.limit:
+        context = found.idle.watts + WasteSettings().context_extra_watts
+        return {"idle": found.idle.watts, "context": context, "limit": found.limit.watts}
+    known = ", ".join(gpu.name for gpu in catalogue().gpus if gpu.idle and gpu.limit)
     asked = repr(model) if model else "nodes without a GPU model"
-    raise PowerError(f"the watts of {asked} are not known; known are {known} or a part of these names, "
+    raise PowerError(f"the watts of {asked} are not known; known are {known} or words of these names, "
                      "else write a YAML file")
 
 

@@ -15,8 +15,9 @@ _INT32_BLANK = frozenset(range(0x7FFFFFF0, 0x7FFFFFFF + 1))
 _FP64_BLANK = frozenset(2.0**47 + offset for offset in range(16))
 _INT64_BLANK = float(0x7FFFFFFFFFFFFFF0)
 """All sixteen INT64 sentinels of DCGM are this number once they are a float."""
-_MOST_BOARD_WATTS = 5_000.0
+_MOST_GPU_WATTS = 5_000.0
 _MOST_SERVER_WATTS = 200_000.0
+_MOST_MEGAHERTZ = 100_000.0
 _ROUNDING = 1.1
 """Profiling ratios overshoot 1 a little; more than this is a lie."""
 
@@ -37,17 +38,43 @@ def measured(value: float) -> float | None:
     return value
 
 
-def joules_of_millijoules(value: float) -> float | None:
-    """Return joules; the INT32 sentinels are ordinary values of a 64-bit counter."""
+def _counted(value: float, per_unit: float) -> float | None:
+    """Return a counter in our unit; the INT32 sentinels are ordinary values of a 64-bit counter."""
     if not math.isfinite(value) or value < 0 or value >= _INT64_BLANK or value in _FP64_BLANK:
         return None
-    return value / 1000
+    return value / per_unit
 
 
-def board_watts(value: float) -> float | None:
-    """Return the watts of a board; more than any board can draw is unmeasured."""
+def joules_of_millijoules(value: float) -> float | None:
+    """Return joules."""
+    return _counted(value, 1e3)
+
+
+def joules_of_microjoules(value: float) -> float | None:
+    """Return joules."""
+    return _counted(value, 1e6)
+
+
+def seconds_of_nanoseconds(value: float) -> float | None:
+    """Return seconds."""
+    return _counted(value, 1e9)
+
+
+def gpu_watts(value: float) -> float | None:
+    """Return the watts of a GPU; more than any GPU can draw is unmeasured."""
     watts = measured(value)
-    return watts if watts is None or watts <= _MOST_BOARD_WATTS else None
+    return watts if watts is None or watts <= _MOST_GPU_WATTS else None
+
+
+def watts_of_milliwatts(value: float) -> float | None:
+    """Return the watts of a GPU, from milliwatts; the INT32 sentinels are beyond what a GPU can draw."""
+    return gpu_watts(value / 1000) if math.isfinite(value) and value >= 0 else None
+
+
+def hertz_of_megahertz(value: float) -> float | None:
+    """Return hertz."""
+    megahertz = measured(value)
+    return None if megahertz is None or megahertz > _MOST_MEGAHERTZ else megahertz * 1e6
 
 
 def server_watts(value: float) -> float | None:

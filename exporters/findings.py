@@ -17,7 +17,10 @@ _NAME = re.compile(rb"^([a-zA-Z_:][a-zA-Z0-9_:]{0,100})[{ \t]", re.MULTILINE)
 _OWN = ("go", "process", "promhttp", "python", "scrape", "http")
 """What the libraries of exporters tell of themselves: no word on what the page is."""
 _EXPORTERS = {"DCGM": "dcgm-exporter", "node": "node_exporter", "ipmi": "ipmi_exporter", "cgroup": "cgroup_exporter",
-              "slurm": "an exporter of Slurm", "prometheus": "Prometheus itself", "redfish": "a Redfish exporter"}
+              "slurm": "an exporter of Slurm", "prometheus": "Prometheus itself",
+              "redfish": "a Redfish exporter", "nvidia": "nvidia_gpu_exporter",
+              "habanalabs": "Intel's Gaudi metric exporter", "amd": "an exporter of AMD GPUs",
+              "gpu": "AMD's device-metrics-exporter"}
 
 
 class Wanted(NamedTuple):

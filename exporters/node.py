@@ -1,13 +1,18 @@
-"""node_exporter's page: how busy the CPUs are, memory used, and the ACPI power meter where a server has one."""
+"""node_exporter's page: how busy the CPUs are, memory used, and the power meters that the kernel knows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Literal
+
+from pydantic import Field
 
 from ..storage.telemetry import NodeReading, Telemetry
 from .exposition import Samples
-from .facts import measured, node_name, server_watts
+from .facts import measured, node_name
 from .findings import SERVER
+from .power_meters import Meter, MeterBook, MeterRole, Roles
+from .power_meters import total as watts_of
 from .scrape import PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target
@@ -16,8 +21,11 @@ CPU = "node_cpu_seconds_total"
 MEMORY_TOTAL = "node_memory_MemTotal_bytes"
 MEMORY_AVAILABLE = "node_memory_MemAvailable_bytes"
 POWER = "node_hwmon_power_average_watt"
+SENSOR_LABEL, METER_INFO = "node_hwmon_sensor_label", "node_power_meter_info"
+POWER_LABELS = (SENSOR_LABEL, METER_INFO)
+"""What the firmware calls its meters: hwmon's labels, and node_exporter's collector of ACPI meters."""
 NAME = "node_uname_info"
-METRICS = (CPU, MEMORY_TOTAL, MEMORY_AVAILABLE, POWER, NAME)
+METRICS = (CPU, MEMORY_TOTAL, MEMORY_AVAILABLE, POWER, *POWER_LABELS, NAME)
 
 _MOST_SERVERS = 65_536
 _WAITING = frozenset(("idle", "iowait"))
@@ -28,7 +36,8 @@ _COUNTED_TWICE = frozenset(("guest", "guest_nice"))
 class NodePages:
     """Reads pages of node_exporter; keeps the last CPU counters of each server, since busy is a difference."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Roles | None = None) -> None:
+        self.meters = MeterBook(told)
         self._before: dict[str, tuple[float, float]] = {}
         """By target; the one that was not read for longest goes first."""
 
@@ -36,27 +45,31 @@ class NodePages:
         """Return the server's reading; how busy it is from its second page on."""
         values: dict[str, float] = {}
         power: dict[str, float] = {}
+        called: dict[str, str] = {}
         own_name = ""
-        waiting = total = 0.0
+        waiting = spent = 0.0
         for (name, labels), value in samples:
             if name == CPU:
                 mode = labels.get("mode", "")
                 if mode not in _COUNTED_TWICE:
-                    total += value
+                    spent += value
                     if mode in _WAITING:
                         waiting += value
             elif name == POWER:
-                power[labels.get("chip", "")] = value
+                power[meter_of(labels)] = value
+            elif name in POWER_LABELS:
+                called[meter_of(labels)] = labels.get("label") or labels.get("oem_info", "")
             elif name == NAME:
                 own_name = labels.get("nodename", "")
             elif (number := measured(value)) is not None:
                 values[name] = number
-        if not (total or values or power):
+        if not (spent or values or power):
             return Telemetry()
+        server = node_name({}, target.labels, own_name or target.instance)
+        meters = self.meters.judge(server, power, named(power, called))
         return Telemetry(nodes=(reading(
-            node_name({}, target.labels, own_name or target.instance), time_s,
-            busy=self._busy(target.url, waiting, total), total=values.get(MEMORY_TOTAL),
-            available=values.get(MEMORY_AVAILABLE), power=power),))
+            server, time_s, busy=self._busy(target.url, waiting, spent), total=values.get(MEMORY_TOTAL),
+            available=values.get(MEMORY_AVAILABLE), meters=meters),))
 
     def _busy(self, key: str, waiting: float, total: float) -> float | None:
         """Return the share of CPU time since the last page that was neither idle nor waiting for disks."""
@@ -74,19 +87,24 @@ class NodePages:
 
 
 def reading(name: str, time_s: float, *, busy: float | None, total: float | None, available: float | None,
-            power: dict[str, float]) -> NodeReading:
-    """Return the reading of a server; memory in bytes, ``power`` in watts by hwmon chip."""
-    watts = wall_watts(power)
+            meters: tuple[Meter, ...]) -> NodeReading:
+    """Return the reading of a server; memory in bytes."""
+    watts, source = watts_of(meters)
     return NodeReading(
-        node=name, time_s=time_s, power_watts=watts, power_source="" if watts is None else "hwmon",
+        node=name, time_s=time_s, power_watts=watts, power_source=source,
         cpu_busy_ratio=busy, memory_used_bytes=memory_used(total, available), memory_total_bytes=total)
 
 
-def wall_watts(power: dict[str, float]) -> float | None:
-    """Return the watts of the ACPI power meter; without one, the largest meter, since no part draws more than all."""
-    meters = {chip: watts for chip, number in power.items() if (watts := server_watts(number)) is not None}
-    acpi = [watts for chip, watts in meters.items() if "acpi000d" in chip.lower() or "power_meter" in chip.lower()]
-    return max(acpi or meters.values(), default=None)
+def meter_of(labels: Mapping[str, str]) -> str:
+    """Return the name of the meter that a row is of; ``chip`` alone where the chip has but one, as ACPI's have."""
+    chip, sensor = labels.get("chip") or labels.get("meter", ""), labels.get("sensor", "")
+    return chip if sensor in ("", "power1") else f"{chip}/{sensor}"
+
+
+def named(power: Iterable[str], called: Mapping[str, str]) -> dict[str, str]:
+    """Return what the firmware calls each meter: hwmon's chip of ``ACPI000D:01`` is ``lnxsybus:00_acpi000d:01``."""
+    return {name: text for name in power for meter, text in called.items()
+            if name == meter or name.lower().endswith(f"_{meter.lower()}")}
 
 
 def memory_used(total: float | None, available: float | None) -> float | None:
@@ -98,11 +116,14 @@ def memory_used(total: float | None, available: float | None) -> float | None:
 
 @register("node")
 class NodeConfig(PageConfig):
-    """Pages of node_exporter: CPU, memory, and power where the server has an ACPI power meter."""
+    """Pages of node_exporter: CPU, memory, and power where the kernel knows a meter."""
 
     finds = SERVER
     kind: Literal["node"] = "node"
+    power_meters: dict[str, MeterRole] = Field(
+        default_factory=dict, description="What power meters measure, by a pattern of their name: wall, module (of a "
+                                          "Grace tray), or part. Empty: as they are called, or add up.")
 
     def build(self, clock: Clock) -> Source:
         """Return the source that reads these pages."""
-        return PageSource(self, METRICS, NodePages().parse, clock)
+        return PageSource(self, METRICS, NodePages(self.power_meters).parse, clock)

@@ -10,19 +10,21 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
 
 from pydantic import Field
 
 from ..storage.durations import Duration
-from ..storage.telemetry import NodeReading, Telemetry
-from . import cgroup, dcgm, ipmi, node
+from ..storage.telemetry import GpuReading, NodeReading, Telemetry
+from . import amd, amd_smi, cgroup, dcgm, dcgm_fields, gaudi, ipmi, node, nvidia_smi
 from .errand import all_of
 from .exposition import Samples, Series
 from .facts import is_nobody, measured, ratio, told_name
 from .fetch import Client, HttpOptions
+from .gpu_rows import NodeOf, TimeOf
+from .power_meters import MeterBook, MeterRole
 from .source import Clock, Role, Source, SourceConfig, SourceError, TargetHealth, register
 from .text import clean, described, quoted
 from .text import decode as decode_text
@@ -33,11 +35,14 @@ _BUSY = "idlewatt:cpu_busy"
 _TIME = "idlewatt:scraped"
 _BY = "job, instance, node"
 _TOGETHER = 8
+_GPU_FACTS: dict[str, tuple[str, ...]] = (dcgm_fields.FACTS | nvidia_smi.FACTS | amd.FACTS | amd_smi.FACTS
+                                          | gaudi.FACTS)
+"""What is asked of GPUs: each fact under all the names that exporters give it."""
 
 
 @register("prometheus")
 class PrometheusConfig(SourceConfig, HttpOptions):
-    """A Prometheus (Thanos, Mimir, VictoriaMetrics) that scrapes dcgm, node, ipmi and cgroup exporters already."""
+    """A Prometheus (Thanos, Mimir, VictoriaMetrics) that scrapes exporters of GPUs, node, ipmi and cgroup already."""
 
     kind: Literal["prometheus"] = "prometheus"
     url: str = Field(description="Base URL, e.g. http://prometheus:9090 or http://mimir/prometheus.")
@@ -46,6 +51,7 @@ class PrometheusConfig(SourceConfig, HttpOptions):
     max_age: Duration = Field(default=120.0,
                               description="Samples older than this are no reading: that exporter is gone.")
     gpu_limit: int = Field(default=64, gt=0, description="GPUs of one server; of one that shows more, none is taken.")
+    power_meters: dict[str, MeterRole] = Field(default_factory=dict, description="As for the source `node`.")
     cpu_window: Duration = Field(default=120.0, description="Window over which the CPUs' busy share is averaged; at "
                                                             "least four scrape intervals.")
 
@@ -56,10 +62,15 @@ class PrometheusConfig(SourceConfig, HttpOptions):
 
 def queries(config: PrometheusConfig) -> dict[str, str]:
     """Return the PromQL of each fact, by the metric that it yields."""
-    plain = [*dcgm.METRICS, *ipmi.METRICS, *cgroup.METRICS, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER,
-             node.NAME]
+    plain = [*ipmi.METRICS, *cgroup.METRICS, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER,
+             node.METER_INFO, node.NAME]
     facts = {name: f"{name}{{{config.matchers}}}" for name in plain}
     matchers = f"{config.matchers}, " if config.matchers else ""
+    # Every sensor of every server has a label: only those of Grace's meters are asked for.
+    facts[node.SENSOR_LABEL] = f'{node.SENSOR_LABEL}{{{matchers}label=~"(?i).*power socket.*"}}'
+    for name, names in _GPU_FACTS.items():
+        facts[name] = (f"{name}{{{config.matchers}}}" if len(names) == 1 else
+                       f'{{{matchers}__name__=~"{"|".join(names)}"}}')
 
     def cpu(mode: str) -> str:
         return f"sum by ({_BY}) (rate({node.CPU}{{{matchers}{mode}}}[{config.cpu_window:g}s]))"
@@ -80,6 +91,7 @@ class PrometheusSource:
         self._config, self._clock, self._timer = config, clock, timer
         self._client = Client(config, accept="application/json")
         self._queries = queries(config)
+        self._meters = MeterBook(config.power_meters)
         self._health: tuple[TargetHealth, ...] = ()
         self._strange: tuple[TargetHealth, ...] = ()
         self._last_success_s: float | None = None
@@ -94,7 +106,7 @@ class PrometheusSource:
         except SourceError as error:
             self._note(started, str(error))
             raise
-        found = telemetry(samples, now, self._config.max_age)
+        found = telemetry(samples, now, self._config.max_age, self._meters)
         if not (found.gpus or found.nodes or found.jobs):
             self._note(started, fault := _found_instead(samples, self._config.max_age))
             raise SourceError(f"{self._config.url}: {fault}")
@@ -161,7 +173,7 @@ def _vector(data: Any) -> Iterator[tuple[dict[str, str], float]]:
         raise ValueError("a series without labels or value") from error
 
 
-def telemetry(samples: Mapping[str, Samples], now: float, max_age: float) -> Telemetry:
+def telemetry(samples: Mapping[str, Samples], now: float, max_age: float, book: MeterBook) -> Telemetry:
     """Return the records that the answers hold, without those older than ``max_age`` seconds."""
     scraped = {_target(series.labels): value for series, value in samples[_TIME]}
     names = {_target(series.labels): series.labels.get("nodename", "") for series, _ in samples[node.NAME]}
@@ -174,11 +186,25 @@ def telemetry(samples: Mapping[str, Samples], now: float, max_age: float) -> Tel
     def node_of(labels: Mapping[str, str]) -> str:
         return told_name(labels, names.get(_target(labels), ""))
 
-    boards = dcgm.boards([s for name in dcgm.METRICS for s in samples[name]], node_of, time_of)
+    gpus = _gpus(samples, node_of, time_of)
     meters = ipmi.servers([s for name in ipmi.METRICS for s in samples[name]], node_of, time_of)
-    hosts = _hosts(samples, node_of, time_of)
+    hosts = _hosts(samples, node_of, time_of, book)
     jobs = cgroup.jobs([s for name in cgroup.METRICS for s in samples[name]], node_of, time_of)
-    return Telemetry(boards, tuple(_merged(meters, hosts)), jobs)
+    return Telemetry(tuple(gpus.values()), tuple(_merged(meters, hosts)), jobs)
+
+
+def _gpus(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf) -> dict[str, GpuReading]:
+    """Return the GPUs of all vendors by uuid; of one that two exporters show, what DCGM tells."""
+    def of(facts: Iterable[str]) -> Samples:
+        return [sample for name in facts for sample in samples[name]]
+
+    found = (*dcgm.gpus(of(dcgm_fields.FACTS), node_of, time_of),
+             *nvidia_smi.gpus(of(nvidia_smi.FACTS), node_of, time_of), *amd.gpus(of(amd.FACTS), node_of, time_of),
+             *amd_smi.gpus(of(amd_smi.FACTS), node_of, time_of), *gaudi.gpus(of(gaudi.FACTS), node_of, time_of))
+    gpus: dict[str, GpuReading] = {}
+    for gpu in found:
+        gpus.setdefault(gpu.uuid, gpu)
+    return gpus
 
 
 def sifted(found: Telemetry, gpu_limit: int) -> tuple[Telemetry, tuple[TargetHealth, ...]]:
@@ -209,27 +235,32 @@ def _target(labels: Mapping[str, str]) -> tuple[str, str]:
     return labels.get("job", ""), labels.get("instance", "")
 
 
-def _hosts(samples: Mapping[str, Samples], node_of: Callable[[Mapping[str, str]], str],
-           time_of: Callable[[Mapping[str, str]], float | None]) -> list[NodeReading]:
+def _hosts(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf, book: MeterBook) -> list[NodeReading]:
     """Return what node_exporter says of each server."""
     values: dict[str, dict[str, float | None]] = {}
     power: dict[str, dict[str, float]] = {}
+    called: dict[str, dict[str, str]] = {}
     times: dict[str, float] = {}
-    for name in (_BUSY, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER):
+    for name in (_BUSY, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER, *node.POWER_LABELS):
         for series, number in samples[name]:
-            server, time_s = node_of(series.labels), time_of(series.labels)
+            labels = series.labels
+            server, time_s = node_of(labels), time_of(labels)
             if time_s is None:
+                continue
+            if name in node.POWER_LABELS:
+                called.setdefault(server, {})[node.meter_of(labels)] = labels.get("label") or labels.get("oem_info", "")
                 continue
             times[server] = time_s
             if name == node.POWER:
-                power.setdefault(server, {})[series.labels.get("chip", "")] = number
+                power.setdefault(server, {})[node.meter_of(labels)] = number
             else:
                 values.setdefault(server, {})[name] = ratio(number) if name == _BUSY else measured(number)
     found = []
     for server, time_s in times.items():
-        own = values.get(server, {})
+        own, drawn = values.get(server, {}), power.get(server, {})
+        meters = book.judge(server, drawn, node.named(drawn, called.get(server, {})))
         found.append(node.reading(server, time_s, busy=own.get(_BUSY), total=own.get(node.MEMORY_TOTAL),
-                                  available=own.get(node.MEMORY_AVAILABLE), power=power.get(server, {})))
+                                  available=own.get(node.MEMORY_AVAILABLE), meters=meters))
     return found
 
 

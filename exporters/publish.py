@@ -111,33 +111,34 @@ class Published:
         "partition", "reason", cap=PARTITIONS * len(WASTED), known=WASTED)
     node_power_watts: Series = _gauge(
         "Power of a node in watts. source says where it was read: at the wall by ipmi, redfish, hwmon or ceems; "
-        "estimated is its GPUs and the configured or last known draw of the rest, boards its GPUs alone.",
+        "modules is what the superchips of a Grace tray draw, without the rest of it; estimated is its GPUs and the "
+        "configured or last known draw of the rest, boards its GPUs alone.",
         "node", "source", cap=NODES)
     node_wasted_power_watts: Series = _gauge(
         "Part of a node's power that does no work, in watts: its GPUs' and, while it is empty, its host's; absent "
         "where nothing of it is known to be wasted and not all is measured.",
         "node", cap=NODES)
     user_wasted_power_watts: Series = _gauge(
-        "Power that does no work on boards that a user's jobs hold, in watts; the largest first.", "user", cap=USERS)
+        "Power that does no work on GPUs that a user's jobs hold, in watts; the largest first.", "user", cap=USERS)
     unaccounted_power_watts: Scalar = _gauge(
         "Power of all nodes less the sum of all classes, in watts: 0 unless the accounting is broken.")
     power_source_disagreement_watts: Scalar = _gauge(
-        "Board power in excess of the wall meter, summed over nodes, in watts: meters average over a window.")
+        "GPU power in excess of the wall meter, summed over nodes, in watts: meters average over a window.")
     gpu_idle_floor_watts: Series = _gauge(
-        "Power of a board that does nothing, in watts; floor_source is learned, configured or catalogue.",
+        "Power of a GPU that does nothing, in watts; floor_source is learned, configured or catalogue.",
         "model", "floor_source", cap=300)
     pue_ratio: Scalar = _gauge(
         "Power usage effectiveness of the site as configured; multiplies nothing here.")
 
     # What the GPUs are doing
     gpus: Series = _gauge(
-        "GPUs by state (the power class of the board). Allocation from the scheduler, activity from DCGM.",
+        "GPUs by state (the power class of the GPU). Allocation from the scheduler, activity from DCGM.",
         "partition", "state", cap=PARTITIONS * len(PowerClass), known=GPU_CLASSES)
     node_gpus: Series = _gauge(
         "GPUs of a node by state. Allocation from the scheduler; one sample per state for every node.",
         "node", "state", cap=NODES * len(NODE_STATES), known=NODE_STATES)
     gpu_state: Series = _gauge(
-        "State of a board as a number: " + ", ".join(f"{code} {state}" for state, code in GPU_CODES.items()) + ". "
+        "State of a GPU as a number: " + ", ".join(f"{code} {state}" for state, code in GPU_CODES.items()) + ". "
         "Allocation from the scheduler, activity from DCGM.", "node", "gpu", cap=NODES * 8)
     stranded_gpus: Series = _gauge(
         "Free GPUs that no eligible pending job can use, by the constraint that binds first. From the scheduler.",
@@ -164,6 +165,9 @@ class Published:
     outside_scheduler_since_timestamp_seconds: Series = _gauge(
         "Since when a GPU has been busy although the scheduler says that nobody holds it, in seconds since the epoch.",
         "node", "gpu", cap=NODES * 8)
+    gpu_error_info: Series = _gauge(
+        "GPUs whose driver has told an error since it was loaded, with NVIDIA's number of the last one; always 1. From "
+        "DCGM.", "node", "gpu", "xid", cap=NODES)
     unmeasured_seconds_total: Series = _counter(
         "GPU time for which nothing was measured, in seconds: gaps longer than the sampling allows.",
         "partition", cap=PARTITIONS)
@@ -181,6 +185,15 @@ class Published:
     power_down_info: Series = _gauge(
         "Nodes worth powering down: empty, measured, needed by no known job soon, and not of the reserve; always 1.",
         "node", cap=NODES)
+    power_cap_saving_ratio: Series = _gauge(
+        "Share of the energy for the same work that like runs saved under a lower power limit, of running jobs and no "
+        "more than 50; bound is estimate, low or high of the 95 % interval.",
+        "partition", "job_id", "cap_watts", "bound", cap=ADVICE * 3)
+    capped_gpus: Scalar = _gauge(
+        "GPUs whose enforced power limit is below the one they were delivered with; absent where no exporter tells.")
+    throttled_gpus: Series = _gauge(
+        "GPUs whose clocks are held down now, by reason: power, power_brake, heat or slowdown; one GPU may have two.",
+        "reason", cap=10)
     advice_timestamp_seconds: Series = _gauge(
         "When the policy last advised, in seconds since the epoch.", "policy", cap=POLICIES)
     advice_snapshot_timestamp_seconds: Series = _gauge(

@@ -1,4 +1,4 @@
-"""What sources read of boards, servers and jobs at one moment; units as in :mod:`.records`."""
+"""What sources read of GPUs, servers and jobs at one moment; units as in :mod:`.records`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,42 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class GpuDetail:
+    """What the units of a GPU do at one moment, and what holds it back; None is not measured."""
+
+    tensor_active: float | None = None
+    """Share of cycles in which a matrix unit worked, 0..1."""
+    dram_active: float | None = None
+    """Share of cycles in which the GPU's memory moved data, 0..1."""
+    sm_occupancy: float | None = None
+    """Resident warps as a share of what fits, 0..1."""
+    pcie_bytes_per_s: float | None = None
+    """Sent and received."""
+    nvlink_bytes_per_s: float | None = None
+    """Sent and received over NVLink, Infinity Fabric or the like."""
+    sm_clock_hertz: float | None = None
+    memory_clock_hertz: float | None = None
+    memory_temperature_celsius: float | None = None
+    throttled_by: tuple[str, ...] | None = None
+    """Why the clocks are held down: ``heat``, ``power``, ``power_brake``, ``slowdown``; () for no reason."""
+    throttled_by_power_s: float | None = None
+    """A counter of the seconds in which the power limit or a power brake held the clocks down."""
+    throttled_by_heat_s: float | None = None
+    """The same for heat."""
+    default_limit_watts: float | None = None
+    """Power limit as delivered."""
+    least_limit_watts: float | None = None
+    """The lowest power limit that may be set."""
+    xid: int | None = None
+    """NVIDIA's number of the last error that the driver told since it was loaded; 0 for none."""
+
+
+NO_DETAIL = GpuDetail()
+
+
+@dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One board at one moment, already reduced over MIG, time-slicing and job repeats."""
+    """One GPU at one moment, already reduced over MIG, time-slicing and job repeats."""
 
     uuid: str
     node: str
@@ -18,9 +52,10 @@ class GpuReading:
     energy_joules: float | None = None
     """A counter since driver load; it restarts from 0 when the driver does."""
     activity: float | None = None
-    """Share of time the board worked, 0..1."""
+    """Share of time the GPU worked, 0..1."""
     activity_source: str = ""
-    """``sm_active``, ``gr_engine_active`` or ``gpu_util``: they do not mean the same."""
+    """``sm_active``, ``gr_engine_active``, ``gpu_util``, ``gfx_activity`` or ``power_derived``: they do not mean
+    the same."""
     resident: float | None = None
     """Share of time *some* kernel was resident (GPU_UTIL or GR_ENGINE_ACTIVE), 0..1: the test for 'busy'."""
     memory_used_bytes: float | None = None
@@ -29,6 +64,7 @@ class GpuReading:
     power_limit_watts: float | None = None
     jobs: tuple[str, ...] = ()
     """Job ids that the exporter's own mapping names; a hint, never the truth about allocation."""
+    detail: GpuDetail = NO_DETAIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +75,8 @@ class NodeReading:
     time_s: float
     power_watts: float | None = None
     power_source: str = ""
-    """``ipmi``, ``redfish``, ``hwmon``, ``ceems`` or ``estimated``."""
+    """``ipmi``, ``redfish``, ``hwmon``, ``ceems`` or ``estimated``; ``modules`` is what the superchips of a Grace tray
+    draw, without the rest of it."""
     cpu_busy_ratio: float | None = None
     memory_used_bytes: float | None = None
     memory_total_bytes: float | None = None

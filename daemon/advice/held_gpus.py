@@ -1,4 +1,4 @@
-"""The boards that jobs hold, found in telemetry as the scheduler counts them."""
+"""The GPUs that jobs hold, found in telemetry as the scheduler counts them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from ..waste.holders import MOST_BOARDS, holes
 
 
 class HeldGpus:
-    """The readings of each node's boards in the scheduler's order: 0, 1, 2, ... where NVML may leave a hole."""
+    """The readings of each node's GPUs in the scheduler's order: 0, 1, 2, ... where NVML may leave a hole."""
 
     def __init__(self, gpus: Iterable[GpuReading], nodes: Iterable[Node]) -> None:
         by_node: dict[str, dict[int, GpuReading]] = {}
+        mixed = set[str]()
         for gpu in gpus:
-            by_node.setdefault(gpu.node, {})[gpu.index] = gpu
+            if by_node.setdefault(gpu.node, {}).setdefault(gpu.index, gpu).uuid != gpu.uuid:
+                mixed.add(gpu.node)  # two vendors count from 0 each: an index says nothing
+            by_node[gpu.node][gpu.index] = gpu
         known = {node.name: node for node in nodes}
         # One that telemetry has lost keeps its place, or those behind it would be taken for others.
         self._places = {name: [found.get(index) for index in sorted([*found, *holes(found, known.get(name))])]
-                        for name, found in by_node.items()}
+                        for name, found in by_node.items() if name not in mixed}
 
     def of(self, part: Allocation) -> list[GpuReading | None]:
-        """Return the boards of a job on a node, None for each that is not known.
+        """Return the GPUs of a job on a node, None for each that is not known.
 
         Where the scheduler names none of them they are known only if they are all that there are.
         """

@@ -63,12 +63,22 @@ class AllocationSettings(RecommenderSettings):
     """By pattern of job names, the model or task whose sensitivity is assumed until it is measured."""
 
 
+class PowerCapsSettings(RecommenderSettings):
+    """When speed and power of a run count, and what a lower power limit may cost."""
+
+    settle: Duration = 300.0
+    """Time after a job's start in which it loads and compiles: its speed then is none."""
+    slower: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    """Share of its speed that a job may lose, by the far end of the interval."""
+
+
 class RecommendersSettings(Strict):
     """A section for each subject."""
 
     allocation: AllocationSettings = AllocationSettings()
     elastic: ElasticSettings = ElasticSettings()
     moves: MovesSettings = MovesSettings()
+    power_caps: PowerCapsSettings = PowerCapsSettings()
 
     def of(self, subject: str) -> RecommenderSettings:
         """Return the settings of a subject."""

@@ -10,10 +10,10 @@ from .values import Duration, Ratio, Seconds, Strict, Watts
 
 
 class ModelSettings(Strict):
-    """What is known of a board model beyond our catalogue; leave out what is not known."""
+    """What is known of a GPU model beyond our catalogue; leave out what is not known."""
 
     bare_watts: Watts | None = None
-    """Draw with no context on the board."""
+    """Draw with no context on the GPU."""
     context_watts: Watts | None = None
     """Draw with a context resident and nothing running."""
     limit_watts: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -24,20 +24,20 @@ class WasteSettings(Strict):
     """How watts are put into classes. The defaults are assumed, not measured at your site."""
 
     epsilon: Ratio = 0.02
-    """Activity up to which a board does nothing. Raise it where monitoring agents keep boards at a few per cent."""
+    """Activity up to which a GPU does nothing. Raise it where monitoring agents keep GPUs at a few per cent."""
     window: Seconds = 600.0
-    """How long an allocated board must do nothing (or look hung) before it counts as such."""
+    """How long an allocated GPU must do nothing (or look hung) before it counts as such."""
     grace_batch: Seconds = 900.0
     """Time after its start in which a batch job may stage data. Raise it where staging takes longer."""
     grace_interactive: Seconds = 3600.0
     """The same for jobs of ``interactive_partitions``: people read and think between runs."""
     interactive_partitions: tuple[str, ...] = ()
     hung_margin: Ratio = 0.1
-    """A busy board is suspect below context idle + this share of the way to its power limit."""
+    """A busy GPU is suspect below context idle + this share of the way to its power limit."""
     hung_activity: Ratio = 0.95
-    """Share of time a kernel must be resident for a board to be 'busy'."""
+    """Share of time a kernel must be resident for a GPU to be 'busy'."""
     productive_activity: Ratio = 0.5
-    """Activity from which a board is *counted* as productive instead of underused; watts are split, not counted."""
+    """Activity from which a GPU is *counted* as productive instead of underused; watts are split, not counted."""
     gap_factor: Annotated[float, Field(ge=1)] = 2.5
     """Readings older than this many sampling intervals are not measured, and no energy is integrated across."""
     wall_max_age: Duration = 150.0
@@ -45,24 +45,24 @@ class WasteSettings(Strict):
     wall_estimate_max_age: Duration = 3600.0
     """How long the host of a meter that fell silent counts with its last watts, as an estimate that is unmeasured."""
     outside_after: Duration = 120.0
-    """How long a board must work that nobody holds before it counts as used outside the scheduler; longer than a job
-    takes to appear in the scheduler's answer, or to leave its board."""
+    """How long a GPU must work that nobody holds before it counts as used outside the scheduler; longer than a job
+    takes to appear in the scheduler's answer, or to leave its GPU."""
     scheduler_max_age: Duration = 600.0
     """Age up to which the scheduler's answer is believed; later nobody knows who holds what: all is unmeasured."""
     driver_reserve_bytes: Annotated[int, Field(ge=0)] = 64 * 2**20
-    """Memory in use on a board without any context; drivers before 510 count a few hundred MiB of their own."""
+    """Memory in use on a GPU without any context; drivers before 510 count a few hundred MiB of their own."""
     context_extra_watts: Watts = 40.0
-    """What a resident context adds to the bare draw until it is learned (literature: 26 to 50 W on HBM boards)."""
+    """What a resident context adds to the bare draw until it is learned (literature: 26 to 50 W on HBM GPUs)."""
     floor_quantile: Annotated[float, Field(gt=0, lt=1)] = 0.05
     """The quantile of idle samples that is called the floor."""
     floor_samples: Annotated[int, Field(ge=1)] = 20
     """Idle samples needed before a learned floor is believed."""
     models: dict[str, ModelSettings] = {}
-    """Floors and limits by board model, matched as part of the vendor's name (``A100-SXM4-80GB``)."""
+    """Floors and limits by GPU model: whole words of the vendor's name (``A100-SXM4-80GB``, ``B200``: no GB200)."""
     host_overhead_watts: dict[str, Watts] = {}
-    """Draw of a node beside its boards, by node name pattern (``dgx-*``), for nodes without a wall meter."""
+    """Draw of a node beside its GPUs, by node name pattern (``dgx-*``), for nodes without a wall meter."""
     rated_node_watts: dict[str, Watts] = {}
-    """Rated draw by node name pattern, for the paper's inefficient power; else from the DGX catalogue."""
+    """Rated draw by node name pattern, for the paper's inefficient power; else that of a DGX, from the catalogue."""
     pue: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
     """Power usage effectiveness of the site: exported as it is, multiplied into nothing."""
     utilization_window: Duration = 86400.0

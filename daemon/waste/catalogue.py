@@ -1,61 +1,132 @@
-"""What is publicly known of boards and servers, for as long as nothing better is learned or configured.
+"""What is publicly known of GPUs and servers, for as long as nothing better is learned or configured.
 
-Watts of an idle board are medians of public readings; there is no verified idle figure for a whole DGX, so there is
-none here.
+The figures stand with their sources in ``catalogue.yml``. Names are compared word by word, in any case: a GB200 is no
+B200, and an H100 PCIe no H100 of an HGX baseboard. What no entry names exactly is unknown, and stays so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple, TypeVar
+
+import yaml
 
 from ...storage.records import Node
-from ..settings.values import Watts
+from ..settings.values import Strict, Watts
+
+_WORD = re.compile(r"[a-z0-9]+")
+_NO_DIFFERENCE = frozenset(("nvidia", "tesla", "amd", "instinct", "intel", "habana", "gaudi"))
+"""Words that name a maker: tools and schedulers write them or leave them out."""
+_OF_NO_SERVER = re.compile(r"\d{2,3}g(b|ib)?|sxm\d?|hbm\w*")
+"""Words of a GPU type beyond which a server is still the same: memory (3g is a MIG slice, no size) and socket."""
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True)
-class BoardModel:
-    """Idle draw without a context, and the usual power limit, in watts."""
+class Figure(NamedTuple):
+    """A published figure in watts, and who published it."""
 
-    bare_watts: float | None
-    limit_watts: float | None
-
-
-BOARDS = {
-    "A100-SXM4-40GB": BoardModel(51.0, 400.0),  # 49-52 W, miniWeather#12
-    "A100-SXM4-80GB": BoardModel(60.0, 400.0),  # 55-67 W, a quarter of all samples of AcmeTrace
-    "V100-SXM2": BoardModel(55.0, 300.0),       # 53-57 W, nvidia-docker#1076
-    "P100": BoardModel(41.0, None),
-    "H100 80GB HBM3": BoardModel(70.0, 700.0),  # 66-73 W with persistence on, slurm-job-exporter#30
-    "H100 NVL": BoardModel(65.0, 400.0),
-}
-"""By a part of the vendor's name."""
-
-RATED_WATTS_PER_GPU = {
-    "a100": 6500.0 / 8,   # DGX A100 user guide
-    "v100": 3500.0 / 8,   # DGX-1V
-    "h100": 10200.0 / 8,  # DGX H100/H200
-    "h200": 10200.0 / 8,
-}
-"""By a part of the scheduler's GPU type."""
-
-UNKNOWN = BoardModel(None, None)
+    watts: float
+    source: str
 
 
-def board(model: str) -> BoardModel:
-    """Return what is known of a board model, by the vendor's name."""
-    return next((known for part, known in BOARDS.items() if part in model), UNKNOWN)
+class GpuModel(Strict):
+    """What is known of a GPU model; None where nobody has published it."""
+
+    name: str
+    also: tuple[str, ...] = ()
+    """Words that the name may hold beside its own."""
+    idle: Figure | None = None
+    """Draw without a context."""
+    limit: Figure | None = None
+    """The usual power limit."""
+
+    @property
+    def idle_watts(self) -> float | None:
+        """Return the draw without a context in watts."""
+        return self.idle.watts if self.idle else None
+
+    @property
+    def limit_watts(self) -> float | None:
+        """Return the usual power limit in watts."""
+        return self.limit.watts if self.limit else None
+
+    def is_called(self, words: frozenset[str]) -> bool:
+        """Tell whether these are the words of this model's name: all of them, and none that belongs to another."""
+        own = words_of(self.name)
+        return own <= words <= own | words_of(*self.also)
+
+    def has(self, words: frozenset[str]) -> bool:
+        """Tell whether this model's name has all of these words."""
+        return words <= words_of(self.name, *self.also)
 
 
-def rated_watts(node: Node, configured: dict[str, Watts]) -> float | None:
+class ServerModel(Strict):
+    """What is known of a server, by the type of its GPUs."""
+
+    name: str
+    gpu: str
+    gpus: int
+    rated: Figure | None = None
+    """The most that it draws at its wall."""
+
+
+class Catalogue(Strict):
+    """All that is known; the first entry that fits is meant."""
+
+    gpus: tuple[GpuModel, ...]
+    servers: tuple[ServerModel, ...]
+
+
+UNKNOWN = GpuModel(name="")
+
+
+@cache
+def catalogue() -> Catalogue:
+    """Return the catalogue that comes with the package."""
+    text = resources.files(__package__).joinpath("catalogue.yml").read_text(encoding="utf-8")
+    return Catalogue.model_validate(yaml.load(text, _Loader))  # noqa: S506 - a SafeLoader
+
+
+def words_of(*names: str) -> frozenset[str]:
+    """Return the words of names in lower case, without those that make no difference."""
+    return frozenset(word for name in names for word in _WORD.findall(name.lower())) - _NO_DIFFERENCE
+
+
+def gpu(model: str) -> GpuModel:
+    """Return what is known of a GPU model, by the whole name that the vendor's tools print."""
+    words = words_of(model)
+    return next((known for known in catalogue().gpus if known.is_called(words)), UNKNOWN)
+
+
+def named(words: str) -> Iterable[GpuModel]:
+    """Return the models whose name has all of these words, and whose idle draw and limit are known."""
+    wanted = words_of(words)
+    return (known for known in catalogue().gpus if wanted and known.has(wanted) and known.idle and known.limit)
+
+
+def rated_watts(node: Node, configured: Mapping[str, Watts]) -> float | None:
     """Return the rated draw of a node in watts, None when neither configuration nor catalogue tell."""
     watts = by_pattern(node.name, configured)
     if watts is not None:
         return watts
-    model = node.gpu_model.lower()
-    return next((rated * node.gpus for part, rated in RATED_WATTS_PER_GPU.items() if part in model), None)
+    words = frozenset(word for word in words_of(node.gpu_model) if not _OF_NO_SERVER.fullmatch(word))
+    found = next((known for known in catalogue().servers if words == words_of(known.gpu)), None)
+    return found.rated.watts / found.gpus * node.gpus if found is not None and found.rated else None
 
 
-def by_pattern(name: str, values: dict[str, Watts]) -> float | None:
+def by_pattern(name: str, values: Mapping[str, Watts]) -> float | None:
     """Return the value of the first pattern that the name fits."""
     return next((value for pattern, value in values.items() if fnmatchcase(name, pattern)), None)
+
+
+def by_words(name: str, values: Mapping[str, Value]) -> Value | None:
+    """Return the value of the key whose words the name all has; of several, that with the most words."""
+    words = words_of(name)
+    fitting = [key for key in values if words_of(key) <= words]
+    return values[max(fitting, key=lambda key: len(words_of(key)))] if fitting else None

@@ -1,6 +1,6 @@
-"""Idle floors: what a board draws doing nothing, bare or with a context resident, and how we know.
+"""Idle floors: what a GPU draws doing nothing, bare or with a context resident, and how we know.
 
-Learned first (per board, then per model), else configured, else from the catalogue.
+Learned first (per GPU, then per model), else configured, else from the catalogue.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from . import catalogue
 
 Kind = Literal["bare", "context"]
 Key = tuple[str, str]
-"""A board's uuid or a model's name, and the kind of floor."""
+"""A GPU's uuid or a model's name, and the kind of floor."""
 
 FULL = 20_000
 """Samples after which old ones are halved, so that a floor follows a new driver within days."""
 RECOMPUTE_EVERY = 20
 MOST_KEYS = 100_000
-"""A telemetry source that invents boards must not fill the memory."""
+"""A telemetry source that invents GPUs must not fill the memory."""
 MOST_MODELS = 1_000
 
 
@@ -61,7 +61,7 @@ class _LowQuantile:
 
 
 class FloorBook:
-    """Learn idle floors and answer for every board what its floors are."""
+    """Learn idle floors and answer for every GPU what its floors are."""
 
     def __init__(self, settings: WasteSettings) -> None:
         self._settings = settings
@@ -70,7 +70,7 @@ class FloorBook:
         self._models: set[str] = set()
 
     def learn(self, reading: GpuReading, watts: float, *, allocated: bool) -> None:
-        """Take a sample if the board surely did nothing; for the bare floor nothing may be on it."""
+        """Take a sample if the GPU surely did nothing; for the bare floor nothing may be on it."""
         if len(self._models) < MOST_MODELS:
             self._models.add(reading.model)
         memory = reading.memory_used_bytes
@@ -92,11 +92,11 @@ class FloorBook:
         learned.add(watts, self._settings.floor_quantile, time_s)
 
     def bare(self, uuid: str, model: str) -> IdleFloor | None:
-        """Return the draw of the board with no context on it, None when nobody knows."""
+        """Return the draw of the GPU with no context on it, None when nobody knows."""
         return self._floor(uuid, model, "bare")
 
     def context(self, uuid: str, model: str) -> IdleFloor | None:
-        """Return the draw of the board with an idle context on it: bare + 40 W until it is learned."""
+        """Return the draw of the GPU with an idle context on it: bare + 40 W until it is learned."""
         floor = self._floor(uuid, model, "context")
         if floor is not None:
             return floor
@@ -123,7 +123,7 @@ class FloorBook:
         watts = configured.bare_watts if kind == "bare" else configured.context_watts
         if watts is not None:
             return IdleFloor(watts, "configured")
-        known = catalogue.board(model).bare_watts if kind == "bare" else None
+        known = catalogue.gpu(model).idle_watts if kind == "bare" else None
         return IdleFloor(known, "catalogue") if known is not None else None
 
     def by_model(self) -> dict[str, IdleFloor]:
@@ -150,5 +150,5 @@ NOTHING = ModelSettings()
 
 
 def configured_model(model: str, settings: WasteSettings) -> ModelSettings:
-    """Return what the configuration says of a board model."""
-    return next((found for part, found in settings.models.items() if part in model), NOTHING)
+    """Return what the configuration says of a GPU model: the key whose words its name all has, the longest first."""
+    return catalogue.by_words(model, settings.models) or NOTHING

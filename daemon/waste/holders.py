@@ -1,7 +1,7 @@
-"""Who holds which board: the scheduler's allocations laid over the boards of telemetry, as an outer join.
+"""Who holds which GPU: the scheduler's allocations laid over the GPUs of telemetry, as an outer join.
 
 The scheduler is the truth: an allocation without a process is the most expensive waste, and a process without an
-allocation is none of ours. Telemetry's own job labels only help to choose when the scheduler does not name the boards.
+allocation is none of ours. Telemetry's own job labels only help to choose when the scheduler does not name the GPUs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .gpu_classes import at_work
 from .readings import Board
 
 MOST_BOARDS = 256
-"""Boards of one node that are believed to be missing: no server has more, whatever a scheduler says."""
+"""GPUs of one node that are believed to be missing: no server has more, whatever a scheduler says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for a board in a node: filled by telemetry, or known to the scheduler only."""
+    """A place for a GPU in a node: filled by telemetry, or known to the scheduler only."""
 
     index: int
     board: Board | None
@@ -28,7 +28,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a board; no job where the scheduler says 'allocated' and names nobody."""
+    """Who holds a GPU; no job where the scheduler says 'allocated' and names nobody."""
 
     job: Job | None
     guessed: bool = False
@@ -51,14 +51,14 @@ def allocations_by_node(jobs: Iterable[Job]) -> dict[str, list[Held]]:
 
 
 def slots(boards: list[Board], node: Node | None) -> list[Slot]:
-    """Return the boards of a node with a hole for each one that the scheduler has and telemetry does not."""
+    """Return the GPUs of a node with a hole for each one that the scheduler has and telemetry does not."""
     found = [Slot(board.reading.index, board) for board in boards]
     lost = [Slot(index, None) for index in holes([slot.index for slot in found], node)]
     return sorted([*found, *lost], key=lambda slot: slot.index) if lost else found
 
 
 def holes(indexes: Collection[int], node: Node | None) -> list[int]:
-    """Return indexes for the boards of a node that the scheduler has and telemetry does not."""
+    """Return indexes for the GPUs of a node that the scheduler has and telemetry does not."""
     missing = max(0, min(node.gpus if node is not None else 0, MOST_BOARDS) - len(indexes))
     return [index for index in range(len(indexes) + missing) if index not in indexes][:missing]
 
@@ -66,14 +66,16 @@ def holes(indexes: Collection[int], node: Node | None) -> list[int]:
 def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int, Holder]:
     """Return the holder of each taken slot, by position.
 
-    The scheduler counts GPUs 0, 1, 2, ... where NVML may leave a hole, so its index is a position. Boards that it
-    names go first, and those on which an exporter names a member of the job, shared ones for the job that began first;
-    jobs whose boards nobody names then choose among the rest.
+    The scheduler counts GPUs 0, 1, 2, ... where NVML may leave a hole, so its index is a position. GPUs that it names
+    go first, and those on which an exporter names a member of the job, shared ones for the job that began first; jobs
+    whose GPUs nobody names then choose among the rest.
     """
     taken: dict[int, Holder] = {}
     unnamed: list[tuple[Job, int]] = []
+    # Two vendors in one node count from 0 each: an index then names two places, and says nothing.
+    mixed = len({place.index for place in places}) < len(places)
     for job, allocation in held:
-        indexes = allocation.gpu_indexes
+        indexes = None if mixed else allocation.gpu_indexes
         if allocation.members:
             named = _labelled(places, allocation.members)
             for position in named:
@@ -89,7 +91,7 @@ def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int
         for position in _choose(places, taken, job, count):
             taken[position] = Holder(job, guessed=True)
     if node is not None:
-        _fill_anonymous(places, taken, node)
+        _fill_anonymous(places, taken, node, () if mixed else node.gpu_indexes_allocated or ())
     return taken
 
 
@@ -100,7 +102,7 @@ def _labelled(places: list[Slot], members: Collection[str]) -> list[int]:
 
 
 def _choose(places: list[Slot], taken: dict[int, Holder], job: Job, count: int) -> list[int]:
-    """Return the likeliest boards of a job: where the exporter names it, where it was, where memory is in use."""
+    """Return the likeliest GPUs of a job: where the exporter names it, where it was, where memory is in use."""
 
     def unlikely(position: int) -> tuple[bool, bool, float, int]:
         board = places[position].board
@@ -117,9 +119,8 @@ def _choose(places: list[Slot], taken: dict[int, Holder], job: Job, count: int) 
     return chosen
 
 
-def _fill_anonymous(places: list[Slot], taken: dict[int, Holder], node: Node) -> None:
-    """Mark boards that the scheduler calls allocated although no job we were told of holds them."""
-    named = node.gpu_indexes_allocated or ()
+def _fill_anonymous(places: list[Slot], taken: dict[int, Holder], node: Node, named: Collection[int]) -> None:
+    """Mark GPUs that the scheduler calls allocated although no job we were told of holds them."""
     for position in named:
         if 0 <= position < len(places):
             taken.setdefault(position, Holder(None))
@@ -130,6 +131,6 @@ def _fill_anonymous(places: list[Slot], taken: dict[int, Holder], node: Node) ->
 
 
 def in_doubt(places: list[Slot], taken: Mapping[int, Holder], settings: WasteSettings) -> bool:
-    """Tell whether a job may be on another board of the node than the quiet one that was guessed for it."""
+    """Tell whether a job may be on another GPU of the node than the quiet one that was guessed for it."""
     guessed = (places[position].board for position, holder in taken.items() if holder.guessed)
     return any(board is None or not at_work(board, None, None, settings) for board in guessed)

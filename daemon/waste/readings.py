@@ -1,4 +1,4 @@
-"""What is believed of boards and wall meters: fresh, plausible, in order, one value per physical board."""
+"""What is believed of GPUs and wall meters: fresh, plausible, in order, one value per physical GPU."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ from .windows import Trail
 ABSURD = 3.0
 """Times the power limit above which a reading is a lie of the sensor."""
 BOARD_CEILING_WATTS = 3000.0
-"""The same for boards whose limit nobody knows."""
+"""The same for GPUs whose limit nobody knows."""
+SPREAD = 50.0
+"""Times the mean that a moment's power may be: from idle to full it grows tenfold, in a wrong unit a thousandfold."""
+LEAST_SHARE = 1 / 200
+"""Share of its power limit below which no GPU draws: even small ones idle at a seventieth."""
 NODE_CEILING_WATTS = 50_000.0
 FORGET_AFTER_S = 3600.0
-WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", "estimated")
-"""The first that is fresh wins; an unknown source comes last."""
+WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", "modules", "estimated")
+"""The first that is fresh wins; an unknown source comes last. ``modules`` is no wall: it lacks the rest of the tray."""
 
 
 class Board:
-    """One physical board: its last believed reading and what follows from the readings before."""
+    """One physical GPU: its last believed reading and what follows from the readings before."""
 
     __slots__ = ("activity", "busy", "held_by", "new", "power_source", "reading", "trail", "unheld",
-                 "watts")
+                 "watts", "wrong_unit")
 
     def __init__(self, reading: GpuReading) -> None:
         self.reading = reading
@@ -38,19 +42,23 @@ class Board:
         self.power_source = ""
         self.activity: float | None = None
         self.busy: float | None = None
+        self.wrong_unit = False
+        """Whether its energy counter contradicts its power by orders of magnitude."""
         self.trail = Trail()
         self.unheld = Unheld()
         self.held_by: tuple[str, float] | None = None
-        """The job that the board was last guessed to be held by: a guess must not wander."""
+        """The job that the GPU was last guessed to be held by: a guess must not wander."""
 
     def take(self, reading: GpuReading, limit_watts: float | None, longest_s: float) -> bool:
         """Believe a newer reading; return False when it carries watts and none are plausible.
 
-        The rate of the board's energy counter comes first: the power field samples a quarter of the time on A100 and
+        The rate of the GPU's energy counter comes first: the power field samples a quarter of the time on A100 and
         H100 (arXiv 2312.02741). A counter that fell, stood still or was last seen too long ago gives no rate.
         """
         ceiling = ABSURD * limit_watts if limit_watts else BOARD_CEILING_WATTS
-        candidates = (("energy_counter", self._rate(reading, longest_s)), ("power", reading.power_watts))
+        rate = self._rate(reading, longest_s)
+        self.wrong_unit = _in_wrong_unit(rate, reading.power_watts, limit_watts)
+        candidates = (("energy_counter", None if self.wrong_unit else rate), ("power", reading.power_watts))
         offered = [(source, watts) for source, watts in candidates if watts is not None]
         self.power_source, self.watts = next(
             ((source, watts) for source, watts in offered if 0.0 <= watts <= ceiling), ("", None))
@@ -69,8 +77,15 @@ class Board:
         return rate if rate > 0.0 else None
 
 
+def _in_wrong_unit(rate: float | None, watts: float | None, limit_watts: float | None) -> bool:
+    """Tell whether an energy counter counts in a unit a thousand times too large; one too small exceeds any limit."""
+    if rate is None:
+        return False
+    return rate * SPREAD < (watts or 0.0) or rate < LEAST_SHARE * (limit_watts or 0.0)
+
+
 class Fleet:
-    """Every board and wall meter that has been heard of within the last hour."""
+    """Every GPU and wall meter that has been heard of within the last hour."""
 
     def __init__(self, settings: WasteSettings) -> None:
         self._settings = settings
@@ -109,6 +124,8 @@ class Fleet:
             return
         if not board.take(reading, self.limit(reading), longest_s):
             self.rejected["implausible_power"] += 1
+        if board.wrong_unit:
+            self.rejected["wrong_unit"] += 1
 
     def _take_wall(self, reading: NodeReading) -> None:
         if reading.power_watts is None:
@@ -131,18 +148,18 @@ class Fleet:
                       if -longest_s <= now_s - wall.time_s <= FORGET_AFTER_S}
 
     def limit(self, reading: GpuReading) -> float | None:
-        """Return the power limit of a board in watts: as read, configured, or usual for its model."""
+        """Return the power limit of a GPU in watts: as read, configured, or usual for its model."""
         if reading.power_limit_watts is not None and 0.0 < reading.power_limit_watts < BOARD_CEILING_WATTS:
             return reading.power_limit_watts
         if reading.model not in self._limits:
             if len(self._limits) >= MOST_MODELS:
                 self._limits.clear()
             configured = configured_model(reading.model, self._settings).limit_watts
-            self._limits[reading.model] = configured or catalogue.board(reading.model).limit_watts
+            self._limits[reading.model] = configured or catalogue.gpu(reading.model).limit_watts
         return self._limits[reading.model]
 
     def boards_by_node(self) -> dict[str, list[Board]]:
-        """Return the boards of every node in order of their index."""
+        """Return the GPUs of every node in order of their index."""
         nodes: dict[str, list[Board]] = {}
         for board in self.boards.values():
             nodes.setdefault(board.reading.node, []).append(board)
@@ -162,7 +179,7 @@ class Fleet:
 
 
 def _one_per_board(readings: Iterable[GpuReading]) -> Iterable[GpuReading]:
-    """Reduce repeats of a board to the latest, and those of one moment to the largest power."""
+    """Reduce repeats of a GPU to the latest, and those of one moment to the largest power."""
     best: dict[str, GpuReading] = {}
     for reading in readings:
         known = best.setdefault(reading.uuid, reading)

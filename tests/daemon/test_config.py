@@ -75,7 +75,8 @@ def test_every_fault_is_told_at_once_with_its_path_and_line():
     assert any(line.startswith("site.yml:4: cycles.jobs:") for line in lines)
     assert any(line.startswith("site.yml:7: sources[0].timeout:") for line in lines)
     assert "site.yml:8: sources[0].targest: unknown key" in lines
-    assert any(line.startswith("site.yml:9: sources[1]: kind 'dgcm' is none of cgroup, dcgm, ") for line in lines)
+    assert any(line.startswith("site.yml:9: sources[1]: kind 'dgcm' is none of amd, amd_smi, cgroup, dcgm, ")
+               for line in lines)
 
 
 def test_a_key_that_stands_twice_is_an_error():

@@ -4,7 +4,7 @@ from idlewatt.daemon.facts import Known, Process, published
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.exporters.source import SourceStatus
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
-from idlewatt.storage.telemetry import GpuReading, NodeReading, Telemetry
+from idlewatt.storage.telemetry import GpuDetail, GpuReading, NodeReading, Telemetry
 from idlewatt.storage.waiting import WaitReason
 
 
@@ -59,6 +59,12 @@ def test_a_board_in_use_outside_the_scheduler_is_told_with_node_gpu_and_since_wh
     page = published(replace(before, assessment=found), Process())
     assert page.outside_scheduler_since_timestamp_seconds == {("dgx02", "3"): 1000.0}
     assert page.gpu_state["dgx02", "3"] == 9.0
+
+
+def test_a_gpu_whose_driver_told_an_error_is_named_with_its_number():
+    gpus = tuple(GpuReading(f"u{index}", "dgx02", index, 1000.0, detail=GpuDetail(xid=xid))
+                 for index, xid in enumerate((None, 0, 79)))
+    assert published(Known(Telemetry(gpus)), Process()).gpu_error_info == {("dgx02", "2", "79"): 1.0}
 
 
 def test_jobs_wait_by_partition_and_reason_and_each_task_of_an_array_counts():

@@ -1,12 +1,16 @@
 """dcgm-exporter's page: one reading per physical board, whatever repeats it, and nothing that was not measured."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idlewatt.exporters.dcgm import METRICS, DcgmConfig, parse
+from idlewatt.exporters.dcgm_fields import REASONS, RENAMED
 from idlewatt.exporters.exposition import Exposition
 from idlewatt.exporters.targets import Target
+from idlewatt.storage.telemetry import GpuDetail
 
 TARGET = Target("http://dgx-01:9400/metrics", "dgx-01:9400")
 POWER, UTIL, ENERGY = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
@@ -180,3 +184,89 @@ def test_copies_of_a_boards_rows_change_nothing_but_the_jobs(rows, labels):
 
 def test_the_configuration_builds_a_source(clock):
     assert DcgmConfig(targets=("h:9400",)).build(clock).name == "dcgm"
+
+
+SINCE_4_6 = {new: old for new, old in RENAMED.items() if old != REASONS}
+
+
+@pytest.mark.parametrize(("new", "old"), SINCE_4_6.items())
+def test_a_field_reads_alike_under_its_name_before_and_since_dcgm_4_6(new, old):
+    value = 63 if old in (POWER, UTIL) else 0.63 if "_PROF_" in old else 631.95
+    assert only(row(new, value)) == only(row(old, value)) != only(row(new, "NaN"))
+
+
+@pytest.mark.parametrize(("new", "old"), RENAMED.items())
+def test_both_spellings_on_one_page_count_once(new, old):
+    assert only(row(new, 63) + row(old, 63)) == only(row(old, 63))
+
+
+def test_a_page_since_dcgm_4_6_gives_the_watts_of_the_page_before(recorded):
+    """The page is the recorded one of 8 H100 with the names of DCGM 4.6 put in by hand."""
+    before = recorded("dcgm_h100_8gpu_k8s.prom").decode()
+    after = before
+    for new, old in SINCE_4_6.items():
+        after = re.sub(rf"\b{old}\b", new, after)
+    after = after.replace("Hostname=", "hostname=")
+    assert "BOARD_POWER_WATTS" in after
+    assert read(after) == read(before)
+    assert sum(gpu.power_watts for gpu in read(after)) == pytest.approx(sum(gpu.power_watts for gpu in read(before)))
+
+
+@pytest.mark.parametrize(("numbers", "shares"), [
+    ((0, 37, 100), (0, 0.37, 1.0)),         # whole per cent, as recorded pages have it
+    ((0, 0.93, 1), (0, 0.93, 1.0)),         # shares: one is a fraction, none is above 1
+    ((0.93, 93), (None, 0.93)),             # they contradict each other: the fraction may be either
+    ((0.5, 37.4), (0.005, 0.374)),          # per cent that somebody has averaged
+    ((0, 1), (0, 0.01)), ((4000,), (None,)), ((), ())])
+@pytest.mark.parametrize("name", [UTIL, "DCGM_FI_DEV_GPU_UTIL_RATIO"])
+def test_the_unit_of_utilisation_is_judged_by_the_page_not_by_the_name(numbers, shares, name):
+    page = "".join(row(name, number, gpu) for gpu, number in enumerate(numbers))
+    found = read(page + row(POWER, 60, 99))
+    assert [gpu.activity for gpu in found if gpu.index != 99] == pytest.approx(shares)
+
+
+def test_a_busy_page_of_ones_is_no_page_of_one_per_cent():
+    busy = "".join(row(UTIL, 1, gpu) + row(POWER, 650, gpu) + row("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", 700, gpu)
+                   for gpu in range(8))
+    assert {gpu.activity for gpu in read(busy)} == {1.0}
+    assert {gpu.activity for gpu in read(busy.replace(" 650\n", " 75\n"))} == {0.01}
+
+
+def test_each_server_of_a_page_has_its_own_unit():
+    page = row(UTIL, 0.5, Hostname="a") + row(UTIL, 50, Hostname="b")
+    assert [(gpu.node, gpu.activity) for gpu in read(page)] == [("a", 0.5), ("b", 0.5)]
+
+
+def test_what_the_units_of_a_gpu_do_is_read():
+    page = (row("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", 0.4) + row("DCGM_FI_PROF_DRAM_ACTIVE", 0.3)
+            + row("DCGM_FI_PROF_SM_OCCUPANCY", 0.2) + row("DCGM_FI_PROF_PCIE_TX_BYTES", 1e9)
+            + row("DCGM_FI_PROF_PCIE_RX_BYTES", 2e9) + row("DCGM_FI_PROF_NVLINK_TX_BYTES", 5e9)
+            + row("DCGM_FI_DEV_SM_CLOCK", 1980) + row("DCGM_FI_DEV_MEM_CLOCK", 2619)
+            + row("DCGM_FI_DEV_MEMORY_TEMP", 54) + row("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 0x4 + 0x40 + 0x1)
+            + row("DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", 5e9)
+            + row("DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", 3e9)
+            + row("DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF", 700) + row("DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN", 200)
+            + row("DCGM_FI_DEV_XID_ERRORS", 79))
+    assert only(page).detail == GpuDetail(
+        tensor_active=0.4, dram_active=0.3, sm_occupancy=0.2, pcie_bytes_per_s=3e9, nvlink_bytes_per_s=None,
+        sm_clock_hertz=1.98e9, memory_clock_hertz=2.619e9, memory_temperature_celsius=54,
+        throttled_by=("heat", "power"), throttled_by_power_s=5, throttled_by_heat_s=3, default_limit_watts=700,
+        least_limit_watts=200, xid=79)
+    assert only(row(POWER, 60)).detail == GpuDetail()
+
+
+def test_no_reason_to_throttle_is_told_apart_from_not_measured():
+    assert only(row("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 1)).detail.throttled_by == ()
+    assert only(row("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "NaN") + row(POWER, 1)).detail.throttled_by is None
+
+
+def test_ratios_of_mig_instances_are_weighed_by_their_slices():
+    slices = {"1": "3g.40gb", "2": "4g.40gb"}
+    page = "".join(row("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", 1.0, GPU_I_ID=number, GPU_I_PROFILE=profile)
+                   for number, profile in slices.items())
+    assert only(page).detail.tensor_active == pytest.approx(1.0)
+
+
+def test_a_page_that_shows_only_grace_and_nvswitches_shows_no_gpu():
+    page = 'DCGM_FI_DEV_CPU_POWER_WATTS{cpu="0"} 90\nDCGM_FI_DEV_BOARD_POWER_WATTS{nvswitch="0"} 90\n'
+    assert read(page) == ()

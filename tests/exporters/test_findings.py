@@ -2,9 +2,13 @@
 
 import pytest
 
+from idlewatt.exporters.amd import AmdConfig
+from idlewatt.exporters.amd_smi import AmdSmiConfig
 from idlewatt.exporters.dcgm import DcgmConfig
+from idlewatt.exporters.gaudi import GaudiConfig
 from idlewatt.exporters.ipmi import IpmiConfig
 from idlewatt.exporters.node import NodeConfig
+from idlewatt.exporters.nvidia_smi import NvidiaSmiConfig
 from idlewatt.exporters.source import SourceError
 
 POWER = b'DCGM_FI_DEV_POWER_USAGE{gpu="%d",UUID="GPU-%d",Hostname="%s"} 60\n'
@@ -31,6 +35,18 @@ def test_another_exporters_page_is_told_apart(loopback, clock, recorded):
 def test_an_exporter_that_finds_no_gpu_is_a_fault(loopback, clock):
     page = b'DCGM_FI_DEV_POWER_USAGE{nvswitch="0"} 60\nother 1\n'
     assert "no GPU on this page: it shows DCGM_FI_DEV_POWER_USAGE, other" in fault(DcgmConfig, loopback, clock, page)
+
+
+@pytest.mark.parametrize(("config", "page", "whose"), [
+    (DcgmConfig, "amd_mi300x_spx_hand_written.prom", "AMD's device-metrics-exporter"),
+    (AmdConfig, "amd_smi_mi250x_hand_written.prom", "an exporter of AMD GPUs"),
+    (AmdSmiConfig, "gaudi2_hand_written.prom", "Intel's Gaudi metric exporter"),
+    (GaudiConfig, "nvidia_smi/h100_idle.prom", "nvidia_gpu_exporter"),
+    (NvidiaSmiConfig, "dcgm_h100_8gpu_k8s.prom", "dcgm-exporter")])
+def test_the_page_of_another_vendors_exporter_is_a_fault_that_names_it(loopback, clock, recorded, config, page, whose):
+    said = fault(config, loopback, clock, recorded(page))
+    assert "no GPU on this page: it shows " in said
+    assert f"(is this {whose}?)" in said
 
 
 def test_a_controller_that_measures_nothing_is_a_fault(loopback, clock):

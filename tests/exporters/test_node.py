@@ -60,3 +60,41 @@ def test_available_memory_above_the_total_is_unmeasured():
 
 def test_a_page_without_our_metrics_gives_nothing():
     assert NodePages().parse([], TARGET, 1.0).nodes == ()
+
+
+def grace(*modules: tuple[float, float, float, float]) -> str:
+    meters = [watts for module in modules for watts in module]
+    return "".join(f'node_hwmon_power_average_watt{{chip="lnxsybus:00_acpi000d:{number:02x}"}} {watts}\n'
+                   for number, watts in enumerate(meters))
+
+
+def test_two_grace_modules_are_added_up_and_called_modules_not_the_wall():
+    """The trap: the largest ACPI meter of such a tray is one module."""
+    reading = read(grace((1500, 310, 280, 30), (1480, 300, 272, 28)))
+    assert (reading.power_watts, reading.power_source) == (2980, "modules")
+
+
+def test_a_single_grace_module_is_no_wall_either():
+    assert read(grace((600, 150, 120, 28))).power_source == "modules"
+
+
+@pytest.mark.parametrize("label", [
+    'node_hwmon_sensor_label{{chip="lnxsybus:00_acpi000d:{number:02x}",sensor="power1",label="{name}"}} 1\n',
+    'node_power_meter_info{{meter="ACPI000D:{number:02x}",model_number="",serial_number="",oem_info="{name}"}} 1\n'])
+def test_meters_are_what_the_firmware_calls_them(label):
+    names = ("Grace Power Socket 0", "Module Power Socket 0", "CPU Power Socket 0", "Module Power Socket 1")
+    page = grace((900, 700, 100, 650)) + "".join(label.format(number=number, name=name)
+                                                 for number, name in enumerate(names))
+    assert (read(page).power_watts, read(page).power_source) == (1350, "modules")
+
+
+def test_a_site_says_which_meter_is_which():
+    pages = NodePages({"*acpi000d:00": "wall", "*": "part"})
+    assert (read(grace((1500, 310, 280, 30)), pages).power_watts, read(grace((1500, 310, 280, 30)), pages).power_source
+            ) == (1500, "hwmon")
+
+
+def test_the_meter_of_a_device_is_no_wall():
+    page = "".join(f'node_hwmon_power_average_watt{{chip="0000:0{bus}:00_0_0000:0c:00_0",sensor="power1"}} 750\n'
+                   for bus in range(8))
+    assert read(cpu(1, 1) + page).power_watts is None

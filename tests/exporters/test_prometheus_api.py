@@ -34,8 +34,11 @@ class Fleet:
         query = parse_qs(urlsplit(request.url).query)["query"][0]
         self.queries.append(query)
         self.headers.append(request.headers)
-        name = "busy" if query.startswith("1 - ") else re.search(r"(\w+)\{", query)[1]
-        result = [{"metric": labels, "value": [NOW, str(value)]} for labels, value in self.series.get(name, [])]
+        either = re.search(r'__name__=~"(.+?)"', query)
+        names = either[1].split("|") if either else [re.search(r"(\w+)\{", query)[1]]
+        names = ["busy"] if query.startswith("1 - ") else names
+        result = [{"metric": labels, "value": [NOW, str(value)]}
+                  for name in names for labels, value in self.series.get(name, [])]
         return 200, {}, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
 
     def read(self, clock, **options):
@@ -61,6 +64,21 @@ def test_one_query_per_fact_whatever_the_number_of_nodes(clock):
     few.read(clock)
     assert len(many.read(clock).gpus) == 500
     assert len(few.queries) == len(many.queries) == len(queries(PrometheusConfig(url=SERVER)))
+
+
+def test_gpus_of_every_vendor_are_read_and_one_that_two_exporters_show_counts_once(clock):
+    amd = {"job": "amd", "instance": "h1:5000", "gpu_id": "0", "serial_number": "S", "card_model": "Instinct MI300X"}
+    older = {"job": "amd", "instance": "h2:2021", "gpu_power_avg": "4"}
+    gaudi = {"job": "gaudi", "instance": "h3:41611", "id": "1", "UUID": "G"}
+    smi = {"job": "smi", "instance": "h1:9835", "uuid": "h1:9400-0"}
+    targets = [{"job": "dcgm", "instance": "h1:9400"}, *({"job": labels["job"], "instance": labels["instance"]}
+                                                         for labels in (amd, older, gaudi, smi))]
+    fleet = Fleet(up=[(labels, NOW - 5) for labels in targets],
+                  DCGM_FI_DEV_BOARD_POWER_WATTS=[(board(), 60)], amd_gpu_package_power=[(amd, 140)],
+                  amd_gpu_power_avg=[(older, 45e6)], habanalabs_power_mW=[(gaudi, 88000)],
+                  nvidia_smi_power_draw_watts=[(smi, 61)], nvidia_smi_gpu_info=[(smi | {"index": "0"}, 1)])
+    assert {(gpu.uuid, gpu.node, gpu.power_watts) for gpu in fleet.read(clock).gpus} == {
+        ("GPU-h1:9400-0", "h1", 60), ("AMD-S", "h1", 140), ("h2/amd/4", "h2", 45), ("G", "h3", 88)}
 
 
 def test_a_reading_bears_the_time_of_its_scrape(clock):
@@ -124,6 +142,16 @@ def test_servers_get_cpu_memory_and_power(clock):
     assert (node.node, node.cpu_busy_ratio) == ("dgx-01", 0.25)
     assert (node.memory_used_bytes, node.memory_total_bytes) == (70, 100)
     assert (node.power_watts, node.power_source, node.time_s) == (700, "hwmon", NOW - 7)
+
+
+def test_a_grace_tray_is_the_sum_of_its_modules_and_no_wall(clock):
+    meters = {"lnxsybus:00_acpi000d:00": 1500, "lnxsybus:00_acpi000d:01": 1480}
+    host = {"job": "node", "instance": "h1:9100"}
+    fleet = Fleet(node_hwmon_power_average_watt=[(host | {"chip": chip}, watts) for chip, watts in meters.items()])
+    (node,) = fleet.read(clock).nodes
+    assert (node.power_watts, node.power_source) == (2980, "modules")
+    (node,) = fleet.read(clock, power_meters={"*:00": "wall"}).nodes
+    assert (node.power_watts, node.power_source) == (1500, "hwmon")
 
 
 def test_the_wall_meter_and_the_host_are_told_apart_by_their_source(clock):

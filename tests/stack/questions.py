@@ -39,7 +39,7 @@ BY_CHANCE = {
     "advice: Speed beside scattered GPUs A", "advice: Moves that would let a waiting job start A",
     *(f"cluster-waste: Wasted now {letter}" for letter in "BC"), "health: Degraded for A",
     "partitions: In use outside the scheduler A",
-    "GpuOutsideScheduler: idlewatt_outside_scheduler_since_timestamp_seconds",
+    "GpuOutsideScheduler: idlewatt_outside_scheduler_since_timestamp_seconds", "GpuError: idlewatt_gpu_error_info",
 }
 """Empty until a job of several GPUs runs, or waits, for which there is something to be had; or while all is measured
 and nobody works past the scheduler: that is chance."""

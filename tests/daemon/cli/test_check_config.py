@@ -1,4 +1,6 @@
 import socket
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 
 import pytest
 from click.testing import CliRunner
@@ -76,3 +78,48 @@ def test_a_password_in_the_database_address_is_not_shown(tmp_path):
     done = check(tmp_path / "site.yml")
     assert done.exit_code == 0
     assert "s3cret" not in done.output
+
+
+@pytest.fixture
+def served():
+    """Return the function that serves one page on loopback, and tells its address."""
+    servers = []
+
+    def serve(page):
+        class Page(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(page)))
+                self.end_headers()
+                self.wfile.write(page)
+
+            def log_message(self, *_args):
+                pass
+
+        servers.append(HTTPServer(("127.0.0.1", 0), Page))
+        Thread(target=servers[-1].serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return f"127.0.0.1:{servers[-1].server_port}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_which_power_meter_is_which_is_told_by_server(tmp_path, served):
+    page = "".join(f'node_hwmon_power_average_watt{{chip="lnxsybus:00_acpi000d:0{number}",sensor="power1"}} {watts}\n'
+                   for number, watts in enumerate((1500, 310, 280, 30)))
+    address = served(page.encode())
+    (tmp_path / "site.yml").write_text(
+        f"sources: [{{kind: node, static_configs: [{{targets: ['{address}'], labels: {{node: tray-1}}}}]}}]\n")
+    done = check("--meters", tmp_path / "site.yml")
+    assert done.exit_code == 0
+    assert "tray-1: 1500 W of its modules, which is not the wall" in done.stdout
+    assert "  lnxsybus:00_acpi000d:01: 310 W, part (of four that add up like a Grace module's)" in done.stdout
+
+
+def test_servers_that_cannot_be_asked_for_their_meters_are_told(tmp_path):
+    (tmp_path / "site.yml").write_text("sources: [{kind: node, targets: ['127.0.0.1:1']}]\n")
+    done = check("--meters", tmp_path / "site.yml")
+    assert done.exit_code == 0
+    assert "127.0.0.1:1" in done.stderr

@@ -31,6 +31,22 @@ def test_the_schedulers_index_is_a_position_where_nvml_has_a_hole(site):
     assert [places[position].index for position in taken] == [4]
 
 
+def test_an_index_that_two_vendors_use_in_one_node_names_none_of_their_gpus(site):
+    mixed = [*(site.board(index) for index in range(2)),
+             *(replace(site.board(index, model="Instinct MI300X", jobs=("7",) * index), uuid=f"AMD-{index}")
+               for index in range(2))]
+    places, taken = held(site, site.node(gpus=4), [site.running("7", indexes=[1])], mixed)
+    assert [(places[position].board.reading.uuid, holder.guessed) for position, holder in taken.items()] == [
+        ("AMD-1", True)]
+
+
+def test_a_mixed_node_is_counted_whole_and_once(site):
+    mixed = [site.board(0, watts=60), replace(site.board(0, watts=140, model="Instinct MI300X"), uuid="AMD-0")]
+    found = site.judge([site.node(gpus=2)], boards=mixed, walls=[site.wall(500)])
+    assert sum(found.totals["gpu"].values()) == 500
+    assert {verdict.uuid: verdict.watts for verdict in found.boards} == {"GPU-dgx-0-0": 60, "AMD-0": 140}
+
+
 def test_a_board_that_fell_off_the_bus_keeps_its_place(site):
     places, taken = held(site, site.node(gpus=4), [site.running(indexes=[3])],
                          [site.board(index) for index in (0, 1, 3)])

@@ -41,6 +41,19 @@ def test_implausible_watts_are_unmeasured_and_counted(site, watts):
     assert fleet.rejected["implausible_power"] == 1
 
 
+@pytest.mark.parametrize(("joules", "watts", "believed"), [
+    (4.5, 300.0, (300.0, "power")),             # a counter in kJ that is called J: 0.3 W beside 300 W
+    (4_500_000.0, 300.0, (300.0, "power")),     # a counter in mJ that is called J
+    (4.5, None, (None, "")),                    # alone, 0.3 W of a GPU of 400 W is no measurement
+    (4500.0, 60.0, (300.0, "energy_counter")),  # a mean of 300 W beside an idle moment
+    (750.0, 390.0, (50.0, "energy_counter"))])  # an idle mean beside a busy moment
+def test_an_energy_counter_in_the_wrong_unit_is_not_believed(site, joules, watts, believed):
+    fleet = fleet_of(site, site.board(time_s=985.0, energy_joules=1000.0, watts=watts),
+                     site.board(time_s=1000.0, energy_joules=1000.0 + joules, watts=watts))
+    assert (only(fleet).watts, only(fleet).power_source) == believed
+    assert fleet.rejected["wrong_unit"] == (joules == 4.5)
+
+
 @pytest.mark.parametrize("activity", [math.nan, -0.1, 1.5, math.inf])
 def test_an_activity_that_is_no_ratio_is_unmeasured(site, activity):
     assert only(fleet_of(site, site.board(u=activity, resident=None))).activity is None
@@ -79,6 +92,12 @@ def test_the_first_fresh_wall_source_wins(site):
     fleet.absorb(site.telemetry((), (site.wall(490.0, source="ipmi", time_s=700.0),)), 1000.0, LONGEST)
     assert fleet.walls_by_node(1000.0)["dgx-0"].power_source == "redfish"
     assert fleet.walls_by_node(760.0)["dgx-0"].power_source == "ipmi"
+
+
+@pytest.mark.parametrize("source", ["ipmi", "redfish", "hwmon", "ceems"])
+def test_every_wall_meter_wins_over_the_modules_of_a_tray(site, source):
+    fleet = fleet_of(site, site.board(), walls=[site.wall(2980.0, source="modules"), site.wall(3600.0, source=source)])
+    assert fleet.walls_by_node(1000.0)["dgx-0"].power_watts == 3600.0
 
 
 def test_boards_that_vanish_are_forgotten(site):

@@ -25,6 +25,7 @@ from idlewatt.exporters.publish import Published
 from idlewatt.exporters.source import TargetHealth
 from idlewatt.storage.elastic import ElasticAdvice, Resize
 from idlewatt.storage.moves import Move, Relief
+from idlewatt.storage.power_caps import PowerCap
 from idlewatt.storage.power_classes import WASTED, PowerClass
 from idlewatt.storage.recommendations import Alternative, Instead, Placement, Recommendation
 from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request
@@ -179,6 +180,9 @@ def recommended() -> dict[str, tuple]:
     return {"allocation": (share,),
             "elastic": (ElasticAdvice("4711", NOW - 90000, "a100", NOW, "running", "alice", ("dgx01",), 4, "throughput",
                                       5, (2, 4, 8), 0.03, "41 % sooner with 4 more GPUs", more),),
+            "power_caps": (PowerCap("4711", NOW - 1500, "a100", "ann", NOW, ("dgx01",), 2, 400.0, 300.0, 0.12,
+                                    (0.08, 0.16), 0.02, (0.01, 0.03), (3, 4), 0.5,
+                                    ("ssh dgx01 nvidia-smi -i 0,1 -pl 300",)),),
             "moves": (Relief("4721", NOW - 1500, "a100", "bob", NOW, Placement(("dgx01",), (8,)), (to_dgx02,), 2),)}
 
 

@@ -1,0 +1,217 @@
+"""Power limits under which jobs would do the same work with less energy, as far as like runs were measured so.
+
+Speed comes from the site's own throughput, power and limits from the GPUs. Runs are alike when user, name, GPU model
+and number of GPUs are. Of a limit that nobody has tried nothing is said, and nothing is ever set: a row is a command.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.special import stdtrit
+
+from ....exporters.publish import ADVICE
+from ....storage.power_caps import Interval, PowerCap
+from ....storage.records import Job, JobState
+from ....storage.speeds import Throughput
+from ....storage.telemetry import GpuReading
+from ...settings.recommenders import PowerCapsSettings
+from ..held_gpus import HeldGpus
+from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
+from ..scaling.throughput_samples import THROUGHPUT, Kind, Models, Reading, kind_of, readings
+
+LEAST_SAMPLES, LEAST_RUNS = 3, 3
+"""Readings before a run counts, and runs under each of two limits before they are compared."""
+MOST_RUNS, MOST_GROUPS = 24, 2_000
+"""Last runs of a group under one limit, and groups, that are remembered."""
+STEP_WATTS = 5.0
+"""Limits that differ by less are one."""
+CONFIDENCE = 0.95
+STALE_S = 120.0
+"""Speed and power that lie further apart belong to different moments."""
+
+Group = tuple[Kind, int]
+Run = tuple[str, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """What was seen of one run under one limit, for each of its GPUs."""
+
+    rate: float
+    watts: float
+    throttled: float | None
+    samples: int
+    last_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The GPUs of a job, all of them known and under one limit."""
+
+    gpus: tuple[GpuReading, ...]
+    limit_watts: float
+
+    @property
+    def watts(self) -> float:
+        """Return the mean power of a GPU."""
+        return sum(gpu.power_watts or 0.0 for gpu in self.gpus) / len(self.gpus)
+
+    @property
+    def throttled(self) -> float | None:
+        """Return the share of GPUs that their power limit holds down; None where one of them does not tell."""
+        told = [gpu.detail.throttled_by for gpu in self.gpus]
+        return None if None in told else sum("power" in (why or ()) for why in told) / len(told)
+
+
+class Recommender:
+    """Watches speed and power of runs by their power limit, and compares what like runs had."""
+
+    def __init__(self, settings: PowerCapsSettings) -> None:
+        self._settings = settings
+        self._groups: dict[Group, dict[float, dict[Run, Mean]]] = {}
+
+    def recommend(self, scene: RecommenderContext) -> Recommendations:
+        """Return the limits that running jobs would do with."""
+        models, held = Models(scene.snapshot.nodes), HeldGpus(scene.telemetry.gpus, scene.snapshot.nodes)
+        given = [facts for facts in scene.facts if isinstance(facts, Throughput)]
+        speeds = readings(scene.snapshot.jobs, given, held)
+        found = [(job, group, gpus) for job in scene.snapshot.jobs if job.state is JobState.RUNNING
+                 and (gpus := _held(job, held)) and (group := (kind_of(job, models.of(job)), len(gpus.gpus)))]
+        for job, group, gpus in found:
+            self._watch(job, group, gpus, speeds.get(job.job_id))
+        rows = [row for job, group, gpus in found if (row := self._advice(job, group, gpus, scene.now_s))]
+        rows.sort(key=lambda row: (-row.saves_ratio * row.gpus, row.job_id))
+        return Recommendations(scene.now_s, tuple(rows), _metrics(scene.telemetry.gpus, rows[:ADVICE]))
+
+    def _watch(self, job: Job, group: Group, held: Held, speed: Reading | None) -> None:
+        """Take a measured speed with its power into the mean of a run; one that is not newer is no news."""
+        if speed is None or speed.basis != THROUGHPUT or job.start_s is None or not speed.rate > 0 or not held.watts:
+            return
+        if speed.time_s - job.start_s < self._settings.settle or any(
+                abs(speed.time_s - gpu.time_s) > STALE_S for gpu in held.gpus):
+            return
+        limits = self._groups.pop(group, {})
+        self._groups[group] = limits  # those seen last stay
+        while len(self._groups) > MOST_GROUPS:
+            del self._groups[next(iter(self._groups))]
+        runs, key = limits.setdefault(held.limit_watts, {}), (*job.key, job.start_s)
+        old = runs.pop(key, Mean(0.0, 0.0, 0.0, 0, -math.inf))
+        runs[key] = old if speed.time_s <= old.last_s else _taken(old, speed, held)
+        while len(runs) > MOST_RUNS:
+            del runs[next(iter(runs))]
+
+    def _advice(self, job: Job, group: Group, held: Held, now_s: float) -> PowerCap | None:
+        """Return the limit that saves most for sure; None where none was measured, or none is worth it."""
+        limits = self._groups.get(group, {})
+        now = _counted(limits.get(held.limit_watts, {}))
+        best: PowerCap | None = None
+        for cap, runs in limits.items():
+            tried = _counted(runs)
+            if cap >= held.limit_watts or min(len(now), len(tried)) < LEAST_RUNS or not _may(held, cap):
+                continue
+            row = self._row(job, held, cap, tried, now, now_s)
+            if row.saves_interval[0] > 0 and row.slower_interval[1] <= self._settings.slower and (
+                    best is None or row.saves_interval[0] > best.saves_interval[0]):
+                best = row
+        return best
+
+    @staticmethod
+    def _row(job: Job, held: Held, cap: float, tried: Sequence[Mean], now: Sequence[Mean], now_s: float) -> PowerCap:
+        saves, saves_interval = lost([run.watts / run.rate for run in tried], [run.watts / run.rate for run in now])
+        slower, slower_interval = lost([run.rate for run in tried], [run.rate for run in now])
+        told = [run.throttled for run in now if run.throttled is not None]
+        return PowerCap(
+            job.job_id, job.submit_s, job.partition, job.user, now_s, tuple(part.node for part in job.allocations),
+            len(held.gpus), held.limit_watts, cap, saves, saves_interval, slower, slower_interval,
+            (len(tried), len(now)), sum(told) / len(told) if told else None, tuple(_commands(held, cap)))
+
+
+def lost(new: Sequence[float], old: Sequence[float]) -> tuple[float, Interval]:
+    """Return which share of a positive quantity is lost on the way from old to new, with Welch's interval of it."""
+    logs = [[math.log(value) for value in values] for values in (new, old)]
+    means = [sum(values) / len(values) for values in logs]
+    parts = [sum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values)
+             for values, mean in zip(logs, means, strict=True)]
+    change, spread = means[0] - means[1], sum(parts)
+    if spread == 0:
+        return 1 - math.exp(change), (1 - math.exp(change), 1 - math.exp(change))
+    degrees = spread**2 / sum(part**2 / (len(values) - 1) for part, values in zip(parts, logs, strict=True))
+    reach = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * math.sqrt(spread)
+    return 1 - math.exp(change), (1 - math.exp(change + reach), 1 - math.exp(change - reach))
+
+
+def _held(job: Job, known: HeldGpus) -> Held | None:
+    """Return a job's GPUs; None unless all are known, measured, of NVIDIA's, and under one limit."""
+    gpus = [gpu for part in job.allocations for gpu in known.of(part)]
+    found = tuple(gpu for gpu in gpus if gpu is not None and gpu.power_watts and gpu.power_limit_watts
+                  and gpu.uuid.startswith("GPU-"))
+    limits = {round((gpu.power_limit_watts or 0.0) / STEP_WATTS) * STEP_WATTS for gpu in found}
+    return Held(found, limits.pop()) if found and len(found) == len(gpus) and len(limits) == 1 else None
+
+
+def _taken(old: Mean, speed: Reading, held: Held) -> Mean:
+    count = old.samples + 1
+
+    def mean(before: float, value: float) -> float:
+        return (before * old.samples + value) / count
+
+    throttled = held.throttled
+    return Mean(mean(old.rate, speed.rate / len(held.gpus)), mean(old.watts, held.watts),
+                None if throttled is None or old.throttled is None else mean(old.throttled, throttled), count,
+                speed.time_s)
+
+
+def _counted(runs: Mapping[Run, Mean]) -> list[Mean]:
+    return [run for run in runs.values() if run.samples >= LEAST_SAMPLES]
+
+
+def _may(held: Held, cap: float) -> bool:
+    """Tell whether the GPUs take such a limit, as far as they tell."""
+    return all(gpu.detail.least_limit_watts is None or cap >= gpu.detail.least_limit_watts for gpu in held.gpus)
+
+
+def _commands(held: Held, cap: float) -> Iterator[str]:
+    nodes: dict[str, list[int]] = {}
+    for gpu in held.gpus:
+        nodes.setdefault(gpu.node, []).append(gpu.index)
+    for node, indexes in nodes.items():
+        yield f"ssh {shlex.quote(node)} nvidia-smi -i {','.join(map(str, sorted(indexes)))} -pl {cap:.0f}"
+
+
+def _metrics(gpus: Iterable[GpuReading], rows: Sequence[PowerCap]) -> dict[str, Any]:
+    """Return the GPUs whose limit is below their default, those that are held down by reason, and what is advised."""
+    told = list(gpus)
+    held = Counter(why for gpu in told for why in gpu.detail.throttled_by or ())
+    below = [gpu for gpu in told if gpu.power_limit_watts is not None and gpu.detail.default_limit_watts is not None
+             and gpu.power_limit_watts < gpu.detail.default_limit_watts - STEP_WATTS]
+    return {"capped_gpus": float(len(below)) if any(gpu.detail.default_limit_watts for gpu in told) else None,
+            "throttled_gpus": {why: float(count) for why, count in held.items()},
+            "power_cap_saving_ratio": {(row.partition, row.job_id, f"{row.cap_watts:.0f}", bound): value
+                                       for row in rows for bound, value in (
+                                           ("estimate", row.saves_ratio), ("low", row.saves_interval[0]),
+                                           ("high", row.saves_interval[1]))}}
+
+
+def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    throttled = row["throttled_ratio"]
+    return {**row, "change": f"{row['limit_watts']:.0f} \N{RIGHTWARDS ARROW} {row['cap_watts']:.0f} W",
+            "saves": _share(row["saves_ratio"], row["saves_interval"]),
+            "slower": _share(row["slower_ratio"], row["slower_interval"]),
+            "throttled": None if throttled is None else f"{100 * throttled:.0f} %",
+            "runs": " + ".join(map(str, row["runs"])), "how": "; ".join(row["commands"])}
+
+
+def _share(ratio: float, interval: Sequence[float]) -> str:
+    return f"{100 * ratio:.0f} % ({100 * interval[0]:.0f} to {100 * interval[1]:.0f})"
+
+
+register(RecommenderKind("power_caps", PowerCap, lambda settings, history: Recommender(settings), {
+    "job_id": "job", "partition": "partition", "gpus": "GPUs", "change": "power limit", "saves": "saves energy",
+    "slower": "slower", "throttled": "held down now", "runs": "runs", "how": "how"}, _cells,
+    "of no job like runs were measured under a lower power limit", ("throughput",)))

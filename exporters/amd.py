@@ -1,0 +1,199 @@
+"""AMD's device-metrics-exporter: one reading per socket, however many partitions a GPU is split into.
+
+In CPX, DPX and QPX mode each partition has a gpu_id of its own. The socket's power, energy, temperature and activity
+stand with partition 0 alone (others show 0 or nothing); memory is each partition's own, and is added up.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping
+from typing import Literal
+
+from ..storage.telemetry import GpuDetail, GpuReading, Telemetry
+from .exposition import Samples
+from .facts import (
+    Reader,
+    bytes_of_mebibytes,
+    gpu_watts,
+    hertz_of_megahertz,
+    joules_of_microjoules,
+    measured,
+    node_name,
+    ratio_of_percent,
+)
+from .findings import GPU
+from .gpu_rows import NodeOf, Row, TimeOf, gather, judge_use
+from .scrape import PageConfig, PageSource
+from .source import Clock, Source, register
+from .targets import Target
+from .utilization import of_percent
+
+POWER = ("gpu_package_power", "gpu_average_package_power", "gpu_power_usage")
+"""MI3xx, MI2xx, and what both have."""
+ENERGY, ACTIVITY, MEMORY_ACTIVITY = "gpu_energy_consumed", "gpu_gfx_activity", "gpu_umc_activity"
+USED, TOTAL = "gpu_used_vram", "gpu_total_vram"
+TEMPERATURE = ("gpu_junction_temperature", "gpu_edge_temperature")
+MEMORY_TEMPERATURE, CLOCK = "gpu_memory_temperature", "gpu_clock"
+TENSOR, OCCUPANCY = "gpu_prof_tensor_active_percent", "gpu_prof_occupancy_percent"
+_HELD_BACK = {"gpu_violation_ppt_residency_percentage": "power",
+              "gpu_violation_processor_hot_residency_percentage": "slowdown",
+              "gpu_violation_socket_thermal_residency_percentage": "heat",
+              "gpu_violation_vr_thermal_residency_percentage": "heat",
+              "gpu_violation_hbm_thermal_residency_percentage": "heat"}
+_PLAIN: dict[str, Reader] = {
+    **dict.fromkeys(POWER, gpu_watts),
+    ENERGY: joules_of_microjoules,
+    ACTIVITY: measured,  # percent or not is judged by the whole page
+    **dict.fromkeys((MEMORY_ACTIVITY, TENSOR, OCCUPANCY), ratio_of_percent),
+    # It says MB and means MiB: an MI300X with 192 GiB shows 196592.
+    **dict.fromkeys((USED, TOTAL), bytes_of_mebibytes),
+    **dict.fromkeys((*TEMPERATURE, MEMORY_TEMPERATURE, *_HELD_BACK), measured),
+    CLOCK: hertz_of_megahertz,
+}
+_PREFIX = "amd_"
+"""What the GPU operator and many sites put before each name."""
+FACTS = {name: (name, _PREFIX + name) for name in _PLAIN}
+"""All names of each fact."""
+METRICS: dict[str, Reader] = _PLAIN | {_PREFIX + name: read for name, read in _PLAIN.items()}
+_NAMES = {_PREFIX + name: name for name in _PLAIN}
+_CLOCKS = {"system": "sm_clock", "memory": "memory_clock"}
+_NOT_TOLD = frozenset(("", "N/A", "n/a", "unknown"))
+
+Id = tuple[int, int, str]
+"""Of a partition: its gpu_id, its number within the GPU, and the clock that a row tells of, '' for every other row."""
+
+
+def parse(samples: Samples, target: Target, time_s: float) -> Telemetry:
+    """Return the GPUs on one page of device-metrics-exporter."""
+    return Telemetry(gpus=gpus(samples, lambda labels: node_name(labels, target.labels, target.instance),
+                               lambda _labels: time_s))
+
+
+def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading, ...]:
+    """Return one reading per socket."""
+    rows = gather(samples, METRICS, _NAMES, _partition, node_of, time_of)
+    # Other partitions show no activity of their own, or 0.
+    judge_use((row for row in rows if _part(row) == 0), ACTIVITY, POWER[0], "", of_percent)
+    servers: dict[str, list[Row]] = {}
+    for row in rows:
+        servers.setdefault(row.node, []).append(row)
+    return tuple(_reading(index, parts, _serials(own))
+                 for own in servers.values() for index, parts in enumerate(_sockets(own)))
+
+
+def _serials(rows: list[Row]) -> Counter[str]:
+    """Return how many GPUs of a server bear each serial number: in a virtual machine all may show the same."""
+    return Counter(serial for serial, _ in {(_serial(row), row.labels["gpu_id"]) for row in rows if _part(row) == 0})
+
+
+def _partition(name: str, labels: Mapping[str, str]) -> Id | None:
+    """Return which partition a row is of; None for rows of no GPU, or of another exporter."""
+    number, part = labels.get("gpu_id", ""), labels.get("gpu_partition_id") or "0"
+    if not (_is_number(number) and _is_number(part)) or not labels.keys() & {"card_model", "serial_number",
+                                                                            "gpu_partition_id"}:
+        return None
+    clock = ""
+    if name.removeprefix(_PREFIX) == CLOCK:
+        kind = labels.get("clock_type", "").lower().rpartition("_")[2]
+        if kind not in _CLOCKS:
+            return None
+        clock = _CLOCKS[kind]
+    return int(number), int(part), clock
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 4
+
+
+def _sockets(rows: list[Row]) -> list[list[Row]]:
+    """Return the rows of each socket, in the order of their numbers: partition 0 first, its parts after it.
+
+    Parts belong to the partition 0 of the same serial number; where that does not tell it apart, to the last one before
+    them, as the driver counts.
+    """
+    rows.sort(key=lambda row: (int(row.labels["gpu_id"]), _part(row)))
+    first = [row for row in rows if _part(row) == 0]
+    numbers = sorted({int(row.labels["gpu_id"]) for row in first}) or [int(rows[0].labels["gpu_id"])]
+    serials: dict[str, set[int]] = {}
+    for row in first:
+        serials.setdefault(_serial(row), set()).add(int(row.labels["gpu_id"]))
+    sockets: dict[int, list[Row]] = {number: [] for number in numbers}
+    for row in rows:
+        number = int(row.labels["gpu_id"])
+        same = serials.get(_serial(row), set()) if _serial(row) else set()
+        if _part(row) and len(same) == 1:
+            number = min(same)
+        elif number not in sockets:
+            number = numbers[max(bisect_right(numbers, number) - 1, 0)]
+        sockets[number].append(row)
+    return [sockets[number] for number in numbers if sockets[number]]
+
+
+def _part(row: Row) -> int:
+    return int(row.labels.get("gpu_partition_id") or 0)
+
+
+def _serial(row: Row) -> str:
+    serial = row.labels.get("serial_number", "")
+    return "" if serial in _NOT_TOLD else serial
+
+
+def _reading(position: int, rows: list[Row], serials: Counter[str]) -> GpuReading:
+    clocks = {row.labels.get("clock_type", "").lower().rpartition("_")[2]: row for row in rows if CLOCK in row.values}
+    parts = [row for row in rows if CLOCK not in row.values]
+    # What only partition 0 measures, the others show as 0.
+    socket = next((row for row in parts if _part(row) == 0), Row(rows[0].node, rows[0].time_s, rows[0].labels))
+    number, serial = int(socket.labels["gpu_id"]), _serial(socket)
+    split = any(_part(row) for row in rows)
+    activity = socket.values.get(ACTIVITY)
+    return GpuReading(
+        uuid=f"AMD-{serial}" if serial and serials[serial] == 1 else f"{socket.node}/amd/{number}",
+        node=socket.node, index=position if split else number, time_s=min(row.time_s for row in rows),
+        model=_model(socket), power_watts=_watts(socket), energy_joules=socket.values.get(ENERGY),
+        activity=activity, activity_source="" if activity is None else "gfx_activity", resident=activity,
+        memory_used_bytes=_sum(parts, USED), memory_total_bytes=_sum(parts, TOTAL),
+        temperature_celsius=socket.first(TEMPERATURE),
+        jobs=tuple(sorted(set().union(*(row.jobs for row in rows)))),
+        detail=GpuDetail(
+            tensor_active=socket.values.get(TENSOR), dram_active=socket.values.get(MEMORY_ACTIVITY),
+            sm_occupancy=socket.values.get(OCCUPANCY),
+            sm_clock_hertz=clocks["system"].values[CLOCK] if "system" in clocks else None,
+            memory_clock_hertz=clocks["memory"].values[CLOCK] if "memory" in clocks else None,
+            memory_temperature_celsius=socket.values.get(MEMORY_TEMPERATURE), throttled_by=_throttled(socket)))
+
+
+def _model(row: Row) -> str:
+    model = row.labels.get("card_model", "")
+    return "" if model in _NOT_TOLD else model
+
+
+def _watts(row: Row) -> float | None:
+    """Return the socket's watts; a socket that is on draws some, so 0 measures nothing."""
+    return next((row.values[name] for name in POWER if row.values.get(name)), None)
+
+
+def _sum(rows: list[Row], name: str) -> float | None:
+    told = [row.values[name] for row in rows if name in row.values]
+    return sum(told) if told else None
+
+
+def _throttled(row: Row) -> tuple[str, ...] | None:
+    told = {word: 0.0 for name, word in _HELD_BACK.items() if name in row.values}
+    for name, word in _HELD_BACK.items():
+        if name in row.values:
+            told[word] = max(told[word], row.values[name])
+    return tuple(sorted(word for word, share in told.items() if share > 0)) if told else None
+
+
+@register("amd")
+class AmdConfig(PageConfig):
+    """Pages of AMD's device-metrics-exporter (port 5000): power, energy, activity and memory of Instinct GPUs."""
+
+    finds = GPU
+    kind: Literal["amd"] = "amd"
+
+    def build(self, clock: Clock) -> Source:
+        """Return the source that reads these pages."""
+        return PageSource(self, METRICS, parse, clock)

@@ -1,0 +1,76 @@
+"""The catalogue: every figure has a source, names are matched word by word, and what is not known stays unknown."""
+
+import pytest
+
+from idlewatt.daemon.power_options import described
+from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.waste import WasteSettings, catalogue
+from idlewatt.daemon.waste.floors import FloorBook
+from idlewatt.storage.records import IdleFloor, Node
+
+
+def test_every_figure_says_where_it_is_from_and_can_be():
+    known = catalogue.catalogue()
+    figures = [figure for gpu in known.gpus for figure in (gpu.idle, gpu.limit) if figure]
+    figures += [server.rated for server in known.servers if server.rated]
+    assert len(figures) > 50
+    assert all(figure.watts > 0 and len(figure.source) > 5 for figure in figures)
+    assert all(gpu.idle.watts < gpu.limit.watts for gpu in known.gpus if gpu.idle and gpu.limit)
+
+
+def test_every_model_is_found_by_its_own_name_and_no_name_stands_twice():
+    known = catalogue.catalogue().gpus
+    assert [catalogue.gpu(gpu.name) for gpu in known] == list(known)
+    assert len({gpu.name for gpu in known}) == len(known)
+
+
+@pytest.mark.parametrize(("told", "meant"), [
+    ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"), ("NVIDIA A100 80GB PCIe", "A100 80GB PCIe"),
+    ("Tesla V100-SXM2-32GB", "V100-SXM2"), ("Tesla P100-SXM2-16GB", "P100"),
+    ("NVIDIA H100 80GB HBM3", "H100 80GB HBM3"), ("NVIDIA H100 PCIe", "H100 PCIe"), ("NVIDIA H100 NVL", "H100 NVL"),
+    ("NVIDIA H200", "H200"), ("NVIDIA H200 NVL", "H200 NVL"), ("NVIDIA GH200 480GB", "GH200 480GB"),
+    ("NVIDIA B200", "B200"), ("NVIDIA GB200", "GB200"), ("NVIDIA B300 SXM6 AC", "B300 SXM6 AC"),
+    ("NVIDIA GB300", "GB300"), ("NVIDIA GB10", "GB10"), ("NVIDIA L40S", "L40S"), ("NVIDIA A10", "A10"),
+    ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000 Blackwell Server Edition"),
+    ("AMD Instinct MI300X", "MI300X"), ("AMD Instinct MI300X OAM", "MI300X"), ("Instinct MI325X", "MI325X"),
+    ("AMD_Instinct_MI355X_OAM", "MI355X"), ("HL-225", "HL-225"), ("HL-325L", "HL-325L")])
+def test_what_the_vendors_tools_print_is_recognised(told, meant):
+    assert catalogue.gpu(told).name == meant
+
+
+@pytest.mark.parametrize("told", ["", "NVIDIA", "NVIDIA H100 80GB HBM2e", "NVIDIA H100", "NVIDIA L40", "NVIDIA A10G",
+                                  "NVIDIA A100", "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+                                  "NVIDIA H20-3e", "MI300A", "NVIDIA GB2000", "NVIDIA B200 of tomorrow"])
+def test_what_nobody_has_published_stays_unknown(told):
+    assert catalogue.gpu(told) == catalogue.UNKNOWN
+    assert (catalogue.gpu(told).idle_watts, catalogue.gpu(told).limit_watts) == (None, None)
+
+
+@pytest.mark.parametrize(("told", "watts"), [
+    ("a100", 6500.0), ("nvidia_a100_80gb_pcie", None), ("a100_3g.20gb", None), ("tesla_v100-sxm2-32gb", 3500.0),
+    ("NVIDIA-H100-80GB-HBM3", 10200.0), ("h100_nvl", None), ("h200", 10200.0), ("b200", 14300.0), ("gb200", 13334.0),
+    ("mi300x", None), ("", None)])
+def test_a_server_is_rated_by_its_gpus_exact_type(told, watts):
+    assert catalogue.rated_watts(Node("n", (), gpus=8, gpu_model=told), {}) == (watts and pytest.approx(watts))
+
+
+def test_a_site_overrides_a_figure_by_whole_words_and_the_longest_name_wins():
+    floors = FloorBook(WasteSettings(models={"B200": {"bare_watts": 120}, "H200": {"bare_watts": 70},
+                                             "H200 NVL": {"bare_watts": 60}}))
+    assert floors.bare("u", "NVIDIA B200") == IdleFloor(120, "configured")
+    assert floors.bare("u", "NVIDIA GB200") == IdleFloor(166, "catalogue")
+    assert floors.bare("u", "NVIDIA H200 NVL") == IdleFloor(60, "configured")
+    assert floors.bare("u", "NVIDIA H200") == IdleFloor(70, "configured")
+
+
+def test_a_floor_is_still_learned_over_the_catalogue(site):
+    floors = FloorBook(WasteSettings())
+    for _ in range(20):
+        floors.learn(site.board(watts=142.0, model="NVIDIA B200"), 142.0, allocated=False)
+    assert floors.bare("GPU-dgx-0-0", "NVIDIA B200").source == "learned"
+    assert floors.by_model()["NVIDIA B200"].watts == 142.0
+
+
+def test_a_replay_takes_the_watts_of_the_exact_model():
+    cluster = Cluster.from_spec("1x8:b200,1x4:gb200")
+    assert (described("b200", cluster).limit, described("gb200", cluster).limit) == (1000.0, 1200.0)

@@ -1,0 +1,43 @@
+"""nvidia_gpu_exporter: recorded pages of real GPUs, joined by uuid."""
+
+import pytest
+
+from idlewatt.exporters.exposition import Exposition
+from idlewatt.exporters.nvidia_smi import METRICS, parse
+from idlewatt.exporters.targets import Target
+
+TARGET = Target("http://ws-01:9835/metrics", "ws-01:9835")
+ZERO = "00000000-0000-0000-0000-000000000000"
+
+
+def read(page):
+    return parse(Exposition(METRICS).samples(page), TARGET, 100.0).gpus
+
+
+@pytest.mark.parametrize(("page", "model", "watts", "activity", "limit"), [
+    ("h100_idle", "NVIDIA H100 80GB HBM3", 69.62, 0, 700), ("h100_load", "NVIDIA H100 80GB HBM3", 625.68, 1, 700),
+    ("h100_mig_load", "NVIDIA H100 80GB HBM3", 447.35, None, 700), ("l40s_load", "NVIDIA L40S", 112.38, 0.09, 350)])
+def test_recorded_pages_of_real_gpus_are_read(recorded, page, model, watts, activity, limit):
+    (gpu,) = read(recorded(f"nvidia_smi/{page}.prom"))
+    assert (gpu.uuid, gpu.index, gpu.node, gpu.model) == (f"GPU-{ZERO}", 0, "ws-01", model)
+    assert (gpu.power_watts, gpu.activity, gpu.power_limit_watts) == (watts, activity, limit)
+    assert gpu.memory_total_bytes > gpu.memory_used_bytes >= 0
+    assert gpu.detail.throttled_by is not None
+
+
+def test_a_recorded_page_tells_clocks_limits_and_temperatures(recorded):
+    (gpu,) = read(recorded("nvidia_smi/h100_load.prom"))
+    found = gpu.detail
+    assert (found.sm_clock_hertz, found.memory_clock_hertz, found.memory_temperature_celsius) == (1.98e9, 2.619e9, 54)
+    assert (found.default_limit_watts, found.least_limit_watts, found.throttled_by_power_s) == (700, 200, 0)
+    assert (gpu.temperature_celsius, gpu.memory_used_bytes) == (59, 20780679168)
+
+
+def test_gpus_are_joined_with_their_names_by_uuid():
+    page = b"".join(b'nvidia_smi_power_draw_watts{uuid="%c"} %d\n' % (name, watts)
+                    for name, watts in ((ord("a"), 60), (ord("b"), 70)))
+    page += b'nvidia_smi_gpu_info{uuid="b",index="0",name="NVIDIA GB10"} 1\n'
+    page += b'nvidia_smi_gpu_info{uuid="a",index="1",name="NVIDIA L40S"} 1\n'
+    page += b'nvidia_smi_gpu_info{uuid="c",index="2",name="NVIDIA L40S"} 1\n'
+    assert [(gpu.uuid, gpu.index, gpu.model, gpu.power_watts) for gpu in read(page)] == [
+        ("GPU-a", 1, "NVIDIA L40S", 60), ("GPU-b", 0, "NVIDIA GB10", 70)]
