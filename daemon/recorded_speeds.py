@@ -23,8 +23,8 @@ from .replay.cluster import Cluster
 from .replay.published_speeds import profile
 from .replay.recorded_work import Held, Neighbours, as_work
 from .replay.runtime_prediction import template
-from .replay.site_speeds import OTHERS, Cell, Group, SiteSpeeds, escaped
-from .replay.speed_pooling import ENOUGH, Observed, Pooled, pooled
+from .replay.site_speeds import ENOUGH, OTHERS, Cell, Group, SiteSpeeds, escaped
+from .replay.speed_pooling import Observed, Pooled, pooled
 from .replay.workload import Workload
 from .replay.workload_builder import WorkloadBuilder
 

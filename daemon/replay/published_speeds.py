@@ -54,8 +54,8 @@ def profile(application: str) -> Profile:
         return NONE
     slow = locality.slow()[locality.APPLICATIONS.index(application)]
     whole = range(1, locality.GPUS + 1)
+    # Of one node only: what more nodes cost is spread, and elsewhere a node may have more GPUs.
     size = {gpus: gpus / float(slow[0, gpus - 1]) for gpus in whole}
-    size |= {nodes * locality.GPUS: nodes * locality.GPUS / float(slow[nodes - 1, -1]) for nodes in whole if nodes > 1}
     apart = [np.log(slow[0, nodes * gpus - 1] / slow[nodes - 1, gpus - 1])
              for nodes in whole for gpus in whole if nodes > 1 and nodes * gpus <= locality.GPUS]
     needs = fungible.prior(_TASKS[application])

@@ -5,7 +5,7 @@ A group is the jobs of one user whose names differ only in what varies from run 
 is and without what varies; of several groups that fit a job the first counts. A job that fits none has unknown speeds:
 its factors are 1, and its GPU time is counted as such wherever a replay is reported.
 
-Where figures come from (``SOURCES``): *measured* on this site by at least ``speed_pooling.ENOUGH`` runs on either side;
+Where figures come from (``SOURCES``): *measured* on this site by at least ``ENOUGH`` runs on either side;
 *fitted*, read off between measured points; *prior*, somebody else's measurement (a published profile, or a file); all
 else is *unknown*. A placement further apart than any that is known counts as the furthest that is, and as unknown.
 """
@@ -30,6 +30,8 @@ Source = Literal["measured", "fitted", "prior", "unknown"]
 SOURCES: tuple[Source, ...] = ("measured", "fitted", "prior", "unknown")
 MEASURED, FITTED, PRIOR, UNKNOWN = range(len(SOURCES))
 """The less is known the higher: what ran on several figures ran on the worst of them."""
+ENOUGH = 3
+"""Runs on either side of a comparison that make it a measurement."""
 MOST_GPUS = 1024
 """Sizes beyond it are as fast as it."""
 MOST_MEMORY = 32
@@ -260,8 +262,9 @@ class SiteSpeeds:
         spread = np.full((len(self.groups) + 1, len(LEVELS)), UNKNOWN, np.int8)
         size = np.full((len(self.groups) + 1, most + 2), UNKNOWN, np.int8)  # the last column: larger than any known
         for row, group in enumerate(self.groups, 1):
-            own = MEASURED if group.runs else PRIOR  # one on a node of its own is what all others are compared with
-            spread[row, :2] = own
+            # One on a node of its own is what all others are compared with.
+            told = PRIOR if group.follows or not group.runs else UNKNOWN
+            spread[row, :2] = MEASURED if group.runs >= ENOUGH else told
             for level, cell in group.spread.items():
                 spread[row, LEVELS.index(level)] = SOURCES.index(cell.source)
             known = sorted(group.size)

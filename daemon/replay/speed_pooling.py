@@ -26,15 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .published_speeds import BETWEEN_SITES, NONE, Expected, Profile
-from .site_speeds import SOURCES, Cell, Source
+from .site_speeds import ENOUGH, SOURCES, Cell, Source
 from .speed import LEVELS
 
 Floats = NDArray[np.float64]
 
 SPREAD, SPREAD_RUNS = 0.08, 4.0
 """The assumed spread of speeds from run to run, relatively, and how many runs it outweighs."""
-ENOUGH = 3
-"""Runs on either side of a comparison that make it a measurement."""
 OWN = 0.5
 """Share of what is known of an effect that must come from the site's own runs before it is called measured."""
 SIZE_DEVIATION, COMPANY_DEVIATION = 0.7, 0.2
@@ -192,7 +190,7 @@ def _posterior(design: Floats, speed: Floats, mean: Floats, deviation: Floats,
     """Return means and covariance of the effects, and the deviation from run to run; twice, as that is learned, too."""
     off = SPREAD
     for _ in range(2):
-        variance = np.linalg.inv(design.T @ design / off**2 + np.diag(deviation**-2.0))
+        variance: Floats = np.linalg.inv(design.T @ design / off**2 + np.diag(deviation**-2.0)).astype(np.float64)
         found = mean + variance @ design.T @ (speed - design @ mean) / off**2
         rest = speed - design @ found
         used = float(np.trace(variance @ design.T @ design)) / off**2 + models
@@ -226,8 +224,8 @@ def _sizes(cells: Mapping[Effect, Cell | None], reference: _Reference, runs: int
     found = {gpus: _prior(speed / usual, BETWEEN_SITES) for gpus, speed in published.size.items()} if usual else {}
     found |= {key: cell for (kind, key), cell in cells.items() if kind == "size" and cell is not None}
     if found or runs:
-        found[reference.gpus] = Cell(1.0, 1.0, 1.0, "measured" if runs else "prior", runs)
-    return found if len(found) > 1 else {}
+        found[reference.gpus] = Cell(1.0, 1.0, 1.0, "measured" if runs >= ENOUGH else "prior", runs)
+    return {gpus: found[gpus] for gpus in sorted(found)} if len(found) > 1 else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +256,7 @@ def _spreads(cells: Mapping[Effect, Cell | None], levels: _Levels, runs: Sequenc
         if cell is not None:
             crossed.append(level)
             sources.append(cell.source)
-        elif here and level not in levels.column:  # its cost belongs to the sizes that ran there
+        elif len(here) >= ENOUGH and level not in levels.column:  # its cost belongs to the sizes that ran there
             sources.append("measured")
         elif here:
             sources.append("fitted")  # what lies beyond is told by those that are known
@@ -285,7 +283,8 @@ def _cpus(cells: Mapping[Effect, Cell | None], reference: _Reference, runs: int,
     measured = {float(key): cell for (kind, key), cell in cells.items() if kind == "cpus" and cell is not None}
     if measured and reference.cpus is not None:
         measured[float(reference.cpus)] = Cell(1.0, 1.0, 1.0, "measured", runs)
-    return {**found, **measured}
+    found |= measured
+    return {cpus: found[cpus] for cpus in sorted(found)}
 
 
 def _prior(factor: float, deviation: float) -> Cell:

@@ -82,6 +82,9 @@ def test_what_every_job_rests_on_is_the_worst_of_its_size_and_its_spread():
     assert found(1, 0, 64, 4) == "unknown"
     assert found(2, 0, 1, 1) == "prior"
     assert found(0, 0, 1, 1) == "unknown"
+    few = SiteSpeeds("site", (Group("a", "b", 2, spread={"leaf": cell(0.5)}),))
+    zero, one = np.zeros(1, int), np.ones(1, int)
+    assert few.sources(zero, one, one, one).tolist() == [SOURCES.index("unknown")]
 
 
 def test_speeds_that_say_nothing_are_flat_and_cost_nothing():
