@@ -13,6 +13,7 @@ from ...storage.recommendations import Recommendation
 from ...storage.records import Node, NodeState, SchedulerSnapshot
 from ..durations import span
 from ..policies import named
+from ..replay.speed import KnownSpeeds
 from ..replay.state import ClusterState
 from ..replay.workload import Foresight
 from ..settings.advice import AdviceSettings
@@ -57,6 +58,8 @@ class AdviceInputs:
     foresight: Foresight | None = None
     stale_s: float = float("inf")
     """Agents are not asked about a cluster that was last seen longer ago."""
+    speeds: KnownSpeeds | None = None
+    """What is known of the speeds of jobs; agents that go by them abstain without."""
 
 
 class Advisor:
@@ -77,7 +80,8 @@ class Advisor:
         """Return what to do with every pending job, and with nodes that nobody needs."""
         if not snapshot.nodes:
             return Advice(now_s, snapshot_s=snapshot.time_s)
-        state = ClusterState.from_snapshot(snapshot, now_s, foresight=self._circumstances.foresight)
+        state = ClusterState.from_snapshot(snapshot, now_s, foresight=self._circumstances.foresight,
+                                           speeds=self._circumstances.speeds)
         context = DecisionContext(state, snapshot, Diagnosis(snapshot, now_s), now_s, self._circumstances.stale_s,
                         self._incumbent, self._settings.draws)
         heuristic = PolicyAdvice(state, self._heuristic, context.diagnosis)

@@ -18,6 +18,7 @@ from typing import Protocol, Self
 from ...storage.records import ModelCard
 from ..replay.cluster import Cluster
 from ..replay.engine import Policy
+from ..replay.speed import FLAT, SpeedTable
 from ..replay.state import ClusterState
 from ..replay.workload import Workload
 from ..settings.training import ObjectiveSettings
@@ -49,6 +50,8 @@ class Stretch:
     workload: Workload
     since_s: float
     """Jobs submitted earlier fill the cluster; only those submitted since count."""
+    speed: SpeedTable = FLAT
+    """How fast its jobs run, and what is known of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,9 @@ class Course:
     """A whole model of this kind to go on from (fine-tuning), unless ``folder`` already holds a training."""
     device: str = "cpu"
     """Where a kind that trains with torch should: ``cpu``, ``cuda``, or ``auto`` for CUDA where there is one."""
+    steps: int | None = None
+    """Train for so many steps, however long that takes, in place of ``budget_s``: then the weights are the same on any
+    machine. What a step is, is the kind's."""
 
 
 @dataclass(frozen=True, slots=True)

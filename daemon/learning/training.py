@@ -55,6 +55,8 @@ class TrainingJob:
     objective: Objective = Objective()
     device: str = "cpu"
     """Where a kind that trains with torch does."""
+    steps: int | None = None
+    """Trained for so many steps in place of the budget."""
 
     def write(self, folder: Path) -> None:
         """Keep the order beside what is made for it."""
@@ -144,7 +146,8 @@ class TrainingRun:
     def __iter__(self) -> Iterator[Progress]:
         """Train and yield how far it has come; ``TrainingError`` when it comes to nothing."""
         course = Course(self.split.fit, self.split.select, self.order.incumbent, self.order.seed, self.order.budget_s,
-                        self.training_directory.course, self.order.objective, self.start, self.order.device)
+                        self.training_directory.course, self.order.objective, self.start, self.order.device,
+                        self.order.steps)
         self.saved = (course.folder / "best").is_dir()
         try:
             for step, progress in enumerate(kind_of(self.order.agent).train(course)):

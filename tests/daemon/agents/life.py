@@ -1,0 +1,80 @@
+"""The life of any agent: trained and judged, listened to, promoted by an operator, advising, abstaining, demoted."""
+
+from dataclasses import replace
+
+import numpy as np
+from click.testing import CliRunner
+
+from idlewatt.daemon.advice.advisor import AdviceInputs, Advisor
+from idlewatt.daemon.advice.inference import ServedModel
+from idlewatt.daemon.advice.model_loader import wanted
+from idlewatt.daemon.agents.histories import Split
+from idlewatt.daemon.cli import main
+from idlewatt.daemon.learning.models import ModelStore
+from idlewatt.daemon.learning.training import TrainingDirectory, TrainingJob, TrainingRun, examined
+from idlewatt.daemon.settings.advice import AdviceSettings
+from idlewatt.storage.history import History
+from idlewatt.storage.promotions import states
+
+FALLBACK = "fifo+best-fit+easy"
+
+
+class Life:
+    """One agent's, in a folder with a database and a configuration that names it."""
+
+    def __init__(self, folder, kind):
+        self.kind, self.url = kind, f"sqlite:///{folder}/idlewatt.db"
+        self.config = folder / "idlewatt.yml"
+        self.config.write_text(f"storage: {{url: '{self.url}'}}\n")
+        History.open(self.url).close()
+        self.store = ModelStore(folder / "models")
+        self.name = ""
+
+    def train(self, course, test):
+        """Train for a course's steps, keep the model, judge it on a later stretch and let it be listened to."""
+        order = TrainingJob(self.kind, "made-up.csv", 60.0, incumbent=course.incumbent, steps=course.steps)
+        split = Split(course.fit, course.select, (test,), 0.0, 1.0, {}, ())
+        directory = TrainingDirectory(self.store, self.kind)
+        directory.begin(order)
+        lesson = TrainingRun(order, split, directory)
+        for _ in lesson:
+            pass
+        model = lesson.keep(self.store, 1.8e9)
+        self.name = model.name
+        return examined(self.store, model, (test,), course.incumbent, seed=0)
+
+    def run(self, *words):
+        done = CliRunner().invoke(main, [words[0], "--config.file", str(self.config), *words[1:]])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    def promote(self):
+        """Put it in charge as an operator does who has no proof."""
+        refused = CliRunner().invoke(main, ["promote", "--config.file", str(self.config), self.name])
+        assert refused.exit_code == 0 or "Say --reason" in refused.output
+        return self.run("promote", self.name, "--reason", "watched for a week")
+
+    def advise(self, snapshot, speeds):
+        """Return a round of live advice by whom the decisions name."""
+        with History.read_only(self.url) as reader:
+            in_force = states(reader.decisions())
+        served = [ServedModel(model, leads, self.store.load(model)) for model, leads in wanted(in_force).items()]
+        settings = AdviceSettings(policy=FALLBACK, shadow=(), draws=2)
+        return Advisor(settings, AdviceInputs(served, FALLBACK, speeds=speeds)).advise(snapshot, snapshot.time_s)
+
+
+class Known:
+    """What a site knows of speeds, by the names of its jobs."""
+
+    def __init__(self, table, labels):
+        self.table, self.labels = table, labels
+
+    def row(self, user, name):
+        return self.labels.index(name)
+
+
+def unknown(table, row):
+    """Return a table in which nothing is known of one group's spread."""
+    spread = np.array(table.spread)
+    spread[row] = 1.0
+    return replace(table, spread=spread)
