@@ -100,6 +100,8 @@ class Request:
     seed: int = 0
     models: str = ""
     """Folder of the agents."""
+    applications: Mapping[str, str] = field(default_factory=dict)
+    """By pattern of job names, whose published speeds they follow until the site's own are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ class Window:
     """Seconds that jobs waited or ran, summed over jobs, by policy."""
     faults: dict[str, str] = field(default_factory=dict)
     """Why an agent could not be replayed, by its name."""
+    speeds: str = ""
+    """By which speeds jobs ran, and on what those rest, in a sentence."""
 
     def standings(self, incumbent: str) -> tuple[ShadowResult, ...]:
         """Return how everybody else did beside the incumbent."""
@@ -129,12 +133,15 @@ def replayed(request: Request) -> Window:
     from ..storage.history import History  # what the child alone needs costs the daemon no memory
     from .agents.kinds import FAILURES
     from .learning.models import ModelError
+    from .recorded_speeds import site_speeds
     from .recorded_window import calibrated, measured, past
+    from .replay.speed_coverage import coverage
     from .simulator_error import WATCHED, off, waited
 
     begin, span = request.since_s - WARM_UP_S, (request.since_s, request.until_s)
     with History.read_only(request.url) as history:
-        found = past(history, begin, request.until_s)
+        speeds = site_speeds(history, request.until_s, request.applications)
+        found = past(history, begin, request.until_s, speeds)
         then = measured(history, *span)
         model = calibrated(history, found, begin, request.since_s)
     trials, faults = dict[str, _Trial](), dict[str, str]()
@@ -150,7 +157,8 @@ def replayed(request: Request) -> Window:
     return Window(request.until_s, {policy: trial.joules for policy, trial in trials.items()},
                   off(incumbent.joules, real), {policy: trial.wait_s for policy, trial in trials.items()},
                   off(incumbent.wait_s, really), request.since_s,
-                  {policy: trial.system_s for policy, trial in trials.items()}, faults)
+                  {policy: trial.system_s for policy, trial in trials.items()}, faults,
+                  str(coverage(incumbent.run, speeds, found.unplaced)))
 
 
 class _Trial(NamedTuple):
@@ -164,7 +172,8 @@ def _trial(found: RecordedWindow, policy: Policy, span: tuple[float, float], mod
     from .replay.timeline import energies  # as above
     from .simulator_error import waited
 
-    run, drawn = energies(found.cluster, found.workload, policy, (found.since_s, *span), model, seed)
+    run, drawn = energies(found.cluster, found.workload, policy, (found.since_s, *span), model, seed,
+                          speed=found.table)
     return _Trial(run, float(drawn[2] - drawn[1]), waited(run, run.start, *span), waited(run, run.end, *span))
 
 

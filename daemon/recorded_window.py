@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 from ..storage.power_classes import PowerClass
 from ..storage.reading import HistoryReader, JobRun
 from ..storage.records import Job, JobState, Node, NodeState, Request
+from .recorded_speeds import held_by
 from .replay.cluster import Cluster, ClusterError, NodeEvent
 from .replay.power import Occupation, PowerModel
+from .replay.recorded_work import as_work
+from .replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
+from .replay.speed import SpeedTable
 from .replay.timeline import Reserved
 from .replay.workload import UNLIMITED_S, Workload, in_order
 from .runtime_history import RECENT, RuntimeHistory
@@ -98,6 +102,15 @@ class RecordedWindow:
     workload: Workload
     reserved: tuple[Reserved, ...] = ()
     """Which nodes were for whom, by time."""
+    speeds: SiteSpeeds = FLAT_SPEEDS
+    """By which run times were turned into work, and replays go."""
+    unplaced: int = 0
+    """Jobs that ran, nobody knows where: their run times stand as they are."""
+
+    @property
+    def table(self) -> SpeedTable:
+        """Return the speeds for the engine."""
+        return self.speeds.table
 
     @property
     def started(self) -> NDArray[np.float64]:
@@ -130,21 +143,36 @@ def _covered(intervals: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def past(history: HistoryReader, since_s: float, until_s: float) -> RecordedWindow:
+def past(history: HistoryReader, since_s: float, until_s: float, speeds: SiteSpeeds = FLAT_SPEEDS) -> RecordedWindow:
     """Return what is recorded of a window; ClusterError when no node is.
 
-    A job that was put back into the queue is there once for each run, and each waits for the one before it.
+    A job that was put back into the queue is there once for each run, and each waits for the one before it. Run times
+    become the work that it was by these speeds.
     """
-    found = {job.key: job for some in (history.jobs(since_s, until_s, overlap=True), history.jobs(since_s, until_s),
+    known = {job.key: job for some in (history.jobs(since_s, until_s, overlap=True), history.jobs(since_s, until_s),
                                        history.unfinished_jobs()) for job in some}
     again = {job.key: (job, runs) for job, runs in history.requeued(since_s, until_s)}
-    pieces = [[job] for key, job in found.items() if key not in again]
+    pieces = [[job] for key, job in known.items() if key not in again]
     pieces += [list(_apart(job, runs)) for job, runs in again.values()]
     jobs = in_order([part for some in pieces for part in _within(some, since_s, until_s)])
     workload = Workload.from_records(jobs, run={job.key: _run_s(job, until_s) for job in jobs},
                                      foresight=RuntimeHistory(history.load_columns(until_s=until_s, last=RECENT)))
     cluster = recorded_cluster(history, since_s, until_s, reserved="up")
-    return RecordedWindow(since_s, until_s, cluster, tuple(jobs), workload, reservations(history, since_s, until_s))
+    found = RecordedWindow(since_s, until_s, cluster, tuple(jobs), workload, reservations(history, since_s, until_s),
+                           speeds)
+    return found if speeds.flat else _in_work(found)
+
+
+def _in_work(window: RecordedWindow) -> RecordedWindow:
+    """Return a window with the group of each job, and run times turned into work where the jobs ran."""
+    users, names = ([getattr(job, column) for job in window.jobs] for column in ("user", "name"))
+    each = np.arange(len(users))
+    work = replace(window.workload, application=window.speeds.rows(each, users, each, names))
+    started = window.started
+    parts = [(row, part.node, part.gpus) for row, job in enumerate(window.jobs) if job.start_s is not None
+             for part in job.allocations]
+    work, placed = as_work(work, window.cluster, window.table, held_by(work, window.cluster, parts, started))
+    return replace(window, workload=work, unplaced=int((~placed & np.isfinite(started)).sum()))
 
 
 def _apart(job: Job, runs: Sequence[JobRun]) -> Iterator[Job]:

@@ -15,6 +15,7 @@ from ..storage.power_classes import PowerClass
 from . import charts
 from .charts import Chart, Shape
 from .replay.power import Watts
+from .replay.speed_coverage import SpeedCoverage
 from .replay.timeline import CLASSES
 from .stylesheet import class_colors
 from .sweep import Outcome, Plan
@@ -40,7 +41,8 @@ def write_report(path: Path, outcomes: Sequence[Outcome], rows: Sequence[Mapping
     first = float(np.nanmin(plan.workload.submit, initial=np.inf))
     shown = outcomes[:LINES]
     page = pages.get_template("report.html").render(
-        rows=rows, plan=plan, left_out=left_out, rejected=outcomes[0].rejected, version=version("idlewatt"),
+        rows=rows, plan=plan, speeds=_sentence(rows[0]), left_out=left_out,
+        rejected=outcomes[0].rejected, version=version("idlewatt"),
         jobs=len(plan.workload), nodes=len(plan.cluster), gpus=int(plan.cluster.gpus.sum()), began=_day(first),
         lines=[(_hue(index), outcome.policy) for index, outcome in enumerate(shown)],
         omitted=len(outcomes) - len(shown),
@@ -50,6 +52,12 @@ def write_report(path: Path, outcomes: Sequence[Outcome], rows: Sequence[Mapping
         watts=[_watts(outcome, first, *_extent(shown)) for outcome in shown],
         gantts=[_gantt(outcome, plan, first) for outcome in shown[:GANTTS]])
     path.write_text(page, encoding="utf-8", errors="replace")
+
+
+def _sentence(row: Mapping[str, Any]) -> str:
+    """Return which speeds jobs ran at, and what those rest on."""
+    said = str(SpeedCoverage.of_row(row))
+    return said[0].upper() + said[1:]
 
 
 def _hue(index: int) -> str:

@@ -184,12 +184,14 @@ class Service:
         policies = dict.fromkeys((self.settings.counterfactual.incumbent, self.settings.advice.policy,
                                   *self.known.learned.asked))
         request = Request(self.settings.storage.url, since_s, until_s, tuple(policies),
-                          models=str(self.settings.storage.models_folder))
+                          models=str(self.settings.storage.models_folder),
+                          applications=self.settings.advice.applications)
         window = self._replays.replay(request, max(period, REPLAY_S))
         if window is not None:
             self._book(known.plus(window), window)
 
     def _book(self, total: Counterfactual, window: Window) -> None:
+        log.info("a closed window was replayed", extra={"speeds": window.speeds})
         for model, fault in window.faults.items():
             log.warning("an agent could not be replayed", extra={"model": model, "error": fault})
         self._learn(counterfactual=total)

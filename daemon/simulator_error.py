@@ -11,6 +11,8 @@ from .policies import named
 from .recorded_window import calibrated, measured, past
 from .replay.engine import Run
 from .replay.power import joules
+from .replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
+from .replay.speed_coverage import NO_SPEEDS, SpeedCoverage, coverage
 from .replay.timeline import Floats, energies
 
 WATCHED = 0.95
@@ -37,6 +39,8 @@ class Fidelity:
     """(Simulated - measured) / measured."""
     schedule_energy_error_ratio: float | None
     """The same with the jobs where and when they really ran: the part of the error that is the power model's."""
+    speeds: SpeedCoverage = NO_SPEEDS
+    """What the replay went by."""
 
     def row(self) -> dict[str, float | int | str | None]:
         """Return the figures flat."""
@@ -44,16 +48,17 @@ class Fidelity:
                 **{f"start_error_{name}_s": value for name, value in self.start_error_s.items()},
                 "start_error_abs_mean_s": self.start_error_abs_mean_s, "measured_joules": self.measured_joules,
                 "simulated_joules": self.simulated_joules, "energy_error_ratio": self.energy_error_ratio,
-                "schedule_energy_error_ratio": self.schedule_energy_error_ratio}
+                "schedule_energy_error_ratio": self.schedule_energy_error_ratio, **self.speeds.row()}
 
 
-def check(history: HistoryReader, since_s: float, until_s: float, policy: str) -> Fidelity:
+def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
+          speeds: SiteSpeeds = FLAT_SPEEDS) -> Fidelity:
     """Replay a window of the history under the policy that really decided and compare."""
-    window, middle = past(history, since_s, until_s), (since_s + until_s) / 2
+    window, middle = past(history, since_s, until_s, speeds), (since_s + until_s) / 2
     gpus = window.cluster.gpus
     then, model = measured(history, middle, until_s), calibrated(history, window, since_s, middle)
     run, drawn = energies(window.cluster, window.workload, named(policy), (since_s, middle, until_s), model,
-                          reserved=window.reserved)
+                          reserved=window.reserved, speed=window.table)
     simulated = float(drawn[2] - drawn[1])
     real = then.total if then.coverage >= WATCHED else None
     as_it_ran = joules(window.occupation(middle, until_s), gpus, model).total
@@ -64,7 +69,7 @@ def check(history: HistoryReader, since_s: float, until_s: float, policy: str) -
         policy, len(known), len(error) - len(known),
         {name: float(np.quantile(known, q)) for name, q in QUANTILES.items()} if len(known) else {},
         float(np.abs(known).mean()) if len(known) else None, real, simulated, off(simulated, real),
-        off(as_it_ran, real))
+        off(as_it_ran, real), coverage(run, speeds, window.unplaced))
 
 
 def waited(run: Run, start: Floats, since_s: float, until_s: float) -> float:

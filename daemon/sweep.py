@@ -30,6 +30,7 @@ from .memory_mapped_workload import MappedWorkload
 from .replay.cluster import Cluster
 from .replay.compiled import cache_folder
 from .replay.power import Occupation, PowerModel, joules
+from .replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .replay.workload import Workload
 from .replay.workload_builder import digest
 
@@ -68,6 +69,10 @@ class Plan:
     """Likewise tables of users and partitions."""
     spool: MappedWorkload | None = None
     """Where the workload's columns are on disk, so that workers need no copy of them."""
+    speeds: SiteSpeeds = FLAT_SPEEDS
+    """How fast jobs run wherever they are placed; run times are work by these."""
+    unplaced: int = 0
+    """Jobs whose run times are none, as where they ran is not recorded."""
 
     @property
     def writes(self) -> tuple[Path, ...]:
@@ -82,7 +87,7 @@ class Plan:
     def key(self, policy: str) -> str:
         """Return the digest of all that the policy's outcome depends on, our own code included."""
         told = (self.history, policy, self.seed, self.preemption_s, self.power_down_s,
-                self.model.told, cache_folder().name)
+                self.model.told, cache_folder().name, self.speeds.told, self.unplaced)
         return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
 
 
@@ -111,13 +116,15 @@ def replay(plan: Plan, policy: str) -> Outcome:
     from .policies import named  # compiled code is loaded where it runs, not where the command is typed
     from .replay import outcome, tables, timeline
     from .replay.power import occupation
+    from .replay.speed_coverage import coverage
 
     try:
         chosen = named(policy)
     except ValueError as error:
         raise SweepError(str(error)) from error
     run, over_time = timeline.follow(plan.cluster, plan.workload, chosen, model=plan.model, seed=plan.seed,
-                                   preemption_s=plan.preemption_s, power_down_s=plan.power_down_s)
+                                   preemption_s=plan.preemption_s, power_down_s=plan.power_down_s,
+                                   speed=plan.speeds.table)
     if plan.jobs_out is not None:
         tables.write(tables.JOBS, tables.jobs(run), table_path(plan.jobs_out, policy))
     if plan.groups_out is not None:
@@ -127,6 +134,7 @@ def replay(plan: Plan, policy: str) -> Outcome:
     arrays |= {name: getattr(over_time, name) for name in ("time", "waiting", "used", "watts")}
     arrays |= {"span": np.array([spent.until, spent.delay]), "end": run.end, "bars": timeline.bars(run)}
     figures = outcome.row(run, plan.model) | {"policy": policy, "fragmentation_ratio": over_time.fragmentation}
+    figures |= coverage(run, plan.speeds, plan.unplaced).row()
     return Outcome(policy, figures, _rejections(run.rejected, plan), arrays)
 
 
@@ -256,7 +264,9 @@ def rows(outcomes: Sequence[Outcome], plan: Plan, baseline: str) -> list[dict[st
 
     if not outcomes:
         return []
-    least = limit(plan.cluster, plan.workload)
+    # Nobody is faster than at the greatest speed that there is.
+    fastest = max(1.0, float(plan.speeds.table.spread.max()))
+    least = limit(plan.cluster, replace(plan.workload, run=plan.workload.run / fastest))
     until = max(outcome.occupation.until for outcome in outcomes)
     against = next((outcome for outcome in outcomes if outcome.policy == baseline), None)
     return [outcome.figures | _energies(outcome, plan, until) | _compared(outcome, against, plan)

@@ -52,8 +52,8 @@ def load(engine: Engine, since_s: float | None, until_s: float | None, last: int
     ids: list[str] = []
     numbers: list[NDArray[np.float64]] = []
     codes: list[NDArray[np.int32]] = []
-    vocabularies = [_Codes() for _ in _WORDS]
-    for rows in _rows(engine, _query(since_s, until_s, last)):
+    vocabularies = [Codes() for _ in _WORDS]
+    for rows in streamed(engine, _query(since_s, until_s, last)):
         columns = list(zip(*rows, strict=True))
         ids.extend(columns[0])
         # NULL becomes NaN.
@@ -75,7 +75,8 @@ def _query(since_s: float | None, until_s: float | None, last: int | None) -> Se
     return query
 
 
-def _rows(engine: Engine, query: Select[Any]) -> Iterator[Sequence[Sequence[Any]]]:
+def streamed(engine: Engine, query: Select[Any]) -> Iterator[Sequence[Sequence[Any]]]:
+    """Yield the rows of a query, some hundred at a time, as the driver gives them."""
     statement = str(query.compile(dialect=engine.dialect, compile_kwargs={"literal_binds": True}))
     # Streaming: PostgreSQL would otherwise send a million rows before the first.
     with engine.connect().execution_options(stream_results=True) as connection:
@@ -89,7 +90,7 @@ def _rows(engine: Engine, query: Select[Any]) -> Iterator[Sequence[Sequence[Any]
             yield rows
 
 
-class _Codes(dict[str, int]):
+class Codes(dict[str, int]):
     """Numbers words in the order in which they first come."""
 
     def __missing__(self, word: str) -> int:
@@ -97,11 +98,12 @@ class _Codes(dict[str, int]):
         return code
 
     def of(self, column: Sequence[str]) -> NDArray[np.int32]:
+        """Return the numbers of some words; new ones get the next."""
         return np.fromiter(map(self.__getitem__, column), dtype=np.int32, count=len(column))
 
 
 def _assemble(ids: list[str], numbers: list[NDArray[np.float64]], codes: list[NDArray[np.int32]],
-              vocabularies: list[_Codes]) -> JobColumns:
+              vocabularies: list[Codes]) -> JobColumns:
     measures = np.concatenate(numbers, axis=1) if numbers else np.empty((len(_NUMBERS), 0))
     words = np.concatenate(codes, axis=1) if codes else np.empty((len(_WORDS), 0), dtype=np.int32)
     # Mostly recorded in order already; a slice then costs nothing.

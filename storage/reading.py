@@ -10,7 +10,20 @@ from typing import Any, Self
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table, func, or_, select, text
 
-from . import advice, columns, database, energy, following, nodes, promotions, schema, simulated, speeds, uses
+from . import (
+    advice,
+    columns,
+    database,
+    energy,
+    following,
+    nodes,
+    placements,
+    promotions,
+    schema,
+    simulated,
+    speeds,
+    uses,
+)
 from .advice import AdviceChange, IssuedAdvice
 from .following import Following
 from .owners import OwnerKind
@@ -261,6 +274,11 @@ class HistoryReader:
         """Return the jobs submitted in [since, until), or the ``last`` of them, as arrays."""
         with database.translated(self._engine.url):
             return columns.load(self._engine, since_s, until_s, last)
+
+    def load_placements(self, since_s: float, until_s: float) -> placements.PlacementColumns:
+        """Return what runs held that ran at some time within [since, until), as arrays."""
+        with database.translated(self._engine.url):
+            return placements.load(self._engine, since_s, until_s)
 
     def stats(self) -> tuple[TableStats, ...]:
         """Return rows, bytes and age of every table."""

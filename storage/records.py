@@ -375,6 +375,8 @@ class ModelCard:
     """Names that it may meet, as ``partition`` and ``gpu_model``; what is not listed here it takes as it comes."""
     curve: tuple[tuple[float, float], ...] = ()
     """Held-out score by the share of the budget spent, as ``agents.kinds.Progress`` told them."""
+    speeds: str = ""
+    """What told how fast jobs run wherever they are placed, in training: origin and digest; '' where nothing did."""
 
     @property
     def model(self) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...storage.records import JobState, ModelCard, SchedulerSnapshot
 from ..agents.kinds import FAILURES, Trained
 from ..replay.engine import Policy
+from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, moved
 from ..replay.state import ClusterState
 from .diagnosis import Diagnosis
 from .policy_advice import PolicyAdvice
@@ -24,6 +25,10 @@ class ServedModel:
     agent: Trained | None
     """None when its files cannot be used."""
     fault: str = ""
+    topology: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Leaf and spine switch by node, where it was trained with speeds that go by them."""
+    speeds: SiteSpeeds = FLAT_SPEEDS
+    """What it was trained with; agents that go by speeds abstain without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ def ask_model(served_model: ServedModel, context: DecisionContext) -> ModelResul
     age_s = context.now_s - context.snapshot.time_s
     if age_s > context.stale_s:
         return ModelResult(served_model, cause="stale", words=f"the scheduler was last seen {age_s:.0f} s ago")
-    strange = _unknown(served_model.agent.card, context.snapshot)
+    strange = _unknown(served_model.agent.card, context.snapshot) or _elsewhere(served_model, context.snapshot)
     if strange:
         return ModelResult(served_model, cause="unknown", words=strange)
     try:
@@ -100,6 +105,13 @@ def reasons(agent: Trained, state: ClusterState, row: int) -> tuple[str, ...]:
         return agent.reasons(state, row)
     except FAILURES:
         return ()
+
+
+def _elsewhere(served_model: ServedModel, snapshot: SchedulerSnapshot) -> str:
+    """Return which nodes hang together with others than in training, where it learned by that; '' when none does."""
+    nodes = sorted(set(moved(served_model.topology, {node.name: (node.leaf, node.spine) for node in snapshot.nodes})))
+    return (f"{len(nodes)} nodes hang together with others than when it was trained with the speeds that these gave: "
+            f"{', '.join(nodes[:3])}") if nodes else ""
 
 
 def _unknown(card: ModelCard, snapshot: SchedulerSnapshot) -> str:

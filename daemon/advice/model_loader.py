@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...storage.promotions import Decision, Promotion, in_charge
 from ..agents.checkpoint import CARD, WEIGHTS
-from ..learning.models import ModelError, ModelStore
+from ..learning.models import ModelError, ModelStore, speeds_of
 from .inference import ServedModel
 from .warm_up import WarmUp
 
@@ -52,7 +52,10 @@ class ModelLoader:
 
     def _load(self, model: str, leads: bool) -> ServedModel:
         try:
-            return ServedModel(model, leads, self._store.load(model))
+            agent, speeds = self._store.load(model), speeds_of(self._store.find(model).folder)
+            apart = bool((speeds.table.spread != 1).any())
+            return ServedModel(model, leads, agent, topology=speeds.topology if apart else {},
+                               speeds=speeds)
         except ModelError as error:
             log.error("an agent cannot be used", extra={"model": model, "error": str(error)})
             return ServedModel(model, leads, None, str(error))

@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...storage.reading import HistoryReader
+from ..recorded_speeds import unplaced
 from ..recorded_window import past
 from ..replay.cluster import Cluster, NodeEvent
 from ..replay.feasibility import pools, rejections, shape
 from ..replay.runtime_prediction import foresight, template
+from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.workload import COLUMNS, Workload
 from .kinds import Stretch, TrainingError
 
@@ -65,6 +67,8 @@ class Material:
     workload: Workload
     notes: tuple[str, ...] = ()
     """What was taken differently from how it is written."""
+    speeds: SiteSpeeds = FLAT_SPEEDS
+    """How fast its jobs run wherever they are placed; run times are the work that they were by these speeds."""
 
     def until(self, until_s: float) -> Material:
         """Return what was submitted before a moment."""
@@ -88,18 +92,21 @@ class Split:
     notes: tuple[str, ...]
 
 
-def recorded(history: HistoryReader, since_s: float, until_s: float, source: str) -> Material:
+def recorded(history: HistoryReader, since_s: float, until_s: float, source: str,
+             speeds: SiteSpeeds = FLAT_SPEEDS) -> Material:
     """Return what the daemon recorded of the jobs that have ended; ClusterError when no node is recorded."""
-    found = past(history, since_s, until_s)
+    found = past(history, since_s, until_s, speeds)
     jobs, work = found.jobs, found.workload
+    ran_s = np.array([np.nan if job.end_s is None or job.start_s is None else job.end_s - job.start_s for job in jobs])
     ended_s = np.array([np.nan if job.end_s is None else job.end_s for job in jobs])
     names: dict[str, int] = {}
     groups = np.array([names.setdefault(template(job.name), len(names)) if job.name else -1 for job in jobs], np.int64)
-    known = foresight(submit_s=work.submit, run_s=work.run, ended_s=ended_s, gpus=work.gpus, user=work.user,
+    known = foresight(submit_s=work.submit, run_s=ran_s, ended_s=ended_s, gpus=work.gpus, user=work.user,
                       template=groups, limit_s=work.limit)
     # Those that ran into the window are cut and tied to their nodes: nothing to learn from.
     rows = np.flatnonzero(np.isfinite(ended_s) & (work.submit >= since_s))
-    return Material(source, found.cluster, taken(work, rows, **{name: column[rows] for name, column in known.items()}))
+    return Material(source, found.cluster, taken(work, rows, **{name: column[rows] for name, column in known.items()}),
+                    tuple(unplaced(found.unplaced)), speeds)
 
 
 def split(material: Material, *, seed: int = 0) -> Split:
@@ -116,7 +123,9 @@ def split(material: Material, *, seed: int = 0) -> Split:
     parts = [_counted(cluster, work, begin, end, material.source)
              for begin, end in ((select_s, test_s), (test_s, until_s))]
     known, unseen = _known(cluster, first)
-    return Split(Bootstrap(cluster, first, since_s, select_s, seed), (parts[0],), (parts[1],), since_s, test_s, known,
+    speeds = material.speeds
+    select, test = (replace(part, speeds=speeds) for part in parts)
+    return Split(Bootstrap(cluster, first, since_s, select_s, seed, speeds), (select,), (test,), since_s, test_s, known,
                  (*material.notes, *notes, *unseen))
 
 
@@ -124,7 +133,8 @@ def held_out(material: Material, after_s: float) -> tuple[Stretch, ...]:
     """Return what came after all that an agent has seen, two weeks at most; ``TooLittle`` when that is too little."""
     work, _ = _runnable(material)
     until_s = _span(work)[1]
-    return (_counted(material.cluster, work, max(after_s, until_s - TEST_MOST_S), until_s, material.source),)
+    counted = _counted(material.cluster, work, max(after_s, until_s - TEST_MOST_S), until_s, material.source)
+    return (replace(counted, speeds=material.speeds),)
 
 
 def taken(work: Workload, rows: Rows, **columns: object) -> Workload:
@@ -144,6 +154,7 @@ class Bootstrap:
     since_s: float
     until_s: float
     seed: int = 0
+    speeds: SiteSpeeds = FLAT_SPEEDS
 
     @cached_property
     def days(self) -> int:
@@ -168,7 +179,7 @@ class Bootstrap:
         alone = np.full(len(rows), -1, np.int32)  # what a job waited for is hardly drawn with it
         work = taken(self.workload, rows, submit=submit, run=self._jittered(rng, rows), dependency=alone)
         cluster = self.cluster.with_events([*self._recorded_events(begins, pace), *self._outages(rng, pace)])
-        return Stretch(cluster, work, self.since_s + pace * DAY_S)
+        return Stretch(cluster, work, self.since_s + pace * DAY_S, self.speeds)
 
     def _jobs(self, rng: np.random.Generator, begins: Floats) -> tuple[Rows, Floats]:
         """Return the jobs of the drawn days and of the users that were drawn, and when they come."""

@@ -18,7 +18,7 @@ from typing import Protocol, Self
 from ...storage.records import ModelCard
 from ..replay.cluster import Cluster
 from ..replay.engine import Policy
-from ..replay.speed import FLAT, SpeedTable
+from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.state import ClusterState
 from ..replay.workload import Workload
 from ..settings.training import ObjectiveSettings
@@ -50,8 +50,8 @@ class Stretch:
     workload: Workload
     since_s: float
     """Jobs submitted earlier fill the cluster; only those submitted since count."""
-    speed: SpeedTable = FLAT
-    """How fast its jobs run, and what is known of that."""
+    speeds: SiteSpeeds = FLAT_SPEEDS
+    """How fast jobs run wherever they are placed."""
 
 
 @dataclass(frozen=True, slots=True)

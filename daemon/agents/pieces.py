@@ -30,7 +30,7 @@ HORIZON = 4.0
 
 def replayed(stretch: Stretch, policy: Policy) -> Run:
     """Replay a stretch at the speeds that it is told to have."""
-    return run(stretch.cluster, stretch.workload, policy, speed=stretch.speed)
+    return run(stretch.cluster, stretch.workload, policy, speed=stretch.speeds.table)
 
 
 @dataclass(frozen=True)

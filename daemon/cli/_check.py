@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ._history import Source
-from ._output import show
+from ._output import plain, show
 
 if TYPE_CHECKING:
     from ...storage.reading import HistoryReader
@@ -33,13 +33,17 @@ def show_fidelity(where: Source, policies: Sequence[str], style: str) -> None:
     with where.history() as reader:
         since_s, until_s = _watched(reader, where.last_s or WEEK_S)
         try:
-            found = check(reader, since_s, until_s, policies[0] if policies else INCUMBENT)
+            speeds = where.known_speeds(reader, until_s)
+            found = check(reader, since_s, until_s, policies[0] if policies else INCUMBENT, speeds)
         except ClusterError as error:
             raise click.ClickException(str(error)) from error
         except ValueError as error:
             raise click.UsageError(str(error)) from error
     row = found.row()
     click.echo(f"replayed: {_day(since_s)} to {_day(until_s)}", err=True)
+    for note in speeds.notes:
+        click.echo(f"speeds: {plain(note)}", err=True)
+    click.echo(str(found.speeds), err=True)
     show([row], _COLUMNS if style == "table" else {key: key for key in row}, style)
     if found.measured_joules is None:
         click.echo("the energy error is not known: the daemon has watched less than 95 % of the second half", err=True)

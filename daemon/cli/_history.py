@@ -16,6 +16,7 @@ from ._client import Unreachable, warn_beside
 if TYPE_CHECKING:
     from ...storage.reading import HistoryReader
     from ..replay.cluster import Cluster
+    from ..replay.site_speeds import SiteSpeeds
     from ..replay.workload_builder import WorkloadBuilder
 
 DEFAULT_CONFIG = Path("/etc/idlewatt/config.yml")
@@ -31,6 +32,8 @@ class Source:
     format_name: str | None = None
     last_s: float | None = None
     """How far back the history goes that is replayed; all of it when None."""
+    speeds: str = ""
+    """``site``, ``flat`` or a YAML file; '' is the site's for a recorded history, and flat for a trace."""
 
     @property
     def recorded(self) -> bool:
@@ -53,6 +56,7 @@ class Source:
     def read(self, cluster_text: str | None, progress: Progress) -> tuple[Cluster, WorkloadBuilder]:
         """Return the cluster and its jobs; click exceptions say what is wrong with either."""
         from ...storage.traces import TraceError, read_trace
+        from ..recorded_speeds import in_groups
         from ..replay.cluster import ClusterError
         from ..replay.workload_builder import WorkloadError, fitted, from_trace
 
@@ -61,8 +65,9 @@ class Source:
                 return self._recorded(cluster_text)
             if cluster_text is None:
                 raise click.UsageError("a trace does not tell its cluster: give --cluster, e.g. 64x8 or cluster.yaml")
-            cluster = described(cluster_text)
-            return cluster, fitted(from_trace(read_trace(self.name, self.format_name, progress)), cluster)
+            cluster, speeds = described(cluster_text), self.known_speeds()
+            intake = fitted(from_trace(read_trace(self.name, self.format_name, progress)), cluster)
+            return cluster, in_groups(intake, speeds)
         except (TraceError, ClusterError) as error:
             raise click.ClickException(str(error)) from error
         except WorkloadError as error:
@@ -73,12 +78,47 @@ class Source:
         return None if self.last_s is None else time.time() - self.last_s
 
     def _recorded(self, cluster_text: str | None) -> tuple[Cluster, WorkloadBuilder]:
+        from ..recorded_speeds import applied
         from ..recorded_window import recorded_cluster
         from ..replay.workload_builder import fitted, from_columns
 
         with self.history() as reader:
             cluster = described(cluster_text) if cluster_text else recorded_cluster(reader, self.since())
-            return cluster, fitted(from_columns(reader.load_columns(self.since())), cluster)
+            intake = fitted(from_columns(reader.load_columns(self.since())), cluster)
+            return cluster, applied(reader, intake, cluster, self.known_speeds(reader))
+
+    def known_speeds(self, reader: HistoryReader | None = None, until_s: float | None = None) -> SiteSpeeds:
+        """Return the speeds that are asked for; click exceptions say what is wrong with them."""
+        from ..recorded_speeds import site_speeds
+        from ..replay.site_speeds import FLAT_SPEEDS
+        from ..replay.speed import SpeedError
+        from ..replay.speed_file import read
+
+        wanted = self.speeds or ("site" if reader is not None else "flat")
+        if wanted.endswith((".yaml", ".yml")):
+            try:
+                return read(Path(wanted))
+            except SpeedError as error:
+                raise click.ClickException(str(error)) from error
+        if wanted not in ("site", "flat"):
+            raise click.UsageError(f"--speeds is site, flat or a YAML file, not {wanted!r}")
+        if wanted == "flat":
+            return FLAT_SPEEDS
+        if reader is None:
+            raise click.UsageError("a trace records no speeds: give --speeds flat or a YAML file")
+        return site_speeds(reader, until_s, self._applications())
+
+    def _applications(self) -> dict[str, str]:
+        """Return whose published speeds jobs follow; a database by its URL needs no configuration."""
+        from .. import config
+        from ..settings.advice import AdviceSettings
+
+        if self.name != "history" and not self.config_file.exists():
+            return AdviceSettings().applications
+        try:
+            return config.load(self.config_file).advice.applications
+        except config.ConfigError as error:
+            raise click.UsageError(str(error)) from error
 
     def _url(self) -> str:
         from .. import config

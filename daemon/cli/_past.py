@@ -156,7 +156,8 @@ def _replay(service: Service, now_s: float) -> None:
     since_s, until_s = known.next(now_s, REPLAY_S)
     policies = tuple(dict.fromkeys((settings.counterfactual.incumbent, settings.advice.policy)))
     try:
-        window = replayed(Request(settings.storage.url, since_s, until_s, policies))
+        window = replayed(Request(settings.storage.url, since_s, until_s, policies,
+                                  applications=settings.advice.applications))
     except (StoreError, ValueError) as error:
         log.warning("a window could not be replayed", extra={"error": str(error)})
         return

@@ -22,6 +22,7 @@ from ..agents.histories import Material, recorded
 from ..agents.kinds import Progress
 from ..learning.promotion import Row, Verdict
 from ..learning.training import TrainingJob
+from ..recorded_speeds import unplaced
 from ..replay.cluster import ClusterError
 from ..simulator_error import Fidelity, check
 from ._history import Source, described
@@ -40,12 +41,15 @@ def read(where: Source, order: TrainingJob) -> Material:
     if not where.recorded:
         cluster, intake = where.read(order.cluster, lambda done, total: None)
         left_out = [f"{count} rows are left out: {reason}" for reason, count in intake.left_out.items()]
-        found = Material(order.source, cluster, intake.workload, (*intake.notes, *left_out))
+        found = Material(order.source, cluster, intake.workload,
+                         (*intake.notes, *left_out, *unplaced(intake.unplaced), *intake.speeds.notes), intake.speeds)
         return found if order.until_s is None else found.until(order.until_s)
     since_s, until_s = order.since_s or 0.0, order.until_s or 0.0
     try:
         with where.history() as reader:
-            found = recorded(reader, since_s, until_s, order.source)
+            speeds = where.known_speeds(reader, until_s)
+            found = recorded(reader, since_s, until_s, order.source, speeds)
+        found = replace(found, notes=(f"speeds are {speeds.summary}", *found.notes, *speeds.notes))
         return found if order.cluster is None else replace(found, cluster=described(order.cluster))
     except ClusterError as error:
         raise click.ClickException(str(error)) from error
@@ -71,7 +75,7 @@ def fidelity(where: Source, order: TrainingJob, since_s: float) -> Fidelity | No
     if not where.recorded or order.cluster is not None or order.until_s is None:
         return None
     with where.history() as reader:
-        return check(reader, since_s, order.until_s, order.incumbent)
+        return check(reader, since_s, order.until_s, order.incumbent, where.known_speeds(reader, order.until_s))
 
 
 def tell(notes: Iterable[str]) -> None:
@@ -142,6 +146,8 @@ def show_verdict(verdict: Verdict, style: str) -> None:
     columns = _COLUMNS if style == "table" else {key: key for row in rows[:1] for key in row}
     title = (f"{verdict.days} held-out days with {verdict.jobs} jobs, seed {verdict.seed}; the incumbent is "
              f"{verdict.incumbent}, the best heuristic {verdict.best}")
+    for speeds in verdict.speeds:
+        click.echo(plain(str(speeds)), err=True)
     show(rows, columns, style, title=title, empty="nobody was replayed")
     click.echo(f"verdict: {verdict.decision}: {plain(verdict.reason)}", err=style != "table")
 

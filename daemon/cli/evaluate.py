@@ -55,7 +55,7 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int, st
             order = TrainingJob(known.name, source, 0.0, shown(trace["cluster"]), trace["trace_format"],
                                 incumbent=default,
                           seed=seed)
-        where = Source(order.source, config_file, order.trace_format)
+        where = Source(order.source, config_file, order.trace_format, speeds=order.speeds)
         order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent)
         _judge(models, known, order, where, PromotionCriteria.of(settings(config_file).training.terms), style)
     except (ModelError, TrainingError) as error:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,10 @@ from ._history import DEFAULT_CONFIG, Progress, Source
 from ._output import plain, show
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ..memory_mapped_workload import MappedWorkload
     from ..replay.cluster import Cluster
     from ..replay.power import PowerModel
+    from ..replay.site_speeds import SiteSpeeds
     from ..replay.workload_builder import WorkloadBuilder
     from ..sweep import Sweep
 
@@ -72,6 +71,11 @@ def _state_folder() -> Path:
               help="Watts: of a GPU model (a100, v100, h100), of each node by its own model, or from a file with idle, "
                    "context, limit, host, standby, load, curve and models. About those of an A100 node by default.")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
+@click.option("--speeds", metavar="site|flat|FILE.yaml", default="",
+              help="How fast jobs run by where they are placed: as the site's records tell, however they are placed "
+                   "alike, or as a file says.  [site for a history, flat for a trace]")
+@click.option("--speeds-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Write these speeds to a YAML file, to look at or to change.")
 @click.option("--last", "last_s", type=Seconds(), help="Only so much of the history: 30d.")
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
               show_default=True, help="Configuration that names the database of `history`.")
@@ -99,7 +103,8 @@ def command(source: str, cluster_text: str | None, policies: tuple[str, ...], st
     allocated ones, and the hosts of empty nodes. What jobs make of their boards is not in a history: allocated boards
     that idle or hang count as underused, stranded and planned ones as idle.
     """
-    where = Source(source, options["config_file"], options["trace_format"], options["last_s"])
+    where = Source(source, options["config_file"], options["trace_format"], options["last_s"],
+                   options["speeds"])
     if check:
         from ._check import show_fidelity
 
@@ -163,22 +168,38 @@ def _prepared(where: Source, cluster_text: str | None, wanted: list[str], option
               folder: Path) -> Sweep:
     from ..sweep import Plan, Shelf, Sweep
 
-    cluster, spool, left_out, lines = _taken_in(where, cluster_text, folder)
+    cluster, spool, intake = _taken_in(where, cluster_text, folder)
+    _tell_speeds(intake.speeds, options["speeds_out"])
     power_down_s = float("inf") if options["power_down_s"] is None else options["power_down_s"]
     plan = Plan(cluster, spool.workload(), options["seed"], options["preemption_s"], power_down_s,
-                _watts(options["power_text"], cluster), options["jobs_out"], options["groups_out"], spool)
-    return Sweep(plan, wanted, Shelf(options["state_dir"]), left_out, lines)
+                _watts(options["power_text"], cluster), options["jobs_out"], options["groups_out"], spool,
+                intake.speeds, intake.unplaced)
+    return Sweep(plan, wanted, Shelf(options["state_dir"]), dict(intake.left_out), intake.lines)
+
+
+def _tell_speeds(speeds: SiteSpeeds, path: Path | None) -> None:
+    """Say what is to be known of the speeds, and write them down where that is wanted."""
+    from ..replay.speed_file import text
+
+    for note in speeds.notes:
+        _say(f"speeds: {plain(note)}")
+    if path is not None:
+        path.write_text(text(speeds), encoding="utf-8")
+        _say(f"speeds are written to {path}")
 
 
 def _taken_in(where: Source, cluster_text: str | None,
-              folder: Path) -> tuple[Cluster, MappedWorkload, dict[str, int], NDArray[np.int32] | None]:
+              folder: Path) -> tuple[Cluster, MappedWorkload, WorkloadBuilder]:
     """Read the source and leave its jobs on disk: what they took in memory is free again."""
+    import numpy as np
+
     from ..memory_mapped_workload import MappedWorkload
 
     with _progress("reading") as tell:
         cluster, intake = where.read(cluster_text, tell)
     _tell_left_out(intake)
-    return cluster, MappedWorkload.of(intake.workload, folder), dict(intake.left_out), intake.lines
+    spool = MappedWorkload.of(intake.workload, folder)
+    return cluster, spool, replace(intake, workload=spool.rest, name=None, started=np.zeros(0), submitted=None)
 
 
 def _watts(text: str | None, cluster: Cluster) -> PowerModel:
@@ -193,6 +214,7 @@ def _watts(text: str | None, cluster: Cluster) -> PowerModel:
 
 def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     """Show what is done, whole sweep or not."""
+    from ..replay.speed_coverage import SpeedCoverage
     from ..sweep import rows, told
 
     outcomes = sweep.outcomes()
@@ -202,6 +224,8 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
             _say(f"{some['count']} jobs can never run here: {reason} ({named}{', …' if some['count'] > 5 else ''})")
     found = rows(outcomes, sweep.plan, options["baseline"] or sweep.policies[0])
     lines = [told(row) | {"jobs_left_out": sum(sweep.left_out.values())} for row in found]
+    for row in found[:1]:
+        _say(str(SpeedCoverage.of_row(row)))
     if style == "table":
         show([line | _readable(line) for line in lines], _COLUMNS, style, empty="no policy is done yet")
     else:

@@ -48,6 +48,8 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
               help="What it learns from: the daemon's history, a trace file, or a database by its URL.")
 @click.option("--cluster", metavar="NODESxGPUS|FILE.yaml", help="What a trace ran on; the history knows its own.")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
+@click.option("--speeds", metavar="site|flat|FILE.yaml", default="",
+              help="How fast jobs run by where they are placed.  [site for a history, flat for a trace]")
 @click.option("--last", "last_s", type=Seconds(), help="How far back the history goes that is learned from.  [90d]")
 @click.option("--until", "until_s", type=Moment(), help="Ignore records after this time: 2026-11-01T03:00, or seconds.")
 @click.option("--budget", "budget_s", type=Seconds(), default="10m", show_default=True,
@@ -106,7 +108,7 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
         order = _resumed(training_directory, options) if resume else _ordered(config_file, options)
         # The order holds no password.
         source = options["source"] if HIDDEN in order.source else order.source
-        where = Source(source, config_file, order.trace_format)
+        where = Source(source, config_file, order.trace_format, speeds=order.speeds)
         parts = split(read(where, order), seed=order.seed)
         tell(parts.notes)
         if not resume:
@@ -141,7 +143,7 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
         since_s = until_s - (options["last_s"] or known.training.history)
     return TrainingJob(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
                  options["trace_format"], since_s, until_s, incumbent, options["seed"],
-                 Objective.of(known.training.objective), options["device"])
+                 Objective.of(known.training.objective), options["device"], shown(options["speeds"]))
 
 
 def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> TrainingJob:
@@ -152,9 +154,9 @@ def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> 
 
     order = training_directory.interrupted()
     context = click.get_current_context()
-    for name in ("source", "cluster", "until_s", "incumbent", "seed"):
+    for name in ("source", "cluster", "until_s", "incumbent", "seed", "speeds"):
         given = context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-        wanted = shown(options[name]) if name in ("source", "cluster") else options[name]
+        wanted = shown(options[name]) if name in ("source", "cluster", "speeds") else options[name]
         if given and wanted != getattr(order, name):
             raise click.UsageError(f"the interrupted training has {name.removesuffix('_s')} {getattr(order, name)!r}, "
                                    f"not {options[name]!r}; leave it away, or leave --resume away")

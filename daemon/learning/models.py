@@ -17,7 +17,12 @@ from pathlib import Path
 from ...storage.records import ModelCard
 from ..agents.checkpoint import CARD, CheckpointError, verify, write_card
 from ..agents.kinds import Trained, kinds, names
+from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
+from ..replay.speed import SpeedError
+from ..replay.speed_file import read
 
+SPEEDS = "speeds.yaml"
+"""Beside the weights of a model: the speeds that it was trained with, unless they were flat."""
 _NAME = re.compile(r"[a-z][\w-]*@\w[\w.-]*")
 _HIDDEN = "."
 """Begins the names of folders that are no models: drafts, and what a training keeps of itself."""
@@ -69,6 +74,9 @@ class ModelStore:
         model = self.find(name)
         if model.fault or model.card is None:
             raise ModelError(f"{model.name} must not be used: {model.fault}")
+        without = _without_speeds(model.folder, model.card)
+        if without:
+            raise ModelError(f"{model.name} must not be used: {without}")
         kind = kinds().get(model.card.kind)
         if kind is None:
             raise ModelError(f"{model.name} must not be used: {model.card.kind!r} is no kind that decides live")
@@ -114,6 +122,24 @@ class ModelStore:
         if card.kind not in names():
             return Stored(name, folder, card, f"no kind of agent is called {card.kind!r} in this version of idlewatt")
         return Stored(name, folder, card)
+
+
+def speeds_of(folder: Path) -> SiteSpeeds:
+    """Return the speeds that a model was trained with, flat where it has none; SpeedError for damaged ones."""
+    path = folder / SPEEDS
+    return read(path) if path.exists() else FLAT_SPEEDS
+
+
+def _without_speeds(folder: Path, card: ModelCard) -> str:
+    """Return why a model's speeds are not those that its card tells; '' when they are."""
+    try:
+        found = speeds_of(folder).told
+    except SpeedError as error:
+        return str(error)
+    if found == card.speeds:
+        return ""
+    return (f"it was trained with speeds ({card.speeds or 'flat'}), and {folder / SPEEDS} holds "
+            f"{found or 'none'}: restore the file, or train anew")
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -20,13 +20,15 @@ from ...storage.history import History
 from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, in_charge, states
 from ..agents.checkpoint import write
-from ..agents.histories import DAY_S, TooLittle, recorded, split
+from ..agents.histories import DAY_S, Split, TooLittle, recorded, split
 from ..agents.kinds import FAILURES, Stretch, TrainingError
 from ..niceness import give_way
+from ..recorded_speeds import site_speeds
 from ..replay.cluster import ClusterError
+from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
 from ..simulator_error import check
-from .models import ModelError, ModelStore
+from .models import ModelError, ModelStore, speeds_of
 from .promotion import Exam, Verdict, ratio, replayed
 from .regret import too_soon
 from .training import TrainingDirectory, TrainingJob, TrainingRun, examined, make_room
@@ -75,10 +77,12 @@ def _trained(task: Task, store: ModelStore, training_directory: TrainingDirector
                         incumbent=task.incumbent,
                   seed=int(task.now_s // DAY_S), objective=task.objective)
     with History.read_only(task.url) as reader:
-        parts = split(recorded(reader, since_s, until_s, "the history"), seed=order.seed)
-        fidelity = check(reader, parts.until_s, until_s, task.incumbent)
+        speeds = site_speeds(reader, until_s, task.applications)
+        parts = split(recorded(reader, since_s, until_s, "the history", speeds), seed=order.seed)
+        fidelity = check(reader, parts.until_s, until_s, task.incumbent, speeds)
     training_directory.begin(order)
-    lesson = TrainingRun(order, parts, training_directory, start=_newest(store, task.agent, parts.until_s))
+    start, anew = _start(store, task.agent, parts)
+    lesson = TrainingRun(order, parts, training_directory, start=start)
     for _ in lesson:
         pass
     model = lesson.keep(store, task.now_s)
@@ -87,7 +91,22 @@ def _trained(task: Task, store: ModelStore, training_directory: TrainingDirector
         decision = _decide(ledger, store, task, verdict, parts.test)
         make_room(ledger, store, task.agent, task.keep, "nightly", task.now_s)
     training_directory.clear()
-    return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}", model.name)
+    return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}"
+                 f"{anew}; {'; '.join(map(str, verdict.speeds))}", model.name)
+
+
+def _start(store: ModelStore, agent: str, parts: Split) -> tuple[Path | None, str]:
+    """Return the model to go on from, and why it begins anew although there is one.
+
+    What was learned of distances on another network is not gone on from.
+    """
+    newest, speeds = _newest(store, agent, parts.until_s), parts.fit.speeds
+    before = FLAT_SPEEDS if newest is None else speeds_of(newest)
+    elsewhere = moved(before.topology, speeds.topology) if before.told else []
+    if not elsewhere:
+        return newest, ""
+    return None, (f"; trained anew: {len(set(elsewhere))} nodes hang together with others than when the last one "
+                  f"learned ({', '.join(elsewhere[:3])})")
 
 
 def _newest(store: ModelStore, agent: str, until_s: float) -> Path | None:

@@ -22,6 +22,7 @@ from ..policies import named
 from ..replay.engine import Policy, run
 from ..replay.outcome import Interval, ratio_interval, times
 from ..replay.power import Occupation, PowerModel, joules, occupation
+from ..replay.speed_coverage import SpeedCoverage, coverage
 from ..replay.state import ClusterState
 from ..replay.workload import Workload
 from ..simulator_error import Fidelity
@@ -80,6 +81,8 @@ class Verdict:
     days: int = 0
     jobs: int = 0
     seed: int = 0
+    speeds: tuple[SpeedCoverage, ...] = ()
+    """What the incumbent's replays went by, stretch by stretch."""
     fidelity: Fidelity | None = None
     """How far the incumbent's replay is from what really happened; None where the history is not this site's."""
     terms: PromotionCriteria = ASSUMED
@@ -111,7 +114,12 @@ def judge(candidate: Trained, incumbent: str, heuristics: Sequence[str], stretch
         trials = {candidate.card.model: replayed(candidate, exam, seed), **trials}
     except FAILURES as error:
         return replace(empty, reasons=(f"its replay failed: {type(error).__name__}: {error}",))
-    seen = ModelCard("", "", 0.0, 0, "", "", "") if foreign else candidate.card
+    blank = ModelCard("", "", 0.0, 0, "", "", "", speeds=candidate.card.speeds)
+    seen = blank if foreign else candidate.card
+    if candidate.card.speeds and all(stretch.speeds.flat for stretch in stretches):
+        return replace(empty, decision=Decision.SHADOW, reasons=(
+            f"it was trained with speeds ({candidate.card.speeds}), and these replays have none: nothing can be said "
+            "of it",))
     return _weighed(_measured(empty, trials, exam, PowerModel()), seen, trials)
 
 
@@ -153,6 +161,8 @@ class Trial:
     slowdown: Floats
     spent: tuple[Occupation, ...]
     """How the nodes spent their time, by stretch."""
+    speeds: tuple[SpeedCoverage, ...] = ()
+    """On what the speeds of its jobs rest, by stretch."""
 
     @property
     def jct_mean_s(self) -> float:
@@ -162,18 +172,19 @@ class Trial:
 
 def replayed(policy: Policy, exam: Exam, seed: int) -> Trial:
     """Replay every stretch to its end and return the times of the jobs that count."""
-    parts, spent, days = [], list[Occupation](), 0
+    parts, spent, covered, days = [], list[Occupation](), list[SpeedCoverage](), 0
     for number, (stretch, counted) in enumerate(zip(exam.stretches, exam.counted, strict=True)):
-        done = run(stretch.cluster, stretch.workload, policy, seed=seed, speed=stretch.speed)
+        done = run(stretch.cluster, stretch.workload, policy, seed=seed, speed=stretch.speeds.table)
         found = times(done)
         told = np.full((3, len(stretch.workload)), np.nan)
         told[:, found.jobs] = found.jct, found.wait, found.slowdown
         day = (stretch.workload.submit[counted] - stretch.since_s) // DAY_S
         parts.append(np.vstack([days + day, np.full(len(day), number), told[:, counted]]))
         spent.append(occupation(done))
+        covered.append(coverage(done, stretch.speeds))
         days += int(day.max(initial=-1)) + 1
     day, which, jct, wait, slowdown = np.hstack(parts) if parts else np.zeros((5, 0))
-    return Trial(day.astype(np.int64), which.astype(np.int64), jct, wait, slowdown, tuple(spent))
+    return Trial(day.astype(np.int64), which.astype(np.int64), jct, wait, slowdown, tuple(spent), tuple(covered))
 
 
 def _measured(empty: Verdict, trials: Mapping[str, Trial], exam: Exam, power: PowerModel) -> Verdict:
@@ -181,7 +192,7 @@ def _measured(empty: Verdict, trials: Mapping[str, Trial], exam: Exam, power: Po
     ours, incumbent, submit = trials[empty.model], trials[empty.incumbent], exam.column(lambda work: work.submit)
     rows = tuple(_row(name, trial, trials, empty, exam, power) for name, trial in trials.items())
     return replace(
-        empty, rows=rows, days=len(np.unique(ours.day)), jobs=len(ours.day),
+        empty, speeds=incumbent.speeds, rows=rows, days=len(np.unique(ours.day)), jobs=len(ours.day),
         since_s=float(submit.min()) if len(submit) else None, until_s=float(submit.max()) if len(submit) else None,
         against={name: ratio(ours, trials[name], empty.terms, empty.seed)
                  for name in dict.fromkeys((empty.incumbent, empty.best))},

@@ -23,8 +23,9 @@ from ..agents.checkpoint import CheckpointError, verify, write, write_card
 from ..agents.histories import Split
 from ..agents.kinds import Course, Kind, Objective, Progress, Stretch, TrainingError, kinds
 from ..agents.tracking import NoTracker, Tracker
+from ..replay.speed_file import text
 from ..simulator_error import Fidelity
-from .models import ModelStore, Stored
+from .models import SPEEDS, ModelStore, Stored
 from .promotion import HEURISTICS, Verdict, judge
 from .promotion_criteria import ASSUMED, PromotionCriteria
 
@@ -57,6 +58,8 @@ class TrainingJob:
     """Where a kind that trains with torch does."""
     steps: int | None = None
     """Trained for so many steps in place of the budget."""
+    speeds: str = ""
+    """``site``, ``flat`` or a YAML file; '' is the site's for a recorded history, and flat for a trace."""
 
     def write(self, folder: Path) -> None:
         """Keep the order beside what is made for it."""
@@ -171,10 +174,13 @@ class TrainingRun:
                 raise TrainingError(f"{self.order.agent} has nothing to show yet: give it a larger budget")
             best, order = self.training_directory.course / "best", self.order
             order.write(best)
+            if self.split.fit.speeds.told:
+                write(best / SPEEDS, text(self.split.fit.speeds).encode())
             return store.keep(best, replace(
                 verify(best), kind=order.agent, trained_s=trained_s, seed=order.seed, code_version=version("idlewatt"),
                 source=_told(order), history_from_s=self.split.since_s, history_until_s=self.split.until_s,
-                known=dict(self.split.known), curve=tuple(sorted(self.curve.items()))))
+                known=dict(self.split.known), curve=tuple(sorted(self.curve.items())),
+                speeds=self.split.fit.speeds.told))
         except (OSError, CheckpointError) as error:
             raise TrainingError(f"the trained {self.order.agent} cannot be kept: {error}") from error
 

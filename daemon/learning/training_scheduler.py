@@ -52,6 +52,8 @@ class Task:
     keep: int
     objective: Objective = Objective()
     terms: PromotionCriteria = ASSUMED
+    applications: dict[str, str] = field(default_factory=dict)
+    """By pattern of job names, whose published speeds they follow until the site's own are known."""
 
     @classmethod
     def of(cls, settings: Sections, now_s: float) -> Self:
@@ -59,7 +61,8 @@ class Task:
         wanted = settings.training
         return cls(settings.storage.url, settings.storage.models_folder, now_s, wanted.agent, wanted.budget,
                    wanted.history, settings.counterfactual.incumbent, wanted.promote, wanted.keep,
-                   Objective.of(wanted.objective), PromotionCriteria.of(wanted.terms))
+                   Objective.of(wanted.objective), PromotionCriteria.of(wanted.terms),
+                   dict(settings.advice.applications))
 
 
 @dataclass(frozen=True, slots=True)

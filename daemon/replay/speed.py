@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,21 +66,6 @@ class SpeedTable:
     def coupled(self) -> bool:
         """Tell whether neighbours, CPUs or memory matter."""
         return self.company.size > 1 or self.grants.size > 1 or bool((self.company != 1).any())
-
-
-class KnownSpeeds(Protocol):
-    """What is known of the speeds of a site's jobs, by group of like jobs."""
-
-    @property
-    def table(self) -> SpeedTable:
-        """Return the speeds, a row for each group."""
-
-    @property
-    def labels(self) -> Sequence[str]:
-        """Return what each group is called, by row."""
-
-    def row(self, user: str, name: str) -> int:
-        """Return the group of a job."""
 
 
 FLAT = SpeedTable(np.ones((1, 1)), np.ones((1, len(LEVELS))))

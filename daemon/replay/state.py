@@ -17,7 +17,8 @@ from .admission.gate import Gate, Hold
 from .cluster import Cluster
 from .feasibility import ReplayOptions, state_arrays
 from .moves import held_by, preempt, resize, start_shares, take
-from .speed import FLAT, KnownSpeeds, SpeedTable
+from .site_speeds import FLAT_SPEEDS, SiteSpeeds
+from .speed import FLAT, SpeedTable
 from .workload import Foresight, Workload
 
 
@@ -92,7 +93,7 @@ class ClusterState:
 
     @classmethod
     def from_snapshot(cls, snapshot: SchedulerSnapshot, now: float, *, seed: int = 0,
-                      foresight: Foresight | None = None, speeds: KnownSpeeds | None = None) -> ClusterState:
+                      foresight: Foresight | None = None, speeds: SiteSpeeds = FLAT_SPEEDS) -> ClusterState:
         """Return the live state: pending jobs wait, running jobs hold their nodes until their limit at the latest.
 
         Nodes that may not be used now are closed, not absent, so rows stay the same. Jobs on unknown nodes hold
@@ -103,10 +104,10 @@ class ClusterState:
         cluster = Cluster.from_records(live.nodes_of(snapshot), snapshot.partitions)
         workload = Workload.from_records(jobs, run={job.key: live.expected_run(job, now) for job in jobs},
                                          foresight=foresight)
-        if speeds is not None:
-            workload = replace(workload, application_names=tuple(speeds.labels), application=np.array(
+        if not speeds.flat:
+            workload = replace(workload, application_names=speeds.labels, application=np.array(
                 [speeds.row(job.user, job.name) for job in jobs], np.int32))
-        state = cls.of(cluster, workload, seed=seed, known=FLAT if speeds is None else speeds.table)
+        state = cls.of(cluster, workload, seed=seed, known=speeds.table)
         state.records = tuple(jobs)
         state.arrays.clock[a.NOW] = now
         state.gate = Gate(snapshot, now)

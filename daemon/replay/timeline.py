@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, fields
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,11 @@ from .arrays import CHANGED, WAITING_JOBS, WAKE
 from .cluster import Cluster
 from .engine import Policy, Run, go_on, prepare, stepwise
 from .events import Agenda, agenda_of, next_time
+from .feasibility import ReplayOptions
 from .outcome import fragmentation
 from .power import Energy, PowerModel, energy, occupation
 from .rules import Rules
+from .speed import FLAT, SpeedTable
 from .state import ClusterState
 from .workload import Workload
 
@@ -67,9 +70,9 @@ def proceed(state: ClusterState, agenda: Agenda, policy: Policy, until: float) -
 
 
 def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: PowerModel, seed: int = 0,
-           preemption_s: float = 0.0, power_down_s: float = np.inf) -> tuple[Run, Timeline]:
+           **terms: Unpack[ReplayOptions]) -> tuple[Run, Timeline]:
     """Replay as :func:`.engine.run` does, to the same digest, and return its course beside it."""
-    state = ClusterState.of(cluster, workload, seed=seed, preemption_s=preemption_s, power_down_s=power_down_s)
+    state = ClusterState.of(cluster, workload, seed=seed, **terms)
     run, agenda = Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is not None:
@@ -127,12 +130,12 @@ def _asked(workload: Workload, job: int) -> str:
 
 
 def energies(cluster: Cluster, workload: Workload, policy: Policy, instants: Sequence[float], model: PowerModel,
-             seed: int = 0, reserved: Sequence[Reserved] = ()) -> tuple[Run, Floats]:
+             seed: int = 0, reserved: Sequence[Reserved] = (), speed: SpeedTable = FLAT) -> tuple[Run, Floats]:
     """Replay up to the last of these ascending moments; return the joules drawn from the first to each of them.
 
     Meanwhile nodes are ``reserved``, in order of time: only jobs that name a reservation may start on its nodes.
     """
-    state = ClusterState.of(cluster, workload, seed=seed)
+    state = ClusterState.of(cluster, workload, seed=seed, speed=speed)
     # An empty cluster draws power before the first job comes.
     state.arrays.meters.changed = np.minimum(state.arrays.meters.changed, instants[0])
     run, agenda = Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)

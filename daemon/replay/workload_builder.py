@@ -14,6 +14,7 @@ from ...storage.columns import JobColumns
 from ...storage.traces import Trace
 from .cluster import Cluster
 from .runtime_prediction import foresight, template_codes
+from .site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .workload import COLUMNS, Workload
 
 EXAMPLES = 5
@@ -41,6 +42,15 @@ class WorkloadBuilder:
     """What was taken differently from how it is written."""
     lines: NDArray[np.int32] | None = None
     """Where each job stands in its file; None for the daemon's own history."""
+    name: NDArray[np.int32] | None = None
+    """What each job is called, index into ``names``; -1 for none."""
+    names: tuple[str, ...] = ()
+    submitted: NDArray[np.float64] | None = None
+    """When each job was submitted, as it is recorded: a workload's jobs come when they might begin."""
+    speeds: SiteSpeeds = FLAT_SPEEDS
+    """By which run times are work."""
+    unplaced: int = 0
+    """Jobs whose run times are none by these speeds, as nobody knows where they ran."""
 
 
 def from_trace(trace: Trace) -> WorkloadBuilder:
@@ -64,7 +74,7 @@ def from_trace(trace: Trace) -> WorkloadBuilder:
                            tuple(f"line {row.line}: {row.reason}{f' ({row.value})' if row.value else ''}"
                                  for row in trace.rejected[:EXAMPLES]),
                            tuple(f"{int(which.sum())} {note}" for note, which in notes.items() if which.any()),
-                           trace.line))
+                           trace.line, trace.name, tuple(trace.vocabularies["name"])))
 
 
 def _limits(trace: Trace) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -112,7 +122,8 @@ def from_columns(jobs: JobColumns) -> WorkloadBuilder:
         partition_names=words["partition"] or ("",), user=jobs.user[kept], user_names=words["user"] or ("",),
         **known)
     return _checked(WorkloadBuilder(workload, jobs.start_s[kept][order],
-                           {reason: count for reason, count in left_out.items() if count}))
+                           {reason: count for reason, count in left_out.items() if count},
+                           name=jobs.name[kept][order], names=words["name"], submitted=jobs.submit_s[kept][order]))
 
 
 def fitted(intake: WorkloadBuilder, cluster: Cluster) -> WorkloadBuilder:

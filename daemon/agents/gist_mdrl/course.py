@@ -142,6 +142,6 @@ def _training(course: Course, partition: Partition, number: int, stretches: Sequ
 
 
 def _replayed(policy: Policy, stretch: Stretch, course: Course) -> Figures:
-    outcome = run(stretch.cluster, stretch.workload, policy, speed=stretch.speed)
+    outcome = run(stretch.cluster, stretch.workload, policy, speed=stretch.speeds.table)
     return figures(outcome, stretch.since_s, watts=course.objective.energy_wasted > 0)
 

@@ -27,12 +27,12 @@ class Arena:
 
     def __init__(self, stretch: Stretch, incumbent: str, objective: Objective) -> None:
         self.stretch, self._objective = stretch, objective
-        self._fresh = ClusterState.of(stretch.cluster, stretch.workload, speed=stretch.speed)
+        speed = stretch.speeds.table
+        self._fresh = ClusterState.of(stretch.cluster, stretch.workload, speed=speed)
         engine.prepare(self._fresh, rules_of(np.zeros(SIZE))._replace(ready=None))
         self.inputs = inputs_of(self._fresh)
         self.counted = (self._fresh.arrays.jobs.status != a.REJECTED) & (stretch.workload.submit >= stretch.since_s)
-        self.incumbent = self._judged(engine.run(stretch.cluster, stretch.workload, named(incumbent),
-                                                 speed=stretch.speed))
+        self.incumbent = self._judged(engine.run(stretch.cluster, stretch.workload, named(incumbent), speed=speed))
 
     @cached_property
     def bar(self) -> float:

@@ -34,7 +34,8 @@ def choices(arena: Arena, policy: str) -> Iterator[Floats]:
     They are the one that it started and those that it could have started in its stead: waiting, and no larger.
     """
     random = np.random.default_rng(0)
-    for decision in decisions(arena.stretch.cluster, arena.stretch.workload, named(policy)):
+    for decision in decisions(arena.stretch.cluster, arena.stretch.workload, named(policy),
+                              speed=arena.stretch.speeds.table):
         started = [action.job for action in decision.actions if isinstance(action, Start)]
         if not started:
             continue

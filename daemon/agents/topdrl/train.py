@@ -55,7 +55,7 @@ def flat(stretch: Stretch) -> str | None:
     """Return why nothing can be learned from a stretch: nobody knows what distance costs."""
     work = stretch.workload
     several = work.application[work.gpus > 1].astype(np.int64)
-    if spread_known(stretch.speed, several).any():
+    if spread_known(stretch.speeds.table, several).any():
         return None
     return ("the speed of no group of jobs when scattered is known, which is what topdrl goes by; it needs speeds by "
             "placement")

@@ -1,16 +1,13 @@
 """The life of any agent: trained and judged, listened to, promoted by an operator, advising, abstaining, demoted."""
 
-from dataclasses import replace
-
-import numpy as np
 from click.testing import CliRunner
 
 from idlewatt.daemon.advice.advisor import AdviceInputs, Advisor
 from idlewatt.daemon.advice.inference import ServedModel
 from idlewatt.daemon.advice.model_loader import wanted
-from idlewatt.daemon.agents.histories import Split
+from idlewatt.daemon.agents.histories import split
 from idlewatt.daemon.cli import main
-from idlewatt.daemon.learning.models import ModelStore
+from idlewatt.daemon.learning.models import ModelStore, speeds_of
 from idlewatt.daemon.learning.training import TrainingDirectory, TrainingJob, TrainingRun, examined
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.history import History
@@ -30,18 +27,17 @@ class Life:
         self.store = ModelStore(folder / "models")
         self.name = ""
 
-    def train(self, course, test):
-        """Train for a course's steps, keep the model, judge it on a later stretch and let it be listened to."""
-        order = TrainingJob(self.kind, "made-up.csv", 60.0, incumbent=course.incumbent, steps=course.steps)
-        split = Split(course.fit, course.select, (test,), 0.0, 1.0, {}, ())
+    def train(self, material, incumbent, steps):
+        """Train on a history for so many steps, keep the model, and judge it on its last days."""
+        order, parts = TrainingJob(self.kind, material.source, 60.0, incumbent=incumbent, steps=steps), split(material)
         directory = TrainingDirectory(self.store, self.kind)
         directory.begin(order)
-        lesson = TrainingRun(order, split, directory)
+        lesson = TrainingRun(order, parts, directory)
         for _ in lesson:
             pass
         model = lesson.keep(self.store, 1.8e9)
         self.name = model.name
-        return examined(self.store, model, (test,), course.incumbent, seed=0)
+        return examined(self.store, model, parts.test, incumbent)
 
     def run(self, *words):
         done = CliRunner().invoke(main, [words[0], "--config.file", str(self.config), *words[1:]])
@@ -54,27 +50,12 @@ class Life:
         assert refused.exit_code == 0 or "Say --reason" in refused.output
         return self.run("promote", self.name, "--reason", "watched for a week")
 
-    def advise(self, snapshot, speeds):
-        """Return a round of live advice by whom the decisions name."""
+    def advise(self, snapshot, speeds=None):
+        """Return a round of live advice by whom the decisions name, by the speeds that it learned with or others."""
         with History.read_only(self.url) as reader:
             in_force = states(reader.decisions())
-        served = [ServedModel(model, leads, self.store.load(model)) for model, leads in wanted(in_force).items()]
+        served = [ServedModel(name, leads, self.store.load(name),
+                              speeds=speeds or speeds_of(self.store.find(name).folder))
+                  for name, leads in wanted(in_force).items()]
         settings = AdviceSettings(policy=FALLBACK, shadow=(), draws=2)
-        return Advisor(settings, AdviceInputs(served, FALLBACK, speeds=speeds)).advise(snapshot, snapshot.time_s)
-
-
-class Known:
-    """What a site knows of speeds, by the names of its jobs."""
-
-    def __init__(self, table, labels):
-        self.table, self.labels = table, labels
-
-    def row(self, user, name):
-        return self.labels.index(name)
-
-
-def unknown(table, row):
-    """Return a table in which nothing is known of one group's spread."""
-    spread = np.array(table.spread)
-    spread[row] = 1.0
-    return replace(table, spread=spread)
+        return Advisor(settings, AdviceInputs(served, FALLBACK)).advise(snapshot, snapshot.time_s)

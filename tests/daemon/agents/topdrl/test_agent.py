@@ -37,8 +37,8 @@ def by_chance(seed):
 
 
 def waiting(gpus, *, nodes=None, known=SPEEDS, now=HOUR_S, **columns):
-    work = Workload.of(np.arange(len(gpus)) * 60.0, np.full(len(gpus), HOUR_S), gpus, application_names=NAMES,
-                       **columns)
+    columns = {"application": 1, "application_names": NAMES, **columns}
+    work = Workload.of(np.arange(len(gpus)) * 60.0, np.full(len(gpus), HOUR_S), gpus, **columns)
     state = ClusterState.of(nodes or cluster(), work, known=known)
     for job in range(len(gpus)):
         join(state.arrays, job)
@@ -120,11 +120,11 @@ def _alike(one, other):
 
 
 def test_it_abstains_for_groups_whose_speed_when_scattered_is_not_known():
-    known = replace(SPEEDS, spread=np.array([SPEEDS.spread[0], np.ones(5)]))
-    assert by_chance(0).doubt(waiting([8, 8, 4], known=known, application=[0, 0, 0])) is None
-    told = by_chance(0).doubt(waiting([8, 8, 4], known=known, application=[0, 1, 1]))
-    assert told == "the speed of imagenet when scattered is not known"
-    assert by_chance(0).doubt(waiting([1, 1], known=known, application=[1, 1])) is None  # cannot be scattered
+    known = replace(SPEEDS, spread=np.array([np.ones(5), SPEEDS.spread[1], np.ones(5)]))
+    assert by_chance(0).doubt(waiting([8, 8, 4], known=known, application=[1, 1, 1])) is None
+    told = by_chance(0).doubt(waiting([8, 8, 4], known=known, application=[1, 2, 2]))
+    assert told == "the speed of */imagenet when scattered is not known"
+    assert by_chance(0).doubt(waiting([1, 1], known=known, application=[2, 2])) is None  # cannot be scattered
 
 
 def test_a_cluster_of_another_size_and_jobs_unlike_any_are_doubted():
@@ -161,7 +161,7 @@ def test_a_decision_on_a_thousand_nodes_takes_less_than_five_milliseconds():
     nodes = Cluster.from_mapping({"nodes": [{"name": f"l{leaf}-", "count": 25, "gpus": 8, "leaf": f"l{leaf}"}
                                             for leaf in range(40)]})
     gpus = np.concatenate([np.full(997, 8), random.choice([1, 2, 4, 8, 16, 32], 128)])
-    state = waiting(gpus, nodes=nodes, application=0)
+    state = waiting(gpus, nodes=nodes)
     state.apply([Start(job, (job,), (8,)) for job in range(997)])
     agent, took = by_chance(1), []
     for _ in range(15):

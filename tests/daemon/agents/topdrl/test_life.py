@@ -3,8 +3,9 @@
 import dataclasses
 
 import scattered
-from life import FALLBACK, Known, Life, unknown
+from life import FALLBACK, Life
 
+from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS
 from idlewatt.storage.records import Job, JobState, Node, Partition, Request, SchedulerSnapshot
 
 NOW_S = 1.8e9
@@ -19,29 +20,28 @@ def snapshot(*names):
 
 
 def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_path):
-    life, known = Life(tmp_path, "topdrl"), Known(scattered.SPEEDS, scattered.NAMES)
-    verdict = life.train(scattered.course(tmp_path, steps=2), scattered.stretch(7))
+    life = Life(tmp_path, "topdrl")
+    verdict = life.train(scattered.material(), scattered.INCUMBENT, steps=2)
     assert verdict.model == life.name
     assert {row.policy for row in verdict.rows} >= {life.name, scattered.INCUMBENT, "random-feasible", "oracle"}
     card = life.store.find(life.name).card
     _widened(life, card)
     seen = snapshot("bert", "bert")
     assert life.name in life.run("models")
-    assert life.advise(seen, known).in_charge == FALLBACK
+    assert life.advise(seen).in_charge == FALLBACK
     life.promote()
-    advice = life.advise(seen, known)
+    advice = life.advise(seen)
     assert advice.in_charge == life.name, advice.heard
     starts = [row for row in advice.recommendations if row.policy == life.name and row.action == "start"]
     assert [len(row.placement.nodes) for row in starts] == [2, 2]
     assert all(len({int(node[1:]) // 3 for node in row.placement.nodes}) == 1 for row in starts)
     assert {row.instead.policy for row in starts} == {FALLBACK}
-    for speeds in (Known(unknown(scattered.SPEEDS, 0), scattered.NAMES), None):
-        silent = life.advise(seen, speeds)
+    for silent in (life.advise(snapshot("gpt", "gpt")), life.advise(seen, FLAT_SPEEDS)):
         assert silent.in_charge == FALLBACK
         assert silent.heard[0].cause == "doubt"
         assert silent.heard[0].words.endswith("when scattered is not known")
     life.run("demote", life.name, "--reason", "large jobs wait")
-    after = life.advise(seen, known)
+    after = life.advise(seen)
     assert after.in_charge == FALLBACK
     assert life.name in {row.policy for row in after.recommendations if row.shadow}  # it is still listened to
 

@@ -15,7 +15,7 @@ from idlewatt.daemon.agents.pieces import piece_of, replayed
 from idlewatt.daemon.agents.policy_gradient import STATE, Ground
 from idlewatt.daemon.agents.topdrl.train import RULES, TRADE, train
 from idlewatt.daemon.policies import named
-from idlewatt.daemon.replay.speed import FLAT
+from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS
 
 
 def test_it_becomes_better_than_the_incumbent_and_its_card_says_so(trained):
@@ -52,7 +52,7 @@ def test_a_damaged_unfinished_training_is_refused_by_name(tmp_path):
 
 
 def test_a_history_whose_speeds_nobody_knows_is_refused(tmp_path):
-    flat = course(tmp_path, fit=lambda number: stretch(number, speed=FLAT))
+    flat = course(tmp_path, fit=lambda number: stretch(number, speeds=FLAT_SPEEDS))
     with pytest.raises(TrainingError, match="when scattered is known"):
         next(train(flat))
 

@@ -1,0 +1,138 @@
+"""Speeds as a YAML file: to look at what a site's records say, to correct it, or to replay with somebody else's.
+
+    groups:
+    - user: "*"                 # pattern of users; all by default
+      name: "*bert*"            # pattern of job names, with or without what varies from run to run
+      size: {1: 100, 2: 180, 4: 310, 8: 480}         # throughput by number of GPUs, in any unit
+      spread: {leaf: 0.8, spine: 0.6}                # over the speed on one island: node, leaf, spine, further
+      company: {"*/*resnet*": 0.9, "": 0.95}         # left beside a job of that group (user/name), and of no group
+      cpus: {1: 0.5, 3: 1.0}                         # by CPUs per GPU
+      memory: {2.0e+10: 0.7, 6.0e+10: 1.0}           # by bytes per GPU
+    - user: ann
+      name: "train_resnet_#"
+      spread: {leaf: {factor: 0.9, low: 0.8, high: 1.0, source: measured, runs: 12}}
+
+A bare number is somebody's word: a ``prior`` without an interval of its own. The first group that fits a job counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from .site_speeds import Cell, Group, SiteSpeeds, Source
+from .speed import SpeedError
+
+K = TypeVar("K")
+LARGEST_BYTES = 64 << 20
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Cell(_Strict):
+    factor: Positive
+    low: Positive | None = None
+    high: Positive | None = None
+    source: Source = "prior"
+    runs: Annotated[int, Field(ge=0)] = 0
+
+    def cell(self) -> Cell:
+        return Cell(self.factor, self.factor if self.low is None else self.low,
+                    self.factor if self.high is None else self.high, self.source, self.runs)
+
+
+def _whole(value: object) -> object:
+    """Make a bare number a cell; what YAML takes for something else is told apart."""
+    return {"factor": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+AnyCell = Annotated[_Cell, BeforeValidator(_whole)]
+
+
+class _Group(_Strict):
+    name: str
+    user: str = "*"
+    runs: Annotated[int, Field(ge=0)] = 0
+    follows: str = ""
+    size: dict[int, AnyCell] = {}
+    spread: dict[str, AnyCell] = {}
+    company: dict[str, AnyCell] = {}
+    cpus: dict[float, AnyCell] = {}
+    memory: dict[float, AnyCell] = {}
+
+    def group(self) -> Group:
+        return Group(self.user, self.name, self.runs, self.follows, _cells(self.size), _cells(self.spread),
+                     _cells(self.company), _cells(self.cpus), _cells(self.memory))
+
+
+def _cells(part: Mapping[K, _Cell]) -> dict[K, Cell]:
+    return {key: cell.cell() for key, cell in part.items()}
+
+
+class _File(_Strict):
+    groups: list[_Group]
+    origin: str = ""
+    notes: list[str] = []
+    topology: dict[str, Annotated[list[str], Field(min_length=2, max_length=2)]] = {}
+
+
+def read(path: Path) -> SiteSpeeds:
+    """Return the speeds of a file; SpeedError lists every fault, each with its place."""
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise SpeedError(f"{path}: larger than {LARGEST_BYTES >> 20} MiB: no table of speeds")
+        text = path.read_text(encoding="utf-8")
+        document = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SpeedError(f"{path}: cannot be read: {error}") from error
+    try:
+        found = _File.model_validate(document)
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {_said(fault)}"
+                           for fault in error.errors()[:10])
+        raise SpeedError(f"{path}: {faults}") from error
+    try:
+        groups = tuple(group.group() for group in found.groups)
+        return SiteSpeeds(found.origin or path.name, groups, (*found.notes, *_contradictions(groups)),
+                          {node: (leaf, spine) for node, (leaf, spine) in found.topology.items()})
+    except SpeedError as error:
+        raise SpeedError(f"{path}: {error}") from error
+
+
+def _said(fault: Mapping[str, Any]) -> str:
+    value = fault.get("input")
+    told = f", not {value!r}" if isinstance(value, int | float | str) else ""
+    return f"{fault['msg'][0].lower()}{fault['msg'][1:]}{told}"
+
+
+def _contradictions(groups: tuple[Group, ...]) -> list[str]:
+    return [words for group in groups for words in group.contradictions()]
+
+
+def text(speeds: SiteSpeeds) -> str:
+    """Return speeds as a file holds them."""
+    document: dict[str, Any] = {"origin": speeds.origin, "groups": [_told(group) for group in speeds.groups]}
+    if speeds.topology:
+        document["topology"] = {node: list(place) for node, place in speeds.topology.items()}
+    document["notes"] = [note for note in speeds.notes if note not in _contradictions(speeds.groups)]
+    return str(yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True))
+
+
+def _told(group: Group) -> dict[str, Any]:
+    parts = {name: {key: _shown(cell) for key, cell in getattr(group, name).items()}
+             for name in ("size", "spread", "company", "cpus", "memory")}
+    return {"user": group.user, "name": group.name, "runs": group.runs, "follows": group.follows,
+            **{name: part for name, part in parts.items() if part}}
+
+
+def _shown(cell: Cell) -> dict[str, Any]:
+    return {"factor": cell.factor, "low": cell.low, "high": cell.high, "source": cell.source, "runs": cell.runs}

@@ -1,0 +1,236 @@
+"""Speeds of a group of like jobs from its own runs, pooled with what was published of jobs like them.
+
+The logarithm of a run's speed is ``y = a + x b + e``: ``a`` by GPU model, ``b`` a logarithm for each size, spread,
+neighbour and number of CPUs that differs from the group's reference, ``e`` normal with deviation ``s``. Each effect has
+a normal prior with mean ``m`` and deviation ``t``, ``a`` a flat one; so the posterior is normal, with
+
+    covariance ``V = (X'X / s^2 + 1 / t^2)^-1`` and mean ``m + V X'(y - X m) / s^2``.
+
+For one effect seen by ``n`` runs that is ``w y + (1 - w) m`` with ``w = t^2 / (t^2 + s^2 / n)``: without runs of its
+own a group has the published profile, and the more there are the less that counts (partial pooling). ``s`` is pooled,
+too: the squared residuals of the group with those of ``SPREAD_RUNS`` runs that differ by ``SPREAD``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .published_speeds import BETWEEN_SITES, NONE, Expected, Profile
+from .site_speeds import Cell, Source
+from .speed import LEVELS
+
+Floats = NDArray[np.float64]
+
+SPREAD, SPREAD_RUNS = 0.08, 4.0
+"""The assumed spread of speeds from run to run, relatively, and how many runs it outweighs."""
+ENOUGH = 3
+"""Runs on either side of a comparison that make it a measurement."""
+OWN = 0.5
+"""Share of what is known of an effect that must come from the site's own runs before it is called measured."""
+SIZE_DEVIATION, COMPANY_DEVIATION = 0.7, 0.2
+"""Of logarithms, where nothing was published: perfect scaling, and neighbours that do not matter, are expected."""
+BESIDE = 0.1
+"""Mean number of such neighbours over a run from which on it ran beside them."""
+Z = 1.96
+"""Deviations on either side of a 95 % interval."""
+
+Effect = tuple[str, int]
+"""``("size", GPUs)``, ``("spread", column of LEVELS)``, ``("company", group)``, ``("cpus", CPUs per GPU)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """How fast one run was, and what it ran on."""
+
+    rate: float
+    """In any unit; comparable within a group and GPU model."""
+    gpu_model: str
+    gpus: int
+    level: int | None = None
+    """Column of ``LEVELS``; None where its place is not recorded."""
+    company: Mapping[int, float] = field(default_factory=dict)
+    """Mean number of neighbours while it ran, by number of their group."""
+    cpus: float | None = None
+    """Per GPU."""
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """What came of a group's runs."""
+
+    size: Mapping[int, Cell]
+    spread: Mapping[str, Cell]
+    company: Mapping[int, Cell]
+    cpus: Mapping[float, Cell]
+    deviation: float
+    """Of the logarithm of speed from run to run."""
+
+
+def pooled(runs: Sequence[Observed], published: Profile = NONE) -> Pooled:
+    """Return the speeds of a group; runs without a recorded place tell nothing of spread, and are left out."""
+    placed = [run for run in runs if run.level is not None]
+    reference = _Reference.of(placed)
+    effects = list(dict.fromkeys(effect for run in placed for effect, _ in reference.features(run)))
+    expected = [_expected(effect, reference, published) for effect in effects]
+    mean, deviation = (np.array([getattr(one, part) for one in expected]) for part in ("mean", "deviation"))
+    design = np.zeros((len(placed), len(effects)))
+    for row, run in enumerate(placed):
+        for effect, amount in reference.features(run):
+            design[row, effects.index(effect)] = amount
+    speed = np.log(np.array([run.rate for run in placed]))
+    models = [run.gpu_model for run in placed]
+    posterior, spread, off = _posterior(_centred(design, models), _centred(speed[:, None], models)[:, 0], mean,
+                                        deviation, len(set(models)))
+    counts = [min(int((design[:, column] > BESIDE).sum()), int((design[:, column] <= BESIDE).sum()))
+              for column in range(len(effects))]
+    told = [_told(effect, published) for effect in effects]
+    cells = {effect: _cell(*facts) for effect, *facts in zip(
+        effects, posterior.tolist(), spread.tolist(), deviation.tolist(), counts, told, strict=True)}
+    company = {key: _harm(cell) for (kind, key), cell in cells.items() if kind == "company" and cell is not None}
+    return Pooled(_sizes(cells, reference, len(placed), published), _spreads(cells, published), company,
+                  _cpus(cells, reference, len(placed), published), off)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """What most runs had: others are compared with it. Of spread it is a single node."""
+
+    gpus: int
+    cpus: int | None
+    groups: frozenset[int]
+    """Neighbours that enough runs had, and enough had not."""
+
+    @classmethod
+    def of(cls, runs: Sequence[Observed]) -> _Reference:
+        beside = Counter(group for run in runs for group, mean in run.company.items() if mean > BESIDE)
+        apart = frozenset(group for group, count in beside.items() if ENOUGH <= count <= len(runs) - ENOUGH)
+        return cls(_usual(run.gpus for run in runs) or 1, _usual(_whole(run.cpus) for run in runs), apart)
+
+    def features(self, run: Observed) -> Iterable[tuple[Effect, float]]:
+        """Yield in what a run differs, and how much of it."""
+        if run.gpus != self.gpus:
+            yield ("size", run.gpus), 1.0
+        if run.level:
+            yield ("spread", run.level), 1.0
+        for group, mean in run.company.items():
+            if group in self.groups and mean > 0:
+                yield ("company", group), mean
+        cpus = _whole(run.cpus)
+        if cpus is not None and self.cpus is not None and cpus != self.cpus:
+            yield ("cpus", cpus), 1.0
+
+
+def _usual(values: Iterable[float | int | None]) -> int | None:
+    counts = Counter(int(value) for value in values if value is not None)
+    return min(counts, key=lambda value: (-counts[value], value)) if counts else None
+
+
+def _whole(cpus: float | None) -> int | None:
+    return None if cpus is None or not math.isfinite(cpus) or cpus < 0.5 else round(cpus)
+
+
+def _expected(effect: Effect, reference: _Reference, published: Profile) -> Expected:
+    """Return the prior of an effect."""
+    kind, key = effect
+    if kind == "spread":
+        return published.spread.get(LEVELS[key], published.spread.get("leaf", Expected(0.0, BETWEEN_SITES)))
+    if kind == "size":
+        both = published.size.get(key), published.size.get(reference.gpus)
+        if both[0] and both[1]:
+            return Expected(math.log(both[0] / both[1]), BETWEEN_SITES)
+        return Expected(math.log(key / reference.gpus), SIZE_DEVIATION)
+    if kind == "cpus" and published.cpus and reference.cpus is not None:
+        return Expected(math.log(_read(published.cpus, key) / _read(published.cpus, reference.cpus)), BETWEEN_SITES)
+    return Expected(0.0, COMPANY_DEVIATION if kind == "company" else BETWEEN_SITES)
+
+
+def _told(effect: Effect, published: Profile) -> bool:
+    """Tell whether something was published of an effect."""
+    kind, key = effect
+    if kind == "spread":
+        return LEVELS[key] in published.spread
+    return key in published.size if kind == "size" else kind == "cpus" and bool(published.cpus)
+
+
+def _read(curve: Mapping[float, float], point: float) -> float:
+    points = sorted(curve)
+    return float(np.interp(point, points, [curve[known] for known in points]))
+
+
+def _centred(values: Floats, models: Sequence[str]) -> Floats:
+    """Return values less the mean of their GPU model: a flat prior on what it does to all jobs alike."""
+    found = values.copy()
+    for model in set(models):
+        rows = [row for row, other in enumerate(models) if other == model]
+        found[rows] -= found[rows].mean(axis=0)
+    return found
+
+
+def _posterior(design: Floats, speed: Floats, mean: Floats, deviation: Floats, levels: int) -> tuple[Floats, Floats,
+                                                                                                     float]:
+    """Return means and deviations of the effects, and the deviation from run to run; twice, as that is learned, too."""
+    off = SPREAD
+    for _ in range(2):
+        variance = np.linalg.inv(design.T @ design / off**2 + np.diag(deviation**-2.0))
+        found = mean + variance @ design.T @ (speed - design @ mean) / off**2
+        rest = speed - design @ found
+        used = float(np.trace(variance @ design.T @ design)) / off**2 + levels
+        off = math.sqrt((SPREAD_RUNS * SPREAD**2 + float(rest @ rest)) / (SPREAD_RUNS + max(0.0, len(speed) - used)))
+    return found, np.sqrt(np.diag(variance)), off
+
+
+def _cell(mean: float, spread: float, deviation: float, runs: int, told: bool) -> Cell | None:
+    """Return the figure of an effect; None where neither the site nor anybody else knows it."""
+    own = runs >= ENOUGH and 1.0 - (spread / deviation) ** 2 >= OWN
+    if not own and not told:
+        return None
+    source: Source = "measured" if own else "prior"
+    return Cell(math.exp(mean), math.exp(mean - Z * spread), math.exp(mean + Z * spread), source, int(runs))
+
+
+def _harm(cell: Cell) -> Cell:
+    """Return what is left beside a neighbour: all where the interval does not tell it from that, or beyond.
+
+    A site has thousands of pairs of groups, and chance makes some of them look bad.
+    """
+    if cell.high >= 1.0:
+        return Cell(1.0, min(1.0, cell.low), max(1.0, cell.high), cell.source, cell.runs)
+    return cell
+
+
+def _sizes(cells: Mapping[Effect, Cell | None], reference: _Reference, runs: int,
+           published: Profile) -> dict[int, Cell]:
+    """Return speeds by size over that of the usual one; published ones in between, and all of them without runs."""
+    usual = published.size.get(reference.gpus)
+    found = {gpus: _prior(speed / usual, BETWEEN_SITES) for gpus, speed in published.size.items()} if usual else {}
+    found |= {key: cell for (kind, key), cell in cells.items() if kind == "size" and cell is not None}
+    if found or runs:
+        found[reference.gpus] = Cell(1.0, 1.0, 1.0, "measured" if runs else "prior", runs)
+    return found if len(found) > 1 else {}
+
+
+def _spreads(cells: Mapping[Effect, Cell | None], published: Profile) -> dict[str, Cell]:
+    found = {level: _prior(math.exp(known.mean), known.deviation) for level, known in published.spread.items()}
+    found |= {LEVELS[key]: cell for (kind, key), cell in cells.items() if kind == "spread" and cell is not None}
+    return {level: found[level] for level in LEVELS if level in found}
+
+
+def _cpus(cells: Mapping[Effect, Cell | None], reference: _Reference, runs: int,
+          published: Profile) -> dict[float, Cell]:
+    """Return speeds by CPUs per GPU over that with the usual number."""
+    usual = _read(published.cpus, reference.cpus) if published.cpus and reference.cpus is not None else 1.0
+    found = {cpus: _prior(speed / usual, BETWEEN_SITES) for cpus, speed in published.cpus.items()}
+    measured = {float(key): cell for (kind, key), cell in cells.items() if kind == "cpus" and cell is not None}
+    if measured and reference.cpus is not None:
+        measured[float(reference.cpus)] = Cell(1.0, 1.0, 1.0, "measured", runs)
+    return {**found, **measured}
+
+
+def _prior(factor: float, deviation: float) -> Cell:
+    return Cell(factor, factor * math.exp(-Z * deviation), factor * math.exp(Z * deviation), "prior")
