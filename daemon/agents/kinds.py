@@ -131,6 +131,8 @@ class TrainingError(Exception):
 
 
 _KINDS: dict[str, Kind] = {}
+ALIASES = {"gist": "gist_mdrl"}
+"""What else kinds are called on the command line."""
 
 
 def register(kind: Kind) -> Kind:

@@ -191,7 +191,8 @@ class Training:
     def plan(self) -> str:
         """Return the digest of what makes it this training and no other."""
         return schema_hash({**self.trade.schema, "seed": self.course.seed, "incumbent": self.course.incumbent,
-                            "objective": asdict(self.course.objective)})
+                            "objective": asdict(self.course.objective),
+                            "speeds": [stretch.speeds.told for stretch in self.course.select]})
 
     def save(self) -> None:
         """Keep all that it needs to go on, in one file."""
@@ -208,8 +209,8 @@ class Training:
             return
         told, arrays = read_unfinished(path)
         if told.get("plan") != self.plan:
-            raise CheckpointError(f"{path}: of a training with another seed, incumbent or objective; move it away to "
-                                  "start anew")
+            raise CheckpointError(f"{path}: of a training with another seed, incumbent, objective or speeds; move it "
+                                  "away to start anew")
         self.weights, self.best, self.bounds = arrays["weights"], arrays["best"], arrays["bounds"]
         self.adam, self.steps = Adam(arrays["first"], arrays["second"], told["gradients"]), told["steps"]
         self.worth, self.rule, self.agreement = told["worth"], told["rule"], told["agreement"]
