@@ -52,6 +52,8 @@ class Stretch:
     """Jobs submitted earlier fill the cluster; only those submitted since count."""
     speeds: SiteSpeeds = FLAT_SPEEDS
     """How fast jobs run wherever they are placed."""
+    resize_s: float = 120.0
+    """What another number of GPUs costs a running job: it goes on from its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

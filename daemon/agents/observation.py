@@ -56,6 +56,8 @@ class WaitingSeen:
     minimum: Longs
     """Fewest and most GPUs that it can use."""
     maximum: Longs
+    widest: Longs
+    """Most GPUs that it can use of one node."""
     application: Longs
     submit: Floats
     limit: Floats
@@ -68,11 +70,14 @@ class RunningSeen:
     """The running jobs, by row of the state."""
 
     rows: NDArray[np.intp]
+    asks: Longs
+    """As of waiting jobs: what it once asked for."""
     gpus: Longs
     """GPUs held now."""
     asked: Longs
     minimum: Longs
     maximum: Longs
+    widest: Longs
     application: Longs
     since: Floats
     attained: Floats
@@ -143,11 +148,16 @@ _ASKS = ("pool", "chunk", "cpus", "memory", "chunks", "rest", "rests", "whole")
 def _waiting(state: ClusterState) -> WaitingSeen:
     rows = state.waiting
     jobs = _plain(state.arrays.jobs)[rows]
-    asks = np.empty((len(rows), len(_ASKS)), np.int64)
+    return WaitingSeen(rows, _asks(jobs), _long(jobs["gpus"]), _long(jobs["minimum"]), _long(jobs["maximum"]),
+                       _long(jobs["widest"]), _long(jobs["model"]), jobs["submit"].copy(), jobs["limit"].copy(),
+                       guesses(state, rows))
+
+
+def _asks(jobs: a.Records) -> Longs:
+    found = np.empty((len(jobs), len(_ASKS)), np.int64)
     for column, name in enumerate(_ASKS):
-        asks[:, column] = jobs[name]
-    return WaitingSeen(rows, asks, _long(jobs["gpus"]), _long(jobs["minimum"]), _long(jobs["maximum"]),
-                       _long(jobs["model"]), jobs["submit"].copy(), jobs["limit"].copy(), guesses(state, rows))
+        found[:, column] = jobs[name]
+    return found
 
 
 def _running(state: ClusterState) -> RunningSeen:
@@ -155,8 +165,8 @@ def _running(state: ClusterState) -> RunningSeen:
     jobs = _plain(state.arrays.jobs)[rows]
     ran, guess, latest = state.now - jobs["since"], guesses(state, rows), jobs["estimate"].copy()
     left = np.minimum(np.maximum(guess - ran, LEFT * guess), np.maximum(0.0, latest - state.now))
-    return RunningSeen(rows, _long(jobs["gpus_held"]), _long(jobs["gpus"]), _long(jobs["minimum"]),
-                       _long(jobs["maximum"]), _long(jobs["model"]), jobs["since"].copy(),
+    return RunningSeen(rows, _asks(jobs), _long(jobs["gpus_held"]), _long(jobs["gpus"]), _long(jobs["minimum"]),
+                       _long(jobs["maximum"]), _long(jobs["widest"]), _long(jobs["model"]), jobs["since"].copy(),
                        jobs["attained"] + ran * jobs["gpus_held"], left, latest, _shares(state, jobs))
 
 

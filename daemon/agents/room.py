@@ -41,12 +41,12 @@ class Spot:
 class Room:
     """What is free while jobs are placed one by one."""
 
-    def __init__(self, seen: Observation, jobs: NDArray[np.intp]) -> None:
-        """Look at some of the waiting jobs, by their index among them."""
+    def __init__(self, seen: Observation, asks: Longs) -> None:
+        """Look at jobs that ask for this, [job, ...] as ``WaitingSeen.asks``; ``kind`` then is the kind of each."""
         nodes = seen.nodes
         self._seen, self.free, self.busy = seen, nodes.free.copy(), nodes.busy.copy()
         self._island = None if nodes.island is None else nodes.island.copy()
-        self.kinds, self.kind = _kinds(seen.waiting.asks[jobs])
+        self.kinds, self.kind = _kinds(asks)
         self._full, self._last = self._needs(CHUNK), self._needs(REST)
         self._fits = self._fitting(self._full, np.arange(len(self.free)))
         self._rest_fits = self._fitting(self._last, np.arange(len(self.free)))
@@ -78,12 +78,23 @@ class Room:
             if self._island is not None:  # of the tightest that suffices, as the engine does; at worst too careful
                 self._island[node] = min(self._island[node], self.free[node, 0])
         self.busy[spot.nodes] += 1
-        self._fits[:, spot.nodes] = self._fitting(self._full, spot.nodes)
-        self._rest_fits[:, spot.nodes] = self._fitting(self._last, spot.nodes)
-        self._spots.clear()
-        self._soonest.clear()
+        self._renew(spot.nodes)
         gpus = [int(ask[CHUNK])] * chunks + [int(ask[REST])] * (len(spot.nodes) - chunks)
         return Start(row, tuple(spot.nodes.tolist()), tuple(gpus))
+
+    def give_back(self, shares: Longs) -> None:
+        """Let a running job give up what it holds, [share, ...] node, GPUs, CPUs, bytes."""
+        nodes = shares[:, 0].astype(np.intp)
+        self.free[nodes] += shares[:, 1:]
+        self.busy[nodes] -= 1
+        self._renew(nodes)
+
+    def hold(self, shares: Longs) -> None:
+        """Let it have that again."""
+        nodes = shares[:, 0].astype(np.intp)
+        self.free[nodes] -= shares[:, 1:]
+        self.busy[nodes] += 1
+        self._renew(nodes)
 
     def best_level(self, kind: int) -> int:
         """Return how close together a job of this kind could ever be on this cluster."""
@@ -138,6 +149,13 @@ class Room:
             self._reserved[chosen] = True
             self._spots.clear()
         return when
+
+    def _renew(self, nodes: NDArray[np.intp]) -> None:
+        """Look again at nodes on which something has changed."""
+        self._fits[:, nodes] = self._fitting(self._full, nodes)
+        self._rest_fits[:, nodes] = self._fitting(self._last, nodes)
+        self._spots.clear()
+        self._soonest.clear()
 
     def _needs(self, gpus: int) -> Longs:
         """Return the GPUs, CPUs and bytes of each kind's chunk, or rest: its share, rounded up."""

@@ -6,7 +6,6 @@ promised its nodes, nobody delays that, and who has waited for too long goes fir
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from ....storage.records import ModelCard
 from ...replay.state import Action, Actions, ClusterState
 from .. import checkpoint
+from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
 from ..kinds import Objective
 from ..observation import Observation, observe, spread_known
 from ..room import Room, Spot
@@ -29,10 +29,6 @@ Choose = Callable[[float, Floats], int]
 
 OLDEST, SHORTEST = 64, 64
 """Waiting jobs that are considered at a time: those submitted first, and those expected to run for the shortest."""
-STRANGE = 0.25
-"""Share of waiting jobs that may be unlike what was learned from, or of whose spread nothing is known."""
-SMALLER, LARGER = 0.5, 16.0
-"""How much smaller or larger than in training the cluster may be."""
 MOST_REASONS = 3
 NEVER = -1e300
 
@@ -59,7 +55,8 @@ class TopDRL:
 
     def doubt(self, state: ClusterState) -> str | None:
         """Return why its word should not be taken in this state; None when nothing speaks against it."""
-        return self._wrong_size(state) or _unknown_spread(state) or self._strange_jobs(state)
+        return (wrong_size(self.card, state) or _unknown_spread(state)
+                or strange_jobs(self._outside(state), INPUTS[:OF_JOB]))
 
     def drift(self, state: ClusterState) -> float:
         """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
@@ -85,30 +82,12 @@ class TopDRL:
     def _best(self, now: float, rows: Floats) -> int:
         return int(NET.scores(self.weights, rows).argmax())
 
-    def _wrong_size(self, state: ClusterState) -> str | None:
-        low, high = self.card.seen.get("nodes", (0.0, math.inf))
-        nodes = int(state.arrays.nodes.open.sum())
-        if low * SMALLER <= nodes <= high * LARGER:
-            return None
-        return (f"{nodes} nodes are open; trained on {low:.0f} to {high:.0f}, it is known to hold from "
-                f"{low * SMALLER:.0f} to {high * LARGER:.0f}")
-
-    def _strange_jobs(self, state: ClusterState) -> str | None:
-        outside = self._outside(state)
-        share = float(outside.any(axis=1).mean()) if len(outside) else 0.0
-        if share <= STRANGE:
-            return None
-        worst = INPUTS[int(outside.sum(axis=0).argmax())]
-        return f"{share:.0%} of the waiting jobs are unlike those it was trained on, most by their {worst}"
-
     def _outside(self, state: ClusterState) -> NDArray[np.bool_]:
         """Return [job, input] whether an input of a job lies outside of what was seen in training."""
         seen = observe(state)
         if not len(seen.waiting.rows):
             return np.zeros((0, OF_JOB), bool)
-        rows = Desk(seen, self.longest_wait_s).rows()[:-1, :OF_JOB]
-        bounds = np.array([self.card.seen.get(name, (-math.inf, math.inf)) for name in INPUTS[:OF_JOB]])
-        return np.asarray((rows < bounds[:, 0]) | (rows > bounds[:, 1]))
+        return outside(self.card, INPUTS[:OF_JOB], Desk(seen, self.longest_wait_s).rows()[:-1, :OF_JOB])
 
 
 class Desk:
@@ -117,7 +96,7 @@ class Desk:
     def __init__(self, seen: Observation, longest_wait_s: float) -> None:
         self._seen, self._longest_wait_s = seen, longest_wait_s
         self.jobs = _looked_at(seen)
-        self._room = Room(seen, self.jobs)
+        self._room = Room(seen, seen.waiting.asks[self.jobs])
         self._candidates = Candidates(seen, self._room, self.jobs)
         self._promised_s: float | None = None
         """When the one that was picked without fitting gets its nodes."""
@@ -197,14 +176,10 @@ def _unknown_spread(state: ClusterState) -> str | None:
     """Return for which groups it is not known what distance costs, where too many such jobs wait."""
     waiting = state.waiting
     several = waiting[state.arrays.jobs.gpus[waiting] > 1]
-    groups = state.arrays.jobs.model[several].astype(np.int64)
-    unknown = ~spread_known(state.known, groups)
+    unknown = ~spread_known(state.known, state.arrays.jobs.model[several].astype(np.int64))
     if not len(several) or unknown.mean() <= STRANGE:
         return None
-    names = state.workload.application_names
-    called = [names[group] if group < len(names) else "" for group in np.unique(groups[unknown]).tolist()]
-    told = dict.fromkeys(name or "jobs of no known group" for name in called)
-    return f"the speed of {', '.join(told)} when scattered is not known"
+    return f"the speed of {groups_of(state, several[unknown])} when scattered is not known"
 
 
 def save(folder: Path, weights: Floats, card: ModelCard, longest_wait_s: float) -> ModelCard:

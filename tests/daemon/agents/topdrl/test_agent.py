@@ -175,6 +175,7 @@ def test_a_decision_on_a_thousand_nodes_takes_less_than_five_milliseconds():
 def test_room_tells_when_a_job_fits_at_the_latest():
     state = waiting([4, 8], nodes=Cluster.from_spec("2x4"), limit=[HOUR_S, HOUR_S], now=0.0)
     state.apply([Start(0, (0,), (4,))])
-    room = Room(observe(state), np.array([0]))
+    seen = observe(state)
+    room = Room(seen, seen.waiting.asks)
     assert room.spot(0) is None
     assert room.reserve(0) == HOUR_S
