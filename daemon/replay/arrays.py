@@ -49,6 +49,7 @@ NODE = np.dtype([
     ("gpus", "i8"), ("cpus", "i8"), ("memory", "i8"), ("free_gpus", "i8"), ("free_cpus", "i8"), ("free_memory", "i8"),
     ("open", "i8"),  # 1 where jobs may start now, 0 on a drained or failed node
     ("busy", "i8"),  # jobs that run here
+    ("stirred", "i8"),  # 1 where a job came or went since speeds were looked at, which is done where neighbours matter
     ("leaf", "i8"), ("spine", "i8"),
     ("score", "i8"),  # scratch: what a placement ranks nodes by
     ("time", "f8"),  # of imagined nodes: from when on they are like this

@@ -12,7 +12,7 @@ import numpy as np
 
 from .arrays import DIVIDED, NOW, RUNNING_JOBS, STEP, Longs, Records, State
 from .compiled import compiled
-from .queue import order_again
+from .queue import order_again, seat_again
 from .slots import on_one_island
 
 SLOWEST = 1e-3
@@ -53,17 +53,51 @@ def speed_of(state: State, job: int, gpus: int, level: int) -> float:
 
 @compiled
 def set_paces(state: State) -> None:
-    """Let running jobs go on at the speed that neighbours and grants allow from now on; book what they did before."""
-    now, changed = state.clock[NOW], False
+    """Let running jobs go on at the speed that neighbours and grants allow from now on; book what they did before.
+
+    Only where somebody came or went can a speed have changed.
+    """
+    for node in range(state.nodes.size):
+        if state.nodes[node].stirred == 1:
+            state.nodes[node].stirred = 0
+            set_paces_on(state, node)
+    if state.demand[0] > 0.0:
+        set_paces_without_gpus(state)
+
+
+@compiled
+def set_paces_on(state: State, node: int) -> None:
+    """Do so for the jobs that hold GPUs of a node."""
+    before = -1
+    for slot in range(state.occupant.shape[1]):
+        job = state.occupant[node, slot]
+        if job >= 0 and job != before and set_pace(state, job):
+            seat_again(state.heap, state.jobs, job, state.counts[RUNNING_JOBS])
+        before = job
+
+
+@compiled
+def set_paces_without_gpus(state: State) -> None:
+    """Do so for the jobs that no GPU tells of."""
+    changed = False
     for index in range(state.counts[RUNNING_JOBS]):
         job = state.heap[index]
-        row, rate = state.jobs[job], pace(state, job)
-        if rate != row.rate:
-            row.remaining = max(0.0, row.remaining - (now - row.as_of) * row.rate)
-            row.as_of, row.rate, changed = now, rate, True
-            row.end = now + row.remaining / rate
+        if state.jobs[job].gpus_held == 0 and set_pace(state, job):
+            changed = True
     if changed:
         order_again(state.heap, state.jobs, state.counts[RUNNING_JOBS])
+
+
+@compiled
+def set_pace(state: State, job: int) -> bool:
+    """Let a running job go on at its present speed; tell whether that is another one than before."""
+    row, rate, now = state.jobs[job], pace(state, job), state.clock[NOW]
+    if rate == row.rate:
+        return False
+    row.remaining = max(0.0, row.remaining - (now - row.as_of) * row.rate)
+    row.as_of, row.rate = now, rate
+    row.end = now + row.remaining / rate
+    return True
 
 
 @compiled

@@ -204,6 +204,7 @@ def _tables(workload: Workload, speed: SpeedTable) -> dict[str, NDArray[np.float
             raise SpeedError(f"jobs follow application {rows - 1}, and {name} has {len(table)} rows")
         if len(table) < rows:
             shape = (rows, rows) if name == "company" else (rows, *table.shape[1:])
+            # Row by row in memory, which compiled rules insist on.
             tables[name] = np.ascontiguousarray(np.broadcast_to(table, shape))
     return tables
 

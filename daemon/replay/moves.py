@@ -190,6 +190,7 @@ def _hold(state: State, job: int, count: int) -> None:
         if state.nodes[node].busy == 0:
             _read_meter(state, node)
         state.nodes[node].busy += 1
+        state.nodes[node].stirred = 1
         if state.counts[DIVIDED] == 1:
             occupy_close(state.occupant, state.islands, node, gpus, job)
         else:
@@ -268,6 +269,7 @@ def release(state: State, job: int) -> None:
         if state.nodes[node].busy == 1:
             _read_meter(state, node)
         state.nodes[node].busy -= 1
+        state.nodes[node].stirred = 1
         occupy(state.occupant, node, gpus, job, -1)
     charge(state, job, -1)
     drop(state.heap, state.jobs, job, size)

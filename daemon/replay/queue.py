@@ -143,6 +143,16 @@ def drop(heap: Ints, jobs: Records, job: int, size: int) -> None:
 
 
 @compiled
+def seat_again(heap: Ints, jobs: Records, job: int, size: int) -> None:
+    """Put one job of a heap where it belongs after its end changed."""
+    hole = jobs[job].place
+    if hole > 0 and _ends_before(jobs, job, heap[(hole - 1) >> 1]):
+        _rise(heap, jobs, job, hole)
+    else:
+        _sink(heap, jobs, job, hole, size)
+
+
+@compiled
 def order_again(heap: Ints, jobs: Records, size: int) -> None:
     """Put a heap of ``size`` jobs in order after their ends changed."""
     for hole in range(size // 2 - 1, -1, -1):

@@ -209,9 +209,11 @@ class SiteSpeeds:
         """Return what they are, in words."""
         if self.origin == "flat":
             return "flat: speed depends on nothing"
-        runs = sum(group.runs for group in self.groups)
-        said = f"{self.origin}: {len(self.groups)} groups of like jobs, {runs} runs watched"
-        return f"{said}; nothing is known, so they are as flat ones" if self.flat else said
+        watched = [group.runs for group in self.groups if group.runs]
+        said = f"{self.origin}: {len(watched)} groups of like jobs from {sum(watched)} runs"
+        told = len(self.groups) - len(watched)
+        said += f", {told} by what others measured" if told else ""
+        return f"{said}, where nothing is known, so they are as flat ones" if self.flat else said
 
     def rows(self, user: NDArray[np.integer], users: Sequence[str], name: NDArray[np.integer],
              names: Sequence[str]) -> Rows:
@@ -224,6 +226,20 @@ class SiteSpeeds:
         found = [self.row(every_user[pair // (len(names) + 1)], every_name[pair % (len(names) + 1)])
                  for pair in unique.tolist()]
         return np.array(found, np.int32)[which]
+
+    def sizes(self, row: Rows, gpus: NDArray[np.integer]) -> tuple[Rows, Rows]:
+        """Return the fewest and the most GPUs that each job can use: those that its group really came with here.
+
+        A group that came in one size, or was never measured, is rigid.
+        """
+        least, most = np.full(len(self.groups) + 1, MOST_GPUS, np.int32), np.zeros(len(self.groups) + 1, np.int32)
+        for number, group in enumerate(self.groups, 1):
+            own = [size for size, cell in group.size.items() if cell.source == "measured"]
+            if len(own) > 1:
+                least[number], most[number] = min(own), max(own)
+        asked = np.asarray(gpus, np.int32)
+        return np.where(asked > 0, np.minimum(asked, least[row]), asked), np.maximum(
+            asked, np.where(asked > 0, most[row], asked))
 
     def row(self, user: str, name: str) -> int:
         """Return the row of one job; 0 for one of no group."""

@@ -39,7 +39,7 @@ class SpeedCoverage:
 
     def __str__(self) -> str:
         """Return it in one sentence."""
-        parts = ", ".join(f"{share:.0%} {source}" for source, share in self.shares.items())
+        parts = ", ".join(f"{share:.0%} {source}" for source, share in self.shares.items() if share)
         told = f"speeds are {self.speeds}" + (f"; GPU time by what they rest on: {parts}" if parts else "")
         return told + (f"; {self.unplaced} jobs keep their run times, as where they ran is not recorded"
                        if self.unplaced else "")

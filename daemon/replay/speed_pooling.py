@@ -1,14 +1,18 @@
 """Speeds of a group of like jobs from its own runs, pooled with what was published of jobs like them.
 
-The logarithm of a run's speed is ``y = a + x b + e``: ``a`` by GPU model, ``b`` a logarithm for each size, spread,
-neighbour and number of CPUs that differs from the group's reference, ``e`` normal with deviation ``s``. Each effect has
-a normal prior with mean ``m`` and deviation ``t``, ``a`` a flat one; so the posterior is normal, with
+The logarithm of a run's speed is ``y = a + x b + e``: ``a`` by GPU model, ``b`` a logarithm for each size, neighbour
+and number of CPUs that differs from the group's reference and for each level that was crossed, ``e`` normal with
+deviation ``s``. Each effect has a normal prior with mean ``m`` and deviation ``t``, ``a`` a flat one; so the posterior
+is normal, with
 
     covariance ``V = (X'X / s^2 + 1 / t^2)^-1`` and mean ``m + V X'(y - X m) / s^2``.
 
 For one effect seen by ``n`` runs that is ``w y + (1 - w) m`` with ``w = t^2 / (t^2 + s^2 / n)``: without runs of its
 own a group has the published profile, and the more there are the less that counts (partial pooling). ``s`` is pooled,
 too: the squared residuals of the group with those of ``SPREAD_RUNS`` runs that differ by ``SPREAD``.
+
+Where no size ever ran on both sides of a level (16 GPUs are never on one node of 8), what it costs to cross it belongs
+to the size: no placement of that size could spare it.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .published_speeds import BETWEEN_SITES, NONE, Expected, Profile
-from .site_speeds import Cell, Source
+from .site_speeds import SOURCES, Cell, Source
 from .speed import LEVELS
 
 Floats = NDArray[np.float64]
@@ -37,11 +41,14 @@ SIZE_DEVIATION, COMPANY_DEVIATION = 0.7, 0.2
 """Of logarithms, where nothing was published: perfect scaling, and neighbours that do not matter, are expected."""
 BESIDE = 0.1
 """Mean number of such neighbours over a run from which on it ran beside them."""
+_CROSSED = tuple(range(2, len(LEVELS)))
+"""Columns of ``LEVELS`` that are further than a node: which GPUs of a node a run had is not asked."""
 Z = 1.96
 """Deviations on either side of a 95 % interval."""
 
 Effect = tuple[str, int]
-"""``("size", GPUs)``, ``("spread", column of LEVELS)``, ``("company", group)``, ``("cpus", CPUs per GPU)``."""
+"""``("size", GPUs)``, ``("spread", column of LEVELS that is crossed)``, ``("company", group)``, ``("cpus", CPUs per
+GPU)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ class Pooled:
 def pooled(runs: Sequence[Observed], published: Profile = NONE) -> Pooled:
     """Return the speeds of a group; runs without a recorded place tell nothing of spread, and are left out."""
     placed = [run for run in runs if run.level is not None]
-    reference = _Reference.of(placed)
+    reference = _Reference.of(placed, published)
     effects = list(dict.fromkeys(effect for run in placed for effect, _ in reference.features(run)))
     expected = [_expected(effect, reference, published) for effect in effects]
     mean, deviation = (np.array([getattr(one, part) for one in expected]) for part in ("mean", "deviation"))
@@ -85,15 +92,18 @@ def pooled(runs: Sequence[Observed], published: Profile = NONE) -> Pooled:
             design[row, effects.index(effect)] = amount
     speed = np.log(np.array([run.rate for run in placed]))
     models = [run.gpu_model for run in placed]
-    posterior, spread, off = _posterior(_centred(design, models), _centred(speed[:, None], models)[:, 0], mean,
-                                        deviation, len(set(models)))
+    posterior, variance, off = _posterior(_centred(design, models), _centred(speed[:, None], models)[:, 0], mean,
+                                          deviation, len(set(models)))
+    spread = np.sqrt(np.diag(variance))
     counts = [min(int((design[:, column] > BESIDE).sum()), int((design[:, column] <= BESIDE).sum()))
               for column in range(len(effects))]
     told = [_told(effect, published) for effect in effects]
     cells = {effect: _cell(*facts) for effect, *facts in zip(
         effects, posterior.tolist(), spread.tolist(), deviation.tolist(), counts, told, strict=True)}
     company = {key: _harm(cell) for (kind, key), cell in cells.items() if kind == "company" and cell is not None}
-    return Pooled(_sizes(cells, reference, len(placed), published), _spreads(cells, published), company,
+    levels = _Levels({key: column for column, (kind, key) in enumerate(effects) if kind == "spread"}, posterior,
+                     variance)
+    return Pooled(_sizes(cells, reference, len(placed), published), _spreads(cells, levels, placed, published), company,
                   _cpus(cells, reference, len(placed), published), off)
 
 
@@ -105,19 +115,24 @@ class _Reference:
     cpus: int | None
     groups: frozenset[int]
     """Neighbours that enough runs had, and enough had not."""
+    levels: frozenset[int]
+    """That are known to matter, or that some size ran on both sides of."""
 
     @classmethod
-    def of(cls, runs: Sequence[Observed]) -> _Reference:
+    def of(cls, runs: Sequence[Observed], published: Profile) -> _Reference:
         beside = Counter(group for run in runs for group, mean in run.company.items() if mean > BESIDE)
         apart = frozenset(group for group, count in beside.items() if ENOUGH <= count <= len(runs) - ENOUGH)
-        return cls(_usual(run.gpus for run in runs) or 1, _usual(_whole(run.cpus) for run in runs), apart)
+        told = {LEVELS.index(level) for level in published.spread}
+        return cls(_usual(run.gpus for run in runs) or 1, _usual(_whole(run.cpus) for run in runs), apart,
+                   frozenset(level for level in _CROSSED if level in told or _on_both_sides(runs, level)))
 
     def features(self, run: Observed) -> Iterable[tuple[Effect, float]]:
         """Yield in what a run differs, and how much of it."""
         if run.gpus != self.gpus:
             yield ("size", run.gpus), 1.0
-        if run.level:
-            yield ("spread", run.level), 1.0
+        for level in sorted(self.levels):
+            if (run.level or 0) >= level:
+                yield ("spread", level), 1.0
         for group, mean in run.company.items():
             if group in self.groups and mean > 0:
                 yield ("company", group), mean
@@ -139,7 +154,7 @@ def _expected(effect: Effect, reference: _Reference, published: Profile) -> Expe
     """Return the prior of an effect."""
     kind, key = effect
     if kind == "spread":
-        return published.spread.get(LEVELS[key], published.spread.get("leaf", Expected(0.0, BETWEEN_SITES)))
+        return published.spread.get(LEVELS[key], Expected(0.0, BETWEEN_SITES))
     if kind == "size":
         both = published.size.get(key), published.size.get(reference.gpus)
         if both[0] and both[1]:
@@ -172,17 +187,17 @@ def _centred(values: Floats, models: Sequence[str]) -> Floats:
     return found
 
 
-def _posterior(design: Floats, speed: Floats, mean: Floats, deviation: Floats, levels: int) -> tuple[Floats, Floats,
-                                                                                                     float]:
-    """Return means and deviations of the effects, and the deviation from run to run; twice, as that is learned, too."""
+def _posterior(design: Floats, speed: Floats, mean: Floats, deviation: Floats,
+               models: int) -> tuple[Floats, Floats, float]:
+    """Return means and covariance of the effects, and the deviation from run to run; twice, as that is learned, too."""
     off = SPREAD
     for _ in range(2):
         variance = np.linalg.inv(design.T @ design / off**2 + np.diag(deviation**-2.0))
         found = mean + variance @ design.T @ (speed - design @ mean) / off**2
         rest = speed - design @ found
-        used = float(np.trace(variance @ design.T @ design)) / off**2 + levels
+        used = float(np.trace(variance @ design.T @ design)) / off**2 + models
         off = math.sqrt((SPREAD_RUNS * SPREAD**2 + float(rest @ rest)) / (SPREAD_RUNS + max(0.0, len(speed) - used)))
-    return found, np.sqrt(np.diag(variance)), off
+    return found, variance, off
 
 
 def _cell(mean: float, spread: float, deviation: float, runs: int, told: bool) -> Cell | None:
@@ -215,10 +230,51 @@ def _sizes(cells: Mapping[Effect, Cell | None], reference: _Reference, runs: int
     return found if len(found) > 1 else {}
 
 
-def _spreads(cells: Mapping[Effect, Cell | None], published: Profile) -> dict[str, Cell]:
+@dataclass(frozen=True, slots=True)
+class _Levels:
+    """What it costs to cross levels, as far as somebody knows."""
+
+    column: Mapping[int, int]
+    """In the posterior, by level."""
+    mean: Floats
+    variance: Floats
+
+    def cell(self, crossed: Sequence[int], source: Source, runs: int) -> Cell:
+        """Return what is left after some levels were crossed; their errors depend on each other."""
+        columns = [self.column[level] for level in crossed]
+        mean = float(self.mean[columns].sum())
+        reach = Z * math.sqrt(max(0.0, float(self.variance[np.ix_(columns, columns)].sum())))
+        return Cell(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), source, runs)
+
+
+def _spreads(cells: Mapping[Effect, Cell | None], levels: _Levels, runs: Sequence[Observed],
+             published: Profile) -> dict[str, Cell]:
+    """Return speeds by level over that on one node; a level that nobody knows is left out."""
     found = {level: _prior(math.exp(known.mean), known.deviation) for level, known in published.spread.items()}
-    found |= {LEVELS[key]: cell for (kind, key), cell in cells.items() if kind == "spread" and cell is not None}
+    crossed, sources = list[int](), list[Source]()
+    for level in _CROSSED:
+        here = [run for run in runs if (run.level or 0) >= level]
+        cell = cells.get(("spread", level))
+        if cell is not None:
+            crossed.append(level)
+            sources.append(cell.source)
+        elif here and level not in levels.column:  # its cost belongs to the sizes that ran there
+            sources.append("measured")
+        elif here:
+            sources.append("fitted")  # what lies beyond is told by those that are known
+            continue
+        else:
+            continue
+        worst = max(sources, key=SOURCES.index)
+        found[LEVELS[level]] = levels.cell(crossed, worst, sum(run.level == level for run in here))
     return {level: found[level] for level in LEVELS if level in found}
+
+
+def _on_both_sides(runs: Sequence[Observed], level: int) -> bool:
+    """Tell whether some size ran both with and without crossing a level, on GPUs of one model."""
+    beyond, within = ({(run.gpu_model, run.gpus) for run in runs if ((run.level or 0) >= level) is side}
+                      for side in (True, False))
+    return bool(beyond & within)
 
 
 def _cpus(cells: Mapping[Effect, Cell | None], reference: _Reference, runs: int,

@@ -105,8 +105,12 @@ class ClusterState:
         workload = Workload.from_records(jobs, run={job.key: live.expected_run(job, now) for job in jobs},
                                          foresight=foresight)
         if not speeds.flat:
-            workload = replace(workload, application_names=speeds.labels, application=np.array(
-                [speeds.row(job.user, job.name) for job in jobs], np.int32))
+            groups = np.array([speeds.row(job.user, job.name) for job in jobs], np.int32)
+            least, most = speeds.sizes(groups, workload.gpus)
+            free = (workload.nodes == 0) & ~np.array([job.state.active for job in jobs], bool)
+            least, most = (np.where(free, sizes, workload.gpus) for sizes in (least, most))
+            workload = replace(workload, application_names=speeds.labels, application=groups, minimum=least,
+                               maximum=most)
         state = cls.of(cluster, workload, seed=seed, known=speeds.table)
         state.records = tuple(jobs)
         state.arrays.clock[a.NOW] = now

@@ -183,8 +183,9 @@ class Training:
     @property
     def plan(self) -> str:
         """Return the digest of what makes it this training and no other."""
+        speeds = [stretch.speeds.told for stretch in self.course.select if stretch.speeds.told]
         return schema_hash({**schema(), "seed": self.course.seed, "incumbent": self.course.incumbent,
-                            "objective": asdict(self.course.objective)})
+                            "objective": asdict(self.course.objective), **({"speeds": speeds} if speeds else {})})
 
     def save(self) -> None:
         """Keep all that it needs to go on, in one file."""
@@ -203,8 +204,8 @@ class Training:
             return
         told, arrays = read_unfinished(path)
         if told.get("plan") != self.plan:
-            raise CheckpointError(f"{path}: of a training with another seed, incumbent or objective; move it away to "
-                                  "start anew")
+            raise CheckpointError(f"{path}: of a training with another seed, incumbent, objective or speeds; move it "
+                                  "away to start anew")
         self.kept, self.worth = arrays["kept"], told["worth"]
         self.agreement, self.spent_s, self.cpu_s = told["agreement"], told["spent_s"], told.get("cpu_s", 0.0)
         self.curve = [(share, score) for share, score in told["curve"]]

@@ -153,3 +153,12 @@ def test_an_agent_that_cannot_tell_why_is_believed_without_reasons():
 
 def test_how_far_jobs_are_from_training_is_told_even_where_it_abstains():
     assert advise(leads(Agent(doubts="strange jobs"))).heard[0].drift == 0.25
+
+
+def test_an_agent_that_learned_of_distances_on_another_network_abstains():
+    nodes = {f"dgx{number}": ("leaf0", "") for number in (1, 2)}
+    two = replace(scene(), nodes=(replace(scene().nodes[0], leaf="leaf0"), Node("dgx2", ("gpu",), 8, "a100", leaf="x")))
+    heard = advise(replace(leads(Agent()), topology=nodes), snapshot=two).heard[0]
+    assert (heard.cause, heard.said) == ("unknown", None)
+    assert heard.words.startswith("2 nodes hang together with others than when it was trained")
+    assert advise(replace(leads(Agent()), topology={"dgx1": ("a", ""), "dgx2": ("b", "")}), snapshot=two).heard[0].said

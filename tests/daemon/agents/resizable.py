@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from scattered import HOUR_S, INCUMBENT
+from distant import HOUR_S, INCUMBENT
 
 from idlewatt.daemon.agents.histories import Material
 from idlewatt.daemon.agents.kinds import Course, Stretch

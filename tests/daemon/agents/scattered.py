@@ -1,58 +1,61 @@
-"""A contended site where distance costs: nodes on leaves, jobs of several nodes, two applications."""
+"""A recorded site whose true speeds are known: what is spread over leaf switches runs at half its speed."""
 
-from dataclasses import replace
+from contextlib import closing
 
 import numpy as np
 
-from idlewatt.daemon.agents.histories import Material
-from idlewatt.daemon.agents.kinds import Course, Stretch
+from idlewatt.daemon.agents.histories import DAY_S
+from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.site_speeds import Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.engine import run
+from idlewatt.daemon.replay.recorded_work import levels
+from idlewatt.daemon.replay.speed import SpeedTable
 from idlewatt.daemon.replay.workload import Workload
+from idlewatt.storage.history import History
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
+from idlewatt.storage.speeds import RunSpeed
 
-HOUR_S = 3600.0
+SINCE = 1_795_219_200.0
+NODES = tuple(Node(f"n{number}", ("default",), 4, cpus=32, leaf=f"leaf{number // 2}") for number in range(8))
+TRUTH = SpeedTable(np.ones((1, 1)), np.array([[1, 1, 1, 0.5, 0.5]]))
+USERS = ("ann", "bob", "cid")
 INCUMBENT = "fifo+first-fit+easy"
 
 
-def group(name, **spread):
-    """A group of like jobs, whose spread was measured."""
-    return Group("*", name, 9, spread={level: Cell(factor, factor, factor, "measured", 9)
-                                       for level, factor in spread.items()})
+def scattered(days=12.0, jobs=700, seed=0):
+    """Return the cluster and the true work of three users on eight nodes, two at a leaf switch, and its life."""
+    rng = np.random.default_rng(seed)
+    submit = SINCE + np.sort(rng.uniform(0, days * DAY_S, jobs))
+    work = rng.lognormal(np.log(days * DAY_S * 32 * 0.55 / jobs / 6), 0.8, jobs)
+    workload = Workload.of(submit, work, rng.choice([1, 2, 4, 8, 8], jobs), limit=4 * work,
+                           user=[USERS[number] for number in rng.integers(3, size=jobs)])
+    cluster = Cluster.from_records(NODES)
+    return cluster, workload, run(cluster, workload, named(INCUMBENT), speed=TRUTH)
 
 
-SITE = SiteSpeeds("site", (group("bert", node=0.95, leaf=0.9, spine=0.45, further=0.4),
-                           group("imagenet", leaf=0.97, spine=0.95, further=0.95)))
-NAMES = SITE.labels
-SPEEDS = SITE.table
-
-
-def cluster(leaves=3, nodes=3, gpus=4):
-    return Cluster.from_mapping({"nodes": [
-        {"name": f"leaf{leaf}-", "count": nodes, "gpus": gpus, "leaf": f"l{leaf}", "spine": "s"}
-        for leaf in range(leaves)]})
-
-
-def workload(jobs=120, seed=0, load=1.1, gpus=36, hours=1.0, **columns):
-    random = np.random.default_rng(seed)
-    ran = random.lognormal(np.log(hours * HOUR_S), 1.1, jobs)
-    asked = random.choice([1, 2, 4, 8, 12], jobs, p=[0.3, 0.2, 0.2, 0.2, 0.1])
-    span = float((ran * asked).sum() / gpus / load)
-    submit = np.sort(random.uniform(0, span, jobs))
-    columns = {"limit": ran * random.uniform(1.2, 3, jobs), "prediction": ran * random.lognormal(0, 0.3, jobs),
-               "application": 1 + random.integers(2, size=jobs), "application_names": NAMES, **columns}
-    return Workload.of(submit, ran, asked, **columns)
-
-
-def stretch(number=0, jobs=120, speeds=SITE):
-    work = workload(jobs, number)
-    return Stretch(cluster(), work, float(work.submit[jobs // 8]), speeds)
-
-
-def material(jobs=280, hours=3.0):
-    """A history of some days."""
-    return Material("made-up.csv", cluster(), workload(jobs, hours=hours), speeds=SITE)
-
-
-def course(folder, **changes):
-    made = Course(stretch, [stretch(100), stretch(101)], INCUMBENT, 0, 3600.0, folder)
-    return replace(made, **changes)
+def write(url, *, watched=True, noise=0.04, rate=None, **shape):
+    """Write down how the site lived, with the throughput of its runs; return its cluster and true work."""
+    cluster, workload, lived = scattered(**shape)
+    rng = np.random.default_rng(9)
+    jobs, speeds = [], []
+    for row in range(len(workload)):
+        held = lived.state.held(row)
+        parts = tuple(Allocation(NODES[node].name, int(gpus), None, 4 * int(gpus))
+                      for node, gpus in zip(held.node, held.gpus, strict=True))
+        user, gpus = workload.user_names[workload.user[row]], int(workload.gpus[row])
+        name, submit, start = f"ddp_{row}", float(workload.submit[row]), float(lived.start[row])
+        jobs.append(Job(str(row + 1), submit, JobState.COMPLETED, "default", Request(gpus, 1, cpus=4 * gpus), user,
+                        name=name, start_s=start, end_s=float(lived.end[row]), limit_s=float(workload.limit[row]),
+                        allocations=parts))
+        level = int(levels(cluster, held.node.astype(np.int64), np.zeros(1, np.int64))[0])
+        pace = 100 * gpus**0.9 * TRUTH.spread[0, level] * float(np.exp(noise * rng.standard_normal()))
+        speeds.append(RunSpeed(str(row + 1), submit, start, user, "ddp_#", "", gpus, len(parts), "throughput",
+                               pace if rate is None else rate, 20, float(lived.end[row])))
+    first, last = float(workload.submit[0]), float(np.nanmax(lived.end))
+    with closing(History.open(url)) as history:
+        partitions = (Partition("default", tuple(node.name for node in NODES)),)
+        history.record_snapshot(SchedulerSnapshot(first - 1, NODES, partitions))
+        history.record_snapshot(SchedulerSnapshot(last + 1, NODES, partitions, tuple(jobs)))
+        if watched:
+            history.record_speeds(speeds)
+    return cluster, workload, lived

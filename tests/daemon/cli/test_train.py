@@ -6,6 +6,7 @@ import re
 import signal
 
 import pytest
+import scattered
 from chooser import chooser, train  # noqa: F401
 from click.testing import CliRunner
 from postgres import database
@@ -316,3 +317,21 @@ def test_only_what_came_before_until_is_known(desk):
     assert desk.train("--until", until_s).exit_code == 0
     card = desk.rows()[0]["card"]
     assert card["history_until_s"] == pytest.approx(until_s - 5 * 86400, abs=3600)
+
+
+def test_a_history_is_learned_from_with_the_speeds_that_are_asked_for(desk):
+    (desk.folder / "idlewatt.db").unlink()
+    _, _, lived = scattered.write(f"sqlite:///{desk.folder}/idlewatt.db", days=8.0, jobs=300)
+    until = f"{max(lived.end) + 1:.0f}"
+    done = desk.run("train", "--agent", "chooser", "--until", until, "--last", "30d")
+    assert done.exit_code == 0, done.output
+    assert "note: speeds are site: 3 groups of like jobs from 300 runs" in done.stderr
+    assert "GPU time by what they rest on: 100% measured" in done.stderr
+    flat = desk.run("train", "--agent", "chooser", "--until", until, "--last", "30d", "--speeds", "flat")
+    assert "note: speeds are flat" in flat.stderr
+    newest, first = (row["card"]["speeds"] for row in desk.rows())
+    assert newest == ""
+    assert first.startswith("site ")
+    trace = desk.train("--speeds", "site")
+    assert trace.exit_code == 2
+    assert "a trace records no speeds" in trace.output

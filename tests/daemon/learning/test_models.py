@@ -10,7 +10,9 @@ import pytest
 from idlewatt.daemon import config
 from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.checkpoint import CARD, FORMAT, WEIGHTS, read_card, save
-from idlewatt.daemon.learning.models import ModelError, ModelStore
+from idlewatt.daemon.learning.models import SPEEDS, ModelError, ModelStore, speeds_of
+from idlewatt.daemon.replay.site_speeds import Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.speed_file import text
 from idlewatt.storage.records import ModelCard
 
 CARD_1 = ModelCard("site", "", 1_795_219_200.0, 7, "0.1.0", "", "", kind="plain")
@@ -123,3 +125,21 @@ def test_a_store_that_is_not_there_yet_is_empty(store):
     ("{url: 'postgresql://db/idlewatt'}", "/var/lib/idlewatt/models"), ("{models: /srv/models}", "/srv/models")])
 def test_models_lie_beside_the_database_unless_the_configuration_says_where(storage, folder):
     assert str(config.parse(f"storage: {storage}").storage.models_folder) == folder
+
+
+def test_a_model_that_was_trained_with_speeds_is_not_used_without_them(store, tmp_path):
+    speeds = SiteSpeeds("site", (Group("ann", "x", 9, spread={"leaf": Cell(0.8, 0.7, 0.9, "measured", 9)}),))
+    (tmp_path / "best").mkdir()
+    (tmp_path / "best" / SPEEDS).write_text(text(speeds))
+    model = kept(store, tmp_path, speeds=speeds.told)
+    assert store.load(model.name).speeds == speeds.told
+    assert speeds_of(model.folder).table.spread[1, 2] == 0.8
+    (model.folder / SPEEDS).write_text(text(speeds).replace("0.8", "0.75"))
+    with pytest.raises(ModelError, match=r"it was trained with speeds \(site .*\), and .*speeds.yaml holds site "):
+        store.load(model.name)
+    (model.folder / SPEEDS).write_text("groups: 3")
+    with pytest.raises(ModelError, match=r"speeds.yaml: groups: input should be"):
+        store.load(model.name)
+    (model.folder / SPEEDS).unlink()
+    with pytest.raises(ModelError, match="speeds.yaml holds none: restore the file, or train anew"):
+        store.load(model.name)

@@ -11,6 +11,7 @@ from datetime import datetime
 
 import numpy as np
 import pytest
+import scattered
 from chooser import CHOICES, chooser  # noqa: F401
 from click.testing import CliRunner
 from sites import SINCE, record, site
@@ -19,7 +20,7 @@ from idlewatt.daemon import config
 from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.learning import nightly, training_scheduler
-from idlewatt.daemon.learning.models import ModelStore
+from idlewatt.daemon.learning.models import ModelStore, speeds_of
 from idlewatt.daemon.learning.promotion import Verdict
 from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
 from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
@@ -27,6 +28,7 @@ from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, Task, Train
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
 from idlewatt.storage.promotions import Decision, Promotion, states
+from idlewatt.storage.records import SchedulerSnapshot
 
 NOW = SINCE + 20 * DAY_S + 3600
 
@@ -324,3 +326,25 @@ def test_the_daemon_trains_and_publishes_how_it_went(rig):
     assert facts.training_runs_total == {"refused": 1.0}
     assert facts.training_running == 0.0
     assert "too short" in last_night(service.settings.storage.models_folder).message
+
+
+@pytest.mark.usefixtures("chooser")
+def test_a_night_learns_and_judges_by_the_sites_speeds_and_begins_anew_on_another_network(tmp_path):
+    url = f"sqlite:///{tmp_path}/idlewatt.db"
+    _, _, lived = scattered.write(url)
+    now_s = float(np.nanmax(lived.end)) + 100
+    told = f"storage: {{url: '{url}'}}\ntraining: {{budget: 20s}}"
+    task = replace(Task.of(config.parse(told), now_s), agent="chooser")
+    first = nightly.carry_out(task)
+    assert first.result == "done", first.message
+    assert "speeds are site: 3 groups of like jobs from 700 runs" in first.message
+    assert "trained anew" not in first.message
+    model = ModelStore(task.models).find(first.model)
+    assert model.card.speeds.startswith("site ")
+    assert speeds_of(model.folder).told == model.card.speeds
+    assert "trained anew" not in nightly.carry_out(replace(task, now_s=now_s + 10)).message
+    crossed = tuple(replace(node, leaf=f"leaf{number % 4}") for number, node in enumerate(scattered.NODES))
+    with History.open(url) as history:
+        history.record_snapshot(SchedulerSnapshot(now_s + 20, crossed))
+    third = nightly.carry_out(replace(task, now_s=now_s + 60))
+    assert "trained anew: 8 nodes hang together with others than when the last one learned" in third.message

@@ -14,11 +14,12 @@ from idlewatt.daemon.learning.promotion import judge
 from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, Cell, Group, SiteSpeeds
 from idlewatt.daemon.replay.state import Start
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.simulator_error import Fidelity
 from idlewatt.storage.promotions import Decision
-from idlewatt.storage.records import ModelCard
+from idlewatt.storage.records import ModelCard, Node
 
 DAY = 86400.0
 INCUMBENT, HEURISTICS = "fifo+first-fit+easy", ("sjf-limit+best-fit+easy", "limit-aged+best-fit+easy")
@@ -189,3 +190,35 @@ def test_the_same_exam_gives_the_same_verdict_and_it_can_be_written_down(held_ou
     told = json.loads(json.dumps(first.figures()))
     assert told["rows"][0]["policy"] == "agent@1"
     assert told["against"][INCUMBENT]["high"] == first.against[INCUMBENT].high
+
+
+SLOW = SiteSpeeds("site", (Group("*", "*", 50, spread={"spine": Cell(0.4, 0.35, 0.45, "measured", 50)}),))
+
+
+def apart(speeds):
+    """Return a crowded week of jobs of two nodes, which first-fit spreads over leaf switches."""
+    rng = np.random.default_rng(3)
+    submit, gpus = np.sort(rng.uniform(-DAY, 8 * DAY, 600)), rng.choice([2, 8], 600)
+    run = rng.lognormal(0.0, 1.0, 600)
+    run *= 0.4 * 32 * 9 * DAY / (gpus * run).sum()
+    work = Workload.of(submit, run, gpus, limit=4 * run, application=0 if speeds.flat else 1)
+    nodes = [Node(f"n{number}", ("default",), 4, leaf=f"l{number // 2}") for number in range(8)]
+    return Stretch(Cluster.from_records(nodes), work, 0.0, speeds)
+
+
+def test_promotion_reacts_to_the_speeds_and_tells_them():
+    flat, told = (judge(Agent("fifo+nearest+easy"), INCUMBENT, ("fifo+best-fit+easy",), [apart(speeds)])
+                  for speeds in (FLAT_SPEEDS, SLOW))
+    assert told.against[INCUMBENT].high < 0.9 < flat.against[INCUMBENT].low
+    assert told.decision is Decision.PROMOTE
+    assert "site: 1 groups of like jobs" in str(told.speeds[0])
+    assert 0.8 < told.speeds[0].shares["measured"] < 1.0  # nobody knows what one leaf switch costs
+    assert "measured" in json.dumps(told.figures())
+
+
+def test_an_agent_that_was_trained_with_speeds_is_not_judged_without_them():
+    agent = Agent("fifo+nearest+easy", speeds=SLOW.told)
+    found = judge(agent, INCUMBENT, ("fifo+best-fit+easy",), [apart(FLAT_SPEEDS)])
+    assert found.decision is Decision.SHADOW
+    assert f"it was trained with speeds ({SLOW.told}), and these replays have none" in found.reason
+    assert judge(agent, INCUMBENT, ("fifo+best-fit+easy",), [apart(SLOW)]).decision is Decision.PROMOTE

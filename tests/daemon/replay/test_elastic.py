@@ -188,3 +188,8 @@ def test_an_application_without_a_row_is_refused():
     table = SpeedTable(np.ones((2, 1)), np.ones((2, 5)))
     with pytest.raises(SpeedError, match="application 2"):
         engine.run(NODE, Workload.of([0], [1], [1], application=[2]), named("fifo"), speed=table)
+
+
+def test_flat_speeds_serve_any_number_of_applications():
+    workload = Workload.of([0, 1], [10, 10], [8, 8], application=[0, 3])
+    assert engine.run(NODE, workload, named("fifo+easy")).end.tolist() == [10, 20]

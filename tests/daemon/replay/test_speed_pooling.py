@@ -73,9 +73,20 @@ def test_gpu_models_are_compared_within_themselves_only():
 
 
 def test_a_larger_size_that_is_always_scattered_is_not_mistaken_for_either():
-    # 16 GPUs always span two nodes, 8 never: what is lost may be size or spread, so spread is not called measured.
-    some = [Observed(800.0, "a", 8, CLOSE)] * 10 + [Observed(1200.0, "a", 16, LEAF)] * 10
-    assert pooled(some).spread == {}
+    # 16 GPUs always span two nodes, 8 never: what that costs belongs to the size. What a spine costs does not.
+    some = [Observed(800.0, "a", 8, CLOSE)] * 10 + [Observed(1200.0, "a", 16, LEAF)] * 100
+    some += [Observed(600.0, "a", 16, SPINE)] * 100
+    found = pooled(some)
+    assert found.size[8].factor == pytest.approx(800 / 1200, rel=0.02)
+    assert (found.spread["leaf"].factor, found.spread["leaf"].source) == (1.0, "measured")
+    assert found.spread["spine"].factor == pytest.approx(0.5, rel=0.02)
+    assert found.spread["spine"].source == "measured"
+
+
+def test_levels_are_crossed_one_after_the_other():
+    found = pooled(runs({CLOSE: 1.0, LEAF: 0.8, SPINE: 0.4}, 40)).spread
+    assert [round(found[level].factor, 1) for level in ("leaf", "spine")] == [0.8, 0.4]
+    assert "further" not in found
 
 
 def test_what_neighbours_cost_is_told_apart_from_distance():

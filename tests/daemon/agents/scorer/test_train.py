@@ -3,9 +3,11 @@
 import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scattered import SINCE, scattered
 from scipy.optimize import check_grad
 
 from idlewatt.daemon.agents.checkpoint import CheckpointError
@@ -17,6 +19,7 @@ from idlewatt.daemon.agents.scorer.train import STATE, Ground, Training, _set_ou
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
+from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, Cell, Group, SiteSpeeds
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.reproduce.scorer.regimes import INCUMBENT
 
@@ -165,3 +168,23 @@ def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(tmp_path, 
         assert list(train(course))[-1].done == 1.0
     ours, theirs = (kinds()["scorer"].load(tmp_path / name / "best").members for name in ("one", "two"))
     assert np.array_equal(ours, theirs)
+
+
+def test_learning_and_what_is_imitated_go_by_the_speeds_of_the_stretch():
+    cluster, workload, _ = scattered(days=3.0, jobs=150)
+    speeds = SiteSpeeds("site", (Group("*", "*", 50, spread={"spine": Cell(0.5, 0.4, 0.6, "measured", 50)}),))
+    grouped = replace(workload, application=np.ones(len(workload), np.int32))
+    flat, slow = (Arena(Stretch(cluster, grouped, SINCE, known), INCUMBENT, Objective())
+                  for known in (FLAT_SPEEDS, speeds))
+    assert slow.incumbent.jct_mean_s > 1.1 * flat.incumbent.jct_mean_s
+    weights = blank(1e9)
+    assert np.nanmean(slow.play(weights).end) > np.nanmean(flat.play(weights).end)
+    asked = [sum(len(choice) for choice in imitation.choices(arena, INCUMBENT)) for arena in (flat, slow)]
+    assert asked[1] > asked[0]  # there is more of a queue
+
+
+def test_an_unfinished_training_with_other_speeds_is_not_gone_on_with(tmp_path, course_of):
+    plain_course = course_of(tmp_path)
+    speeds = SiteSpeeds("site", (Group("*", "*", 50, spread={"spine": Cell(0.5, 0.4, 0.6, "measured", 50)}),))
+    other = replace(plain_course, select=[replace(stretch, speeds=speeds) for stretch in plain_course.select])
+    assert Training(plain_course).plan != Training(other).plan

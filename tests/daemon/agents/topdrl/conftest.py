@@ -1,7 +1,7 @@
 """A TopDRL that was trained for moments, on a small contended site where distance costs."""
 
+import distant
 import pytest
-import scattered
 
 from idlewatt.daemon.agents import pieces, policy_gradient
 from idlewatt.daemon.agents.topdrl.train import train
@@ -21,4 +21,4 @@ def tiny():
 def trained(tmp_path_factory, tiny):
     """Return the folder of a training that ran to its end, and what it told of itself."""
     folder = tmp_path_factory.mktemp("topdrl")
-    return folder, list(train(scattered.course(folder, steps=4)))
+    return folder, list(train(distant.course(folder, steps=4)))

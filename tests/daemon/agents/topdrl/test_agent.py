@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scattered import NAMES, SPEEDS, cluster, workload
+from distant import NAMES, SPEEDS, cluster, workload
 
 from idlewatt.daemon.agents import checkpoint
 from idlewatt.daemon.agents.checkpoint import CheckpointError

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-import scattered
+import distant
 from life import FALLBACK, Life
 
 from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS
@@ -21,9 +21,9 @@ def snapshot(*names):
 
 def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_path):
     life = Life(tmp_path, "topdrl")
-    verdict = life.train(scattered.material(), scattered.INCUMBENT, steps=2)
+    verdict = life.train(distant.material(), distant.INCUMBENT, steps=2)
     assert verdict.model == life.name
-    assert {row.policy for row in verdict.rows} >= {life.name, scattered.INCUMBENT, "random-feasible", "oracle"}
+    assert {row.policy for row in verdict.rows} >= {life.name, distant.INCUMBENT, "random-feasible", "oracle"}
     card = life.store.find(life.name).card
     _widened(life, card)
     seen = snapshot("bert", "bert")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scattered import HOUR_S, course, stretch
+from distant import HOUR_S, course, stretch
 from scipy.optimize import check_grad
 
 from idlewatt.daemon.agents.checkpoint import CheckpointError
