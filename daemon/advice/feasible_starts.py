@@ -91,7 +91,7 @@ def _checked(state: ClusterState, starts: Mapping[int, Placement],
 
 def moulded(state: ClusterState, row: int, placement: Placement) -> bool:
     """Tell whether a job is given another number of GPUs than it asks for."""
-    return sum(placement.gpus) != state.workload.gpus[row]
+    return sum(placement.gpus) != int(state.workload.gpus[row])
 
 
 def _as_placed(state: ClusterState, row: int, placement: Placement) -> Job:
