@@ -267,6 +267,7 @@ def rows(outcomes: Sequence[Outcome], plan: Plan, baseline: str) -> list[dict[st
     # Nobody is faster than at the greatest speed that there is.
     fastest = max(1.0, float(plan.speeds.table.spread.max()))
     least = limit(plan.cluster, replace(plan.workload, run=plan.workload.run / fastest))
+    least = replace(least, exact=least.exact and plan.speeds.flat)
     until = max(outcome.occupation.until for outcome in outcomes)
     against = next((outcome for outcome in outcomes if outcome.policy == baseline), None)
     return [outcome.figures | _energies(outcome, plan, until) | _compared(outcome, against, plan)

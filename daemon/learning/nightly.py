@@ -35,6 +35,8 @@ from .training import TrainingDirectory, TrainingJob, TrainingRun, examined, mak
 from .training_scheduler import NIGHT, NOTE, TASK, Night, Task
 
 NICENESS = 19
+NOTES = 3
+"""So much is told of what is odd about the site's speeds."""
 
 
 def by_hand(settings: Sections) -> Night:
@@ -92,7 +94,7 @@ def _trained(task: Task, store: ModelStore, training_directory: TrainingDirector
         make_room(ledger, store, task.agent, task.keep, "nightly", task.now_s)
     training_directory.clear()
     return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}"
-                 f"{anew}; {'; '.join(map(str, verdict.speeds))}", model.name)
+                 f"{anew}; {'; '.join((*map(str, verdict.speeds), *speeds.notes[:NOTES]))}", model.name)
 
 
 def _start(store: ModelStore, agent: str, parts: Split) -> tuple[Path | None, str]:

@@ -192,7 +192,7 @@ def _posterior(design: Floats, speed: Floats, mean: Floats, deviation: Floats,
     """Return means and covariance of the effects, and the deviation from run to run; twice, as that is learned, too."""
     off = SPREAD
     for _ in range(2):
-        variance = np.linalg.inv(design.T @ design / off**2 + np.diag(deviation**-2.0))
+        variance: Floats = np.linalg.inv(design.T @ design / off**2 + np.diag(deviation**-2.0)).astype(np.float64)
         found = mean + variance @ design.T @ (speed - design @ mean) / off**2
         rest = speed - design @ found
         used = float(np.trace(variance @ design.T @ design)) / off**2 + models
