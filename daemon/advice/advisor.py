@@ -13,6 +13,7 @@ from ...storage.recommendations import Recommendation
 from ...storage.records import Node, NodeState, SchedulerSnapshot
 from ..durations import span
 from ..policies import named
+from ..replay.site_speeds import FLAT_SPEEDS
 from ..replay.state import ClusterState
 from ..replay.workload import Foresight
 from ..settings.advice import AdviceSettings
@@ -66,6 +67,9 @@ class Advisor:
         self._settings, self._circumstances = settings, advice_inputs
         self._heuristic = named(settings.policy)
         self._shadows = [named(name) for name in settings.shadow if name != settings.policy]
+        # One state for all of them: those who learned by other speeds see the leader's.
+        self._speeds = next((model.speeds for model in advice_inputs.served_models if not model.speeds.flat),
+                            FLAT_SPEEDS)
         self._incumbent = named(advice_inputs.incumbent) if advice_inputs.incumbent else None
 
     @property
@@ -77,7 +81,8 @@ class Advisor:
         """Return what to do with every pending job, and with nodes that nobody needs."""
         if not snapshot.nodes:
             return Advice(now_s, snapshot_s=snapshot.time_s)
-        state = ClusterState.from_snapshot(snapshot, now_s, foresight=self._circumstances.foresight)
+        state = ClusterState.from_snapshot(snapshot, now_s, foresight=self._circumstances.foresight,
+                                           speeds=self._speeds)
         context = DecisionContext(state, snapshot, Diagnosis(snapshot, now_s), now_s, self._circumstances.stale_s,
                         self._incumbent, self._settings.draws)
         heuristic = PolicyAdvice(state, self._heuristic, context.diagnosis)

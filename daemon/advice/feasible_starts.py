@@ -7,8 +7,9 @@ at the cost of jobs that may be preempted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState
@@ -64,7 +65,7 @@ def feasible_starts(state: ClusterState, policy: Policy) -> FeasibleStarts:
             break
         state = _without(state, refused)
     more, words = second_chances(state, gate, taken, holds)
-    return FeasibleStarts(state, actions, taken | more, holds, gate, words)
+    return FeasibleStarts(state, actions, taken | more, holds, gate, {**words, **_other_sizes(state, taken)})
 
 
 def placement_of(state: ClusterState, action: Start) -> Placement:
@@ -79,13 +80,37 @@ def _checked(state: ClusterState, starts: Mapping[int, Placement],
     assert state.gate is not None
     gate, taken, refused = state.gate.copy(), dict[int, Placement](), dict[int, Hold]()
     for row, placement in starts.items():
-        found = gate.admit(state.records[row], placement)
+        found = gate.admit(_as_placed(state, row, placement), placement)
         if isinstance(found, Hold):
             refused[row] = found
         else:
             taken[row] = found
     refused |= dict(_halves(state, starts, taken))
     return taken, refused, gate
+
+
+def moulded(state: ClusterState, row: int, placement: Placement) -> bool:
+    """Tell whether a job is given another number of GPUs than it asks for."""
+    return sum(placement.gpus) != int(state.workload.gpus[row])
+
+
+def _as_placed(state: ClusterState, row: int, placement: Placement) -> Job:
+    """Return a job as it would be submitted for so many GPUs, by a name of its own: a gate remembers what each asks."""
+    job, gpus = state.records[row], sum(placement.gpus)
+    if not moulded(state, row, placement):
+        return job
+    share = gpus / max(1, int(state.workload.gpus[row]))
+    request = replace(job.request, gpus=gpus, nodes=len(placement.nodes), cpus=math.ceil(job.request.cpus * share),
+                      memory_bytes=math.ceil(job.request.memory_bytes * share))
+    return replace(job, job_id=f"{job.job_id}~{gpus}", request=request)
+
+
+def _other_sizes(state: ClusterState, taken: Mapping[int, Placement]) -> dict[int, str]:
+    """Return the reasons of starts on another number of GPUs than was asked for."""
+    work = state.workload
+    return {row: f"on {sum(found.gpus)} GPUs in place of {work.gpus[row]}: its like ran on {work.minimum[row]} to "
+                 f"{work.maximum[row]} here; submit it again for that, for no job of Slurm changes its size by itself"
+            for row, found in taken.items() if moulded(state, row, found)}
 
 
 def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...storage.records import JobState, ModelCard, SchedulerSnapshot
 from ..agents.kinds import FAILURES, Trained
 from ..replay.engine import Policy
-from ..replay.site_speeds import moved
+from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, moved
 from ..replay.state import ClusterState
 from .diagnosis import Diagnosis
 from .policy_advice import PolicyAdvice
@@ -27,6 +27,8 @@ class ServedModel:
     fault: str = ""
     topology: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Leaf and spine switch by node, where it was trained with speeds that go by them."""
+    speeds: SiteSpeeds = FLAT_SPEEDS
+    """What it was trained with; agents that go by speeds abstain without."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ class ModelLoader:
         try:
             agent, speeds = self._store.load(model), speeds_of(self._store.find(model).folder)
             apart = bool((speeds.table.spread != 1).any())
-            return ServedModel(model, leads, agent, topology=speeds.topology if apart else {})
+            return ServedModel(model, leads, agent, topology=speeds.topology if apart else {},
+                               speeds=speeds)
         except ModelError as error:
             log.error("an agent cannot be used", extra={"model": model, "error": str(error)})
             return ServedModel(model, leads, None, str(error))

@@ -105,8 +105,11 @@ def recorded(history: HistoryReader, since_s: float, until_s: float, source: str
                       template=groups, limit_s=work.limit)
     # Those that ran into the window are cut and tied to their nodes: nothing to learn from.
     rows = np.flatnonzero(np.isfinite(ended_s) & (work.submit >= since_s))
-    return Material(source, found.cluster, taken(work, rows, **{name: column[rows] for name, column in known.items()}),
-                    tuple(unplaced(found.unplaced)), speeds)
+    work = taken(work, rows, **{name: column[rows] for name, column in known.items()})
+    least, most = speeds.sizes(work.application, work.gpus)
+    free = work.nodes == 0  # who names a number of nodes wants that shape
+    work = replace(work, minimum=np.where(free, least, work.gpus), maximum=np.where(free, most, work.gpus))
+    return Material(source, found.cluster, work, tuple(unplaced(found.unplaced)), speeds)
 
 
 def split(material: Material, *, seed: int = 0) -> Split:

@@ -52,6 +52,8 @@ class Stretch:
     """Jobs submitted earlier fill the cluster; only those submitted since count."""
     speeds: SiteSpeeds = FLAT_SPEEDS
     """How fast jobs run wherever they are placed."""
+    resize_s: float = 120.0
+    """What another number of GPUs costs a running job: it goes on from its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,9 @@ class Course:
     """A whole model of this kind to go on from (fine-tuning), unless ``folder`` already holds a training."""
     device: str = "cpu"
     """Where a kind that trains with torch should: ``cpu``, ``cuda``, or ``auto`` for CUDA where there is one."""
+    steps: int | None = None
+    """Train for so many steps, however long that takes, in place of ``budget_s``: then the weights are the same on any
+    machine. What a step is, is the kind's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,8 @@ class TrainingError(Exception):
 
 
 _KINDS: dict[str, Kind] = {}
+ALIASES = {"gist": "gist_mdrl"}
+"""What else kinds are called on the command line."""
 
 
 def register(kind: Kind) -> Kind:

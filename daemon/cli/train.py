@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ..learning.training import TrainingDirectory, TrainingJob, TrainingRun
 
 
+ALL_BUDGET_S = 240.0
+"""Of a training of every kind: with judging each, it is done within five minutes."""
+
+
 class Moment(click.ParamType):  # type: ignore[type-arg]
     """A date such as ``2026-11-01`` or ``2026-11-01T03:00``, in UTC unless it says otherwise, or seconds."""
 
@@ -44,6 +48,7 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
 
 @click.command("train", short_help="Train an agent on a history.")
 @click.option("--agent", default="scorer", show_default=True, metavar="KIND", help="The kind of agent.")
+@click.option("--all", "every", is_flag=True, help="Train every kind in turn; they share the --budget.  [then 4m]")
 @click.option("--from", "source", default="history", show_default=True, metavar="history|TRACE|URL",
               help="What it learns from: the daemon's history, a trace file, or a database by its URL.")
 @click.option("--cluster", metavar="NODESxGPUS|FILE.yaml", help="What a trace ran on; the history knows its own.")
@@ -54,6 +59,8 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
 @click.option("--until", "until_s", type=Moment(), help="Ignore records after this time: 2026-11-01T03:00, or seconds.")
 @click.option("--budget", "budget_s", type=Seconds(), default="10m", show_default=True,
               help="Time to train for, at most.")
+@click.option("--steps", type=click.IntRange(1), help="Train for so many steps in place of a time: the same weights "
+              "again on any machine.")
 @click.option("--incumbent", help="The policy to start from and to beat.  [the configuration's]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True,
@@ -63,7 +70,7 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
 @click.option("--nightly", is_flag=True, help="Do what the configuration's `training` says, and put it in charge if "
               "it has earned it; for idlewatt-train.timer.")
 @uses_models
-def command(nightly: bool, resume: bool, config_file: Path, folder: Path | None, **options: Any) -> None:
+def command(nightly: bool, every: bool, resume: bool, config_file: Path, folder: Path | None, **options: Any) -> None:
     """Train an agent on a history, judge it on the history's last weeks, and keep it among the models.
 
     Ctrl-C keeps the best so far; --resume goes on from there.
@@ -72,6 +79,8 @@ def command(nightly: bool, resume: bool, config_file: Path, folder: Path | None,
     Examples:
       idlewatt train
       idlewatt train --from jobs.csv --cluster 64x8 --budget 5m
+      idlewatt train --agent topdrl --steps 200
+      idlewatt train --all
       idlewatt train --resume
     """
     from ..agents.kinds import TrainingError
@@ -80,6 +89,8 @@ def command(nightly: bool, resume: bool, config_file: Path, folder: Path | None,
     try:
         if nightly:
             _nightly(config_file)
+        elif every:
+            _train_all(config_file, models, resume, options)
         else:
             _train(config_file, models, resume, options)
     except TrainingError as error:
@@ -95,12 +106,40 @@ def _nightly(config_file: Path) -> None:
         raise click.exceptions.Exit(1)
 
 
+def _train_all(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
+    """Train every kind in turn, each for its share of the budget; one that cannot be trained here says why."""
+    from ..agents.kinds import TrainingError, kinds
+    from ..learning.training import Sequel
+
+    if click.get_current_context().get_parameter_source("budget_s") is click.core.ParameterSource.DEFAULT:
+        options["budget_s"] = ALL_BUDGET_S
+    names = sorted(kinds())
+    sequel, trained = Sequel(models), 0
+    done = sequel.done() if resume else sequel.begin()
+    for name in names:
+        if name in done:
+            continue
+        share = {**options, "agent": name, "budget_s": options["budget_s"] / len(names)}
+        click.echo(f"agent:   {name}")
+        try:
+            _train(config_file, models, resume and sequel.interrupted(name), share)
+            trained += 1
+        except TrainingError as error:
+            click.echo(f"{name} is not trained: {error}", err=True)
+        sequel.note(name)
+    sequel.clear()
+    click.echo(f"{trained} of {len(names)} kinds are trained; `idlewatt models` lists them")
+    if not trained and not done:
+        raise click.exceptions.Exit(1)
+
+
 def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[str, Any]) -> None:
     from ..agents.histories import split
     from ..learning.training import TrainingDirectory, TrainingRun, kind_of
     from ._training import HIDDEN, read, tell
 
     kind = kind_of(options["agent"])
+    options["agent"] = kind.name
     if options["device"] == "cuda" and not kind.torch:
         raise click.BadParameter(f"{kind.name} does not train with torch but on the CPU", param_hint="--device")
     training_directory = TrainingDirectory(models, options["agent"])
@@ -143,7 +182,7 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
         since_s = until_s - (options["last_s"] or known.training.history)
     return TrainingJob(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
                  options["trace_format"], since_s, until_s, incumbent, options["seed"],
-                 Objective.of(known.training.objective), options["device"], shown(options["speeds"]))
+                 Objective.of(known.training.objective), options["device"], shown(options["speeds"]), options["steps"])
 
 
 def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> TrainingJob:
@@ -162,7 +201,8 @@ def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> 
                                    f"not {options[name]!r}; leave it away, or leave --resume away")
     if HIDDEN in order.source and context.get_parameter_source("source") is click.core.ParameterSource.DEFAULT:
         raise click.UsageError(f"name the database once more, with its password: --from {order.source}")
-    return replace(order, budget_s=options["budget_s"], device=options["device"])
+    return replace(order, budget_s=options["budget_s"], device=options["device"],
+                   steps=options["steps"] if options["steps"] is not None else order.steps)
 
 
 def _tracker(training_directory: TrainingDirectory, wanted: bool, stack: contextlib.ExitStack) -> Tracker:

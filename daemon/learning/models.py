@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...storage.records import ModelCard
 from ..agents.checkpoint import CARD, CheckpointError, verify, write_card
-from ..agents.kinds import Trained, kinds, names
+from ..agents.kinds import ALIASES, Trained, kinds, names
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.speed import SpeedError
 from ..replay.speed_file import read
@@ -58,6 +58,7 @@ class ModelStore:
 
     def find(self, name: str) -> Stored:
         """Return the model ``kind@version``, or the newest whole one of ``kind``; ModelError when there is none."""
+        name = ALIASES.get(name, name)
         if "@" not in name:
             whole = (model for model in self.models() if model.name.startswith(f"{name}@") and not model.fault)
             found = next(whole, None)

@@ -174,7 +174,8 @@ def replayed(policy: Policy, exam: Exam, seed: int) -> Trial:
     """Replay every stretch to its end and return the times of the jobs that count."""
     parts, spent, covered, days = [], list[Occupation](), list[SpeedCoverage](), 0
     for number, (stretch, counted) in enumerate(zip(exam.stretches, exam.counted, strict=True)):
-        done = run(stretch.cluster, stretch.workload, policy, seed=seed, speed=stretch.speeds.table)
+        done = run(stretch.cluster, stretch.workload, policy, seed=seed, speed=stretch.speeds.table,
+                   resize_s=stretch.resize_s)
         found = times(done)
         told = np.full((3, len(stretch.workload)), np.nan)
         told[:, found.jobs] = found.jct, found.wait, found.slowdown

@@ -6,6 +6,7 @@ material --split--> fit + select --kind.train--> best so far --keep--> kind@vers
 from __future__ import annotations
 
 import fcntl
+import json
 import math
 import os
 import shutil
@@ -21,7 +22,7 @@ from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, states
 from ..agents.checkpoint import CheckpointError, verify, write, write_card
 from ..agents.histories import Split
-from ..agents.kinds import Course, Kind, Objective, Progress, Stretch, TrainingError, kinds
+from ..agents.kinds import ALIASES, Course, Kind, Objective, Progress, Stretch, TrainingError, kinds
 from ..agents.tracking import NoTracker, Tracker
 from ..replay.speed_file import text
 from ..simulator_error import Fidelity
@@ -31,6 +32,8 @@ from .promotion_criteria import ASSUMED, PromotionCriteria
 
 INCUMBENT = "fifo+first-fit+easy"
 ORDER = "order.json"
+ALL = "all.json"
+"""Beside the folders of trainings: which kinds are through, where every kind is trained in turn."""
 SHADOWS = 2
 """Models of a kind that are listened to beside the one in charge; older ones make room."""
 CURVE_POINTS = 100
@@ -58,6 +61,8 @@ class TrainingJob:
     """Where a kind that trains with torch does."""
     speeds: str = ""
     """``site``, ``flat`` or a YAML file; '' is the site's for a recorded history, and flat for a trace."""
+    steps: int | None = None
+    """Trained for so many steps in place of the budget; None trains for the budget."""
 
     def write(self, folder: Path) -> None:
         """Keep the order beside what is made for it."""
@@ -77,7 +82,7 @@ _ORDER = TypeAdapter(TrainingJob)
 
 def kind_of(agent: str) -> Kind:
     """Return a kind of agent; ``TrainingError`` lists those that there are."""
-    known = kinds()
+    known, agent = kinds(), ALIASES.get(agent, agent)
     if agent not in known:
         raise TrainingError(f"there is no agent {agent!r}; there are {', '.join(sorted(known))}")
     return known[agent]
@@ -129,6 +134,44 @@ class TrainingDirectory:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class Sequel:
+    """Trainings of every kind in turn, so that they go on with the kind that was interrupted."""
+
+    def __init__(self, store: ModelStore) -> None:
+        self._store = store
+        self._path = store.training_directory(ALL)
+
+    def begin(self) -> list[str]:
+        """Forget what was interrupted."""
+        self._write([])
+        return []
+
+    def done(self) -> list[str]:
+        """Return the kinds that are through; ``TrainingError`` when nothing was interrupted."""
+        try:
+            return [str(name) for name in json.loads(self._path.read_bytes())]
+        except FileNotFoundError:
+            raise TrainingError("there is no interrupted training to go on with; leave --resume away") from None
+        except (OSError, ValueError, TypeError) as error:
+            raise TrainingError(f"{self._path}: damaged: {error}; remove it, or leave --resume away") from error
+
+    def interrupted(self, kind: str) -> bool:
+        """Tell whether a training of this kind was begun and not ended."""
+        return (self._store.training_directory(kind) / ORDER).exists()
+
+    def note(self, kind: str) -> None:
+        """Remember that a kind is through."""
+        self._write([*self.done(), kind])
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self._path.unlink(missing_ok=True)
+
+    def _write(self, done: Sequence[str]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        write(self._path, json.dumps(done).encode())
+
+
 @dataclass
 class TrainingRun:
     """A training under way; iterate over it, and stop whenever it is enough."""
@@ -147,7 +190,8 @@ class TrainingRun:
     def __iter__(self) -> Iterator[Progress]:
         """Train and yield how far it has come; ``TrainingError`` when it comes to nothing."""
         course = Course(self.split.fit, self.split.select, self.order.incumbent, self.order.seed, self.order.budget_s,
-                        self.training_directory.course, self.order.objective, self.start, self.order.device)
+                        self.training_directory.course, self.order.objective, self.start, self.order.device,
+                        self.order.steps)
         self.saved = (course.folder / "best").is_dir()
         try:
             for step, progress in enumerate(kind_of(self.order.agent).train(course)):

@@ -30,6 +30,9 @@ class ReplayOptions(TypedDict, total=False):
     power_down_s: float
     """A node that is empty for so long is metered as powered down until it is needed."""
     speed: SpeedTable
+    """How fast jobs really run."""
+    known: SpeedTable
+    """What policies are told of that; the same where it is left out."""
 
 
 def pools(cluster: Cluster, workload: Workload) -> tuple[NDArray[np.int32], NDArray[np.int8]]:

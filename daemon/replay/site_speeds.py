@@ -173,7 +173,7 @@ class SiteSpeeds:
         spread: list[Mapping[str, float]] = [{}]
         spread += [{level: cell.factor for level, cell in group.spread.items()} for group in self.groups]
         told = {(group.label, other): cell.factor for group in self.groups for other, cell in group.company.items()}
-        labels = {label: row for row, label in enumerate((OTHERS, *(group.label for group in self.groups)))}
+        labels = {label: row for row, label in enumerate(self.labels)}
         most = max(max(size) for size in sizes)
         if all(factor == 1 for factor in told.values()):
             return measured(sizes, most, spread)
@@ -181,6 +181,11 @@ class SiteSpeeds:
         for (label, other), factor in told.items():
             company[labels[label], labels[other]] = factor
         return measured(sizes, most, spread, company=company)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return what the rows of the table are called."""
+        return (OTHERS, *(group.label for group in self.groups))
 
     @cached_property
     def flat(self) -> bool:
@@ -223,6 +228,20 @@ class SiteSpeeds:
         found = [self.row(every_user[pair // (len(names) + 1)], every_name[pair % (len(names) + 1)])
                  for pair in unique.tolist()]
         return np.array(found, np.int32)[which]
+
+    def sizes(self, row: Rows, gpus: NDArray[np.integer]) -> tuple[Rows, Rows]:
+        """Return the fewest and the most GPUs that each job can use: those that its group really came with here.
+
+        A group that came in one size, or was never measured, is rigid.
+        """
+        least, most = np.full(len(self.groups) + 1, MOST_GPUS, np.int32), np.zeros(len(self.groups) + 1, np.int32)
+        for number, group in enumerate(self.groups, 1):
+            own = [size for size, cell in group.size.items() if cell.source == "measured"]
+            if len(own) > 1:
+                least[number], most[number] = min(own), max(own)
+        asked = np.asarray(gpus, np.int32)
+        return np.where(asked > 0, np.minimum(asked, least[row]), asked), np.maximum(
+            asked, np.where(asked > 0, most[row], asked))
 
     def row(self, user: str, name: str) -> int:
         """Return the row of one job; 0 for one of no group."""

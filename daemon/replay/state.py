@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Unpack
 
 import numpy as np
@@ -17,6 +17,8 @@ from .admission.gate import Gate, Hold
 from .cluster import Cluster
 from .feasibility import ReplayOptions, state_arrays
 from .moves import held_by, preempt, resize, start_shares, take
+from .site_speeds import FLAT_SPEEDS, SiteSpeeds
+from .speed import FLAT, SpeedTable
 from .workload import Foresight, Workload
 
 
@@ -79,16 +81,19 @@ class ClusterState:
     """Of a live state, what the scheduler would let start."""
     holds: dict[int, Hold] = field(default_factory=dict)
     """Of a live state, why some waiting jobs may not start now, by row."""
+    known: SpeedTable = FLAT
+    """What is known of speeds, which policies go by; what they really are is the engine's."""
 
     @classmethod
     def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, **terms: Unpack[ReplayOptions]) -> ClusterState:
         """Return the state before the first event: everything free, no job submitted."""
         arrays, refused = state_arrays(cluster, workload, seed, **terms)
-        return cls(cluster, workload, arrays, [Rejection(job, reason) for job, reason in sorted(refused.items())])
+        rejected = [Rejection(job, reason) for job, reason in sorted(refused.items())]
+        return cls(cluster, workload, arrays, rejected, known=terms.get("known", terms.get("speed", FLAT)))
 
     @classmethod
     def from_snapshot(cls, snapshot: SchedulerSnapshot, now: float, *, seed: int = 0,
-                      foresight: Foresight | None = None) -> ClusterState:
+                      foresight: Foresight | None = None, speeds: SiteSpeeds = FLAT_SPEEDS) -> ClusterState:
         """Return the live state: pending jobs wait, running jobs hold their nodes until their limit at the latest.
 
         Nodes that may not be used now are closed, not absent, so rows stay the same. Jobs on unknown nodes hold
@@ -99,7 +104,14 @@ class ClusterState:
         cluster = Cluster.from_records(live.nodes_of(snapshot), snapshot.partitions)
         workload = Workload.from_records(jobs, run={job.key: live.expected_run(job, now) for job in jobs},
                                          foresight=foresight)
-        state = cls.of(cluster, workload, seed=seed)
+        if not speeds.flat:
+            groups = np.array([speeds.row(job.user, job.name) for job in jobs], np.int32)
+            least, most = speeds.sizes(groups, workload.gpus)
+            free = (workload.nodes == 0) & ~np.array([job.state.active for job in jobs], bool)
+            least, most = (np.where(free, sizes, workload.gpus) for sizes in (least, most))
+            workload = replace(workload, application_names=speeds.labels, application=groups, minimum=least,
+                               maximum=most)
+        state = cls.of(cluster, workload, seed=seed, known=speeds.table)
         state.records = tuple(jobs)
         state.arrays.clock[a.NOW] = now
         state.gate = Gate(snapshot, now)
@@ -143,7 +155,7 @@ class ClusterState:
         fixed = {"eligible", "demand", "speed", "spread", "company", "grants", "islands", "costs", "weights", "traits"}
         fresh = {name: getattr(self.arrays, name).copy() for name in a.State._fields if name not in fixed}
         return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected),
-                            self.records, self.gate, dict(self.holds))
+                            self.records, self.gate, dict(self.holds), self.known)
 
     def apply(self, actions: Actions) -> None:
         """Carry out actions; ValueError, naming the job, when one does not fit."""

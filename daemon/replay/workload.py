@@ -78,6 +78,8 @@ class Workload:
     partition_names: tuple[str, ...] = ("default",)
     model_names: tuple[str, ...] = ()
     user_names: tuple[str, ...] = ("",)
+    application_names: tuple[str, ...] = ()
+    """Of the rows of the speed tables, in words; empty where nobody named them."""
     constraints: tuple[Constraint, ...] = ()
 
     def __len__(self) -> int:
@@ -96,8 +98,8 @@ class Workload:
         ordered = bool((submit[1:] >= submit[:-1]).all())
         order = np.arange(submit.size) if ordered else np.argsort(submit, kind="stable")
         names: dict[str, Any] = {
-            key: columns.pop(key) for key in ("partition_names", "model_names", "user_names", "constraints")
-            if key in columns}
+            key: columns.pop(key) for key in ("partition_names", "model_names", "user_names", "application_names",
+                                              "constraints") if key in columns}
         for text, many in (("partition", "partition_names"), ("model", "model_names"), ("user", "user_names")):
             if text in columns and np.asarray(columns[text]).dtype.kind in "USO":
                 columns[text], names[many] = _coded(columns[text])
@@ -224,5 +226,5 @@ def _parents(jobs: Sequence[Job]) -> list[int]:
 
 
 COLUMNS = tuple(column.name for column in fields(Workload) if column.name not in
-                ("ids", "partition_names", "model_names", "user_names", "constraints"))
+                ("ids", "partition_names", "model_names", "user_names", "application_names", "constraints"))
 """Names of the columns with one value per job."""

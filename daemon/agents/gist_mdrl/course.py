@@ -55,19 +55,30 @@ class School:
     def done(self) -> float:
         """Return the share of the budget that is spent; 1 when there is nothing left to learn."""
         episodes = min(training.episodes for training in self.trainings.values())
+        if self.course.steps is not None:
+            return min(1.0, episodes / max(1, self.course.steps))
         return min(1.0, max(self.spent_s / self.course.budget_s, episodes / MOST_EPISODES))
 
     def round(self) -> Progress:
-        """Learn for a while; look at later history when as long was learned as the last look took."""
+        """Learn for a while; look at later history when as long was learned as the last look took.
+
+        Where steps are counted it is looked at after each round: what is found must not depend on the machine.
+        """
         began = time.monotonic()
         for training in self.trainings.values():
-            for _ in itertools.islice(training.run(), ROUND):
+            for _ in itertools.islice(training.run(), self._episodes(training)):
                 pass
         learned_s = time.monotonic() - began
         self.since_look_s += learned_s
         self.spent_s += learned_s
-        saved = (self.since_look_s >= self.looked_s or self.done >= 1.0) and self._look()
+        due = self.course.steps is not None or self.since_look_s >= self.looked_s or self.done >= 1.0
+        saved = due and self._look()
         return Progress(self.done, self.best, saved)
+
+    def _episodes(self, training: Training) -> int:
+        """Return how many episodes a round has; a step of a course is an episode of each agent."""
+        steps = self.course.steps
+        return ROUND if steps is None else min(ROUND, steps - training.episodes)
 
     def _look(self) -> bool:
         """Replay later history; keep the agents when they do better than any before."""

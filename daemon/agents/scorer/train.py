@@ -165,8 +165,15 @@ class Training:
     @property
     def turns(self) -> float:
         """Return how many members' shares of the budget are used up, of time or of steps: 0..``MEMBERS``."""
-        gone = len(self.kept) - 1 + self.now.steps / STEPS if self.now is not None else 0.0
+        gone = len(self.kept) - 1 + self.now.steps / self.steps_each if self.now is not None else 0.0
+        if self.course.steps is not None:
+            return min(float(MEMBERS), gone)
         return min(float(MEMBERS), max(MEMBERS * self.spent_s / max(1e-9, self.course.budget_s), gone))
+
+    @property
+    def steps_each(self) -> int:
+        """Return how many steps a member goes at most; those of a course are shared out."""
+        return STEPS if self.course.steps is None else max(1, -(-self.course.steps // MEMBERS))
 
     @property
     def members(self) -> Floats:
@@ -252,7 +259,7 @@ def _round(training: Training, ground: Ground) -> bool:
         training.now = _set_out(training, ground, member)
         training.kept, training.regrets = np.concatenate([training.kept, training.now.weights[None]]), None
         return True
-    for _ in range(EVERY):
+    for _ in range(min(EVERY, training.steps_each - training.now.steps)):
         _step(training.now, ground, np.random.default_rng([training.course.seed, member, training.now.steps]),
               STEP[0] + (STEP[1] - STEP[0]) * (training.turns % 1.0))
     found = ground.later(training.now.mean)

@@ -143,7 +143,8 @@ def _split(row: Any, found: Placement, wish: Wish) -> None:
     row.chunk, row.chunks = shares[0], shares.count(shares[0])
     row.rest, row.rests = (shares[-1], len(shares) - int(row.chunks)) if shares[-1] != shares[0] else (0, 0)
     row.widest = max(int(row.widest), shares[0])
-    row.gpus = row.minimum = row.maximum = sum(shares)
+    if sum(shares) != row.gpus:  # else it may still be given other sizes that its like came with
+        row.gpus = row.minimum = row.maximum = sum(shares)
 
 
 def _roomy(arrays: a.State) -> a.State:

@@ -123,3 +123,14 @@ def test_a_group_that_is_faster_further_apart_says_so_and_keeps_both():
         odd.contradictions()[0]
     assert SiteSpeeds("site", (odd,)).table.spread[1].tolist() == [1, 1, 0.8, 1.5, 1.5]
     assert TRAIN.contradictions() == []
+
+
+def test_a_group_can_use_the_sizes_that_it_really_came_with():
+    def cells(**sources):
+        return {int(size[1:]): Cell(float(size[1:]), 0.1, 99.0, source, 5) for size, source in sources.items()}
+
+    known = SiteSpeeds("site", (Group("*", "several", 9, size=cells(g2="measured", g8="measured", g16="prior")),
+                                Group("*", "one", 9, size=cells(g4="measured", g8="prior"))))
+    least, most = known.sizes(np.array([0, 1, 1, 2, 1]), np.array([4, 4, 16, 4, 0]))
+    assert least.tolist() == [4, 2, 2, 4, 0]
+    assert most.tolist() == [4, 8, 16, 4, 0]

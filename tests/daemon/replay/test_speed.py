@@ -4,7 +4,7 @@ import pytest
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.speed import Curve, SpeedError, falls_at, fit, measured, never_falling
+from idlewatt.daemon.replay.speed import FLAT, Curve, SpeedError, falls_at, fit, measured, never_falling
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.storage.records import Node
 
@@ -54,3 +54,9 @@ def test_a_job_spread_over_leaves_runs_at_the_measured_fraction():
     far = engine.run(Cluster.from_records(nodes), workload, named("fifo+first-fit"), speed=table)
     assert near.end[1] == pytest.approx(100 / 0.8)
     assert far.end[1] == pytest.approx(100 / 0.5)
+
+
+def test_a_table_of_one_row_serves_several_applications_in_compiled_code():
+    jobs = Workload.of(np.zeros(3), np.full(3, 60.0), [1, 1, 1], application=[0, 1, 2])
+    done = engine.run(Cluster.from_spec("1x4"), jobs, named("fifo+best-fit+easy"), speed=FLAT)
+    assert done.end.tolist() == [60.0] * 3

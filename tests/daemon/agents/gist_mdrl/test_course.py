@@ -106,3 +106,13 @@ def test_a_device_that_is_not_there_is_told(course):
         return
     with pytest.raises(TrainingError, match="no CUDA device here"):
         next(training.train(replace(course, device="cuda")))
+
+
+def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(course, tmp_path):
+    for name, stops in (("one", False), ("two", True)):
+        counted = replace(course, folder=tmp_path / name, steps=5)
+        if stops:
+            list(itertools.islice(training.train(counted), 1))
+        assert list(training.train(counted))[-1].done == 1.0
+    ours, theirs = (live.load(tmp_path / name / "best").agents["a"].weights for name in ("one", "two"))
+    assert all(np.array_equal(ours[layer], theirs[layer]) for layer in ours)

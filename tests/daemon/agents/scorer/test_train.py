@@ -160,6 +160,16 @@ def test_a_policy_that_orders_by_what_is_told_is_imitated_well():
     assert imitation.agreement(learned, imitation.lesson([other], policy)) > 0.85
 
 
+def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(tmp_path, course_of):
+    for folder, stops in ((tmp_path / "one", False), (tmp_path / "two", True)):
+        course = course_of(folder, steps=6, budget_s=0.0)
+        if stops:
+            list(itertools.islice(train(course), 3))
+        assert list(train(course))[-1].done == 1.0
+    ours, theirs = (kinds()["scorer"].load(tmp_path / name / "best").members for name in ("one", "two"))
+    assert np.array_equal(ours, theirs)
+
+
 def test_learning_and_what_is_imitated_go_by_the_speeds_of_the_stretch():
     cluster, workload, _ = scattered(days=3.0, jobs=150)
     speeds = SiteSpeeds("site", (Group("*", "*", 50, spread={"spine": Cell(0.5, 0.4, 0.6, "measured", 50)}),))

@@ -1,0 +1,124 @@
+"""A choice among any number of candidates by one small network that rates each: forward, and how to learn it.
+
+A candidate is a row of inputs. Its score is a linear part and a hidden layer over the row; the probability of a choice
+is the softmax of the scores. Nothing in it knows how many candidates there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+DECAY = 3e-4
+"""Who can be imitated perfectly would want endless weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """The network's form; its weights are one vector: linear part, hidden weights and biases, what comes of them."""
+
+    inputs: int
+    hidden: int = 16
+
+    @property
+    def size(self) -> int:
+        """Return how many weights there are."""
+        return self.inputs + (self.inputs + 2) * self.hidden
+
+    def initial(self, random: np.random.Generator) -> Floats:
+        """Return weights whose hidden layer is drawn and says nothing yet."""
+        weights = np.zeros(self.size)
+        drawn = slice(self.inputs, self.inputs * (1 + self.hidden))
+        weights[drawn] = random.normal(0.0, 1.0 / np.sqrt(self.inputs), self.inputs * self.hidden)
+        return weights
+
+    def scores(self, weights: Floats, rows: Floats) -> Floats:
+        """Return the score of each candidate."""
+        return self._forward(weights, rows)[0]
+
+    def gradient(self, weights: Floats, rows: Floats, by_score: Floats) -> Floats:
+        """Return the gradient of a loss by the weights, from that by each score."""
+        _, before = self._forward(weights, rows)
+        _, _, _, out = self._parts(weights)
+        inner = by_score[:, None] * out / (1.0 + np.abs(before)) ** 2
+        return np.concatenate([by_score @ rows, np.einsum("ri,rh->ih", rows, inner).ravel(), inner.sum(axis=0),
+                               by_score @ (before / (1.0 + np.abs(before)))])
+
+    def _forward(self, weights: Floats, rows: Floats) -> tuple[Floats, Floats]:
+        """Return the scores and the hidden units before the bend."""
+        linear, hidden, bias, out = self._parts(weights)
+        # Not by @: a library that starts threads for so little makes whoever has few cores wait for them.
+        before = np.einsum("ri,ih->rh", rows, hidden) + bias
+        return rows @ linear + before / (1.0 + np.abs(before)) @ out, before
+
+    def _parts(self, weights: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        cuts = np.cumsum([self.inputs, self.inputs * self.hidden, self.hidden])
+        linear, hidden, bias, out = np.split(weights, cuts)
+        return linear, hidden.reshape(self.inputs, self.hidden), bias, out
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Choices that were made, one behind the other."""
+
+    rows: Floats
+    """[candidate, input] of all choices."""
+    first: Rows
+    """[choice] where its candidates begin."""
+    chosen: Rows
+    """[choice] the row that was chosen."""
+
+    @classmethod
+    def of(cls, made: Sequence[tuple[Floats, int]]) -> Choices:
+        """Return choices from candidates and the index of the chosen one."""
+        sizes = np.array([len(rows) for rows, _ in made], np.intp)
+        first = np.cumsum(sizes) - sizes
+        return cls(np.concatenate([rows for rows, _ in made]), first,
+                   first + np.array([index for _, index in made], np.intp))
+
+    def log_odds(self, scores: Floats) -> Floats:
+        """Return the logarithm of each candidate's probability."""
+        sizes = np.diff([*self.first, len(self.rows)])
+        value = scores - np.repeat(np.maximum.reduceat(scores, self.first), sizes)
+        return np.asarray(value - np.repeat(np.log(np.add.reduceat(np.exp(value), self.first)), sizes))
+
+
+def loss(net: Net, weights: Floats, choices: Choices, worth: Floats, entropy: float = 0.0) -> tuple[float, Floats]:
+    """Return minus the mean log-likelihood of the choices, each weighed by its worth, and its gradient.
+
+    ``entropy`` is what a nat of remaining doubt is worth.
+    """
+    logs = choices.log_odds(net.scores(weights, choices.rows))
+    odds, count = np.exp(logs), len(choices.first)
+    sizes = np.diff([*choices.first, len(choices.rows)])
+    doubt = -np.add.reduceat(odds * logs, choices.first)
+    by_score = np.repeat(worth, sizes) * odds + entropy * odds * (logs + np.repeat(doubt, sizes))
+    by_score[choices.chosen] -= worth
+    value = -float(worth @ logs[choices.chosen] + entropy * doubt.sum()) / count
+    return value, net.gradient(weights, choices.rows, by_score / count)
+
+
+def imitate(net: Net, weights: Floats, choices: Choices, steps: int = 120) -> Floats:
+    """Return weights that choose as was chosen."""
+    from scipy.optimize import minimize  # heavy, and only training wants it
+
+    ones = np.ones(len(choices.first))
+
+    def wrong(found: Floats) -> tuple[float, Floats]:
+        value, gradient = loss(net, found, choices, ones)
+        return value + DECAY * float(found @ found), gradient + 2 * DECAY * found
+
+    return np.asarray(minimize(wrong, weights, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x)
+
+
+def agreement(net: Net, weights: Floats, choices: Choices) -> float:
+    """Return how often the highest score is that of the choice made (top-1)."""
+    scores = net.scores(weights, choices.rows)
+    best = np.maximum.reduceat(scores, choices.first)
+    return float((scores[choices.chosen] >= best - 1e-12).mean())

@@ -1,0 +1,231 @@
+"""DL2 as a policy: it gives jobs their sizes step by step, places them close, and says when not to be believed.
+
+What the paper need not care about is added: who has waited for too long goes first, a job that has only just got its
+size keeps it for a slot, and of jobs whose curve nobody knows the size is the one they asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....storage.records import ModelCard
+from ...replay.state import Action, Actions, ClusterState, Resize
+from .. import checkpoint
+from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
+from ..kinds import Objective
+from ..observation import Observation, observe, of_application
+from ..room import Room
+from .network import INPUTS, NET, OF_STEP, Sizing, Steps
+
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+
+Choose = Callable[[float, Floats], int]
+"""(now, rows) -> the step that is chosen."""
+
+WAITING, RUNNING = 64, 32
+"""Jobs that are thought over at a time: those submitted first, and the largest of those that run."""
+SLOT_S = 1200.0
+"""A job keeps a size for so long: the paper's slot."""
+MOST_STEPS = 64
+"""In one decision; what is left is for the next."""
+MOST_REASONS = 3
+
+
+def schema() -> dict[str, object]:
+    """Return what weights must have been trained for to fit here."""
+    return {"agent": "dl2", "inputs": list(INPUTS), "hidden": NET.hidden, "actions": "start, double, halve or stop"}
+
+
+class DL2:
+    """A trained agent, the same object live and replayed."""
+
+    def __init__(self, weights: Floats, card: ModelCard, longest_wait_s: float = Objective().longest_wait_s,
+                 choose: Choose | None = None) -> None:
+        """Serve by ``weights``; ``choose`` chooses in their stead, as while it learns."""
+        self.name, self.card, self.weights, self.longest_wait_s = card.model, card, weights, longest_wait_s
+        self._choose = choose or self._best
+
+    def decide(self, state: ClusterState) -> Actions:
+        """Return what to start, and on how many GPUs, and whose size to change; the state stays as it is."""
+        if not len(state.waiting) and not _elastic(state):
+            return ()
+        return list(Desk(observe(state), self.longest_wait_s).actions(self._choose))
+
+    def doubt(self, state: ClusterState) -> str | None:
+        """Return why its word should not be taken in this state; None when nothing speaks against it."""
+        return (wrong_size(self.card, state) or _unknown_sizes(state)
+                or strange_jobs(self._outside(state), INPUTS[:OF_STEP]))
+
+    def drift(self, state: ClusterState) -> float:
+        """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
+        found = self._outside(state)
+        return float(found.any(axis=1).mean()) if len(found) else 0.0
+
+    def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
+        """Return what other sizes of a waiting job would bring, as far as that is known, the fastest first."""
+        desk = Desk(observe(state), self.longest_wait_s)
+        at = np.flatnonzero(desk.sizing.waits & (desk.sizing.rows == job))
+        return tuple(desk.told(int(at[0])))[:MOST_REASONS] if len(at) else ()
+
+    def _best(self, now: float, rows: Floats) -> int:
+        return int(NET.scores(self.weights, rows).argmax())
+
+    def _outside(self, state: ClusterState) -> NDArray[np.bool_]:
+        desk = Desk(observe(state), self.longest_wait_s)
+        return outside(self.card, INPUTS[:OF_STEP], desk.starts())
+
+
+class Desk:
+    """One moment as the agent sees it, while sizes are given step by step."""
+
+    def __init__(self, seen: Observation, longest_wait_s: float) -> None:
+        running = seen.running
+        moving = (running.minimum < running.maximum) & (seen.now - running.since >= SLOT_S)
+        largest = np.argsort(-running.gpus, kind="stable")
+        self._running = np.sort(largest[moving[largest]][:RUNNING])
+        self.sizing = Sizing.of(seen, np.arange(min(WAITING, len(seen.waiting.rows))), self._running)
+        self._seen, self._steps, self._longest_wait_s = seen, Steps(seen, self.sizing), longest_wait_s
+        self.given = self.sizing.held.copy()
+        """GPUs that each job is to have."""
+        nodes, pools = seen.nodes, seen.eligible.astype(np.int64)
+        self._free = pools @ (nodes.free[:, 0] * nodes.open)
+        self._shared = (pools @ pools.T) > 0
+        self._way = np.zeros(len(self.given), np.int64)
+        """Which way a job's size has gone: nobody gives and takes back within a decision."""
+
+    def actions(self, choose: Choose) -> Iterator[Action]:
+        """Yield what is to be done."""
+        for job in np.flatnonzero(self.sizing.wait > self._longest_wait_s).tolist():
+            if self._free[self._pool(job)] < self.sizing.least[job]:
+                break  # nobody overtakes who has waited for so long
+            self._give(job, int(self.sizing.least[job]))
+        else:
+            for _ in range(MOST_STEPS):
+                if not self._step(choose):
+                    break
+        yield from self._carried_out()
+
+    def starts(self) -> Floats:
+        """Return the inputs of starting each waiting job on the fewest GPUs it can use."""
+        jobs = np.flatnonzero(self.sizing.waits)
+        rows = self._steps.rows(jobs, np.zeros(len(jobs), np.int64), self.sizing.least[jobs], 0, self.given)
+        return rows[:-1, :OF_STEP]
+
+    def told(self, job: int) -> Iterator[str]:
+        """Yield what other sizes would bring to a waiting job."""
+        sizing, asked = self.sizing, int(self.sizing.asked[job])
+        sizes = {int(size) for size in (sizing.least[job], sizing.most[job], 2 * asked, asked // 2)
+                 if sizing.least[job] <= size <= sizing.most[job]} - {asked, 0}
+        for size in sorted(sizes, reverse=True):
+            every = sizing.asked.copy()
+            every[job] = size
+            ratio = float(sizing.speeds(self._seen, every)[job] / sizing.speeds(self._seen, sizing.asked)[job])
+            yield f"on {size} GPUs it would run {ratio:.2f} times as fast; only a pending job can be asked for that"
+
+    def _step(self, choose: Choose) -> bool:
+        """Take one step; tell whether another may follow."""
+        jobs, after = self._possible()
+        if not len(jobs):
+            return False
+        rows = self._steps.rows(jobs, self.given[jobs], after, int(self._free.max(initial=0)), self.given)
+        idle = not len(self._seen.running.rows) and not self.given.any()  # then nothing is to be waited for
+        chosen = choose(self._seen.now, rows[:-1] if idle else rows)
+        if chosen == len(jobs):
+            return False
+        self._give(int(jobs[chosen]), int(after[chosen]))
+        return True
+
+    def _possible(self) -> tuple[NDArray[np.intp], Longs]:
+        """Return whose size could be changed now, and to what."""
+        sizing, given, free = self.sizing, self.given, self._free[self.sizing.asks[:, 0]]
+        up = np.where(given == 0, np.maximum(1, sizing.least), np.minimum(sizing.most, 2 * given))
+        down = np.maximum(sizing.least, given // 2)
+        grows = (up > given) & (up - given <= free) & (self._way >= 0)
+        shrinks = ~sizing.waits & (down < given) & (self._way <= 0)
+        jobs = np.concatenate([np.flatnonzero(grows), np.flatnonzero(shrinks)])
+        return jobs, np.concatenate([up[grows], down[shrinks]])
+
+    def _give(self, job: int, gpus: int) -> None:
+        more = gpus - int(self.given[job])
+        self._free[self._shared[self._pool(job)]] -= more
+        self._way[job], self.given[job] = np.sign(more), gpus
+
+    def _pool(self, job: int) -> int:
+        return int(self.sizing.asks[job, 0])
+
+    def _carried_out(self) -> Iterator[Action]:
+        """Yield the actions: who shrinks first, then who starts, then who grows; who finds no room stays as it is."""
+        changed = np.flatnonzero(self.given != self.sizing.held)
+        more = self.given[changed] - self.sizing.held[changed]
+        order = changed[np.lexsort((changed, np.where(more < 0, 0, np.where(self.sizing.waits[changed], 1, 2))))]
+        sizes = [(job, size) for job in order.tolist() for size in self._sizes(job)]
+        if not sizes:
+            return
+        room, done = Room(self._seen, np.array([self.sizing.ask(job, size) for job, size in sizes])), set[int]()
+        for kind, (job, _) in zip(room.kind.tolist(), sizes, strict=True):
+            if job in done:
+                continue
+            action = self._started(room, kind, job) if self.sizing.waits[job] else self._resized(room, kind, job)
+            if action is not None:
+                done.add(job)
+                yield action
+
+    def _sizes(self, job: int) -> Iterator[int]:
+        """Yield on how many GPUs a job is tried: to start it, fewer than it was given, for those may lie apart."""
+        size, least = int(self.given[job]), int(self.sizing.least[job])
+        yield size
+        while self.sizing.waits[job] and size > max(1, least):
+            size = max(least, size // 2)
+            yield size
+
+    def _started(self, room: Room, kind: int, job: int) -> Action | None:
+        spot = room.spot(kind)
+        return None if spot is None else room.take(kind, spot, int(self.sizing.rows[job]))
+
+    def _resized(self, room: Room, kind: int, job: int) -> Action | None:
+        which = self._running[job - int(self.sizing.waits.sum())]
+        shares = self._seen.running.shares
+        own = shares[shares[:, 0] == which, 1:]
+        room.give_back(own)
+        spot = room.spot(kind)
+        if spot is None:
+            room.hold(own)
+            return None
+        start = room.take(kind, spot, int(self.sizing.rows[job]))
+        return Resize(start.job, start.nodes, start.gpus)
+
+
+def _elastic(state: ClusterState) -> bool:
+    """Tell whether a job runs whose size could change now."""
+    jobs = state.arrays.jobs.view(np.ndarray)[state.running]
+    return bool(((jobs["minimum"] < jobs["maximum"]) & (state.now - jobs["since"] >= SLOT_S)).any())
+
+
+def _unknown_sizes(state: ClusterState) -> str | None:
+    """Return for which groups it is not known what other sizes are worth, where too many such jobs wait."""
+    waiting = state.waiting
+    jobs = state.arrays.jobs[waiting]
+    known = (of_application(state.known.size, jobs.model.astype(np.int64))[:, 1:] != 1.0).any(axis=1)
+    if not len(waiting) or (~known).mean() <= STRANGE:
+        return None if not len(waiting) or (jobs.minimum < jobs.maximum).any() else (
+            "no waiting job may have another number of GPUs than it asks for")
+    return f"the speed of {groups_of(state, waiting[~known])} on other numbers of GPUs is not known"
+
+
+def save(folder: Path, weights: Floats, card: ModelCard, longest_wait_s: float) -> ModelCard:
+    """Write weights and their card; return the card as written."""
+    arrays = {"choice": weights.astype(np.float32), "longest_wait_s": np.array([longest_wait_s])}
+    return checkpoint.save(folder, card, arrays, schema())
+
+
+def load(folder: Path) -> DL2:
+    """Return a saved agent; ``CheckpointError`` when its weights are not whole or not for this agent."""
+    like: dict[str, NDArray[Any]] = {"choice": np.zeros(NET.size, np.float32), "longest_wait_s": np.zeros(1)}
+    arrays, card = checkpoint.load(folder, schema(), like=like)
+    return DL2(arrays["choice"].astype(np.float64), card, float(arrays["longest_wait_s"][0]))

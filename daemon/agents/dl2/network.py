@@ -1,0 +1,132 @@
+"""What DL2 is shown of each step that it could take: to start a job, to double or to halve its GPUs, or to stop.
+
+Speeds and what is left of a job are those that the site knows, curves with their error and predictions, never the
+truth. Parameter servers, which the paper sizes beside workers, are part of the curve (``replay.speed``, Optimus').
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..choice import Net
+from ..observation import Observation, of_application
+from ..room import CHUNK, CHUNKS, CPUS, LEAF, MEMORY, REST, RESTS
+
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+Masks = NDArray[np.bool_]
+
+INPUTS = ("left", "GPUs", "least", "gain", "gain beside asked", "below asked", "waited", "waited over left", "starts",
+          "grows", "shrinks", "stops", "free", "waiting", "work", "in need")
+"""Of a step: how long the job would still run at the size it asked for, GPUs after it, the fewest it can use; by how
+much it runs faster by it, and then beside its speed at the size it asked for; whether it has less than that; its wait,
+also over what is left; what kind of step it is. Of all: free share, jobs and work that wait, jobs without a GPU."""
+NET = Net(len(INPUTS))
+LEFT, GAIN, BELOW, WAITED, STARTS, GROWS, SHRINKS, STOPS, NEED = (INPUTS.index(name) for name in (
+    "left", "gain", "below asked", "waited", "starts", "grows", "shrinks", "stops", "in need"))
+OF_STEP = INPUTS.index("stops")
+"""Inputs before this one are those of a job's step."""
+HOUR_S, SHORT_S = 3600.0, 60.0
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """The jobs whose size is thought over, waiting ones first; row ``j`` of every array is one of them."""
+
+    rows: NDArray[np.intp]
+    """Of the state."""
+    waits: Masks
+    asks: Longs
+    asked: Longs
+    least: Longs
+    most: Longs
+    widest: Longs
+    application: Longs
+    held: Longs
+    """GPUs that it has now."""
+    left: Floats
+    """Seconds that it would go on at the size it asked for."""
+    wait: Floats
+
+    @classmethod
+    def of(cls, seen: Observation, waiting: NDArray[np.intp], running: NDArray[np.intp]) -> Sizing:
+        """Return some of the waiting and of the running jobs, by their index among them."""
+        one, two = seen.waiting, seen.running
+        known = sizes_known(seen, np.concatenate([one.application[waiting], two.application[running]]))
+        asked = np.concatenate([one.gpus[waiting], two.asked[running]])
+        columns = [np.concatenate([getattr(one, name)[waiting], getattr(two, name)[running]])
+                   for name in ("rows", "asks", "minimum", "maximum", "widest", "application")]
+        rows, asks, least, most, widest, application = columns
+        held = np.concatenate([np.zeros(len(waiting), np.int64), two.gpus[running]])
+        left = np.concatenate([one.guess[waiting], two.left[running]])
+        wait = np.concatenate([np.maximum(0.0, seen.now - one.submit[waiting]), np.zeros(len(running))])
+        waits = np.arange(len(rows)) < len(waiting)
+        # Of whom no curve is known nobody can tell what another size is worth.
+        found = cls(rows, waits, asks, asked, np.where(known, least, asked), np.where(known, most, asked), widest,
+                    application, held, left, wait)
+        speed = found.speeds(seen, np.where(waits, asked, held)) / found.speeds(seen, asked)
+        return cls(rows, waits, asks, asked, found.least, found.most, widest, application, held, left * speed, wait)
+
+    def speeds(self, seen: Observation, gpus: Longs) -> Floats:
+        """Return what is known of the speed of each job on so many GPUs, on one node if they fit there."""
+        size = of_application(seen.known.size, self.application)
+        speed = size[np.arange(len(gpus)), np.minimum(gpus, size.shape[1] - 1)]
+        apart = of_application(seen.known.spread, self.application)[:, LEAF]
+        return np.asarray(np.maximum(speed, 1e-9) * np.where(gpus > self.widest, apart, 1.0))
+
+    def ask(self, job: int, gpus: int) -> Longs:
+        """Return what a job asks for on so many GPUs: as it is, or in full nodes and one for the rest."""
+        ask: Longs = self.asks[job].copy()
+        if gpus == self.asked[job]:
+            return ask
+        chunk, before = min(gpus, int(self.widest[job])), max(1, int(ask[CHUNK]))
+        for what in (CPUS, MEMORY):
+            ask[what] = -(-ask[what] * chunk // before)
+        ask[CHUNK], ask[CHUNKS], ask[REST] = chunk, gpus // chunk, gpus % chunk
+        ask[RESTS] = int(gpus % chunk > 0)
+        return ask
+
+
+def sizes_known(seen: Observation, application: Longs) -> Masks:
+    """Tell for which jobs it is known how their speed goes with GPUs: unknown is 1, whatever the size."""
+    return np.asarray((of_application(seen.known.size, application)[:, 1:] != 1.0).any(axis=1))
+
+
+class Steps:
+    """The steps that could be taken, as rows of inputs, while sizes are given one by one."""
+
+    def __init__(self, seen: Observation, sizing: Sizing) -> None:
+        self._seen, self._sizing = seen, sizing
+        self._at_asked = sizing.speeds(seen, sizing.asked)
+        self._fixed = np.zeros((len(sizing.rows), len(INPUTS)))
+        self._fixed[:, 0] = 0.5 * np.log((sizing.left + SHORT_S) / HOUR_S)
+        self._fixed[:, 2] = np.log2(np.maximum(1, sizing.least)) / 3
+        self._fixed[:, WAITED] = 0.25 * np.log1p(sizing.wait / SHORT_S)
+        self._fixed[:, 7] = 0.5 * np.log1p(sizing.wait / (sizing.left + SHORT_S))
+        self._total = max(1, int(seen.nodes.gpus.sum()))
+
+    def rows(self, jobs: NDArray[np.intp], before: Longs, after: Longs, free: int, given: Longs) -> Floats:
+        """Return the inputs of changing the GPUs of some jobs, and in the last row of stopping."""
+        found = np.zeros((len(jobs) + 1, len(INPUTS)))
+        found[:-1] = self._fixed[jobs]
+        then, now = (self._sizing_speed(jobs, gpus) for gpus in (after, np.where(before > 0, before, after)))
+        found[:-1, 1] = np.log2(after) / 3
+        found[:-1, GAIN] = np.where(before > 0, np.log(then / now), 0.0)
+        found[:-1, 4] = np.log(then / self._at_asked[jobs])
+        found[:-1, BELOW] = before < self._sizing.asked[jobs]
+        found[:-1, STARTS], found[:-1, GROWS] = before == 0, (before > 0) & (after > before)
+        found[:-1, SHRINKS] = after < before
+        found[-1, STOPS] = 1.0
+        waiting = self._sizing.waits & (given == 0)
+        work = float((self._sizing.left * self._sizing.asked)[waiting].sum())
+        found[:, STOPS + 1:] = (max(0, free) / self._total, 0.3 * np.log1p(waiting.sum()),
+                                0.3 * np.log1p(work / self._total / HOUR_S), float(waiting.any()))
+        return found
+
+    def _sizing_speed(self, jobs: NDArray[np.intp], gpus: Longs) -> Floats:
+        every = self._sizing.asked.copy()
+        every[jobs] = gpus
+        return self._sizing.speeds(self._seen, every)[jobs]

@@ -1,0 +1,88 @@
+"""Pieces of history as episodes: some hundred jobs that followed each other, where somebody waits; and what they cost.
+
+What a decision cost is told by what came after it in its own replay and in others of the same piece (input-dependent
+baseline, Mao et al. 2019): who came when is the same in all of them, and cancels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..policies import named
+from ..replay import arrays as a
+from ..replay.engine import Policy, Run, run
+from ..replay.outcome import SHORT_S
+from .histories import taken
+from .kinds import Objective, Stretch
+
+Floats = NDArray[np.float64]
+
+JOBS = 240
+"""Of a piece; learning replays thousands of them."""
+FILLING = 0.2
+"""Share of a piece that fills the cluster and does not count."""
+HORIZON = 4.0
+"""What comes later than so many mean completion times is not a decision's doing."""
+
+
+def replayed(stretch: Stretch, policy: Policy) -> Run:
+    """Replay a stretch at the speeds that it is told to have."""
+    return run(stretch.cluster, stretch.workload, policy, speed=stretch.speeds.table, resize_s=stretch.resize_s)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of history, and what the incumbent made of it."""
+
+    stretch: Stretch
+    weight: Floats
+    """[job] what a second in the system costs, so that under the incumbent all of them cost 1 together."""
+    horizon_s: float
+
+    def cost(self, done: Run) -> float:
+        """Return what a replay cost, relative to the incumbent's."""
+        return float(self.weight @ self._spent(done, np.array([np.inf]))[0])
+
+    def later(self, done: Run, times: Floats) -> Floats:
+        """Return what a replay cost within the horizon after each of these moments."""
+        return np.asarray((self._spent(done, times + self.horizon_s) - self._spent(done, times)) @ self.weight)
+
+    def _spent(self, done: Run, until: Floats) -> Floats:
+        """Return how long each job was in the system until some moments, [moment, job]; who never ends stays."""
+        submit, end = self.stretch.workload.submit, np.nan_to_num(done.end, nan=done.state.now)
+        return np.asarray(np.clip(until[:, None] - submit, 0.0, np.maximum(0.0, end - submit)))
+
+
+def piece_of(stretch: Stretch, incumbent: str, objective: Objective, random: np.random.Generator) -> Piece:
+    """Return a piece of a stretch, more often where jobs wait for long."""
+    done = replayed(stretch, named(incumbent))
+    first = _beginning(np.nan_to_num(done.start - stretch.workload.submit), random)
+    rows = np.arange(first, min(len(stretch.workload), first + JOBS))
+    work = taken(stretch.workload, rows)
+    part = replace(stretch, workload=work, since_s=float(work.submit[int(FILLING * len(rows))]))
+    return weighed(part, incumbent, objective)
+
+
+def weighed(stretch: Stretch, incumbent: str, objective: Objective) -> Piece:
+    """Return a stretch with what a job's time in it costs, by the objective."""
+    done, work = replayed(stretch, named(incumbent)), stretch.workload
+    counted = (done.state.arrays.jobs.status != a.REJECTED) & (work.submit >= stretch.since_s)
+    jct = np.nan_to_num(done.end, nan=done.state.now) - work.submit
+    short = np.maximum(work.run, SHORT_S)
+    mean = max(1.0, float(jct[counted].mean())) if counted.any() else 1.0
+    slow = float((jct / short)[counted].mean()) if counted.any() else 1.0
+    # The tail has no price per second; learning leaves it to later history, which chooses by the whole objective.
+    weight = counted * (objective.jct_mean / mean + objective.slowdown_mean / (short * max(1.0, slow)))
+    total = float(weight @ jct)
+    return Piece(stretch, weight / total if total > 0 else weight, HORIZON * mean)
+
+
+def _beginning(wait: Floats, random: np.random.Generator) -> int:
+    """Return the first row of a piece, by how long the jobs of a piece that begins there wait."""
+    last = max(1, len(wait) - JOBS + 1)
+    waited = np.cumsum(np.concatenate([[0.0], wait]))
+    odds = waited[np.minimum(np.arange(last) + JOBS, len(wait))] - waited[:last] + 1.0
+    return int(random.choice(last, p=odds / odds.sum()))

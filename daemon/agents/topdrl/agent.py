@@ -1,0 +1,195 @@
+"""TopDRL as a policy: it picks the next job or waits, places it close, and says when not to be believed, and why.
+
+What the paper need not care about, for its episodes end, is added: the first that is picked though it does not fit is
+promised its nodes, nobody delays that, and who has waited for too long goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....storage.records import ModelCard
+from ...replay.state import Action, Actions, ClusterState
+from .. import checkpoint
+from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
+from ..kinds import Objective
+from ..observation import Observation, observe, spread_known
+from ..room import Room, Spot
+from .network import INPUTS, NET, OF_JOB, Candidates
+
+Floats = NDArray[np.float64]
+
+Choose = Callable[[float, Floats], int]
+"""(now, rows) -> the candidate that is chosen."""
+
+OLDEST, SHORTEST = 64, 64
+"""Waiting jobs that are considered at a time: those submitted first, and those expected to run for the shortest."""
+MOST_REASONS = 3
+NEVER = -1e300
+
+
+def schema() -> dict[str, object]:
+    """Return what weights must have been trained for to fit here."""
+    return {"agent": "topdrl", "inputs": list(INPUTS), "hidden": NET.hidden, "actions": "a job, or none"}
+
+
+class TopDRL:
+    """A trained agent, the same object live and replayed."""
+
+    def __init__(self, weights: Floats, card: ModelCard, longest_wait_s: float = Objective().longest_wait_s,
+                 choose: Choose | None = None) -> None:
+        """Serve by ``weights``; ``choose`` chooses in their stead, as while it learns."""
+        self.name, self.card, self.weights, self.longest_wait_s = card.model, card, weights, longest_wait_s
+        self._choose = choose or self._best
+
+    def decide(self, state: ClusterState) -> Actions:
+        """Return what to start now; the state stays as it is."""
+        if not _somebody_fits(state):
+            return ()
+        return list(Desk(observe(state), self.longest_wait_s).starts(self._choose))
+
+    def doubt(self, state: ClusterState) -> str | None:
+        """Return why its word should not be taken in this state; None when nothing speaks against it."""
+        return (wrong_size(self.card, state) or _unknown_spread(state)
+                or strange_jobs(self._outside(state), INPUTS[:OF_JOB]))
+
+    def drift(self, state: ClusterState) -> float:
+        """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
+        outside = self._outside(state)
+        return float(outside.any(axis=1).mean()) if len(outside) else 0.0
+
+    def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
+        """Return what set this job apart from the others that it looks at, the weightiest first."""
+        seen = observe(state)
+        desk = Desk(seen, self.longest_wait_s)
+        at = np.flatnonzero(seen.waiting.rows[desk.jobs] == job)
+        if not len(at):
+            return ()
+        rows, row = desk.rows(), int(at[0])
+        usual = np.median(rows[:-1], axis=0)
+        trials = np.tile(rows[row], (OF_JOB, 1))
+        trials[np.arange(OF_JOB), np.arange(OF_JOB)] = usual[:OF_JOB]
+        shift = NET.scores(self.weights, rows[[row]]) - NET.scores(self.weights, trials)
+        told = sorted(zip(shift.tolist(), INPUTS[:OF_JOB], strict=True), key=lambda reason: -abs(reason[0]))
+        return tuple(f"{name}: {'earlier' if amount > 0 else 'later'} than others" for amount, name
+                     in told[:MOST_REASONS] if abs(amount) > 1e-6)
+
+    def _best(self, now: float, rows: Floats) -> int:
+        return int(NET.scores(self.weights, rows).argmax())
+
+    def _outside(self, state: ClusterState) -> NDArray[np.bool_]:
+        """Return [job, input] whether an input of a job lies outside of what was seen in training."""
+        seen = observe(state)
+        if not len(seen.waiting.rows):
+            return np.zeros((0, OF_JOB), bool)
+        return outside(self.card, INPUTS[:OF_JOB], Desk(seen, self.longest_wait_s).rows()[:-1, :OF_JOB])
+
+
+class Desk:
+    """One moment as the agent sees it, while jobs are placed one by one."""
+
+    def __init__(self, seen: Observation, longest_wait_s: float) -> None:
+        self._seen, self._longest_wait_s = seen, longest_wait_s
+        self.jobs = _looked_at(seen)
+        self._room = Room(seen, seen.waiting.asks[self.jobs])
+        self._candidates = Candidates(seen, self._room, self.jobs)
+        self._promised_s: float | None = None
+        """When the one that was picked without fitting gets its nodes."""
+        self._left = np.ones(len(self.jobs), bool)
+        self._idle = not len(seen.running.rows)
+
+    def rows(self) -> Floats:
+        """Return the inputs of the candidates as things are."""
+        return self._candidates.rows(self._spots())
+
+    def starts(self, choose: Choose) -> Iterator[Action]:
+        """Yield what to start now."""
+        for row in self._late():
+            spot = self._spots()[row]
+            if spot is None:
+                return  # nobody overtakes who has waited for so long
+            yield self._start(row, spot)
+        while True:
+            spots = self._spots()
+            if all(spot is None for spot in spots):
+                return
+            picked = self._picked(spots, choose)
+            if picked is None:
+                return
+            found = spots[picked]
+            if found is None:
+                self._promised_s = self._room.reserve(int(self._room.kind[picked]))
+                self._left[picked] = False
+            else:
+                yield self._start(picked, found)
+
+    def _picked(self, spots: list[Spot | None], choose: Choose) -> int | None:
+        """Return the row that is chosen of those that are allowed; None for letting nobody go."""
+        allowed = self._left.copy()
+        if self._promised_s is not None:
+            allowed &= [spot is not None for spot in spots]
+        shown = np.flatnonzero(np.append(allowed, not self._idle))  # of an idle cluster nothing is to be waited for
+        chosen = shown[choose(self._seen.now, self._candidates.rows(spots)[shown])]
+        return None if chosen == len(self.jobs) else int(chosen)
+
+    def _start(self, row: int, spot: Spot) -> Action:
+        self._left[row], self._idle = False, False
+        return self._room.take(int(self._room.kind[row]), spot, int(self._seen.waiting.rows[self.jobs[row]]))
+
+    def _spots(self) -> list[Spot | None]:
+        """Return where each job that is left could start without delaying who was promised a place."""
+        limit = self._seen.waiting.limit[self.jobs]
+        late = np.zeros(len(limit), bool) if self._promised_s is None else self._seen.now + limit > self._promised_s
+        return [self._room.spot(kind, beside=beside) if left else None for kind, beside, left
+                in zip(self._room.kind.tolist(), late.tolist(), self._left.tolist(), strict=True)]
+
+    def _late(self) -> list[int]:
+        """Return the rows of those who have waited for too long, the oldest first."""
+        wait = self._seen.now - self._seen.waiting.submit[self.jobs]
+        return [int(row) for row in np.argsort(-wait, kind="stable") if wait[row] > self._longest_wait_s]
+
+
+def _looked_at(seen: Observation) -> NDArray[np.intp]:
+    """Return the waiting jobs that are considered, by index; they stand in order of submission."""
+    count = len(seen.waiting.rows)
+    if count <= OLDEST + SHORTEST:
+        return np.arange(count)
+    short = OLDEST + np.argsort(seen.waiting.guess[OLDEST:], kind="stable")[:SHORTEST]
+    return np.concatenate([np.arange(OLDEST), np.sort(short)])
+
+
+def _somebody_fits(state: ClusterState) -> bool:
+    """Tell whether a waiting job might find its GPUs; what is quick to tell comes first."""
+    waiting, nodes = state.waiting, state.arrays.nodes.view(np.ndarray)
+    if not len(waiting):
+        return False
+    chunk = state.arrays.jobs.view(np.ndarray)["chunk"]
+    return bool(chunk[waiting].min() <= nodes["free_gpus"][nodes["open"] == 1].max(initial=-1))
+
+
+def _unknown_spread(state: ClusterState) -> str | None:
+    """Return for which groups it is not known what distance costs, where too many such jobs wait."""
+    waiting = state.waiting
+    several = waiting[state.arrays.jobs.gpus[waiting] > 1]
+    unknown = ~spread_known(state.known, state.arrays.jobs.model[several].astype(np.int64))
+    if not len(several) or unknown.mean() <= STRANGE:
+        return None
+    return f"the speed of {groups_of(state, several[unknown])} when scattered is not known"
+
+
+def save(folder: Path, weights: Floats, card: ModelCard, longest_wait_s: float) -> ModelCard:
+    """Write weights and their card; return the card as written."""
+    arrays = {"choice": weights.astype(np.float32), "longest_wait_s": np.array([longest_wait_s])}
+    return checkpoint.save(folder, card, arrays, schema())
+
+
+def load(folder: Path) -> TopDRL:
+    """Return a saved agent; ``CheckpointError`` when its weights are not whole or not for this agent."""
+    like: dict[str, NDArray[Any]] = {"choice": np.zeros(NET.size, np.float32), "longest_wait_s": np.zeros(1)}
+    arrays, card = checkpoint.load(folder, schema(), like=like)
+    return TopDRL(arrays["choice"].astype(np.float64), card, float(arrays["longest_wait_s"][0]))

@@ -1,0 +1,17 @@
+"""TopDRL as a kind that a site can train and put in charge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..kinds import Course, Kind, Progress, register
+from .agent import load
+
+
+def _train(course: Course) -> Iterator[Progress]:
+    from .train import train  # scipy, which only training needs
+
+    return train(course)
+
+
+KIND = register(Kind("topdrl", _train, load))

@@ -1,0 +1,70 @@
+"""How TopDRL learns on a site: the best order with the nearest placement first, then by policy gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kinds import Course, Progress, Stretch
+from ..observation import spread_known
+from ..policy_gradient import Trade
+from ..policy_gradient import train as learn
+from .agent import NEVER, TopDRL, load, save, schema
+from .network import INPUTS, NET, OF_JOB, SLOWER
+
+Floats = NDArray[np.float64]
+
+CLOSE = 0.86
+"""Least speed, relative to the closest placement, at which rules that wait start a job."""
+_RUN, _GPUS, _WAITED, _IDLE = (INPUTS.index(name) for name in ("run", "GPUs", "waited", "is waiting"))
+
+
+def first(rows: Floats) -> int:
+    """Choose who has waited for the longest."""
+    return _chosen(rows, rows[:, _WAITED])
+
+
+def shortest(rows: Floats) -> int:
+    """Choose who is expected to run for the shortest, as things are."""
+    return _chosen(rows, -2.0 * rows[:, _RUN] - rows[:, SLOWER])
+
+
+def smallest(rows: Floats) -> int:
+    """Choose the least GPU time."""
+    return _chosen(rows, -2.0 * rows[:, _RUN] - rows[:, SLOWER] - 3.0 * np.log(2.0) * rows[:, _GPUS])
+
+
+def shortest_close(rows: Floats) -> int:
+    """Choose the same as the shortest, but let nobody go who would be far slower than on GPUs closer together."""
+    slow = rows[:, SLOWER] > -np.log(CLOSE)
+    return _chosen(rows, np.where(slow, 2 * NEVER, -2.0 * rows[:, _RUN] - rows[:, SLOWER]))
+
+
+RULES = {"fifo": first, "sjf": shortest, "smallest-area": smallest, "sjf-close": shortest_close}
+"""Orders, all with the nearest placement and a promise to the first that does not fit."""
+
+
+def _chosen(rows: Floats, rank: Floats) -> int:
+    """Return the highest rank; letting nobody go comes after every job that may go."""
+    return int(np.where(rows[:, _IDLE] == 1.0, NEVER, rank).argmax())
+
+
+def flat(stretch: Stretch) -> str | None:
+    """Return why nothing can be learned from a stretch: nobody knows what distance costs."""
+    work = stretch.workload
+    several = work.application[work.gpus > 1].astype(np.int64)
+    if spread_known(stretch.speeds.table, several).any():
+        return None
+    return ("the speed of no group of jobs when scattered is known, which is what topdrl goes by; it needs speeds by "
+            "placement")
+
+
+TRADE = Trade("topdrl", NET, schema(), INPUTS[:OF_JOB], RULES, TopDRL, save, flat)
+
+
+def train(course: Course) -> Iterator[Progress]:
+    """Train and yield how far it has come; ``TrainingError`` where nothing can be learned."""
+    start = None if course.start is None else load(course.start).weights
+    return learn(TRADE, course, start)

@@ -1,0 +1,96 @@
+"""`idlewatt train --all`: every kind in turn; those that cannot be trained say why; it goes on where it was left."""
+
+import os
+import signal
+
+import pytest
+from chooser import chooser, loaded, train  # noqa: F401
+from click.testing import CliRunner
+from sites import site, write_trace
+
+from idlewatt.daemon.agents import kinds
+from idlewatt.daemon.agents.kinds import Kind, TrainingError
+from idlewatt.daemon.cli import main
+from idlewatt.storage.history import History
+
+
+def refused(course):
+    raise TrainingError("no job here can be resized")
+    yield
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """Return a shell on a machine that knows three kinds: two that learn and one that cannot here."""
+    known = {name: Kind(name, learn, loaded) for name, learn in (("chooser", train), ("dull", refused))}
+    monkeypatch.setattr(kinds, "_modules", lambda: iter(()))
+    monkeypatch.setattr(kinds, "_KINDS", known)
+    trace, config = write_trace(site(days=14, jobs=1500), tmp_path / "site.csv"), tmp_path / "idlewatt.yml"
+    config.write_text(f"storage: {{url: 'sqlite:///{tmp_path}/idlewatt.db'}}\n")
+    History.open(f"sqlite:///{tmp_path}/idlewatt.db").close()
+
+    def run(*words):
+        return CliRunner().invoke(main, ["train", "--config.file", str(config), "--from", str(trace), "--cluster",
+                                         "4x8", "--all", *words])
+
+    run.kinds, run.models = known, tmp_path / "models"
+    return run
+
+
+def test_every_kind_is_trained_in_turn_and_who_cannot_be_says_why(desk):
+    done = desk()
+    assert done.exit_code == 0, done.output
+    assert "model:   chooser@" in done.stdout
+    assert "dull is not trained: no job here can be resized" in done.stderr
+    assert "1 of 2 kinds are trained" in done.stdout
+    assert [folder.name for folder in sorted(desk.models.iterdir()) if folder.name[0] != "."] == ["chooser"]
+
+
+def test_it_fails_where_nothing_can_be_trained(desk):
+    desk.kinds["chooser"] = Kind("chooser", refused, loaded)
+    assert desk().exit_code == 1
+
+
+def test_they_share_the_budget(desk):
+    given = []
+    desk.kinds["dull"] = Kind("dull", lambda course: given.append(course.budget_s) or refused(course), loaded)
+    desk("--budget", "60s")
+    desk()
+    desk("--steps", "3")
+    assert given == [30.0, 120.0, 120.0]
+
+
+def test_after_ctrl_c_it_goes_on_with_the_kind_that_was_interrupted(desk):
+    def stopped(course):
+        for progress in train(course):
+            if progress.saved:
+                os.kill(os.getpid(), signal.SIGINT)
+            yield progress
+
+    begun = []
+    desk.kinds["zealous"] = Kind("zealous", stopped, loaded)
+    first = desk()
+    assert first.exit_code == 130
+    desk.kinds["zealous"] = Kind("zealous", lambda course: begun.append((course.folder / "rounds.npy").exists())
+                                 or train(course), loaded)
+    again = desk("--resume")
+    assert again.exit_code == 0, again.output
+    assert "agent:   zealous" in again.stdout
+    assert "chooser" not in again.stdout
+    assert begun == [True]
+    assert "no interrupted training" in desk("--resume").output
+
+
+def test_steps_reach_the_course_and_an_alias_its_kind(desk):
+    seen = []
+
+    def noted(course):
+        seen.append(course.steps)
+        yield from train(course)
+
+    desk.kinds["gist_mdrl"] = Kind("gist_mdrl", noted, loaded)
+    assert desk("--steps", "7").exit_code == 0
+    assert seen == [7]
+    from idlewatt.daemon.learning.training import kind_of
+
+    assert kind_of("gist").name == "gist_mdrl"
