@@ -30,7 +30,7 @@ class Pair:
     @classmethod
     def of(cls, ours: Trial, theirs: Trial, exam: Exam) -> Pair:
         """Return the pair; jobs that did not end under both are left out."""
-        edges, numbers, before = [], [np.zeros(0, np.int64)], 0
+        edges, numbers, before = list[Floats](), [np.zeros(0, np.int64)], 0
         ended = np.isfinite(ours.jct) & np.isfinite(theirs.jct)
         for stretch, mine, other in zip(exam.stretches, ours.courses, theirs.courses, strict=True):
             submit, number = stretch.workload.submit, len(edges)
@@ -61,7 +61,7 @@ class Pair:
         if not inside.any():
             return jackknifed(np.zeros(0), float("nan"))
         numbers = np.unique(block)
-        without = [_over(*(wait[block != number] for wait in waits), floor_s) for number in numbers]
+        without = [_over(waits[0][block != number], waits[1][block != number], floor_s) for number in numbers]
         return jackknifed(np.array(without), _over(*waits, floor_s))
 
 

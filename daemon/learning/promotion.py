@@ -126,7 +126,11 @@ def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], stretche
     rivals = [name for name in dict.fromkeys((incumbent, *heuristics)) if name in trials and name != empty.model]
     best = min(rivals, key=lambda name: (trials[name].jct_mean_s, name), default=incumbent)
     known = (None, None) if foreign else (card.history_from_s, card.history_until_s)
-    return _weighed(_measured(replace(empty, best=best), trials, exam), known, trials)
+    try:
+        return _weighed(_measured(replace(empty, best=best), trials, exam), known, trials)
+    except FAILURES as error:
+        return replace(empty, decision=Decision.SHADOW, reasons=(
+            f"nothing can be compared: {type(error).__name__}: {error}",))
 
 
 def _name(candidate: Policy) -> str:

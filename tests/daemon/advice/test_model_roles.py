@@ -287,3 +287,15 @@ def test_closed_windows_are_replayed_under_agents_too_and_one_that_fails_spoils_
     found = {one.policy: one for one in window.standings(FIFO)}
     assert set(found) == {EASY, model}
     assert all(one.system_s >= one.wait_s >= 0 and one.incumbent_system_s > 0 for one in found.values())
+
+
+def test_without_a_policy_of_its_own_a_site_is_advised_by_its_own_order_until_a_heuristic_has_earned_it(rig):
+    service = rig.service(advice="{shadow: []}", counterfactual=f"{{incumbent: {FIFO}}}")
+    service.jobs()
+    assert (FIFO, "in_charge") in service._roles()
+    service._history.decide(decided(EASY, Decision.PROMOTE, rig.now_s, "nightly"))
+    rig.advise(service)
+    assert service.known.advice.in_charge == EASY
+    assert (EASY, "in_charge") in service._roles()
+    assert service.known.learned.leader == EASY
+    assert service.known.learned.asked == (), "a heuristic is no file to be loaded"

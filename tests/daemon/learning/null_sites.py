@@ -33,7 +33,8 @@ def site(days: float, nodes: int = 4, daily: int = 120, load: float = 0.9, seed:
     even = np.sort(random.uniform(0.0, days * DAY_S, jobs))
     submit = np.sort(even + 0.4 * DAY_S / (2 * np.pi) * (1.0 - np.cos(2 * np.pi * even / DAY_S)))
     return Cluster.from_spec(f"{nodes}x8"), Workload.of(submit, seconds, gpus, limit=limit,
-                                                        user=(kinds // KINDS).astype(np.int32))
+                                                        user=(kinds // KINDS).astype(np.int32),
+                                                        user_names=tuple(f"u{number}" for number in range(USERS)))
 
 
 def key(null, work, random):
