@@ -47,7 +47,7 @@ lint: $(VENV)/.installed  ## style, and who may import whom (.importlinter)
 types: $(VENV)/.installed  ## mypy sees the folders under their import names through one link
 	mkdir -p build/types && ln -sfn ../.. build/types/idlewatt
 	MYPYPATH=build/types $(BIN)/mypy
-	MYPYPATH=build/types:tests/stack:tests/daemon/replay:tests/daemon/agents:tests/benchmarks:tests/exporters/kubernetes $(BIN)/mypy \
+	MYPYPATH=build/types:tests/stack:tests/daemon/replay:tests/daemon/agents:tests/daemon/learning:tests/benchmarks:tests/exporters/kubernetes $(BIN)/mypy \
 		--config-file tests/mypy.ini --scripts-are-modules \
 		$$(find tests -name '*.py' ! -name 'test_*' ! -name conftest.py)
 

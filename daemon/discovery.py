@@ -60,9 +60,10 @@ def scheduler(rest_urls: Sequence[str] = SLURM_REST) -> Site:
 
 def exporters(nodes: Sequence[str], ports: Mapping[str, int]) -> Site:
     """Look for the exporters of these servers, all servers and exporters side by side."""
-    entries = [{"kind": kind, "static_configs": [{"targets": [f"{node}:{ports.get(kind, usual)}"],
-                                                  "labels": {"node": node}} for node in nodes]}
-               for kind, (usual, _) in EXPORTERS.items()]
+    entries: list[Entry] = [
+        {"kind": kind, "static_configs": [{"targets": [f"{node}:{ports.get(kind, usual)}"], "labels": {"node": node}}
+                                          for node in nodes]}
+        for kind, (usual, _) in EXPORTERS.items()]
     sources, missing = [], []
     for entry, (watched, why) in zip(entries, _read(entries), strict=True):
         up = {health.node for health in watched.health() if health.up} if watched is not None else set()

@@ -28,6 +28,8 @@ from .spare import spare_nodes
 from .waste import Assessment
 
 STATISTICS, BOUNDS = ("mean", "p99"), ("estimate", "low", "high")
+EMPTY_NODES = {"on": "energy", "down": "energy_down"}
+"""What judged energy is called, by what becomes of empty nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ def _watts(known: Known, found: Assessment) -> dict[str, Any]:
         "wasted_energy_joules_total": {key: joules for key, joules in energy.items() if key[1] in wasted},
         "node_power_watts": {(node.node, node.source): node.wall_watts for node in found.nodes},
         "unaccounted_power_watts": found.unaccounted_watts,
+        "host_unused_watts": found.unused_overhead_watts,
         "power_source_disagreement_watts": found.disagreement_watts,
         "gpu_idle_floor_watts": {(model, floor.source): floor.watts for model, floor in found.floors.items()},
         "unmeasured_seconds_total": dict(known.unmeasured_seconds),
@@ -239,7 +242,11 @@ def _held_out(judged: Promotion | None) -> dict[str, Any]:
                                  for statistic in STATISTICS},
         "heldout_jct_ratio": {(policy, bound): row["jct_ratio"][bound] for policy, row in rows.items()
                               for bound in BOUNDS},
-        "heldout_wasted_energy_joules": {policy: row["energy_wasted_joules"] for policy, row in rows.items()},
+        "heldout_energy_joules": {(policy, empty): row[f"{name}_joules"] for policy, row in rows.items()
+                                  for empty, name in EMPTY_NODES.items() if f"{name}_joules" in row},
+        "heldout_energy_ratio": {(policy, empty, bound): row[f"{name}_ratio"][bound] for policy, row in rows.items()
+                                 for empty, name in EMPTY_NODES.items() if f"{name}_ratio" in row
+                                 for bound in BOUNDS},
         "heldout_timestamp_seconds": judged.time_s,
     }
 

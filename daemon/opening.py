@@ -22,7 +22,7 @@ def kept_for(settings: Settings) -> Retention:
 
 def heuristics(settings: Settings) -> tuple[str, ...]:
     """Return the heuristics that are asked live."""
-    return settings.advice.policy, *settings.advice.shadow, settings.counterfactual.incumbent
+    return settings.advising(None), *settings.advice.shadow, settings.counterfactual.incumbent
 
 
 def warm_up(settings: Settings) -> WarmUp:

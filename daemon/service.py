@@ -181,7 +181,7 @@ class Service:
         since_s, until_s = known.next(self._clock(), period * self._speed)
         if since_s >= until_s or not self._warm_up.over():
             return
-        policies = dict.fromkeys((self.settings.counterfactual.incumbent, self.settings.advice.policy,
+        policies = dict.fromkeys((self.settings.counterfactual.incumbent, self._advising,
                                   *self.known.learned.asked))
         request = Request(self.settings.storage.url, since_s, until_s, tuple(policies),
                           models=str(self.settings.storage.models_folder),
@@ -331,9 +331,14 @@ class Service:
 
     def _roles(self) -> tuple[tuple[str, str], ...]:
         advice, learned = self.settings.advice, self.known.learned
-        heuristic = (advice.policy, "in_charge" if learned.leader is None else "fallback")
+        heuristic = (self._advising, "fallback" if "@" in (learned.leader or "") else "in_charge")
         return ((self.settings.counterfactual.incumbent, "incumbent"), heuristic,
-                *((policy, "shadow") for policy in advice.shadow if policy != advice.policy), *learned.roles())
+                *((policy, "shadow") for policy in advice.shadow if policy != self._advising), *learned.roles())
+
+    @property
+    def _advising(self) -> str:
+        """Return the heuristic that advises where no agent does."""
+        return self.settings.advising(self.known.learned.leader)
 
     def _cycles(self, settings: Settings) -> Iterable[Cycle]:
         periods = settings.cycles

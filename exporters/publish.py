@@ -122,6 +122,10 @@ class Published:
         "Power that does no work on GPUs that a user's jobs hold, in watts; the largest first.", "user", cap=USERS)
     unaccounted_power_watts: Scalar = _gauge(
         "Power of all nodes less the sum of all classes, in watts: 0 unless the accounting is broken.")
+    host_unused_watts: Series = _gauge(
+        "Part of class host_active in watts that belongs to the GPUs of busy nodes that no job holds: a host that runs "
+        "one of eight GPUs is on for all. With class node_overhead_empty it is what hosts draw for free GPUs, however "
+        "jobs are spread.", "partition", cap=PARTITIONS)
     power_source_disagreement_watts: Scalar = _gauge(
         "GPU power in excess of the wall meter, summed over nodes, in watts: meters average over a window.")
     gpu_idle_floor_watts: Series = _gauge(
@@ -315,9 +319,12 @@ class Published:
         cap=POLICIES * 2)
     heldout_jct_ratio: Series = _gauge(
         "Mean completion time on held-out history over the incumbent's; bound is estimate, low or high of the 95 % "
-        "interval over days.", "policy", "bound", cap=POLICIES * 3)
-    heldout_wasted_energy_joules: Series = _gauge(
-        "Energy that did no work on held-out history in joules.", "policy", cap=POLICIES)
+        "interval over blocks that share no queue.", "policy", "bound", cap=POLICIES * 3)
+    heldout_energy_joules: Series = _gauge(
+        "Energy at the wall on held-out history in joules; empty_nodes are on, or down after the site's delay.",
+        "policy", "empty_nodes", cap=POLICIES * 2)
+    heldout_energy_ratio: Series = _gauge(
+        "The same over the incumbent's; bound as above.", "policy", "empty_nodes", "bound", cap=POLICIES * 6)
     heldout_timestamp_seconds: Scalar = _gauge("When an agent was judged last, in seconds since the epoch.")
     training_score_ratio: Series = _gauge(
         "Training curve of the agents in use: held-out objective over the incumbent's, below 1 is better, by the share "

@@ -16,12 +16,13 @@ from ..policies import named
 from ..replay.site_speeds import FLAT_SPEEDS
 from ..replay.state import ClusterState
 from ..replay.workload import Foresight
-from ..settings.advice import AdviceSettings
+from ..settings.advice import AdviceSettings, CounterfactualSettings
 from .diagnosis import Diagnosis
 from .inference import DecisionContext, ModelAdvice, ModelResult, ServedModel, ask_model, expected, reasons
 from .policy_advice import PolicyAdvice, RenderOptions, instead_of
 from .wait_estimate import WaitChange
 
+INCUMBENT = CounterfactualSettings().incumbent
 MOST_REASONED = 50
 """Recommendations that tell what moved an agent: as many as people look at."""
 
@@ -56,6 +57,8 @@ class AdviceInputs:
     incumbent: str = ""
     """The policy that changes in wait are told against; none are told without it."""
     foresight: Foresight | None = None
+    heuristic: str = ""
+    """The one that has earned it; the configuration's without it."""
     stale_s: float = float("inf")
     """Agents are not asked about a cluster that was last seen longer ago."""
 
@@ -65,8 +68,9 @@ class Advisor:
 
     def __init__(self, settings: AdviceSettings, advice_inputs: AdviceInputs = AdviceInputs()) -> None:
         self._settings, self._circumstances = settings, advice_inputs
-        self._heuristic = named(settings.policy)
-        self._shadows = [named(name) for name in settings.shadow if name != settings.policy]
+        advising = advice_inputs.heuristic or settings.policy or advice_inputs.incumbent or INCUMBENT
+        self._heuristic = named(advising)
+        self._shadows = [named(name) for name in settings.shadow if name != advising]
         # One state for all of them: those who learned by other speeds see the leader's.
         self._speeds = next((model.speeds for model in advice_inputs.served_models if not model.speeds.flat),
                             FLAT_SPEEDS)

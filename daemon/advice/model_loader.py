@@ -63,6 +63,7 @@ class ModelLoader:
 
 def wanted(in_force: Mapping[str, Promotion]) -> dict[str, bool]:
     """Return the agents to be asked and whether each is in charge, that one first."""
+    in_force = {model: last for model, last in in_force.items() if "@" in model}  # a heuristic is no file
     leader = in_charge(in_force)
     listened = [model for model, last in in_force.items() if last.decision in (Decision.SHADOW, Decision.DEMOTE)]
     listened.sort(key=lambda model: in_force[model].time_s)

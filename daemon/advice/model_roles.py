@@ -27,7 +27,7 @@ STALE_READS = 3.0
 """An agent is not asked once so many reads of the scheduler are missing,"""
 STALE_S = 60.0
 """nor is it before so long."""
-DAYS = 14
+DAYS = 60
 """Days of standings that are looked at."""
 ROLES = {Decision.PROMOTE: "in_charge", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted"}
 
@@ -55,7 +55,7 @@ class ModelStatus:
 
     @property
     def leader(self) -> str | None:
-        """Return the agent in charge; None when there is none."""
+        """Return who has earned to be in charge, an agent or a heuristic; None when nobody has."""
         return in_charge(self.in_force)
 
     def roles(self) -> tuple[tuple[str, str], ...]:
@@ -85,7 +85,8 @@ class ModelRoles:
             log.warning("decisions on agents cannot be read; the old ones stand", extra={"error": str(error)})
         served_models = self._agency.served_models(self.learned.in_force)
         stale_s = max(STALE_S, STALE_READS * settings.cycles.jobs * self._speed)
-        return AdviceInputs(served_models, settings.counterfactual.incumbent, self._experience, stale_s)
+        return AdviceInputs(served_models, settings.counterfactual.incumbent, self._experience,
+                            settings.advising(self.learned.leader), stale_s)
 
     @property
     def experience(self) -> RuntimeHistory | None:

@@ -23,6 +23,8 @@ WORK = 20_000
 """Waiting jobs x futures x policies that one round may forecast: a second or so of a core."""
 LEAST = 4
 """Fewer futures give no interval."""
+ALIKE_S = 60.0
+"""Ends that are nearer read the same: an interval from a time to that very time is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class WaitChange:
 
     mean_s: float
     interval_s: tuple[float, float] | None
-    """Of ``LEVEL``, over the futures; None where there are too few of them."""
+    """Of ``LEVEL``, over the futures; None where there are too few of them, or all say the same."""
 
 
 def futures(state: ClusterState, most: int) -> int:
@@ -48,8 +50,13 @@ def changes(state: ClusterState, policy: Policy, other: Policy, draws: int, seed
     chance = np.random.default_rng(seed)
     found = np.array([_difference(drawn(state, chance), policy, other, waiting) for _ in range(draws)])
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    return {int(job): WaitChange(float(mean), (float(least), float(most)) if draws >= LEAST else None)
+    return {int(job): WaitChange(float(mean), _interval(float(least), float(most), draws))
             for job, mean, least, most in zip(waiting, found.mean(axis=0), low, high, strict=True)}
+
+
+def _interval(low: float, high: float, draws: int) -> tuple[float, float] | None:
+    """Return the interval; None where futures are few, or all alike: then it tells no spread."""
+    return (low, high) if draws >= LEAST and high - low >= ALIKE_S else None
 
 
 def _difference(future: ClusterState, policy: Policy, other: Policy, waiting: NDArray[np.intp]) -> Floats:

@@ -23,6 +23,7 @@ from ..replay.feasibility import pools, rejections, shape
 from ..replay.runtime_prediction import foresight, template
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.workload import COLUMNS, Workload
+from ..settings.training import TRIAL_S
 from .kinds import Stretch, TrainingError
 
 Floats = NDArray[np.float64]
@@ -133,10 +134,16 @@ def split(material: Material, *, seed: int = 0) -> Split:
 
 
 def held_out(material: Material, after_s: float) -> tuple[Stretch, ...]:
-    """Return what came after all that an agent has seen, two weeks at most; ``TooLittle`` when that is too little."""
+    """Return what came after all that an agent has seen, from its first day on; ``TooLittle`` when that is too little.
+
+    Evidence that may be looked at every night begins at a fixed moment: it is never dropped because it is old. Of a
+    history that it has seen nothing of, the last two weeks are returned.
+    """
     work, _ = _runnable(material)
     until_s = _span(work)[1]
-    counted = _counted(material.cluster, work, max(after_s, until_s - TEST_MOST_S), until_s, material.source)
+    first_s, last_s = (after_s, min(until_s, after_s + TRIAL_S)) if np.isfinite(after_s) else (until_s - TEST_MOST_S,
+                                                                                               until_s)
+    counted = _counted(material.cluster, work, first_s, last_s, material.source)
     return (replace(counted, speeds=material.speeds),)
 
 

@@ -124,8 +124,9 @@ class Kind:
     """Whether it trains with torch, and so where ``Course.device`` says."""
 
 
-FAILURES = (ValueError, ArithmeticError, LookupError, TypeError)
-"""What an agent raises when its answer cannot be carried out, or its numbers went wrong."""
+FAILURES = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError,
+            StopIteration, MemoryError, OSError, ImportError)
+"""What an agent raises when its answer cannot be carried out, its numbers went wrong, or it is just broken."""
 
 
 class TrainingError(Exception):

@@ -12,7 +12,7 @@ from ...exporters.source import Facts, Watched
 from ...storage.records import SchedulerSnapshot
 from ...storage.speeds import Throughput
 from ...storage.telemetry import Telemetry
-from ...storage.topology import Topology
+from ...storage.topology import Boards, Fabric
 from .. import config, opening
 from ..collection import Collection
 from ._client import Unreachable
@@ -67,8 +67,8 @@ def _told(facts: Facts | None) -> str:
     if facts is None:
         return "nothing"
     words: dict[type, Callable[[Any], str]] = {
-        Telemetry: _telemetry, SchedulerSnapshot: _scheduler, Topology: lambda _: "a topology",
-        Throughput: lambda given: _count(len(given.rates), "rate")}
+        Telemetry: _telemetry, SchedulerSnapshot: _scheduler, Fabric: lambda _: "a topology of switches",
+        Boards: lambda _: "links between GPUs", Throughput: lambda given: _count(len(given.rates), "rate")}
     return words[type(facts)](facts)
 
 

@@ -20,6 +20,7 @@ import click
 from ...storage.values import finite
 from ..agents.histories import Material, recorded
 from ..agents.kinds import Progress
+from ..learning.evidence import Comparison
 from ..learning.promotion import Row, Verdict
 from ..learning.training import TrainingJob
 from ..recorded_speeds import unplaced
@@ -29,7 +30,7 @@ from ._history import Source, described
 from ._output import plain, show
 
 _COLUMNS = {"policy": "policy", "jct_mean_s": "JCT s", "compared": "of incumbent", "wait_p99_s": "p99 wait s",
-            "wasted_kwh": "wasted kWh"}
+            "energy": "kWh at the wall", "energy_down": "empty nodes down"}
 _JOULES_PER_KWH = 3.6e6
 HIDDEN = "***"
 """Stands for a password."""
@@ -144,7 +145,7 @@ def show_verdict(verdict: Verdict, style: str) -> None:
         click.echo(json.dumps(finite(told), indent=2))
         return
     columns = _COLUMNS if style == "table" else {key: key for row in rows[:1] for key in row}
-    title = (f"{verdict.days} held-out days with {verdict.jobs} jobs, seed {verdict.seed}; the incumbent is "
+    title = (f"{verdict.days:.1f} held-out days with {verdict.jobs} jobs, seed {verdict.seed}; the incumbent is "
              f"{verdict.incumbent}, the best heuristic {verdict.best}")
     for speeds in verdict.speeds:
         click.echo(plain(str(speeds)), err=True)
@@ -155,7 +156,15 @@ def show_verdict(verdict: Verdict, style: str) -> None:
 def _row(row: Row, verdict: Verdict) -> dict[str, object]:
     ratio = row.jct_ratio
     return {"policy": row.policy, "jobs": row.jobs, "jct_mean_s": row.jct_mean_s, "jct_p99_s": row.jct_p99_s,
-            "compared": f"{ratio.estimate:.3f} ({ratio.low:.3f}-{ratio.high:.3f})", "jct_ratio": ratio.estimate,
+            "compared": "-" if row.policy == verdict.incumbent else ratio.said, "jct_ratio": ratio.estimate,
             "jct_ratio_low": ratio.low, "jct_ratio_high": ratio.high, "wait_mean_s": row.wait_mean_s,
             "wait_p99_s": row.wait_p99_s, "slowdown_mean": row.slowdown_mean,
-            "wasted_kwh": row.energy_wasted_joules / _JOULES_PER_KWH, "seed": verdict.seed}
+            "energy": _kwh(row.energy_joules, row.energy_ratio), "energy_kwh": row.energy_joules / _JOULES_PER_KWH,
+            "energy_down": _kwh(row.energy_down_joules, row.energy_down_ratio),
+            "energy_down_kwh": row.energy_down_joules / _JOULES_PER_KWH, "seed": verdict.seed}
+
+
+def _kwh(joules: float, ratio: Comparison) -> str:
+    """Return energy and whether it differs from the incumbent's: an estimate by itself says nothing."""
+    words = "" if ratio.words in ("the same", "not enough yet") else f", {ratio.words}"
+    return f"{joules / _JOULES_PER_KWH:,.0f}{words}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ._store import decide, found, store, uses_models
+from ._store import decide, decided, found, store, uses_models
 
 
 @click.command("demote", short_help="Take a model out of charge.")
@@ -22,6 +22,7 @@ def command(model: str, reason: str, config_file: Path, folder: Path | None) -> 
     """
     from ...storage.promotions import Decision
 
-    known = found(store(config_file, folder), model)
-    decide(config_file, known.name, Decision.DEMOTE, reason)
-    click.echo(f"{known.name} is demoted")
+    heuristic = "@" not in model and model in decided(config_file)
+    name = model if heuristic else found(store(config_file, folder), model).name
+    decide(config_file, name, Decision.DEMOTE, reason)
+    click.echo(f"{name} is demoted")

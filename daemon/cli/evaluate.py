@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 @click.option("--cluster", metavar="NODESxGPUS|FILE.yaml", help="What a trace ran on; the history knows its own.")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
 @click.option("--incumbent", help="The policy that everybody is compared with.  [the configuration's]")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
+@click.option("--seed", type=int, help="Random seed.  [that of its training, so that both say the same]")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="For people, or for programs.")
 @uses_models
-def command(model: str, source: str | None, incumbent: str | None, seed: int, style: str, config_file: Path,
+def command(model: str, source: str | None, incumbent: str | None, seed: int | None, style: str, config_file: Path,
             folder: Path | None, **trace: str | None) -> None:
     """Replay history that MODEL has not seen under it, the incumbent, heuristics, chance, and one who knows the future.
 
@@ -49,14 +49,14 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int, st
     known = found(models, model)
     try:
         if source is None:
-            order = replace(TrainingJob.read(known.folder), until_s=None, seed=seed)
+            order = replace(TrainingJob.read(known.folder), until_s=None)
         else:
             default = settings(config_file).counterfactual.incumbent
             order = TrainingJob(known.name, source, 0.0, shown(trace["cluster"]), trace["trace_format"],
-                                incumbent=default,
-                          seed=seed)
+                                incumbent=default)
         where = Source(order.source, config_file, order.trace_format, speeds=order.speeds)
-        order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent)
+        order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent,
+                        seed=order.seed if seed is None else seed)
         _judge(models, known, order, where, PromotionCriteria.of(settings(config_file).training.terms), style)
     except (ModelError, TrainingError) as error:
         raise click.ClickException(str(error)) from error
@@ -66,12 +66,15 @@ def _judge(models: ModelStore, model: Stored, order: TrainingJob, where: Source,
            style: str) -> None:
     from ..agents.histories import TEST_MOST_S, WARM_UP_S, held_out
     from ..learning.training import examined
+    from ..settings.training import TRIAL_S
     from ._training import fidelity, now_of, read, show_verdict, tell
 
     seen_s = _seen_until(model, order)
     if where.recorded:
         now_s = now_of(where)
-        order = replace(order, since_s=max(seen_s, now_s - TEST_MOST_S) - WARM_UP_S, until_s=now_s)
+        foreign_s = now_s - TEST_MOST_S
+        since_s = foreign_s if seen_s == float("-inf") else seen_s
+        order = replace(order, since_s=since_s - WARM_UP_S, until_s=min(now_s, since_s + TRIAL_S))
     material = read(where, order)
     tell(material.notes)
     stretches = held_out(material, seen_s)

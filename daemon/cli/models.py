@@ -27,7 +27,7 @@ STATES = {"promote": "in charge", "shadow": "shadow", "demote": "demoted", "refu
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="For people, or for programs.")
 def command(config_file: Path, folder: Path | None, style: str) -> None:
-    """List trained models, the newest first: their held-out figures with intervals, who is in charge and why.
+    """List trained models and the heuristics that were tried: held-out figures with intervals, who is in charge, why.
 
     \b
     Examples:
@@ -41,6 +41,7 @@ def command(config_file: Path, folder: Path | None, style: str) -> None:
     except Unreachable as error:
         click.echo(f"who is in charge is not known: {error.message}", err=True)
     rows = [_row(model, known.get(model.name)) for model in models.models()]
+    rows += [_heuristic(decision) for name, decision in known.items() if "@" not in name]
     columns = _COLUMNS if style == "table" else {key: key for row in rows for key in row if key != "card"}
     show(rows, columns, style, empty=f"no models in {models.folder}; `idlewatt train` makes one")
     if style == "table":
@@ -73,9 +74,24 @@ def _row(model: Stored, decision: Promotion | None) -> dict[str, object]:
             "folder": str(model.folder), "card": asdict(card)}
 
 
+def _heuristic(decision: Promotion) -> dict[str, object]:
+    """Return a heuristic that was tried like a model that learned nothing."""
+    figures = decision.figures
+    against = figures.get("against", {}).get(figures.get("incumbent", ""), {})
+    told = {f"jct_over_incumbent{part}": against[name] for part, name in (("", "estimate"), ("_low", "low"),
+                                                                        ("_high", "high")) if against.get(name)}
+    return {"model": decision.model, "trained": None, "state": STATES[decision.decision.value],
+            "over_incumbent": _interval(told, "jct_over_incumbent") if "jct_over_incumbent_low" in told else None,
+            "over_best": None, "held_out": _held_out(figures) if "days" in figures else None, "learned_from": None,
+            "why": decision.reason, "decided": _minute(decision.time_s), "by": decision.by, "folder": None,
+            "card": None}
+
+
 def _interval(figures: Mapping[str, float], name: str) -> str | None:
     if name not in figures:
         return None
+    if f"{name}_low" not in figures:
+        return f"{figures[name]:.3f} (not enough yet)"
     return f"{figures[name]:.3f} ({figures[f'{name}_low']:.3f}-{figures[f'{name}_high']:.3f})"
 
 

@@ -266,9 +266,9 @@ def _judged(config_file: Path, models: ModelStore, model: Stored, where: Source,
 def _listened_to(config_file: Path, models: ModelStore, verdict: Verdict) -> None:
     """Let the daemon ask a model that learned here beside the policy in charge, and older ones make room."""
     from ...storage.promotions import Decision, Promotion
-    from ..learning.training import make_room
+    from ..learning.training import Room, make_room
 
     with ledger(config_file) as (opened, now_s):
         opened.decide(Promotion(now_s, verdict.model, Decision.SHADOW, "operator", verdict.reason, verdict.figures()))
-        make_room(opened, models, verdict.model.partition("@")[0], settings(config_file).training.keep, "operator",
-                  now_s)
+        room = Room(verdict.model.partition("@")[0], settings(config_file).training.keep)
+        make_room(opened, models, room, "operator", now_s)

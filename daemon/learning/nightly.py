@@ -11,28 +11,26 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from ...storage.errors import StoreError
 from ...storage.history import History
 from ...storage.ledger import Ledger
-from ...storage.promotions import Decision, Promotion, in_charge, states
 from ..agents.checkpoint import write
 from ..agents.histories import DAY_S, Split, TooLittle, recorded, split
-from ..agents.kinds import FAILURES, Stretch, TrainingError
+from ..agents.kinds import TrainingError
 from ..niceness import give_way
 from ..recorded_speeds import site_speeds
 from ..replay.cluster import ClusterError
 from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
 from ..simulator_error import check
+from .court import Court
 from .models import ModelError, ModelStore, speeds_of
-from .promotion import Exam, Verdict, ratio, replayed
-from .regret import too_soon
-from .training import TrainingDirectory, TrainingJob, TrainingRun, examined, make_room
+from .training import Room, TrainingDirectory, TrainingJob, TrainingRun, make_room
 from .training_scheduler import NIGHT, NOTE, TASK, Night, Task
+from .trials import agent_on_trial, trials
 
 NICENESS = 19
 NOTES = 3
@@ -80,7 +78,8 @@ def _trained(task: Task, store: ModelStore, training_directory: TrainingDirector
                   seed=int(task.now_s // DAY_S), objective=task.objective)
     with History.read_only(task.url) as reader:
         speeds = site_speeds(reader, until_s, task.applications)
-        parts = split(recorded(reader, since_s, until_s, "the history", speeds), seed=order.seed)
+        material = recorded(reader, since_s, until_s, "the history", speeds)
+        parts = split(material, seed=order.seed)
         fidelity = check(reader, parts.until_s, until_s, task.incumbent, speeds)
     training_directory.begin(order)
     start, anew = _start(store, task.agent, parts)
@@ -88,13 +87,13 @@ def _trained(task: Task, store: ModelStore, training_directory: TrainingDirector
     for _ in lesson:
         pass
     model = lesson.keep(store, task.now_s)
-    verdict = examined(store, model, parts.test, task.incumbent, fidelity=fidelity, terms=task.terms, seed=order.seed)
     with Ledger.open(task.url) as ledger:
-        decision = _decide(ledger, store, task, verdict, parts.test)
-        make_room(ledger, store, task.agent, task.keep, "nightly", task.now_s)
+        decision = Court(ledger, store, task, material, fidelity).sit(model, parts)
+        tried = agent_on_trial(trials(ledger.decisions(), task.now_s), task.agent)
+        make_room(ledger, store, Room(task.agent, task.keep, tried.name if tried else ""), "nightly", task.now_s)
     training_directory.clear()
     return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}"
-                 f"{anew}; {'; '.join((*map(str, verdict.speeds), *speeds.notes[:NOTES]))}", model.name)
+                 f"{anew}; {'; '.join((speeds.summary, *speeds.notes[:NOTES]))}", model.name)
 
 
 def _start(store: ModelStore, agent: str, parts: Split) -> tuple[Path | None, str]:
@@ -122,39 +121,6 @@ def _newest(store: ModelStore, agent: str, until_s: float) -> Path | None:
                 store.load(model.name)  # one of an older idlewatt may be whole and not fit
                 return model.folder
     return None
-
-
-def _decide(ledger: Ledger, store: ModelStore, task: Task, verdict: Verdict, test: Sequence[Stretch]) -> Promotion:
-    """Record what follows from a verdict."""
-    decisions = ledger.decisions()
-    before, soon = states(decisions), too_soon(decisions, task.now_s)
-    rival = in_charge(before)
-    decision, reason = verdict.decision, verdict.reason
-    if decision is Decision.PROMOTE and not task.promote:
-        decision, reason = Decision.SHADOW, f"it has earned to be in charge, and an operator decides: {reason}"
-    elif decision is Decision.PROMOTE and soon:
-        decision, reason = Decision.SHADOW, f"{soon}: {reason}"
-    elif decision is Decision.PROMOTE and rival is not None:
-        stays = _stays(store, verdict, rival, test)
-        decision, reason = (Decision.SHADOW, stays) if stays else (decision, reason)
-    taken = Promotion(task.now_s, verdict.model, decision, "nightly", reason, verdict.figures())
-    ledger.decide(taken)
-    return taken
-
-
-def _stays(store: ModelStore, verdict: Verdict, rival: str, test: Sequence[Stretch]) -> str:
-    """Return why the one in charge stays there, if it does: a new one must surely be better, or each night has its own.
-
-    One that cannot be loaded or replayed does not stay.
-    """
-    exam = Exam.of(test)
-    try:
-        theirs = replayed(store.load(rival), exam, verdict.seed)
-    except (ModelError, *FAILURES):
-        return ""
-    found = ratio(replayed(store.load(verdict.model), exam, verdict.seed), theirs, verdict.terms, verdict.seed)
-    said = f"{found.estimate:.3f} ({found.low:.3f} to {found.high:.3f})"
-    return "" if found.high < 1 else f"mean JCT is {said} of that under {rival}, which is in charge: not surely better"
 
 
 def main() -> None:

@@ -1,40 +1,37 @@
-"""Whether an agent has earned to be in charge: paired replays of held-out history, and what must be true of them.
+"""Whether a candidate has earned to be in charge: paired replays of held-out history, and what must be true of them.
 
-Everybody replays the same stretches. The agent is compared with the incumbent, which really decided, and with the best
-of the heuristics, chosen in hindsight: it must beat the one that an operator would have picked. Days are drawn anew as
-whole, since jobs of one day share a queue (paired bootstrap). What chance does (``random-feasible``) and what knowing
-the future would (``oracle``) stand beside every table.
+Everybody replays the same stretches. A candidate is compared with the incumbent, which really decided, and an agent
+also with the best of the heuristics: it must beat the one that an operator would have picked. History is cut into
+blocks that share no queue (``blocks.py``); what pairs of blocks prove, at one look and at many, is in ``evidence.py``.
+What chance does (``random-feasible``) and what knowing true run times would (``sjf-oracle``) stand beside every table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...storage.promotions import Decision
 from ...storage.records import ModelCard
-from ..agents.kinds import FAILURES, Stretch, Trained
+from ..agents.kinds import FAILURES, Stretch
 from ..policies import named
-from ..replay.engine import Policy, run
-from ..replay.outcome import Interval, ratio_interval, times
-from ..replay.power import Occupation, PowerModel, joules, occupation
-from ..replay.speed_coverage import SpeedCoverage, coverage
-from ..replay.state import ClusterState
-from ..replay.workload import Workload
+from ..replay.engine import Policy
+from ..replay.power import PowerModel, joules
+from ..replay.speed_coverage import SpeedCoverage
 from ..simulator_error import Fidelity
 from ..sweep import ALWAYS
+from .evidence import Comparison
+from .exam import POWER_DOWN_S, Exam, Trial, replayed
+from .pairs import Pair, mean, p99
 from .promotion_criteria import ASSUMED, PromotionCriteria
 
-Floats = NDArray[np.float64]
-
-DAY_S = 86400.0
 HEURISTICS = ("sjf-prediction+best-fit+easy", "sjf-limit+best-fit+easy", "qssf+best-fit+easy", "wfp3+best-fit+easy",
               "limit-aged+best-fit+easy", "fifo+best-fit+easy")
 """What an operator could put in charge without any training."""
+ON, DOWN = "all nodes on", "empty nodes powered down"
+"""How energy is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +46,15 @@ class Row:
     wait_mean_s: float
     wait_p99_s: float
     slowdown_mean: float
-    energy_wasted_joules: float
-    jct_ratio: Interval
+    energy_joules: float
+    """At the wall, all nodes on."""
+    energy_down_joules: float
+    """The same with empty nodes powered down."""
+    jct_ratio: Comparison
     """Mean JCT over the incumbent's."""
+    energy_ratio: Comparison
+    """Energy at the wall over the incumbent's, all nodes on."""
+    energy_down_ratio: Comparison
 
 
 @dataclass(frozen=True)
@@ -66,19 +69,19 @@ class Verdict:
     best: str
     """The best of the heuristics."""
     rows: tuple[Row, ...] = ()
-    """The agent's, the incumbent's, the other heuristics', chance, the future."""
-    against: Mapping[str, Interval] = field(default_factory=dict)
+    """The candidate's, the incumbent's, the other heuristics', chance, shortest run first."""
+    against: Mapping[str, Comparison] = field(default_factory=dict)
     """Mean JCT over the incumbent's and over the best heuristic's, by their names."""
-    groups: Mapping[str, float] = field(default_factory=dict)
+    groups: Mapping[str, Comparison] = field(default_factory=dict)
     """Mean JCT over the incumbent's by partition and class of users."""
-    stretches: tuple[float, ...] = ()
-    """The same by stretch."""
-    tail_ratio: float | None = None
+    energy: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
+    """Energy at the wall over theirs, by their names and by how it is counted."""
+    tail: Comparison | None = None
     """p99 wait over the incumbent's."""
     since_s: float | None = None
     until_s: float | None = None
     """From the first held-out submission to the last."""
-    days: int = 0
+    days: float = 0.0
     jobs: int = 0
     seed: int = 0
     speeds: tuple[SpeedCoverage, ...] = ()
@@ -97,193 +100,123 @@ class Verdict:
         return {name: value for name, value in asdict(self).items() if name not in ("model", "decision")}
 
 
-def judge(candidate: Trained, incumbent: str, heuristics: Sequence[str], stretches: Sequence[Stretch], *,
+def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], stretches: Sequence[Stretch], *,
           fidelity: Fidelity | None = None, foreign: bool = False, terms: PromotionCriteria = ASSUMED,
           seed: int = 0) -> Verdict:
-    """Replay held-out stretches under everybody and return the verdict; never raises for what the candidate does.
+    """Replay held-out stretches under everybody and return the verdict; whatever a replay raises becomes its reason.
 
+    Beside ``heuristics``, where there are any, stand chance and shortest run first.
     ``stretches`` are in order of time and untouched by training; ``fidelity`` is needed where they are the site's own.
     ``foreign`` ones are of another history than it was trained on, with a clock of its own.
     """
-    exam = Exam.of(stretches)
-    trials = {name: replayed(named(name), exam, seed) for name in dict.fromkeys((incumbent, *heuristics, *ALWAYS))}
-    best = min((incumbent, *heuristics), key=lambda name: (trials[name].jct_mean_s, name))
-    empty = Verdict(candidate.card.model, Decision.REFUSE, (), incumbent, best, seed=seed, fidelity=fidelity,
+    card: ModelCard = getattr(candidate, "card", None) or ModelCard(candidate.name, "", 0.0, 0, "", "", "")
+    empty = Verdict(_name(candidate), Decision.REFUSE, (), incumbent, incumbent, seed=seed, fidelity=fidelity,
                     terms=terms)
+    if wrong := not_finite(candidate):
+        return replace(empty, reasons=(f"its {wrong} holds numbers that are none",))
     try:
-        trials = {candidate.card.model: replayed(candidate, exam, seed), **trials}
+        exam = Exam.of(tuple(stretches))
+        trials = {name: _trial(named(name), exam, terms, seed)
+                  for name in dict.fromkeys((incumbent, *heuristics, *(ALWAYS if heuristics else ())))
+                  if name != empty.model}
+    except FAILURES as error:
+        return replace(empty, decision=Decision.SHADOW, reasons=(
+            f"nothing can be compared: a replay of the history failed: {type(error).__name__}: {error}",))
+    try:
+        trials = {empty.model: _trial(candidate, exam, terms, seed), **trials}
     except FAILURES as error:
         return replace(empty, reasons=(f"its replay failed: {type(error).__name__}: {error}",))
-    blank = ModelCard("", "", 0.0, 0, "", "", "", speeds=candidate.card.speeds)
-    seen = blank if foreign else candidate.card
-    if candidate.card.speeds and all(stretch.speeds.flat for stretch in stretches):
+    if card.speeds and all(stretch.speeds.flat for stretch in stretches):
         return replace(empty, decision=Decision.SHADOW, reasons=(
-            f"it was trained with speeds ({candidate.card.speeds}), and these replays have none: nothing can be said "
-            "of it",))
-    return _weighed(_measured(empty, trials, exam, PowerModel()), seen, trials)
+            f"it was trained with speeds ({card.speeds}), and these replays have none: nothing can be said of it",))
+    rivals = [name for name in dict.fromkeys((incumbent, *heuristics)) if name in trials and name != empty.model]
+    best = min(rivals, key=lambda name: (trials[name].jct_mean_s, name), default=incumbent)
+    known = (None, None) if foreign else (card.history_from_s, card.history_until_s)
+    try:
+        return _weighed(_measured(replace(empty, best=best), trials, exam), known, trials)
+    except FAILURES as error:
+        return replace(empty, decision=Decision.SHADOW, reasons=(
+            f"nothing can be compared: {type(error).__name__}: {error}",))
 
 
-@dataclass(frozen=True)
-class Exam:
-    """What everybody replays, and which jobs of it are looked at."""
-
-    stretches: tuple[Stretch, ...]
-    counted: tuple[NDArray[np.bool_], ...]
-    """[stretch][job] submitted within the stretch, and able to run at all."""
-
-    @classmethod
-    def of(cls, stretches: Sequence[Stretch]) -> Exam:
-        """Return the exam on these stretches."""
-        return cls(tuple(stretches), tuple(_counted(stretch) for stretch in stretches))
-
-    def column(self, read: Callable[[Workload], object]) -> NDArray[Any]:
-        """Return one value for each job that counts."""
-        columns = [np.asarray(read(stretch.workload))[counted]
-                   for stretch, counted in zip(self.stretches, self.counted, strict=True)]
-        return np.concatenate(columns) if columns else np.zeros(0)
+def _name(candidate: Policy) -> str:
+    """Return what a candidate is called: an agent by its kind and version."""
+    card: ModelCard | None = getattr(candidate, "card", None)
+    return candidate.name if card is None else card.model
 
 
-def _counted(stretch: Stretch) -> NDArray[np.bool_]:
-    possible = np.ones(len(stretch.workload), bool)
-    possible[[rejection.job for rejection in ClusterState.of(stretch.cluster, stretch.workload).rejected]] = False
-    return possible & (stretch.workload.submit >= stretch.since_s)
+def not_finite(candidate: Policy) -> str:
+    """Return which of a candidate's arrays holds NaN or infinity, by its name; '' when none does."""
+    parts = getattr(candidate, "__dict__", {}).items()
+    return next((name.strip("_") for name, value in parts if isinstance(value, np.ndarray)
+                 and value.dtype.kind == "f" and not np.isfinite(value).all()), "")
 
 
-@dataclass(frozen=True)
-class Trial:
-    """How one policy did on the held-out jobs, rows alike for all policies; NaN where a job did not end."""
-
-    day: NDArray[np.int64]
-    """Whole days by number, no two stretches sharing one."""
-    stretch: NDArray[np.int64]
-    jct: Floats
-    wait: Floats
-    slowdown: Floats
-    spent: tuple[Occupation, ...]
-    """How the nodes spent their time, by stretch."""
-    speeds: tuple[SpeedCoverage, ...] = ()
-    """On what the speeds of its jobs rest, by stretch."""
-
-    @property
-    def jct_mean_s(self) -> float:
-        """Return the mean completion time; infinite where no job ended."""
-        return float(np.nanmean(self.jct)) if np.isfinite(self.jct).any() else np.inf
+def _trial(policy: Policy, exam: Exam, terms: PromotionCriteria, seed: int) -> Trial:
+    return replayed(policy, exam, seed, power_down_s=terms.power_down_s or POWER_DOWN_S)
 
 
-def replayed(policy: Policy, exam: Exam, seed: int) -> Trial:
-    """Replay every stretch to its end and return the times of the jobs that count."""
-    parts, spent, covered, days = [], list[Occupation](), list[SpeedCoverage](), 0
-    for number, (stretch, counted) in enumerate(zip(exam.stretches, exam.counted, strict=True)):
-        done = run(stretch.cluster, stretch.workload, policy, seed=seed, speed=stretch.speeds.table,
-                   resize_s=stretch.resize_s)
-        found = times(done)
-        told = np.full((3, len(stretch.workload)), np.nan)
-        told[:, found.jobs] = found.jct, found.wait, found.slowdown
-        day = (stretch.workload.submit[counted] - stretch.since_s) // DAY_S
-        parts.append(np.vstack([days + day, np.full(len(day), number), told[:, counted]]))
-        spent.append(occupation(done))
-        covered.append(coverage(done, stretch.speeds))
-        days += int(day.max(initial=-1)) + 1
-    day, which, jct, wait, slowdown = np.hstack(parts) if parts else np.zeros((5, 0))
-    return Trial(day.astype(np.int64), which.astype(np.int64), jct, wait, slowdown, tuple(spent), tuple(covered))
-
-
-def _measured(empty: Verdict, trials: Mapping[str, Trial], exam: Exam, power: PowerModel) -> Verdict:
+def _measured(empty: Verdict, trials: Mapping[str, Trial], exam: Exam) -> Verdict:
     """Return the verdict with all figures, and no decision yet."""
-    ours, incumbent, submit = trials[empty.model], trials[empty.incumbent], exam.column(lambda work: work.submit)
-    rows = tuple(_row(name, trial, trials, empty, exam, power) for name, trial in trials.items())
+    ours, terms = trials[empty.model], empty.terms
+    pairs = {name: Pair.of(ours, trials[name], exam) for name in dict.fromkeys((empty.incumbent, empty.best))
+             if name in trials}
+    submit = exam.column(lambda work: work.submit)
+    incumbent = pairs.get(empty.incumbent)
     return replace(
-        empty, speeds=incumbent.speeds, rows=rows, days=len(np.unique(ours.day)), jobs=len(ours.day),
+        empty, speeds=() if incumbent is None else trials[empty.incumbent].speeds,
+        rows=tuple(_row(name, trial, trials, empty, exam) for name, trial in trials.items()),
+        days=exam.days, jobs=len(ours.jct),
         since_s=float(submit.min()) if len(submit) else None, until_s=float(submit.max()) if len(submit) else None,
-        against={name: ratio(ours, trials[name], empty.terms, empty.seed)
-                 for name in dict.fromkeys((empty.incumbent, empty.best))},
-        groups={name: _mean_ratio(ours, incumbent, members) for name, members in groups(exam)
-                if members.sum() >= empty.terms.group_jobs},
-        stretches=tuple(_mean_ratio(ours, incumbent, ours.stretch == number) for number in range(len(exam.stretches))),
-        tail_ratio=_tail(ours, incumbent, empty.terms))
+        against={name: pair.jct() for name, pair in pairs.items()},
+        energy={name: {ON: pair.energy(down=False), DOWN: pair.energy(down=True)} for name, pair in pairs.items()},
+        groups={} if incumbent is None else {name: incumbent.jct(members) for name, members in exam.groups()
+                                             if members.sum() >= terms.group_jobs},
+        tail=None if incumbent is None else incumbent.tail(terms.tail_floor_s))
 
 
-def ratio(ours: Trial, theirs: Trial, terms: PromotionCriteria, seed: int) -> Interval:
-    """Return mean JCT over another's, of the jobs that ended under both, with its interval over days."""
-    both = np.isfinite(ours.jct) & np.isfinite(theirs.jct)
-    return ratio_interval(np.float64(DAY_S) * ours.day[both], ours.jct[both], theirs.jct[both],
-                          resamples=terms.resamples, seed=seed)
-
-
-def _row(name: str, trial: Trial, trials: Mapping[str, Trial], empty: Verdict, exam: Exam, power: PowerModel) -> Row:
+def _row(name: str, trial: Trial, trials: Mapping[str, Trial], empty: Verdict, exam: Exam) -> Row:
     ended = np.isfinite(trial.jct)
     jct, wait = trial.jct[ended], trial.wait[ended]
-    return Row(name, int(ended.sum()), int((~ended).sum()), _mean(jct), _p99(jct), _mean(wait), _p99(wait),
-               _mean(trial.slowdown[ended]), _wasted(trial, trials.values(), exam, power),
-               ratio(trial, trials[empty.incumbent], empty.terms, empty.seed))
+    pair = Pair.of(trial, trials.get(empty.incumbent, trial), exam)
+    return Row(name, int(ended.sum()), int((~ended).sum()), mean(jct), p99(jct), mean(wait), p99(wait),
+               mean(trial.slowdown[ended]), *_joules(trial, trials, exam), pair.jct(), pair.energy(down=False),
+               pair.energy(down=True))
 
 
-def _wasted(trial: Trial, everybody: Collection[Trial], exam: Exam, power: PowerModel) -> float:
-    """Return the wasted joules of all stretches, each up to when the last policy was through with it."""
-    ends = [max(other.spent[number].until for other in everybody) for number in range(len(exam.stretches))]
-    clusters = (stretch.cluster for stretch in exam.stretches)
-    return float(sum(joules(spent.later(end), cluster.gpus, power).wasted
-                     for spent, end, cluster in zip(trial.spent, ends, clusters, strict=True) if np.isfinite(end)))
+def _joules(trial: Trial, trials: Mapping[str, Trial], exam: Exam) -> tuple[float, float]:
+    """Return the joules of all stretches, each up to when the last policy was through with it: as it is, and down."""
+    on = down = 0.0
+    for number, stretch in enumerate(exam.stretches):
+        course, end = trial.courses[number], max(other.courses[number].spent.until for other in trials.values())
+        if np.isfinite(end):
+            on += joules(course.spent.later(end), stretch.cluster.gpus, PowerModel()).total
+            down += joules(course.spent_down.later(end), stretch.cluster.gpus, PowerModel()).total
+    return on, down
 
 
-def _mean(values: Floats) -> float:
-    return float(values.mean()) if len(values) else float("nan")
-
-
-def _p99(values: Floats) -> float:
-    return float(np.quantile(values, 0.99)) if len(values) else float("nan")
-
-
-def _mean_ratio(ours: Trial, theirs: Trial, members: NDArray[np.bool_]) -> float:
-    both = members & np.isfinite(ours.jct) & np.isfinite(theirs.jct)
-    return float(ours.jct[both].sum() / theirs.jct[both].sum()) if both.any() else float("nan")
-
-
-def _tail(ours: Trial, theirs: Trial, terms: PromotionCriteria) -> float:
-    both = np.isfinite(ours.wait) & np.isfinite(theirs.wait)
-    floor = terms.tail_floor_s
-    return max(floor, _p99(ours.wait[both])) / max(floor, _p99(theirs.wait[both])) if both.any() else float("nan")
-
-
-def groups(exam: Exam) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Yield who must not suffer: each partition, and the light, middle and heavy thirds of users by GPU time.
-
-    Single users have too few jobs to tell harm from chance.
-    """
-    # A code of -1 is the last one: none.
-    partition = exam.column(lambda work: np.array([*work.partition_names, ""], object)[work.partition])
-    user = exam.column(lambda work: np.array([*work.user_names, ""], object)[work.user])
-    used = exam.column(lambda work: work.run * work.gpus)
-    for name in dict.fromkeys(partition):
-        yield f"partition {name}", partition == name
-    names, number = np.unique(user.astype(str), return_inverse=True)
-    if len(names) < 3:
-        return
-    rank = np.argsort(np.argsort(np.bincount(number, weights=used), kind="stable"))
-    for third, word in enumerate(("light", "middle", "heavy")):
-        yield f"{word} users", (rank * 3 // len(names))[number] == third
-
-
-def _weighed(measured: Verdict, card: ModelCard, trials: Mapping[str, Trial]) -> Verdict:
+def _weighed(measured: Verdict, known: tuple[float | None, float | None], trials: Mapping[str, Trial]) -> Verdict:
     """Return the verdict with its decision: what is wrong with the agent itself refuses it, all else shadows it."""
+    if measured.model == measured.incumbent:
+        return replace(measured, decision=Decision.SHADOW, reasons=("it is the incumbent itself",))
     ours, theirs = trials[measured.model], trials[measured.incumbent]
     lost = int((~np.isfinite(ours.jct) & np.isfinite(theirs.jct)).sum())
     if lost:
         return replace(measured, reasons=(f"{lost} jobs never end under it that do under {measured.incumbent}",))
-    against = (*_unfounded(measured, card), *_harmful(measured), *_not_better(measured))
+    against = (*_unfounded(measured, known), *_harmful(measured), *_not_better(measured))
     if against:
         return replace(measured, decision=Decision.SHADOW, reasons=against)
-    return replace(measured, decision=Decision.PROMOTE, reasons=tuple(
-        f"mean JCT is {_said(interval)} of that under {name}" for name, interval in measured.against.items()))
+    return replace(measured, decision=Decision.PROMOTE,
+                   reasons=tuple(_why(measured, name) for name in measured.against))
 
 
-def _unfounded(found: Verdict, card: ModelCard) -> Iterator[str]:
+def _unfounded(found: Verdict, known: tuple[float | None, float | None]) -> Iterator[str]:
     """Yield why the replays say nothing, whatever they show."""
     terms, fidelity = found.terms, found.fidelity
-    if found.days < terms.days or found.jobs < terms.jobs:
-        yield (f"only {found.days} held-out days with {found.jobs} jobs; {terms.days} days and {terms.jobs} jobs are "
-               "needed")
-    if _overlap((card.history_from_s, card.history_until_s), (found.since_s, found.until_s)):
+    if found.days < terms.days - 0.01 or found.jobs < terms.jobs:
+        yield (f"not enough yet: only {found.days:.1f} held-out days with {found.jobs} jobs; {terms.days} days and "
+               f"{terms.jobs} jobs are needed")
+    if _overlap(known, (found.since_s, found.until_s)):
         yield "it was trained on a part of this history, which is then no test"
     if fidelity is None:
         return
@@ -305,28 +238,48 @@ def _overlap(one: tuple[float | None, float | None], other: tuple[float | None, 
 
 def _harmful(found: Verdict) -> Iterator[str]:
     """Yield whom it would hurt."""
-    for name, worse in found.groups.items():
-        if worse > found.terms.group:
-            yield f"{name}: mean JCT is {worse:.2f} of that under {found.incumbent}, {found.terms.group:.2f} at most"
-    if found.tail_ratio is not None and not found.tail_ratio <= found.terms.tail:
-        yield (f"p99 wait is {found.tail_ratio:.2f} of that under {found.incumbent}, "
-               f"{found.terms.tail:.2f} at most")
+    for name, group in found.groups.items():
+        if not group.total <= found.terms.group:
+            yield (f"{name}: mean JCT is {group.total:.2f} of that under {found.incumbent}, {found.terms.group:.2f} at "
+                   f"most; by block {group.said}")
+    tail = found.tail
+    if tail is not None and not np.isnan(tail.estimate) and not tail.estimate <= found.terms.tail:
+        yield f"p99 wait is {tail.said} of that under {found.incumbent}, {found.terms.tail:.2f} at most"
+    for counted, energy in found.energy.get(found.incumbent, {}).items():
+        if energy.known and energy.low > 1.0 / found.terms.saving:
+            yield f"energy at the wall, {counted}, is {energy.said} of that under {found.incumbent}: worse"
 
 
 def _not_better(found: Verdict) -> Iterator[str]:
     """Yield whom it does not beat."""
-    rows, terms = {row.policy: row for row in found.rows}, found.terms
-    ours = rows[found.model]
-    for name, interval in found.against.items():
-        clearly = any(_below(mine, other, terms.clearly) for mine, other in (
-            (ours.wait_p99_s, rows[name].wait_p99_s), (ours.energy_wasted_joules, rows[name].energy_wasted_joules)))
-        if not (interval.high < terms.better or (interval.high <= terms.alike and clearly)):
-            yield f"mean JCT is {_said(interval)} of that under {name}: not surely better"
+    for name, jct in found.against.items():
+        if not (jct.below(found.terms.error) or _saves(found, name)):
+            yield f"mean JCT is {jct.said} of that under {name}: {_verdict(jct, found.terms)}"
 
 
-def _below(mine: float, other: float, share: float) -> bool:
-    return bool(other > 0 and mine <= share * other)
+def _verdict(jct: Comparison, terms: PromotionCriteria) -> str:
+    """Return why a ratio does not earn it: worse, alike, or better in a look at it and not yet at all of a year's."""
+    if jct.words != "better":
+        return jct.words
+    if jct.total >= 1.0:
+        return f"better in most blocks, and {jct.total:.3f} of it in all: not better"
+    return (f"better at this look, not yet surely if one looks every night (evidence {np.exp(jct.evidence):.3g}, "
+            f"{1.0 / terms.error:.0f} needed)")
 
 
-def _said(interval: Interval) -> str:
-    return f"{interval.estimate:.3f} ({interval.low:.3f} to {interval.high:.3f})"
+def _saves(found: Verdict, name: str) -> bool:
+    """Tell whether it surely takes less energy at the wall, in the way that the site runs, and costs nobody time."""
+    jct, energy, terms = found.against[name], found.energy[name], found.terms
+    counted, other = (ON, DOWN) if terms.power_down_s is None else (DOWN, ON)
+    return (jct.known and jct.high <= terms.alike and energy[counted].below(terms.error)
+            and energy[counted].high <= terms.saving and not energy[other].above(terms.error))
+
+
+def _why(found: Verdict, name: str) -> str:
+    jct = found.against[name]
+    if jct.below(found.terms.error):
+        return f"mean JCT is {jct.said} of that under {name}: better"
+    counted = ON if found.terms.power_down_s is None else DOWN
+    return (f"energy at the wall, {counted}, is {found.energy[name][counted].said} of that under {name}: better, and "
+            f"mean JCT is {jct.said} of it")
+

@@ -1,4 +1,4 @@
-"""What must be true of an agent before it is believed."""
+"""What must be true of a candidate before it is believed."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ from ..settings.training import TermsSettings
 
 _SET = TermsSettings()
 
+ERROR = 0.025
+"""Probability, in a year of nights, that anything at all is promoted which is no better than the incumbent."""
+TRIALS = 4
+"""So many agents of a kind are tried in a year, one after the other, and so many shortlists of heuristics."""
+SHORTLIST = 10
+"""Most heuristics that are tried at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class PromotionCriteria:
     """Bounds on what held-out replays show; assumed defaults, for nobody publishes better ones."""
 
     days: int = _SET.days
-    """Held-out days; drawn from fewer an interval means nothing."""
+    """Held-out days; from fewer nothing is concluded."""
     jobs: int = _SET.jobs
-    better: float = 1.0
-    """The whole interval of its mean JCT relative to another's lies below this,"""
+    error: float = ERROR / (2 * TRIALS)
+    """Probability that this one candidate is ever promoted though it is no better, however often one looks."""
     alike: float = 1.01
-    """or at least below this, and its p99 wait or wasted energy is clearly better:"""
-    clearly: float = 0.98
+    """The interval of its mean JCT ends below this where it is to be promoted for its energy,"""
+    saving: float = 0.98
+    """which must surely lie below so much of the other's."""
     group: float = _SET.group
     """No partition or class of users has a mean JCT worse than this."""
     group_jobs: int = 30
@@ -34,13 +42,22 @@ class PromotionCriteria:
     """The incumbent's replay starts half of the jobs that close to when they really started, and"""
     missed: float = _SET.missed
     """misses at most this share of those that did."""
-    resamples: int = 2000
+    power_down_s: float | None = None
+    """After so long the site powers an empty node down; None where it does not."""
 
     @classmethod
-    def of(cls, settings: TermsSettings) -> Self:
+    def of(cls, settings: TermsSettings, power_down_s: float | None = None) -> Self:
         """Return what the configuration says."""
         return cls(days=settings.days, jobs=settings.jobs, group=settings.group, tail=settings.tail,
-                   start_error_s=settings.start_error, missed=settings.missed)
+                   start_error_s=settings.start_error, missed=settings.missed, power_down_s=power_down_s)
 
 
 ASSUMED = PromotionCriteria()
+
+
+def share(trials: int, error: float = ERROR) -> float:
+    """Return the error of each of so many trials that half of a year's is spent on.
+
+    One half is for learned agents, the other for heuristics; by Bonferroni their sum is never more than ``error``.
+    """
+    return error / (2 * max(1, trials))

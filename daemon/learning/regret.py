@@ -1,8 +1,10 @@
 """How policies did against the incumbent, day by day, in replays of closed windows; and when an agent loses its place.
 
 A day's regret is the time that jobs spent in the system under the policy over that under the incumbent, less one: by
-Little's law that is the change in mean completion time. Three bad days in a row demote; a day that is only a little
-worse neither counts nor forgives, so that nothing flaps.
+Little's law that is the change in mean completion time. An agent is demoted by evidence of the same kind as it was
+promoted by (``evidence.py``), that it has become worse on some day and stayed so: the bet is spread over all the days
+of a year on which that may have begun, so that one that is no worse is demoted with a probability of ``ERROR`` in a
+year. A row of bad days is shown, and decides nothing: chance brings three of them every few weeks.
 """
 
 from __future__ import annotations
@@ -10,12 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...storage.promotions import Decision, Promotion, ShadowResult
+from .evidence import log_evidence_since
+from .promotion_criteria import ERROR
 
 DAY_S = 86400.0
 WORSE = 0.02
 """Regret from which a day is bad; one of 0 or less is good, and what lies between is neither."""
-BAD_DAYS = 3
+DAYS_A_YEAR = 365
 COOLING_S = 7 * DAY_S
 """For so long after a demotion nothing is promoted but by an operator: the next agent learned from the same days."""
 WATCHED = 0.5
@@ -32,6 +38,8 @@ class Regret:
     """Its regret: positive is worse than the incumbent."""
     streak: int
     """Bad days in a row, up to that one."""
+    evidence: float = 0.0
+    """Logarithm of the evidence that it has become worse than the incumbent, all judged days considered."""
 
 
 def regrets(standings: Iterable[ShadowResult], now_s: float) -> dict[str, Regret]:
@@ -40,12 +48,21 @@ def regrets(standings: Iterable[ShadowResult], now_s: float) -> dict[str, Regret
     for standing in standings:
         days.setdefault((standing.policy, standing.since_s // DAY_S * DAY_S), []).append(standing)
     found: dict[str, Regret] = {}
+    ratios: dict[str, list[float]] = {}
     for (policy, day_s), windows in sorted(days.items()):
         ratio = _ratio(windows)
         if ratio is not None and day_s + DAY_S <= now_s:
             before = found[policy].streak if policy in found else 0
-            found[policy] = Regret(day_s, ratio, before + 1 if ratio > WORSE else 0 if ratio <= 0 else before)
+            ratios.setdefault(policy, []).append(ratio)
+            streak = before + 1 if ratio > WORSE else 0 if ratio <= 0 else before
+            found[policy] = Regret(day_s, ratio, streak, become_worse(ratios[policy]))
     return found
+
+
+def become_worse(ratios: Iterable[float]) -> float:
+    """Return the logarithm of the evidence that regrets of days, in order, lie above 0 from some day on."""
+    logs = -np.log(np.maximum(1e-6, 1.0 + np.fromiter(ratios, np.float64)))
+    return float(np.logaddexp.reduce(log_evidence_since(logs)) - np.log(DAYS_A_YEAR)) if len(logs) else 0.0
 
 
 def _ratio(windows: Iterable[ShadowResult]) -> float | None:
@@ -60,11 +77,13 @@ def _ratio(windows: Iterable[ShadowResult]) -> float | None:
 def demotion(model: str, found: Mapping[str, Regret], now_s: float) -> Promotion | None:
     """Return the decision that ends an agent's time in charge; None while it keeps its place."""
     regret = found.get(model)
-    if regret is None or regret.streak < BAD_DAYS:
+    if regret is None or regret.evidence < -np.log(ERROR):
         return None
+    figures = {"regret_ratio": regret.ratio, "streak": regret.streak, "evidence": regret.evidence}
     return Promotion(now_s, model, Decision.DEMOTE, "daemon",
-                     f"jobs spent {regret.ratio:.1%} more time in the system than under the incumbent on the last of "
-                     f"{regret.streak} bad days in a row", {"regret_ratio": regret.ratio, "streak": regret.streak})
+                     f"it has become worse than the incumbent (evidence {np.exp(regret.evidence):.3g}, {1 / ERROR:.0f} "
+                     f"needed): on the last day jobs spent {abs(regret.ratio):.1%} "
+                     f"{'more' if regret.ratio > 0 else 'less'} time in the system", figures)
 
 
 def too_soon(decisions: Iterable[Promotion], now_s: float) -> str:

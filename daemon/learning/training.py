@@ -247,7 +247,7 @@ def examined(store: ModelStore, model: Stored, stretches: Sequence[Stretch], inc
 def figures(verdict: Verdict) -> Mapping[str, float]:
     """Return the held-out figures of a card: mean JCT over the incumbent's and the best heuristic's, p99 wait.
 
-    ``earned`` is 1 when it may be in charge.
+    ``earned`` is 1 when it may be in charge; evidence is the logarithm of what ``evidence.py`` has of it.
     """
     found = {"days": float(verdict.days), "jobs": float(verdict.jobs),
              "earned": float(verdict.decision is Decision.PROMOTE)}
@@ -256,17 +256,28 @@ def figures(verdict: Verdict) -> Mapping[str, float]:
             interval = verdict.against[name]
             found |= {f"jct_over_{role}": interval.estimate, f"jct_over_{role}_low": interval.low,
                       f"jct_over_{role}_high": interval.high}
-    if verdict.tail_ratio is not None:
-        found["wait_p99_over_incumbent"] = verdict.tail_ratio
+            found[f"evidence_over_{role}"] = interval.evidence
+    if verdict.tail is not None:
+        found["wait_p99_over_incumbent"] = verdict.tail.estimate
     return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
-def make_room(ledger: Ledger, store: ModelStore, agent: str, keep: int, by: str, now_s: float) -> None:
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many models of a kind there is room for."""
+
+    agent: str
+    keep: int
+    spared: str = ""
+    """The one on trial, which makes room for none."""
+
+
+def make_room(ledger: Ledger, store: ModelStore, room: Room, by: str, now_s: float) -> None:
     """Let all but the newest models of a kind in shadow go, and remove those beyond ``keep`` that nobody asks."""
     in_force = states(ledger.decisions())
-    listened = sorted((name for name, last in in_force.items() if name.startswith(f"{agent}@")
-                       and last.decision in (Decision.SHADOW, Decision.DEMOTE)), reverse=True)
+    listened = sorted((name for name, last in in_force.items() if name.startswith(f"{room.agent}@")
+                       and name != room.spared and last.decision in (Decision.SHADOW, Decision.DEMOTE)), reverse=True)
     for name in listened[SHADOWS:]:
         ledger.decide(Promotion(now_s, name, Decision.REFUSE, by, "newer ones are in shadow"))
     asked = {name for name, last in in_force.items() if last.decision is not Decision.REFUSE}
-    store.prune(keep, asked - set(listened[SHADOWS:]))
+    store.prune(room.keep, asked - set(listened[SHADOWS:]))

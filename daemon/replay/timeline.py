@@ -69,14 +69,21 @@ def proceed(state: ClusterState, agenda: Agenda, policy: Policy, until: float) -
         pass
 
 
-def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: PowerModel, seed: int = 0,
-           **terms: Unpack[ReplayOptions]) -> tuple[Run, Timeline]:
-    """Replay as :func:`.engine.run` does, to the same digest, and return its course beside it."""
+def begun(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0,
+          **terms: Unpack[ReplayOptions]) -> tuple[Run, Agenda]:
+    """Return a run in which nothing has happened yet, and what is to come; :func:`proceed` goes on from there."""
     state = ClusterState.of(cluster, workload, seed=seed, **terms)
-    run, agenda = Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is not None:
         prepare(state, rules)
+    return Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)
+
+
+def follow(cluster: Cluster, workload: Workload, policy: Policy, *, model: PowerModel, seed: int = 0,
+           **terms: Unpack[ReplayOptions]) -> tuple[Run, Timeline]:
+    """Replay as :func:`.engine.run` does, to the same digest, and return its course beside it."""
+    run, agenda = begun(cluster, workload, policy, seed=seed, **terms)
+    state = run.state
     known = workload.submit[np.isfinite(workload.submit)]
     first, last = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
     if not np.isfinite(first):

@@ -12,8 +12,9 @@ from .values import ApplicationName, Duration, PolicyName, ServingPolicy, Strict
 class AdviceSettings(Strict):
     """Who advises, who is only listened to, and what is kept in reserve."""
 
-    policy: ServingPolicy = "limit-aged+best-fit+easy"
-    """In charge until a learned policy has earned it, and where that one abstains: order+placement+backfill."""
+    policy: ServingPolicy | None = None
+    """In charge until another one has earned it, and where an agent abstains: order+placement+backfill. Without one it
+    is the site's own order, ``counterfactual.incumbent``: whoever advises otherwise has shown to be better."""
     objective: str = "wait"
     """What the policy is after, as a label of every recommendation."""
     shadow: tuple[ServingPolicy, ...] = ("fifo+first-fit",)

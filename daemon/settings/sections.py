@@ -25,3 +25,9 @@ class Sections(Strict):
     degraded: DegradedSettings = DegradedSettings()
     counterfactual: CounterfactualSettings = CounterfactualSettings()
     training: TrainingSettings = TrainingSettings()
+
+    def advising(self, leader: str | None) -> str:
+        """Return the heuristic that advises where no agent does; ``leader`` is who has earned it, if anybody has."""
+        if leader is not None and "@" not in leader:
+            return leader
+        return self.advice.policy or self.counterfactual.incumbent

@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 
 from .values import AgentName, Duration, Limit, Strict, TimeOfDay, Weight
 
+TRIAL_S = 75 * 86400.0
+"""So long after its training an agent is judged by what comes: then it is too old to be put in charge."""
+
 
 class ObjectiveSettings(Strict):
     """What the operator is after: weights of figures relative to the incumbent's; only their proportions matter."""
@@ -32,8 +35,8 @@ class ObjectiveSettings(Strict):
 class TermsSettings(Strict):
     """What must be true of an agent before it is put in charge."""
 
-    days: Annotated[int, Field(ge=2)] = 5
-    """Held-out days; drawn from fewer an interval means nothing."""
+    days: Annotated[int, Field(ge=2)] = 14
+    """Held-out days; from fewer nothing is concluded."""
     jobs: Annotated[int, Field(ge=2)] = 100
     """Held-out jobs."""
     group: Limit = 1.10

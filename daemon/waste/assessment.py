@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ...storage.power_classes import WASTED, PowerClass
+from ...storage.power_classes import ALLOCATED, WASTED, PowerClass
 from ...storage.records import IdleFloor, NodeState, StrandedCause
 
 NO_PARTITION = "(none)"
@@ -153,6 +153,20 @@ class Assessment:
                          if node.host_class is PowerClass.NODE_OVERHEAD_EMPTY and not node.host_known
                          and any(node.gpus.values()))
         return {partition: counts[partition] for partition in self.gpus}
+
+    @property
+    def unused_overhead_watts(self) -> dict[str, float]:
+        """Return by partition the part of ``host_active`` that belongs to the GPUs of busy nodes that nobody holds.
+
+        A host that runs one of eight GPUs is on for all of them: seven eighths of its watts serve nobody. Added to
+        ``node_overhead_empty`` it is what hosts draw for free GPUs, which does not depend on how jobs are spread.
+        """
+        found = dict.fromkeys(self.totals, 0.0)
+        for node in self.nodes:
+            count = sum(node.gpus.values())
+            if node.host_class is PowerClass.HOST_ACTIVE and count:
+                found[node.partition] += node.host_watts * (1.0 - node.gpus[ALLOCATED] / count)
+        return found
 
     @property
     def wall_watts(self) -> float:

@@ -43,6 +43,11 @@ def _saved_in_charge(spent: str) -> str:
     return f"sum({_saved(spent)} and on (cluster, policy) {_role('in_charge')})"
 
 
+def _off(spent: str) -> str:
+    """Return by how much the simulated energy of the time range may be off, going by the last window."""
+    return f"abs(max({ERROR.format('energy')})) * sum({_spent(spent)} and on (cluster, policy) {_role('incumbent')})"
+
+
 def build() -> str:
     """Return the board."""
     return board("advice", "Placement advice", "What to start where, whether it is followed, and what it is worth.",
@@ -74,11 +79,14 @@ def _figures() -> Row:
 
 def _worth() -> Row:
     losing = ((None, "orange"), (0.0, "text"))
+    saved, off = f"{_saved_in_charge(ENERGY)} / 3.6e6", f"{_off(ENERGY)} / 3.6e6"
     return (
         (6, number("Energy saved, if followed", "In the closed windows of the time range, by replay of "
-                   "the same jobs: the scheduler's own policy less the one in charge of the advice. Orange: following "
-                   "would have cost energy.", f"{_saved_in_charge(ENERGY)} / 3.6e6", "kwatth", steps=losing,
-                   empty=NO_WINDOW)),
+                   "the same jobs: the scheduler's own policy less the one in charge of the advice. Shown only where "
+                   "it is more than the replay is off by: a smaller figure is not distinguishable from 0. Orange: "
+                   "following would have cost energy.",
+                   f"({saved}) > ({off}) or ({saved}) < -({off})", "kwatth", steps=losing, empty=NO_WINDOW,
+                   legend="saved", beside=((f"({off}) >= abs({saved})", "not distinguishable from 0, +-"),))),
         (6, number("Waiting hours saved, if followed", "The same of the time that all jobs together "
                    "waited for their start. Orange: they would have waited longer.",
                    f"{_saved_in_charge(WAIT)} / 3600", "short", steps=losing, empty=NO_WINDOW)),

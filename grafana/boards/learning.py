@@ -72,18 +72,19 @@ def _figures() -> Row:
 def _judged() -> Row:
     columns = {"policy": "Policy", "Value #A": "Against the scheduler", "Value #B": "From", "Value #C": "To",
                "Value #D": "Completion", "Value #E": "Completion, p99", "Value #F": "Wait", "Value #G": "Wait, p99",
-               "Value #H": "Wasted energy"}
+               "Value #H": "Energy at the wall"}
     ratio, seconds = column("percentunit", width=75), column("s")
     looks = (column(width=240), column("percentunit", width=185), *2 * (ratio,), *4 * (seconds,), column("kwatth"))
     return (
         (24, listing("Policies on held-out history", "The last judgement: everybody replayed the same jobs of days "
                      "that no agent was trained on. Completion time against the scheduler's own policy with its 95 % "
-                     "interval over days: an agent is promoted when all of it is below 100 %, or near to it with "
-                     "better longest waits or less waste.",
+                     "interval over stretches of a day or more that share no queue; energy is at the wall, with "
+                     "all nodes on. Who is promoted has shown more: evidence that holds for somebody who looks every "
+                     "night.",
                      (*(_heldout("jct_ratio", bound=bound) for bound in ("estimate", "low", "high")),
                       *(_heldout(f"{what}_seconds", statistic=statistic)
                         for what in ("jct", "wait") for statistic in ("mean", "p99")),
-                      f"{_heldout('wasted_energy_joules')} / 3.6e6"),
+                      f"{_heldout('energy_joules', empty_nodes='on')} / 3.6e6"),
                      columns, special=dict(zip(columns.values(), looks, strict=True)), order="Against the scheduler",
                      empty=NOT_JUDGED)),)
 

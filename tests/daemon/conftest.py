@@ -45,6 +45,7 @@ class Rig:
         url = self.server.url
         parts = {
             "cluster": "rig",
+            "advice": "{policy: limit-aged+best-fit+easy}",
             "storage": f"{{url: 'sqlite:///{self.folder / 'idlewatt.db'}'}}",
             # The beat hardly runs: tests call the cycles themselves.
             "cycles": "{scrape: 15s, jobs: 1h, assess: 1h, advise: 1h, record: 1h}",

@@ -54,7 +54,7 @@ NO_RULES = {"health: Rules A"}
 """The one panel that asks for a recorded series: it tells that there are none."""
 NO_WINDOW = {
     "GpuAdviceModelDrift: idlewatt_simulation_energy_error_ratio",
-    "advice: Energy saved, if followed A", "advice: Waiting hours saved, if followed A",
+    *(f"advice: Energy saved, if followed {letter}" for letter in "AB"), "advice: Waiting hours saved, if followed A",
     "advice: Error of the simulated energy A", "advice: Error of the simulated waiting A",
     *(f"advice: {panel} {letter}" for letter in "AB" for panel in (
         "Energy saved against the scheduler's own policy", "Hours of waiting saved against the scheduler's own policy",

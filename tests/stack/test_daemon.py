@@ -41,7 +41,7 @@ def daemon(chain, tmp_path_factory):
     """The daemon that the chain's Prometheus scrapes: pages read directly, slurmrestd on its socket, SQLite."""
     folder = tmp_path_factory.mktemp("daemon")
     daemon = Daemon(folder, {
-        "cluster": "dgx", "cycles": BEAT, "waste": IMPATIENT,
+        "cluster": "dgx", "cycles": BEAT, "waste": IMPATIENT, "advice": {"policy": IN_CHARGE},
         "storage": {"url": f"sqlite:///{folder}/idlewatt.db"},
         "sources": [
             {"kind": "dcgm", "static_configs": targets(9400)},
@@ -57,7 +57,7 @@ def daemon(chain, tmp_path_factory):
 def distant(chain, postgres, tmp_path_factory):
     """A second daemon that reads the same cluster the other way: Prometheus, Slurm's commands, PostgreSQL."""
     return Daemon(tmp_path_factory.mktemp("distant"), {
-        "cycles": BEAT | {"scrape": "2s", "jobs": "10m"}, "waste": IMPATIENT,
+        "cycles": BEAT | {"scrape": "2s", "jobs": "10m"}, "waste": IMPATIENT, "advice": {"policy": IN_CHARGE},
         "storage": {"url": postgres},
         "sources": [{"kind": "prometheus", "url": chain.prometheus_url},
                     {"kind": "slurm_cli", "slurm_conf": str(chain.slurm_conf)}]}, "127.0.0.1:19098")

@@ -49,7 +49,7 @@ def pending(job_id: str, gpus: int = 1, limit_s: float | None = HOUR, waits: flo
 def advise(nodes, *jobs: Job, **options) -> Advice:
     options = {"shadow": ()} | options
     snapshot = SchedulerSnapshot(NOW, tuple(nodes), (Partition("gpu", tuple(node.name for node in nodes)),), jobs)
-    return Advisor(AdviceSettings(**options)).advise(snapshot, NOW)
+    return Advisor(AdviceSettings(**{"policy": EASY} | options)).advise(snapshot, NOW)
 
 
 def only(nodes, *jobs: Job, **options):

@@ -229,13 +229,16 @@ def test_a_restart_goes_on_with_the_same_agent_and_the_same_counts(rig, service)
 
 def test_a_judgement_is_published_policy_by_policy(rig, service):
     rows = [{"policy": name, "jct_mean_s": 10.0, "jct_p99_s": 90.0, "wait_mean_s": 1.0, "wait_p99_s": 9.0,
-             "energy_wasted_joules": 5.0, "jct_ratio": {"estimate": 0.9, "low": 0.8, "high": None}}
+             "energy_joules": 5.0, "energy_ratio": {"estimate": 1.0, "low": 0.99, "high": None},
+             "jct_ratio": {"estimate": 0.9, "low": 0.8, "high": None}}
             for name in ("scorer@1", FIFO, "oracle")]
     service._history.decide(decided("scorer@1", Decision.REFUSE, 1e9, "nightly", rows=rows))
     service.advise()
     facts = published(service)
     assert facts.heldout_jct_seconds["oracle", "p99"] == 90
     assert facts.heldout_jct_ratio["scorer@1", "estimate"] == 0.9
+    assert facts.heldout_energy_joules["scorer@1", "on"] == 5.0
+    assert facts.heldout_energy_ratio["scorer@1", "on", "low"] == 0.99
     assert facts.heldout_timestamp_seconds == 1e9
     assert facts.promotions_total["refuse"] == 1
 
@@ -284,3 +287,15 @@ def test_closed_windows_are_replayed_under_agents_too_and_one_that_fails_spoils_
     found = {one.policy: one for one in window.standings(FIFO)}
     assert set(found) == {EASY, model}
     assert all(one.system_s >= one.wait_s >= 0 and one.incumbent_system_s > 0 for one in found.values())
+
+
+def test_without_a_policy_of_its_own_a_site_is_advised_by_its_own_order_until_a_heuristic_has_earned_it(rig):
+    service = rig.service(advice="{shadow: []}", counterfactual=f"{{incumbent: {FIFO}}}")
+    service.jobs()
+    assert (FIFO, "in_charge") in service._roles()
+    service._history.decide(decided(EASY, Decision.PROMOTE, rig.now_s, "nightly"))
+    rig.advise(service)
+    assert service.known.advice.in_charge == EASY
+    assert (EASY, "in_charge") in service._roles()
+    assert service.known.learned.leader == EASY
+    assert service.known.learned.asked == (), "a heuristic is no file to be loaded"

@@ -19,15 +19,17 @@ from sites import SINCE, record, site
 from idlewatt.daemon import config
 from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
-from idlewatt.daemon.learning import nightly, training_scheduler
+from idlewatt.daemon.learning import court, nightly, training_scheduler
+from idlewatt.daemon.learning.court import Court
 from idlewatt.daemon.learning.models import ModelStore, speeds_of
 from idlewatt.daemon.learning.promotion import Verdict
-from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
+from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
 from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
 from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, Task, TrainingScheduler, last_night
+from idlewatt.daemon.learning.trials import TRIED, Tried, agent_on_trial, no_turn, trials
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
-from idlewatt.storage.promotions import Decision, Promotion, states
+from idlewatt.storage.promotions import Decision, Promotion, in_charge, states
 from idlewatt.storage.records import SchedulerSnapshot
 
 NOW = SINCE + 20 * DAY_S + 3600
@@ -60,8 +62,8 @@ def test_a_night_ends_with_a_judged_model_and_a_recorded_decision(task):
     (model,) = ModelStore(task.models).models()
     assert model.name == night.model
     assert not model.fault
-    assert model.card.metrics["days"] >= 5
-    (decision,) = decisions(task)
+    assert model.card.metrics["days"] >= 4.9
+    (decision,) = [one for one in decisions(task) if "@" in one.model]
     assert (decision.model, decision.by, decision.time_s) == (model.name, "nightly", NOW)
     assert decision.decision in (Decision.PROMOTE, Decision.SHADOW)
     assert decision.figures["fidelity"]["jobs"] > 100
@@ -85,7 +87,7 @@ def test_the_next_night_goes_on_from_the_model_before_and_old_ones_make_room(tas
     assert started[0] is None
     assert [path.name for path in started[1:]] == [night.model.partition("@")[2] for night in nights[:3]]
     in_force = states(decisions(task))
-    listened = {name for name, last in in_force.items() if last.decision is not Decision.REFUSE}
+    listened = {name for name, last in in_force.items() if "@" in name and last.decision is not Decision.REFUSE}
     assert set(names) == listened
     assert nights[-1].model in names
     assert len(listened) <= 1 + SHADOWS
@@ -102,22 +104,35 @@ def test_a_model_of_an_older_idlewatt_is_no_start(task, monkeypatch):
 
 @pytest.mark.usefixtures("chooser")
 def test_what_has_earned_it_waits_for_an_operator_where_the_configuration_says_so(task, monkeypatch):
-    easy = nightly.examined
+    easy = court.examined
 
     def generous(*arguments, **options):
         return replace(easy(*arguments, **options), decision=Decision.PROMOTE, reasons=("better",))
 
-    monkeypatch.setattr(nightly, "examined", generous)
-    nightly.carry_out(replace(task, promote=False))
+    monkeypatch.setattr(court, "examined", generous)
+    first = nightly.carry_out(replace(task, promote=False))
     assert decisions(task)[-1].decision is Decision.SHADOW
     assert "an operator decides" in decisions(task)[-1].reason
-    first = nightly.carry_out(replace(task, now_s=NOW + 60))
-    assert decisions(task)[-1].decision is Decision.PROMOTE
-    # The next night's model is no better than the one that is now in charge, so that stays.
-    nightly.carry_out(replace(task, now_s=NOW + 120))
-    last = [decision for decision in decisions(task) if decision.time_s == NOW + 120]
-    assert last[0].decision is Decision.SHADOW
-    assert f"under {first.model}, which is in charge: not surely better" in last[0].reason
+    second = nightly.carry_out(replace(task, now_s=NOW + 60))
+    assert in_charge(states(decisions(task))) == first.model, "who is on trial goes on to be judged"
+    # Tonight's model is no better than the one that is now in charge, so that stays.
+    last = next(one for one in decisions(task) if one.model == second.model)
+    assert last.decision is Decision.SHADOW
+    assert f"under {first.model}, which is in charge: " in last.reason
+
+
+@pytest.mark.usefixtures("chooser")
+def test_one_agent_of_a_kind_is_on_trial_at_a_time_and_a_year_holds_only_some(task):
+    first = nightly.carry_out(task)
+    second = nightly.carry_out(replace(task, now_s=NOW + 60))
+    tried = trials(decisions(task), NOW + 60)
+    assert [one.name for one in tried if "@" in one.name] == [first.model]
+    assert agent_on_trial(tried, "chooser").name == first.model
+    assert TRIED not in next(one for one in decisions(task) if one.model == second.model).figures
+    assert first.model in no_turn(tried, "chooser")
+    old = [Tried(f"chooser@{number}", NOW - 80 * DAY_S, over=True) for number in range(TRIALS)]
+    assert "each is a chance to be wrong" in no_turn(old, "chooser")
+    assert no_turn(old[1:], "chooser") == no_turn(old, "scorer") == ""
 
 
 def terms(text):
@@ -135,25 +150,27 @@ def clairvoyant(chooser, monkeypatch):  # noqa: F811
 
 
 @pytest.mark.usefixtures("clairvoyant")
-def test_who_is_surely_better_on_held_out_days_is_in_charge_the_next_morning(task, tmp_path):
+def test_who_is_surely_better_on_held_out_days_is_in_charge_the_next_morning(task, tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path}/lazy.db"  # all ask for two days: only who knows better can do better
     record(url, site(days=20, jobs=1900, dependency=-1, limit=np.full(1900, 2 * DAY_S)))
-    task = replace(task, url=url, terms=terms("{tail: 3, missed: 0.25}"))  # and long jobs pay for it
+    monkeypatch.setattr("idlewatt.daemon.learning.blocks.LEAST_S", 3600.0)  # as if each hour were a day
+    monkeypatch.setattr("idlewatt.daemon.learning.blocks.MOST_S", 7200.0)
+    task = replace(task, url=url, terms=terms("{tail: 9, group: 3, missed: 0.25, days: 4}"))  # and long jobs pay for it
     night = nightly.carry_out(task)
-    (decision,) = decisions(task)
+    (decision,) = [one for one in decisions(task) if "@" in one.model]
     assert decision.decision is Decision.PROMOTE, decision.reason
     assert (decision.model, decision.by) == (night.model, "nightly")
     compared = decision.figures["against"]
     assert set(compared) == {decision.figures["incumbent"], decision.figures["best"]}
     assert all(interval["high"] < 1.0 for interval in compared.values())
-    assert 1.25 < decision.figures["tail_ratio"] <= 3
+    assert 0.5 < decision.figures["tail"]["estimate"] <= 9
     assert ModelStore(task.models).find(night.model).card.metrics["earned"] == 1.0
 
 
 @pytest.mark.usefixtures("chooser")
 def test_terms_that_the_operator_set_hold_at_night(task):
     assert nightly.carry_out(replace(task, terms=terms("{days: 30, tail: 1.5}"))).result == "done"
-    (decision,) = decisions(task)
+    (decision,) = [one for one in decisions(task) if "@" in one.model]
     assert decision.decision is Decision.SHADOW
     assert "30 days and 100 jobs are needed" in decision.reason
     assert decision.figures["terms"]["tail"] == 1.5
@@ -163,8 +180,9 @@ def test_soon_after_a_demotion_what_has_earned_it_waits_in_shadow(task):
     verdict = Verdict("chooser@2", Decision.PROMOTE, ("it is better",), task.incumbent, task.incumbent)
     with Ledger.open(task.url) as ledger:
         ledger.decide(Promotion(NOW - DAY_S, "chooser@1", Decision.DEMOTE, "daemon", "three bad days"))
-        soon = nightly._decide(ledger, ModelStore(task.models), task, verdict, ())
-        later = nightly._decide(ledger, ModelStore(task.models), replace(task, now_s=NOW + 7 * DAY_S), verdict, ())
+        sitting = Court(ledger, ModelStore(task.models), task, None, None)
+        soon = sitting.decide(verdict, (), NOW, "")
+        later = replace(sitting, task=replace(task, now_s=NOW + 7 * DAY_S)).decide(verdict, (), NOW, "")
     assert (soon.decision, soon.reason) == (
         Decision.SHADOW, "an agent was demoted 1.0 days ago; 7 must pass: it is better")
     assert later.decision is Decision.PROMOTE

@@ -1,8 +1,10 @@
-"""Regret by day, streaks of bad days, and what follows: on days made by hand."""
+"""Regret by day, rows of bad days, and evidence of having become worse: on days made by hand."""
 
+import numpy as np
 import pytest
 
-from idlewatt.daemon.learning.regret import COOLING_S, DAY_S, demotion, regrets, too_soon
+from idlewatt.daemon.learning.promotion_criteria import ERROR
+from idlewatt.daemon.learning.regret import COOLING_S, DAY_S, become_worse, demotion, regrets, too_soon
 from idlewatt.storage.promotions import Decision, Promotion, ShadowResult
 
 
@@ -38,13 +40,33 @@ def test_a_day_that_was_hardly_replayed_or_had_no_jobs_does_not_count():
     assert regrets([ShadowResult("a@1", 0.0, DAY_S, 0.0, 0.0, 0.0, 0.0)], 1e9) == {}
 
 
-def test_three_bad_days_end_an_agents_time_in_charge_and_two_do_not():
-    assert demotion("a@1", regrets(days(0.1, 0.1), 1e9), 1e9) is None
-    decision = demotion("a@1", regrets(days(0.1, 0.1, 0.3), 1e9), 1e9)
+def test_evidence_of_being_worse_ends_an_agents_time_in_charge_and_three_bad_days_do_not():
+    assert demotion("a@1", regrets(days(0.1, 0.1, 0.3), 1e9), 1e9) is None
+    worse = regrets(days(*[-0.05] * 20, *[0.2] * 25), 1e9)
+    decision = demotion("a@1", worse, 1e9)
     assert (decision.model, decision.decision, decision.by) == ("a@1", Decision.DEMOTE, "daemon")
-    assert decision.reason == ("jobs spent 30.0% more time in the system than under the incumbent on the last of 3 bad "
-                               "days in a row")
-    assert demotion("b@1", regrets(days(0.1, 0.1, 0.3), 1e9), 1e9) is None
+    assert "on the last day jobs spent 20.0% more time in the system" in decision.reason
+    assert demotion("b@1", worse, 1e9) is None
+
+
+def first_day(ratios) -> int | None:
+    """Return on which day an agent with these regrets is demoted; None when never."""
+    return next((day for day in range(1, len(ratios) + 1)
+                 if become_worse(ratios[max(0, day - 60):day]) >= -np.log(ERROR)), None)
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.15])
+def test_one_that_is_no_worse_keeps_its_place_for_a_year_of_days(spread):
+    random = np.random.default_rng(1)
+    years = np.exp(spread * random.standard_t(5, (12, 365))) - 1.0
+    assert sum(first_day(list(year)) is not None for year in years) <= 1
+
+
+@pytest.mark.parametrize(("spread", "within"), [(0.05, 21), (0.10, 28)])
+def test_one_that_has_become_a_fifth_worse_is_out_within_weeks(spread, within):
+    random = np.random.default_rng(2)
+    late = [first_day([0.0] * 10 + list(1.2 * np.exp(spread * random.standard_t(5, 60)) - 1.0)) for _ in range(10)]
+    assert sum(day is not None and day - 10 <= within for day in late) >= 9, late
 
 
 def test_after_a_demotion_nothing_is_promoted_by_itself_for_a_week():

@@ -126,6 +126,21 @@ def test_the_host_of_an_empty_node_is_waste_and_one_allocated_board_makes_it_act
     assert taken.totals["gpu"][PowerClass.HOST_ACTIVE] == 500.0
 
 
+def test_spreading_jobs_over_nodes_changes_nothing_of_what_hosts_draw_for_free_boards(site):
+    nodes = [site.node(f"dgx-{number}", gpus=4) for number in range(2)]
+    boards = [site.board(index, node.name) for node in nodes for index in range(4)]
+    walls = [site.wall(4 * 51.0 + 800.0, node.name) for node in nodes]
+    packed = site.judge(nodes, [site.running(indexes=(0, 1))], boards, walls)
+    spread = site.judge(nodes, [site.running("1"), site.running("2", "dgx-1")], boards, walls)
+    assert packed.unused_overhead_watts == {"gpu": 400.0}
+    assert spread.unused_overhead_watts == {"gpu": 1200.0}
+    for found in (packed, spread):
+        watts = found.totals["gpu"]
+        assert watts[PowerClass.NODE_OVERHEAD_EMPTY] + found.unused_overhead_watts["gpu"] == 1200.0
+        assert found.unused_overhead_watts["gpu"] <= watts[PowerClass.HOST_ACTIVE]
+        assert sum(watts.values()) == pytest.approx(found.wall_watts)
+
+
 def test_a_server_without_gpus_is_empty_only_when_its_cpus_are(site):
     nodes = [site.node("cpu-0", gpus=0, cpus_allocated=4), site.node("cpu-1", gpus=0)]
     found = site.judge(nodes, walls=[site.wall(300.0, "cpu-0"), site.wall(200.0, "cpu-1")])

@@ -1,0 +1,132 @@
+"""What pairs of blocks prove: an interval for one look, and evidence that may be looked at every night.
+
+The interval is Student's t on the logarithms of the ratios of blocks. It holds for one look at a fixed time; who looks
+every night and acts on the first lucky one is wrong far more often than it says.
+
+Evidence is for acting. If neither of two policies is better, a block's log ratio is as likely ``x`` as ``-x``, whatever
+its spread, and so ``2 / (1 + exp(-2 rate x))`` has a mean of 1: the product over blocks is a bet that cannot be
+expected to win. By Ville's inequality it ever exceeds ``1 / error``, at any of any number of looks, with a probability
+of ``error`` at most. The bet is spread over several rates, since nobody knows how much better a better one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..replay.outcome import Interval, paired_ratio
+
+Floats = NDArray[np.float64]
+
+RATES = (2.0, 4.0, 8.0, 16.0, 32.0)
+"""Bets on completion times, whose log ratio by block is a few hundredths to a few tenths."""
+FINE_RATES = tuple(20.0 * rate for rate in RATES)
+"""Bets on energy, of which all but thousandths is the jobs' own."""
+FEWEST_BLOCKS = 6
+"""From fewer pairs nothing is said."""
+UNKNOWN = float("nan")
+
+
+def log_evidence(logs: Floats, rates: Sequence[float] = RATES) -> Floats:
+    """Return after each block the logarithm of the evidence that ratios lie below 1, given their logarithms."""
+    return _mixed(np.cumsum(_won(logs, rates), axis=1))
+
+
+def log_evidence_since(logs: Floats, rates: Sequence[float] = RATES) -> Floats:
+    """Return the same as of the last block, had the betting begun with each block."""
+    return _mixed(np.cumsum(_won(logs, rates)[:, ::-1], axis=1)[:, ::-1])
+
+
+def _won(logs: Floats, rates: Sequence[float]) -> Floats:
+    """Return the logarithm of what each bet won on each block, [rate, block]."""
+    bets = np.array(rates)[:, None] * -logs
+    return np.asarray(np.log(2.0) - np.logaddexp(0.0, -2.0 * bets), np.float64)
+
+
+def _mixed(won: Floats) -> Floats:
+    """Return the logarithm of the mean over rates."""
+    return np.asarray(np.logaddexp.reduce(won, axis=0) - np.log(len(won)), np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One policy over another in blocks of the same history; below 1 is less."""
+
+    estimate: float
+    """Geometric mean of the blocks' ratios; NaN when there are none."""
+    low: float
+    high: float
+    """Their 95 % interval for one look; NaN while there are too few blocks."""
+    blocks: int = 0
+    total: float = UNKNOWN
+    """All of ours over all of theirs: long blocks weigh more."""
+    evidence: float = 0.0
+    """Logarithm of the evidence that it is below 1,"""
+    against: float = 0.0
+    """and that it is above."""
+
+    @property
+    def known(self) -> bool:
+        """Tell whether there is an interval."""
+        return bool(np.isfinite(self.low) and np.isfinite(self.high))
+
+    @property
+    def same(self) -> bool:
+        """Tell whether nothing differs in any block, so that there is nothing to be unsure of."""
+        return self.known and self.low == self.high
+
+    def below(self, error: float) -> bool:
+        """Tell whether it is surely below 1, at whichever of any number of looks, with so small an error."""
+        return self.known and self.high < 1.0 and self.total < 1.0 and self.evidence >= np.log(1.0 / error)
+
+    def above(self, error: float) -> bool:
+        """Tell the same of above 1."""
+        return self.known and self.low > 1.0 and self.against >= np.log(1.0 / error)
+
+    @property
+    def words(self) -> str:
+        """Return what the interval says of a figure of which less is better."""
+        if not self.known:
+            return "not enough yet"
+        if self.same:
+            return "the same"
+        return "better" if self.high < 1.0 else "worse" if self.low > 1.0 else "not distinguishable"
+
+    @property
+    def said(self) -> str:
+        """Return it in figures."""
+        if np.isnan(self.estimate):
+            return "not known"
+        if self.same:
+            return f"{self.estimate:.3f} in every block"
+        reach = f"{self.low:.3f} to {self.high:.3f}" if self.known else f"{self.blocks} blocks tell no interval"
+        return f"{self.estimate:.3f} ({reach})"
+
+
+NOTHING = Comparison(UNKNOWN, UNKNOWN, UNKNOWN)
+
+
+def compared(ours: Floats, theirs: Floats, rates: Sequence[float] = RATES) -> Comparison:
+    """Return the comparison of sums by block, rows matching; blocks in which either is 0 tell nothing."""
+    told = (ours > 0) & (theirs > 0) & np.isfinite(ours) & np.isfinite(theirs)
+    ours, theirs = ours[told], theirs[told]
+    if not len(ours):
+        return NOTHING
+    logs = np.log(ours / theirs)
+    found = paired_ratio(ours, theirs) if len(ours) >= FEWEST_BLOCKS else Interval(
+        float(np.exp(logs.mean())), UNKNOWN, UNKNOWN)
+    return Comparison(found.estimate, found.low, found.high, len(ours), float(ours.sum() / theirs.sum()),
+                      float(log_evidence(logs, rates)[-1]), float(log_evidence(-logs, rates)[-1]))
+
+
+def jackknifed(leave_one_out: Floats, whole: float) -> Comparison:
+    """Return a ratio of any statistic with its interval, given it without each block in turn, and of all."""
+    count = len(leave_one_out)
+    if count < FEWEST_BLOCKS or not np.isfinite(leave_one_out).all() or not (leave_one_out > 0).all() or whole <= 0:
+        return Comparison(whole, UNKNOWN, UNKNOWN, count, whole)
+    values = count * np.log(whole) - (count - 1) * np.log(leave_one_out)
+    found = paired_ratio(np.exp(values - values.mean() + np.log(whole)), np.ones(count))
+    return Comparison(whole, found.low, found.high, count, whole)

@@ -1,0 +1,101 @@
+"""Who is on trial: at most one agent of a kind and one shortlist of heuristics at a time, a few of each in a year.
+
+Every trial is a chance to be wrong. A new agent each night would be 365 of them; so one is tried for weeks, while those
+that are trained meanwhile wait, and the error that a year is allowed is shared out among the trials that it can hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ...storage.promotions import Decision, Promotion, states
+from ..agents.kinds import FAILURES, Stretch
+from ..policies import named
+from ..replay.engine import run
+from ..replay.outcome import times
+from ..settings.training import TRIAL_S
+from .exam import Exam
+from .promotion_criteria import SHORTLIST, TRIALS
+from .telling_limits import unfit
+
+YEAR_S = 365 * 86400.0
+ORDERS = ("sjf-prediction", "sjf-limit", "qssf", "wfp3", "limit-aged", "fifo")
+PLACEMENTS = ("best-fit+easy", "first-fit+easy")
+COMBINATIONS = tuple(f"{order}+{placement}" for order in ORDERS for placement in PLACEMENTS)
+"""What is looked at on earlier history, to choose who is tried."""
+PROMISING = 0.99
+"""A heuristic is tried where its mean JCT on earlier history is below so much of the incumbent's."""
+TRIED = "tried_since_s"
+"""Figure of a decision: from when on the evidence of its trial counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A trial, as the record of decisions tells it."""
+
+    name: str
+    since_s: float
+    """From when on evidence counts."""
+    over: bool
+    """It was promoted, refused, or has taken as long as one may."""
+
+
+def trials(decisions: Iterable[Promotion], now_s: float) -> tuple[Tried, ...]:
+    """Return the trials that began within a year, the first one first."""
+    decisions = tuple(decisions)
+    in_force, found = states(decisions), dict[str, Tried]()
+    for one in decisions:
+        since_s = one.figures.get(TRIED)
+        if not isinstance(since_s, float | int) or one.model in found or since_s < now_s - YEAR_S:
+            continue
+        ended = in_force[one.model].decision is not Decision.SHADOW or since_s + TRIAL_S < now_s
+        found[one.model] = Tried(one.model, float(since_s), ended)
+    return tuple(found.values())
+
+
+def agent_on_trial(tried: Iterable[Tried], kind: str) -> Tried | None:
+    """Return the agent of a kind that is on trial; None when none is."""
+    return next((one for one in tried if one.name.startswith(f"{kind}@") and not one.over), None)
+
+
+def heuristics_on_trial(tried: Iterable[Tried]) -> tuple[Tried, ...]:
+    """Return the heuristics that are on trial."""
+    return tuple(one for one in tried if "@" not in one.name and not one.over)
+
+
+def no_turn(tried: Sequence[Tried], kind: str) -> str:
+    """Return why no further agent of a kind may be tried now; '' when one may."""
+    running = agent_on_trial(tried, kind)
+    if running is not None:
+        return f"{running.name} is on trial, and one of a kind is at a time"
+    begun = sum(one.name.startswith(f"{kind}@") for one in tried)
+    if begun >= TRIALS:
+        return f"{begun} agents were tried within a year, and {TRIALS} may be: each is a chance to be wrong"
+    return ""
+
+
+def shortlist(earlier: Sequence[Stretch], incumbent: str, most: int = SHORTLIST) -> tuple[str, ...]:
+    """Return the combinations of heuristics that did better than the incumbent on earlier history, the best first.
+
+    One that cannot tell jobs apart there, or would know what nobody knows, is no candidate: ``unfit`` says why.
+    """
+    exam = Exam.of(tuple(earlier))
+    jct = {name: _jct(name, exam) for name in dict.fromkeys((incumbent, *COMBINATIONS))
+           if name == incumbent or not any(unfit(name, stretch.workload) for stretch in earlier)}
+    better = [name for name, value in jct.items() if name != incumbent and value < PROMISING * jct[incumbent]]
+    return tuple(sorted(better, key=lambda name: jct[name])[:most])
+
+
+def _jct(name: str, exam: Exam) -> float:
+    """Return the summed completion time of the jobs that count; infinite where some do not end."""
+    total = 0.0
+    for stretch, counted in zip(exam.stretches, exam.counted, strict=True):
+        try:
+            found = times(run(stretch.cluster, stretch.workload, named(name)))
+        except FAILURES:
+            return float("inf")
+        if counted.sum() > counted[found.jobs].sum():
+            return float("inf")
+        total += float(found.jct[counted[found.jobs]].sum())
+    return total

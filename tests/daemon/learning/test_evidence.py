@@ -1,0 +1,104 @@
+"""What pairs of blocks prove: intervals, evidence, and the gate's errors on made-up years, a few of them.
+
+``tests/benchmarks/gate.py`` has a thousand years of each.
+"""
+
+import numpy as np
+import pytest
+from gate_trials import Year, upper
+from hypothesis import given
+from hypothesis import strategies as st
+from null_sites import NULLS
+
+from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, NOTHING, RATES, compared, jackknifed, log_evidence
+from idlewatt.daemon.learning.promotion_criteria import ERROR, TRIALS, share
+
+SMALL = {"nodes": 4, "daily": 60}
+YEARS = 3
+
+
+def test_against_itself_nothing_differs_and_there_is_nothing_to_be_unsure_of():
+    found = compared(np.ones(10), np.ones(10))
+    assert found.same
+    assert found.words == "the same"
+    assert found.evidence == found.against == 0.0
+    assert "in every block" in found.said
+
+
+def test_from_few_blocks_nothing_is_said():
+    few = compared(np.full(FEWEST_BLOCKS - 1, 0.5), np.ones(FEWEST_BLOCKS - 1))
+    assert (few.words, few.known, few.below(0.5), few.above(0.5)) == ("not enough yet", False, False, False)
+    assert "tell no interval" in few.said
+    assert NOTHING.said == "not known"
+
+
+def test_an_interval_wholly_on_the_worse_side_is_called_worse():
+    ours = np.random.default_rng(1).lognormal(np.log(1.067), 0.05, 12)
+    found = compared(ours, np.ones(12))
+    assert 1.0 < found.low < 1.1 < found.high
+    assert found.words == "worse"
+    assert compared(1 / ours, np.ones(12)).words == "better"
+    assert compared(np.tile([0.9, 1.1], 6), np.ones(12)).words == "not distinguishable"
+
+
+@given(st.lists(st.floats(-3.0, 3.0), min_size=1, max_size=6))
+def test_evidence_of_all_signs_of_the_same_ratios_has_a_mean_of_one(sizes):
+    """It is a fair bet whatever the ratios: exactly, over all the ways in which chance could have signed them."""
+    signs = 1 - 2 * ((np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes))) & 1)
+    worth = [np.exp(log_evidence(row)[-1]) for row in signs * np.array(sizes)]
+    assert np.mean(worth) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_evidence_is_that_of_the_best_bet_less_the_price_of_several():
+    logs = np.full(20, -0.1)
+    best = max(20 * np.log(2 / (1 + np.exp(-2 * rate * 0.1))) for rate in RATES)
+    assert best - np.log(len(RATES)) <= log_evidence(logs)[-1] <= best
+    assert len(log_evidence(np.zeros(0))) == 0
+
+
+def test_blocks_without_jobs_under_one_of_both_tell_nothing():
+    found = compared(np.array([0.0, np.nan, *[0.5] * 6]), np.array([1.0, 1.0, *[1.0] * 6]))
+    assert (found.blocks, found.total) == (6, 0.5)
+
+
+def test_a_jackknife_of_a_mean_is_its_interval():
+    values = np.random.default_rng(2).lognormal(0.0, 0.1, 30)
+    without = (values.sum() - values) / 29
+    found = jackknifed(without, values.mean())
+    reach = 2.045 * values.std(ddof=1) / np.sqrt(30) / values.mean()
+    assert found.high / found.estimate == pytest.approx(np.exp(reach), rel=0.02)
+    assert not jackknifed(without[:3], 1.0).known
+    assert not jackknifed(np.append(without, np.nan), 1.0).known
+
+
+def test_the_shares_of_a_years_error_add_up_to_it():
+    assert share(TRIALS) * TRIALS + share(10) * 10 == pytest.approx(ERROR)
+
+
+@pytest.fixture(scope="module")
+def years():
+    """Years on which neither of two policies is better, some of each null."""
+    return {null: [Year.of_null(null, seed, **SMALL) for seed in range(YEARS)] for null in NULLS}
+
+
+@pytest.mark.parametrize("days", [14, 28])
+def test_the_interval_covers_the_truth_as_often_as_it_says(years, days):
+    told = [one for found in years.values() for year in found for one in year.windows(days)]
+    covered = [covers for known, covers in told if known]
+    assert len(covered) > 60
+    assert 0.90 <= np.mean(covered) <= 0.99, "93-97 % is shown with a thousand years, by the benchmark"
+
+
+def test_who_looks_every_night_hardly_ever_promotes_an_equal_agent(years):
+    promoted = sum(year.promoted(ERROR) is not None for found in years.values() for year in found)
+    assert promoted <= 2
+    assert upper(0, 1000) == pytest.approx(0.003, abs=1e-3)
+    assert upper(5, 5) == 1.0
+
+
+def test_a_better_agent_is_promoted_within_weeks_on_a_larger_site():
+    found = [Year.of_better(0.3, seed, nodes=16, daily=600) for seed in range(3)]
+    assert all(0.8 < year.ours.sum() / year.theirs.sum() < 0.95 for year in found)
+    days = [year.promoted(share(TRIALS)) for year in found]
+    assert sum(day is not None and day <= 60 for day in days) >= 2, days
+    assert [year.promoted(share(TRIALS), worse=True) for year in found] == [None] * 3

@@ -1,0 +1,74 @@
+"""Who is tried: heuristics that did better earlier and that the site's limits can tell apart, a few at a time."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from null_sites import site
+
+from idlewatt.daemon.agents.kinds import Stretch
+from idlewatt.daemon.learning.telling_limits import unfit
+from idlewatt.daemon.learning.trials import TRIED, heuristics_on_trial, shortlist, trials
+from idlewatt.daemon.settings.training import TRIAL_S
+from idlewatt.storage.promotions import Decision, Promotion
+
+DAY_S = 86400.0
+BY_LIMIT, FIFO = "sjf-limit+best-fit+easy", "fifo+best-fit+easy"
+
+
+@pytest.fixture(scope="module")
+def earlier():
+    cluster, work = site(8.0, nodes=2, daily=150, load=0.95)
+    return Stretch(cluster, work, DAY_S)
+
+
+def limited(earlier, limit):
+    return replace(earlier.workload, limit=np.broadcast_to(np.asarray(limit, float), len(earlier.workload)).copy())
+
+
+@pytest.mark.parametrize(("limit", "words"), [
+    (np.inf, "100% of the jobs have no time limit: sjf-limit is first come, first served here"),
+    (86400.0, "100% of the jobs have the same time limit"), (None, "")])
+def test_an_order_by_limits_that_tell_nothing_says_so(earlier, limit, words):
+    work = earlier.workload if limit is None else limited(earlier, limit)
+    assert (words in unfit(BY_LIMIT, work)) if words else unfit(BY_LIMIT, work) == ""
+    assert unfit(FIFO, work) == "", "who does not look at limits does not mind"
+
+
+@pytest.mark.parametrize("differ", [0, 1, 100])
+def test_limits_that_are_run_times_are_found_even_where_some_differ(earlier, differ):
+    limit = earlier.workload.run.copy()
+    limit[:differ] *= 2.0
+    assert "very run times" in unfit(BY_LIMIT, limited(earlier, limit))
+
+
+def test_jobs_that_ran_into_their_limit_are_no_leak(earlier):
+    work = replace(earlier.workload, run=earlier.workload.limit.copy())
+    assert unfit(BY_LIMIT, work) == ""
+
+
+def test_who_knows_run_times_is_no_candidate(earlier):
+    assert "knows true run times" in unfit("oracle", earlier.workload)
+    assert not any("oracle" in name for name in shortlist([earlier], FIFO))
+
+
+def test_the_shortlist_holds_what_did_better_earlier_and_not_the_incumbent(earlier):
+    found = shortlist([earlier], FIFO)
+    assert 0 < len(found) <= 10
+    assert FIFO not in found
+    assert BY_LIMIT in found
+    assert len(shortlist([earlier], FIFO, most=1)) == 1
+    blind = replace(earlier, workload=limited(earlier, np.inf))
+    assert not any("limit" in name for name in shortlist([blind], FIFO))
+
+
+def test_a_trial_lasts_until_it_is_decided_or_too_old():
+    def decided(time_s, decision, model=BY_LIMIT):
+        return Promotion(time_s, model, decision, "nightly", "", {TRIED: 0.0})
+
+    begun = [decided(DAY_S, Decision.SHADOW)]
+    assert [one.name for one in heuristics_on_trial(trials(begun, 2 * DAY_S))] == [BY_LIMIT]
+    assert heuristics_on_trial(trials([*begun, decided(2 * DAY_S, Decision.PROMOTE)], 3 * DAY_S)) == ()
+    assert heuristics_on_trial(trials(begun, TRIAL_S + DAY_S)) == ()
+    assert trials(begun, 400 * DAY_S) == (), "a year later it is forgotten"
+    assert trials([Promotion(0.0, "a@1", Decision.SHADOW, "operator", "")], DAY_S) == ()
