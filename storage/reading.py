@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table, fu
 
 from . import advice, columns, database, energy, following, nodes, promotions, schema, simulated, speeds, uses
 from .advice import AdviceChange, IssuedAdvice
+from .energy_reading import EnergyReader
 from .following import Following
 from .owners import OwnerKind
 from .power_classes import PowerClass
@@ -78,7 +79,7 @@ class TableStats:
     newest_s: float | None
 
 
-class HistoryReader:
+class HistoryReader(EnergyReader):
     """The reading half of the history. Every method raises ``StoreUnavailable`` when the database cannot be read."""
 
     def __init__(self, engine: Engine) -> None:

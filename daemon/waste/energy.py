@@ -12,16 +12,18 @@ import numpy.typing as npt
 
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import GpuRollup, WasteReading
-from .assessment import BoardVerdict
+from ...storage.run_energy import EnergyShare
+from .assessment import CLASSES, BoardVerdict
+from .run_windows import Moment, RunWindow
+from .shares import Share
 
 WINDOW_S = 300.0
 MOST_CLOSED = 24
 """Closed windows kept for a recorder that does not come: two hours."""
 
-CLASSES = tuple(PowerClass)
-COLUMN = {power_class: column for column, power_class in enumerate(CLASSES)}
-
 Floats = npt.NDArray[np.float64]
+Closed = tuple[list[GpuRollup], list[WasteReading], list[EnergyShare]]
+"""Closed windows by board, by class, and by run."""
 Place = tuple[str, str]
 """Node and partition."""
 
@@ -75,6 +77,7 @@ class _Window:
         self._most: Floats = np.zeros((0, 2))
         self._places: dict[Place, int] = {}
         self._joules: Floats = np.zeros((0, len(CLASSES)))
+        self.runs = RunWindow()
 
     def add_boards(self, boards: Sequence[BoardVerdict], columns: Floats, seconds: float) -> None:
         """Add ``seconds`` of boards; ``columns`` holds watts, activity and held of each, NaN where unmeasured."""
@@ -149,7 +152,7 @@ class Windows:
         self._closed: deque[_Window] = deque(maxlen=MOST_CLOSED)
 
     def add(self, now_s: float, seconds: float, boards: Sequence[BoardVerdict],
-            watts: Mapping[Place, Sequence[float]]) -> None:
+            watts: Mapping[Place, Sequence[float]], shares: Sequence[Share] = ()) -> None:
         """Add the ``seconds`` before ``now_s``, cut where a window ends; a window before the open one is past."""
         known = [board for board in boards if board.uuid]
         columns = np.array([[_number(board.watts) for board in known],
@@ -157,10 +160,12 @@ class Windows:
                             [float(board.allocated) for board in known]])
         places = list(watts)
         matrix = np.array([watts[place] for place in places]).reshape(len(places), len(CLASSES))
+        moment = Moment(shares)
         for start_s, part_s in _cut(now_s - seconds, now_s):
             window = self._window(start_s)
             window.add_boards(known, columns, part_s)
             window.add_places(places, matrix, part_s)
+            window.runs.add(moment, part_s)
         self._window(now_s // WINDOW_S * WINDOW_S)
 
     def _window(self, start_s: float) -> _Window:
@@ -177,15 +182,17 @@ class Windows:
             self._closed.append(self._open)
             self._open = None
 
-    def drain(self) -> tuple[list[GpuRollup], list[WasteReading]]:
+    def drain(self) -> Closed:
         """Return the windows closed since the last call; each is returned once."""
         rollups: list[GpuRollup] = []
         readings: list[WasteReading] = []
+        shares: list[EnergyShare] = []
         while self._closed:
             window = self._closed.popleft()
             rollups += window.rollups()
             readings += window.readings()
-        return rollups, readings
+            shares += window.runs.shares(window.start_s, window.seconds)
+        return rollups, readings, shares
 
 
 def _number(value: float | None) -> float:
