@@ -15,7 +15,7 @@ from ._output import Row, plain
 from ._units import WIDTH, day, energy, hours, money, ran, share
 
 _BAR = 30
-_LEVELS = " ▁▂▃▄▅▆▇█"
+_LEVELS = "_▁▂▃▄▅▆▇█"
 GIB = 2**30
 
 

@@ -36,7 +36,7 @@ def notes(job: Job, run: JobRow | None, cpus_used: float | None, memory_used: fl
         return (*found, Note("It ran for less than ten minutes: too short to judge."))
     known = run.measured_share is not None and run.measured_share >= MEASURED
     if known:
-        found += _gpus(run)
+        found += _gpus(run, " while it was looked at" if run.seen_seconds < MEASURED * ran_s else "")
     found += [*_hung(run), *_shape(job), *_host(job, cpus_used, memory_used), *_limit(job, run)]
     return tuple(found)
 
@@ -52,14 +52,15 @@ def _coverage(run: JobRow, ran_s: float) -> Iterator[Note]:
         yield Note("It shares GPUs with other jobs: their watts are split in equal parts.")
 
 
-def _gpus(run: JobRow) -> Iterator[Note]:
+def _gpus(run: JobRow, scope: str) -> Iterator[Note]:
     held = round(run.gpus)
     idle = len(run.idle_gpus or ())
     if held and idle >= held:
-        yield Note("Its GPU was never used." if held == 1 else f"None of its {held} GPUs was ever used.",
+        yield Note(f"Its GPU was never used{scope}." if held == 1 else f"None of its {held} GPUs was ever used{scope}.",
                    "Ask for no GPU, or look why the program does not see it.")
     elif idle:
-        yield Note(f"{idle} of {held} GPUs {'was' if idle == 1 else 'were'} never used.", f"Ask for {held - idle}.")
+        yield Note(f"{idle} of {held} GPUs {'was' if idle == 1 else 'were'} never used{scope}.",
+                   f"Ask for {held - idle}.")
     elif run.activity is not None and run.activity < LOW_ACTIVITY:
         few = max(1, math.ceil(held * run.activity / 0.5)) if held > 1 else 0
         fix = f"{few} would do, " if few and few < held else ""

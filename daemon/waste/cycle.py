@@ -61,8 +61,7 @@ class Cycle:
         verdicts = [self._judge_slot(judge, name, slot, taken.get(position), fleet)
                     for position, slot in enumerate(places)]
         shares = NodeShares(name)
-        for position, verdict in enumerate(verdicts):
-            shares.add(verdict, taken.get(position), places[position].board)
+        shares.add_boards(verdicts, taken, places)
         self._add_boards(name, verdicts, shares)
         host = self._add_host(name, judge, verdicts, reading, fleet.last_walls)
         shares.add_host(host.host_class, host.host_watts, host.partition, () if verdicts else self._cpus(name))
@@ -134,10 +133,11 @@ class Cycle:
 
     def gpus(self) -> dict[str, dict[PowerClass, int]]:
         """Return the boards of every partition by state."""
-        counts = Counter((verdict.partition, verdict.state) for verdict in self.boards)
+        counts = Counter(zip([verdict.partition for verdict in self.boards],
+                             [verdict.state for verdict in self.boards], strict=True))
         return {name: {state: counts[name, state] for state in GPU_CLASSES} for name in self.partitions}
 
     def stranded(self) -> dict[str, dict[StrandedCause, int]]:
         """Return the stranded boards of every partition by cause."""
-        counts = Counter((verdict.partition, verdict.cause) for verdict in self.boards if verdict.cause is not None)
+        counts = Counter([(verdict.partition, verdict.cause) for verdict in self.boards if verdict.cause is not None])
         return {name: {cause: counts[name, cause] for cause in StrandedCause} for name in self.partitions}

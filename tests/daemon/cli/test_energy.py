@@ -75,7 +75,6 @@ def test_what_makes_no_sense_is_said(shell):
         assert (done.exit_code, words in done.stderr) == (1, True), done.output
     assert shell.text("jobs", "--since", "7d") == "no jobs were recorded then\n"
     assert shell.text("waste", "--since", "7d") == "nothing was recorded then\n"
-    assert "idlewatt job tells" in shell.text("advise", "--job", "none")
 
 
 def test_a_month_as_html_is_escaped_and_as_csv_no_formula(past):
