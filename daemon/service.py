@@ -24,7 +24,8 @@ from ..exporters.source import Clock, Watched
 from ..storage.database import fingerprint
 from ..storage.errors import StoreError
 from ..storage.history import History
-from ..storage.records import GpuRollup, IdleFloor, SchedulerSnapshot, WasteReading
+from ..storage.reading import HistoryReader
+from ..storage.records import IdleFloor, SchedulerSnapshot
 from ..storage.topology import Boards, Fabric
 from . import opening
 from .advice.advisor import Advisor
@@ -44,8 +45,9 @@ from .freshness import ages, sources_seen, unadvised
 from .learning.training_scheduler import TrainingScheduler
 from .memory import give_back, settle
 from .moments import believed
+from .pricing import priced
 from .topology import AttachTopology
-from .waste import WasteAccountant
+from .waste import Closed, WasteAccountant
 
 log = logging.getLogger(__name__)
 
@@ -153,15 +155,16 @@ class Service:
         """Write closed windows and learned floors, and complete what only accounting knows."""
         with self._booking:
             windows, floors = self.accountant.drain_closed(), self.accountant.floors.learned()
-        self._write(*windows, floors)
+        self._write(windows, floors)
         self._complete()
         self._keep(self._count)
         give_back()
 
-    def _write(self, rollups: list[GpuRollup], readings: list[WasteReading],
-               floors: Mapping[tuple[str, str], IdleFloor]) -> None:
+    def _write(self, closed: Closed, floors: Mapping[tuple[str, str], IdleFloor]) -> None:
+        rollups, readings, shares = closed
         self._keep(lambda: self._history.record_rollups(rollups))
         self._keep(lambda: self._history.record_waste(readings))
+        self._keep(lambda: self._history.record_shares(priced(shares, self.settings.costs)))
         self._keep(lambda: self._history.save_floors(floors))
 
     def _count(self) -> None:
@@ -220,7 +223,7 @@ class Service:
         self._model_roles.end()
         self._nights.end()
         self.beat.stop(LAST_S)
-        self._write(*self.accountant.drain_all(), self.accountant.floors.learned())
+        self._write(self.accountant.drain_all(), self.accountant.floors.learned())
         self._history.close()
 
     def reload(self, load: Callable[[], Settings]) -> None:
@@ -268,7 +271,7 @@ class Service:
         self._learn(recommended={name: said for name, said in self.known.recommended.items() if name in recommenders})
         if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
             floors = self.accountant.floors.learned()
-            self._write(*self.accountant.drain_all(), floors)
+            self._write(self.accountant.drain_all(), floors)
             fresh = WasteAccountant(settings.waste, settings.cycles.scrape * self._speed)
             fresh.floors.restore(floors)
             # Exported counters go on: a reload is no reset.
@@ -284,6 +287,11 @@ class Service:
     def sources(self) -> list[Watched]:
         """Return the sources in force."""
         return self._collection.sources
+
+    @property
+    def history(self) -> HistoryReader:
+        """Return what is recorded, to be read."""
+        return self._history
 
     @property
     def database(self) -> str:

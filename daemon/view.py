@@ -15,7 +15,9 @@ from ..storage.records import Job
 from .advice.model_roles import ModelStatus
 from .advice.recommender import Row
 from .config import ConfigError, Settings
+from .efficiency import EnergyBook
 from .facts import published
+from .pricing import Costing
 from .service import Service
 from .spare import spare_nodes
 from .waste import Assessment, BoardVerdict, NodeVerdict
@@ -73,6 +75,11 @@ class DaemonView(View):
         """Return pending, running and lately finished jobs."""
         snapshot = self._service.known.snapshot
         return snapshot.jobs if snapshot else ()
+
+    def book(self) -> EnergyBook:
+        """Return whom to ask what jobs, users and nodes took."""
+        settings = self._service.settings
+        return EnergyBook(self._service.history, Costing(settings.costs, settings.waste.pue), self.now)
 
     def models(self) -> Sequence[ModelRow]:
         """Return the trained agents that were decided on, the one in charge first."""

@@ -19,11 +19,12 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
-from . import advice, energy, following, jobs, nodes, promotions, simulated, speeds, uses
+from . import advice, energy, following, jobs, nodes, promotions, run_energy, simulated, speeds, uses
 from .former import renewed
 from .promotions import Abstention, Promotion, ShadowResult
 from .recommendations import Recommendation
 from .records import GpuRollup, IdleFloor, Job, Node, WasteReading
+from .run_energy import EnergyShare
 from .simulated import Simulated
 from .speeds import RunSpeed
 from .uses import Use
@@ -88,6 +89,7 @@ KINDS: Mapping[str, Kind] = {
     "finished": Kind(tuple[Job, ...], _finished),
     "rollups": Kind(tuple[GpuRollup, ...], energy.store_rollups),
     "waste": Kind(tuple[WasteReading, ...], lambda connection, facts, _: energy.store_waste(connection, facts)),
+    "shares": Kind(tuple[EnergyShare, ...], lambda connection, facts, _: run_energy.store(connection, facts)),
     "floors": Kind(tuple[tuple[tuple[str, str], IdleFloor], ...],
                    lambda connection, facts, _: energy.store_floors(connection, dict(facts))),
     "recommendations": Kind(tuple[Recommendation, ...], lambda connection, facts, _: advice.store(connection, facts)),
@@ -101,7 +103,7 @@ KINDS: Mapping[str, Kind] = {
     "uses": Kind(tuple[Use, ...], lambda connection, facts, _: uses.store(connection, facts)),
 }
 """Every kind of facts, by the name under which it waits on disk."""
-_WINDOWS = ("rollups", "waste")
+_WINDOWS = ("rollups", "waste", "shares")
 _DIGITS = 6
 """Of what windows hold: as fine as exporters tell, and a third shorter."""
 

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Executable,
     Table,
     UniqueConstraint,
+    case,
     create_engine,
     event,
     func,
@@ -282,3 +283,23 @@ def _upsert(dialect: str, table: Table, update: tuple[str, ...], keep_known: tup
     new |= {name: func.coalesce(insert.excluded[name], table.c[name]) for name in keep_known}
     key = [column.name for column in unique.columns]
     return insert.on_conflict_do_update(index_elements=key, set_=new) if new else insert.on_conflict_do_nothing()
+
+
+def accumulate(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], add: Sequence[str],
+               most: Sequence[str] = (), replace: Sequence[str] = ()) -> None:
+    """Insert rows; where the key exists, add ``add`` to what is there, keep the larger of ``most``, set ``replace``."""
+    if rows:
+        connection.execute(_accumulate(connection.dialect.name, table, tuple(add), tuple(most), tuple(replace)), rows)
+
+
+@cache
+def _accumulate(dialect: str, table: Table, add: tuple[str, ...], most: tuple[str, ...], replace: tuple[str, ...]) \
+        -> Executable:
+    insert = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table)
+    unique = next((item for item in table.constraints if isinstance(item, UniqueConstraint)), table.primary_key)
+    new: dict[str, Any] = {name: table.c[name] + insert.excluded[name] for name in add}
+    for name in most:
+        old, given = table.c[name], insert.excluded[name]
+        new[name] = case((old.is_(None) | (given > old), given), else_=old)
+    new |= {name: insert.excluded[name] for name in replace}
+    return insert.on_conflict_do_update(index_elements=[column.name for column in unique.columns], set_=new)

@@ -27,6 +27,7 @@ from .recommendations import Recommendation
 from .recorders import Claim
 from .records import GpuRollup, IdleFloor, Job, Node, SchedulerSnapshot, WasteReading
 from .retention import Retention
+from .run_energy import EnergyShare
 from .simulated import Simulated
 from .speeds import RunSpeed
 from .spool import Spool
@@ -164,6 +165,10 @@ class History(HistoryReader):
     def record_waste(self, readings: Iterable[WasteReading]) -> None:
         """Record energy by class; the same window again replaces."""
         self._record_all("waste", readings)
+
+    def record_shares(self, shares: Iterable[EnergyShare]) -> None:
+        """Add what runs took to their sums; a window that is there already changes nothing."""
+        self._record_all("shares", shares)
 
     def save_floors(self, floors: Mapping[tuple[str, str], IdleFloor]) -> None:
         """Record idle floors by (UUID or model, ``bare`` or ``context``)."""

@@ -25,6 +25,7 @@ from . import (
     uses,
 )
 from .advice import AdviceChange, IssuedAdvice
+from .energy_reading import EnergyReader
 from .following import Following
 from .owners import OwnerKind
 from .power_classes import PowerClass
@@ -91,7 +92,7 @@ class TableStats:
     newest_s: float | None
 
 
-class HistoryReader:
+class HistoryReader(EnergyReader):
     """The reading half of the history. Every method raises ``StoreUnavailable`` when the database cannot be read."""
 
     def __init__(self, engine: Engine) -> None:

@@ -22,6 +22,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from . import energy_schema
+
 metadata = MetaData(naming_convention={
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -151,6 +153,8 @@ waste_windows = Table(
     Column("seconds", Double, primary_key=True),
     Column("packed", LargeBinary, nullable=False),  # the classes of all nodes, see waste_windows.py
 )
+
+run_energy, run_windows, energy_days, node_days = energy_schema.tables(metadata)
 
 # Written by versions before 0008 only: retention moves its rows into gpu_windows.
 rollups = Table(
@@ -375,7 +379,8 @@ imports = Table(
 
 CLOCKS = {
     "jobs": "submit_s", "job_changes": "time_s", "runs": "start_s", "node_changes": "time_s",
-    "gpu_windows": "start_s", "waste_windows": "start_s", "rollups": "start_s", "waste": "start_s",
+    "gpu_windows": "start_s", "waste_windows": "start_s", "run_energy": "last_s", "run_windows": "start_s",
+    "energy_days": "day_s", "node_days": "day_s", "rollups": "start_s", "waste": "start_s",
     "floors": "updated_s", "recommendations": "issued_s", "advice_changes": "time_s", "verdicts": "issued_s",
     "promotions": "time_s", "abstentions": "first_s", "standings": "since_s", "simulated": "until_s",
     "speeds": "last_s", "uses": "updated_s", "recorders": "since_s", "imports": "done_s",

@@ -17,13 +17,22 @@ BESIDE_S = 2.0
 
 
 def asks_daemon(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say which daemon is asked and in what form it answers."""
+    """Add the options that say which daemon is asked, and whether it answers as table, JSON or CSV."""
+    return asks_in("table", "json", "csv")(command)
+
+
+def asks_in(*styles: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return what adds the options that say which daemon is asked and in which of some forms it answers."""
+    return functools.partial(_with_options, styles)
+
+
+def _with_options(styles: tuple[str, ...], command: Callable[..., None]) -> Callable[..., None]:
     options = (
         click.option("--url", default=DEFAULT_URL, envvar="IDLEWATT_URL", show_default=True, show_envvar=True,
                      help="Where the daemon listens; user:password@ before the host for basic auth."),
         click.option("--ca-file", envvar="IDLEWATT_CA_FILE", type=click.Path(exists=True),
                      help="Certificate authority of the daemon's certificate."),
-        click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table",
+        click.option("--format", "style", type=click.Choice(styles), default=styles[0],
                      show_default=True, help="For people, or for programs."),
     )
     return functools.reduce(lambda decorated, option: option(decorated), reversed(options), _warned(command))
@@ -76,13 +85,13 @@ def warn_beside(database: str) -> None:
 
 
 def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0,
-        **filters: str | int | None) -> list[Row]:
+        **filters: str | int | tuple[str, ...] | None) -> list[Row]:
     """Return the rows of an API path; a daemon that does not answer ends the command with exit code 3."""
     import requests
 
     from ...exporters.causes import innermost
 
-    parameters = {name: value for name, value in filters.items() if value not in (None, "")}
+    parameters = {name: value for name, value in filters.items() if value not in (None, "", ())}
     shown = re.sub("//[^/]*@", "//…@", url)
     try:
         answer = requests.get(f"{url.rstrip('/')}/api/v1/{path}", params=parameters, timeout=timeout_s,

@@ -12,11 +12,12 @@ from ...storage.recommendations import ACTIONS
 from ..advice.recommenders import topics
 from ..durations import ago
 from ._client import ask, asks_daemon, status
-from ._output import Row, show
+from ._output import Row, plain, show
 
 _COLUMNS = {"job_id": "job", "partition": "partition", "action": "advice", "placement": "where (node:GPUs)",
             "starts_in": "starts in", "cost": "cost (else)", "speed": "speed", "change": "against incumbent",
             "reason": "why", "policy": "policy"}
+_NARROW = {name: _COLUMNS[name] for name in ("job_id", "action", "placement", "starts_in", "reason")}
 
 
 def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
@@ -34,10 +35,12 @@ def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--policy", help="Also a policy that is not in charge, by name.")
 @click.option("--state", type=click.Choice(ACTIONS), help="Only what can start now, is held, or is not known.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
+@click.option("--job", help="Only this job, with all that is said of it.")
+@click.option("--wide", is_flag=True, help="More columns than fit 80.")
 @click.option("--commands", is_flag=True, help="Only the commands that tell Slurm to follow, one a line.")
 @_on_subjects
 def command(url: str, ca_file: str | None, style: str, subject: str | None = None, commands: bool = False,
-            **filters: Any) -> None:
+            wide: bool = False, **filters: Any) -> None:
     """Show for every pending job where to start it now, or why to hold it and until when.
 
     Or, by one of the flags at the end, what there is to say beyond starts: what is worth most first.
@@ -54,10 +57,13 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
     Examples:
       idlewatt advise
       idlewatt advise --state start --format csv
+      idlewatt advise --job 124
       idlewatt advise --elastic --user alice
       idlewatt advise --commands --limit 1                   # scontrol update jobid=124 ReqNodeList=dgx-a100-02
     """
     if subject:
+        if filters.pop("job"):
+            raise click.UsageError(f"--job goes with starts, not with --{subject}")
         _recommended(subject, ask(url, subject, ca_file, **filters), style, _silence(url, ca_file, style))
         return
     recommendations = ask(url, "recommendations", ca_file, **filters)
@@ -67,8 +73,22 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
         click.echo("\n".join(row["command"] for row in recommendations if row["command"] and not row["shadow"]))
         return
     why = _silence(url, ca_file, style) if not recommendations else ""
-    show([_row(row) for row in recommendations] if style != "json" else recommendations, _COLUMNS, style,
-         empty=why or "no job is pending")
+    if filters["job"] and style == "table" and recommendations:
+        _told(recommendations)
+        return
+    show([_row(row) for row in recommendations] if style != "json" else recommendations,
+         _COLUMNS if wide or style != "table" else _NARROW, style,
+         empty=why or (f"no advice on job {plain(filters['job'])}: it is not pending; idlewatt job tells what it does"
+                       if filters["job"] else "no job is pending"))
+
+
+def _told(recommendations: list[Row]) -> None:
+    """Show advice on one job, a line for each thing that is said."""
+    for row in recommendations:
+        cells = {**_row(row), "command": row["command"] or None}
+        for key, heading in (_COLUMNS | {"command": "command"}).items():
+            if cells[key] not in (None, ""):
+                click.echo(f"{heading:18} {plain(cells[key])}")
 
 
 def _silence(url: str, ca_file: str | None, style: str) -> str:

@@ -1,35 +1,60 @@
-"""``idlewatt waste``: where the watts go."""
+"""``idlewatt waste``: where the watts go, and with ``--since`` where the energy went."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from ...storage.power_classes import PowerClass
+from ...storage.power_classes import WASTED, PowerClass
 from ..headline import Balance, Part, balance, scope
 from ._client import ask, asks_daemon
 from ._output import Row, show
+from ._units import energy, hours, money, share, wasted_share
+from .jobs import costs
 
-_BY = {"class": "power_class", "partition": "partition", "node": "node", "user": "user", "job": "job_id"}
+_BY = {"class": "power_class", "partition": "partition", "node": "node", "user": "user", "account": "account",
+       "job": "job_id"}
+_ENERGY = {"energy": "energy", "wasted": "wasted", "share": "%", "gpu_hours": "GPU-h", "activity": "active",
+           "cost": "cost", "wasted_cost": "wasted cost"}
+_WIDE = {"measured": "measured", "worst": "most wasted as", "carbon": "kg CO2e"}
 
 
 @click.command("waste", short_help="Show watts by class, partition, node, user or job.")
 @asks_daemon
-@click.option("--by", type=click.Choice(list(_BY)), default="class", show_default=True, help="What to add up.")
+@click.option("--by", type=click.Choice([*_BY, "day"]), default="class", show_default=True, help="What to add up.")
+@click.option("--since", help="Energy since then instead of power now, in whole days (UTC): 7d, 2026-10-01.")
+@click.option("--until", help="Until then; with --since.")
+@click.option("--account", help="Only this account; with --since.")
+@click.option("--class", "classes", multiple=True, type=click.Choice([row.value for row in WASTED]),
+              help="Only this counts as wasted, more than once if need be; with --since.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many; with --since.")
+@click.option("--wide", is_flag=True, help="More columns than fit 80; with --since.")
 @click.option("--partition", help="Only this partition.")
 @click.option("--node", help="Only this node.")
 @click.option("--user", help="Only what this user's jobs hold.")
 def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) -> None:
-    """Add up watts by class, partition, node, user or job.
+    """Add up watts now, or energy since a day, by class, partition, node, user, account or job.
 
     \b
     Examples:
       idlewatt waste                       every class; they add up to the power of all nodes
       idlewatt waste --by user             who holds wasted watts
       idlewatt waste --by node --format json
+      idlewatt waste --by account --since 7d                who wasted how many kWh
+      idlewatt waste --by job --since 1d --class allocated_idle --limit 10
     """
+    wide, since = filters.pop("wide"), filters["since"]
+    if since:
+        _recorded(url, ca_file, style, by, wide, filters)
+        return
+    for name in ("since", "until", "account", "classes", "limit"):
+        if filters.pop(name):
+            raise click.UsageError(f"--{name.replace('classes', 'class')} goes with --since")
+    if by == "day":
+        raise click.UsageError("--by day goes with --since")
     found, key = ask(url, "waste", ca_file, **filters), _BY[by]
     parts = [Part.of_json(row) for row in found]
     within, total = scope(parts), balance(parts)
@@ -50,6 +75,44 @@ def _row(by: str, name: str, own: Balance, total: float) -> Row:
     """Return a row; of what is not wholly measured nobody says that it wastes nothing."""
     return {by: name or "-", "power_watts": own.total, "wasted_power_watts": own.wasted if _told(own) else None,
             "unmeasured_power_watts": own.unmeasured, "share_percent": 100 * own.total / total if total else None}
+
+
+def _recorded(url: str, ca_file: str | None, style: str, by: str, wide: bool, filters: dict[str, Any]) -> None:
+    """Show energy by what was asked; power now and energy since then never stand in one table."""
+    wanted = {"class": filters.pop("classes"), "by": by} | filters
+    if wanted.pop("node"):
+        raise click.UsageError("--node goes with power now: use --by node with --since")
+    rows = ask(url, "waste", ca_file, **wanted)
+    if style != "json":
+        rows = [{**_named(by, row), **_figures(row)} for row in rows]
+    columns = {by: by} | {key: heading for key, heading in (_ENERGY | _WIDE if wide else _ENERGY).items()
+                          if any(row.get(key) for row in rows)}
+    if style == "csv":
+        columns = {by: by, "energy_joules": "energy_joules", "wasted_joules": "wasted_joules",
+                   "gpu_seconds": "gpu_seconds", "activity": "activity", "cost_energy": "cost_energy",
+                   "cost_wasted": "cost_wasted", "currency": "currency"}
+        rows = [{**row, **costs(row)} for row in rows]
+    show(rows, columns, style, empty="nothing was recorded then")
+
+
+def _named(by: str, row: Row) -> Row:
+    """Return the row with its name as people read it."""
+    name = row["name"]
+    if by == "day":
+        name = datetime.fromtimestamp(float(name), UTC).strftime("%Y-%m-%d")
+    return {**row, by: PowerClass(name).label if by == "class" else name or "(nobody)"}
+
+
+def _figures(row: Row) -> Row:
+    worst = max((name for name in row["classes"] if PowerClass(name).wasted), key=row["classes"].__getitem__,
+                default="")
+    carbon = (row["cost"] or {}).get("carbon_grams")
+    return {"energy": energy(row["energy_joules"]), "wasted": energy(row["wasted_joules"]),
+            "share": share(wasted_share(row)), "gpu_hours": hours(row["gpu_seconds"]) if row["gpu_seconds"] else "",
+            "activity": row["activity"] if row["activity"] is None else share(row["activity"]),
+            "cost": money(row["cost"]), "wasted_cost": money(row["cost"], "wasted"),
+            "measured": share(row["measured_share"]), "worst": PowerClass(worst).label if worst else "",
+            "carbon": None if carbon is None else carbon / 1000}
 
 
 def _told(own: Balance) -> bool:

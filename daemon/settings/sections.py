@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .advice import AdviceSettings, CounterfactualSettings
+from .costs import CostSettings
 from .cycles import Cycles
 from .degraded import DegradedSettings
 from .recommenders import RecommendersSettings
@@ -20,6 +21,7 @@ class Sections(Strict):
     storage: StorageSettings = StorageSettings()
     cycles: Cycles = Cycles()
     waste: WasteSettings = WasteSettings()
+    costs: CostSettings = CostSettings()
     advice: AdviceSettings = AdviceSettings()
     recommenders: RecommendersSettings = RecommendersSettings()
     degraded: DegradedSettings = DegradedSettings()

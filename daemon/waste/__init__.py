@@ -7,6 +7,7 @@ outlive the cycle. ``WasteAccountant`` is the door.
 from ..settings.waste import WasteSettings
 from .accountant import WasteAccountant
 from .assessment import NO_PARTITION, Assessment, BoardVerdict, NodeVerdict, Utilization
+from .energy import Closed
 
-__all__ = ["NO_PARTITION", "Assessment", "BoardVerdict", "NodeVerdict", "Utilization", "WasteAccountant",
+__all__ = ["NO_PARTITION", "Assessment", "BoardVerdict", "Closed", "NodeVerdict", "Utilization", "WasteAccountant",
            "WasteSettings"]

@@ -6,13 +6,13 @@ recorded one are judged alike.
 
 from __future__ import annotations
 
-from ...storage.records import GpuRollup, SchedulerSnapshot, WasteReading
+from ...storage.records import SchedulerSnapshot
 from ...storage.telemetry import Telemetry
 from ..settings.waste import WasteSettings
 from .assessment import Assessment, ClassWatts
 from .cycle import Cycle
 from .demand import DemandMix
-from .energy import Counters, Windows
+from .energy import Closed, Counters, Windows
 from .floors import FloorBook
 from .readings import Fleet
 from .stranded import fragmentation
@@ -70,13 +70,13 @@ class WasteAccountant:
         self._last_s = now_s
         self.counters.add(totals, seconds)
         self.counters.add_boards(cycle.boards, seconds, passed - seconds)
-        self._windows.add(now_s, seconds, cycle.boards, cycle.watts)
+        self._windows.add(now_s, seconds, cycle.boards, cycle.watts, cycle.shares)
 
-    def drain_closed(self) -> tuple[list[GpuRollup], list[WasteReading]]:
-        """Return the five-minute windows closed since the last call, by board and by class."""
+    def drain_closed(self) -> Closed:
+        """Return the five-minute windows closed since the last call, by board, by class and by run."""
         return self._windows.drain()
 
-    def drain_all(self) -> tuple[list[GpuRollup], list[WasteReading]]:
+    def drain_all(self) -> Closed:
         """Return what is left, the open window cut short: the last thing before a stop."""
         self._windows.close(self._last_s or 0.0)
         return self._windows.drain()

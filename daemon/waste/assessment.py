@@ -14,6 +14,10 @@ NO_PARTITION = "(none)"
 
 ClassWatts = dict[PowerClass, float]
 
+CLASSES = tuple(PowerClass)
+COLUMN = {power_class: column for column, power_class in enumerate(CLASSES)}
+"""The place of each class in a row of watts."""
+
 
 @dataclass(frozen=True, slots=True)
 class BoardVerdict:
@@ -44,7 +48,7 @@ class BoardVerdict:
     cause: StrandedCause | None = None
     """Why it is stranded."""
     since_s: float | None = None
-    """Since when it has been busy although nobody holds it."""
+    """Since when it has been busy although nobody holds it, or idle or hung in the hands of a job."""
 
     def shares(self) -> Iterator[tuple[PowerClass, float]]:
         """Yield the classes its watts go to: one, or underused and productive."""

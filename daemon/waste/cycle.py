@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
+from operator import add
 
 from ...storage.power_classes import GPU_CLASSES, PowerClass
-from ...storage.records import SchedulerSnapshot, StrandedCause
+from ...storage.records import Job, SchedulerSnapshot, StrandedCause
 from ...storage.telemetry import NodeReading
 from ..settings.waste import WasteSettings
 from . import catalogue
-from .assessment import BoardVerdict, ClassWatts, NodeVerdict
-from .energy import CLASSES, COLUMN, Place
+from .assessment import CLASSES, COLUMN, BoardVerdict, ClassWatts, NodeVerdict
+from .energy import Place
 from .floors import FloorBook
 from .holders import Holder, Slot, allocations_by_node, holders, in_doubt, slots
 from .hosts import Wall, wall
 from .lastwalls import LastWalls
 from .nodes import NodeJudge, count_states, home_partition, host_partition, is_unavailable
 from .readings import Board, Fleet
+from .shares import NodeShares, Share
 from .stranded import Queue
 
 
@@ -29,6 +32,8 @@ class Cycle:
         self._inventory = {node.name: node for node in snapshot.nodes}
         self._defaults = {partition.name for partition in snapshot.partitions if partition.default}
         self._held = allocations_by_node(snapshot.jobs)
+        self._jobs = snapshot.jobs
+        self._cpu_jobs: dict[str, list[tuple[Job, int]]] | None = None
         self._known = sorted({partition.name for partition in snapshot.partitions}
                              | {name for node in snapshot.nodes for name in node.partitions})
         self.queue = Queue(tuple(self._inventory.values()), snapshot.jobs, now_s)
@@ -36,6 +41,8 @@ class Cycle:
         self.nodes: list[NodeVerdict] = []
         self.watts: dict[Place, list[float]] = {}
         """Watts by node and partition, a column per class."""
+        self.shares: list[Share] = []
+        """The same watts by node and run, or by node and partition where nobody holds them."""
 
     def judge(self, fleet: Fleet, floors: FloorBook) -> None:
         """Judge every node that the scheduler or telemetry knows."""
@@ -53,8 +60,12 @@ class Cycle:
                           in_doubt(places, taken, self._settings))
         verdicts = [self._judge_slot(judge, name, slot, taken.get(position), fleet)
                     for position, slot in enumerate(places)]
-        self._add_boards(name, verdicts)
-        self._add_host(name, judge, verdicts, reading, fleet.last_walls)
+        shares = NodeShares(name)
+        shares.add_boards(verdicts, taken, places)
+        self._add_boards(name, verdicts, shares)
+        host = self._add_host(name, judge, verdicts, reading, fleet.last_walls)
+        shares.add_host(host.host_class, host.host_watts, host.partition, () if verdicts else self._cpus(name))
+        self.shares += shares.all
 
     def _judge_slot(self, judge: NodeJudge, name: str, slot: Slot, holder: Holder | None,
                     fleet: Fleet) -> BoardVerdict:
@@ -63,14 +74,24 @@ class Cycle:
             return judge.missing(name, slot, holder)
         return judge.board(name, slot, board, holder, fleet.limit(board.reading))
 
-    def _add_boards(self, name: str, verdicts: list[BoardVerdict]) -> None:
+    def _add_boards(self, name: str, verdicts: list[BoardVerdict], shares: NodeShares) -> None:
         self.boards += verdicts
-        for verdict in verdicts:
-            for power_class, watts in verdict.shares():
-                self._tally(name, verdict.partition, power_class, watts)
+        for share in shares.all:
+            row = self.watts.get((name, share.partition))
+            own = share.values[:len(CLASSES)]
+            self.watts[name, share.partition] = own if row is None else list(map(add, row, own))
+
+    def _cpus(self, name: str) -> list[tuple[Job, int]]:
+        """Return who holds CPUs of a server without GPUs."""
+        if self._cpu_jobs is None:
+            self._cpu_jobs = {}
+            for job in self._jobs:
+                for part in job.allocations if job.state.active else ():
+                    self._cpu_jobs.setdefault(part.node, []).append((job, part.cpus))
+        return self._cpu_jobs.get(name, [])
 
     def _add_host(self, name: str, judge: NodeJudge, verdicts: list[BoardVerdict], reading: NodeReading | None,
-                  last_walls: LastWalls) -> None:
+                  last_walls: LastWalls) -> NodeVerdict:
         measured = {verdict.uuid: verdict.watts for verdict in verdicts if verdict.watts is not None}
         total = sum(measured.values())
         # What is switched off falls silent too.
@@ -87,6 +108,7 @@ class Cycle:
         self.nodes.append(NodeVerdict(name, partition, state, found.watts, found.source, host_class, host_watts,
                                       found.disagreement_watts, count_states(verdicts),
                                       len(verdicts) - len(measured)))
+        return self.nodes[-1]
 
     def _tally(self, node: str, partition: str, power_class: PowerClass, watts: float) -> None:
         row = self.watts.get((node, partition))
@@ -94,7 +116,7 @@ class Cycle:
             row = self.watts[node, partition] = [0.0] * len(CLASSES)
         row[COLUMN[power_class]] += watts
 
-    @property
+    @cached_property
     def partitions(self) -> list[str]:
         """Return every partition: the scheduler's own, then those that only occur in what was judged."""
         found = {partition for _, partition in self.watts} | {verdict.partition for verdict in self.boards}
@@ -111,10 +133,11 @@ class Cycle:
 
     def gpus(self) -> dict[str, dict[PowerClass, int]]:
         """Return the boards of every partition by state."""
-        counts = Counter((verdict.partition, verdict.state) for verdict in self.boards)
+        counts = Counter(zip([verdict.partition for verdict in self.boards],
+                             [verdict.state for verdict in self.boards], strict=True))
         return {name: {state: counts[name, state] for state in GPU_CLASSES} for name in self.partitions}
 
     def stranded(self) -> dict[str, dict[StrandedCause, int]]:
         """Return the stranded boards of every partition by cause."""
-        counts = Counter((verdict.partition, verdict.cause) for verdict in self.boards if verdict.cause is not None)
+        counts = Counter([(verdict.partition, verdict.cause) for verdict in self.boards if verdict.cause is not None])
         return {name: {cause: counts[name, cause] for cause in StrandedCause} for name in self.partitions}

@@ -12,16 +12,18 @@ import numpy.typing as npt
 
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import GpuRollup, WasteReading
-from .assessment import BoardVerdict
+from ...storage.run_energy import EnergyShare
+from .assessment import CLASSES, BoardVerdict
+from .run_windows import Moment, RunWindow
+from .shares import Share
 
 WINDOW_S = 300.0
 MOST_CLOSED = 24
 """Closed windows kept for a recorder that does not come: two hours."""
 
-CLASSES = tuple(PowerClass)
-COLUMN = {power_class: column for column, power_class in enumerate(CLASSES)}
-
 Floats = npt.NDArray[np.float64]
+Closed = tuple[list[GpuRollup], list[WasteReading], list[EnergyShare]]
+"""Closed windows by board, by class, and by run."""
 Place = tuple[str, str]
 """Node and partition."""
 
@@ -75,10 +77,16 @@ class _Window:
         self._most: Floats = np.zeros((0, 2))
         self._places: dict[Place, int] = {}
         self._joules: Floats = np.zeros((0, len(CLASSES)))
+        self._uuids: list[str] = []
+        self._found = np.zeros(0, np.intp)
+        self.runs = RunWindow()
 
     def add_boards(self, boards: Sequence[BoardVerdict], columns: Floats, seconds: float) -> None:
         """Add ``seconds`` of boards; ``columns`` holds watts, activity and held of each, NaN where unmeasured."""
-        rows = np.array([self._row(board) for board in boards], dtype=np.intp)
+        uuids = [board.uuid for board in boards]
+        if uuids != self._uuids:  # nearly always the same as in the cycle before
+            self._uuids, self._found = uuids, np.array([self._row(board) for board in boards], dtype=np.intp)
+        rows = self._found
         watts, activity, held = columns
         self._sums = _grown(self._sums, len(self._known), 0.0)
         self._most = _grown(self._most, len(self._known), np.nan)
@@ -147,20 +155,23 @@ class Windows:
     def __init__(self) -> None:
         self._open: _Window | None = None
         self._closed: deque[_Window] = deque(maxlen=MOST_CLOSED)
+        self._moment: Moment | None = None
 
     def add(self, now_s: float, seconds: float, boards: Sequence[BoardVerdict],
-            watts: Mapping[Place, Sequence[float]]) -> None:
+            watts: Mapping[Place, Sequence[float]], shares: Sequence[Share] = ()) -> None:
         """Add the ``seconds`` before ``now_s``, cut where a window ends; a window before the open one is past."""
         known = [board for board in boards if board.uuid]
-        columns = np.array([[_number(board.watts) for board in known],
-                            [_number(board.activity) for board in known],
+        columns = np.array([[math.nan if board.watts is None else board.watts for board in known],
+                            [math.nan if board.activity is None else board.activity for board in known],
                             [float(board.allocated) for board in known]])
         places = list(watts)
         matrix = np.array([watts[place] for place in places]).reshape(len(places), len(CLASSES))
+        moment = self._moment = Moment(shares, self._moment)
         for start_s, part_s in _cut(now_s - seconds, now_s):
             window = self._window(start_s)
             window.add_boards(known, columns, part_s)
             window.add_places(places, matrix, part_s)
+            window.runs.add(moment, part_s)
         self._window(now_s // WINDOW_S * WINDOW_S)
 
     def _window(self, start_s: float) -> _Window:
@@ -177,19 +188,17 @@ class Windows:
             self._closed.append(self._open)
             self._open = None
 
-    def drain(self) -> tuple[list[GpuRollup], list[WasteReading]]:
+    def drain(self) -> Closed:
         """Return the windows closed since the last call; each is returned once."""
         rollups: list[GpuRollup] = []
         readings: list[WasteReading] = []
+        shares: list[EnergyShare] = []
         while self._closed:
             window = self._closed.popleft()
             rollups += window.rollups()
             readings += window.readings()
-        return rollups, readings
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
+            shares += window.runs.shares(window.start_s, window.seconds)
+        return rollups, readings, shares
 
 
 def _cut(from_s: float, until_s: float) -> list[tuple[float, float]]:

@@ -29,15 +29,24 @@ MOST_MODELS = 1_000
 class _LowQuantile:
     """A low quantile of watts from counts per whole watt: exact to 1 W, as small as the range of idle draw."""
 
-    __slots__ = ("counts", "samples", "updated_s", "watts")
+    __slots__ = ("_floor", "counts", "samples", "updated_s", "watts")
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
         self.samples = 0
         self.watts = 0.0
         self.updated_s: float | None = None
+        self._floor: IdleFloor | None = None
+
+    @property
+    def floor(self) -> IdleFloor:
+        """Return what is known so far: made once for all boards that ask until the next sample."""
+        if self._floor is None:
+            self._floor = IdleFloor(self.watts, "learned", self.samples, self.updated_s)
+        return self._floor
 
     def add(self, watts: float, quantile: float, time_s: float) -> None:
+        self._floor = None
         whole = round(watts)
         self.counts[whole] = self.counts.get(whole, 0) + 1
         self.samples += 1
@@ -110,7 +119,7 @@ class FloorBook:
         for key in (uuid, model):
             learned = self._learned.get((key, kind))
             if learned is not None and learned.samples >= self._settings.floor_samples:
-                return IdleFloor(learned.watts, "learned", learned.samples, learned.updated_s)
+                return learned.floor
         fallback = (model, kind)
         if fallback not in self._fallbacks:
             if len(self._fallbacks) >= MOST_MODELS:
@@ -133,8 +142,7 @@ class FloorBook:
 
     def learned(self) -> dict[Key, IdleFloor]:
         """Return what has been learned, to be kept over a restart."""
-        return {key: IdleFloor(found.watts, "learned", found.samples, found.updated_s)
-                for key, found in self._learned.items()}
+        return {key: found.floor for key, found in self._learned.items()}
 
     def restore(self, floors: Mapping[Key, IdleFloor]) -> None:
         """Take back what was learned before a restart; new samples weigh against the old by their number."""

@@ -7,7 +7,7 @@ allocation is none of ours. Telemetry's own job labels only help to choose when 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...storage.records import Allocation, Job, Node
 from ..settings.waste import WasteSettings
@@ -32,6 +32,13 @@ class Holder:
 
     job: Job | None
     guessed: bool = False
+    others: tuple[Job, ...] = ()
+    """Who holds the same board beside it: an instance of it, or a share."""
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """Return everybody who holds it by name."""
+        return () if self.job is None else (self.job, *self.others)
 
 
 Held = tuple[Job, Allocation]
@@ -86,7 +93,8 @@ def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int
         else:
             for position in indexes:
                 if 0 <= position < len(places):
-                    taken.setdefault(position, Holder(job))
+                    first = taken.get(position)
+                    taken[position] = Holder(job) if first is None else replace(first, others=(*first.others, job))
     for job, count in unnamed:
         for position in _choose(places, taken, job, count):
             taken[position] = Holder(job, guessed=True)

@@ -94,7 +94,7 @@ class NodeJudge:
         hung = gpu_classes.looks_hung(board.watts, board.busy, floor.watts if floor is not None else None, limit,
                                  self.settings)
         board.trail.observe(time_s, (*job.key, job.start_s) if job is not None else "unknown", quiet=quiet, hung=hung,
-                            longest_s=self.longest_s)
+                            longest_s=self.longest_s, worked=board.activity > self.settings.epsilon)
 
     def _grace_ends(self, job: Job | None) -> float:
         if job is None or job.start_s is None:
@@ -117,7 +117,7 @@ class NodeJudge:
             job_id=job.job_id if job is not None else "", user=job.user if job is not None else "",
             account=job.account if job is not None else "", allocated=holder is not None,
             guessed=holder is not None and holder.guessed, cause=self.cause if state is PowerClass.STRANDED else None,
-            since_s=fresh.unheld.since_s if fresh is not None else None)
+            since_s=None if fresh is None else fresh.unheld.since_s if holder is None else fresh.trail.since_s)
 
     @property
     def off(self) -> bool:

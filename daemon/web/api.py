@@ -93,6 +93,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
         {"partition": Filter("Partition of the job.", lambda row: (row.partition,)),
          "node": Filter("Node of the placement.", lambda row: row.placement.nodes if row.placement else ()),
          "user": Filter("User of the job.", joined=_users),
+         "job": Filter("Id of the job, or of its array.", lambda row: (row.job_id, row.job_id.partition("_")[0])),
          "policy": Filter("Policy that gave the advice.", lambda row: (row.policy,)),
          "state": Filter("What is advised.", lambda row: (row.action,), ACTIONS)}),
     *map(_recommended, subjects().values()),

@@ -6,6 +6,7 @@ import gzip
 import ipaddress
 import json
 import logging
+import re
 import socket
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -18,8 +19,12 @@ from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
 from ...exporters import publish
+from ...storage.errors import StoreError
 from ..stylesheet import class_colors
+from . import energy_api
 from .api import ENDPOINTS, BadData, Endpoint, answer, error
+from .energy_api import QUERIES, Query, recorded
+from .energy_pages import PAGES, Page
 from .gate import Passwords, Rate, WebConfigFile
 from .openapi import document
 from .page import render
@@ -33,7 +38,7 @@ log = logging.getLogger(__name__)
 STATIC = {"style.css": "text/css", "refresh.js": "text/javascript", "icon.svg": "image/svg+xml"}
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
-                               "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+                               "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "deny",
@@ -44,6 +49,8 @@ CHUNK = 1 << 16
 
 ERROR_TYPES = {400: "bad_data", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "bad_data",
                429: "unavailable", 503: "unavailable"}
+
+VARIABLE = re.compile(r"\{\w+\}")
 
 Handler = Callable[..., Response]
 
@@ -62,6 +69,8 @@ class WebApp:
 
     def _rules(self) -> Iterable[Rule]:
         yield _get("/", self._landing)
+        for path, pages in PAGES.items():
+            yield _get(path, partial(self._page, pages))
         yield _get(self._telemetry_path, self._metrics)
         for path in ("/-/healthy", "/health", "/healthz"):
             yield _get(path, self._healthy)
@@ -70,6 +79,9 @@ class WebApp:
         yield _get("/api/v1/openapi.json", self._describe)
         for endpoint in ENDPOINTS.values():
             yield _get(endpoint.path, partial(self._rows, endpoint))
+        for query in QUERIES.values():
+            if query.path not in ENDPOINTS:
+                yield _get(f"/api/v1/{VARIABLE.sub('<path:name>', query.path)}", partial(self._recorded, query))
         for name, content_type in STATIC.items():
             yield _get(f"/static/{name}", partial(_static, name, content_type))
         yield _get("/static/classes.css", _class_colors)
@@ -91,6 +103,8 @@ class WebApp:
             return response
         except BadData as fault:
             return _failure(request, 400, str(fault))
+        except StoreError as fault:
+            return _failure(request, 503, f"the history cannot be read: {fault}")
         except HTTPException as fault:
             response = _failure(request, fault.code or 500, _plain(fault))
             response.headers.extend([item for item in fault.get_headers() if item[0] == "Allow"])
@@ -118,6 +132,10 @@ class WebApp:
         return Response(render(self._view, self._telemetry_path), mimetype="text/html",
                         headers={"Cache-Control": "no-store"})
 
+    def _page(self, page: Page, request: Request, name: str = "") -> Response:
+        root = "../" * (request.path.count("/") - 1)
+        return Response(page(self._view, request.args, name, root), mimetype="text/html")
+
     def _metrics(self, request: Request) -> Response:
         body, content_type = publish.page(self._registry, request.headers.get("Accept", ""))
         return Response(body, content_type=content_type)
@@ -144,7 +162,11 @@ class WebApp:
         return Response("reloaded\n", mimetype="text/plain")
 
     def _rows(self, endpoint: Endpoint, request: Request) -> Response:
-        return _json(answer(endpoint, request.args, self._view))
+        query = recorded(endpoint.name, request.args)
+        return _json(answer(endpoint, request.args, self._view)) if query is None else self._recorded(query, request)
+
+    def _recorded(self, query: Query, request: Request, name: str = "") -> Response:
+        return _json(energy_api.answer(query, self._view, request.args, name))
 
     def _describe(self, request: Request) -> Response:
         return _json(self._openapi)
@@ -200,7 +222,9 @@ def _failure(request: Request, status: int, message: str) -> Response:
 
 
 def _plain(fault: HTTPException) -> str:
-    return "no such page" if isinstance(fault, NotFound) else (fault.description or fault.name)
+    if isinstance(fault, NotFound) and fault.description == NotFound.description:
+        return "no such page"
+    return fault.description or fault.name
 
 
 def _finish(request: Request, response: Response, headers: dict[str, Any]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from .api import ENDPOINTS, MOST_ROWS, Endpoint
+from .energy_api import CHOICES, QUERIES, Query
 
 _ERROR = {
     "type": "object",
@@ -19,7 +21,8 @@ _ERROR = {
 def document() -> dict[str, Any]:
     """Return the description of every path of the API."""
     schemas, definitions = TypeAdapter.json_schemas(
-        [(name, "serialization", endpoint.row) for name, endpoint in ENDPOINTS.items()],
+        [(name, "serialization", endpoint.row) for name, endpoint in ENDPOINTS.items()]
+        + [(f"recorded {name}", "serialization", query.row) for name, query in QUERIES.items()],
         ref_template="#/components/schemas/{model}")
     return {
         "openapi": "3.1.0",
@@ -29,10 +32,42 @@ def document() -> dict[str, Any]:
                                 "what is not measured is null.",
                  "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
         "servers": [{"url": "/"}],
-        "paths": {endpoint.path: {"get": _operation(endpoint, schemas[(name, "serialization")])}
-                  for name, endpoint in ENDPOINTS.items()},
+        "paths": _paths(schemas),
         "components": {"schemas": definitions["$defs"] | {"Error": _ERROR}},
     }
+
+
+def _paths(schemas: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
+    paths: dict[str, Any] = {endpoint.path: {"get": _operation(endpoint, schemas[(name, "serialization")])}
+                             for name, endpoint in ENDPOINTS.items()}
+    for name, query in QUERIES.items():
+        told = _question(query, schemas[(f"recorded {name}", "serialization")])
+        before = paths.get(f"/api/v1/{query.path}")
+        paths[f"/api/v1/{query.path}"] = {"get": told if before is None else _both(before["get"], told)}
+    return paths
+
+
+def _question(query: Query, rows: dict[str, Any]) -> dict[str, Any]:
+    named = [{"name": name[1:-1], "in": "path", "required": True, "description": "Its name or id.",
+              "schema": {"type": "string"}} for name in query.path.split("/") if name.startswith("{")]
+    parameters = [_parameter(name, text, {"type": "string", "enum": list(CHOICES[name])} if name in CHOICES
+                             else {"type": "string"}) for name, text in query.parameters.items()]
+    failed = {"$ref": "#/components/schemas/Error"}
+    return {"operationId": f"recorded_{query.name}", "summary": query.help, "parameters": named + parameters,
+            "responses": {"200": _response("The rows.", _envelope(rows)),
+                          "400": _response("A parameter is unknown or makes no sense (errorType bad_data).", failed),
+                          "404": _response("Nothing of that name is known (errorType not_found).", failed),
+                          "503": _response("The history cannot be read (errorType unavailable).", failed)}}
+
+
+def _both(now: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
+    """Return the operation of a path that answers from today's state, or from the history."""
+    names = {parameter["name"] for parameter in now["parameters"]}
+    more = [parameter for parameter in recorded["parameters"] if parameter["name"] not in names]
+    rows = [one["responses"]["200"]["content"]["application/json"]["schema"]["properties"]["data"]
+            for one in (now, recorded)]
+    return now | {"summary": f"{now['summary']} {recorded['summary']}", "parameters": now["parameters"] + more,
+                  "responses": recorded["responses"] | {"200": _response("The rows.", _envelope({"anyOf": rows}))}}
 
 
 def _operation(endpoint: Endpoint, rows: dict[str, Any]) -> dict[str, Any]:

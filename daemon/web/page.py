@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
 
@@ -11,16 +12,21 @@ from jinja2 import Environment, FunctionLoader
 
 from ...exporters.hostlist import ranges
 from ...storage.eligibility import named_reason
+from ...storage.errors import StoreError
 from ...storage.power_classes import PowerClass
 from ...storage.recommendations import ACTIONS, Placement, Recommendation
 from ...storage.records import Job, JobState
+from ..efficiency import HolderRow
+from ..efficiency.wasters import wasters
 from ..headline import Balance, Part, Scope, balance, percent, scope, watts
+from . import units
 from .view import ModelRow, NodeRow, Status, View, WasteRow
 
 MOST_JOBS = 50
 MOST_PARTITIONS = 20
 MOST_NODES = 20
 MOST_NAMED = 4
+MOST_WASTERS = 15
 REFRESH_S = 10
 MOST_ALIKE_S = 60.0
 """A smaller change in wait is none."""
@@ -96,6 +102,11 @@ def bars(rows: Sequence[WasteRow]) -> list[Bar]:
                   key=lambda one: (-one.wasted_watts, one.name))
 
 
+def part_of(rows: Sequence[WasteRow]) -> Bar:
+    """Return the bar of some of the rows, by themselves."""
+    return bar("", rows)
+
+
 def _part(row: WasteRow) -> Part:
     return Part(row.node, row.power_class, row.power_watts, row.gpu is not None, row.power_source)
 
@@ -123,6 +134,11 @@ def span(seconds: float) -> str:
             parts.append(f"{left // size} {unit}")
             left %= size
     return " ".join(parts[:2])
+
+
+def day(seconds: float | None) -> str:
+    """Return a moment as day and minute, UTC."""
+    return "–" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def change(advice: Recommendation) -> str:
@@ -177,8 +193,10 @@ def _source(name: str) -> str:
     return files("idlewatt.daemon").joinpath("templates", name).read_text()
 
 
-_TEMPLATES = Environment(loader=FunctionLoader(_source), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-_TEMPLATES.filters |= {"watts": watts, "percent": percent, "span": span, "change": change, "gpus": gpus,
+TEMPLATES = Environment(loader=FunctionLoader(_source), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+TEMPLATES.filters |= {"energy": units.energy, "day": day, "money": units.money, "job_path": units.job_path,
+                       "user_path": units.user_path, "node_path": units.node_path,
+                       "watts": watts, "percent": percent, "span": span, "change": change, "gpus": gpus,
                        "closeness": closeness, "speedup": speedup, "capitalized": _capitalized,
                        "named_reason": named_reason}
 
@@ -187,16 +205,26 @@ def render(view: View, telemetry_path: str) -> str:
     """Return the landing page as HTML."""
     rows, waiting, nodes = view.waste(), pending(view), view.nodes()
     partitions, spare, outside, status = bars(rows), _spare(nodes), _outside(rows), view.status()
-    return _TEMPLATES.get_template("index.html").render(
+    wasters, wasting = _wasters(view, rows)
+    return TEMPLATES.get_template("index.html").render(
         version=version("idlewatt"), telemetry_path=telemetry_path.lstrip("/"), refresh_s=REFRESH_S, now=view.now(),
         total=bar("", rows), missing=_only(status), status=status, troubled=_troubled(status),
         bars=partitions[:MOST_PARTITIONS], more_partitions=max(0, len(partitions) - MOST_PARTITIONS),
-        leader=_leader(view),
+        leader=_leader(view), wasters=wasters, more_wasters=wasting - len(wasters),
         pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),
         spare=spare[:MOST_NODES], more_spare=max(0, len(spare) - MOST_NODES),
         unknown_spare=sum(bool(row.unknown_use) for row in nodes),
         outside=outside[:MOST_NODES], more_outside=max(0, len(outside) - MOST_NODES), nodes=nodes,
         sources=view.sources())
+
+
+def _wasters(view: View, rows: Sequence[WasteRow]) -> tuple[Sequence[HolderRow], int]:
+    """Return who wastes now with what it has cost so far; without the latter while the history cannot be read."""
+    try:
+        return view.book().wasters(rows, view.jobs(), MOST_WASTERS)
+    except StoreError:
+        found = wasters(rows, view.jobs())
+        return found[:MOST_WASTERS], len(found)
 
 
 def _only(status: Status) -> list[str]:
@@ -208,8 +236,6 @@ def _only(status: Status) -> list[str]:
 def _troubled(status: Status) -> dict[str, str]:
     """Return the words on each source that is late or slow while its last read went well."""
     return {one.subject: one.words for one in status.degraded if one.cause in ("source_slow", "targets_slow")}
-
-
 
 
 def _leader(view: View) -> ModelRow | None:

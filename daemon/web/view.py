@@ -13,6 +13,7 @@ from ...storage.recommendations import Recommendation
 from ...storage.records import Job, Node
 from ..advice.recommender import Row
 from ..degraded import Degradation
+from ..efficiency import EnergyBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,9 @@ class View(Protocol):
 
     def jobs(self) -> Sequence[Job]:
         """Return pending, running and lately finished jobs."""
+
+    def book(self) -> EnergyBook:
+        """Return whom to ask what jobs, users and nodes took; unlike all else here, it reads the history."""
 
     def models(self) -> Sequence[ModelRow]:
         """Return the trained agents that were decided on, the one in charge first."""

@@ -24,7 +24,8 @@ class Shell:
         self.service, self.url = service, url
 
     def run(self, *arguments: str, **options) -> Result:
-        return CliRunner().invoke(main, arguments, env={"IDLEWATT_URL": self.url, "COLUMNS": "220"}, **options)
+        env = {"IDLEWATT_URL": self.url, "COLUMNS": "220"} | options.pop("env", {})
+        return CliRunner().invoke(main, arguments, env=env, **options)
 
     def text(self, *arguments: str) -> str:
         done = self.run(*arguments)

@@ -45,10 +45,20 @@ def test_json_tells_the_alternatives_too(shell):
     assert all("alternatives" in row for row in shell.json("advise"))
 
 
+def test_the_table_fits_80_columns_and_one_job_is_told_line_by_line(shell):
+    table = shell.run("advise", env={"COLUMNS": "80"}).stdout
+    assert max(map(len, table.splitlines())) <= 80
+    assert table.splitlines()[0].split() == ["job", "advice", "where", "(node:GPUs)", "starts", "in", "why"]
+    (first, *_) = shell.json("advise")
+    told = shell.text("advise", "--job", first["job_id"])
+    assert told.splitlines()[0].split() == ["job", first["job_id"]]
+    assert first["policy"] in told
+
+
 def test_the_table_has_the_headings_people_know(shell):
-    assert shell.text("advise").splitlines()[0].split() == ["job", "partition", "advice", "where", "(node:GPUs)",
-                                                            "starts", "in", "cost", "(else)", "speed", "against",
-                                                            "incumbent", "why", "policy"]
+    headings = shell.text("advise", "--wide").splitlines()[0].split()
+    assert headings == ["job", "partition", "advice", "where", "(node:GPUs)", "starts", "in", "cost", "(else)", "speed",
+                        "against", "incumbent", "why", "policy"]
 
 
 def test_no_pending_job_is_said_so(shell):

@@ -62,7 +62,7 @@ def test_closed_windows_hold_the_energy_of_the_counters_by_partition_and_by_node
         # The last cycle only closes the window: nothing is booked across so long a gap but its end.
         run(site, [now], accountant)
         if position % drains == 0 or step == 1e6:
-            boards, classes = accountant.drain_closed()
+            boards, classes, _ = accountant.drain_closed()
             rollups, readings = rollups + boards, readings + classes
     still_open = 2000.0 * min(37.5, now % WINDOW_S)
     by_partition = sum(reading.energy_joules for reading in readings if not reading.node)
@@ -76,7 +76,7 @@ def test_closed_windows_hold_the_energy_of_the_counters_by_partition_and_by_node
 def test_a_rollup_tells_mean_and_most_and_what_was_really_observed(site):
     accountant, _ = run(site, [float(now) for now in range(1200, 1350, 15)], watts=100.0, u=0.2)
     run(site, [float(now) for now in range(1350, 1515, 15)], accountant, watts=300.0, u=0.6)
-    rollups, _ = accountant.drain_closed()
+    rollups, *_ = accountant.drain_closed()
     first = rollups[0]
     assert (first.start_s, first.uuid, first.seconds) == (1200.0, "GPU-dgx-0-0", 300.0)
     assert first.measured_seconds == first.allocated_seconds == pytest.approx(300.0)
@@ -92,7 +92,7 @@ def test_an_unmeasured_board_rolls_up_to_nothing_known(site):
     for now in range(1200, 1515, 15):
         board = replace(site.board(time_s=float(now), watts=None), activity=None)
         accountant.assess(site.snapshot([site.node(gpus=1)], time_s=now), site.telemetry((board,), ()), float(now))
-    (rollup,), readings = accountant.drain_closed()
+    (rollup,), readings, _ = accountant.drain_closed()
     assert rollup.energy_joules is rollup.activity_mean is rollup.power_max_watts is None
     assert rollup.measured_seconds == 0.0
     assert readings == []
@@ -117,5 +117,5 @@ def test_the_wasted_counters_are_those_of_the_wasted_classes(site):
 
 def test_windows_that_nobody_fetches_are_bounded(site):
     accountant, _ = run(site, [1000.0 + 30 * cycle for cycle in range(20 * MOST_CLOSED)])
-    rollups, _ = accountant.drain_closed()
+    rollups, *_ = accountant.drain_closed()
     assert len({rollup.start_s for rollup in rollups}) == MOST_CLOSED

@@ -5,8 +5,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from energies import record
 from werkzeug.test import Client
 
+from idlewatt.daemon.efficiency import EnergyBook
+from idlewatt.daemon.pricing import Costing
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.gate import WebConfigFile
 from idlewatt.daemon.web.server import WebServer, listen
@@ -24,6 +27,7 @@ from idlewatt.daemon.web.view import (
 from idlewatt.exporters.publish import Published
 from idlewatt.exporters.source import TargetHealth
 from idlewatt.storage.elastic import ElasticAdvice, Resize
+from idlewatt.storage.history import History
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.power_caps import PowerCap
 from idlewatt.storage.power_classes import WASTED, PowerClass
@@ -58,6 +62,7 @@ class ToyView(View):
     decision_rows: tuple[DecisionRow, ...] = ()
     standing: Status = Status(NOW, True)
     by_subject: dict[str, tuple] = dataclasses.field(default_factory=dict)
+    ledger: EnergyBook | None = None
 
     def published(self): return self.facts
     def recommendations(self): return self.advice
@@ -65,6 +70,7 @@ class ToyView(View):
     def waste(self): return self.waste_rows
     def nodes(self): return self.node_rows
     def jobs(self): return self.job_rows
+    def book(self): return self.ledger
     def models(self): return self.model_rows
     def decisions(self): return self.decision_rows
     def sources(self): return self.source_rows
@@ -191,12 +197,21 @@ def groups() -> tuple[TargetGroup, ...]:
                  for n in (1, 2))
 
 
+@pytest.fixture(scope="session")
+def energies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
+    """Return a small recorded past, which no test adds to."""
+    with History.open(f"sqlite:///{tmp_path_factory.mktemp('energies')}/history.db") as history:
+        record(history)
+        yield history
+
+
 @pytest.fixture
-def view() -> ToyView:
+def view(energies: History) -> ToyView:
     facts = Published(partitions=("a100", "v100"), unmeasured_gpus={"a100": 0.0, "v100": 1.0},
                       up={"slurm": 1.0, "ipmi": 0.0}, node_power_watts={("dgx01", "ipmi"): 2746.0})
     return ToyView(waste_rows(), node_rows(), jobs(), advice(), sources(), groups(), facts,
-                   model_rows=models(), decision_rows=decisions(), by_subject=recommended())
+                   model_rows=models(), decision_rows=decisions(), by_subject=recommended(),
+                   ledger=EnergyBook(energies, Costing(), lambda: NOW))
 
 
 @pytest.fixture

@@ -124,6 +124,28 @@ def test_names_without_an_end_do_not_widen_the_page(serve, view, browser, width)
     assert browser.script("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_the_pages_of_jobs_users_and_nodes_fit_their_window(serve, view, browser, width):
+    view.job_rows = tuple(replace(job, name="x" * 250) for job in view.job_rows)
+    root = serve(WebApp(view)).urls[0]
+    for path in ("jobs", "jobs/4711", "jobs/666", "users", "users/alice", "nodes/dgx01"):
+        browser.open(root + path, width)
+        assert browser.script("document.documentElement.scrollWidth") <= width, path
+        assert browser.script("document.querySelectorAll('section').length") >= 1
+        assert browser.complaints == [], path
+
+
+def test_filters_work_by_keyboard_and_without_javascript(serve, view, browser):
+    root = serve(WebApp(view)).urls[0]
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    browser.open(root + "jobs", 390)
+    browser.script("document.querySelector('[name=user]').value = 'bob'; document.querySelector('form button').focus()")
+    browser.press("Enter")
+    browser.wait_for("location.search.includes('user=bob') && document.readyState === 'complete'")
+    assert browser.script("document.querySelectorAll('#found tbody tr').length") == 1
+    assert browser.complaints == []
+
+
 def test_all_that_is_said_of_a_job_stands_beside_it_or_on_a_phone_below(serve, view, browser):
     view.advice = tuple(replace(one, wait_change_s=-600.0, interval_s=(-900.0, -300.0), reasons=("a", "b"))
                         for one in view.advice)
@@ -164,9 +186,9 @@ def test_new_section_appears_and_an_old_one_goes(serve, view, browser, hurried):
     view.node_rows = spare
     browser.wait_for("document.getElementById('spare') !== null")
     order = "[...document.querySelector('main').children].map(part => part.id).join(' ')"
-    assert browser.script(order) == "power partitions jobs spare sources more"
+    assert browser.script(order) == "power partitions wasters jobs spare sources more"
     view.waste_rows = view.waste_rows[:20]
-    browser.wait_for(f"{order} === 'power jobs spare sources more'")
+    browser.wait_for(f"{order} === 'power wasters jobs spare sources more'")
 
 
 def test_page_says_when_the_daemon_no_longer_answers_and_when_it_does_again(serve, view, browser, hurried):

@@ -1,0 +1,51 @@
+"""Figures as people read them in a table of 80 columns: short, with their unit, and a dash for what nobody knows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from ..durations import ago
+from ._output import Row
+
+WIDTH = 80
+
+
+def energy(joules: float | None) -> str:
+    """Return energy in Wh, kWh or MWh."""
+    if joules is None:
+        return "-"
+    for unit, size in (("MWh", 3.6e9), ("kWh", 3.6e6)):
+        if abs(joules) >= size:
+            return f"{joules / size:.3g} {unit}" if abs(joules) < 1000 * size else f"{joules / size:,.0f} {unit}"
+    return f"{joules / 3600:.3g} Wh"
+
+
+def share(value: float | None) -> str:
+    """Return a ratio in percent."""
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def hours(seconds: float | None) -> str:
+    """Return GPU-hours."""
+    return "-" if seconds is None else f"{seconds / 3600:,.1f}"
+
+
+def money(cost: Row | None, part: str = "energy") -> str:
+    """Return an amount with its currency; '' where no price is set."""
+    value = cost.get(part) if cost else None
+    return "" if cost is None or value is None else f"{value:,.2f} {cost['currency']}"
+
+
+def day(seconds: float | None) -> str:
+    """Return a moment as day and minute, UTC."""
+    return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%m-%d %H:%M")
+
+
+def ran(row: Row) -> str:
+    """Return how long a run lasted; of one that runs, so far."""
+    return ago(row["seen_seconds"]) + "+" if row["end_s"] is None else ago(row["end_s"] - row["start_s"])
+
+
+def wasted_share(row: Row) -> float | None:
+    """Return which share of its energy a row wasted."""
+    return row["wasted_joules"] / row["energy_joules"] if row["energy_joules"] else None

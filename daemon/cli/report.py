@@ -1,0 +1,93 @@
+"""``idlewatt report``: what a month took, by account, user, partition, node or day."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+
+import click
+
+from ._client import ask, asks_in
+from ._output import Row, show
+from ._units import energy, hours, money, share, wasted_share
+from .jobs import costs
+
+_MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
+_COLUMNS = {"name": "name", "energy": "energy", "wasted": "wasted", "share": "%", "gpu_hours": "GPU-h",
+            "activity": "active", "cost": "cost", "wasted_cost": "wasted cost"}
+_PLAIN = ("month", "name", "energy_joules", "wasted_joules", "gpu_seconds", "activity", "measured_share", "cost_energy",
+          "cost_wasted", "cost_gpu_hours", "carbon_grams", "currency")
+
+
+@click.command("report")
+@asks_in("table", "html", "csv", "json")
+@click.option("--month", required=True, help="Which month (UTC), e.g. 2026-10.")
+@click.option("--by", type=click.Choice(["account", "user", "partition", "node", "day", "class"]), default="account",
+              show_default=True, help="What to add up.")
+def command(url: str, ca_file: str | None, style: str, month: str, by: str) -> None:
+    """Report what a month took and wasted, and what that cost; the rows add up to the cluster.
+
+    \b
+    Examples:
+      idlewatt report --month 2026-10 --by account
+      idlewatt report --month 2026-10 --by user --format html > october.html
+    """
+    since, until = _bounds(month)
+    rows = ask(url, "waste", ca_file, by=by, since=since, until=until, limit=10_000)
+    if style == "json":
+        click.echo(json.dumps(rows, indent=2))
+    elif style == "csv":
+        show([{**row, **costs(row), **_more(row), "month": month, "name": _name(row, by)} for row in rows],
+             {name: name for name in _PLAIN}, style)
+    elif style == "html":
+        click.echo(page(month, by, rows))
+    else:
+        figures = [_figures(row, by) for row in rows]
+        shown = {key: heading for key, heading in _COLUMNS.items() if any(row[key] for row in figures)}
+        show(figures, shown, style, empty="nothing was recorded in that month")
+
+
+def _bounds(month: str) -> tuple[str, str]:
+    found = _MONTH.fullmatch(month)
+    if found is None:
+        raise click.UsageError(f"{month!r} is no month such as 2026-10")
+    year, number = int(found[1]), int(found[2])
+    first = datetime(year, number, 1, tzinfo=UTC)
+    if first > datetime.now(UTC):
+        raise click.UsageError(f"{month} has not begun")
+    return f"{year:04}-{number:02}-01", f"{year + number // 12:04}-{number % 12 + 1:02}-01"
+
+
+def _name(row: Row, by: str) -> str:
+    if by == "day":
+        return datetime.fromtimestamp(float(row["name"]), UTC).strftime("%Y-%m-%d")
+    return str(row["name"]) or "(nobody)"
+
+
+def _more(row: Row) -> Row:
+    cost = row["cost"] or {}
+    return {"cost_gpu_hours": cost.get("gpu_hours"), "carbon_grams": cost.get("carbon_grams")}
+
+
+def _figures(row: Row, by: str) -> Row:
+    return {"name": _name(row, by), "energy": energy(row["energy_joules"]), "wasted": energy(row["wasted_joules"]),
+            "share": share(wasted_share(row)), "gpu_hours": hours(row["gpu_seconds"]) if row["gpu_seconds"] else "",
+            "activity": share(row["activity"]) if row["activity"] is not None else "", "cost": money(row["cost"]),
+            "wasted_cost": money(row["cost"], "wasted"), "held": money(row["cost"], "gpu_hours"),
+            "carbon": "" if _more(row)["carbon_grams"] is None else f"{_more(row)['carbon_grams'] / 1000:,.1f} kg"}
+
+
+def page(month: str, by: str, rows: list[Row]) -> str:
+    """Return the report as an HTML page without outside parts."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=True, undefined=StrictUndefined,
+                        trim_blocks=True, lstrip_blocks=True)
+    total = {key: sum(row[key] for row in rows) for key in ("energy_joules", "wasted_joules")}
+    columns = _COLUMNS | {"held": "GPU-hours cost", "carbon": "CO2e"}
+    figures = [_figures(row, by) for row in rows]
+    shown = {key: heading for key, heading in columns.items() if any(row[key] != "" for row in figures)}
+    return pages.get_template("month.html").render(
+        month=month, by=by, rows=figures, columns=shown | {"name": by}, energy=energy(total["energy_joules"]),
+        wasted=energy(total["wasted_joules"]), share=share(wasted_share(total)))

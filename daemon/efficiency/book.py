@@ -1,0 +1,125 @@
+"""The one place that answers who took what: page, API and command line ask it, so that all say the same figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from ...storage.energy_queries import Dimension, Order, RunFilter, RunRow
+from ...storage.power_classes import WASTED, PowerClass
+from ...storage.reading import HistoryReader, JobDetail, JobRun
+from ...storage.records import GpuRollup, Job
+from ...storage.uses import Use
+from ..pricing import Costing
+from .notes import notes
+from .rows import EnergyRow, HolderRow, JobReport, JobRow, Series, energy_row, job_row
+from .wasters import Part, wasters
+
+MOST_POINTS = 96
+"""Windows that a timeline is drawn from: of a long run every so many."""
+MOST_SERIES = 64
+MOST_TASKS = 100
+
+
+class EnergyBook:
+    """Questions about energy, to a history and the prices that are set."""
+
+    def __init__(self, history: HistoryReader, costing: Costing, now: Callable[[], float]) -> None:
+        self._history, self._costing, self._now = history, costing, now
+
+    @property
+    def costing(self) -> Costing:
+        """Return the prices that are set."""
+        return self._costing
+
+    def runs(self, wanted: RunFilter, order: Order, limit: int, offset: int = 0) -> tuple[tuple[JobRow, ...], int]:
+        """Return runs in an order, the most first, and how many there are in all."""
+        found, total = self._history.runs(wanted, order, limit, offset)
+        return tuple(job_row(run, self._costing, wanted.wasted) for run in found), total
+
+    def by(self, dimension: Dimension, wanted: RunFilter, limit: int | None = None) -> tuple[EnergyRow, ...]:
+        """Return the sums of whole days (UTC) by a dimension, the most wasteful first."""
+        return tuple(energy_row(name, sums, self._costing, wanted.wasted)
+                     for name, sums in self._history.energy_by(dimension, wanted, limit))
+
+    def wasters(self, parts: Iterable[Part], jobs: Sequence[Job], most: int) -> tuple[tuple[HolderRow, ...], int]:
+        """Return the running jobs that waste most power now with what they took so far, and how many waste any."""
+        rows = wasters(parts, jobs)
+        known = {job.job_id: (job.job_id, job.submit_s, job.submit_s if job.start_s is None else job.start_s)
+                 for job in jobs if job.state.active}
+        found = self._history.energy_of({known[row.job_id] for row in rows[:most]})
+        return tuple(self._with_energy(row, found.get(known[row.job_id])) for row in rows[:most]), len(rows)
+
+    def _with_energy(self, row: HolderRow, run: RunRow | None) -> HolderRow:
+        if run is None:
+            return row
+        told = job_row(run, self._costing, WASTED)
+        return replace(row, energy_joules=told.energy_joules, wasted_joules=told.wasted_joules, cost=told.cost)
+
+    def reports(self, job_id: str, live: Sequence[Job] = ()) -> tuple[JobReport, ...]:
+        """Return the report of a job, its last run first, or of the tasks of an array; () of one that is unknown.
+
+        ``live`` are the jobs that the scheduler lists now: one that was just submitted is in no history.
+        """
+        runs = self._history.runs_of(job_id)
+        detail = self._history.job(job_id)
+        if detail is not None:
+            own: list[RunRow | None] = [run for run in runs if (run.job_id, run.submit_s) == detail.job.key]
+            return tuple(self._report(detail, run, drawn=True) for run in own or [None])
+        now = [job for job in live if job_id in (job.job_id, job.array)]
+        if not runs:
+            return tuple(self._report(JobDetail(job, (), ()), None, drawn=False) for job in now[:MOST_TASKS])
+        details = {run.job_id: self._history.job(run.job_id, run.submit_s) for run in runs[:MOST_TASKS]}
+        return tuple(self._report(detail, run, drawn=False) for run in runs[:MOST_TASKS]
+                     if (detail := details[run.job_id]) is not None)
+
+    def _report(self, detail: JobDetail, run: RunRow | None, *, drawn: bool) -> JobReport:
+        job, row = detail.job, None if run is None else job_row(run, self._costing, WASTED)
+        held = next((one for one in detail.runs if run is not None and one.start_s == run.start_s), None)
+        allocations = held.allocations if held is not None else job.allocations
+        use = self._use(run)
+        cpus_used, memory_used = (use.cpus_mean, use.memory_peak_bytes) if use is not None else (None, None)
+        told = notes(replace(job, allocations=allocations), row, cpus_used, memory_used, self._now())
+        start_s = run.start_s if run is not None else job.start_s
+        ready_s = max(job.submit_s, job.eligible_s or job.submit_s)
+        return JobReport(
+            job=replace(job, allocations=allocations), run=row, notes=told,
+            waited_s=None if start_s is None else max(0.0, start_s - ready_s), reasons=_reasons(detail),
+            cpus_used=cpus_used, memory_used_bytes=memory_used,
+            classes=_classes(self._history.classes_of(run, MOST_POINTS)) if drawn and run is not None else (),
+            series=self._series(held, run) if drawn and run is not None and held is not None else ())
+
+    def _use(self, run: RunRow | None) -> Use | None:
+        if run is None:
+            return None
+        return self._history.use_of_run(run.job_id, run.submit_s, run.start_s)
+
+    def _series(self, held: JobRun, run: RunRow) -> tuple[Series, ...]:
+        """Return the GPUs over time, of the places that the scheduler named or that are whole nodes."""
+        places = {part.node: part.gpu_indexes for part in held.allocations if part.gpus}
+        found = self._history.gpus_of({node: indexes for node, indexes in places.items() if indexes is not None},
+                                      run.start_s, run.last_s, MOST_POINTS)
+        by_gpu: dict[tuple[str, int], list[GpuRollup]] = {}
+        for rollup in found:
+            by_gpu.setdefault((rollup.node, rollup.index), []).append(rollup)
+        return tuple(Series(f"{node}:{index}", tuple(one.start_s for one in some), tuple(one.seconds for one in some),
+                            tuple(one.power_mean_watts for one in some), tuple(one.activity_mean for one in some))
+                     for (node, index), some in sorted(by_gpu.items())[:MOST_SERIES])
+
+
+def _reasons(detail: JobDetail) -> tuple[str, ...]:
+    """Return why a job waited, one after the other, each once in a row."""
+    found: list[str] = []
+    for change in detail.changes:
+        words = change.reason_text or change.reason.value.replace("_", " ")
+        if change.state.value == "pending" and words and words not in found[-1:]:
+            found.append(words)
+    return tuple(found[-8:])
+
+
+def _classes(windows: Sequence[tuple[tuple[float, float], dict[PowerClass, int]]]) -> tuple[Series, ...]:
+    """Return mean watts of each class that occurs, window by window."""
+    starts, lengths = tuple(start for (start, _), _ in windows), tuple(length for (_, length), _ in windows)
+    return tuple(Series(one.value, starts, lengths, tuple(
+        energies.get(one, 0) / 1000 / length for (_, length), energies in windows))
+        for one in PowerClass if any(one in energies for _, energies in windows))

@@ -1,0 +1,211 @@
+"""The API of recorded energy: who took what since when. The command line shows these rows, the pages the same ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+from pydantic import TypeAdapter
+from werkzeug.datastructures import MultiDict
+from werkzeug.exceptions import NotFound
+
+from ...storage.durations import seconds
+from ...storage.energy_queries import DIMENSIONS, ORDERS, Dimension, Order, RunFilter
+from ...storage.power_classes import WASTED, PowerClass
+from ...storage.records import Job, JobState
+from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
+from ..pricing import KWH_J
+from .api import ENDPOINTS, LONGEST_FILTER, BadData, dumps
+from .view import NodeRow, View
+
+MOST_ROWS = 10_000
+ROWS = 100
+FURTHEST = 1_000_000
+DEFAULT_SINCE = "7d"
+_LAST_S = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+Arguments = MultiDict[str, str]
+
+SPAN = {"since": "From when on: an age (`7d`, `12h`), a day (`2026-10-01`) or seconds since the epoch.",
+        "until": "Until when, in the same words; now by default."}
+HOLDERS = {"user": "Only this user.", "account": "Only this account.", "partition": "Only this partition."}
+CLASS = {"class": "What counts as wasted, more than once if need be; all wasted classes by default."}
+PAGE = {"limit": f"Most rows to return, {ROWS} by default.", "offset": "How many rows to leave out first."}
+CHOICES: Mapping[str, Sequence[str]] = {"state": tuple(JobState), "sort": ORDERS, "by": DIMENSIONS,
+                                        "class": tuple(PowerClass)}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """A node: as it is now, what it took, and who runs on it."""
+
+    name: str
+    now: NodeRow | None
+    """None when the scheduler no longer lists it."""
+    days: tuple[EnergyRow, ...]
+    """What it took, in one row a span: the last."""
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Rows, and how many there are in all where some were left out."""
+
+    rows: Sequence[Any]
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One question to the history."""
+
+    name: str
+    path: str
+    """With its variable part, if it has one, as ``{name}``."""
+    help: str
+    row: TypeAdapter[Any]
+    parameters: Mapping[str, str]
+    ask: Callable[[View, EnergyBook, Arguments, str], Answer]
+
+
+def answer(query: Query, view: View, arguments: Arguments, name: str = "") -> str:
+    """Return the answer as JSON; raise BadData for what makes no sense, NotFound for what nobody knows."""
+    for given in arguments:
+        if given not in query.parameters:
+            raise BadData(f"unknown parameter {given[:40]!r}; this path knows {', '.join(query.parameters)}")
+        for value in arguments.getlist(given):
+            _check(given, value)
+    found = query.ask(view, view.book(), arguments, name)
+    envelope: dict[str, Any] = {"status": "success", "data": query.row.dump_python(tuple(found.rows), mode="json")}
+    if found.total is not None and found.total > len(found.rows):
+        envelope["warnings"] = [f"{len(found.rows)} of {found.total} rows; the others with limit and offset"]
+    return dumps(envelope)
+
+
+def _check(name: str, value: str) -> None:
+    if len(value) > LONGEST_FILTER:
+        raise BadData(f"{name} is longer than {LONGEST_FILTER} characters")
+    if name in CHOICES and value not in CHOICES[name]:
+        raise BadData(f"{name} must be one of {', '.join(CHOICES[name])}, not {value[:40]!r}")
+
+
+def moment(text: str, now_s: float) -> float:
+    """Return the moment that an age, a day or seconds since the epoch name; raise BadData."""
+    try:
+        found = now_s - cast(float, seconds(text))
+    except ValueError:
+        try:
+            found = float(text) if text.replace(".", "", 1).isdigit() else \
+                datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+        except (ValueError, OverflowError) as error:
+            raise BadData(f"{text[:40]!r} is no age (7d), no day (2026-10-01) and no time in seconds") from error
+    if not math.isfinite(found) or found > _LAST_S:
+        raise BadData(f"{text[:40]!r} is too far in the future")
+    return max(0.0, found)
+
+
+def wanted(arguments: Arguments, now_s: float) -> RunFilter:
+    """Return which runs the arguments ask for."""
+    until_s = moment(arguments["until"], now_s) if "until" in arguments else None
+    since_s = moment(arguments.get("since", DEFAULT_SINCE), now_s if "since" in arguments or until_s is None
+                     else until_s)
+    if since_s > now_s:
+        raise BadData("since lies in the future")
+    if until_s is not None and until_s < since_s:
+        raise BadData("until lies before since")
+    classes = tuple(PowerClass(name) for name in dict.fromkeys(arguments.getlist("class")))
+    least = arguments.get("min_kwh", "0")
+    if not least.replace(".", "", 1).isdigit() or not least.isascii():
+        raise BadData(f"min_kwh must be a number, not {least[:40]!r}")
+    return RunFilter(since_s, until_s, arguments.get("user", ""), arguments.get("account", ""),
+                     arguments.get("partition", ""), arguments.get("state", ""), arguments.get("search", ""),
+                     min(float(least), 1e9) * KWH_J, classes or WASTED)
+
+
+def whole(arguments: Arguments, name: str, default: int, most: int) -> int:
+    """Return a whole number among the arguments."""
+    text = arguments.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) <= 8 and int(text) <= most):
+        raise BadData(f"{name} must be a whole number up to {most}, not {text[:40]!r}")
+    return int(text)
+
+
+def _runs(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+    limit = whole(arguments, "limit", ROWS, MOST_ROWS)
+    offset = whole(arguments, "offset", 0, FURTHEST)
+    order = cast(Order, arguments.get("sort", "ended"))
+    rows, total = book.runs(wanted(arguments, view.now()), order, limit, offset)
+    return Answer(rows, total - offset)
+
+
+def _by(by: Dimension | Literal[""]) -> Callable[[View, EnergyBook, Arguments, str], Answer]:
+    def ask(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+        dimension = by or cast(Dimension, arguments.get("by", "user"))
+        asked = [key for key in HOLDERS if key in arguments]
+        if dimension == "node" and asked:
+            raise BadData(f"by=node does not know {', '.join(asked)}: nodes are not told apart by who holds them")
+        return Answer(book.by(dimension, wanted(arguments, view.now()), whole(arguments, "limit", 1000, MOST_ROWS)))
+
+    return ask
+
+
+def _job(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+    rows = book.reports(name, view.jobs())
+    if not rows:
+        raise NotFound(f"no job {name[:40]!r} is known")
+    return Answer(rows)
+
+
+def node_report(view: View, book: EnergyBook, name: str, asked: RunFilter) -> NodeReport | None:
+    """Return what is known of a node; None when nothing is."""
+    now = next((row for row in view.nodes() if row.node.name == name), None)
+    took = tuple(row for row in book.by("node", asked) if row.name == name)
+    if now is None and not took:
+        return None
+    jobs = tuple(job for job in view.jobs() if job.state.active and any(
+        part.node == name for part in job.allocations))
+    return NodeReport(name, now, took, jobs)
+
+
+def _node(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+    report = node_report(view, book, name, wanted(arguments, view.now()))
+    if report is None:
+        raise NotFound(f"no node {name[:40]!r} is known")
+    return Answer((report,))
+
+
+def _wasters(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+    return Answer(*book.wasters(view.waste(), view.jobs(), whole(arguments, "limit", ROWS, MOST_ROWS)))
+
+
+QUERIES: Mapping[str, Query] = {query.name: query for query in (
+    Query("runs", "jobs", "With `since`, `sort` or the like: recorded runs with what they took, newest first.",
+          TypeAdapter(tuple[JobRow, ...]), SPAN | HOLDERS | CLASS | PAGE | {
+              "state": "State in which it ended, or is.", "sort": "By what: the most first.",
+              "search": "Part of the id, the user or the name.", "min_kwh": "Those that took at least so much."},
+          _runs),
+    Query("job", "jobs/{job}", "A job with all that is known of its runs: energy, use, notes, timeline. Of an array, "
+          "its tasks.", TypeAdapter(tuple[JobReport, ...]), {}, _job),
+    Query("energy", "waste", "With `since`, `by` or the like: what users, accounts, jobs, ... took over whole days "
+          "(UTC). The rows of all but jobs add up to the cluster; '' is what nobody held.",
+          TypeAdapter(tuple[EnergyRow, ...]), SPAN | HOLDERS | CLASS | {
+              "by": "What to add up; user by default.", "limit": "Most rows to return, 1000 by default."}, _by("")),
+    Query("users", "users", "What each user took over whole days (UTC), the most wasteful first; '' is what nobody "
+          "held.", TypeAdapter(tuple[EnergyRow, ...]), SPAN | CLASS | {
+              "account": HOLDERS["account"], "partition": HOLDERS["partition"],
+              "limit": "Most rows to return, 1000 by default."}, _by("user")),
+    Query("node", "nodes/{node}", "A node: as it is now, what it took, who runs on it.",
+          TypeAdapter(tuple[NodeReport, ...]), SPAN, _node),
+    Query("wasters", "wasters", "Running jobs that waste power now, the most wasteful first, each with what to do.",
+          TypeAdapter(tuple[HolderRow, ...]), {"limit": PAGE["limit"]}, _wasters),
+)}
+RECORDED = {"jobs": "runs", "waste": "energy"}
+"""Paths of today's state that answer from the history when one of its own parameters is given."""
+
+
+def recorded(name: str, arguments: Arguments) -> Query | None:
+    """Return the question to the history that a path of today's state is asked, if it is."""
+    query, now = QUERIES.get(RECORDED.get(name, "")), (*ENDPOINTS[name].filters, "limit")
+    return query if query and any(one in query.parameters and one not in now for one in arguments) else None

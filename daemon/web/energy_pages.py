@@ -1,0 +1,172 @@
+"""The pages of jobs, users and nodes: rendered by the server, whole without JavaScript, charts as inline SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, cast
+from urllib.parse import urlencode
+
+import numpy as np
+from werkzeug.datastructures import MultiDict
+from werkzeug.exceptions import NotFound
+
+from ...storage.energy_queries import ORDERS, Order
+from ...storage.power_classes import WASTED, PowerClass
+from ...storage.records import Job, JobState
+from .. import charts
+from ..charts import Chart, Shape
+from ..efficiency import EnergyRow, JobReport, Series
+from ..pricing import KWH_J
+from .api import BadData
+from .energy_api import DEFAULT_SINCE, FURTHEST, node_report, wanted, whole
+from .page import TEMPLATES, part_of
+from .view import View
+
+Arguments = MultiDict[str, str]
+Page = Callable[[View, Arguments, str, str], str]
+"""From the view, the arguments, a name and the way back to the root of the site to HTML."""
+
+ROWS = 50
+MOST_GPUS = 16
+"""GPUs of a job that are drawn."""
+SPANS = ("1d", "7d", "30d", "90d", "365d")
+KNOWN = ("since", "user", "account", "partition", "state", "search", "min_kwh", "sort", "offset")
+STATES = tuple(state.value for state in JobState if state.finished or state.active)
+HEIGHT = 220
+
+
+def jobs_page(view: View, arguments: Arguments, name: str, root: str) -> str:
+    """Return the recorded jobs that the arguments ask for."""
+    given = {key: arguments[key] for key in KNOWN if arguments.get(key)}
+    if given.get("sort", "ended") not in ORDERS:
+        raise BadData(f"sort must be one of {', '.join(ORDERS)}")
+    offset = whole(arguments, "offset", 0, FURTHEST) if "offset" in given else 0
+    order = cast(Order, given.get("sort", "ended"))
+    rows, total = view.book().runs(wanted(MultiDict(given), view.now()), order, ROWS, offset)
+    return _render("jobs.html", view, root, rows=rows, total=total, offset=offset, given=given, spans=SPANS,
+                   orders=ORDERS, states=STATES, last=offset + len(rows), since=given.get("since", DEFAULT_SINCE),
+                   earlier=_query(given, offset - ROWS) if offset else "",
+                   later=_query(given, offset + ROWS) if offset + len(rows) < total else "",
+                   sorted_by={one: _query(given | {"sort": one}, 0) for one in ORDERS}, order=order)
+
+
+def _query(given: Mapping[str, str], offset: int) -> str:
+    kept = {key: value for key, value in given.items() if key != "offset"}
+    return urlencode(kept | ({"offset": str(max(0, offset))} if offset > 0 else {}))
+
+
+def job_page(view: View, arguments: Arguments, name: str, root: str) -> str:
+    """Return the page of a job, or of the tasks of an array."""
+    reports = view.book().reports(name, view.jobs())
+    if not reports:
+        raise NotFound(f"no job {name[:40]!r} is known")
+    advice = next((row for row in view.recommendations() if row.job_id == name and not row.shadow), None)
+    return _render("job.html", view, root, name=name, reports=reports, advice=advice, pue=view.book().costing.pue,
+                   power=[_power(report) for report in reports], gpus=[_activity(report) for report in reports])
+
+
+def _power(report: JobReport) -> Chart | None:
+    """Return the watts of a run by class over time, useful ones at the bottom."""
+    run, series = report.run, report.classes
+    if run is None or not series or not series[0].start_s:
+        return None
+    by_class = {PowerClass(one.name): one for one in series}
+    names = [name for kind in ("useful", "wasted", "apart") for name in PowerClass
+             if name.kind == kind and name in by_class]
+    edges = _edges(series[0])
+    parts = np.array([[value or 0.0 for value in by_class[name].watts] for name in names]).T
+    x = charts.across(float(edges[0]), float(edges[-1]))
+    y = charts.upwards(charts.highest([parts.sum(axis=1)]) * 1.05, HEIGHT)
+    shapes = tuple(Shape(name.value, name.label, charts.area(x(edges), y(lower), y(upper)))
+                   for name, (lower, upper) in zip(names, charts.stacked(parts), strict=True))
+    ticks, unit = charts.time_ticks(x, float(edges[0]))
+    return Chart("Power by class", HEIGHT, f"{unit} since the start", ticks, charts.value_ticks(y, "W"), shapes, True)
+
+
+def _activity(report: JobReport) -> list[tuple[str, str, str, float | None]]:
+    """Return of each GPU its name, a strip of activity and one of power as SVG paths, and its mean watts."""
+    most = max((value for one in report.series for value in one.watts if value is not None), default=1.0) or 1.0
+    found = []
+    for one in report.series[:MOST_GPUS]:
+        edges = _edges(one)
+        known = [value for value in one.watts if value is not None]
+        found.append((one.name, _strip(edges, one.activity, 1.0), _strip(edges, one.watts, most),
+                      sum(known) / len(known) if known else None))
+    return found
+
+
+def _strip(edges: charts.Floats, values: Sequence[float | None], most: float) -> str:
+    """Return the area under values in a strip of 1000 by 30; nothing where nothing was measured."""
+    x = charts.Scale(float(edges[0]), float(edges[-1]), 0.0, 1000.0)(edges)
+    heights = [30.0 * (1.0 - min(1.0, max(0.0, (value or 0.0) / most))) for value in values]
+    return "".join(f"M{left:.1f} 30V{top:.1f}H{right:.1f}V30Z" for left, right, top, value in zip(
+        x[:-1].tolist(), x[1:].tolist(), heights, values, strict=True) if value)
+
+
+def _edges(series: Series) -> charts.Floats:
+    """Return where windows begin, and where the last one ends: a step goes on until the next window that is read."""
+    return np.array([*series.start_s, series.start_s[-1] + series.seconds[-1]])
+
+
+def users_page(view: View, arguments: Arguments, name: str, root: str) -> str:
+    """Return what users took."""
+    since = arguments.get("since", DEFAULT_SINCE)
+    rows = view.book().by("user", wanted(MultiDict({"since": since}), view.now()), 500)
+    return _render("users.html", view, root, rows=rows, since=since, spans=SPANS)
+
+
+def user_page(view: View, arguments: Arguments, name: str, root: str) -> str:
+    """Return what one user took, day by day, and the jobs that wasted most."""
+    since = arguments.get("since", "30d")
+    asked = wanted(MultiDict({"since": since, "user": name}), view.now())
+    book = view.book()
+    runs, total = book.runs(asked, "wasted", ROWS)
+    own: list[Job] = [job for job in view.jobs() if job.user == name and not job.state.finished]
+    days = book.by("day", asked)
+    if not (total or own or days):
+        raise NotFound(f"nothing is known of a user {name[:40]!r}")
+    return _render("user.html", view, root, name=name, since=since, spans=SPANS, runs=runs, total=total, days=days,
+                   sums=next(iter(book.by("user", asked)), None), jobs=own[:ROWS], more_jobs=max(0, len(own) - ROWS),
+                   chart=_days(days))
+
+
+def _days(days: Sequence[EnergyRow]) -> Chart | None:
+    """Return energy by day, wasted energy within it."""
+    if not days:
+        return None
+    starts = [float(row.name) for row in days]
+    x = charts.across(starts[0], starts[-1] + 86400.0)
+    y = charts.upwards(charts.highest([np.array([row.energy_joules for row in days])]) / KWH_J * 1.05, HEIGHT)
+    shapes = []
+    for start, row in zip(starts, days, strict=True):
+        left, right = (x(np.array([start, start + 86400.0])) + np.array([1.0, -1.0])).tolist()
+        day = datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%d")
+        for kind, joules in (("productive", row.energy_joules), ("allocated_idle", row.wasted_joules)):
+            top, bottom = y(np.array([joules / KWH_J, 0.0])).tolist()
+            shapes.append(Shape(kind, f"{day}: {joules / KWH_J:.3g} kWh", charts.box(left, right, top, bottom)))
+    ticks, unit = charts.time_ticks(x, starts[0])
+    return Chart("Energy by day", HEIGHT, f"{unit} since {datetime.fromtimestamp(starts[0], UTC):%Y-%m-%d}", ticks,
+                 charts.value_ticks(y, "kWh"), tuple(shapes), True)
+
+
+def node_page(view: View, arguments: Arguments, name: str, root: str) -> str:
+    """Return a node as it is now, what it took, and who runs on it."""
+    since = arguments.get("since", DEFAULT_SINCE)
+    report = node_report(view, view.book(), name, wanted(MultiDict({"since": since}), view.now()))
+    if report is None:
+        raise NotFound(f"no node {name[:40]!r} is known")
+    parts = [row for row in view.waste() if row.node == name]
+    gpus = sorted((row for row in parts if row.gpu is not None), key=lambda row: (row.gpu or 0, row.power_class))
+    return _render("node.html", view, root, report=report, since=since, spans=SPANS, gpus=gpus,
+                   parts=part_of(parts))
+
+
+def _render(template: str, view: View, root: str, **facts: Any) -> str:
+    return TEMPLATES.get_template(template).render(
+        root=root or "./", version=version("idlewatt"), now=view.now(), status=view.status(), wasted=WASTED, **facts)
+
+
+PAGES: Mapping[str, Page] = {"/jobs": jobs_page, "/jobs/<path:name>": job_page, "/users": users_page,
+                             "/users/<path:name>": user_page, "/nodes/<path:name>": node_page}

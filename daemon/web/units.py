@@ -1,0 +1,44 @@
+"""Energy and money as a person reads them on a page, and where the pages of jobs, users and nodes are."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from ..pricing import Cost
+
+
+def energy(joules: float | None) -> str:
+    """Return energy in Wh, kWh or MWh."""
+    if joules is None:
+        return "not recorded"
+    for unit, size in (("MWh", 3.6e9), ("kWh", 3.6e6)):
+        if abs(joules) >= size:
+            return f"{joules / size:,.0f} {unit}" if abs(joules) >= 1000 * size else f"{joules / size:.3g} {unit}"
+    return f"{joules / 3600:.3g} Wh"
+
+
+def money(cost: Cost | None, part: str = "energy") -> str:
+    """Return an amount with its currency; '' where no price is set."""
+    value: float | None = getattr(cost, part) if cost is not None else None
+    return "" if cost is None or value is None else f"{value:,.2f} {cost.currency}"
+
+
+def job_path(job_id: str) -> str:
+    """Return where a job's page is, from the root of the site."""
+    return f"jobs/{_part(job_id)}"
+
+
+def user_path(user: str) -> str:
+    """Return where a user's page is."""
+    return f"users/{_part(user)}"
+
+
+def node_path(node: str) -> str:
+    """Return where a node's page is."""
+    return f"nodes/{_part(node)}"
+
+
+def _part(name: str) -> str:
+    """Return a name as part of a path; one of dots alone would lead elsewhere."""
+    found = quote(name, safe="")
+    return found.replace(".", "%2E") if not found.strip(".") else found

@@ -1,0 +1,189 @@
+"""Asks what runs, users, accounts, partitions, nodes and days took: one place for page, API and command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, literal, or_, select
+
+from . import schema
+from .energy_schema import CLASS_COLUMNS, SUMS
+from .power_classes import WASTED, PowerClass
+from .records import JobState
+from .run_energy import DAY_S
+from .values import words
+
+Order = Literal["ended", "energy", "wasted", "gpu_hours"]
+ORDERS: tuple[Order, ...] = ("ended", "wasted", "energy", "gpu_hours")
+Dimension = Literal["user", "account", "partition", "node", "day", "job", "class"]
+DIMENSIONS: tuple[Dimension, ...] = ("user", "account", "partition", "node", "day", "job", "class")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs are asked for; '' and None ask for all."""
+
+    since_s: float = 0.0
+    """Those of which something was recorded after this moment."""
+    until_s: float | None = None
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    state: str = ""
+    text: str = ""
+    """Part of the id, the user or the name."""
+    least_joules: float = 0.0
+    wasted: tuple[PowerClass, ...] = WASTED
+    """Classes that count as wasted."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run of a job, and what it took."""
+
+    job_id: str
+    submit_s: float
+    start_s: float
+    end_s: float | None
+    """None while it runs."""
+    state: JobState
+    user: str
+    account: str
+    partition: str
+    name: str
+    gpus: float
+    gpu_model: str
+    first_s: float
+    last_s: float
+    seen_s: float
+    """How long it was looked at."""
+    shared_s: float
+    """GPU-seconds on GPUs that others held too."""
+    power_max_watts: float | None
+    memory_max_bytes: float | None
+    idle: tuple[str, ...] | None
+    """GPUs that were never seen at work; None where that is not known."""
+    sums: Mapping[str, int]
+    number: int
+    """Of the row."""
+
+
+def runs(connection: Connection, wanted: RunFilter, order: Order, limit: int, offset: int = 0) \
+        -> tuple[tuple[RunRow, ...], int]:
+    """Return runs in an order, the most first, and how many there are in all."""
+    table, jobs = schema.run_energy, schema.jobs
+    joined = table.outerjoin(jobs, and_(jobs.c.job_id == table.c.job_id, jobs.c.submit_s == table.c.submit_s))
+    within = _within(wanted)
+    keys = {"ended": table.c.last_s, "energy": table.c.energy_mj, "wasted": _wasted(table.c, wanted.wasted),
+            "gpu_hours": table.c.gpu_ms}
+    needs_jobs = bool(wanted.state or wanted.text)
+    base = select(table.c.id).select_from(joined if needs_jobs else table).where(within)
+    total = connection.execute(select(func.count()).select_from(base.subquery())).scalar_one()
+    # The few that are shown first, and only then what belongs to them.
+    some = base.order_by(keys[order].desc(), table.c.id.desc()).limit(limit).offset(offset)
+    numbers = connection.execute(some).scalars().all()
+    rows = {row.id: row for row in connection.execute(_full(joined).where(table.c.id.in_(numbers)))}
+    return tuple(_run(rows[number]) for number in numbers), total
+
+
+def runs_of(connection: Connection, job_id: str, most: int = 100) -> tuple[RunRow, ...]:
+    """Return the runs of a job, or of the tasks of an array, the newest first."""
+    table, jobs = schema.run_energy, schema.jobs
+    joined = table.outerjoin(jobs, and_(jobs.c.job_id == table.c.job_id, jobs.c.submit_s == table.c.submit_s))
+    mine = words(job_id)
+    tasks = select(jobs.c.job_id).where(jobs.c.job_id >= f"{mine}_", jobs.c.job_id < f"{mine}`", jobs.c.array == mine)
+    query = _full(joined).where(or_(table.c.job_id == mine, table.c.job_id.in_(tasks))).order_by(
+        table.c.start_s.desc(), table.c.id.desc()).limit(most)
+    return tuple(map(_run, connection.execute(query)))
+
+
+def sums_by(connection: Connection, by: Dimension, wanted: RunFilter, limit: int | None = None) \
+        -> tuple[tuple[str, dict[str, int]], ...]:
+    """Return the sums of whole days (UTC) by a dimension, the most wasteful first.
+
+    Energy that nobody held is in the sum of the user and account ''. Jobs come from their whole runs.
+    """
+    if by == "class":
+        found = dict(sums_by(connection, "partition", wanted))
+        sums_of = {name: _only(found, name) for name in PowerClass}
+        return tuple((name.value, sums) for name, sums in sums_of.items() if sums["energy_mj"])
+    table = {"job": schema.run_energy, "node": schema.node_days}.get(by, schema.energy_days)
+    name = table.c["job_id" if by == "job" else "day_s" if by == "day" else by]
+    sums = [func.sum(table.c[column]).label(column) for column in SUMS]
+    where = _within(wanted) if by == "job" else and_(*_days(table, wanted))
+    most = func.sum(_wasted(table.c, wanted.wasted)).desc()
+    query = select(name.label("name"), *sums).where(where).group_by(name).order_by(
+        name if by == "day" else most, name).limit(limit)
+    return tuple((str(row.name), {column: int(getattr(row, column)) for column in SUMS})
+                 for row in connection.execute(query))
+
+
+def of_runs(connection: Connection, keys: set[tuple[str, float, float]]) -> dict[tuple[str, float, float], RunRow]:
+    """Return the rows of some runs; those of which nothing was recorded are missing."""
+    table, jobs = schema.run_energy, schema.jobs
+    joined = table.outerjoin(jobs, and_(jobs.c.job_id == table.c.job_id, jobs.c.submit_s == table.c.submit_s))
+    rows = connection.execute(_full(joined).where(table.c.job_id.in_(sorted({words(key[0]) for key in keys}))))
+    return {key: _run(row) for row in rows if (key := (row.job_id, row.submit_s, row.start_s)) in keys}
+
+
+def _only(found: Mapping[str, Mapping[str, int]], name: PowerClass) -> dict[str, int]:
+    """Return the energy of one class over all partitions."""
+    energy = sum(sums[CLASS_COLUMNS[name]] for sums in found.values())
+    return dict.fromkeys(SUMS, 0) | {"energy_mj": energy, CLASS_COLUMNS[name]: energy,
+                                     "wasted_mj": energy if name in WASTED else 0}
+
+
+def _full(joined: Any) -> Select[Any]:
+    table, jobs = schema.run_energy, schema.jobs
+    return select(table, jobs.c.name, jobs.c.state, jobs.c.end_s, jobs.c.start_s.label("last_start_s"), jobs.c.open) \
+        .select_from(joined)
+
+
+def _wasted(columns: Any, classes: tuple[PowerClass, ...]) -> ColumnElement[int]:
+    if classes == WASTED:
+        wasted: ColumnElement[int] = columns.wasted_mj
+        return wasted
+    return sum((columns[CLASS_COLUMNS[one]] for one in classes), start=literal(0))
+
+
+def _within(wanted: RunFilter) -> ColumnElement[bool]:
+    table, jobs = schema.run_energy.c, schema.jobs.c
+    tests: list[ColumnElement[bool]] = [table.last_s > wanted.since_s]
+    if wanted.until_s is not None:
+        tests.append(table.last_s <= wanted.until_s)
+    for column, value in ((table.user, wanted.user), (table.account, wanted.account),
+                          (table.partition, wanted.partition), (jobs.state, wanted.state)):
+        if value:
+            tests.append(column == words(value))
+    if wanted.least_joules:
+        tests.append(table.energy_mj >= round(wanted.least_joules * 1000))
+    if wanted.text:
+        text = words(wanted.text)
+        tests.append(or_(table.job_id.contains(text, autoescape=True), table.user.contains(text, autoescape=True),
+                         jobs.name.contains(text, autoescape=True)))
+    return and_(*tests)
+
+
+def _days(table: Any, wanted: RunFilter) -> list[ColumnElement[bool]]:
+    tests: list[ColumnElement[bool]] = [table.c.day_s >= wanted.since_s // DAY_S * DAY_S]
+    if wanted.until_s is not None:
+        tests.append(table.c.day_s < wanted.until_s)
+    for name in ("user", "account", "partition"):
+        value = getattr(wanted, name)
+        if value and name in table.c:
+            tests.append(table.c[name] == words(value))
+    return tests
+
+
+def _run(row: Row[Any]) -> RunRow:
+    last = row.state is not None and row.last_start_s == row.start_s
+    state = JobState(row.state) if last else JobState.UNKNOWN
+    end_s = (row.end_s if last else row.last_s) if not (last and row.open and state.active) else None
+    return RunRow(
+        row.job_id, row.submit_s, row.start_s, end_s, state, row.user, row.account, row.partition, row.name or "",
+        row.gpus, row.gpu_model, row.first_s, row.last_s, row.seen_ms / 1000, row.shared_ms / 1000,
+        None if row.power_max_mw is None else row.power_max_mw / 1000,
+        None if row.memory_max_bytes is None else float(row.memory_max_bytes),
+        None if row.idle is None else tuple(map(str, row.idle)), {name: getattr(row, name) for name in SUMS}, row.id)

@@ -1,0 +1,64 @@
+"""The half of the reader that knows what runs, users, nodes and days took."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+
+from sqlalchemy import Connection, select
+
+from . import energy_queries, schema, timelines, uses
+from .energy_queries import Dimension, Order, RunFilter, RunRow
+from .packed import Window
+from .power_classes import PowerClass
+from .records import GpuRollup
+from .uses import Use
+
+
+class EnergyReader(ABC):
+    """Answers about energy; every method raises ``StoreUnavailable`` when the database cannot be read."""
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Connection]:
+        """Return a connection to read by."""
+
+    def runs(self, wanted: RunFilter, order: Order, limit: int, offset: int = 0) -> tuple[tuple[RunRow, ...], int]:
+        """Return runs with what they took in an order, the most first, and how many there are in all."""
+        with self._reading() as connection:
+            return energy_queries.runs(connection, wanted, order, limit, offset)
+
+    def runs_of(self, job_id: str) -> tuple[RunRow, ...]:
+        """Return what the runs of a job took, or those of the tasks of an array, the newest first."""
+        with self._reading() as connection:
+            return energy_queries.runs_of(connection, job_id)
+
+    def energy_of(self, keys: set[tuple[str, float, float]]) -> dict[tuple[str, float, float], RunRow]:
+        """Return what some runs took, as far as it is recorded."""
+        with self._reading() as connection:
+            return energy_queries.of_runs(connection, keys)
+
+    def energy_by(self, by: Dimension, wanted: RunFilter, limit: int | None = None) \
+            -> tuple[tuple[str, dict[str, int]], ...]:
+        """Return the sums of whole days (UTC) by a dimension, the most wasteful first."""
+        with self._reading() as connection:
+            return energy_queries.sums_by(connection, by, wanted, limit)
+
+    def classes_of(self, run: RunRow, most: int) -> tuple[tuple[Window, dict[PowerClass, int]], ...]:
+        """Return the millijoules of a run by class in up to ``most`` windows, as long as windows are kept fine."""
+        with self._reading() as connection:
+            return tuple(timelines.classes(connection, run, most))
+
+    def gpus_of(self, places: Mapping[str, tuple[int, ...] | None], since_s: float, until_s: float, most: int) \
+            -> tuple[GpuRollup, ...]:
+        """Return what GPUs did in up to ``most`` windows of [since, until); by node their positions, None for all."""
+        with self._reading() as connection:
+            return timelines.gpus(connection, places, since_s, until_s, most)
+
+    def use_of_run(self, job_id: str, submit_s: float, start_s: float) -> Use | None:
+        """Return what a run used of its CPUs and memory; None where that is not known."""
+        table = schema.uses.c
+        query = select(schema.uses).where(table.job_id == job_id, table.submit_s == submit_s, table.start_s == start_s)
+        with self._reading() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else uses.use_of(row)

@@ -1,0 +1,72 @@
+"""The tables of energy by run, day and node: what each job took, in which class, and what that cost.
+
+Energy is in whole millijoules, time in whole milliseconds and money in millionths of the currency, so that sums stay
+exact in whatever order windows arrive.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from .power_classes import PowerClass
+
+CLASS_COLUMNS = {power_class: f"{power_class.value}_mj" for power_class in PowerClass}
+"""The column of each class in every table here."""
+SUMS = ("energy_mj", "wasted_mj", *CLASS_COLUMNS.values(), "gpu_ms", "measured_ms", "active_ms", "priced_mj",
+        "cost_micro", "wasted_cost_micro", "gpu_cost_micro")
+"""Columns that add up over runs: energy; time of GPUs held, with activity measured, and active; energy with a price,
+and what it cost, of which wasted; the price of the GPU-hours."""
+
+
+def _sums() -> list[Column[Any]]:
+    return [Column(name, BigInteger, nullable=False) for name in SUMS]
+
+
+def tables(metadata: MetaData) -> tuple[Table, Table, Table, Table]:
+    """Return the tables ``run_energy``, ``run_windows``, ``energy_days`` and ``node_days``."""
+    runs = Table(
+        "run_energy", metadata,
+        Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+        Column("job_id", Text, nullable=False),
+        Column("submit_s", Double, nullable=False),
+        Column("start_s", Double, nullable=False),
+        Column("user", Text, nullable=False),
+        Column("account", Text, nullable=False),
+        Column("partition", Text, nullable=False),
+        Column("gpu_model", Text, nullable=False),
+        Column("first_s", Double, nullable=False),
+        Column("last_s", Double, nullable=False),  # end of the last window with a part of it
+        Column("gpus", Double, nullable=False),
+        Column("seen_ms", BigInteger, nullable=False),  # how long it was looked at
+        Column("shared_ms", BigInteger, nullable=False),  # of gpu_ms, on GPUs that others held too
+        Column("power_max_mw", BigInteger),
+        Column("memory_max_bytes", BigInteger),  # of the fullest GPU
+        Column("idle", JSON(none_as_null=True)),  # GPUs that were never used, NULL where that is not known
+        *_sums(),
+        UniqueConstraint("job_id", "submit_s", "start_s"))
+    Index("ix_run_energy_last_s", runs.c.last_s)
+    Index("ix_run_energy_user_last_s", runs.c.user, runs.c.last_s)
+    # All runs of a window in one packed row; while it is there, the window is not added a second time.
+    windows = Table("run_windows", metadata, Column("start_s", Double, primary_key=True),
+                    Column("seconds", Double, primary_key=True), Column("packed", LargeBinary, nullable=False))
+    # What nobody holds is in the rows of user ''.
+    days = Table("energy_days", metadata, Column("day_s", Double, primary_key=True),
+                 Column("partition", Text, primary_key=True), Column("account", Text, primary_key=True),
+                 Column("user", Text, primary_key=True), *_sums(), sqlite_with_rowid=False)
+    nodes = Table("node_days", metadata, Column("day_s", Double, primary_key=True),
+                  Column("node", Text, primary_key=True), *_sums(), sqlite_with_rowid=False)
+    return runs, windows, days, nodes

@@ -1,0 +1,189 @@
+"""Records what every run took: energy by class, activity, peaks, and the sums by day of users and of nodes.
+
+Windows are added up as they arrive, each once: a window that is written a second time changes nothing. All sums come
+from the same shares, so that runs and what nobody holds add up to the cluster, and to the days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Table, select
+
+from . import schema
+from .database import accumulate
+from .energy_schema import CLASS_COLUMNS, SUMS
+from .packed import Window, pack, put_packed
+from .power_classes import WASTED, PowerClass
+from .values import chunks, number, thousandths, whole, words
+
+DAY_S = 86400.0
+MOST_NAMED = 64
+"""Held GPUs up to which those that were never used are kept by name: a larger run would fill the row."""
+
+_EVERY = object()
+"""What was idle before a run was first seen."""
+
+RunKey = tuple[str, float, float]
+"""Job id, submission and start."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyShare:
+    """What one run took of one node over one window; without a job, what nobody held."""
+
+    start_s: float
+    seconds: float
+    node: str
+    partition: str
+    joules: Mapping[PowerClass, float]
+    job_id: str = ""
+    submit_s: float = 0.0
+    run_s: float = 0.0
+    """Start of the run."""
+    user: str = ""
+    account: str = ""
+    model: str = ""
+    gpus: float = 0.0
+    """Held of the node; a GPU that two jobs hold counts half for each."""
+    seen_seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    measured_seconds: float = 0.0
+    """Of ``gpu_seconds``, those with activity measured."""
+    active_seconds: float = 0.0
+    shared_seconds: float = 0.0
+    """Of ``gpu_seconds``, those on GPUs that others held too."""
+    power_max_watts: float | None = None
+    """Of the whole run."""
+    memory_max_bytes: float | None = None
+    idle: tuple[str, ...] | None = None
+    """GPUs of the node (``node:index``) that the run has not used so far; None where that is not known."""
+    price_per_kwh: float | None = None
+    price_per_gpu_hour: float | None = None
+
+    @property
+    def run(self) -> RunKey:
+        """Return what identifies the run."""
+        return words(self.job_id), self.submit_s, self.run_s
+
+
+@dataclass(slots=True)
+class _Total:
+    """Sums of one row, in whole units."""
+
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMS, 0))
+
+    def add(self, share: EnergyShare) -> None:
+        """Add one share."""
+        energy = wasted = 0
+        for power_class, joules in share.joules.items():
+            part = thousandths(joules) or 0
+            self.sums[CLASS_COLUMNS[power_class]] += part
+            energy += part
+            wasted += part if power_class in WASTED else 0
+        for name, value in (("energy_mj", energy), ("wasted_mj", wasted),
+                            ("gpu_ms", thousandths(share.gpu_seconds)),
+                            ("active_ms", thousandths(share.active_seconds)),
+                            ("measured_ms", thousandths(share.measured_seconds))):
+            self.sums[name] += value or 0
+        self._pay(share, energy, wasted)
+
+    def _pay(self, share: EnergyShare, energy: int, wasted: int) -> None:
+        if share.price_per_kwh is not None:
+            self.sums["priced_mj"] += energy
+            # Millijoules to kWh is 3.6e9, the currency to its millionths 1e6.
+            self.sums["cost_micro"] += round(energy * share.price_per_kwh / 3600)
+            self.sums["wasted_cost_micro"] += round(wasted * share.price_per_kwh / 3600)
+        if share.price_per_gpu_hour is not None:
+            self.sums["gpu_cost_micro"] += round(share.gpu_seconds / 3600 * share.price_per_gpu_hour * 1e6)
+
+
+def store(connection: Connection, shares: Iterable[EnergyShare]) -> None:
+    """Add windows to the sums of runs, days and nodes; a window that is there already is left out whole."""
+    by_window: dict[Window, list[EnergyShare]] = {}
+    for share in shares:
+        by_window.setdefault((share.start_s, share.seconds), []).append(share)
+    for window, some in sorted(by_window.items()):
+        if not _known(connection, window):
+            _store_window(connection, window, some)
+
+
+def _known(connection: Connection, window: Window) -> bool:
+    table = schema.run_windows
+    return connection.execute(select(table.c.start_s).where(
+        table.c.start_s == window[0], table.c.seconds == window[1])).first() is not None
+
+
+def _store_window(connection: Connection, window: Window, shares: Sequence[EnergyShare]) -> None:
+    day_s = window[0] // DAY_S * DAY_S
+    _add(connection, schema.energy_days, shares, lambda one: {
+        "day_s": day_s, "partition": words(one.partition), "account": words(one.account), "user": words(one.user)})
+    _add(connection, schema.node_days, shares, lambda one: {"day_s": day_s, "node": words(one.node)})
+    numbers = _store_runs(connection, [share for share in shares if share.job_id])
+    codes = {power_class: code for code, power_class in enumerate(PowerClass)}
+    energies: dict[tuple[int, int], int] = {}
+    for share in shares:
+        for power_class, joules in share.joules.items():
+            if share.job_id:
+                place = numbers[share.run], codes[power_class]
+                energies[place] = energies.get(place, 0) + (thousandths(joules) or 0)
+    table = np.array([(*place, energy) for place, energy in sorted(energies.items())], np.int64).reshape(-1, 3).T
+    put_packed(connection, schema.run_windows, window, pack(table, [[one.value for one in PowerClass]]))
+
+
+def _add(connection: Connection, table: Table, shares: Iterable[EnergyShare], key_of: Any) -> None:
+    totals: dict[tuple[Any, ...], tuple[dict[str, Any], _Total]] = {}
+    for share in shares:
+        key = key_of(share)
+        totals.setdefault(tuple(key.values()), (key, _Total()))[1].add(share)
+    accumulate(connection, table, [key | total.sums for key, total in totals.values()], SUMS)
+
+
+def _store_runs(connection: Connection, shares: Iterable[EnergyShare]) -> dict[RunKey, int]:
+    """Add shares to the sums of their runs, and return the numbers of these runs."""
+    by_run: dict[RunKey, list[EnergyShare]] = {}
+    for share in shares:
+        by_run.setdefault(share.run, []).append(share)
+    before = _rows_of(connection, by_run)
+    rows = [_row(some, before[run].idle if run in before else _EVERY) for run, some in by_run.items()]
+    accumulate(connection, schema.run_energy, rows, add=(*SUMS, "seen_ms", "shared_ms"), replace=("idle",),
+               most=("last_s", "gpus", "power_max_mw", "memory_max_bytes"))
+    found = before if len(before) == len(by_run) else _rows_of(connection, by_run)
+    return {run: found[run].id for run in by_run}
+
+
+def _rows_of(connection: Connection, runs: Iterable[RunKey]) -> dict[RunKey, Any]:
+    table, wanted = schema.run_energy.c, set(runs)
+    query = select(table.id, table.job_id, table.submit_s, table.start_s, table.idle)
+    found: dict[RunKey, Any] = {}
+    for some in chunks(sorted({run[0] for run in wanted})):
+        for row in connection.execute(query.where(table.job_id.in_(some))):
+            found[row.job_id, row.submit_s, row.start_s] = row
+    return {run: found[run] for run in wanted if run in found}
+
+
+def _row(shares: Sequence[EnergyShare], idle_before: Any) -> dict[str, Any]:
+    first, total = shares[0], _Total()
+    for share in shares:
+        total.add(share)
+    peaks, memory = ([value for share in shares if (value := number(getattr(share, name))) is not None]
+                     for name in ("power_max_watts", "memory_max_bytes"))
+    return total.sums | {
+        "job_id": words(first.job_id), "submit_s": first.submit_s, "start_s": first.run_s, "user": words(first.user),
+        "account": words(first.account), "partition": words(first.partition), "gpu_model": words(first.model),
+        "first_s": first.start_s, "last_s": first.start_s + first.seconds, "gpus": sum(one.gpus for one in shares),
+        "seen_ms": max(thousandths(one.seen_seconds) or 0 for one in shares),
+        "shared_ms": sum(thousandths(one.shared_seconds) or 0 for one in shares),
+        "power_max_mw": thousandths(max(peaks)) if peaks else None, "memory_max_bytes": whole(max(memory, default=0.0))
+        if memory else None, "idle": _idle(shares, idle_before)}
+
+
+def _idle(shares: Sequence[EnergyShare], before: Any) -> list[str] | None:
+    """Return the GPUs that were never used: neither in this window nor in those before."""
+    now = [share.idle for share in shares]
+    if before is None or None in now or sum(share.gpus for share in shares) > MOST_NAMED:
+        return None
+    return sorted(words(name) for some in now for name in some or () if before is _EVERY or name in before)

@@ -1,0 +1,53 @@
+"""What a run did over time: its classes and its GPUs, from windows that are spread evenly over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sqlalchemy import Connection, Table, select
+
+from . import schema, windows
+from .energy_queries import RunRow
+from .packed import Window, readable, unpack
+from .power_classes import PowerClass
+from .records import GpuRollup
+
+LONGEST_S = 3600.0
+"""No window is longer."""
+
+
+def classes(connection: Connection, run: RunRow, most: int) -> Iterator[tuple[Window, dict[PowerClass, int]]]:
+    """Yield the millijoules of a run by class in up to ``most`` windows, as long as windows are kept fine."""
+    table = schema.run_windows
+    chosen = _spread(connection, table, run.start_s, run.last_s, most)
+    rows = connection.execute(select(table).where(table.c.start_s.in_(chosen)).order_by(table.c.start_s))
+    for row, (columns, (names,)) in readable(rows, unpack):
+        own = columns[1:, columns[0] == run.number] if columns.size else columns
+        if own.size:
+            yield (row.start_s, row.seconds), {PowerClass(names[code]): energy for code, energy in own.T.tolist()}
+
+
+def gpus(connection: Connection, places: Mapping[str, tuple[int, ...] | None], since_s: float, until_s: float,
+         most: int) -> tuple[GpuRollup, ...]:
+    """Return what GPUs did in up to ``most`` windows of [since, until); by node their positions, None for all."""
+    names = {number: board for node, positions in places.items()
+             for number, board in _boards(connection, node, positions).items()}
+    chosen = _spread(connection, schema.gpu_windows, since_s, until_s, most)
+    return tuple(rollup for window in windows.gpu_windows(connection, schema.gpu_windows.c.start_s.in_(chosen))
+                 for rollup in windows.rollups_of(window, names))
+
+
+def _boards(connection: Connection, node: str, positions: tuple[int, ...] | None) -> dict[int, windows.Board]:
+    """Return the GPUs of a node; a scheduler's index is a position, where NVML may leave a hole."""
+    known = windows.names_of(connection, node)
+    indexes = sorted({index for _, _, index in known.values()})
+    held = set(indexes) if positions is None else {indexes[place] for place in positions if 0 <= place < len(indexes)}
+    return {number: board for number, board in known.items() if board[2] in held}
+
+
+def _spread(connection: Connection, table: Table, since_s: float, until_s: float, most: int) -> list[float]:
+    starts = connection.execute(select(table.c.start_s).where(
+        table.c.start_s > since_s - LONGEST_S, table.c.start_s + table.c.seconds > since_s,
+        table.c.start_s < until_s).distinct().order_by(table.c.start_s)).scalars().all()
+    step = max(1, -(-len(starts) // most))
+    return list(starts[::step])

@@ -1,0 +1,99 @@
+"""Commands on recorded energy: the figures of the API, tables of 80 columns, hostile names, refusals."""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+
+import energies
+import pytest
+from click.testing import CliRunner
+
+from idlewatt.daemon.cli import main
+from idlewatt.daemon.cli._units import energy, money
+
+
+@pytest.fixture
+def past(serve, rig, monkeypatch):
+    """Return a shell on a daemon with a recorded past."""
+    monkeypatch.setattr(energies, "START", rig.now_s - 7200.0)
+    shell = serve()
+    energies.record(shell.service.history)
+    return shell
+
+
+def test_every_table_fits_80_columns(past):
+    for arguments in (["jobs", "--since", "7d", "--sort", "wasted"], ["waste", "--by", "user", "--since", "7d"],
+                      ["waste", "--by", "day", "--since", "7d"], ["job", "4711"], ["job", "900"],
+                      ["report", "--month", month(past), "--by", "user"]):
+        lines = past.run(*arguments, env={"COLUMNS": "80"}).stdout.splitlines()
+        assert lines
+        assert max(map(len, lines)) <= 80, arguments
+
+
+def month(shell):
+    return datetime.fromtimestamp(shell.service.now(), UTC).strftime("%Y-%m")
+
+
+def test_a_job_is_reported_with_the_fix_and_the_figures_of_the_api(past):
+    text = past.text("job", "4711")
+    assert "Job 4711 train - completed" in text
+    assert "* 2 of 4 GPUs were never used. Ask for 2." in text
+    assert "667 Wh, mean 667 W, at most 711 W" in text
+    assert text.count("dgx01:") == 5
+    (row,) = past.json("job", "4711")
+    listed = {one["job_id"]: one for one in past.json("jobs", "--since", "7d")}
+    by_job = {one["name"]: one for one in past.json("waste", "--since", "7d", "--by", "job")}
+    assert row["run"]["energy_joules"] == listed["4711"]["energy_joules"] == by_job["4711"]["energy_joules"] == 2.4e6
+    done = past.run("job", "no/such")
+    assert (done.exit_code, "no job 'no/such' is known" in done.stderr) == (1, True)
+
+
+def test_jobs_are_sorted_filtered_and_cut(past):
+    assert [row["job_id"] for row in past.json("jobs", "--since", "7d", "--user", "bob")] == ["4712"]
+    wasted = [row["wasted_joules"] for row in past.json("jobs", "--sort", "wasted")]
+    assert wasted == sorted(wasted, reverse=True)
+    assert len(past.json("jobs", "--since", "7d", "--limit", "2")) == 2
+    (row,) = [row for row in past.json("waste", "--since", "7d", "--by", "user", "--class", "allocated_hung")
+              if row["name"] == "alice"]
+    assert row["wasted_joules"] == 0.0
+
+
+@pytest.mark.parametrize("arguments", [
+    ("waste", "--by", "day"), ("waste", "--account", "x"), ("waste", "--since", "7d", "--node", "a"),
+    ("jobs", "--account", "x"), ("jobs", "--since", "7d", "--node", "a"), ("report", "--month", "2026-13"),
+    ("report", "--month", "9999-01"), ("report",), ("job", ".."), ("jobs", "--sort", "colour")])
+def test_wrong_usage_ends_with_2(arguments):
+    assert CliRunner().invoke(main, arguments).exit_code == 2
+
+
+def test_what_makes_no_sense_is_said(shell):
+    for arguments, words in ((("jobs", "--since", "tomorrow"), "is no age"),
+                             (("jobs", "--since", "2100-01-01"), "future"),
+                             (("waste", "--since", "7d", "--by", "node", "--user", "x"), "does not know user")):
+        done = shell.run(*arguments)
+        assert (done.exit_code, words in done.stderr) == (1, True), done.output
+    assert shell.text("jobs", "--since", "7d") == "no jobs were recorded then\n"
+    assert shell.text("waste", "--since", "7d") == "nothing was recorded then\n"
+
+
+def test_a_month_as_html_is_escaped_and_as_csv_no_formula(past):
+    page = past.text("report", "--month", month(past), "--by", "user", "--format", "html")
+    assert "<script>" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    rows = list(csv.DictReader(io.StringIO(past.text("report", "--month", month(past), "--by", "user",
+                                                     "--format", "csv"))))
+    assert {row["name"] for row in rows} == {"alice", "bob", "carol", energies.HOSTILE, "(nobody)"}
+    assert sum(float(row["energy_joules"]) for row in rows) == sum(
+        row["energy_joules"] for row in json.loads(past.text("report", "--month", month(past), "--format", "json")))
+
+
+@pytest.mark.parametrize(("joules", "text"), [(None, "-"), (0.0, "0 Wh"), (3600.0, "1 Wh"), (3.6e6, "1 kWh"),
+                                              (3.6e9, "1 MWh"), (7.2e12, "2,000 MWh")])
+def test_energy_in_people_s_units(joules, text):
+    assert energy(joules) == text
+
+
+def test_no_price_is_no_amount_and_never_zero():
+    assert money(None) == money({"currency": "EUR", "energy": None}) == ""
+    assert money({"currency": "EUR", "energy": 0.0}) == "0.00 EUR"

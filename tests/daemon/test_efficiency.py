@@ -1,0 +1,98 @@
+"""What is said of a job: the fix for what stands out, and nothing of what nobody knows."""
+
+from dataclasses import replace
+
+import pytest
+
+from idlewatt.daemon.efficiency.notes import notes
+from idlewatt.daemon.efficiency.rows import JobRow
+from idlewatt.daemon.efficiency.wasters import remedy, wasters
+from idlewatt.daemon.web.view import WasteRow
+from idlewatt.storage.power_classes import PowerClass
+from idlewatt.storage.records import Allocation, Job, JobState, Request
+
+NOW = 100_000.0
+GIB = 2**30
+JOB = Job("1", 0.0, JobState.COMPLETED, "gpu", Request(4), start_s=0.0, end_s=36_000.0, limit_s=40_000.0,
+          allocations=(Allocation("a", 4, (0, 1, 2, 3), 64, 256 * GIB),))
+RUN = JobRow("1", 0.0, 0.0, 36_000.0, JobState.COMPLETED, "ada", "lab", "gpu", "train", 4.0, "NVIDIA A100-SXM4-40GB",
+             1e7, 0.0, {PowerClass.PRODUCTIVE: 1e7}, 144_000.0, 0.9, 1.0, 36_000.0, 0.0, 1000.0, 1200.0, 30.0 * GIB, (),
+             None)
+
+
+def said(job=JOB, cpus=None, memory=None, **changes):
+    return [f"{note.words} {note.fix}".strip() for note in notes(job, replace(RUN, **changes), cpus, memory, NOW)]
+
+
+def test_nothing_is_said_of_a_job_that_does_well():
+    assert said() == []
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"idle_gpus": ("a:2", "a:3")}, "2 of 4 GPUs were never used. Ask for 2."),
+    ({"idle_gpus": ("a:3",)}, "1 of 4 GPUs was never used. Ask for 3."),
+    ({"idle_gpus": ("a:0", "a:1", "a:2", "a:3")}, "None of its 4 GPUs was ever used."),
+    ({"activity": 0.1}, "Its GPUs worked 10 % of the time. 1 would do, or a larger batch"),
+    ({"memory_max_bytes": 3.0 * GIB}, "Its fullest GPU held 3.0 of 40 GiB."),
+    ({"classes": {PowerClass.ALLOCATED_HUNG: 2e6}}, "for 20 % of its energy: it may have hung."),
+    ({"measured_share": 0.5}, "Its GPUs were measured 50 % of the time: of the rest nothing is known."),
+    ({"seen_seconds": 9000.0}, "It was looked at 25 % of the time that it ran"),
+    ({"shared_share": 0.5}, "split in equal parts")])
+def test_what_stands_out_is_said_with_its_fix(changes, words):
+    assert any(words in one for one in said(**changes)), said(**changes)
+
+
+def test_nothing_is_said_of_what_was_not_measured():
+    told = said(measured_share=None, activity=None, idle_gpus=("a:0", "a:1", "a:2", "a:3"), memory_max_bytes=None)
+    assert told == []
+    assert not any("never" in one for one in said(measured_share=0.5, idle_gpus=("a:0",)))
+
+
+def test_what_was_not_looked_at_is_not_claimed():
+    assert "1 of 4 GPUs was never used while it was looked at. Ask for 3." in said(idle_gpus=("a:0",),
+                                                                                   seen_seconds=9000.0)
+
+
+def test_a_young_job_is_not_judged():
+    assert said(end_s=300.0, seen_seconds=300.0, idle_gpus=("a:0",)) == [
+        "It ran for less than ten minutes: too short to judge."]
+
+
+def test_cpus_memory_limit_and_scattered_gpus():
+    told = said(cpus=8.0, memory=20.0 * GIB)
+    assert "8.0 of its 64 CPUs worked at once. Ask for 10." in told
+    assert "It used 20.0 of 256.0 GiB of memory. Ask for 24 GiB." in told
+    short = said(job=replace(JOB, limit_s=1e6))
+    assert short == ["It took 3.6 % of its time limit. Ask for 15 h: short jobs start sooner."]
+    parts = tuple(Allocation(node, 2, (0, 1)) for node in "ab")
+    assert said(job=replace(JOB, allocations=parts)) == [
+        "4 GPUs lie over 2 nodes. Ask for one node: GPUs then talk by NVLink."]
+
+
+RUNNING = replace(JOB, state=JobState.RUNNING, end_s=None)
+
+
+def row(gpu, power_class, watts=100.0, job_id="1", since_s=None):
+    return WasteRow("gpu", "a", power_class, watts, power_class.wasted, gpu, job_id=job_id, since_s=since_s)
+
+
+def test_who_wastes_is_told_with_how_much_since_when_and_what_to_do():
+    rows = [row(0, PowerClass.PRODUCTIVE), row(0, PowerClass.ALLOCATED_UNDERUSED, 10.0),
+            *(row(gpu, PowerClass.ALLOCATED_IDLE, since_s=500.0 + gpu) for gpu in (1, 2, 3))]
+    (found,) = wasters(rows, [RUNNING])
+    assert (found.power_class, found.gpus, found.gpus_held, found.wasted_watts, found.power_watts, found.since_s) == (
+        PowerClass.ALLOCATED_IDLE, 3, 4, 310.0, 410.0, 501.0)
+    assert (found.action, found.command) == ("Run it again with 1 GPU: 3 of 4 do nothing.", "idlewatt job 1")
+
+
+def test_nobody_is_blamed_for_what_is_not_measured_or_not_held():
+    rows = [row(0, PowerClass.UNMEASURED, None), row(1, PowerClass.IDLE_UNALLOCATED, job_id=""),
+            row(2, PowerClass.ALLOCATED_IDLE, job_id="gone")]
+    assert wasters(rows, [RUNNING]) == []
+
+
+@pytest.mark.parametrize(("job_id", "command"), [
+    ("1", "scancel 1"), ("team/train-0", "kubectl delete pod -n team train-0"), ("1; rm -rf /", None)])
+def test_a_command_is_the_schedulers_own_and_harms_nobody(job_id, command):
+    _, told = remedy(replace(RUNNING, job_id=job_id), PowerClass.ALLOCATED_IDLE, 4, 4)
+    assert told == command if command else "'" in told

@@ -1,0 +1,133 @@
+"""The API of recorded energy: the same figures however they are asked for, and refusals in words."""
+
+import json
+
+import pytest
+from energies import NOW
+from werkzeug.test import Client
+
+from idlewatt.daemon.efficiency import EnergyBook
+from idlewatt.daemon.pricing import Costing
+from idlewatt.daemon.settings.costs import CostSettings
+from idlewatt.daemon.web.app import WebApp
+from idlewatt.storage.records import JobState
+
+
+@pytest.fixture
+def client(view, energies):
+    costs = CostSettings(currency="EUR", per_kwh=0.25, grams_per_kwh=400.0)
+    view.ledger = EnergyBook(energies, Costing(costs), view.now)
+    return Client(WebApp(view))
+
+
+def rows(client, path):
+    answer = client.get(f"/api/v1/{path}")
+    assert answer.status_code == 200, answer.text
+    return json.loads(answer.text)["data"]
+
+
+def test_every_sum_is_the_same_energy(client):
+    total = 5 * 12 * 200_000.0 + 12 * 30_000.0
+    for by in ("user", "account", "partition", "node", "day", "class"):
+        assert sum(row["energy_joules"] for row in rows(client, f"waste?since=7d&by={by}")) == pytest.approx(total), by
+    jobs = sum(row["energy_joules"] for row in rows(client, "waste?since=7d&by=job"))
+    assert jobs == sum(row["energy_joules"] for row in rows(client, "jobs?since=7d")) == 5 * 12 * 200_000.0
+    users = {row["name"]: row for row in rows(client, "users?since=7d")}
+    assert users["alice"]["energy_joules"] == rows(client, "jobs/4711")[0]["run"]["energy_joules"] == 2_400_000.0
+    assert users[""]["wasted_joules"] == 360_000.0
+
+
+def test_money_and_carbon_stand_beside_the_energy(client):
+    (row,) = rows(client, "jobs?since=7d&user=alice")
+    assert row["cost"] == {"currency": "EUR", "energy": pytest.approx(2.4 / 3.6 * 0.25, abs=1e-5),
+                           "wasted": pytest.approx(0.72 / 3.6 * 0.25, abs=1e-5), "gpu_hours": None,
+                           "carbon_grams": pytest.approx(2.4 / 3.6 * 400)}
+
+
+def test_without_prices_there_is_no_cost(view, energies):
+    view.ledger = EnergyBook(energies, Costing(), view.now)
+    assert {row["cost"] for row in rows(Client(WebApp(view)), "jobs?since=7d")} == {None}
+
+
+def test_a_job_s_report_names_the_fix(client):
+    (report,) = rows(client, "jobs/4711")
+    assert {"words": "2 of 4 GPUs were never used.", "fix": "Ask for 2."} in report["notes"]
+    assert report["waited_s"] == 600.0
+    assert [one["name"] for one in report["series"]] == [f"dgx01:{index}" for index in range(4)]
+    assert {one["name"]: one["watts"][0] for one in report["classes"]} == {
+        "productive": 400.0, "allocated_idle": 200.0, "host_active": pytest.approx(66.667, abs=1e-3)}
+    assert (report["run"]["power_max_watts"], report["run"]["activity"]) == (711.0, 0.5)
+
+
+def test_an_array_is_its_tasks(client):
+    assert {row["job"]["job_id"] for row in rows(client, "jobs/900")} == {"900_1", "900_2"}
+
+
+def test_a_job_that_the_scheduler_only_now_knows_is_reported_without_energy(client, view):
+    live = next(job for job in view.jobs() if job.state is JobState.PENDING)
+    (report,) = rows(client, f"jobs/{live.job_id}")
+    assert (report["run"], report["notes"]) == (None, [])
+
+
+@pytest.mark.parametrize(("path", "ids"), [
+    ("jobs?since=7d&user=bob", ["4712"]), ("jobs?since=7d&state=running", ["4712"]),
+    ("jobs?since=7d&search=900_", None), ("jobs?since=7d&account=none", []),
+    ("jobs?since=7d&min_kwh=5", []), ("jobs?since=7d&limit=1&offset=4", None),
+    ("jobs?since=1m", [])])
+def test_filters_and_paging(client, path, ids):
+    found = [row["job_id"] for row in rows(client, path)]
+    assert found == ids if ids is not None else found
+
+
+def test_rows_left_out_are_told(client):
+    answer = json.loads(client.get("/api/v1/jobs?since=7d&limit=2&sort=wasted").text)
+    assert (len(answer["data"]), answer["warnings"]) == (2, ["2 of 5 rows; the others with limit and offset"])
+
+
+def test_only_the_classes_that_are_asked_for_count_as_wasted(client):
+    (row,) = rows(client, "waste?since=7d&by=user&user=alice&class=allocated_hung")
+    assert (row["wasted_joules"], row["energy_joules"]) == (0.0, 2_400_000.0)
+
+
+@pytest.mark.parametrize(("path", "status", "words"), [
+    ("jobs?since=tomorrow", 400, "no age"), (f"jobs?since={NOW + 9:.0f}", 400, "future"),
+    ("jobs?since=9e999", 400, "no age"), ("jobs?since=7d&sort=colour", 400, "sort must be one of"),
+    ("jobs?since=7d&colour=red", 400, "unknown parameter"),
+    ("jobs?since=7d&offset=-1", 400, "offset"), ("jobs?since=7d&limit=100000", 400, "limit"),
+    ("jobs?since=7d&until=2020-01-01", 400, "before since"), ("waste?since=7d&by=colour", 400, "by must be one of"),
+    ("waste?since=7d&by=node&user=alice", 400, "does not know user"), ("waste?by=user&class=red", 400, "class must be"),
+    ("jobs?since=99999999999999999999d", 200, ""), ("jobs/unknown", 404, "no job"), ("nodes/unknown", 404, "no node"),
+    ("jobs?since=7d&min_kwh=nan", 400, "min_kwh"), ("jobs?since=2026-13-45", 400, "no age"),
+    ("jobs/%00", 404, "no job"), ("jobs?since=" + "9" * 300, 400, "longer")])
+def test_what_makes_no_sense_is_refused_in_words(client, path, status, words):
+    answer = client.get(f"/api/v1/{path}")
+    assert (answer.status_code, words in answer.text) == (status, True), answer.text
+
+
+def test_a_node_with_what_it_took_and_who_runs_there(client, view):
+    (report,) = rows(client, "nodes/dgx01?since=7d")
+    assert report["now"]["node"]["name"] == "dgx01"
+    assert report["days"][0]["energy_joules"] == 5 * 12 * 200_000.0 + 12 * 30_000.0
+
+
+def test_a_database_that_is_away_is_said(client, view, monkeypatch):
+    from idlewatt.storage.errors import StoreUnavailable
+
+    def away(*_, **__):
+        raise StoreUnavailable("the disk is gone")
+
+    monkeypatch.setattr(view.ledger, "by", away)
+    answer = client.get("/api/v1/users")
+    assert (answer.status_code, json.loads(answer.text)["errorType"]) == (503, "unavailable")
+
+
+def test_the_description_knows_every_question(client):
+    told = json.loads(client.get("/api/v1/openapi.json").text)["paths"]
+    assert {"/api/v1/jobs/{job}", "/api/v1/nodes/{node}", "/api/v1/users", "/api/v1/wasters"} <= told.keys()
+    assert {"user", "since", "sort"} <= {one["name"] for one in told["/api/v1/jobs"]["get"]["parameters"]}
+
+
+def test_who_wastes_now_with_what_to_do(client, view):
+    found = rows(client, "wasters")
+    assert found == sorted(found, key=lambda row: -row["wasted_watts"])
+    assert all(row["action"] for row in found)

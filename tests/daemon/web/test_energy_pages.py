@@ -1,0 +1,187 @@
+"""The pages of jobs, users and nodes: whole without JavaScript, and closed to what names bring."""
+
+import re
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import energies
+import pytest
+from energies import HOSTILE, NOW
+from werkzeug.test import Client
+
+from idlewatt.daemon.efficiency import EnergyBook
+from idlewatt.daemon.pricing import Costing
+from idlewatt.daemon.settings.costs import CostSettings
+from idlewatt.daemon.web.app import WebApp
+from idlewatt.daemon.web.units import job_path
+from idlewatt.storage.errors import StoreUnavailable
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request
+
+PATHS = ["/", "/jobs", "/jobs?sort=wasted&since=30d", "/jobs/4711", "/jobs/4712", "/jobs/666", "/jobs/900", "/users",
+         "/users/alice", "/nodes/dgx01"]
+EUR = CostSettings(currency="EUR", per_kwh=0.25, grams_per_kwh=400.0, per_gpu_hour={"A100": 1.5})
+
+
+@pytest.fixture
+def client(view, energies):
+    view.ledger = EnergyBook(energies, Costing(EUR), view.now)
+    return Client(WebApp(view))
+
+
+class Elements(HTMLParser):
+    """Every element that a browser would see, and whether each that opens is closed."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.seen, self.open, self.texts, self.ids = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in ("meta", "link", "input", "img", "br", "rect", "path"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+        elif tag not in ("rect", "path"):
+            self.open.append(f"/{tag}")
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def parsed(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    elements = Elements()
+    elements.feed(answer.text)
+    return answer.text, elements
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_page_is_whole_and_carries_no_script_of_its_own(client, path):
+    text, elements = parsed(client, path)
+    assert [tag for tag in elements.open if tag not in ("p", "li", "tr", "td", "th", "option")] == []
+    assert len(elements.ids) == len(set(elements.ids))
+    assert not re.search(r"\son\w+=|style=|javascript:|\{\{|\{%", text)
+    assert [tag for tag, attributes in elements.seen if tag == "script" and "src" not in attributes] == []
+    assert "None" not in " ".join(elements.texts)
+
+
+@pytest.mark.parametrize("path", [*PATHS, f"/users/{energies.HOSTILE.replace('/', '%2F')}"])
+def test_a_hostile_name_is_text_and_nothing_else(client, view, path):
+    job = replace(view.job_rows[0], name=HOSTILE, user=HOSTILE, account=HOSTILE, partition=HOSTILE)
+    view.job_rows = (job, *view.job_rows[1:])
+    view.waste_rows = tuple(replace(row, user=HOSTILE) for row in view.waste_rows)
+    text, elements = parsed(client, path)
+    assert "<script>alert" not in text
+    assert all("alert(1)" not in (attributes.get("src") or "") for _, attributes in elements.seen)
+    assert {tag for tag, _ in elements.seen} <= {
+        "html", "head", "meta", "title", "link", "script", "noscript", "body", "a", "header", "h1", "h2", "h3", "img",
+        "nav", "main", "div", "strong", "ul", "li", "p", "section", "svg", "rect", "path", "g", "text", "table",
+        "thead", "tbody", "tr", "th", "td", "span", "code", "footer", "form", "label", "select", "option", "input",
+        "button", "dl", "dt", "dd", "br"}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_links_lead_to_pages_that_are_there(client, path):
+    from urllib.parse import urljoin
+    _, elements = parsed(client, path)
+    for tag, attributes in elements.seen:
+        target = attributes.get("href", "")
+        if tag != "a" or target.startswith("#"):
+            continue
+        where = urljoin(f"http://here{path}", target).removeprefix("http://here")
+        answer = client.get(where)
+        assert answer.status_code in (200, 404 if "/nodes/" in where or "/users/" in where or "/jobs/" in where else 0,
+                                      503 if "ready" in where else 0), (where, answer.text[:200])
+
+
+def test_a_job_s_page_says_what_a_terminal_says(client):
+    text, _ = parsed(client, "/jobs/4711")
+    for words in ("2 of 4 GPUs were never used.", "Ask for 2.", "667 Wh", "0.17 EUR", "711 W", "dgx01:3", "10 min",
+                  "EUR", "kg CO2e"):
+        assert words in text, words
+    assert text.count('class="productive"') > 2
+
+
+def test_without_prices_no_money_is_shown_and_never_zero(client, view, energies):
+    view.ledger = EnergyBook(energies, Costing(), view.now)
+    for path in PATHS:
+        text, _ = parsed(client, path)
+        assert "EUR" not in text
+        assert "CO2e" not in text
+
+
+def test_who_wastes_now_is_on_the_first_page_with_what_to_do(client):
+    text, _ = parsed(client, "/")
+    section = text.split('id="wasters"')[1].split("</section>")[0]
+    assert 'href="jobs/4711"' in section or 'href="jobs/' in section
+    assert "<code>" in section
+
+
+def test_filters_stay_while_paging(client, monkeypatch):
+    monkeypatch.setattr("idlewatt.daemon.web.energy_pages.ROWS", 2)
+    text, elements = parsed(client, "/jobs?since=30d&search=&account=lab&sort=energy")
+    assert "5 jobs, 1 to 2" in text
+    later = next(attributes["href"] for tag, attributes in elements.seen if attributes.get("rel") == "next")
+    text, _ = parsed(client, f"/jobs{later}")
+    assert "5 jobs, 3 to 4" in text
+    assert 'value="lab"' in text
+
+
+@pytest.mark.parametrize(("path", "status"), [
+    ("/jobs/none", 404), ("/users/none", 404), ("/nodes/none", 404), ("/jobs?since=x", 400), ("/jobs?sort=x", 400),
+    ("/jobs?offset=x", 400), ("/jobs?min_kwh=x", 400), ("/users?since=2100-01-01", 400),
+    ("/jobs/%2e%2e%2fpasswd", 404)])
+def test_what_nobody_knows_and_what_makes_no_sense(client, path, status):
+    answer = client.get(path)
+    assert (answer.status_code, answer.mimetype) == (status, "text/plain")
+
+
+def test_the_first_page_stays_while_the_history_cannot_be_read(client, view, monkeypatch):
+    def away(*_):
+        raise StoreUnavailable("the disk is gone")
+
+    monkeypatch.setattr(view.ledger, "wasters", away)
+    text, _ = parsed(client, "/")
+    assert "not recorded" in text
+    monkeypatch.setattr(view.ledger, "runs", away)
+    assert client.get("/jobs").status_code == 503
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "a b?#%", "<x>"])
+def test_a_name_leads_to_its_own_page(name):
+    from urllib.parse import unquote
+    path = job_path(name)
+    assert unquote(path.removeprefix("jobs/")) == name
+    assert path.count("/") == 1
+    assert not path.endswith("..")
+
+
+def test_a_thousand_nodes_and_two_thousand_pending_jobs_are_rendered_in_300_ms(client, view):
+    from idlewatt.daemon.web.view import NodeRow, WasteRow
+    from idlewatt.storage.power_classes import PowerClass
+    states = (PowerClass.ALLOCATED_IDLE, PowerClass.PRODUCTIVE, PowerClass.ALLOCATED_UNDERUSED)
+    view.node_rows = tuple(NodeRow(Node(f"n{number}", ("gpu",), 8), 3000.0, "ipmi", 100.0) for number in range(1000))
+    view.waste_rows = tuple(WasteRow("gpu", f"n{node}", states[node % 3], 300.0, node % 3 != 1, gpu,
+                                     user=f"u{node % 50}", job_id=f"r{node}") for node in range(1000)
+                            for gpu in range(8))
+    running = tuple(Job(f"r{node}", NOW - 9000, JobState.RUNNING, "gpu", Request(8), start_s=NOW - 8000,
+                        user=f"u{node % 50}", allocations=(Allocation(f"n{node}", 8, tuple(range(8))),))
+                    for node in range(1000))
+    view.job_rows = running + tuple(Job(f"p{number}", NOW - 60, JobState.PENDING, "gpu", Request(8))
+                                    for number in range(2000))
+    view.advice = ()
+    spent = []
+    for _ in range(5):
+        began = time.process_time()
+        assert client.get("/").status_code == 200
+        spent.append(time.process_time() - began)
+    print(f"\n{min(spent):.3f} s")
+    assert min(spent) < 0.3

@@ -1,0 +1,154 @@
+"""What runs took: added up once, whatever comes twice, on both databases."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select, text
+
+from idlewatt.storage import schema
+from idlewatt.storage.batches import Batch, decode, encode, ended_by
+from idlewatt.storage.history import History
+from idlewatt.storage.power_classes import PowerClass
+from idlewatt.storage.retention import Retention
+from idlewatt.storage.run_energy import EnergyShare
+
+DAY = 86400.0
+IDLE, WORK, FREE = PowerClass.ALLOCATED_IDLE, PowerClass.PRODUCTIVE, PowerClass.IDLE_UNALLOCATED
+
+
+def share(start_s=0.0, job_id="1", joules=None, **more):
+    known = {"seconds": 300.0, "node": "a", "partition": "gpu", "submit_s": 10.0, "run_s": 20.0, "user": "ada",
+             "account": "lab", "gpus": 2.0, "seen_seconds": 300.0, "gpu_seconds": 600.0, "measured_seconds": 600.0,
+             "active_seconds": 300.0, "power_max_watts": 100.0, "idle": ()}
+    if not job_id:
+        known = {"seconds": 300.0, "node": "a", "partition": "gpu"}
+    return EnergyShare(start_s, job_id=job_id, joules={WORK: 1000.0} if joules is None else joules, **(known | more))
+
+
+def rows(history, table=schema.run_energy):
+    return [row._asdict() for row in history._all(select(table))]
+
+
+def test_windows_add_up_and_the_most_is_kept(history):
+    history.record_shares([share(0.0), share(300.0, joules={WORK: 1.0, IDLE: 2.5}, power_max_watts=250.0, gpus=4.0)])
+    history.record_shares([share(600.0, power_max_watts=90.0)])
+    (row,) = rows(history)
+    assert (row["energy_mj"], row["wasted_mj"], row["productive_mj"]) == (2_003_500, 2500, 2_001_000)
+    assert (row["first_s"], row["last_s"], row["seen_ms"], row["gpu_ms"]) == (0.0, 900.0, 900_000, 1_800_000)
+    assert (row["power_max_mw"], row["gpus"]) == (250_000, 4.0)
+
+
+def test_a_window_that_comes_twice_changes_nothing(history):
+    windows = [share(0.0), share(0.0, job_id="", joules={FREE: 7.0})]
+    history.record_shares(windows)
+    before = [rows(history, table) for table in (schema.run_energy, schema.energy_days, schema.node_days)]
+    history.record_shares(windows)
+    assert [rows(history, table) for table in (schema.run_energy, schema.energy_days, schema.node_days)] == before
+
+
+def test_the_two_halves_of_a_window_cut_by_a_restart_are_both_counted(history):
+    history.record_shares([share(0.0, seconds=120.0)])
+    history.record_shares([share(0.0, seconds=300.0)])
+    assert rows(history)[0]["energy_mj"] == 2_000_000
+
+
+def test_a_run_over_several_nodes_is_one_row_and_each_node_has_its_own(history):
+    history.record_shares([share(node="a"), share(node="b", joules={WORK: 500.0})])
+    (row,) = rows(history)
+    assert (row["gpus"], row["energy_mj"], row["seen_ms"]) == (4.0, 1_500_000, 300_000)
+    assert {one["node"]: one["energy_mj"] for one in rows(history, schema.node_days)} == {"a": 1_000_000, "b": 500_000}
+
+
+def test_a_job_that_runs_again_has_a_row_for_each_run(history):
+    history.record_shares([share(0.0), share(900.0, run_s=900.0)])
+    assert [row["start_s"] for row in rows(history)] == [20.0, 900.0]
+
+
+def test_gpus_stay_unused_only_as_long_as_nobody_has_used_them(history):
+    history.record_shares([share(0.0, idle=("a:0", "a:1"))])
+    history.record_shares([share(300.0, idle=("a:1",))])
+    history.record_shares([share(600.0, idle=("a:0", "a:1"))])  # a daemon that has just started
+    assert rows(history)[0]["idle"] == ["a:1"]
+
+
+def test_unknown_stays_unknown(history):
+    history.record_shares([share(0.0, power_max_watts=None, memory_max_bytes=None, idle=None)])
+    history.record_shares([share(300.0, power_max_watts=None, memory_max_bytes=None)])
+    (row,) = rows(history)
+    assert (row["power_max_mw"], row["memory_max_bytes"], row["idle"]) == (None, None, None)
+
+
+def test_hostile_words_and_numbers_harm_no_other_row(history):
+    history.record_shares([share(job_id="a\0\ud800", user="\0", joules={WORK: float("inf"), IDLE: float("nan")}),
+                           share(job_id="2")])
+    assert history.dropped == 0
+    assert [(row["job_id"], row["energy_mj"]) for row in rows(history)] == [("a?", 0), ("2", 1_000_000)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 600), st.sampled_from(["", "1", "2"]), st.sampled_from("abc"),
+                          st.sampled_from(list(PowerClass)), st.floats(0, 1e6)), max_size=40))
+@settings(max_examples=12, deadline=None)
+def test_runs_and_what_nobody_holds_are_the_days_and_the_nodes(tmp_path_factory, parts):
+    shares = [share(300.0 * window, job_id, {power_class: joules}, node=node)
+              for window, job_id, node, power_class, joules in parts]
+    with History.open(f"sqlite:///{tmp_path_factory.mktemp('sums')}/history.db") as history:
+        history.record_shares(shares)
+        days, nodes, runs = (rows(history, table) for table in (
+            schema.energy_days, schema.node_days, schema.run_energy))
+    total = sum(round(joules * 1000) for *_, joules in parts)
+    nobody = sum(row["energy_mj"] for row in days if not row["user"])
+    assert sum(row["energy_mj"] for row in days) == total == sum(row["energy_mj"] for row in nodes)
+    assert sum(row["energy_mj"] for row in runs) + nobody == total
+
+
+def test_money_is_booked_at_the_price_of_its_hour(history):
+    history.record_shares([share(0.0, joules={WORK: 3.6e6, IDLE: 3.6e6}, price_per_kwh=0.25, price_per_gpu_hour=2.0),
+                           share(300.0, joules={WORK: 3.6e6}, price_per_kwh=0.5),
+                           share(600.0, joules={WORK: 3.6e6})])
+    (row,) = rows(history)
+    assert (row["cost_micro"], row["wasted_cost_micro"], row["priced_mj"]) == (1_000_000, 250_000, 10_800_000_000)
+    assert row["gpu_cost_micro"] == round(2e6 * 600 / 3600)
+
+
+def test_the_classes_of_a_run_over_time(history):
+    history.record_shares([share(0.0), share(0.0, job_id="2", joules={IDLE: 9.0}), share(300.0, joules={IDLE: 5.0})])
+    (run,) = history.runs_of("1")
+    assert history.classes_of(run, 100) == (((0.0, 300.0), {WORK: 1_000_000}), ((300.0, 300.0), {IDLE: 5000}))
+    assert history.classes_of(run, 1) == (((0.0, 300.0), {WORK: 1_000_000}),)
+
+
+def test_shares_wait_on_disk_as_they_are():
+    facts = (share(idle=("a:1",), price_per_kwh=0.3), share(job_id="", joules={FREE: 1.5}))
+    assert decode(encode(Batch("shares", facts, 2))).facts == facts
+
+
+def test_what_is_old_goes(history):
+    history.record_shares([share(0.0), share(40 * DAY, job_id="2")])
+    history.compact(60 * DAY, Retention(jobs_s=30 * DAY, hourly_waste_s=30 * DAY, rollups_s=30 * DAY))
+    assert [row["job_id"] for row in rows(history)] == ["2"]
+    for table in (schema.run_windows, schema.energy_days, schema.node_days):
+        assert len(rows(history, table)) == 1
+
+
+def test_a_run_takes_less_than_500_bytes(history):
+    """2,500 runs of three windows each; of PostgreSQL once the room of updated rows is given back."""
+    runs = [share(300.0 * (number // 100 + window), str(9_000_000 + number), {WORK: 1e6 + number, IDLE: 5e5 + number},
+                  user=f"user{number % 100}", submit_s=1.7e9 + number, run_s=1.7e9 + number, node=f"a{number % 100}",
+                  model="NVIDIA A100-SXM4-40GB", memory_max_bytes=4e10)
+            for window in range(3) for number in range(2500)]
+    history.record_shares(sorted(runs, key=lambda one: one.start_s))
+    history.vacuum()
+    if history._engine.dialect.name == "postgresql":
+        with history._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM FULL run_energy"))
+    size = {one.table: one.bytes for one in history.stats()}
+    if size["run_energy"] is None:
+        pytest.skip("SQLite without dbstat tells no sizes")
+    each = size["run_energy"] / 2500
+    print(f"\n{each:.0f} bytes a run")
+    assert each < 500
+
+
+def test_a_batch_of_windows_that_another_recorder_has_ended_is_cut():
+    batch = Batch("shares", (share(0.0), share(300.0)), 2)
+    assert ended_by(batch, 300.0).facts == (share(0.0),)
