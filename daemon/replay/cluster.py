@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...storage.records import Islands, Node, Partition
 from ...storage.topology import Fabric, Topology
+from .priority.site import Scheduling
 
 PLENTY = 1 << 56
 """Stands for an amount nobody told us: it never binds."""
@@ -57,6 +58,8 @@ class Cluster:
     islands: Mapping[str, Islands] = field(default_factory=dict)
     """How nodes are divided, by name; a node that is missing is one island with its GPUs numbered from 0. An index that
     is on none is not there."""
+    scheduling: Scheduling = Scheduling()
+    """How the site's own scheduler orders and backfills, for the policies that do as it does."""
 
     def __len__(self) -> int:
         """Return the number of nodes."""

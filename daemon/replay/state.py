@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Unpack
 
 import numpy as np
@@ -17,6 +17,8 @@ from .admission.gate import Gate, Hold
 from .cluster import Cluster
 from .feasibility import ReplayOptions, state_arrays
 from .moves import held_by, preempt, resize, start_shares, take
+from .priority.clerk import Clerk
+from .priority.site import Scheduling
 from .workload import Foresight, Workload
 
 
@@ -79,6 +81,8 @@ class ClusterState:
     """Of a live state, what the scheduler would let start."""
     holds: dict[int, Hold] = field(default_factory=dict)
     """Of a live state, why some waiting jobs may not start now, by row."""
+    clerk: Clerk | None = None
+    """Who ranks the jobs, where the order is reckoned from time to time."""
 
     @classmethod
     def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, **terms: Unpack[ReplayOptions]) -> ClusterState:
@@ -96,7 +100,8 @@ class ClusterState:
         the scheduler itself holds back (dependencies, limits, begin times) are held, not waiting.
         """
         jobs = live.jobs_of(snapshot)
-        cluster = Cluster.from_records(live.nodes_of(snapshot), snapshot.partitions)
+        cluster = replace(Cluster.from_records(live.nodes_of(snapshot), snapshot.partitions),
+                          scheduling=Scheduling.of(snapshot.rules, snapshot.partitions))
         workload = Workload.from_records(jobs, run={job.key: live.expected_run(job, now) for job in jobs},
                                          foresight=foresight)
         state = cls.of(cluster, workload, seed=seed)
@@ -143,7 +148,7 @@ class ClusterState:
         fixed = {"eligible", "demand", "speed", "spread", "company", "grants", "islands", "costs", "weights", "traits"}
         fresh = {name: getattr(self.arrays, name).copy() for name in a.State._fields if name not in fixed}
         return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected),
-                            self.records, self.gate, dict(self.holds))
+                            self.records, self.gate, dict(self.holds), self.clerk and self.clerk.copy())
 
     def apply(self, actions: Actions) -> None:
         """Carry out actions; ValueError, naming the job, when one does not fit."""
