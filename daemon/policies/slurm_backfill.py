@@ -64,36 +64,38 @@ def slurm_backfill(state: State, key: Key, place: Place) -> None:
 @compiled_apart
 def walk_all(state: State, place: Place) -> None:
     """Plan the jobs that wait, in order, as long as one of them might start now."""
-    count = list_candidates(state)
+    count, gpus = list_candidates(state)
     if count == 0:
         return
     lay_out(state)
-    room = longest_room(state)
+    room = longest_room(state, gpus)
     for index in range(count):
         if room < state.keys[index]:
             return
         job = state.listed[index]
-        ask = ask_of(state, job)
-        when = earliest(state, ask, state.jobs[job].limit)
+        ask, row_limit = ask_of(state, job), state.jobs[job].limit
+        alone = ask.chunks + ask.rests == 1
+        when = soonest(state, ask, row_limit) if alone else earliest(state, ask, row_limit)
         if when > state.clock[NOW] + state.weights[WINDOW]:
             continue
         if when > state.clock[NOW]:
-            keep(state, place, ask, when, state.jobs[job].limit)
-            room = longest_room(state)
+            keep(state, place, ask, when, row_limit)
+            room = longest_room(state, gpus)
         elif take_now(state, place, job, ask):
-            room = longest_room(state)
+            room = longest_room(state, gpus)
 
 
 @compiled
-def list_candidates(state: State) -> int:
-    """List the jobs to look at, in order, up to the last that might start now; return how many there are.
+def list_candidates(state: State) -> tuple[int, int]:
+    """List the jobs to look at, in order, up to the last that might start now.
 
-    ``keys`` gets the shortest limit of those that might, from each on.
+    ``keys`` gets the shortest limit of those that might, from each on. Return how many are listed, and the fewest GPUs
+    that one of those that might wants on a node.
     """
     gpus, cpus, memory = most_free(state)
     for line in range(state.lines.size):
         state.lines[line].head = following(state, line, 0)
-    count, last = 0, 0
+    count, last, fewest = 0, 0, 1 << 40
     while count < state.weights[TESTED]:
         job = pop_first(state)
         if job == NONE:
@@ -105,10 +107,10 @@ def list_candidates(state: State) -> int:
         state.keys[count] = row.limit if might else np.inf
         count += 1
         if might:
-            last = count
+            last, fewest = count, min(fewest, least(ask_of(state, job)))
     for index in range(last - 2, -1, -1):
         state.keys[index] = min(state.keys[index], state.keys[index + 1])
-    return last
+    return last, fewest
 
 
 @compiled
@@ -181,8 +183,8 @@ def first_gap(state: State, node: int, time: float, lasts: float) -> float:
 
 
 @compiled
-def free_from(state: State, node: int, ask: Ask, gpus: int) -> float:
-    """Return when running jobs leave a node enough for a part of a job; infinite if they never do."""
+def free_from(state: State, node: int, ask: Ask, gpus: int, latest: float) -> float:
+    """Return when running jobs leave a node enough for a part of a job; infinite if they do not by the latest."""
     row = state.nodes[node]
     if row.open == 0 or state.eligible[ask.pool, node] == 0 or row.gpus < gpus:
         return np.inf
@@ -198,7 +200,26 @@ def free_from(state: State, node: int, ask: Ask, gpus: int) -> float:
         left_gpus, left_cpus = left_gpus - entry.free_gpus, left_cpus - entry.free_cpus
         left_memory -= entry.free_memory
         time = entry.time
+        if time > latest:
+            return np.inf
     return time if left_gpus <= 0 and left_cpus <= 0 and left_memory <= 0 else np.inf
+
+
+@compiled
+def soonest(state: State, ask: Ask, lasts: float) -> float:
+    """Return the same as :func:`earliest`, of a job on one node: nodes that are free later than another are passed."""
+    nodes, best = state.imagined[0], state.clock[NOW] + state.weights[WINDOW]
+    for node in range(nodes.size):
+        row = nodes[node]
+        time = free_from(state, node, ask, ask.gpus, best)
+        if time < np.inf:
+            time = first_gap(state, node, time, lasts)
+        row.time = row.ends = time
+        best = min(best, time)
+    for node in range(nodes.size):
+        if nodes[node].time == best:
+            return best
+    return np.inf
 
 
 @compiled
@@ -207,11 +228,11 @@ def earliest(state: State, ask: Ask, lasts: float) -> float:
 
     In ``imagined[0]`` of each node ``time`` and ``ends`` then tell from when it is free for a full part and a rest.
     """
-    nodes, parts = state.imagined[0], ask.chunks + ask.rests
+    nodes, parts, horizon = state.imagined[0], ask.chunks + ask.rests, state.clock[NOW] + state.weights[WINDOW]
     for node in range(nodes.size):
-        nodes[node].time = free_from(state, node, ask, ask.gpus)
-        nodes[node].ends = free_from(state, node, ask, ask.rest) if ask.rests > 0 else nodes[node].time
-    moment, horizon = state.clock[NOW], state.clock[NOW] + state.weights[WINDOW]
+        nodes[node].time = free_from(state, node, ask, ask.gpus, horizon)
+        nodes[node].ends = free_from(state, node, ask, ask.rest, horizon) if ask.rests > 0 else nodes[node].time
+    moment = state.clock[NOW]
     while moment <= horizon:
         full, some, upcoming = 0, 0, np.inf
         for node in range(nodes.size):
@@ -300,12 +321,12 @@ def insert_plan(state: State, node: int, begin: float, end: float) -> None:
 
 
 @compiled
-def longest_room(state: State) -> float:
-    """Return for how long any node with something free is free of plans."""
+def longest_room(state: State, gpus: int) -> float:
+    """Return for how long any node with so many free GPUs, and CPUs and memory, is free of plans."""
     longest, now = -1.0, state.clock[NOW]
     for node in range(state.nodes.size):
         row, counts = state.nodes[node], state.imagined[WORK, node]
-        if row.open == 1 and row.free_cpus > 0 and row.free_memory > 0 and (row.free_gpus > 0 or row.gpus == 0):
+        if row.open == 1 and row.free_cpus > 0 and row.free_memory > 0 and row.free_gpus >= gpus:
             gap = np.inf if counts.open == 0 else state.imagined[WORK + RUNS, node].time - now
             longest = max(longest, gap)
     return longest

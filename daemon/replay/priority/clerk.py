@@ -38,7 +38,9 @@ class Clerk:
         self.since, self._fixed = claims.since, fixed_sum(self._settings, claims, machine)
         self._tree, self._row = _seats(self._scheduling, workload)
         self._usage = _booked(self._scheduling, self._tree)
-        self._bill = claims.cpus * _usage_factors(self._scheduling, workload)
+        # A job that shares no node is charged for all of its CPUs.
+        charged = np.where(workload.exclusive > 0, claims.nodes * np.median(cluster.cpus), claims.cpus)
+        self._bill = charged * _usage_factors(self._scheduling, workload)
         self._ran, self._low = -np.inf, 0
         self.until = -np.inf
         """When priorities are reckoned anew."""
@@ -75,7 +77,7 @@ class Clerk:
     def _reckon(self, arrays: a.State, now: float) -> None:
         self._book(arrays.jobs, now)
         self._ran, self.until = now, now + max(1.0, self._settings.calc_period_s)
-        status = arrays.jobs.status[self._low:int(np.searchsorted(self.since, self.until, side="right"))]
+        status = np.asarray(arrays.jobs["status"])[self._low:int(np.searchsorted(self.since, self.until, side="right"))]
         rows = self._low + np.flatnonzero((status != a.ENDED) & (status != a.REJECTED))
         if rows.size == 0:
             return
@@ -92,29 +94,24 @@ class Clerk:
         if not (self._settings.fair_share and np.isfinite(self._ran)):
             return
         self._usage = decayed(self._settings, self._usage, now - self._ran)
-        known = jobs[self._low:int(np.searchsorted(self.since, now, side="right"))]
-        running = known.status == a.RUNNING
-        ran = np.minimum(np.where(running, np.inf, known.end), now) - np.maximum(known.since, self._ran)
-        counted = running | ((known.status == a.ENDED) & self._scheduling.books_ends)
+        known = slice(self._low, int(np.searchsorted(self.since, now, side="right")))
+        status, since, end = (np.asarray(jobs[name])[known] for name in ("status", "since", "end"))
+        running = status == a.RUNNING
+        ran = np.minimum(np.where(running, np.inf, end), now) - np.maximum(since, self._ran)
+        counted = running | ((status == a.ENDED) & self._scheduling.books_ends)
         found = np.flatnonzero((ran > 0) & counted)
         rows, ran = self._low + found, ran[found]
         spent = ran * self._settings.decay ** ran * self._bill[rows]
-        for row, amount in zip(*_summed(self._row[rows], spent), strict=True):
-            self._tree.add(self._usage, int(row), float(amount))
-
-
-def _summed(rows: NDArray[np.int64], amounts: Floats) -> tuple[NDArray[np.int64], Floats]:
-    unique, place = np.unique(rows, return_inverse=True)
-    return unique, np.bincount(place, amounts, len(unique)).astype(np.float64)
+        self._usage += self._tree.book(np.bincount(self._row[rows], spent, len(self._tree)))
 
 
 def _rank(arrays: a.State, rows: NDArray[np.intp], priority: Floats) -> None:
     """Give these jobs the first ranks, those of highest priority first, equal ones by arrival."""
     ordered = rows[np.argsort(-priority[rows], kind="stable")]
     arrays.order[:ordered.size] = ordered
-    arrays.jobs.rank[ordered] = np.arange(ordered.size)
-    ranks = np.flatnonzero(arrays.jobs.status[ordered] == a.WAITING)
-    fill(arrays, arrays.jobs.queue[ordered[ranks]], ranks)
+    arrays.jobs["rank"][ordered] = np.arange(ordered.size)
+    ranks = np.flatnonzero(arrays.jobs["status"][ordered] == a.WAITING)
+    fill(arrays, arrays.jobs["queue"][ordered[ranks]], ranks)
 
 
 def _claims(cluster: Cluster, workload: Workload, arrays: a.State) -> Claims:

@@ -49,6 +49,8 @@ class Tree:
         self.deep = self._from_the_root()
         self.level = self._level_shares()
         self.chain = [self._up(row) for row in range(len(self.members))]
+        self._above = np.concatenate(self.chain)
+        self._who = np.repeat(np.arange(len(self.members)), [len(chain) for chain in self.chain])
 
     def __len__(self) -> int:
         """Return the number of associations with the root."""
@@ -81,6 +83,10 @@ class Tree:
     def add(self, usage: Floats, row: int, amount: float) -> None:
         """Book usage on an association and on everything above it."""
         usage[self.chain[row]] += amount
+
+    def book(self, amounts: Floats) -> Floats:
+        """Return the usage of every association when these are what each used itself."""
+        return np.bincount(self._above, amounts[self._who], len(self)).astype(np.float64)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,14 @@ def test_who_starts_beyond_the_window_is_not_planned_for():
     assert starts(Cluster.from_spec("1x4"), workload, window_s=3600) == [0, 9100, 100]
 
 
+def test_a_job_without_gpus_starts_beside_gpus_that_are_all_taken():
+    nodes = [Node(f"n{number}", ("default",), 4, cpus=8) for number in range(2)]
+    workload = Workload.of([0, 0, 1, 40], [1000, 1000, 100, 500], [4, 4, 4, 0], cpus=[2, 2, 2, 2],
+                           nodes=[1, 1, 1, 1], limit=[1000, 1000, 100, 500])
+
+    assert starts(Cluster.from_records(nodes), workload) == [0, 0, 1000, 40]
+
+
 def test_only_so_many_jobs_are_looked_at():
     workload = Workload.of([0, 1, 2, 100], [1000, 100, 100, 50], [3, 4, 4, 1], limit=[1000, 100, 100, 50])
 
