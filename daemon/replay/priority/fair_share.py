@@ -45,7 +45,10 @@ class Tree:
         self.user = np.array([bool(member.user) for member in self.members])
         self.own = np.array([member.shares is not None for member in self.members])
         self.shares = np.array([float(member.shares or 0) for member in self.members])
-        self.children = [np.flatnonzero(self.parent == row) for row in range(len(self.members))]
+        self.children: list[list[int]] = [[] for _ in self.members]
+        for row, parent in enumerate(self.parent.tolist()):
+            if parent >= 0:
+                self.children[parent].append(row)
         self.deep = self._from_the_root()
         self.level = self._level_shares()
         self.chain = [self._up(row) for row in range(len(self.members))]
@@ -60,7 +63,7 @@ class Tree:
         """Return all rows, parents before children; those in a circle are left out."""
         found = [ROOT]
         for row in found:
-            found.extend(int(child) for child in self.children[row])
+            found.extend(self.children[row])
         return found
 
     def _up(self, row: int) -> NDArray[np.int64]:
@@ -134,7 +137,7 @@ def fair_tree(tree: Tree, usage: Floats) -> Standing:
     level[~tree.own & tree.user] = np.inf
     effective[ROOT], level[ROOT] = 1.0, np.nan
     walk = _Walk(tree, level)
-    walk.down([int(row) for row in tree.children[ROOT]], tied=False)
+    walk.down(tree.children[ROOT], tied=False)
     # Who has no shares of his own is shown with those of his account.
     shares = np.where(tree.own, tree.level, tree.level[np.maximum(tree.parent, 0)])
     return Standing(walk.factor, shares, effective, level)
@@ -144,32 +147,38 @@ class _Walk:
     """One walk through the tree that gives every user a rank."""
 
     def __init__(self, tree: Tree, level: Floats) -> None:
-        self._tree, self._level = tree, level
+        self._tree, self._level = tree, level.tolist()
+        self._user = tree.user.tolist()
         self._users = int(tree.user.sum())
         self._rank = self._left = self._users
-        self.factor = np.zeros(len(tree))
+        self._factor = [0.0] * len(tree)
+
+    @property
+    def factor(self) -> Floats:
+        """Return the ranks over the number of users; 0 of accounts."""
+        return np.array(self._factor)
 
     def down(self, siblings: list[int], *, tied: bool) -> None:
         """Rank the users among siblings and below them: those with the largest ratio first, users before accounts."""
-        level, user = self._level, self._tree.user
+        level, user = self._level, self._user
         ordered = sorted(siblings, key=lambda row: (-level[row], not user[row]))
         before, index = math.nan, 0
         while index < len(ordered):
             row = ordered[index]
-            alike = tied if index == 0 else bool(before == level[row])
+            alike = tied if index == 0 else before == level[row]
             before = level[row]
             if user[row]:
                 self._seat(row, alike)
                 index += 1
                 continue
             # Slurm's manual says that accounts with the same ratio are merged; its code never does, and is followed.
-            self.down([int(child) for child in self._tree.children[row]], tied=alike)
+            self.down(self._tree.children[row], tied=alike)
             index += 1
 
     def _seat(self, row: int, alike: bool) -> None:
         if not alike:
             self._rank = self._left
-        self.factor[row] = self._rank / self._users
+        self._factor[row] = self._rank / self._users
         self._left -= 1
 
 

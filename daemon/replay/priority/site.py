@@ -10,6 +10,9 @@ from ....storage.rules import Association, Rules
 from ...settings.priority import BackfillSettings, PrioritySettings
 from .fair_share import Member
 
+_BOOKED = {"limits", "safe", "all"}
+"""What of accounting must be enforced for a job's end to be booked."""
+
 
 @dataclass(frozen=True)
 class Scheduling:
@@ -36,6 +39,15 @@ class Scheduling:
     """What a job used after the last reckoning is booked at its end; Slurm only does where it enforces limits."""
 
     @classmethod
+    def told(cls, settings: Mapping[str, object]) -> Scheduling:
+        """Return what lines of ``scontrol show config`` say, without accounts; ValueError names one that is wrong."""
+        lines = {str(name): str(value) for name, value in settings.items()}
+        enforced = {word.strip() for word in lines.get("AccountingStorageEnforce", "limits").lower().split(",")}
+        return cls(PrioritySettings.of(lines),
+                   BackfillSettings.of(tuple(lines.get("SchedulerParameters", "").split(","))),
+                   books_ends=bool(_BOOKED & enforced))
+
+    @classmethod
     def of(cls, rules: Rules, partitions: tuple[Partition, ...] = ()) -> Scheduling:
         """Return what a scheduler's rules and partitions say; ValueError names a setting that is no number."""
         most = max((qos.priority for qos in rules.qos or ()), default=0.0)
@@ -47,7 +59,7 @@ class Scheduling:
             {qos.name: qos.priority / most if most > 0 else 0.0 for qos in rules.qos or ()},
             {qos.name: qos.usage_factor for qos in rules.qos or ()},
             {partition.name: partition.priority_factor / max(1, factor) for partition in partitions},
-            books_ends=enforced is None or bool({"limits", "safe", "all"} & set(enforced)))
+            books_ends=enforced is None or bool(_BOOKED & set(enforced)))
 
 
 def _member(association: Association) -> Member:

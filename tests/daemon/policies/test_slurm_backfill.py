@@ -46,6 +46,15 @@ def test_plans_begin_at_multiples_of_the_resolution():
     assert starts(Cluster.from_spec("1x4"), workload, resolution_s=1)[2] == 100
 
 
+def test_jobs_that_end_within_half_a_minute_are_taken_to_end_together():
+    # The first GPUs are free at 1000, but the plan is for 1020: 900 s fit before.
+    workload = Workload.of([0, 0, 1, 100], [1000, 1020, 100, 900], [2, 2, 2, 1], limit=[1000, 1020, 100, 900])
+
+    assert starts(Cluster.from_spec("1x5"), workload) == [0, 0, 1000, 100]
+    later = Workload.of([0, 0, 1, 100], [1000, 1040, 100, 900], [2, 2, 2, 1], limit=[1000, 1040, 100, 900])
+    assert starts(Cluster.from_spec("1x5"), later) == [0, 0, 1000, 1000]
+
+
 def test_who_starts_beyond_the_window_is_not_planned_for():
     workload = Workload.of([0, 1, 100], [5000, 100, 9000], [3, 4, 1], limit=[5000, 100, 9000])
 

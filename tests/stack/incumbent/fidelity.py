@@ -48,11 +48,15 @@ class Likeness:
     apart: float
     """Mean absolute difference of the starts of those that waited over their mean wait."""
 
+    @property
+    def off(self) -> float:
+        """Return how much longer the mean wait is in the replay, as a share of the real one."""
+        return self.replayed_s / self.real_s - 1
+
     def __str__(self) -> str:
         """Return the figures."""
-        off = self.replayed_s / self.real_s - 1
         return (f"{self.jobs} jobs, {self.waited} waited; mean wait {self.real_s:.2f} s, replayed "
-                f"{self.replayed_s:.2f} s ({off:+.1%}); rank correlation of starts {self.rank_correlation:.4f}; "
+                f"{self.replayed_s:.2f} s ({self.off:+.1%}); rank correlation of starts {self.rank_correlation:.4f}; "
                 f"starts of those that waited {self.apart:.1%} of their mean wait apart")
 
 
@@ -74,14 +78,15 @@ def submissions(seed: int, jobs: int, load: float, mean_s: float) -> list[Submis
 
 
 def run(slurm: Slurm, plan: list[Submission]) -> SchedulerSnapshot:
-    """Submit at the planned times, wait until all is over, and return what the queue then tells."""
-    began = time.monotonic()
+    """Submit at the planned times, wait until all is over, and return what the queue then tells of these jobs."""
+    before, began = len(slurm.queue()), time.monotonic()
     for job in plan:
         # Not a wait for something: the moments of submission are what is to be replayed.
         time.sleep(max(0.0, began + job.at_s - time.monotonic()))
         submit(slurm, job)
-    wait_for(lambda: not slurm.run("squeue", "-h"), 600)
-    return snapshot(slurm)
+    wait_for(lambda: not slurm.run("squeue", "-h"), 900)
+    seen = snapshot(slurm)
+    return replace(seen, jobs=tuple(job for job in seen.jobs if int(job.job_id) > before))
 
 
 def submit(slurm: Slurm, job: Submission) -> None:
@@ -93,6 +98,11 @@ def submit(slurm: Slurm, job: Submission) -> None:
         except Rejected:
             if not again:
                 raise
+
+
+def last_reckoning(slurm: Slurm) -> float:
+    """Return when the controller last reckoned priorities."""
+    return (slurm.conf.parents[1] / "state/priority_last_decay_ran").stat().st_mtime
 
 
 def replayed(seen: SchedulerSnapshot, turnaround_s: float, reckoned_s: float | None = None,

@@ -28,9 +28,9 @@ _DROPPED = (r"NodeName|PartitionName|Prolog|Epilog|Topology|Scheduler(Type|Par)|
 
 
 @contextmanager
-def site(parameters: str, *priority: str) -> Iterator[Slurm]:
+def site(parameters: str, *priority: str, weights: tuple[str, ...] = WEIGHTS) -> Iterator[Slurm]:
     """Start the site with these SchedulerParameters and lines about priorities; stop it at the end."""
-    with booted(lambda folder: _write(folder, parameters, priority)) as slurm:
+    with booted(lambda folder: _write(folder, parameters, (*weights, *priority))) as slurm:
         yield slurm
 
 
@@ -67,7 +67,7 @@ def _write(folder: Path, parameters: str, priority: tuple[str, ...]) -> None:
     kept = [line for line in (_TEMPLATES / "slurm.conf.in").read_text().splitlines() if not re.match(_DROPPED, line)]
     lines = [
         f"SlurmctldPort={controller}", f"AccountingStoragePort={database}", "SchedulerType=sched/backfill",
-        f"SchedulerParameters={parameters}", "PriorityType=priority/multifactor", *WEIGHTS, *priority,
+        f"SchedulerParameters={parameters}", "PriorityType=priority/multifactor", *priority,
         "TopologyPlugin=topology/none", "AccountingStorageTRES=gres/gpu",
         "AccountingStorageEnforce=associations,limits,qos", "JobAcctGatherType=jobacct_gather/none",
         "MinJobAge=100000", "TreeWidth=100",
