@@ -116,10 +116,10 @@ def replayed(seen: SchedulerSnapshot, turnaround_s: float, reckoned_s: float | N
     empty = ClusterState.from_snapshot(replace(seen, jobs=()), seen.time_s)
     workload = Workload.from_records(jobs)
     held = replace(workload, run=workload.run + turnaround_s)
-    started = {job.job_id: job.start_s for job in jobs}
+    started = {job.job_id: job.start_s or 0.0 for job in jobs}
     scheduling = replace(empty.cluster.scheduling, reckoned_s=reckoned_s)
     result = engine.run(replace(empty.cluster, scheduling=scheduling), held, named(INCUMBENT))
-    return workload, np.array([started[number] for number in workload.ids], float), result.start
+    return workload, np.array([started[str(number)] for number in workload.ids]), result.start
 
 
 def likeness(workload: Workload, real: NDArray[np.float64], replay: NDArray[np.float64]) -> Likeness:
