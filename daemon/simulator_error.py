@@ -17,6 +17,8 @@ from .replay.timeline import Floats, energies
 
 WATCHED = 0.95
 """Share of a window that must have been watched before its energy is called measured."""
+MOMENT_S = 60.0
+"""A job that starts within this did not wait: that it starts at once in the replay too says nothing."""
 QUANTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
@@ -39,6 +41,10 @@ class Fidelity:
     """(Simulated - measured) / measured."""
     schedule_energy_error_ratio: float | None
     """The same with the jobs where and when they really ran: the part of the error that is the power model's."""
+    jobs_waited: int = 0
+    """Of ``jobs``, those that waited longer than a moment, really or in the simulation."""
+    wait_error_ratio: float | None = None
+    """Mean absolute start error of those over their mean real wait; None when nobody waited."""
     speeds: SpeedCoverage = NO_SPEEDS
     """What the replay went by."""
 
@@ -46,7 +52,8 @@ class Fidelity:
         """Return the figures flat."""
         return {"policy": self.policy, "jobs": self.jobs, "jobs_missed": self.jobs_missed,
                 **{f"start_error_{name}_s": value for name, value in self.start_error_s.items()},
-                "start_error_abs_mean_s": self.start_error_abs_mean_s, "measured_joules": self.measured_joules,
+                "start_error_abs_mean_s": self.start_error_abs_mean_s, "jobs_waited": self.jobs_waited,
+                "wait_error_ratio": self.wait_error_ratio, "measured_joules": self.measured_joules,
                 "simulated_joules": self.simulated_joules, "energy_error_ratio": self.energy_error_ratio,
                 "schedule_energy_error_ratio": self.schedule_energy_error_ratio, **self.speeds.row()}
 
@@ -65,11 +72,25 @@ def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
     started = np.where(window.started < since_s, np.nan, window.started)
     error = (run.start - started)[~np.isnan(started)]
     known = error[~np.isnan(error)]
+    waiting = wait_error(window.workload.submit, started, run.start)
     return Fidelity(
         policy, len(known), len(error) - len(known),
         {name: float(np.quantile(known, q)) for name, q in QUANTILES.items()} if len(known) else {},
         float(np.abs(known).mean()) if len(known) else None, real, simulated, off(simulated, real),
-        off(as_it_ran, real), coverage(run, speeds, window.unplaced))
+        off(as_it_ran, real), *waiting, coverage(run, speeds, window.unplaced))
+
+
+def wait_error(submit: Floats, real: Floats, simulated: Floats) -> tuple[int, float | None]:
+    """Return how many jobs waited, and their mean absolute start error over their mean real wait; NaN is never.
+
+    Most jobs of most clusters start at once whatever the policy, so that errors over all jobs flatter every policy.
+    Only jobs that started both times are counted. A mean wait of less than a moment counts as a moment.
+    """
+    waits, others = real - submit, simulated - submit
+    those = np.isfinite(waits) & np.isfinite(others) & (np.fmax(waits, others) > MOMENT_S)
+    if not those.any():
+        return 0, None
+    return int(those.sum()), float(np.abs(simulated - real)[those].mean() / max(MOMENT_S, waits[those].mean()))
 
 
 def waited(run: Run, start: Floats, since_s: float, until_s: float) -> float:

@@ -156,6 +156,8 @@ class Partition:
     default: bool = False
     up: bool = True
     priority_tier: int = 1
+    priority_factor: int = 1
+    """What its jobs' priority gains, in relation to that of other partitions."""
     least_nodes: int = 0
     """Fewest nodes of a job."""
     most_nodes: int | None = None

@@ -89,6 +89,8 @@ class Qos:
     flags: tuple[str, ...] = ()
     exempt_s: float = 0.0
     """A job of it cannot be preempted before it has run so long."""
+    usage_factor: float = 1.0
+    """How much of what its jobs use is booked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ class Association:
     parent: str = ""
     """The account above."""
     ceilings: Ceilings = Ceilings()
+    shares: int | None = 1
+    """Of what its siblings have together; None for one that shares what its parent has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,8 @@ class Site:
     """Jobs may ask for few switches, and get them."""
     parameters: tuple[str, ...] = ()
     """``SchedulerParameters`` as they are."""
+    priority: tuple[tuple[str, str], ...] = ()
+    """Settings of priorities by name, as they are."""
 
 
 @dataclass(frozen=True, slots=True)

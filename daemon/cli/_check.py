@@ -19,7 +19,8 @@ INCUMBENT = "fifo+first-fit+easy"
 WEEK_S = 7 * 86400.0
 _COLUMNS = {"policy": "policy", "jobs": "jobs", "jobs_missed": "missed", "start_error_p10_s": "start error p10 s",
             "start_error_p50_s": "p50 s", "start_error_p90_s": "p90 s", "start_error_p99_s": "p99 s",
-            "start_error_abs_mean_s": "mean |error| s",
+            "start_error_abs_mean_s": "mean |error| s", "jobs_waited": "waited",
+            "wait_error_ratio": "their |error| / wait",
             "energy_error_ratio": "energy error", "schedule_energy_error_ratio": "of it power model"}
 
 

@@ -220,12 +220,14 @@ def _unfounded(found: Verdict, known: tuple[float | None, float | None]) -> Iter
         yield "it was trained on a part of this history, which is then no test"
     if fidelity is None:
         return
-    error = fidelity.start_error_s.get("p50")
+    error, ratio = fidelity.start_error_abs_mean_s, fidelity.wait_error_ratio
     if error is None:
         yield "nothing started in the history that the incumbent's replay could be compared with"
-    elif abs(error) > terms.start_error_s or fidelity.jobs_missed > terms.missed * (
-            fidelity.jobs + fidelity.jobs_missed):
-        yield (f"the replay of {fidelity.policy} does not reproduce history: median start off by {error:.0f} s, "
+        return
+    far = error > terms.start_error_s if ratio is None else ratio > terms.wait_error
+    if far or fidelity.jobs_missed > terms.missed * (fidelity.jobs + fidelity.jobs_missed):
+        by = f"{error:.0f} s" if ratio is None else f"{ratio:.0%} of the wait of the {fidelity.jobs_waited} that waited"
+        yield (f"the replay of {fidelity.policy} does not reproduce history: starts off by {by}, "
                f"{fidelity.jobs_missed} of {fidelity.jobs + fidelity.jobs_missed} starts missed")
 
 

@@ -11,8 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ..replay.arrays import State
+from ..replay.cluster import Cluster
+from ..replay.priority.clerk import Clerk
 from ..replay.queue_groups import PARTITION
 from ..replay.rules import Key, Place, Rules, Wake, Walk, pointer_to
+from ..replay.state import ClusterState
+from ..replay.workload import Workload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,6 +34,8 @@ class Order:
     oracle: bool = False
     """It looks at true run times; a live daemon must not be run by it."""
     wake: Wake | None = None
+    clerk: Callable[[Cluster, Workload, State], Clerk] | None = None
+    """Reckons the order from time to time; the key then only tells the rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,8 @@ class Walking:
     """Who stands in line with whom."""
     turns: bool | None = None
     """A live queue is walked job by job, with plans for who waits (True) or without; None leaves it to the engine."""
+    ready: Callable[[ClusterState], State] | None = None
+    """Returns the arrays as it wants them before any decision."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +138,7 @@ class Recipe:
             self.order.wake is not None,
             self.walking.patient and self.placing.repeatable and not self.order.moving,
             self.walking.estimates, self.walking.own_order, self.walking.levels, resizing=self.walking.resizing,
-            lines=self.walking.lines, turns=self.walking.turns)
+            lines=self.walking.lines, turns=self.walking.turns, ready=self.walking.ready, clerk=self.order.clerk)
 
 
 def never(state: Any) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...storage.records import Islands, Node, Partition
 from ...storage.topology import Fabric, Topology
+from .priority.site import Scheduling
 
 PLENTY = 1 << 56
 """Stands for an amount nobody told us: it never binds."""
@@ -57,6 +58,8 @@ class Cluster:
     islands: Mapping[str, Islands] = field(default_factory=dict)
     """How nodes are divided, by name; a node that is missing is one island with its GPUs numbered from 0. An index that
     is on none is not there."""
+    scheduling: Scheduling = Scheduling()
+    """How the site's own scheduler orders and backfills, for the policies that do as it does."""
 
     def __len__(self) -> int:
         """Return the number of nodes."""
@@ -109,17 +112,22 @@ class Cluster:
     def from_mapping(cls, described: Mapping[str, Any], *known: Topology) -> Cluster:
         """Return the cluster of a YAML document: ``nodes: [{name, count, gpus, …}]``, ``events: [{time, node, kind}]``.
 
-        A name with ``count`` becomes ``name0 … name<count-1>``; ``islands`` are as in :meth:`with_islands`. Unknown
-        keys are errors, and so are nodes that a fabric does not know, or whose GPUs are not those that a board has.
+        ``settings`` are Slurm's, as ``idlewatt slurm-settings`` prints them. A name with ``count`` becomes
+        ``name0 … name<count-1>``; ``islands`` are as in :meth:`with_islands`. Unknown keys are errors, and so are nodes
+        that a fabric does not know, or whose GPUs are not those that a board has.
         """
-        unknown = set(described) - {"nodes", "events"}
+        unknown = set(described) - {"nodes", "events", "settings"}
         if unknown:
-            raise ClusterError(f"cluster: unknown keys {sorted(unknown)}; nodes and events are known")
+            raise ClusterError(f"cluster: unknown keys {sorted(unknown)}; nodes, events and settings are known")
         groups = [(entry, _expand(row, entry)) for row, entry in enumerate(described.get("nodes") or ())]
         islands = {node.name: entry["islands"] for entry, nodes in groups for node in nodes if "islands" in entry}
         events = [NodeEvent(float(e["time"]), str(e["node"]), e["kind"]) for e in described.get("events") or ()]
         cluster = cls.from_records(_hung([node for _, nodes in groups for node in nodes], known))
-        return cluster.with_islands({**cluster.islands, **islands}).with_events(events)
+        cluster = cluster.with_islands({**cluster.islands, **islands}).with_events(events)
+        try:
+            return replace(cluster, scheduling=Scheduling.told(described.get("settings") or {}))
+        except ValueError as error:
+            raise ClusterError(f"cluster: {error}") from error
 
     @classmethod
     def from_records(cls, nodes: Sequence[Node], partitions: Sequence[Partition] = ()) -> Cluster:

@@ -35,7 +35,7 @@ from .arrays import (
 )
 from .cluster import Cluster
 from .compiled import compiled, compiled_without_lock
-from .events import Agenda, advance, agenda_of
+from .events import Agenda, advance, agenda_of, next_time
 from .execution_rate import set_paces
 from .feasibility import ReplayOptions
 from .queue import following, insert, insert_sorted, remove, sort_jobs
@@ -182,9 +182,17 @@ def loop_coupled(state: State, agenda: Agenda, calls: Calls, until: float) -> No
         set_paces(state)
 
 
-def go_on(arrays: State, agenda: Agenda, rules: Rules, until: float) -> None:
+def go_on(state: ClusterState, agenda: Agenda, rules: Rules, until: float) -> None:
     """Let everything happen up to a moment under rules that the state was prepared for."""
-    (loop_coupled if arrays.counts[COUPLED] else loop)(arrays, agenda, rules.calls, until)
+    arrays, calls = state.arrays, rules.calls
+    run_until = loop_coupled if arrays.counts[COUPLED] else loop
+    if state.clerk is None:
+        run_until(arrays, agenda, calls, until)
+        return
+    # As plain Python it is faster than the way into compiled code, on which all arrays are looked at.
+    upcoming_at = next_time.py_func  # type: ignore[attr-defined]
+    while (upcoming := upcoming_at(arrays, agenda)) <= until and np.isfinite(upcoming):
+        run_until(arrays, agenda, calls, min(until, state.clerk.attend(arrays, upcoming)))
 
 
 @compiled
@@ -202,7 +210,10 @@ def prepare(state: ClusterState, rules: Rules) -> None:
     stand(state, rules.lines)
     state.arrays.counts[RESIZING] = rules.resizing
     arrays = state.arrays
-    if not (rules.moving or rules.own_order):
+    if rules.clerk is not None:
+        state.clerk = state.clerk or rules.clerk(state.cluster, state.workload, arrays)
+        state.clerk.attend(arrays, state.now)
+    elif not (rules.moving or rules.own_order):
         rank_all(arrays, rules.key)
     if rules.estimates and not arrays.counts[KEEP_ESTIMATES]:
         keep_estimates(arrays)
@@ -300,7 +311,7 @@ def run(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, 
             pass
     else:
         prepare(state, rules)
-        go_on(state.arrays, agenda_of(cluster), rules, until)
+        go_on(state, agenda_of(cluster), rules, until)
     return Run(policy.name, seed, cluster, workload, state)
 
 
@@ -325,7 +336,7 @@ def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float =
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is not None:
         prepare(state, rules)
-    while advance(state.arrays, agenda, until):
+    while _next_instant(state, agenda, until):
         due = is_due(state.arrays)
         if not due:
             actions: Actions = ()
@@ -341,6 +352,13 @@ def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float =
         if due:
             book_slot(state.arrays)
             yield Decision(state.now, state, actions)
+
+
+def _next_instant(state: ClusterState, agenda: Agenda, until: float) -> bool:
+    """Advance, with the jobs ranked for what happens."""
+    if state.clerk is not None:
+        state.clerk.attend(state.arrays, next_time(state.arrays, agenda))
+    return bool(advance(state.arrays, agenda, until))
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,5 +395,5 @@ def followed(state: ClusterState, policy: Policy, horizon_s: float) -> ClusterSt
     else:
         prepare(ahead, rules)
         decide(ahead.arrays, rules.calls)
-        go_on(ahead.arrays, agenda, rules, state.now + horizon_s)
+        go_on(ahead, agenda, rules, state.now + horizon_s)
     return ahead

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Floats, Ints, Records, State, Words
+from .arrays import Floats, Ints, Longs, Records, State, Words
 from .compiled import compiled
 
 NONE = -1
@@ -49,6 +49,14 @@ def remove(state: State, partition: int, rank: int) -> None:
         state.branches[partition, rank >> 12] &= ~(_ONE << (np.uint64(rank >> 6) & _BITS))
         if state.branches[partition, rank >> 12] == np.uint64(0):
             state.roots[partition, rank >> 18] &= ~(_ONE << (np.uint64(rank >> 12) & _BITS))
+
+
+def fill(state: State, lines: Longs, ranks: Longs) -> None:
+    """Let these ranks, and no others, stand in their lines; for whoever ranks all who wait at once."""
+    for level, tree in enumerate((state.leaves, state.branches, state.roots)):
+        tree[:] = 0
+        places = ranks >> (6 * level)
+        np.bitwise_or.at(tree, (lines, places >> 6), _ONE << (places & 63).astype(np.uint64))
 
 
 @compiled

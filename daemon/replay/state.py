@@ -17,6 +17,8 @@ from .admission.gate import Gate, Hold
 from .cluster import Cluster
 from .feasibility import ReplayOptions, state_arrays
 from .moves import held_by, preempt, resize, start_shares, take
+from .priority.clerk import Clerk
+from .priority.site import Scheduling
 from .site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .speed import FLAT, SpeedTable
 from .workload import Foresight, Workload
@@ -83,6 +85,8 @@ class ClusterState:
     """Of a live state, why some waiting jobs may not start now, by row."""
     known: SpeedTable = FLAT
     """What is known of speeds, which policies go by; what they really are is the engine's."""
+    clerk: Clerk | None = None
+    """Who ranks the jobs, where the order is reckoned from time to time."""
 
     @classmethod
     def of(cls, cluster: Cluster, workload: Workload, *, seed: int = 0, **terms: Unpack[ReplayOptions]) -> ClusterState:
@@ -101,7 +105,8 @@ class ClusterState:
         the scheduler itself holds back (dependencies, limits, begin times) are held, not waiting.
         """
         jobs = live.jobs_of(snapshot)
-        cluster = Cluster.from_records(live.nodes_of(snapshot), snapshot.partitions)
+        cluster = replace(Cluster.from_records(live.nodes_of(snapshot), snapshot.partitions),
+                          scheduling=Scheduling.of(snapshot.rules, snapshot.partitions))
         workload = Workload.from_records(jobs, run={job.key: live.expected_run(job, now) for job in jobs},
                                          foresight=foresight)
         if not speeds.flat:
@@ -155,7 +160,7 @@ class ClusterState:
         fixed = {"eligible", "demand", "speed", "spread", "company", "grants", "islands", "costs", "weights", "traits"}
         fresh = {name: getattr(self.arrays, name).copy() for name in a.State._fields if name not in fixed}
         return ClusterState(self.cluster, self.workload, self.arrays._replace(**fresh), list(self.rejected),
-                            self.records, self.gate, dict(self.holds), self.known)
+                            self.records, self.gate, dict(self.holds), self.known, self.clerk and self.clerk.copy())
 
     def apply(self, actions: Actions) -> None:
         """Carry out actions; ValueError, naming the job, when one does not fit."""

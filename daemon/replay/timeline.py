@@ -63,7 +63,7 @@ def proceed(state: ClusterState, agenda: Agenda, policy: Policy, until: float) -
     """Let everything happen up to a moment; the state must have been prepared for the policy's rules."""
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is not None:
-        go_on(state.arrays, agenda, rules, until)
+        go_on(state, agenda, rules, until)
         return
     for _ in stepwise(state, agenda, policy, until):
         pass

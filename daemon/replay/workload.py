@@ -22,6 +22,15 @@ Foresight = Callable[[Sequence[Job]], Mapping[str, NDArray[np.float64]]]
 _PARENT = re.compile(r"after\w*:(\w+)")
 
 
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """What scheduling by priority needs to know of jobs beside their sizes, in the order of rows."""
+
+    account: tuple[str, ...]
+    qos: tuple[str, ...]
+    nice: NDArray[np.float64]
+
+
 class WorkloadError(ValueError):
     """Columns that make no workload; the message names the column."""
 
@@ -81,6 +90,8 @@ class Workload:
     application_names: tuple[str, ...] = ()
     """Of the rows of the speed tables, in words; empty where nobody named them."""
     constraints: tuple[Constraint, ...] = ()
+    charged: Charged | None = None
+    """Who pays and how it is rated, where that is known."""
 
     def __len__(self) -> int:
         """Return the number of jobs."""
@@ -97,9 +108,11 @@ class Workload:
         submit = np.asarray(submit, np.float64)
         ordered = bool((submit[1:] >= submit[:-1]).all())
         order = np.arange(submit.size) if ordered else np.argsort(submit, kind="stable")
+        if not ordered and "charged" in columns:
+            raise WorkloadError("who is charged can be told of jobs in order of submission only")
         names: dict[str, Any] = {
             key: columns.pop(key) for key in ("partition_names", "model_names", "user_names", "application_names",
-                                              "constraints") if key in columns}
+                                              "constraints", "charged") if key in columns}
         for text, many in (("partition", "partition_names"), ("model", "model_names"), ("user", "user_names")):
             if text in columns and np.asarray(columns[text]).dtype.kind in "USO":
                 columns[text], names[many] = _coded(columns[text])
@@ -149,6 +162,7 @@ class Workload:
             exclusive=[job.request.exclusive for job in jobs],
             eligible=[-1 if constraint is None else numbers[constraint] for constraint in terms],
             constraints=tuple(numbers), **(foresight(jobs) if foresight else {}),
+            charged=Charged(tuple(job.account for job in jobs), tuple(job.qos for job in jobs), np.zeros(len(jobs))),
         ) if jobs else cls.of([], [], [])
 
 
@@ -226,5 +240,6 @@ def _parents(jobs: Sequence[Job]) -> list[int]:
 
 
 COLUMNS = tuple(column.name for column in fields(Workload) if column.name not in
-                ("ids", "partition_names", "model_names", "user_names", "application_names", "constraints"))
+                ("ids", "partition_names", "model_names", "user_names", "application_names", "constraints",
+                 "charged"))
 """Names of the columns with one value per job."""

@@ -44,7 +44,7 @@ class TermsSettings(Strict):
     tail: Limit = 1.25
     """p99 wait over that under the incumbent, at most."""
     start_error: Duration = 900.0
-    """The incumbent's replay starts half of the jobs that close to when they really started, and"""
+    """Where nobody waited, the incumbent's replay starts jobs that close to when they really started, and"""
     missed: Annotated[float, Field(ge=0, le=1)] = 0.1
     """misses at most this share of those that did."""
 

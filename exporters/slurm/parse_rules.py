@@ -10,6 +10,8 @@ from .fields import UNSET, BadRecord, Fields
 MIB = 2**20
 MOST = 2**31
 """Counts from here on are Slurm's "unlimited"."""
+PARENTS = 0x7FFFFFFF
+"""Shares of an association that has its parent's."""
 
 
 def parse_partition(raw: Fields) -> Partition:
@@ -23,6 +25,7 @@ def _flat_partition(raw: Fields) -> Partition:
     return Partition(
         name=named(raw), nodes=expand(raw.text("nodes")), max_time_s=None if limit is None else limit * 60,
         default="default" in flags, up="UP" in raw.texts("state"), priority_tier=1 if tier is None else tier,
+        priority_factor=_factor(raw.integer("priority_job_factor")),
         least_nodes=_count(raw, "min nodes per job") or 0, most_nodes=_count(raw, "maximum_nodes_per_job"),
         most_cpus_per_node=_count(raw, "maximum_cpus_per_node"),
         accounts=raw.texts("allowed_accounts"), accounts_denied=raw.texts("denied_accounts"),
@@ -39,11 +42,16 @@ def _nested_partition(raw: Fields) -> Partition:
         name=named(raw), nodes=expand(raw.part("nodes").text("configured")),
         max_time_s=None if limit is None else limit * 60, default="default" in flags,
         up="UP" in raw.part("partition").texts("state"), priority_tier=1 if tier is None else tier,
+        priority_factor=_factor(raw.part("priority").integer("job_factor")),
         least_nodes=_count(least, "nodes") or 0, most_nodes=_count(most, "nodes"),
         most_cpus_per_node=_count(most, "cpus_per_node"),
         accounts=accounts.texts("allowed"), accounts_denied=accounts.texts("deny"),
         qos_allowed=qos.texts("allowed"), qos_denied=qos.texts("deny"), qos=qos.text("assigned"),
         preempt_mode=_modes(raw.texts("preempt_mode")), reservation_required="req_resv" in flags)
+
+
+def _factor(told: int | None) -> int:
+    return 1 if told is None else max(0, told)
 
 
 def named(raw: Fields) -> str:
@@ -100,7 +108,7 @@ def parse_qos(raw: Fields) -> Qos:
                  wall_s=_wall(most.part("wall_clock").part("per"))),
         raw.number("priority") or 0.0, raw.part("preempt").texts("list"),
         _modes(raw.part("preempt").texts("mode")), tuple(flag.upper() for flag in raw.texts("flags")),
-        raw.part("preempt").number("exempt_time") or 0.0)
+        raw.part("preempt").number("exempt_time") or 0.0, _usage_factor(raw))
 
 
 def parse_association(raw: Fields) -> Association:
@@ -111,7 +119,19 @@ def parse_association(raw: Fields) -> Association:
         raw.text("account"), raw.text("user"), raw.text("partition"), raw.text("parent_account"),
         Ceilings(group=(*_tres(tres, "total"), *_jobs(jobs.part("per"), "count")), user=_jobs(jobs, "active"),
                  job=_tres(tres.part("per"), "job"), node=_tres(tres.part("per"), "node"),
-                 wall_s=_wall(jobs.part("per"), "wall_clock")))
+                 wall_s=_wall(jobs.part("per"), "wall_clock")),
+        _shares(raw))
+
+
+def _shares(raw: Fields) -> int | None:
+    """Return the shares of an association; None where it has its parent's, which Slurm writes as its largest number."""
+    told = raw.number("shares_raw")
+    return 1 if told is None else int(told) if 0 <= told < PARENTS else None
+
+
+def _usage_factor(raw: Fields) -> float:
+    told = raw.number("usage_factor")
+    return 1.0 if told is None else max(0.0, told)
 
 
 def _tres(raw: Fields, name: str) -> Amounts:

@@ -14,13 +14,16 @@ from .parse_json import Parsed, Record
 from .parse_text import parse_duration
 
 QOS_FIELDS = ("Name", "Priority", "Preempt", "PreemptMode", "Flags", "PreemptExemptTime", "GrpTRES", "GrpJobs",
-              "MaxTRES", "MaxTRESPerNode", "MaxTRESPU", "MaxJobsPU", "MaxTRESPA", "MaxJobsPA", "MaxWall", "MinTRES")
+              "MaxTRES", "MaxTRESPerNode", "MaxTRESPU", "MaxJobsPU", "MaxTRESPA", "MaxJobsPA", "MaxWall", "MinTRES",
+              "UsageFactor")
 ASSOCIATION_FIELDS = ("Account", "User", "Partition", "ParentName", "GrpTRES", "GrpJobs", "MaxJobs", "MaxTRES",
-                      "MaxTRESPerNode", "MaxWall")
+                      "MaxTRESPerNode", "MaxWall", "Fairshare")
 SWITCH_FIELDS = "JobID:.16,ReqSwitch:.12,Wait4Switch:.16"
 SETTINGS = ("PreemptType", "PreemptMode", "PreemptExemptTime", "AccountingStorageEnforce", "SelectTypeParameters",
             "SelectType", "TopologyPlugin", "SchedulerParameters", "ClusterName")
 """Lines of ``scontrol show config`` that decide about starts."""
+_PRIORITY = re.compile(r"Priority\w+$|FairShareDampeningFactor$")
+"""Those that decide about the order."""
 _SETTING = re.compile(r"^(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _NOTHING = ("", "(null)", "none", "n/a", "off")
 
@@ -28,7 +31,7 @@ _NOTHING = ("", "(null)", "none", "n/a", "off")
 def parse_settings(text: str) -> dict[str, str]:
     """Return the settings of ``scontrol show config`` that decide about starts."""
     known = dict(_SETTING.findall(text))
-    return {name: known[name] for name in SETTINGS if name in known}
+    return {name: value for name, value in known.items() if name in SETTINGS or _PRIORITY.match(name)}
 
 
 def site_of(settings: Mapping[str, str]) -> Site:
@@ -44,7 +47,8 @@ def site_of(settings: Mapping[str, str]) -> Site:
         memory_counts=None if select is None else "MEMORY" in select.upper(),
         cores_whole=None if select is None else "CPU" not in re.split(r"[_,]", select.upper()),
         tree=None if topology is None else _after_slash(topology) in ("tree", "block"),
-        parameters=_words(settings.get("SchedulerParameters", "")))
+        parameters=_words(settings.get("SchedulerParameters", "")),
+        priority=tuple(sorted((name, value) for name, value in settings.items() if _PRIORITY.match(name))))
 
 
 def _after_slash(text: str) -> str:
@@ -104,14 +108,20 @@ def _qos(row: Mapping[str, str]) -> Qos:
                  wall_s=_wall(row["MaxWall"])),
         float(row["Priority"] or 0), _words(row["Preempt"]),
         tuple(word for word in _words(row["PreemptMode"].upper()) if word != "CLUSTER"), _words(row["Flags"].upper()),
-        _wall(row["PreemptExemptTime"]) or 0.0)
+        _wall(row["PreemptExemptTime"]) or 0.0, float(row["UsageFactor"] or 1))
 
 
 def _association(row: Mapping[str, str]) -> Association:
     return Association(
         row["Account"], row["User"], row["Partition"], row["ParentName"],
         Ceilings(group=(*_amounts(row["GrpTRES"]), *_jobs(row["GrpJobs"])), user=_jobs(row["MaxJobs"]),
-                 job=_amounts(row["MaxTRES"]), node=_amounts(row["MaxTRESPerNode"]), wall_s=_wall(row["MaxWall"])))
+                 job=_amounts(row["MaxTRES"]), node=_amounts(row["MaxTRESPerNode"]), wall_s=_wall(row["MaxWall"])),
+        _shares(row["Fairshare"]))
+
+
+def _shares(text: str) -> int | None:
+    """Return the shares of an association; None where it has its parent's."""
+    return None if text.strip().lower() == "parent" else max(0, int(text or 1))
 
 
 def _amounts(text: str) -> Amounts:

@@ -158,6 +158,7 @@ def parse_partitions(text: str) -> Parsed[Partition]:
                 name=fields["PartitionName"], nodes=expand(fields.get("Nodes", "")),
                 max_time_s=parse_duration(fields.get("MaxTime", "UNLIMITED")), default=fields.get("Default") == "YES",
                 up=fields.get("State") == "UP", priority_tier=int(fields.get("PriorityTier", 1)),
+                priority_factor=int(fields.get("PriorityJobFactor", 1)),
                 **_partition_rules(fields)))
         except ValueError as error:
             skipped.append(f"{quoted(fields['PartitionName'])}: {error}"[:200])

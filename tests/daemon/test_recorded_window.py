@@ -99,7 +99,19 @@ def test_a_scheduler_that_holds_jobs_back_shows_as_start_error(url):
         found = simulator_error.check(history, SINCE, NOW, "fifo+first-fit+easy")
     assert found.start_error_s["p50"] == -600.0
     assert found.start_error_abs_mean_s == pytest.approx(600.0, rel=0.05)
+    assert found.jobs_waited == 46
+    assert found.wait_error_ratio == pytest.approx(1.0, abs=0.1)
     assert found.schedule_energy_error_ratio == pytest.approx(0.0, abs=1e-6)
+
+
+def test_only_jobs_that_waited_count_for_the_error_of_waits():
+    submit, real = np.zeros(100), np.array([*[0.0] * 90, *[1000.0] * 10])
+    half_off, as_it_was = np.array([*[0.0] * 90, *[1500.0] * 10]), real.copy()
+
+    assert simulator_error.wait_error(submit, real, half_off) == (10, 0.5)
+    assert simulator_error.wait_error(submit, real, as_it_was) == (10, 0.0)
+    assert simulator_error.wait_error(submit, np.zeros(100), np.zeros(100)) == (0, None)
+    assert simulator_error.wait_error(submit, np.zeros(100), half_off) == (10, 25.0)  # nobody really waited
 
 
 def test_what_was_not_watched_is_no_energy_error(url):

@@ -57,6 +57,8 @@ until_ok 30 mariadb-admin --no-defaults -S "$root/mysql/sock" -uroot ping
 MYSQL_UNIX_PORT=$root/mysql/sock start slurmdbd slurmdbd -D
 until_ok 30 bash -c 'exec 3<> /dev/tcp/127.0.0.1/"$0"' "$dbd_port"
 sacctmgr -i add cluster "$(setting ClusterName slurm.conf.in)" > "$root/log/sacctmgr.out" 2>&1
+# Accounts that are there when the controller starts are in its first reckoning of fair-share.
+[ ! -e "$root/etc/accounts" ] || bash "$root/etc/accounts" >> "$root/log/sacctmgr.out" 2>&1
 # The daemons look at argv[0]: under their Debian names (slurmctld-wlm) they crash.
 start slurmctld slurmctld -D
 for node in $nodes; do

@@ -44,7 +44,7 @@ class Arena:
         """Replay the stretch."""
         state = self._fresh.copy()
         state.arrays = outfit(weights, self.inputs, state.arrays)
-        engine.go_on(state.arrays, events.agenda_of(self.stretch.cluster), rules_of(weights), np.inf)
+        engine.go_on(state, events.agenda_of(self.stretch.cluster), rules_of(weights), np.inf)
         return engine.Run("scorer", 0, self.stretch.cluster, self.stretch.workload, state)
 
     def score(self, weights: Floats) -> float:

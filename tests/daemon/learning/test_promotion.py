@@ -177,11 +177,13 @@ def test_history_that_the_agent_was_trained_on_is_no_test(held_out):
     assert "trained on a part of this history" in found.reason
 
 
-@pytest.mark.parametrize(("median_s", "missed", "words"), [
-    (5000.0, 0, "median start off by 5000 s"), (10.0, 50, "50 of 150 starts missed"), (None, 0, "nothing started")])
-def test_an_incumbent_whose_replay_is_far_from_what_happened_proves_nothing(held_out, median_s, missed, words):
-    errors = {} if median_s is None else {"p50": median_s}
-    fidelity = Fidelity(INCUMBENT, 100, missed, errors, 10.0, None, 1.0, None, None)
+@pytest.mark.parametrize(("mean_s", "ratio", "missed", "words"), [
+    (5000.0, None, 0, "starts off by 5000 s"), (10.0, None, 50, "50 of 150 starts missed"),
+    (10.0, 0.8, 0, "starts off by 80% of the wait of the 40 that waited"), (None, None, 0, "nothing started")])
+def test_an_incumbent_whose_replay_is_far_from_what_happened_proves_nothing(held_out, mean_s, ratio, missed, words):
+    # Half of the jobs start to the second: the median says nothing of those that waited.
+    errors = {} if mean_s is None else {"p50": 0.0}
+    fidelity = Fidelity(INCUMBENT, 100, missed, errors, mean_s, None, 1.0, None, None, 40, ratio)
     found = verdict(Agent("oracle"), held_out, fidelity=fidelity)
     assert found.decision is Decision.SHADOW
     assert words in found.reason

@@ -64,3 +64,16 @@ def test_records_give_partitions_with_the_default_one_first_and_close_drained_no
     assert cluster.up.tolist() == [True, False]
     assert cluster.cpus.tolist() == [64, PLENTY]
     assert np.array_equal(cluster.partitions["short"], [True, False])
+
+
+def test_a_described_cluster_may_carry_slurms_settings():
+    described = {"nodes": [{"name": "a", "gpus": 4}], "settings": {
+        "PriorityWeightAge": 1000, "SchedulerParameters": "bf_interval=60", "AccountingStorageEnforce": "qos"}}
+    scheduling = Cluster.from_mapping(described).scheduling
+
+    assert scheduling.priority.age == 1000
+    assert scheduling.backfill.interval_s == 60
+    assert not scheduling.books_ends
+    assert "PriorityWeightQOS" in scheduling.priority.unset
+    with pytest.raises(ClusterError, match="PriorityMaxAge='soon' is no duration"):
+        Cluster.from_mapping({**described, "settings": {"PriorityMaxAge": "soon"}})

@@ -158,15 +158,21 @@ def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
 @contextmanager
 def running(cluster: Cluster) -> Iterator[Slurm]:
     """Start the Slurm of a cluster on ports of its own, with users, accounts and QOS; stop it at the end."""
+    with booted(lambda folder: write_templates(cluster, folder)) as slurm:
+        _enrol(slurm)
+        yield slurm
+
+
+@contextmanager
+def booted(write: Callable[[Path], None]) -> Iterator[Slurm]:
+    """Start the Slurm whose templates are written into a folder that is not there yet; stop it at the end."""
     # Not pytest's tmp_path: munge, MariaDB and slurmrestd run as other users and must reach it.
     root = Path(tempfile.mkdtemp(prefix="idlewatt-judge-"))
     root.chmod(0o755)
-    write_templates(cluster, root / "templates")
+    write(root / "templates")
     try:
         _start(root)
-        slurm = Slurm(root)
-        _enrol(slurm)
-        yield slurm
+        yield Slurm(root)
     finally:
         subprocess.run(["bash", STACK / "stack-down.sh", root], check=False, timeout=120)
 

@@ -1,0 +1,74 @@
+"""Nodes as Slurm's select/cons_tres chooses them: from the run of neighbours that just suffices.
+
+Nodes that fit and stand side by side, in the order of the configuration, make a run. Of the runs that hold the whole
+job the one with the fewest free CPUs is taken, and a job of one node gets the node of it with the fewest; where no run
+holds the job, the largest is taken first and the next one after it. All nodes weigh the same: no source tells weights.
+"""
+
+from __future__ import annotations
+
+from ..replay.arrays import Ask, Longs, Site
+from ..replay.compiled import compiled, compiled_apart
+from ..replay.moves import fits
+from ..replay.node_selection import enough, least, pick
+from .registry import placement
+
+TAKEN, ENDLESS = 1 << 50, 1 << 60
+
+
+@placement("slurm-placement")
+def slurm_placement(site: Site, ask: Ask, chosen: Longs) -> int:
+    """Choose nodes run by run; 0 when they do not fit."""
+    return by_runs(site, ask, chosen)
+
+
+@compiled_apart
+def by_runs(site: Site, ask: Ask, chosen: Longs) -> int:
+    """Score nodes by the run that they stand in, and pick; beside other rules this is long and seldom called."""
+    if not enough(site, ask):
+        return 0
+    parts = ask.chunks + ask.rests
+    for node in range(site.nodes.size):
+        site.nodes[node].score = ENDLESS
+    found, turn = 0, 0
+    while found < parts:
+        first, size = best_run(site, ask, parts - found)
+        if size == 0:
+            return 0
+        for node in range(first, first + size):
+            # In a run that suffices for one node the emptiest is left alone; else nodes are taken in order.
+            site.nodes[node].score = turn * TAKEN + (free_room(site, node) if parts == 1 else node)
+        found, turn = found + size, turn + 1
+    return pick(site, ask, chosen)
+
+
+@compiled
+def free_room(site: Site, node: int) -> int:
+    """Return the free CPUs of a node; its GPUs where nobody told how many CPUs it has."""
+    row = site.nodes[node]
+    return row.free_cpus if row.cpus < 1 << 40 else row.free_gpus
+
+
+@compiled
+def best_run(site: Site, ask: Ask, wanted: int) -> tuple[int, int]:
+    """Return first node and length of the run to take next among those without a score."""
+    best, length, room, begin, size, here = 0, 0, 0, 0, 0, 0
+    for node in range(site.nodes.size + 1):
+        inside = node < site.nodes.size and site.nodes[node].score == ENDLESS and fits(site, node, ask, least(ask))
+        if inside:
+            if size == 0:
+                begin, here = node, 0
+            size, here = size + 1, here + free_room(site, node)
+            continue
+        if size > 0 and better(size >= wanted, here, length >= wanted, room, length == 0):
+            best, length, room = begin, size, here
+        size = 0
+    return best, length
+
+
+@compiled
+def better(suffices: bool, room: int, best_suffices: bool, best_room: int, none_yet: bool) -> bool:
+    """Tell whether a run is to be preferred: one that suffices, of those the least, else the largest."""
+    if none_yet or suffices != best_suffices:
+        return none_yet or suffices
+    return room < best_room if suffices else room > best_room

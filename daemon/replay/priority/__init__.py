@@ -1,0 +1,1 @@
+"""Slurm's priority/multifactor: factors, fair-share by account tree, usage that decays, and the order they make."""

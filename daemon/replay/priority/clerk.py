@@ -1,0 +1,164 @@
+"""Keeps the waiting jobs of a replay in the order of their priorities, reckoned as seldom as the scheduler does it.
+
+Slurm reckons priorities when a job arrives and every PriorityCalcPeriod. Between two reckonings the order stands
+still, so the replay runs compiled from one to the next: jobs that arrive meanwhile are ranked beforehand, with no age
+and their users' standing of now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import arrays as a
+from ..queue import fill
+from .factors import Claims, Machine, age, fixed_sum, weighted, whole
+from .fair_share import Member, Tree, decayed, standing
+from .site import Scheduling
+
+if TYPE_CHECKING:
+    from ..cluster import Cluster
+    from ..workload import Workload
+
+Floats = NDArray[np.float64]
+
+
+class Clerk:
+    """Ranks jobs by priority/multifactor, and books who used what."""
+
+    def __init__(self, cluster: Cluster, workload: Workload, arrays: a.State) -> None:
+        self._scheduling: Scheduling = cluster.scheduling
+        self._settings = self._scheduling.priority
+        claims = _claims(cluster, workload, arrays)
+        machine = Machine(len(cluster), max(1.0, float(np.minimum(cluster.cpus, 1 << 40).sum())))
+        self._facts = claims, machine
+        self.since, self._fixed = claims.since, fixed_sum(self._settings, claims, machine)
+        self._tree, self._row = _seats(self._scheduling, workload)
+        self._usage = _booked(self._scheduling, self._tree)
+        # A job that shares no node is charged for all of its CPUs.
+        charged = np.where(workload.exclusive > 0, claims.nodes * np.median(cluster.cpus), claims.cpus)
+        self._bill = charged * _usage_factors(self._scheduling, workload)
+        self._ran, self._active, self._next = -np.inf, np.zeros(0, np.int64), 0
+        self.until = -np.inf
+        """When priorities are reckoned anew."""
+        self.priority = np.zeros(len(workload))
+        """As reckoned last."""
+
+    def copy(self) -> Clerk:
+        """Return one that can go on without changing this one."""
+        other = object.__new__(Clerk)
+        other.__dict__.update(self.__dict__)
+        other._usage, other.priority = self._usage.copy(), self.priority.copy()
+        return other
+
+    def factors(self, now: float) -> dict[str, Floats]:
+        """Return every job's weighted factors as they are at a moment, by the names that ``sprio`` has for them."""
+        claims, machine = self._facts
+        shares = standing(self._settings, self._tree, self._usage).factor[self._row]
+        return weighted(self._settings, replace(claims, fair_share=shares), machine, now)
+
+    def attend(self, arrays: a.State, next_s: float) -> float:
+        """See to it that all who wait when the next thing happens are in order; return until when that holds."""
+        if next_s > self.until and np.isfinite(next_s):
+            self._reckon(arrays, self._due(next_s))
+        return self.until
+
+    def _due(self, next_s: float) -> float:
+        """Return the last moment of reckoning before something happens."""
+        period = max(1.0, self._settings.calc_period_s)
+        if not np.isfinite(self._ran):
+            known = self._scheduling.reckoned_s
+            return next_s if known is None else known + float(np.floor((next_s - known) / period)) * period
+        return self._ran + np.floor((next_s - self._ran) / period) * period
+
+    def _reckon(self, arrays: a.State, now: float) -> None:
+        self._book(arrays.jobs, now)
+        self._ran, self.until = now, now + max(1.0, self._settings.calc_period_s)
+        first, self._next = self._next, int(np.searchsorted(self.since, self.until, side="right"))
+        rows = np.concatenate([self._active, np.arange(first, self._next)])
+        status = arrays.jobs["status"][rows]
+        self._active = rows = rows[(status != a.ENDED) & (status != a.REJECTED)]
+        total = self._fixed[rows] + self._settings.age * age(self._settings, self.since[rows], now)
+        if self._settings.fair_share:
+            factor = standing(self._settings, self._tree, self._usage).factor
+            total += self._settings.fair_share * factor[self._row[rows]]
+        self.priority[rows] = whole(total)
+        _rank(arrays, rows, self.priority)
+
+    def _book(self, jobs: a.Records, now: float) -> None:
+        """Let usage decay, and book what ran since the last time."""
+        if not (self._settings.fair_share and np.isfinite(self._ran)):
+            return
+        self._usage = decayed(self._settings, self._usage, now - self._ran)
+        status, since, end = (jobs[name][self._active] for name in ("status", "since", "end"))
+        running = status == a.RUNNING
+        ran = np.minimum(np.where(running, np.inf, end), now) - np.maximum(since, self._ran)
+        counted = running | ((status == a.ENDED) & self._scheduling.books_ends)
+        found = np.flatnonzero((ran > 0) & counted)
+        rows, ran = self._active[found], ran[found]
+        spent = ran * self._settings.decay ** ran * self._bill[rows]
+        self._usage += self._tree.book(np.bincount(self._row[rows], spent, len(self._tree)).astype(np.float64))
+
+
+def _rank(arrays: a.State, rows: NDArray[np.intp], priority: Floats) -> None:
+    """Give these jobs the first ranks, those of highest priority first, equal ones by arrival."""
+    ordered = rows[np.argsort(-priority[rows], kind="stable")]
+    arrays.order[:ordered.size] = ordered
+    arrays.jobs["rank"][ordered] = np.arange(ordered.size)
+    ranks = np.flatnonzero(arrays.jobs["status"][ordered] == a.WAITING)
+    fill(arrays, arrays.jobs["queue"][ordered[ranks]], ranks)
+
+
+def _claims(cluster: Cluster, workload: Workload, arrays: a.State) -> Claims:
+    scheduling, size = cluster.scheduling, len(workload)
+    parts = np.maximum(arrays.jobs.chunks + arrays.jobs.rests, 1).astype(np.float64)
+    charged = workload.charged
+    qos = np.zeros(size) if charged is None else np.array([scheduling.qos.get(name, 0.0) for name in charged.qos])
+    factor = np.array([scheduling.partitions.get(name, 1.0) for name in workload.partition_names])
+    cpus = workload.cpus.astype(np.float64)
+    return Claims(
+        workload.submit, np.zeros(size), parts, cpus, np.where(np.isfinite(workload.limit), workload.limit, 60.0),
+        factor[workload.partition], qos, np.zeros(size), _resources(cluster, workload, cpus),
+        np.zeros(size) if charged is None else charged.nice)
+
+
+def _resources(cluster: Cluster, workload: Workload, cpus: Floats) -> dict[str, tuple[Floats, Floats]]:
+    """Return what jobs ask for and what their partitions have, by the name that PriorityWeightTRES has for it."""
+    members = [cluster.partitions.get(name, np.ones(len(cluster), bool)) for name in workload.partition_names]
+
+    def there(column: NDArray[np.int64]) -> Floats:
+        return np.array([float(np.minimum(column, 1 << 50)[mask].sum()) for mask in members])[workload.partition]
+
+    return {"cpu": (cpus, there(cluster.cpus)), "mem": (workload.memory.astype(np.float64), there(cluster.memory)),
+            "gres/gpu": (workload.gpus.astype(np.float64), there(cluster.gpus))}
+
+
+def _seats(scheduling: Scheduling, workload: Workload) -> tuple[Tree, NDArray[np.int64]]:
+    """Return the account tree, and the association of each job; those it does not know stand below the root."""
+    users = [workload.user_names[code] if code >= 0 else "" for code in range(-1, len(workload.user_names))]
+    accounts = [""] * len(workload) if workload.charged is None else workload.charged.account
+    keys = list(zip(accounts, (users[code + 1] for code in workload.user.tolist()), strict=True))
+    known = {(member.account, member.user) for member in scheduling.members}
+    named = dict.fromkeys(keys)
+    more = [Member(account, user or "-", "", 1) for account, user in named if (account, user) not in known]
+    tree = Tree((*scheduling.members, *more))
+    seats = {(account, user): tree.rows[account, user if (account, user) in known else user or "-"]
+             for account, user in named}
+    return tree, np.array([seats[key] for key in keys], np.int64)
+
+
+def _booked(scheduling: Scheduling, tree: Tree) -> Floats:
+    usage = np.zeros(len(tree))
+    for key, amount in scheduling.usage.items():
+        if key in tree.rows:
+            tree.add(usage, tree.rows[key], amount)
+    return usage
+
+
+def _usage_factors(scheduling: Scheduling, workload: Workload) -> Floats | float:
+    if workload.charged is None:
+        return 1.0
+    return np.array([scheduling.usage_factor.get(name, 1.0) for name in workload.charged.qos])

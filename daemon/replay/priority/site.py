@@ -1,0 +1,66 @@
+"""What a site's configuration says about order and backfill; a cluster carries it to every replay of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ....storage.records import Partition
+from ....storage.rules import Association, Rules
+from ...settings.priority import BackfillSettings, PrioritySettings
+from .fair_share import Member
+
+_BOOKED = {"limits", "safe", "all"}
+"""What of accounting must be enforced for a job's end to be booked."""
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """Order and backfill as configured; without configuration Slurm's defaults, by which whoever comes first is first.
+
+    ``priority.unset`` names what nobody told.
+    """
+
+    priority: PrioritySettings = PrioritySettings()
+    backfill: BackfillSettings = BackfillSettings()
+    members: tuple[Member, ...] = ()
+    """Accounts and users; empty where unknown: then every user has an equal share."""
+    qos: Mapping[str, float] = field(default_factory=dict)
+    """Priority of each quality of service over the largest."""
+    usage_factor: Mapping[str, float] = field(default_factory=dict)
+    """By quality of service, how much of a job's use is booked; 1 where it is missing."""
+    partitions: Mapping[str, float] = field(default_factory=dict)
+    """PriorityJobFactor of each partition over the largest."""
+    usage: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Decayed CPU-seconds so far, by account and user."""
+    reckoned_s: float | None = None
+    """A moment at which priorities were reckoned; others are whole periods away. None for the first event's."""
+    books_ends: bool = True
+    """What a job used after the last reckoning is booked at its end; Slurm only does where it enforces limits."""
+
+    @classmethod
+    def told(cls, settings: Mapping[str, object]) -> Scheduling:
+        """Return what lines of ``scontrol show config`` say, without accounts; ValueError names one that is wrong."""
+        lines = {str(name): str(value) for name, value in settings.items()}
+        enforced = {word.strip() for word in lines.get("AccountingStorageEnforce", "limits").lower().split(",")}
+        return cls(PrioritySettings.of(lines),
+                   BackfillSettings.of(tuple(lines.get("SchedulerParameters", "").split(","))),
+                   books_ends=bool(_BOOKED & enforced))
+
+    @classmethod
+    def of(cls, rules: Rules, partitions: tuple[Partition, ...] = ()) -> Scheduling:
+        """Return what a scheduler's rules and partitions say; ValueError names a setting that is no number."""
+        most = max((qos.priority for qos in rules.qos or ()), default=0.0)
+        enforced = rules.site.enforced
+        factor = max((partition.priority_factor for partition in partitions), default=1)
+        return cls(
+            PrioritySettings.of(dict(rules.site.priority)), BackfillSettings.of(rules.site.parameters),
+            tuple(map(_member, rules.associations or ())),
+            {qos.name: qos.priority / most if most > 0 else 0.0 for qos in rules.qos or ()},
+            {qos.name: qos.usage_factor for qos in rules.qos or ()},
+            {partition.name: partition.priority_factor / max(1, factor) for partition in partitions},
+            books_ends=enforced is None or bool(_BOOKED & set(enforced)))
+
+
+def _member(association: Association) -> Member:
+    return Member(association.account, association.user, association.parent, association.shares)

@@ -1,0 +1,125 @@
+"""Slurm's words for priority/multifactor and sched/backfill, from ``scontrol show config`` or a file, as numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_DURATION = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$")
+_NOTHING = ("", "(null)", "none", "n/a")
+WEIGHTS = {"PriorityWeightAge": "age", "PriorityWeightAssoc": "association", "PriorityWeightFairShare": "fair_share",
+           "PriorityWeightJobSize": "job_size", "PriorityWeightPartition": "partition", "PriorityWeightQOS": "qos"}
+"""Lines of slurm.conf and the factor that each weighs."""
+PRIORITY_LINES = (*WEIGHTS, "PriorityType", "PriorityWeightTRES", "PriorityMaxAge", "PriorityDecayHalfLife",
+                  "PriorityCalcPeriod", "PriorityFavorSmall", "PriorityFlags", "FairShareDampeningFactor",
+                  "PriorityUsageResetPeriod")
+"""All lines that decide about priorities."""
+
+
+@dataclass(frozen=True)
+class PrioritySettings:
+    """What priority/multifactor goes by. The defaults are Slurm's; ``unset`` names the lines that nobody told."""
+
+    age: float = 0.0
+    """Weights of the factors, each of which is 0 to 1."""
+    association: float = 0.0
+    fair_share: float = 0.0
+    job_size: float = 0.0
+    partition: float = 0.0
+    qos: float = 0.0
+    resources: Mapping[str, float] = field(default_factory=dict)
+    """Weights of trackable resources by name: ``cpu``, ``mem``, ``gres/gpu``."""
+    max_age_s: float = 7 * 86400.0
+    half_life_s: float = 7 * 86400.0
+    """0 for usage that never decays."""
+    calc_period_s: float = 300.0
+    """How often usage is booked and priorities are reckoned anew."""
+    favor_small: bool = False
+    flags: frozenset[str] = frozenset()
+    """Upper case: ``NO_FAIR_TREE``, ``ACCRUE_ALWAYS``, ``SMALL_RELATIVE_TO_TIME``, ``DEPTH_OBLIVIOUS``."""
+    dampening: float = 1.0
+    unset: tuple[str, ...] = PRIORITY_LINES
+
+    @property
+    def fair_tree(self) -> bool:
+        """Tell whether fair-share is by Fair Tree, Slurm's default, and not by the classic formula."""
+        return "NO_FAIR_TREE" not in self.flags and "DEPTH_OBLIVIOUS" not in self.flags
+
+    @property
+    def decay(self) -> float:
+        """Return what is left of usage after a second; Slurm's own approximation of a half-life."""
+        return 1.0 - 0.693 / self.half_life_s if self.half_life_s > 0 else 1.0
+
+    @classmethod
+    def of(cls, told: Mapping[str, str]) -> PrioritySettings:
+        """Return the settings that lines of ``scontrol show config`` tell; ValueError names one that is no number."""
+        weights = {name: _number(line, told[line]) for line, name in WEIGHTS.items() if line in told}
+        flags = frozenset(word.strip().upper() for word in told.get("PriorityFlags", "").split(",")
+                          if word.strip().lower() not in _NOTHING)
+        others: dict[str, float] = {
+            name: read(line, told[line]) for line, name, read in (
+                ("PriorityMaxAge", "max_age_s", _seconds), ("PriorityDecayHalfLife", "half_life_s", _seconds),
+                ("PriorityCalcPeriod", "calc_period_s", _seconds), ("FairShareDampeningFactor", "dampening", _number))
+            if line in told}
+        return cls(**{**weights, **others}, resources=_resources(told.get("PriorityWeightTRES", "")),
+                   favor_small=told.get("PriorityFavorSmall", "").strip().lower() in ("yes", "1", "true"), flags=flags,
+                   unset=tuple(line for line in PRIORITY_LINES if line not in told))
+
+
+@dataclass(frozen=True)
+class BackfillSettings:
+    """What sched/backfill goes by. The defaults are those of Slurm 22.05."""
+
+    interval_s: float = 30.0
+    """How long the scheduler pauses between two walks through the queue."""
+    window_s: float = 86400.0
+    """How far ahead starts are planned."""
+    resolution_s: float = 60.0
+    """Plans begin and end at multiples of this."""
+    jobs_tested: int = 500
+    """Jobs that one walk looks at."""
+
+    @classmethod
+    def of(cls, parameters: tuple[str, ...]) -> BackfillSettings:
+        """Return the settings among ``SchedulerParameters``; what is not among them has Slurm's default."""
+        told = dict(word.split("=", 1) for word in parameters if "=" in word)
+        return cls(_told(told, "bf_interval", 30.0), _told(told, "bf_window", 1440.0) * 60.0,
+                   _told(told, "bf_resolution", 60.0), max(1, int(_told(told, "bf_max_job_test", 500.0))))
+
+
+def _told(told: Mapping[str, str], name: str, usual: float) -> float:
+    """Return a parameter, or Slurm's default where it is missing or nonsense."""
+    try:
+        value = float(told.get(name, usual))
+    except ValueError:
+        return usual
+    return value if 0 < value < float("inf") else usual
+
+
+def _number(line: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{line}={text[:40]!r} is no number") from None
+
+
+def _seconds(line: str, text: str) -> float:
+    """Return the seconds of ``[days-]hours:minutes:seconds``, or of plain minutes as in slurm.conf."""
+    match = _DURATION.match(text.strip())
+    if match is None:
+        if text.strip().lower() in (*_NOTHING, "unlimited"):
+            return 0.0
+        raise ValueError(f"{line}={text[:40]!r} is no duration")
+    days, first, second, third = (int(part or 0) for part in match.groups())
+    if match[1] is not None:
+        return days * 86400.0 + first * 3600.0 + second * 60.0 + third
+    if match[3] is None:
+        return first * 60.0
+    return first * 3600.0 + second * 60.0 + third if match[4] is not None else first * 60.0 + second
+
+
+def _resources(text: str) -> dict[str, float]:
+    """Return ``CPU=1000,GRES/gpu=3000`` by name, lower case."""
+    pairs = (part.partition("=") for part in text.split(",") if "=" in part)
+    return {name.strip().lower(): _number("PriorityWeightTRES", value) for name, _, value in pairs}

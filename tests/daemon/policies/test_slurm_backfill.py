@@ -1,0 +1,109 @@
+from dataclasses import replace
+
+import numpy as np
+
+from idlewatt.daemon.policies import named
+from idlewatt.daemon.replay import engine
+from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.priority.site import Scheduling
+from idlewatt.daemon.replay.workload import Workload
+from idlewatt.daemon.settings.priority import BackfillSettings
+from idlewatt.storage.records import Node
+
+POLICY = "fifo+slurm-placement+slurm-backfill"
+
+
+def starts(cluster, workload, policy=POLICY, **settings):
+    cluster = replace(cluster, scheduling=Scheduling(backfill=BackfillSettings(**settings)))
+    return engine.run(cluster, workload, named(policy)).start.tolist()
+
+
+def test_a_short_job_passes_who_waits_at_the_next_walk_and_not_before():
+    # 3 of 4 GPUs are taken until 1000; the second waits for all 4, the third would be gone by then.
+    workload = Workload.of([0, 1, 40], [1000, 100, 500], [3, 4, 1], limit=[1000, 100, 500])
+
+    assert starts(Cluster.from_spec("1x4"), workload) == [0, 1000, 40]
+    at_once = Workload.of([0, 1, 2], [1000, 100, 500], [3, 4, 1], limit=[1000, 100, 500])
+    assert starts(Cluster.from_spec("1x4"), at_once) == [0, 1000, 31]  # the walk of second 1 was the last for 30 s
+    assert starts(Cluster.from_spec("1x4"), at_once, interval_s=5) == [0, 1000, 6]
+
+
+def test_a_plan_keeps_its_node_whole():
+    # The second is planned for 1000 on the only node with 4 GPUs free by then, so the third may not stay longer there,
+    # though three of the GPUs would be left to it.
+    workload = Workload.of([0, 1, 100], [1000, 100, 2000], [3, 2, 1], limit=[1000, 100, 2000])
+
+    assert starts(Cluster.from_spec("1x4"), workload) == [0, 1000, 1000]
+    shorter = Workload.of([0, 1, 100], [1000, 100, 700], [3, 2, 1], limit=[1000, 100, 700])
+    assert starts(Cluster.from_spec("1x4"), shorter) == [0, 1000, 100]
+
+
+def test_plans_begin_at_multiples_of_the_resolution():
+    # Planned for second 1010, kept from 960 on: who would be gone by 1000 is in the way all the same.
+    workload = Workload.of([0, 1, 100], [1010, 100, 880], [3, 2, 1], limit=[1010, 100, 880])
+
+    assert starts(Cluster.from_spec("1x4"), workload)[2] == 1010
+    assert starts(Cluster.from_spec("1x4"), workload, resolution_s=1)[2] == 100
+
+
+def test_jobs_that_end_within_half_a_minute_are_taken_to_end_together():
+    # The first GPUs are free at 1000, but the plan is for 1020: 900 s fit before.
+    workload = Workload.of([0, 0, 1, 100], [1000, 1020, 100, 900], [2, 2, 2, 1], limit=[1000, 1020, 100, 900])
+
+    assert starts(Cluster.from_spec("1x5"), workload) == [0, 0, 1000, 100]
+    later = Workload.of([0, 0, 1, 100], [1000, 1040, 100, 900], [2, 2, 2, 1], limit=[1000, 1040, 100, 900])
+    assert starts(Cluster.from_spec("1x5"), later) == [0, 0, 1000, 1000]
+
+
+def test_who_starts_beyond_the_window_is_not_planned_for():
+    workload = Workload.of([0, 1, 100], [5000, 100, 9000], [3, 4, 1], limit=[5000, 100, 9000])
+
+    assert starts(Cluster.from_spec("1x4"), workload)[2] > 5000
+    assert starts(Cluster.from_spec("1x4"), workload, window_s=3600) == [0, 9100, 100]
+
+
+def test_a_job_without_gpus_starts_beside_gpus_that_are_all_taken():
+    nodes = [Node(f"n{number}", ("default",), 4, cpus=8) for number in range(2)]
+    workload = Workload.of([0, 0, 1, 40], [1000, 1000, 100, 500], [4, 4, 4, 0], cpus=[2, 2, 2, 2],
+                           nodes=[1, 1, 1, 1], limit=[1000, 1000, 100, 500])
+
+    assert starts(Cluster.from_records(nodes), workload) == [0, 0, 1000, 40]
+
+
+def test_only_so_many_jobs_are_looked_at():
+    workload = Workload.of([0, 1, 2, 100], [1000, 100, 100, 50], [3, 4, 4, 1], limit=[1000, 100, 100, 50])
+
+    assert starts(Cluster.from_spec("1x4"), workload)[3] == 100
+    assert starts(Cluster.from_spec("1x4"), workload, jobs_tested=2)[3] > 1000
+
+
+def test_a_job_of_several_nodes_is_planned_for_when_all_are_free_at_once():
+    # Node 0 is free from 100, node 1 from 300: the pair is planned for 300, so 150 s fit before on node 0, 350 do not.
+    def told(last):
+        return Workload.of([0, 0, 1, 110], [100, 300, 50, last], [4, 4, 8, 4], limit=[100, 300, 50, last],
+                           nodes=[1, 1, 2, 1])
+
+    assert starts(Cluster.from_spec("2x4"), told(120)) == [0, 0, 300, 130]
+    assert starts(Cluster.from_spec("2x4"), told(350)) == [0, 0, 300, 350]
+
+
+def test_nothing_is_lost_and_nobody_overlaps_on_random_queues():
+    random = np.random.default_rng(4)
+    size = 400
+    workload = Workload.of(np.cumsum(random.exponential(60, size)), random.integers(30, 4000, size),
+                           random.choice([1, 2, 4, 8, 16], size), limit=random.integers(4000, 9000, size))
+    run = engine.run(Cluster.from_spec("4x8"), workload, named(POLICY))
+    assert np.isfinite(run.start).all()
+    events = sorted([*((end, -gpus) for end, gpus in zip(run.end, workload.gpus, strict=True)),
+                     *((start, gpus) for start, gpus in zip(run.start, workload.gpus, strict=True))])
+    assert np.cumsum([gpus for _, gpus in events]).max() <= 32
+
+
+def test_a_job_takes_the_node_of_the_smallest_run_of_neighbours():
+    # Free are n0, n2 and n3 as n1 is full: n0 stands alone, so that n2 and n3 stay together.
+    nodes = [Node(f"n{number}", ("default",), 4, cpus=8) for number in range(4)]
+    run = engine.run(Cluster.from_records(nodes), Workload.of(
+        [0, 0, 20, 20], [10, 1000, 100, 100], [4, 4, 4, 8], nodes=[1, 1, 1, 2], limit=[10, 1000, 100, 100],
+        cpus=[4, 4, 4, 8]), named(POLICY))
+    assert run.state.placement(2).nodes == ("n0",)
+    assert run.state.placement(3).nodes == ("n2", "n3")

@@ -1,0 +1,60 @@
+"""The numbers are those that sshare of a Slurm 22.05 printed for this tree and this usage."""
+
+import numpy as np
+import pytest
+
+from idlewatt.daemon.replay.priority.fair_share import Member, Tree, classic, decayed, fair_tree
+from idlewatt.daemon.settings.priority import PrioritySettings
+
+MEMBERS = (
+    Member("root"), Member("root", "root"), Member("guests", "", "root", 1), Member("guests", "lp"),
+    Member("guests", "news"), Member("science", "", "root", 3), Member("biology", "", "science", 1),
+    Member("biology", "man", "", None), Member("biology", "news", "", 5), Member("physics", "", "science", 2),
+    Member("physics", "games", "", 2), Member("physics", "man", "", 1))
+
+
+def used(tree, **amounts):
+    usage = np.zeros(len(tree))
+    for name, amount in amounts.items():
+        tree.add(usage, tree.rows[tuple(name.split("_"))], amount)
+    return usage
+
+
+def test_users_rank_by_fair_tree_as_sshare_has_them_ties_too():
+    tree = Tree(MEMBERS)
+    standing = fair_tree(tree, used(tree, physics_games=32.0))
+
+    told = {("root", "root"): 1.0, ("guests", "lp"): 1.0, ("guests", "news"): 1.0, ("biology", "man"): 0.571429,
+            ("biology", "news"): 0.571429, ("physics", "games"): 0.142857, ("physics", "man"): 0.285714}
+    assert {key: standing.factor[tree.rows[key]] for key in told} == pytest.approx(told, abs=1e-6)
+    assert standing.level[tree.rows["physics", "games"]] == pytest.approx(0.666667, abs=1e-6)
+    assert standing.level[tree.rows["science", ""]] == pytest.approx(0.6)
+
+
+def test_usage_counts_for_every_account_above():
+    tree = Tree(MEMBERS)
+    usage = used(tree, physics_games=30.0, biology_news=10.0)
+
+    assert usage[tree.rows["science", ""]] == usage[0] == 40
+    assert usage[tree.rows["physics", ""]] == 30
+    assert usage[tree.rows["guests", ""]] == 0
+
+
+def test_the_classic_factor_is_half_for_who_used_their_share():
+    tree = Tree((Member("a", "", "root", 1), Member("b", "", "root", 1), Member("a", "x"), Member("b", "y")))
+    standing = classic(tree, used(tree, a_x=50.0, b_y=50.0))
+
+    assert standing.factor[tree.rows["a", "x"]] == pytest.approx(0.5)
+    assert classic(tree, used(tree, a_x=100.0)).factor[tree.rows["b", "y"]] == pytest.approx(1.0)
+    assert classic(tree, used(tree, a_x=100.0), 2.0).factor[tree.rows["a", "x"]] == pytest.approx(0.5)
+
+
+def test_a_circle_of_accounts_ends():
+    tree = Tree((Member("a", "", "b"), Member("b", "", "a"), Member("a", "x")))
+    assert len(tree.chain[tree.rows["a", "x"]]) <= len(tree) + 1
+    assert not fair_tree(tree, np.zeros(len(tree))).factor[tree.rows["a", "x"]]
+
+
+def test_usage_decays_by_its_half_life():
+    settings = PrioritySettings(half_life_s=600.0)
+    assert decayed(settings, np.array([8.0]), 1200.0) == pytest.approx([2.0], rel=2e-3)

@@ -1,0 +1,146 @@
+"""The same submissions through a real Slurm and through the replay of it, and how far apart they are."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+from judge.slurm import Rejected, Slurm, wait_for
+from numpy.typing import NDArray
+
+from idlewatt.daemon.policies import named
+from idlewatt.daemon.replay import engine
+from idlewatt.daemon.replay.state import ClusterState
+from idlewatt.daemon.replay.workload import Workload
+from idlewatt.storage.records import SchedulerSnapshot
+
+from .oracle import snapshot
+from .site import GPUS, NODES, USERS
+
+INCUMBENT = "multifactor+slurm-placement+slurm-backfill"
+_MASTERS = tuple(USERS)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One job: when, by whom, what, and for how long."""
+
+    at_s: float
+    options: tuple[str, ...]
+    seconds: int
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How alike the waits of a real Slurm and of the replay are."""
+
+    jobs: int
+    waited: int
+    """Jobs that really waited longer than a moment."""
+    real_s: float
+    """Mean waits, of all jobs."""
+    replayed_s: float
+    rank_correlation: float
+    """Of starts, Spearman's."""
+    apart: float
+    """Mean absolute difference of the starts of those that waited over their mean wait."""
+
+    @property
+    def off(self) -> float:
+        """Return how much longer the mean wait is in the replay, as a share of the real one."""
+        return self.replayed_s / self.real_s - 1
+
+    def __str__(self) -> str:
+        """Return the figures."""
+        return (f"{self.jobs} jobs, {self.waited} waited; mean wait {self.real_s:.2f} s, replayed "
+                f"{self.replayed_s:.2f} s ({self.off:+.1%}); rank correlation of starts {self.rank_correlation:.4f}; "
+                f"starts of those that waited {self.apart:.1%} of their mean wait apart")
+
+
+def submissions(seed: int, jobs: int, load: float, mean_s: float) -> list[Submission]:
+    """Return jobs of all users with the given load on the GPUs; limits are two to ten times as long as they run."""
+    chance, at, made = random.Random(seed), 0.0, list[Submission]()
+    for _ in range(jobs):
+        gpus, nodes = chance.choices(((1, 1), (2, 1), (4, 1), (8, 2), (0, 1)), (45, 20, 15, 8, 12))[0]
+        seconds = max(2, round(chance.lognormvariate(0, 0.7) * mean_s))
+        account, user = chance.choice(_MASTERS)
+        limit = max(1, round(seconds * chance.uniform(1.5, 8) / 60))
+        made.append(Submission(at, (
+            "-A", account, f"--uid={user}", f"-t{limit}", f"-N{nodes}", f"--ntasks-per-node={chance.choice((1, 2, 6))}",
+            *((f"--gpus-per-node={gpus // nodes}",) if gpus else ()),
+            f"--qos={chance.choices(('normal', 'high', 'urgent'), (8, 2, 1))[0]}",
+            f"--partition={chance.choices(('all', 'fast'), (4, 1))[0]}"), seconds))
+        at += chance.expovariate(1.0) * 1.9 * mean_s * 1.28 / (NODES * GPUS * load)
+    return made
+
+
+def run(slurm: Slurm, plan: list[Submission]) -> SchedulerSnapshot:
+    """Submit at the planned times, wait until all is over, and return what the queue then tells of these jobs."""
+    before, began = len(slurm.queue()), time.monotonic()
+    for job in plan:
+        # Not a wait for something: the moments of submission are what is to be replayed.
+        time.sleep(max(0.0, began + job.at_s - time.monotonic()))
+        submit(slurm, job)
+    wait_for(lambda: not slurm.run("squeue", "-h"), 900)
+    seen = snapshot(slurm)
+    return replace(seen, jobs=tuple(job for job in seen.jobs if int(job.job_id) > before))
+
+
+def submit(slurm: Slurm, job: Submission) -> None:
+    """Submit a job, once more where the controller was too busy."""
+    for again in (True, False):
+        try:
+            slurm.submit(job.options, job.seconds)
+            return
+        except Rejected:
+            if not again:
+                raise
+
+
+def last_reckoning(slurm: Slurm) -> float:
+    """Return when the controller last reckoned priorities."""
+    return (slurm.conf.parents[1] / "state/priority_last_decay_ran").stat().st_mtime
+
+
+def replayed(seen: SchedulerSnapshot, turnaround_s: float, reckoned_s: float | None = None,
+             ) -> tuple[Workload, NDArray[np.float64], NDArray[np.float64]]:
+    """Return the workload of a queue that is over, its real starts, and those of the replay.
+
+    ``turnaround_s`` is how long Slurm needs from the end of a job to the start of the next on its nodes: jobs hold them
+    for so much longer.
+    """
+    jobs = [job for job in seen.jobs if job.start_s is not None and job.end_s is not None]
+    empty = ClusterState.from_snapshot(replace(seen, jobs=()), seen.time_s)
+    workload = Workload.from_records(jobs)
+    held = replace(workload, run=workload.run + turnaround_s)
+    started = {job.job_id: job.start_s or 0.0 for job in jobs}
+    scheduling = replace(empty.cluster.scheduling, reckoned_s=reckoned_s)
+    result = engine.run(replace(empty.cluster, scheduling=scheduling), held, named(INCUMBENT))
+    return workload, np.array([started[str(number)] for number in workload.ids]), result.start
+
+
+def likeness(workload: Workload, real: NDArray[np.float64], replay: NDArray[np.float64]) -> Likeness:
+    """Compare the starts."""
+    waits, others = real - workload.submit, replay - workload.submit
+    waited = waits > 2.0
+    ranks = [np.argsort(np.argsort(starts, kind="stable")) for starts in (real, replay)]
+    return Likeness(
+        len(workload), int(waited.sum()), float(waits.mean()), float(others.mean()),
+        float(np.corrcoef(ranks[0], ranks[1])[0, 1]),
+        float(np.abs(replay - real)[waited].mean() / waits[waited].mean()) if waited.any() else 0.0)
+
+
+def turnaround(slurm: Slurm, jobs: int) -> float:
+    """Return the seconds from the end of a job to the start of the next, measured on a chain of whole-cluster jobs.
+
+    They are root's, whose use changes nobody's standing beside the others.
+    """
+    for _ in range(jobs):
+        slurm.submit((f"-N{NODES}", "--exclusive", "-t1", "-A", "root"), 1)
+    wait_for(lambda: not slurm.run("squeue", "-h"), 60)
+    runs = sorted((job.start_s, job.end_s) for job in snapshot(slurm).jobs if job.start_s and job.end_s)[-jobs:]
+    gaps = [later[0] - earlier[1] for earlier, later in itertools.pairwise(runs)]
+    return sum(gaps) / len(gaps)
