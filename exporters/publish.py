@@ -309,7 +309,7 @@ class Published:
         "Time that jobs spent in the system under the policy over that under the incumbent, less 1, on the last closed "
         "day, by replay of the same jobs: positive is worse.", "policy", cap=POLICIES)
     regret_streak: Series = _gauge(
-        "Closed days in a row on which the policy was worse than the incumbent; three demote an agent.", "policy",
+        "Closed days in a row on which the policy was worse than the incumbent; a sign, no proof.", "policy",
         cap=POLICIES)
     heldout_jct_seconds: Series = _gauge(
         "Completion time of jobs on held-out history in seconds, of the last judgement of an agent: everybody replayed "

@@ -61,7 +61,7 @@ def _figures() -> Row:
         (3, number("Last judged", "Time since an agent was last judged on held-out history, promoted or not.",
                    f"time() - max(idlewatt_heldout_timestamp_seconds{{{DAEMON}}})", "s", empty="never")),
         (3, number("Bad days", "Closed days in a row on which the policy in charge was worse than the scheduler's own; "
-                   "three demote an agent.",
+                   "a row of them is a sign, and demotes nobody: evidence over weeks does.",
                    f"max(idlewatt_regret_streak{{{DAEMON}}} and on (policy) {_role('in_charge')})", "short",
                    steps=((None, "green"), (1.0, "orange"), (3.0, "red")), empty="no closed day")),
         (3, number("Training", "Whether an agent is trained at the moment.",
@@ -103,7 +103,7 @@ def _curves() -> Row:
 def _watched() -> Row:
     return (
         (8, lines("Regret", "Time in the system of the last closed day's jobs under each policy over that under the "
-                  "scheduler's own, less 1, by replay. Three days in a row above 2 % demote an agent.",
+                  "scheduler's own, less 1, by replay. An agent is demoted by evidence over weeks, as it was promoted.",
                   ((f"max by (policy) (idlewatt_regret_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit", signed=True,
                   empty=quiet("no closed day has been replayed yet"))),
         (8, lines("Drift", "Share of the waiting jobs that lie outside of what each agent was trained on. Above a "

@@ -249,29 +249,29 @@ def standings(model: str, now_s: float, bad_days: int) -> list[ShadowResult]:
             for hour in range(24 * bad_days)]
 
 
-def test_three_bad_days_demote_and_the_next_round_is_the_heuristics(rig, service):
+def test_weeks_of_bad_days_demote_and_the_next_round_is_the_heuristics(rig, service):
     model = store_scorer(service.settings.storage.models_folder)
     promote(rig, service, model)
     roles = service._model_roles
-    roles.stand(standings(model, rig.now_s, 2), rig.now_s)
-    assert roles.learned.leader == model
     roles.stand(standings(model, rig.now_s, 3), rig.now_s)
+    assert roles.learned.leader == model
+    roles.stand(standings(model, rig.now_s, 25), rig.now_s)
     service.advise()
     assert service.known.advice.in_charge == EASY
     facts = published(service)
     assert facts.regret_ratio[model] == pytest.approx(0.3)
-    assert facts.regret_streak[model] == 3
+    assert facts.regret_streak[model] == 25
     assert facts.promotions_total["demote"] == 1
     assert (model, "demoted") in facts.policy_info
     (row,) = DaemonView(service, lambda: service.settings).models()
-    assert (row.state, row.by, row.bad_days) == ("demoted", "daemon", 3)
+    assert (row.state, row.by, row.bad_days) == ("demoted", "daemon", 25)
 
 
 def test_bad_days_before_its_promotion_do_not_count_against_it(rig, service):
     model = store_scorer(service.settings.storage.models_folder)
     service._history.decide(decided(model, time_s=rig.now_s))
     service.advise()
-    service._model_roles.stand(standings(model, rig.now_s, 3), rig.now_s)
+    service._model_roles.stand(standings(model, rig.now_s, 25), rig.now_s)
     assert service._model_roles.learned.leader == model
 
 
