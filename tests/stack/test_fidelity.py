@@ -20,6 +20,7 @@ def compared(seed, jobs, load, mean_s, chain):
 
 
 @pytest.mark.stack
+@pytest.mark.long
 @pytest.mark.xdist_group("stack")
 @pytest.mark.timeout(180)
 def test_a_few_dozen_jobs_start_in_the_replay_about_when_they_really_did(capsys):

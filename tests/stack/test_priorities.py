@@ -73,7 +73,7 @@ def standings(slurm):
 @pytest.mark.xdist_group("stack")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("more", [
-    (), ("PriorityFavorSmall=yes",),
+    (), pytest.param(("PriorityFavorSmall=yes",), marks=pytest.mark.long),
     pytest.param(("PriorityFlags=NO_FAIR_TREE", "FairShareDampeningFactor=2"), marks=pytest.mark.long),
     pytest.param(("PriorityFlags=SMALL_RELATIVE_TO_TIME,ACCRUE_ALWAYS",), marks=pytest.mark.long)], ids=str)
 def test_every_factor_is_that_of_sprio_and_every_share_that_of_sshare(more, capsys):
