@@ -91,7 +91,7 @@ def _end_with_parent() -> None:
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
     parser, default = argparse.ArgumentParser(), AdviceSettings()
-    parser.add_argument("names", nargs="*", default=(default.policy, *default.shadow))
+    parser.add_argument("names", nargs="*", default=(CounterfactualSettings().incumbent, *default.shadow))
     parser.add_argument("--models", type=Path)
     given = parser.parse_args()
     give_way(NICENESS)

@@ -26,7 +26,7 @@ from ..replay.cluster import ClusterError
 from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
 from ..simulator_error import check
-from .court import Court
+from .night_decisions import NightDecisions
 from .models import ModelError, ModelStore, speeds_of
 from .training import Room, TrainingDirectory, TrainingJob, TrainingRun, make_room
 from .training_scheduler import NIGHT, NOTE, TASK, Night, Task
@@ -88,7 +88,7 @@ def _trained(task: Task, store: ModelStore, training_directory: TrainingDirector
         pass
     model = lesson.keep(store, task.now_s)
     with Ledger.open(task.url) as ledger:
-        decision = Court(ledger, store, task, material, fidelity).sit(model, parts)
+        decision = NightDecisions(ledger, store, task, material, fidelity).decide_all(model, parts)
         tried = agent_on_trial(trials(ledger.decisions(), task.now_s), task.agent)
         make_room(ledger, store, Room(task.agent, task.keep, tried.name if tried else ""), "nightly", task.now_s)
     training_directory.clear()

@@ -19,8 +19,8 @@ from sites import SINCE, record, site
 from idlewatt.daemon import config
 from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
-from idlewatt.daemon.learning import court, nightly, training_scheduler
-from idlewatt.daemon.learning.court import Court
+from idlewatt.daemon.learning import night_decisions, nightly, training_scheduler
+from idlewatt.daemon.learning.night_decisions import NightDecisions
 from idlewatt.daemon.learning.models import ModelStore, speeds_of
 from idlewatt.daemon.learning.promotion import Verdict
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
@@ -104,12 +104,12 @@ def test_a_model_of_an_older_idlewatt_is_no_start(task, monkeypatch):
 
 @pytest.mark.usefixtures("chooser")
 def test_what_has_earned_it_waits_for_an_operator_where_the_configuration_says_so(task, monkeypatch):
-    easy = court.examined
+    easy = night_decisions.examined
 
     def generous(*arguments, **options):
         return replace(easy(*arguments, **options), decision=Decision.PROMOTE, reasons=("better",))
 
-    monkeypatch.setattr(court, "examined", generous)
+    monkeypatch.setattr(night_decisions, "examined", generous)
     first = nightly.carry_out(replace(task, promote=False))
     assert decisions(task)[-1].decision is Decision.SHADOW
     assert "an operator decides" in decisions(task)[-1].reason
@@ -180,7 +180,7 @@ def test_soon_after_a_demotion_what_has_earned_it_waits_in_shadow(task):
     verdict = Verdict("chooser@2", Decision.PROMOTE, ("it is better",), task.incumbent, task.incumbent)
     with Ledger.open(task.url) as ledger:
         ledger.decide(Promotion(NOW - DAY_S, "chooser@1", Decision.DEMOTE, "daemon", "three bad days"))
-        sitting = Court(ledger, ModelStore(task.models), task, None, None)
+        sitting = NightDecisions(ledger, ModelStore(task.models), task, None, None)
         soon = sitting.decide(verdict, (), NOW, "")
         later = replace(sitting, task=replace(task, now_s=NOW + 7 * DAY_S)).decide(verdict, (), NOW, "")
     assert (soon.decision, soon.reason) == (

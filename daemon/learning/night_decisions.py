@@ -28,8 +28,8 @@ from .trials import TRIED, agent_on_trial, heuristics_on_trial, no_turn, shortli
 
 
 @dataclass(frozen=True)
-class Court:
-    """One night's judgements."""
+class NightDecisions:
+    """What one night decides, recorded in the ledger."""
 
     ledger: Ledger
     store: ModelStore
@@ -37,7 +37,7 @@ class Court:
     material: Material
     fidelity: Fidelity | None
 
-    def sit(self, model: Stored, parts: Split) -> Promotion:
+    def decide_all(self, model: Stored, parts: Split) -> Promotion:
         """Judge all who are on trial and tonight's model; return what was decided on that."""
         tried = trials(self.ledger.decisions(), self.task.now_s)
         self._heuristics([(one.name, one.since_s) for one in heuristics_on_trial(tried)] or self._new(parts))
