@@ -17,6 +17,8 @@ RATED_WATTS = {"dgx-a100-*": 6500.0, "dgx-v100-*": 3500.0}
 """By NVIDIA's data sheets; the paper's upper bound needs them."""
 SCHEDULER = "fifo+first-fit"
 """What the simulated scheduler does, in our words."""
+ADVISES = "limit-aged+best-fit+easy"
+"""An operator's choice, so that there is something to compare: by itself a daemon advises by the scheduler's order."""
 SPARE_NODES = 0
 """Of two nodes a partition, one in reserve would leave nothing to show."""
 COMPILED_WITHIN_S = 300.0

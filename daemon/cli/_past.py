@@ -29,7 +29,7 @@ from ..settings.storage import StorageSettings
 from ..view import DaemonView
 from ..waste import WasteSettings
 from . import _openmetrics as openmetrics
-from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError
+from ._parts import ADVISES, COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ def serving(cluster: SimulatedCluster, clock: Time, folder: Path) -> Iterator[Se
     """Yield a daemon that reads the cluster directly, and stop it at the end."""
     settings = Settings(cluster="GIST AI-X (simulated)",
                         storage=StorageSettings(url=f"sqlite:///{folder / 'idlewatt.db'}"),
-                        advice=AdviceSettings(spare_nodes=SPARE_NODES, draws=DRAWS),
+                        advice=AdviceSettings(policy=ADVISES, spare_nodes=SPARE_NODES, draws=DRAWS),
                         counterfactual=CounterfactualSettings(incumbent=SCHEDULER))
     gap = PATIENCE * STEP_S / settings.cycles.scrape
     settings = settings.model_copy(update={

@@ -15,7 +15,18 @@ from typing import NoReturn, TypedDict, Unpack
 import click
 
 from ...exporters.simulated.slurm_shapes import SETTINGS
-from ._parts import COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError, Part, answered, python, tail
+from ._parts import (
+    ADVISES,
+    COMPILED_WITHIN_S,
+    RATED_WATTS,
+    SCHEDULER,
+    SPARE_NODES,
+    DemoError,
+    Part,
+    answered,
+    python,
+    tail,
+)
 
 SPEED = 60.0
 TARGETS = {"slurm": ("dcgm", "node", "ipmi", "cgroup"), "kubernetes": ("dcgm_pods", "node", "ipmi")}
@@ -174,7 +185,7 @@ def configuration(simulation: str, folder: Path, scheduler: str = "slurm") -> di
             "storage": {"url": f"sqlite:///{folder / 'idlewatt.db'}"},
             "cycles": beat,
             "waste": {"rated_node_watts": RATED_WATTS},
-            "advice": {"spare_nodes": SPARE_NODES},
+            "advice": {"policy": ADVISES, "spare_nodes": SPARE_NODES},
             "counterfactual": {"incumbent": SCHEDULER},
             # Ten minutes of theirs are enough to see what a job does not use: it does the same all the time.
             "recommenders": {"elastic": _elastic(), "allocation": {"every": "1s", "window": "10m"}},

@@ -26,8 +26,8 @@ from ..replay.cluster import ClusterError
 from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
 from ..simulator_error import check
-from .night_decisions import NightDecisions
 from .models import ModelError, ModelStore, speeds_of
+from .night_decisions import NightDecisions
 from .training import Room, TrainingDirectory, TrainingJob, TrainingRun, make_room
 from .training_scheduler import NIGHT, NOTE, TASK, Night, Task
 from .trials import agent_on_trial, trials

@@ -43,6 +43,8 @@ BY_CHANCE = {
 }
 """Empty until a job of several GPUs runs, or waits, for which there is something to be had; or while all is measured
 and nobody works past the scheduler: that is chance."""
+ENERGY_SAVED = {f"advice: Energy saved, if followed {letter}" for letter in "AB"}
+"""One of the two is answered: the energy saved, or that it cannot be told from nothing; which one is chance."""
 NO_LIKE = {
     *(f"advice: What more or fewer GPUs would do for a job {letter}" for letter in "ABCD"),
     *(f"advice: Who should have what others do not use {letter}" for letter in "ABCDE"),
@@ -54,7 +56,7 @@ NO_RULES = {"health: Rules A"}
 """The one panel that asks for a recorded series: it tells that there are none."""
 NO_WINDOW = {
     "GpuAdviceModelDrift: idlewatt_simulation_energy_error_ratio",
-    *(f"advice: Energy saved, if followed {letter}" for letter in "AB"), "advice: Waiting hours saved, if followed A",
+    *ENERGY_SAVED, "advice: Waiting hours saved, if followed A",
     "advice: Error of the simulated energy A", "advice: Error of the simulated waiting A",
     *(f"advice: {panel} {letter}" for letter in "AB" for panel in (
         "Energy saved against the scheduler's own policy", "Hours of waiting saved against the scheduler's own policy",

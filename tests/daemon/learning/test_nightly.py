@@ -20,8 +20,8 @@ from idlewatt.daemon import config
 from idlewatt.daemon.agents.histories import DAY_S
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.learning import night_decisions, nightly, training_scheduler
-from idlewatt.daemon.learning.night_decisions import NightDecisions
 from idlewatt.daemon.learning.models import ModelStore, speeds_of
+from idlewatt.daemon.learning.night_decisions import NightDecisions
 from idlewatt.daemon.learning.promotion import Verdict
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
 from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
