@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-
-from ...exporters.power_meters import Meter, total
 
 if TYPE_CHECKING:
     from ..config import Settings
@@ -55,7 +51,9 @@ def command(file: Path | None, sample: bool, probe: bool, meters: bool) -> None:
 
         show_probe(settings)
     if meters:
-        _tell_meters(settings)
+        from ._meters import show_meters
+
+        show_meters(settings)
 
 
 def _untouched(file: Path) -> bool:
@@ -73,35 +71,3 @@ def _training(settings: Settings) -> str:
         return (f"The daemon trains {wanted.agent} at {wanted.at:%H:%M} for {wanted.budget:.0f} s; "
                 "leave idlewatt-train.timer disabled.")
     return "The daemon trains no agents; idlewatt-train.timer may."
-
-
-def _tell_meters(settings: Settings) -> None:
-    """Print what the power meters of each server are taken for, and why; what cannot be read is told."""
-    from ...exporters.node import METRICS, NodeConfig, NodePages
-    from ...exporters.scrape import PageSource
-    from ...exporters.source import SourceError
-
-    configs = [config for config in settings.sources if isinstance(config, NodeConfig)]
-    if not configs:
-        click.echo("No source of kind node: there are no power meters to tell apart.")
-    for config in configs:
-        pages = NodePages(config.power_meters)
-        source = PageSource(config, METRICS, pages.parse, time.time)
-        try:
-            source.read()
-        except SourceError as error:
-            click.echo(f"{source.name}: {error}", err=True)
-        source.close()
-        for fault in (health for health in source.health() if not health.up):
-            click.echo(f"{fault.target}: {fault.error}", err=True)
-        for server, found in sorted(pages.meters.servers.items()):
-            _tell_server(server, found)
-
-
-def _tell_server(server: str, meters: Sequence[Meter]) -> None:
-    watts, source = total(meters)
-    meaning = {"hwmon": "at the wall", "modules": "of its modules, which is not the wall"}
-    told = f"{watts:.0f} W {meaning[source]}" if watts is not None else "no power by its own meters"
-    click.echo(f"{server}: {told}")
-    for meter in meters:
-        click.echo(f"  {meter.name}: {meter.watts:.0f} W, {meter.role} ({meter.why})")

@@ -19,7 +19,7 @@ _LEVELS = "_▁▂▃▄▅▆▇█"
 GIB = 2**30
 
 
-@click.command("job")
+@click.command("job", short_help="Report on one job.")
 @click.argument("job_id")
 @asks_in("text", "json")
 @click.option("--wide", is_flag=True, help="Longer timelines than fit 80 columns.")

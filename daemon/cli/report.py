@@ -20,7 +20,7 @@ _PLAIN = ("month", "name", "energy_joules", "wasted_joules", "gpu_seconds", "act
           "cost_wasted", "cost_gpu_hours", "carbon_grams", "currency")
 
 
-@click.command("report")
+@click.command("report", short_help="Report what a month took and wasted.")
 @asks_in("table", "html", "csv", "json")
 @click.option("--month", required=True, help="Which month (UTC), e.g. 2026-10.")
 @click.option("--by", type=click.Choice(["account", "user", "partition", "node", "day", "class"]), default="account",

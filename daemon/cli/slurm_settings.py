@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 
-@click.command("slurm-settings")
+@click.command("slurm-settings", short_help="Print Slurm's settings for the configuration.")
 @click.option("--slurm-conf", type=click.Path(path_type=Path), help="SLURM_CONF for scontrol; else Slurm's default.")
 def command(slurm_conf: Path | None) -> None:
     """Print what decides about starts and their order, to be put into the configuration.

@@ -114,7 +114,7 @@ def test_the_same_scenario_has_the_same_advice_whatever_the_scheduler(rig, kube,
     for _ in range(6):
         step(600.0, slurm, kube)
         for service in (slurm, kube):
-            rig.advise(service)
+            service.advise()
         assert advised(kube) == advised(slurm), f"at {rig.now_s}"
         compared += len(advised(kube))
     assert compared > 10

@@ -38,7 +38,8 @@ def targets(port):
 def daemon(chain, tmp_path_factory) -> Iterator[Daemon]:
     folder = tmp_path_factory.mktemp("daemon")
     daemon = Daemon(folder, {
-        "cluster": "dgx", "cycles": BEAT, "waste": WASTE, "advice": {"spare_nodes": 0},
+        "cluster": "dgx", "cycles": BEAT, "waste": WASTE,
+        "advice": {"policy": "limit-aged+best-fit+easy", "spare_nodes": 0},
         "storage": {"url": f"sqlite:///{folder}/idlewatt.db"},
         "sources": [
             {"kind": "dcgm", "static_configs": targets(9400)},

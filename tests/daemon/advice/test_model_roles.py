@@ -294,7 +294,7 @@ def test_without_a_policy_of_its_own_a_site_is_advised_by_its_own_order_until_a_
     service.jobs()
     assert (FIFO, "in_charge") in service._roles()
     service._history.decide(decided(EASY, Decision.PROMOTE, rig.now_s, "nightly"))
-    rig.advise(service)
+    service.advise()
     assert service.known.advice.in_charge == EASY
     assert (EASY, "in_charge") in service._roles()
     assert service.known.learned.leader == EASY

@@ -105,7 +105,7 @@ def test_a_cluster_file_whose_topology_cannot_be_is_refused(replay, tmp_path, to
     cluster.write_text("topology: topology.conf\nnodes:\n- {name: n, count: 2, gpus: 8}\n")
     if topology is not None:
         (tmp_path / "topology.conf").write_text(topology)
-    assert says in replay("--cluster", cluster, code=1).stderr
+    assert says in replay("--cluster", cluster, code=2).stderr
 
 
 def test_a_cluster_file_names_the_topology_of_its_nodes(tmp_path):
@@ -127,7 +127,7 @@ def test_a_cluster_file_whose_links_are_those_of_other_servers_is_refused(replay
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text("links: {n*: pair.topo}\nnodes:\n- {name: n, count: 2, gpus: 8}\n")
     assert "2 nodes have another number of GPUs than the links name: n0, n1" in replay("--cluster", cluster,
-                                                                                       code=1).stderr
+                                                                                       code=2).stderr
 
 
 def test_a_job_larger_than_the_cluster_is_rejected_by_name_and_the_rest_runs(replay):

@@ -355,7 +355,7 @@ def test_a_night_learns_and_judges_by_the_sites_speeds_and_begins_anew_on_anothe
     task = replace(Task.of(config.parse(told), now_s), agent="chooser")
     first = nightly.carry_out(task)
     assert first.result == "done", first.message
-    assert "speeds are site: 3 groups of like jobs from 700 runs" in first.message
+    assert "site: 3 groups of like jobs from 700 runs" in first.message
     assert "trained anew" not in first.message
     model = ModelStore(task.models).find(first.model)
     assert model.card.speeds.startswith("site ")

@@ -16,7 +16,7 @@ def starts(policy, submit, run, gpus, cluster=NODE, **columns):
 
 
 def test_an_unknown_rule_is_refused_with_a_list_of_what_exists():
-    for wrong in ("fifi", "fifo+worst-fit", "fifo+best-fit+hope", "", "fifo+"):
+    for wrong in ("fifi", "fifo+wurst-fit", "fifo+best-fit+hope", "", "fifo+"):
         with pytest.raises(ValueError, match=r"orders: .*fifo.*placements: .*best-fit.*backfills: .*easy"):
             named(wrong)
 

@@ -6,7 +6,6 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError
 from idlewatt.daemon.reproduce.topdrl.arena import MIXES, made_up, outcome
 from idlewatt.daemon.reproduce.topdrl.sizefree import kernel
@@ -80,7 +79,3 @@ def test_leaves_are_seen_as_a_whole_whatever_their_order():
         kernel.look_at_leaves(drawn.site, cluster, initial(3))
         seen.append(cluster.seen[len(kernel.INPUTS):kernel.ALL].copy())
     assert seen[0] == pytest.approx(seen[1])
-
-
-def test_it_is_no_kind_that_a_site_could_put_in_charge():
-    assert "topdrl" not in kinds.kinds()

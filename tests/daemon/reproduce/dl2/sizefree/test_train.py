@@ -6,7 +6,6 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.checkpoint import WEIGHTS, CheckpointError
 from idlewatt.daemon.reproduce.dl2.arena import HOPELESS, cluster, mean_jct, traces
 from idlewatt.daemon.reproduce.dl2.sizefree.agent import SizeFree
@@ -43,8 +42,3 @@ def test_an_agent_comes_back_from_disk(tmp_path):
     (tmp_path / WEIGHTS).write_bytes(b"cut")
     with pytest.raises(CheckpointError, match="digest differs"):
         SizeFree.load(tmp_path)
-
-
-def test_it_is_no_kind_that_a_site_could_put_in_charge():
-    assert "dl2" not in kinds.names()
-    assert "dl2" not in kinds.kinds()

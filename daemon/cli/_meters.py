@@ -1,0 +1,45 @@
+"""What the power meters of each server are taken for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from ...exporters.node import METRICS, NodeConfig, NodePages
+from ...exporters.power_meters import Meter, total
+from ...exporters.scrape import PageSource
+from ...exporters.source import SourceError
+
+if TYPE_CHECKING:
+    from ..config import Settings
+
+
+def show_meters(settings: Settings) -> None:
+    """Print what the power meters of each server are taken for, and why; what cannot be read is told."""
+    configs = [config for config in settings.sources if isinstance(config, NodeConfig)]
+    if not configs:
+        click.echo("No source of kind node: there are no power meters to tell apart.")
+    for config in configs:
+        pages = NodePages(config.power_meters)
+        source = PageSource(config, METRICS, pages.parse, time.time)
+        try:
+            source.read()
+        except SourceError as error:
+            click.echo(f"{source.name}: {error}", err=True)
+        source.close()
+        for fault in (health for health in source.health() if not health.up):
+            click.echo(f"{fault.target}: {fault.error}", err=True)
+        for server, found in sorted(pages.meters.servers.items()):
+            _tell_server(server, found)
+
+
+def _tell_server(server: str, meters: Sequence[Meter]) -> None:
+    watts, source = total(meters)
+    meaning = {"hwmon": "at the wall", "modules": "of its modules, which is not the wall"}
+    told = f"{watts:.0f} W {meaning[source]}" if watts is not None else "no power by its own meters"
+    click.echo(f"{server}: {told}")
+    for meter in meters:
+        click.echo(f"  {meter.name}: {meter.watts:.0f} W, {meter.role} ({meter.why})")
