@@ -19,6 +19,7 @@ from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.promotions import Abstention, Decision, Promotion, ShadowResult
 from idlewatt.storage.records import Allocation, GpuRollup, IdleFloor, JobState, SchedulerSnapshot, WasteReading
+from idlewatt.storage.run_energy import EnergyShare
 from idlewatt.storage.simulated import Simulated
 from idlewatt.storage.speeds import RunSpeed
 from idlewatt.storage.spool import Spool
@@ -34,6 +35,8 @@ def _batches(make) -> dict[str, Batch]:
         "finished": (ended,),
         "rollups": (GpuRollup(0.0, 300.0, "a", "GPU-1", 0, 300.0, 1.5),),
         "waste": (WasteReading(0.0, 300.0, "gpu", PowerClass.STRANDED, 7.5, "a"),),
+        "shares": (EnergyShare(0.0, 300.0, "a", "gpu", {PowerClass.STRANDED: 7.5, PowerClass.PRODUCTIVE: 1.25}, "1",
+                               100.0, 120.0, "u", "x"),),
         "floors": ((("GPU-1", "bare"), IdleFloor(55.0, "learned", 9, 100.0)),),
         "recommendations": (make.advice(101.0, "a", "b", reasons=("because",), interval_s=(1.0, 2.0)),),
         "decisions": (Promotion(100.0, "scorer@1", Decision.SHADOW, "operator", "try", {"jct": [0.9, None]}),),
