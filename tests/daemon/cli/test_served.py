@@ -10,7 +10,7 @@ from idlewatt.exporters.publish import METRICS, PREFIX
 
 FILLED_BY_THE_PAGE = ("build_info", "capped_series")
 ALWAYS = re.compile(r"idlewatt_(up|collector_|last_success_|unreadable_|cycle_|recorder_|config_|build_|degraded$"
-                    r"|power_watts|wasted_power|energy_|wasted_energy|node_|gpus$|gpu_|stranded_|fragmentation_"
+                    r"|power_watts|wasted_power|energy_|wasted_energy|node_|gpus$|gpu_(?!error_)|stranded_|fragmentation_"
                     r"|utilization_|unmeasured_(gpus|hosts)|pending_|policy_info|promotions_|training_running"
                     r"|unaccounted_|user_wasted|advice_interval|power_source_|paper_)")
 """What a daemon serves that has looked once; the rest needs advice, learning, or something to go wrong."""
