@@ -10,6 +10,8 @@ import pytest
 from chain import chain  # noqa: F401  (the real parts, tests/stack/chain.py)
 from postgres import frail_postgres, postgres  # noqa: F401  (likewise)
 
+ADVISED_BY = ("limit-aged+best-fit+easy", "fifo+first-fit+easy", "fifo+first-fit")
+"""The policies of the demo, of a site without settings, and of the simulated scheduler."""
 COMPILING = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
@@ -22,7 +24,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile what every daemon of the tests advises by once, while the first tests wait for Slurm and systemd."""
     config = session.config
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        command = (sys.executable, "-m", "idlewatt.daemon.advice.warm_up")
+        command = (sys.executable, "-m", "idlewatt.daemon.advice.warm_up", *ADVISED_BY)
         config.stash[COMPILING] = subprocess.Popen(command, stdin=subprocess.PIPE)
 
 

@@ -16,10 +16,10 @@ from ..fetch import Refused
 from ..source import Clock, Role, SourceError, TargetHealth
 from .access import reach
 from .api import ApiClient
-from .config import KubernetesConfig
 from .fields import ApiGroups, some
 from .groups import Group, gather, parse_batch
 from .nodes import NodeFacts, node_of, parse_node
+from .options import KubernetesOptions
 from .pods import KAI_QUEUE, QUEUE, PodFacts, parse_pod
 from .queues import Queues, by_name, parse_cluster_queue, parse_flavor, parse_gang, parse_local_queue, parse_workload
 from .reflector import Patience, Reflector
@@ -70,7 +70,7 @@ class KubernetesSource:
 
     role: Role = "scheduler"
 
-    def __init__(self, config: KubernetesConfig, clock: Clock) -> None:
+    def __init__(self, config: KubernetesOptions, clock: Clock) -> None:
         self.name = config.name or config.kind
         self._config, self._clock = config, clock
         self._api: ApiClient | None = None
