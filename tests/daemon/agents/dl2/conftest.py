@@ -2,18 +2,14 @@
 
 import pytest
 import resizable
+from small import small
 
-from idlewatt.daemon.agents import pieces, policy_gradient
 from idlewatt.daemon.agents.dl2.train import train
 
 
 @pytest.fixture(scope="session", autouse=True)
 def tiny():
-    """Make trainings short: shorter pieces, fewer replays of each, fewer steps between looks."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "JOBS", 80)
-        for name, value in {"LESSONS": 2, "TOGETHER": 1, "REPLAYS": 2, "EVERY": 2}.items():
-            patch.setattr(policy_gradient, name, value)
+    with small():
         yield
 
 
