@@ -284,8 +284,9 @@ def followed(daemon):
 
 
 def test_read_through_prometheus_and_commands_the_cluster_looks_the_same(daemon, distant, cluster):
-    running(cluster, cluster.sbatch("-p", "A100", "--gres=gpu:a100:4", "-J", "four"),
-            cluster.sbatch("-p", "V100", "-N2", "--gres=gpu:v100:2", "-J", "two-each"))
+    # Longer than a slow machine takes to start the second daemon, which reads jobs once.
+    running(cluster, cluster.sbatch("-p", "A100", "--gres=gpu:a100:4", "-J", "four", script="sleep 900"),
+            cluster.sbatch("-p", "V100", "-N2", "--gres=gpu:v100:2", "-J", "two-each", script="sleep 900"))
     waiting = cluster.sbatch("-p", "V100", "--gres=gpu:v100:8", "-J", "waits")
     cluster.wait_for(lambda: {job["reason_text"] for job in daemon.rows("jobs", state="pending")} == {"Resources"})
     distant.start()
