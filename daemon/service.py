@@ -46,6 +46,7 @@ from .learning.training_scheduler import TrainingScheduler
 from .memory import give_back, settle
 from .moments import believed
 from .pricing import priced
+from .runtime_history import RuntimeHistory
 from .topology import AttachTopology
 from .waste import Closed, WasteAccountant
 
@@ -298,6 +299,11 @@ class Service:
         """Return a digest of what it records into."""
         return fingerprint(self.settings.storage.url)
 
+    @property
+    def experience(self) -> RuntimeHistory | None:
+        """Return how long jobs took that have ended."""
+        return self._model_roles.experience
+
     def now(self) -> float:
         """Return the daemon's time."""
         return self._clock()
@@ -361,9 +367,6 @@ class Service:
                 Cycle("training", TRAINING_S, self.training),
                 *(Cycle(name, settings.recommenders.of(name).every, partial(self.recommend, name), periods.advise)
                   for name in self._recommenders))
-
-    def _of(self, role: str) -> list[Watched]:
-        return self._collection.of(role)
 
     def _learn(self, **parts: object) -> None:
         with self._known_lock:

@@ -14,6 +14,7 @@ from ..storage.recommendations import Recommendation
 from ..storage.records import Job
 from .advice.model_roles import ModelStatus
 from .advice.recommender import Row
+from .advice.wait_outlook import WaitOutlook, WaitOutlooks
 from .config import ConfigError, Settings
 from .efficiency import EnergyBook
 from .facts import published
@@ -33,6 +34,7 @@ class DaemonView(View):
 
     def __init__(self, service: Service, load: Callable[[], Settings]) -> None:
         self._service, self._load = service, load
+        self._outlooks: WaitOutlooks | None = None
 
     def published(self) -> Published:
         """Return the facts of the metrics page."""
@@ -80,6 +82,17 @@ class DaemonView(View):
         """Return whom to ask what jobs, users and nodes took."""
         settings = self._service.settings
         return EnergyBook(self._service.history, Costing(settings.costs, settings.waste.pue), self.now)
+
+    def outlook(self, job_id: str) -> WaitOutlook | None:
+        """Return when a waiting job starts and what would start sooner; None when it does not wait, or nobody knows."""
+        known, settings, last = self._service.standing(), self._service.settings, self._outlooks
+        if known.snapshot is None or known.old or not known.snapshot.nodes:
+            return None
+        if last is None or last.snapshot is not known.snapshot:
+            # Two who ask at once may both work it out; each answer is right.
+            last = self._outlooks = WaitOutlooks(known.snapshot, self.now(), settings.counterfactual.incumbent,
+                                                 self._service.experience, settings.advice.draws)
+        return last.of(job_id)
 
     def models(self) -> Sequence[ModelRow]:
         """Return the trained agents that were decided on, the one in charge first."""

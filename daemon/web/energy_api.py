@@ -16,6 +16,7 @@ from ...storage.durations import seconds
 from ...storage.energy_queries import DIMENSIONS, ORDERS, Dimension, Order, RunFilter
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import Job, JobState
+from ..advice.wait_outlook import WaitOutlook
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
 from ..pricing import KWH_J
 from .api import ENDPOINTS, LONGEST_FILTER, BadData, dumps
@@ -176,6 +177,13 @@ def _node(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answ
     return Answer((report,))
 
 
+def _wait(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+    found = view.outlook(name)
+    if found is None:
+        raise NotFound(f"no job {name[:40]!r} waits, as far as the scheduler was read")
+    return Answer((found,))
+
+
 def _wasters(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
     return Answer(*book.wasters(view.waste(), view.jobs(), whole(arguments, "limit", ROWS, MOST_ROWS)))
 
@@ -188,6 +196,8 @@ QUERIES: Mapping[str, Query] = {query.name: query for query in (
           _runs),
     Query("job", "jobs/{job}", "A job with all that is known of its runs: energy, use, notes, timeline. Of an array, "
           "its tasks.", TypeAdapter(tuple[JobReport, ...]), {}, _job),
+    Query("wait", "waits/{wait}", "A job that waits: when it starts, what stands before it, which smaller request "
+          "would start now.", TypeAdapter(tuple[WaitOutlook, ...]), {}, _wait),
     Query("energy", "waste", "With `since`, `by` or the like: what users, accounts, jobs, ... took over whole days "
           "(UTC). The rows of all but jobs add up to the cluster; '' is what nobody held.",
           TypeAdapter(tuple[EnergyRow, ...]), SPAN | HOLDERS | CLASS | {

@@ -29,6 +29,7 @@ Page = Callable[[View, Arguments, str, str], str]
 """From the view, the arguments, a name and the way back to the root of the site to HTML."""
 
 ROWS = 50
+MOST_LIVE = 50
 MOST_GPUS = 16
 """GPUs of a job that are drawn."""
 SPANS = ("1d", "7d", "30d", "90d", "365d")
@@ -45,11 +46,23 @@ def jobs_page(view: View, arguments: Arguments, name: str, root: str) -> str:
     offset = whole(arguments, "offset", 0, FURTHEST) if "offset" in given else 0
     order = cast(Order, given.get("sort", "ended"))
     rows, total = view.book().runs(wanted(MultiDict(given), view.now()), order, ROWS, offset)
-    return _render("jobs.html", view, root, rows=rows, total=total, offset=offset, given=given, spans=SPANS,
-                   orders=ORDERS, states=STATES, last=offset + len(rows), since=given.get("since", DEFAULT_SINCE),
+    live = _live(view, given) if not offset else []
+    return _render("jobs.html", view, root, live=live[:MOST_LIVE], more_live=len(live) - MOST_LIVE, rows=rows,
+                   total=total, offset=offset, given=given, spans=SPANS, orders=ORDERS, states=STATES,
+                   last=offset + len(rows), since=given.get("since", DEFAULT_SINCE), order=order,
                    earlier=_query(given, offset - ROWS) if offset else "",
-                   later=_query(given, offset + ROWS) if offset + len(rows) < total else "",
-                   sorted_by={one: _query(given | {"sort": one}, 0) for one in ORDERS}, order=order)
+                   later=_query(given, offset + ROWS) if offset + len(rows) < total else "")
+
+
+def _live(view: View, given: Mapping[str, str]) -> list[Job]:
+    """Return the jobs that wait or run now and are looked for by name: in no record is one before it has run."""
+    text, state = given.get("search", ""), given.get("state", "")
+    holders = {name: given[name] for name in ("user", "account", "partition") if name in given}
+    if not (text or holders or state) or given.get("min_kwh"):
+        return []
+    return [job for job in view.jobs() if not job.state.finished and state in ("", job.state)
+            and any(text in word for word in (job.job_id, job.user, job.name))
+            and all(getattr(job, name) == value for name, value in holders.items())]
 
 
 def _query(given: Mapping[str, str], offset: int) -> str:
@@ -63,7 +76,9 @@ def job_page(view: View, arguments: Arguments, name: str, root: str) -> str:
     if not reports:
         raise NotFound(f"no job {name[:40]!r} is known")
     advice = next((row for row in view.recommendations() if row.job_id == name and not row.shadow), None)
+    waits = any(report.job.state is JobState.PENDING for report in reports)
     return _render("job.html", view, root, name=name, reports=reports, advice=advice, pue=view.book().costing.pue,
+                   outlook=view.outlook(name) if waits else None, waits=waits,
                    power=[_power(report) for report in reports], gpus=[_activity(report) for report in reports])
 
 

@@ -12,6 +12,7 @@ from ...storage.power_classes import PowerClass
 from ...storage.recommendations import Recommendation
 from ...storage.records import Job, Node
 from ..advice.recommender import Row
+from ..advice.wait_outlook import WaitOutlook
 from ..degraded import Degradation
 from ..efficiency import EnergyBook
 
@@ -172,6 +173,12 @@ class View(Protocol):
 
     def book(self) -> EnergyBook:
         """Return whom to ask what jobs, users and nodes took; unlike all else here, it reads the history."""
+
+    def outlook(self, job_id: str) -> WaitOutlook | None:
+        """Return when a waiting job starts and what would start sooner; None when it does not wait, or nobody knows.
+
+        Like the book it is no answer from memory: it is worked out when somebody asks.
+        """
 
     def models(self) -> Sequence[ModelRow]:
         """Return the trained agents that were decided on, the one in charge first."""

@@ -297,7 +297,7 @@ def test_what_runs_used_by_the_accounts_is_recorded_only_for_recommendations_on_
     ended = [Job(str(gpus), 0.0, JobState.COMPLETED, "a100", Request(gpus), "ann", name="train", start_s=100.0,
                  end_s=1100.0, allocations=(Allocation("dgx01", gpus, None, 16, 128),), cpu_seconds=200.0)
              for gpus in (0, 2)]
-    monkeypatch.setattr(service._of("scheduler")[0].source, "completed", lambda since_s: ended)
+    monkeypatch.setattr(service._collection.of("scheduler")[0].source, "completed", lambda since_s: ended)
     service.record()
     assert [use.job_id for use in service._history.uses()] == ["2"] * wanted
 

@@ -1,8 +1,11 @@
+import re
+
 import pytest
 
 from idlewatt.daemon.advice.advisor import Advice
 from idlewatt.daemon.advice.recommender import Recommendations
 from idlewatt.daemon.advice.recommenders.elastic import Recommender
+from idlewatt.daemon.cli._outlook import outlook_lines
 from idlewatt.daemon.settings.recommenders import ElasticSettings
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.recommendations import Alternative, Placement, Recommendation
@@ -53,6 +56,28 @@ def test_the_table_fits_80_columns_and_one_job_is_told_line_by_line(shell):
     told = shell.text("advise", "--job", first["job_id"])
     assert told.splitlines()[0].split() == ["job", first["job_id"]]
     assert first["policy"] in told
+
+
+def test_a_held_job_is_told_when_it_starts_and_what_smaller_would_start_now(shell):
+    (held, *_) = shell.json("advise", "--state", "hold")
+    told = shell.run("advise", "--job", held["job_id"], env={"COLUMNS": "80"}).stdout
+    assert re.search(r"^starts  +(in|not known)", told, re.M), told
+    (row,) = shell.json("advise", "--job", held["job_id"])
+    assert row["outlook"]["policy"] == shell.service.settings.counterfactual.incumbent
+    assert len(re.findall("^smaller ", told, re.M)) == len(row["outlook"]["shapes"])
+
+
+def test_outlooks_are_told_in_words_of_a_terminal():
+    found = {"verdict": "waits", "issued_s": 0.0, "interval_s": [600.0, None], "latest_s": None, "futures": 20,
+             "position": 3, "ahead": [{"job_id": "1\x1b[2J", "state": "running", "gpus": 8, "free_s": 3600.0},
+                                      {"job_id": "2", "state": "pending", "gpus": 8, "free_s": None}] * 5,
+             "shapes": [{"change": "4 of its 8 GPUs", "options": "--gpus=4", "verdict": "unknown", "placement": None,
+                         "reason": "why " * 40}]}
+    lines = list(outlook_lines(found))
+    assert lines[0] == "starts             in 10m to more than 30d (95 % of 20 futures)"
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in "".join(lines)
+    assert list(outlook_lines(None)) == []
 
 
 def test_the_table_has_the_headings_people_know(shell):

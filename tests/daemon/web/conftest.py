@@ -8,6 +8,8 @@ import pytest
 from energies import record
 from werkzeug.test import Client
 
+from idlewatt.daemon.advice.smaller_shapes import Shape
+from idlewatt.daemon.advice.wait_outlook import Ahead, WaitOutlook
 from idlewatt.daemon.efficiency import EnergyBook
 from idlewatt.daemon.pricing import Costing
 from idlewatt.daemon.web.app import WebApp
@@ -63,6 +65,7 @@ class ToyView(View):
     standing: Status = Status(NOW, True)
     by_subject: dict[str, tuple] = dataclasses.field(default_factory=dict)
     ledger: EnergyBook | None = None
+    told: tuple[WaitOutlook, ...] = ()
 
     def published(self): return self.facts
     def recommendations(self): return self.advice
@@ -71,6 +74,7 @@ class ToyView(View):
     def nodes(self): return self.node_rows
     def jobs(self): return self.job_rows
     def book(self): return self.ledger
+    def outlook(self, job_id): return next((one for one in self.told if one.job_id == job_id), None)
     def models(self): return self.model_rows
     def decisions(self): return self.decision_rows
     def sources(self): return self.source_rows
@@ -142,6 +146,17 @@ def advice() -> tuple[Recommendation, ...]:
     )
 
 
+def outlook() -> WaitOutlook:
+    """Return what is told of a job that waits."""
+    return WaitOutlook(
+        "4722", NOW - 600, NOW, NOW - 9, "fifo+first-fit+easy", "waits", "needs 16 GPUs, 10 are free in a100",
+        Placement(("dgx01", "dgx02"), (8, 8)), NOW + 86400, NOW + 5400, (NOW + 1800, NOW + 7200), 20, 1,
+        (Ahead("4711", JobState.RUNNING, "a100", 4, NOW + 3600), Ahead("4721", JobState.PENDING, "a100", 2, None)),
+        (Shape("8 of its 16 GPUs", "--nodes=1 --gpus-per-node=8", "starts", "", Placement(("dgx02",), (8,))),
+         Shape("a limit of 30 min", "--time=30", "waits", "nothing of that size is free either"),
+         Shape("half its CPUs and memory", "--mem=64M", "unknown", "whether that is enforced is not known")))
+
+
 def node_rows() -> tuple[NodeRow, ...]:
     def row(name: str, partition: str, watts: float | None, down: str = "", state: NodeState = NodeState.UP) -> NodeRow:
         return NodeRow(Node(name, (partition,), 8, partition, 256, 1 << 40, state), watts, "ipmi", 100.0,
@@ -211,7 +226,7 @@ def view(energies: History) -> ToyView:
                       up={"slurm": 1.0, "ipmi": 0.0}, node_power_watts={("dgx01", "ipmi"): 2746.0})
     return ToyView(waste_rows(), node_rows(), jobs(), advice(), sources(), groups(), facts,
                    model_rows=models(), decision_rows=decisions(), by_subject=recommended(),
-                   ledger=EnergyBook(energies, Costing(), lambda: NOW))
+                   ledger=EnergyBook(energies, Costing(), lambda: NOW), told=(outlook(),))
 
 
 @pytest.fixture

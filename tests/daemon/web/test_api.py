@@ -132,7 +132,7 @@ def test_answers_are_what_openapi_says(client, path):
                 "application~1json/schema"
         return jsonschema.Draft202012Validator({"$ref": place}, registry=registry)
 
-    path = path.format(job="4711", node="dgx01")
+    path = path.format(job="4711", node="dgx01", wait="4722")
     schema("200").validate(client.get(path).json)
     schema("400").validate(client.get(f"{path}?nonsense=1").json)
     assert not schema("200").is_valid(client.get(f"{path}?nonsense=1").json)
@@ -144,8 +144,8 @@ def test_openapi_names_the_parameters_that_work(client, path):
         if parameter["in"] == "path":
             continue
         example = parameter["schema"].get("enum", ["1"])[0]
-        assert client.get(
-            path.format(job="4711", node="dgx01"), query_string={parameter["name"]: example}).status_code == 200
+        place = path.format(job="4711", node="dgx01", wait="4722")
+        assert client.get(place, query_string={parameter["name"]: example}).status_code == 200
 
 
 def test_users_are_joined_once_not_once_a_row(client, view, monkeypatch):

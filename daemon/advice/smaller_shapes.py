@@ -1,0 +1,179 @@
+"""Which smaller shape of a waiting job would start now: each is put to the gate that decides on starts, none guessed.
+
+A shape is asked about as if it were submitted this moment, last in line: what starts so starts from the old place too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ...storage.recommendations import Placement
+from ...storage.records import Job, JobState, Request, SchedulerSnapshot
+from ...storage.waiting import WaitReason
+from ..durations import span
+from ..replay.admission.gate import UNKNOWN, Gate, Hold
+from ..replay.engine import Policy
+from ..replay.state import ClusterState
+from .feasible_starts import feasible_starts, why_held
+
+SHORTEST_LIMIT_S = 600.0
+LEAST_CPUS, LEAST_MEMORY = 2, 2**31
+"""Requests below which half of it is no help."""
+NEW = "~smaller"
+"""Ends the id that a shape is asked about by."""
+MOST_RUNS, WORK = 12, 4000
+"""Times that the whole queue is walked for one job, and waiting jobs that are looked at in all of them together."""
+TOO_MANY = "too many jobs wait to try every shape; this one has room, but may delay who comes first"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A smaller request, and what the scheduler would do with it now."""
+
+    change: str
+    """What is smaller, in words."""
+    options: str
+    """For ``sbatch``, in place of those of the job."""
+    verdict: str
+    """``starts``, ``waits``, or ``unknown`` where a fact is missing that decides."""
+    reason: str
+    """Why it would not start, or what is not known; '' of one that would."""
+    placement: Placement | None = None
+    """Where it would start."""
+
+
+Candidates = Iterator[tuple[str, str, Job]]
+"""What is smaller in words, the options, and the job."""
+
+
+@dataclass(slots=True)
+class Asking:
+    """Whom shapes are put to: a snapshot without the job itself, the policy, and what its starts leave."""
+
+    others: SchedulerSnapshot
+    now_s: float
+    policy: Policy
+    left: Gate
+    """After all that waits and may start has started."""
+    runs: int
+    """Times that the queue may yet be walked."""
+
+    def verdict(self, change: str, options: str, job: Job) -> Shape:
+        """Return what would become of a request now."""
+        barred = self.left.bars(job)
+        first = barred if barred is not None else self.left.copy().admit(job, None)
+        if isinstance(first, Hold):
+            return _held(change, options, first, "nothing of that size is free either")
+        if not self.runs:
+            return Shape(change, options, "unknown", TOO_MANY)
+        self.runs -= 1
+        state = ClusterState.from_snapshot(replace(self.others, jobs=(*self.others.jobs, job)), self.now_s)
+        found = feasible_starts(state, self.policy)
+        row = next(row for row, one in enumerate(state.records) if one.job_id == job.job_id)
+        return Shape(change, options, "starts", "", found.starts[row]) if row in found.starts else \
+            _held(change, options, why_held(found, row, job), "it would delay jobs that come first")
+
+
+def smaller_shapes(snapshot: SchedulerSnapshot, now_s: float, job: Job, policy: Policy, left: Gate) \
+        -> tuple[Shape, ...]:
+    """Return of each kind of shape the largest that would start now, or else what became of the smallest.
+
+    Components of heterogeneous jobs are not asked about: () is returned, as for a job that is as small as can be.
+    """
+    if job.group:
+        return ()
+    others = tuple(one for one in snapshot.jobs if one.key != job.key)
+    waiting = sum(one.state is JobState.PENDING for one in others)
+    asking = Asking(replace(snapshot, jobs=others), now_s, policy, left, max(1, min(MOST_RUNS, WORK // (waiting + 1))))
+    new = _last_in_line(job, snapshot, now_s)
+    kinds = (_fewer_gpus(new), _spread(new), _less_beside(new), _shorter(new))
+    return tuple(found for kind in kinds if (found := _largest(asking, kind)) is not None)
+
+
+def _largest(asking: Asking, kind: Candidates) -> Shape | None:
+    said = None
+    for change, options, job in kind:
+        said = asking.verdict(change, options, job)
+        if said.verdict != "waits":
+            break
+    return said
+
+
+def _held(change: str, options: str, hold: Hold, otherwise: str) -> Shape:
+    return Shape(change, options, "unknown" if hold.cause == UNKNOWN else "waits", hold.words or otherwise)
+
+
+def _last_in_line(job: Job, snapshot: SchedulerSnapshot, now_s: float) -> Job:
+    """Return a job as if it were submitted now, with the lowest priority of all that wait."""
+    known = [one.priority for one in snapshot.jobs if one.state is JobState.PENDING and one.priority is not None]
+    return replace(job, job_id=f"{job.job_id}{NEW}", submit_s=now_s, eligible_s=None, state=JobState.PENDING, tasks=1,
+                   reason=WaitReason.NONE, reason_text="", expected_start_s=None, scheduled_nodes=(),
+                   priority=min(known, default=None), raw_id=None)
+
+
+def _fewer_gpus(job: Job) -> Candidates:
+    gpus = job.request.gpus // 2
+    while gpus:
+        yield f"{gpus} of its {job.request.gpus} GPUs", _gpu_options(_resized(job.request, gpus)), \
+            replace(job, request=_resized(job.request, gpus))
+        gpus //= 2
+
+
+def _resized(request: Request, gpus: int) -> Request:
+    """Return a request for fewer GPUs, with CPUs and memory in the same relation, on as few nodes as they need."""
+    share, each = gpus / request.gpus, request.gpus_per_node
+    nodes = max(1, math.ceil(gpus / each)) if each else min(request.nodes, gpus)
+    details = replace(request.details, tasks=max(1, math.ceil(request.details.tasks * share)),
+                      most_nodes=min(request.details.most_nodes, nodes) if request.details.most_nodes else 0)
+    return replace(request, gpus=gpus, nodes=nodes, gpus_per_node=None if each is None else gpus // nodes,
+                   cpus=math.ceil(request.cpus * share), memory_bytes=math.ceil(request.memory_bytes * share),
+                   details=details)
+
+
+def _gpu_options(request: Request) -> str:
+    each = request.gpus_per_node
+    return f"--nodes={request.nodes} --gpus-per-node={each}" if each else f"--gpus={request.gpus}"
+
+
+def _spread(job: Job) -> Candidates:
+    """Yield the same GPUs on twice and four times as many nodes, of a job that asks for whole parts of few nodes."""
+    request = job.request
+    each = request.gpus_per_node or request.gpus
+    for parts in (2, 4):
+        if each % parts == 0 and each > 1 and request.gpus and not request.required_nodes:
+            nodes = max(1, request.gpus // each) * parts
+            details = replace(request.details, most_nodes=0, tasks_per_node=0, cpus_per_node=0, memory_per_node_bytes=0)
+            wider = replace(request, nodes=nodes, gpus_per_node=each // parts, details=details)
+            yield f"its {request.gpus} GPUs on {nodes} nodes", _gpu_options(wider), replace(job, request=wider)
+
+
+def _less_beside(job: Job) -> Candidates:
+    """Yield the same GPUs with half and a quarter of the CPUs and memory."""
+    request, details = job.request, job.request.details
+    for parts in (2, 4):
+        cpus, memory = request.cpus // parts, request.memory_bytes // parts
+        if request.cpus >= LEAST_CPUS * parts or request.memory_bytes >= LEAST_MEMORY * parts:
+            fewer = replace(details, cpus_per_gpu=details.cpus_per_gpu // parts,
+                            cpus_per_node=details.cpus_per_node // parts,
+                            memory_per_gpu_bytes=details.memory_per_gpu_bytes // parts,
+                            memory_per_node_bytes=details.memory_per_node_bytes // parts,
+                            memory_per_cpu_bytes=details.memory_per_cpu_bytes)
+            words = "half" if parts == 2 else "a quarter of"
+            yield f"{words} its CPUs and memory", _host_options(cpus, memory), \
+                replace(job, request=replace(request, cpus=cpus, memory_bytes=memory, details=fewer))
+
+
+def _host_options(cpus: int, memory: int) -> str:
+    said = ([f"--cpus-per-task={cpus}"] if cpus else []) + ([f"--mem={memory // 2**20}M"] if memory else [])
+    return " ".join(said)
+
+
+def _shorter(job: Job) -> Candidates:
+    """Yield shorter limits: a job that ends before the next one is due may pass those that come first."""
+    for parts in (2, 4, 8):
+        if job.limit_s is not None and job.limit_s / parts >= SHORTEST_LIMIT_S:
+            minutes = math.floor(job.limit_s / parts / 60)
+            yield f"a limit of {span(60.0 * minutes)}", f"--time={minutes}", \
+                replace(job, limit_s=60.0 * minutes, least_limit_s=None)

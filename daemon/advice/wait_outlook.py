@@ -1,0 +1,178 @@
+"""When a waiting job starts under what the site runs, what stands before it, and which smaller shape would start now.
+
+The start is told as an interval over futures in which run times are drawn from what like jobs took, and beside it
+the latest: every job using its whole limit. Nobody new arrives in either, so that both may still be too early.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...storage.recommendations import Placement, Recommendation
+from ...storage.records import Job, JobState, SchedulerSnapshot
+from ..policies import named
+from ..replay.admission.gate import AHEAD, LICENSES, LIMIT, ROOM
+from ..replay.arrays import WAITING
+from ..replay.engine import followed, queued
+from ..replay.monte_carlo import drawn
+from ..replay.rules import Rules
+from ..replay.state import ClusterState
+from ..replay.workload import Foresight
+from .diagnosis import Diagnosis
+from .feasible_starts import feasible_starts
+from .policy_advice import PolicyAdvice, RenderOptions
+from .smaller_shapes import Shape, smaller_shapes
+from .wait_estimate import HORIZON_S, LEAST, LEVEL, futures
+
+MOST_AHEAD = 20
+"""Jobs that are told by id of those that stand before one."""
+TIMELY = (ROOM, AHEAD, LIMIT, LICENSES)
+"""Holds that end as others end: of all else it is not known when they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A job that stands before another: it comes first in the queue, or holds nodes that the other is to start on."""
+
+    job_id: str
+    state: JobState
+    partition: str
+    gpus: int
+    free_s: float | None
+    """When a running one ends at the latest, and when a waiting one is expected to start; None when not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitOutlook:
+    """What can be told of a waiting job's start; times are seconds since the epoch."""
+
+    job_id: str
+    submit_s: float
+    issued_s: float
+    snapshot_s: float
+    policy: str
+    """What the site runs, as far as it is known: the start is told as if it decided."""
+    verdict: str
+    """``starts`` now, ``waits``, or ``unknown`` where a fact is missing that decides."""
+    reason: str
+    placement: Placement | None
+    latest_s: float | None
+    """Start if all jobs use their whole limits; None when that is never within 30 days, or not known."""
+    median_s: float | None
+    interval_s: tuple[float | None, float | None] | None
+    """Within which it starts in 95 % of the futures, None at the end for later than 30 days; None where unknown."""
+    futures: int
+    """How many futures were drawn."""
+    position: int | None
+    """Jobs that come first in its partitions; None where the order is not known."""
+    ahead: tuple[Ahead, ...]
+    """What stands before it: running jobs on the nodes that it waits for, then who comes first."""
+    shapes: tuple[Shape, ...]
+    """The largest smaller requests of each kind, and what would become of them now."""
+
+
+class WaitOutlooks:
+    """Tells outlooks on one snapshot; what all jobs share is worked out once, when the first is asked about."""
+
+    def __init__(self, snapshot: SchedulerSnapshot, now_s: float, policy: str, foresight: Foresight | None = None,
+                 draws: int = 0) -> None:
+        self.snapshot, self._now_s, self._draws = snapshot, now_s, draws
+        self._policy = named(policy)
+        self._state = ClusterState.from_snapshot(snapshot, now_s, foresight=foresight)
+        self._lock = threading.Lock()
+        self._told: dict[tuple[str, float], WaitOutlook] = {}
+        self._advice: dict[int, Recommendation] | None = None
+        self._starts: np.ndarray | None = None
+
+    def of(self, job_id: str) -> WaitOutlook | None:
+        """Return the outlook on a job that waits, or on the first task of an array; None of any other."""
+        row = next((row for row, job in enumerate(self._state.records)
+                    if job.state is JobState.PENDING and job_id in (job.job_id, job.array)), None)
+        if row is None:
+            return None
+        with self._lock:
+            key = self._state.records[row].key
+            if key not in self._told:
+                self._told[key] = self._outlook(row)
+            return self._told[key]
+
+    def _outlook(self, row: int) -> WaitOutlook:
+        if self._advice is None:
+            self._work_out()
+        job, said = self._state.records[row], self._said(row)
+        verdict = {"start": "starts", "unknown": "unknown"}.get(said.action, "waits")
+        timely = verdict == "waits" and said.cause in TIMELY
+        median_s, interval_s, drawn_s = self._interval(row) if timely else (None, None, 0)
+        position, first = self._first(row)
+        shapes = () if verdict == "starts" or not timely else self._shapes(job)
+        return WaitOutlook(job.job_id, job.submit_s, self._now_s, self.snapshot.time_s, self._policy.name, verdict,
+                           said.reason, said.placement, said.expected_start_s if verdict != "unknown" else None,
+                           median_s, interval_s, drawn_s, position if verdict != "starts" else 0,
+                           () if verdict == "starts" else (*self._holders(said.placement), *first)[:MOST_AHEAD], shapes)
+
+    def _work_out(self) -> None:
+        self._consent = feasible_starts(self._state, self._policy)
+        answer = PolicyAdvice(self._state, self._policy, Diagnosis(self.snapshot, self._now_s))
+        self._advice = dict(answer.recommend(RenderOptions(self._now_s, "", shadow=True)))
+        number = futures(self._consent.state, self._draws)
+        if number >= LEAST:
+            chance = np.random.default_rng(0)
+            self._starts = np.array([followed(drawn(self._consent.state, chance), self._policy,
+                                              HORIZON_S).arrays.jobs.start for _ in range(number)])
+
+    def _said(self, row: int) -> Recommendation:
+        """Return the advice on a row; tasks of an array share that of the one which starts first."""
+        assert self._advice is not None
+        key = self._state.records[row].key
+        return self._advice.get(row) or next(said for said in self._advice.values()
+                                             if (said.job_id, said.submit_s) == key)
+
+    def _interval(self, row: int) -> tuple[float | None, tuple[float | None, float | None] | None, int]:
+        """Return the median start, the interval, and over how many futures; nothing where too few were drawn."""
+        if self._starts is None or self._consent.state.arrays.jobs[row].status != WAITING:
+            return None, None, 0  # who is held does not start in a forecast: that says nothing of when it would
+        starts = np.nan_to_num(self._starts[:, row], nan=np.inf)
+        low, middle, high = (float(value) if np.isfinite(value) else None for value in np.quantile(
+            starts, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2], method="inverted_cdf"))
+        return middle, (low, high), len(starts)
+
+    def _first(self, row: int) -> tuple[int | None, list[Ahead]]:
+        """Return how many waiting jobs of its partitions come first, and the first of them."""
+        rules = getattr(self._policy, "rules", None)
+        if not isinstance(rules, Rules):
+            return None, []
+        order, jobs = queued(self._state, rules), self._state.records
+        if row not in order:
+            return None, []
+        own = set(jobs[row].partition.split(","))
+        before = [other for other in order[:order.index(row)] if own & set(jobs[other].partition.split(","))]
+        told = list({jobs[other].key: other for other in reversed(before)}.values())[::-1]
+        return len(before), [self._waiting(other) for other in told[:MOST_AHEAD]]
+
+    def _waiting(self, row: int) -> Ahead:
+        job, said = self._state.records[row], self._said(row)
+        start_s = self._now_s if said.action == "start" else said.expected_start_s
+        return Ahead(job.job_id, job.state, job.partition, job.request.gpus, start_s)
+
+    def _holders(self, placement: Placement | None) -> Sequence[Ahead]:
+        """Return the running jobs on the nodes that a job is expected to start on, the first to end first."""
+        nodes = set(placement.nodes) if placement else set()
+        held: Mapping[str, Job] = {job.job_id: job for job in self.snapshot.jobs if job.state.active
+                                   and any(part.node in nodes for part in job.allocations)}
+        found = [Ahead(job.job_id, job.state, job.partition,
+                       sum(part.gpus for part in job.allocations if part.node in nodes), _ends(job))
+                 for job in held.values()]
+        return sorted(found, key=lambda one: (one.free_s is None, one.free_s or 0.0, one.job_id))
+
+    def _shapes(self, job: Job) -> tuple[Shape, ...]:
+        if self._consent.gate is None:
+            return ()
+        return smaller_shapes(self.snapshot, self._now_s, job, self._policy, self._consent.gate)
+
+
+def _ends(job: Job) -> float | None:
+    return None if job.start_s is None or job.limit_s is None else job.start_s + job.limit_s

@@ -1,0 +1,56 @@
+"""When a waiting job starts, what stands before it and what smaller would start now, as lines of a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from ..durations import ago
+from ._output import Row, plain
+from ._units import WIDTH
+
+MOST_AHEAD = 8
+VERDICTS = {"starts": "would start now", "waits": "would wait", "unknown": "not known"}
+
+
+def outlook_lines(found: Row | None) -> Iterator[str]:
+    """Yield the lines of an outlook, none longer than 80 columns but for names that are."""
+    if found is None:
+        return
+    yield from _folded("starts", _when(found))
+    if found["position"] is not None and found["verdict"] != "starts":
+        yield from _folded("comes first", f"{found['position']} waiting jobs of its partition")
+    for one in found["ahead"][:MOST_AHEAD]:
+        yield from _folded("stands before it", _before(one, found["issued_s"]))
+    if len(found["ahead"]) > MOST_AHEAD:
+        yield from _folded("", f"and {len(found['ahead']) - MOST_AHEAD} more")
+    for one in found["shapes"]:
+        why = f": {one['reason']}" if one["reason"] else ""
+        where = f" on {','.join(one['placement']['nodes'])}" if one["placement"] else ""
+        yield from _folded("smaller", f"{one['change']} ({one['options']}) {VERDICTS[one['verdict']]}{where}{why}")
+
+
+def _folded(heading: str, text: str) -> Iterator[str]:
+    yield from textwrap.wrap(plain(text), WIDTH, initial_indent=f"{heading:18} ", subsequent_indent=" " * 19,
+                             break_on_hyphens=False)
+
+
+def _when(found: Row) -> str:
+    now_s = found["issued_s"]
+    if found["verdict"] == "starts":
+        return "now"
+    if found["verdict"] == "unknown" or (found["interval_s"] is None and found["latest_s"] is None):
+        return "not known when"
+    latest = None if found["latest_s"] is None else f"in {ago(found['latest_s'] - now_s)} if all use their whole limits"
+    if found["interval_s"] is None:
+        return latest or "not known when"
+    low, high = ("more than 30d" if one is None else ago(one - now_s) for one in found["interval_s"])
+    return f"in {low} to {high} (95 % of {found['futures']} futures){f'; {latest}' if latest else ''}"
+
+
+def _before(one: Row, now_s: float) -> str:
+    gpus, free_s = f"{one['job_id']} {one['state']}, {one['gpus']} GPUs", one["free_s"]
+    if free_s is None:
+        return f"{gpus}, until nobody knows when"
+    return f"{gpus}, starts in {ago(free_s - now_s)}" if one["state"] == "pending" else \
+        f"{gpus}, ends in {ago(free_s - now_s)} at the latest"
