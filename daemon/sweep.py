@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from .memory_mapped_workload import MappedWorkload
 from .replay.cluster import Cluster
-from .replay.compiled import cache_folder
+from .replay.compiled import code_digest
 from .replay.power import Occupation, PowerModel, joules
 from .replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .replay.workload import Workload
@@ -87,7 +87,7 @@ class Plan:
     def key(self, policy: str) -> str:
         """Return the digest of all that the policy's outcome depends on, our own code included."""
         told = (self.history, policy, self.seed, self.preemption_s, self.power_down_s,
-                self.model.told, cache_folder().name, self.speeds.told, self.unplaced)
+                self.model.told, code_digest(), self.speeds.told, self.unplaced)
         return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
 
 

@@ -1,9 +1,10 @@
 """Compile the hot path with numba, and keep what was compiled where it can be found again.
 
 numba notices an edit of the file that a function stands in, not of the files it calls into, so the cache folder is
-named after a digest of all compiled sources: an upgraded package never runs yesterday's machine code. An agent's
-machine code has a folder within, named after its own sources and those of agents it imports from, so that an edit of
-one costs no other's compilation. Without a writable folder it is kept in a private one among temporary files.
+named after a digest of the engine's sources: an upgraded package never runs yesterday's machine code. What compiles
+outside the engine, policies and agents, has a folder within, named after its file and the files that this one imports,
+so that an edit of one costs no other's compilation, nor the engine's. Without a writable folder machine code is kept in
+a private one among temporary files.
 """
 
 from __future__ import annotations
@@ -56,11 +57,10 @@ with _absent("scipy"):
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _HERE = Path(__file__).parent
-_POLICIES, _AGENTS = _HERE.parent / "policies", _HERE.parent / "agents"
 KEPT = 4
 """Folders of machine code beside ours: other versions may be installed, too."""
 _UNCLAIMED_S = 86400.0
-_IMPORTED = re.compile(r"^from \.\.+(\w+)", re.MULTILINE)
+_IMPORTED = re.compile(r"^from (\.+)([\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 _MARK = "in-use"
 _claims: list[IO[str]] = []
 """Held open as long as the process lives."""
@@ -80,8 +80,12 @@ def cache_folder() -> Path:
         log.warning("machine code cannot be kept in %s, so it is kept in %s; set NUMBA_CACHE_DIR to a folder of yours",
                     base, private)
         base = os.environ["NUMBA_CACHE_DIR"] = str(private)
-    sources = [*_HERE.glob("*.py"), *_POLICIES.glob("*.py")]
-    return Path(base) / f"compiled-{_digest(sources, numba.__version__)}"
+    return Path(base) / f"compiled-{_digest(_HERE.rglob('*.py'), numba.__version__)}"
+
+
+def code_digest() -> str:
+    """Return a digest of the engine and all policies: what a replay's outcome depends on besides its input."""
+    return _digest([*_HERE.rglob("*.py"), *(_HERE.parent / "policies").glob("*.py")], numba.__version__)
 
 
 def _writable(folder: Path) -> bool:
@@ -110,18 +114,28 @@ def _private() -> Path:
 def _folder(function: Callable[..., Any]) -> Path:
     """Return the folder of one function's machine code."""
     source = Path(function.__code__.co_filename)
-    if source.parent in (_HERE, _POLICIES):
-        return cache_folder()
-    within = source.is_relative_to(_AGENTS)
-    return cache_folder() / _around(_AGENTS / source.relative_to(_AGENTS).parts[0] if within else source.parent)
+    return cache_folder() if source.parent == _HERE else cache_folder() / _around(source)
 
 
 @functools.cache
-def _around(folder: Path) -> str:
-    sources = list(folder.rglob("*.py"))
-    borrowed = {name for source in sources for name in _IMPORTED.findall(source.read_text(encoding="utf-8"))}
-    others = [folder.parent / name for name in borrowed if name != folder.name and folder.parent == _AGENTS]
-    return _digest([*sources, *(source for other in others for source in other.rglob("*.py"))])
+def _around(source: Path) -> str:
+    """Return a digest of a file and of all that it imports from files around it; the engine's own are left out."""
+    found, left = set(), {source.resolve()}
+    while left:
+        found.add(file := left.pop())
+        left |= _imports(file) - found
+    return _digest(found)
+
+
+@functools.cache
+def _imports(source: Path) -> set[Path]:
+    """Return the files that a file imports relatively, at its top, outside the engine."""
+    found = set()
+    for dots, name, imported in _IMPORTED.findall(source.read_text(encoding="utf-8")):
+        module = source.parents[len(dots) - 1].joinpath(*name.split("."))
+        named = [module / f"{part}.py" for part in re.findall(r"\w+", imported)]
+        found |= {file for file in (module.with_suffix(".py"), module / "__init__.py", *named) if file.is_file()}
+    return {file for file in found if not file.is_relative_to(_HERE)}
 
 
 def _digest(sources: Iterable[Path], version: str = "") -> str:

@@ -51,9 +51,13 @@ def test_the_one_in_charge_is_asked_first_then_the_last_shadows_and_the_refused_
 
 
 @pytest.fixture
-def agency(tmp_path, monkeypatch) -> ModelLoader:
-    """Agents that need not be compiled first."""
+def compiled_here(monkeypatch):
+    """Agents need no child that compiles them ahead: they are compiled here, once for a worker."""
     monkeypatch.setattr(ModelLoader, "_compiled", lambda self, model: True)
+
+
+@pytest.fixture
+def agency(tmp_path, compiled_here) -> ModelLoader:
     store_scorer(tmp_path)
     return ModelLoader(tmp_path)
 
@@ -98,7 +102,7 @@ def test_an_agent_that_is_not_in_the_store_is_a_fault_and_no_crash(agency):
 # In the daemon.
 
 @pytest.fixture
-def service(rig):
+def service(rig, compiled_here):
     return collected(rig)
 
 
@@ -136,7 +140,8 @@ def test_without_agents_the_heuristic_is_in_charge_and_nothing_is_claimed(servic
     assert any(row.wait_change_s is not None for row in service.known.advice.recommendations)
 
 
-def test_a_promoted_agent_advises_from_the_next_round_on_and_is_told_everywhere(rig, service):
+def test_a_promoted_agent_advises_once_a_child_has_compiled_it_and_is_told_everywhere(rig):
+    service = collected(rig)
     model = store_scorer(service.settings.storage.models_folder)
     promote(rig, service, model)
     advice, facts, view = service.known.advice, published(service), DaemonView(service, lambda: service.settings)
@@ -193,7 +198,7 @@ def test_while_the_scheduler_is_silent_nobody_is_asked_and_nothing_is_advised(ri
     assert DaemonView(service, lambda: service.settings).recommendations() == ()
 
 
-def test_an_agent_is_not_asked_about_what_is_older_than_three_reads(rig):
+def test_an_agent_is_not_asked_about_what_is_older_than_three_reads(rig, compiled_here):
     service = collected(rig, waste="{scheduler_max_age: 1d}")
     model = store_scorer(service.settings.storage.models_folder)
     promote(rig, service, model)

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from idlewatt.daemon import sweep
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.cli._history import described
 
@@ -19,9 +21,17 @@ HEAD = "job,submit_s,run_s,gpus,limit_s,user,partition\n"
 JOBS = HEAD + "".join(f"{job},{10 * job},{100 + 37 * job % 90},{1 + job % 8},600,u{job % 3},all\n" for job in range(40))
 
 
+def side_by_side(plan, policies, workers):
+    """Replay in this process, which has the policies compiled already; tests/daemon/test_sweep.py has real workers."""
+    whole = plan if plan.spool is None else replace(plan, workload=plan.spool.workload())
+    return (sweep.replay(whole, policy) for policy in policies)
+
+
 @pytest.fixture
-def replay(tmp_path):
-    """Run the command with its outcomes kept in a folder of the test's own."""
+def replay(tmp_path, monkeypatch):
+    """Run the command in this process, with its outcomes kept in a folder of the test's own."""
+    monkeypatch.setattr(sweep, "side_by_side", side_by_side)
+
     def run(*arguments, source=JOBS, code=0, **environment):
         path = tmp_path / "jobs.csv"
         if source is not None:

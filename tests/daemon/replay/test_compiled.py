@@ -1,4 +1,3 @@
-import importlib.util
 import os
 import subprocess
 import sys
@@ -7,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from idlewatt.daemon.replay import compiled
+from idlewatt.daemon.policies import easy
+from idlewatt.daemon.replay import compiled, moves
 
 ASK = """
 from idlewatt.daemon.policies import named
@@ -129,44 +129,43 @@ def test_machine_code_of_a_version_that_claims_nothing_stays_for_a_day(tmp_path)
     assert not old.exists()
 
 
-def test_an_edit_around_an_agents_code_costs_its_own_compilation_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(compiled, "_AGENTS", tmp_path)
-    for name in ("one", "other"):
-        (tmp_path / name / "inner").mkdir(parents=True)
-        (tmp_path / name / "inner" / "kernel.py").write_text("def move(x):\n    return x\n")
-        (tmp_path / name / "rules.py").write_text(f"# {name}")
+@pytest.fixture
+def edited(tmp_path):
+    """Whose machine code is compiled anew after an edit of a file: of policies, of what one is made of, of agents."""
+    sources = {
+        "policies/strict.py": "def heads():\n    return 1\n", "policies/tight.py": "BEST = 1\n",
+        "policies/easy.py": "from .strict import (\n    heads,\n)\n",
+        "agents/one/kernel.py": "from ..two import moves\nfrom ...policies.easy import heads\n",
+        "agents/two/moves.py": "", "agents/two/train.py": "from ...policies import tight\n"}
+    for name, text in sources.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
 
     def folders():
         compiled._around.cache_clear()
-        return [compiled._folder(function_of(tmp_path / name / "inner" / "kernel.py")) for name in ("one", "other")]
+        compiled._imports.cache_clear()
+        return {name: compiled._around(tmp_path / name) for name in sources}
 
-    before = folders()
-    (tmp_path / "one" / "rules.py").write_text("BEST = 2")
-    after = folders()
-    assert before[0] != after[0]
-    assert before[1] == after[1]
-    assert {folder.parent for folder in (*before, *after)} == {compiled.cache_folder()}
+    def edited(name):
+        before = folders()
+        (tmp_path / name).write_text(sources[name] + "\nEDITED = True\n")
+        after = folders()
+        return {name for name in sources if before[name] != after[name]}
 
-
-def test_an_edit_of_code_that_another_agent_calls_costs_both_their_compilation(tmp_path, monkeypatch):
-    monkeypatch.setattr(compiled, "_AGENTS", tmp_path)
-    for name, rules in (("one", "from ...other.inner.kernel import move"), ("other", "")):
-        (tmp_path / name / "inner").mkdir(parents=True)
-        (tmp_path / name / "inner" / "kernel.py").write_text("def move(x):\n    return x\n")
-        (tmp_path / name / "rules.py").write_text(rules)
-
-    def folder():
-        compiled._around.cache_clear()
-        return compiled._folder(function_of(tmp_path / "one" / "inner" / "kernel.py"))
-
-    before = folder()
-    (tmp_path / "other" / "inner" / "kernel.py").write_text("def move(x):\n    return -x\n")
-    assert folder() != before
+    return edited
 
 
-def function_of(source):
-    """Return the function that stands in a file."""
-    spec = importlib.util.spec_from_file_location(source.parent.parent.name, source)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.move
+@pytest.mark.parametrize(("source", "anew"), [
+    ("policies/tight.py", {"agents/two/train.py"}),
+    ("policies/easy.py", {"agents/one/kernel.py"}),
+    ("policies/strict.py", {"policies/easy.py", "agents/one/kernel.py"}),
+    ("agents/two/moves.py", {"agents/one/kernel.py"}),
+    ("agents/two/train.py", set())])
+def test_an_edit_costs_the_compilation_of_the_file_and_of_those_that_import_it_only(edited, source, anew):
+    assert edited(source) == {source} | anew
+
+
+def test_the_engines_machine_code_knows_no_policy():
+    engines, policys = compiled._folder(moves.scramble.py_func), compiled._folder(easy.book.py_func)
+    assert engines == compiled.cache_folder() == policys.parent
+    assert not any("policies" in str(source) for source in compiled._imports(Path(moves.__file__)))
