@@ -16,6 +16,9 @@ from .dcgm_fields import (
     ACTIVITY,
     DRAM,
     ENERGY,
+    ENGINE,
+    FP32,
+    FP64,
     FREE,
     LIMIT,
     LIMIT_DEFAULT,
@@ -192,6 +195,7 @@ def _detail(gpu: _Gpu) -> GpuDetail:
     xid = values.get(XID)
     return GpuDetail(
         tensor_active=values.get(TENSOR), dram_active=values.get(DRAM), sm_occupancy=values.get(OCCUPANCY),
+        engine_active=values.get(ENGINE), fp32_active=values.get(FP32), fp64_active=values.get(FP64),
         pcie_bytes_per_s=gpu.both(PCIE), nvlink_bytes_per_s=gpu.both(NVLINK),
         sm_clock_hertz=values.get(SM_CLOCK), memory_clock_hertz=values.get(MEMORY_CLOCK),
         memory_temperature_celsius=values.get(MEMORY_TEMPERATURE),

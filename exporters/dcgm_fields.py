@@ -30,6 +30,8 @@ LIMIT = ("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "DCGM_FI_DEV_POWER_MGMT_LIMIT")
 LIMIT_DEFAULT, LIMIT_MIN = "DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF", "DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN"
 OCCUPANCY, TENSOR, DRAM = ("DCGM_FI_PROF_SM_OCCUPANCY", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
                            "DCGM_FI_PROF_DRAM_ACTIVE")
+ENGINE, FP32, FP64 = ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PIPE_FP32_ACTIVE",
+                      "DCGM_FI_PROF_PIPE_FP64_ACTIVE")
 PCIE = ("DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES")
 NVLINK = ("DCGM_FI_PROF_NVLINK_TX_BYTES", "DCGM_FI_PROF_NVLINK_RX_BYTES")
 SM_CLOCK, MEMORY_CLOCK = "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK"
@@ -42,7 +44,7 @@ SLOWED_BY_HEAT = (f"{_SLOWED}SW_THERM_SLOWDOWN_NS", f"{_SLOWED}HW_THERM_SLOWDOWN
 _OLD: dict[str, Reader] = {
     **dict.fromkeys((*POWER, *LIMIT, LIMIT_DEFAULT, LIMIT_MIN), gpu_watts),
     ENERGY: joules_of_millijoules,
-    **dict.fromkeys((*ACTIVITY, OCCUPANCY, TENSOR, DRAM), ratio),
+    **dict.fromkeys((*ACTIVITY, OCCUPANCY, TENSOR, DRAM, FP32, FP64), ratio),
     UTILIZATION: measured,  # percent or not is judged by the whole page
     **dict.fromkeys((USED, FREE, RESERVED, TOTAL), bytes_of_mebibytes),
     **dict.fromkeys((TEMPERATURE, MEMORY_TEMPERATURE, REASONS, XID, *PCIE, *NVLINK), measured),
@@ -66,6 +68,8 @@ RENAMED = {
     "DCGM_FI_PROF_SM_OCCUPANCY_RATIO": OCCUPANCY,
     "DCGM_FI_PROF_TENSOR_UTIL_RATIO": TENSOR,
     "DCGM_FI_PROF_DRAM_UTIL_RATIO": DRAM,
+    "DCGM_FI_PROF_FP32_UTIL_RATIO": FP32,
+    "DCGM_FI_PROF_FP64_UTIL_RATIO": FP64,
 }
 """Names of DCGM 4.6 and later, with those of before (and one that DCGM 3 gave up)."""
 METRICS: dict[str, Reader] = _OLD | {new: _OLD[old] for new, old in RENAMED.items()}
@@ -74,7 +78,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     old: (old, *(new for new, other in RENAMED.items() if other == old)) for old in _OLD}
 """All names of each fact, by the one that it bears here."""
 
-SHARES = frozenset(name for name in (*ACTIVITY, OCCUPANCY, TENSOR, DRAM) if "_PROF_" in name)
+SHARES = frozenset(name for name in (*ACTIVITY, OCCUPANCY, TENSOR, DRAM, FP32, FP64) if "_PROF_" in name)
 """Ratios that a MIG instance has of its own slices."""
 OWN = SHARES | {USED, FREE, RESERVED, TOTAL, *PCIE, *NVLINK}
 """What a MIG instance has for itself; everything else on its rows is the GPU's, repeated."""

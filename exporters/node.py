@@ -11,6 +11,7 @@ from ..storage.telemetry import NodeReading, Telemetry
 from .exposition import Samples
 from .facts import measured, node_name
 from .findings import SERVER
+from .node_io import IO_METRICS, NO_IO, IoCounters, IoShares, counts_of
 from .power_meters import Meter, MeterBook, MeterRole, Roles
 from .power_meters import total as watts_of
 from .scrape import PageConfig, PageSource
@@ -25,7 +26,7 @@ SENSOR_LABEL, METER_INFO = "node_hwmon_sensor_label", "node_power_meter_info"
 POWER_LABELS = (SENSOR_LABEL, METER_INFO)
 """What the firmware calls its meters: hwmon's labels, and node_exporter's collector of ACPI meters."""
 NAME = "node_uname_info"
-METRICS = (CPU, MEMORY_TOTAL, MEMORY_AVAILABLE, POWER, *POWER_LABELS, NAME)
+METRICS = (CPU, MEMORY_TOTAL, MEMORY_AVAILABLE, POWER, *POWER_LABELS, NAME, *IO_METRICS)
 
 _MOST_SERVERS = 65_536
 _WAITING = frozenset(("idle", "iowait"))
@@ -40,6 +41,7 @@ class NodePages:
         self.meters = MeterBook(told)
         self._before: dict[str, tuple[float, float]] = {}
         """By target; the one that was not read for longest goes first."""
+        self._io = IoCounters()
 
     def parse(self, samples: Samples, target: Target, time_s: float) -> Telemetry:
         """Return the server's reading; how busy it is from its second page on."""
@@ -61,15 +63,16 @@ class NodePages:
                 called[meter_of(labels)] = labels.get("label") or labels.get("oem_info", "")
             elif name == NAME:
                 own_name = labels.get("nodename", "")
-            elif (number := measured(value)) is not None:
+            elif name not in IO_METRICS and (number := measured(value)) is not None:
                 values[name] = number
+        io = self._io.shares(target.url, time_s, counts_of(samples))
         if not (spent or values or power):
             return Telemetry()
         server = node_name({}, target.labels, own_name or target.instance)
         meters = self.meters.judge(server, power, named(power, called))
         return Telemetry(nodes=(reading(
             server, time_s, busy=self._busy(target.url, waiting, spent), total=values.get(MEMORY_TOTAL),
-            available=values.get(MEMORY_AVAILABLE), meters=meters),))
+            available=values.get(MEMORY_AVAILABLE), meters=meters, io=io),))
 
     def _busy(self, key: str, waiting: float, total: float) -> float | None:
         """Return the share of CPU time since the last page that was neither idle nor waiting for disks."""
@@ -87,12 +90,13 @@ class NodePages:
 
 
 def reading(name: str, time_s: float, *, busy: float | None, total: float | None, available: float | None,
-            meters: tuple[Meter, ...]) -> NodeReading:
+            meters: tuple[Meter, ...], io: IoShares = NO_IO) -> NodeReading:
     """Return the reading of a server; memory in bytes."""
     watts, source = watts_of(meters)
     return NodeReading(
         node=name, time_s=time_s, power_watts=watts, power_source=source,
-        cpu_busy_ratio=busy, memory_used_bytes=memory_used(total, available), memory_total_bytes=total)
+        cpu_busy_ratio=busy, memory_used_bytes=memory_used(total, available), memory_total_bytes=total,
+        disk_busy_ratio=io.disk_busy, io_wait_ratio=io.waiting, fabric_ratio=io.fabric)
 
 
 def meter_of(labels: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from ..storage.durations import Duration
 from ..storage.telemetry import GpuReading, NodeReading, Telemetry
-from . import amd, amd_smi, cgroup, dcgm, dcgm_fields, gaudi, ipmi, node, nvidia_smi
+from . import amd, amd_smi, cgroup, dcgm, dcgm_fields, gaudi, ipmi, node, node_io, nvidia_smi
 from .errand import all_of
 from .exposition import Samples, Series
 from .facts import is_nobody, measured, ratio, told_name
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 _BUSY = "idlewatt:cpu_busy"
 _TIME = "idlewatt:scraped"
+_DISK, _WAITING, _FABRIC = "idlewatt:disk_busy", "idlewatt:io_waiting", "idlewatt:fabric"
+_RATIOS = (_BUSY, _DISK, _WAITING, _FABRIC)
 _BY = "job, instance, node"
 _TOGETHER = 8
 _GPU_FACTS: dict[str, tuple[str, ...]] = (dcgm_fields.FACTS | nvidia_smi.FACTS | amd.FACTS | amd_smi.FACTS
@@ -77,8 +79,19 @@ def queries(config: PrometheusConfig) -> dict[str, str]:
 
     waiting, total = cpu('mode=~"idle|iowait"'), cpu('mode!~"guest.*"')
     facts[_BUSY] = f"1 - {waiting} / {total}"
+    facts |= _io_queries(matchers, f"{config.cpu_window:g}s")
     facts[_TIME] = f"timestamp(up{{{config.matchers}}})"
     return facts
+
+
+def _io_queries(matchers: str, window: str) -> dict[str, str]:
+    """Return the PromQL of the shares of time and of capacity in which servers moved data."""
+    def rate(name: str) -> str:
+        return f"rate({name}{{{matchers}}}[{window}])"
+
+    moved = " + ".join(f"sum by ({_BY}) ({rate(name)})" for name in node_io.FABRIC)
+    return {_DISK: f"max by ({_BY}) ({rate(node_io.DISK)})", _WAITING: rate(node_io.WAITING),
+            _FABRIC: f"({moved}) / (2 * sum by ({_BY}) ({node_io.FABRIC_RATE}{{{matchers}}}))"}
 
 
 class PrometheusSource:
@@ -241,7 +254,7 @@ def _hosts(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf, boo
     power: dict[str, dict[str, float]] = {}
     called: dict[str, dict[str, str]] = {}
     times: dict[str, float] = {}
-    for name in (_BUSY, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER, *node.POWER_LABELS):
+    for name in (*_RATIOS, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER, *node.POWER_LABELS):
         for series, number in samples[name]:
             labels = series.labels
             server, time_s = node_of(labels), time_of(labels)
@@ -254,13 +267,14 @@ def _hosts(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf, boo
             if name == node.POWER:
                 power.setdefault(server, {})[node.meter_of(labels)] = number
             else:
-                values.setdefault(server, {})[name] = ratio(number) if name == _BUSY else measured(number)
+                values.setdefault(server, {})[name] = ratio(number) if name in _RATIOS else measured(number)
     found = []
     for server, time_s in times.items():
         own, drawn = values.get(server, {}), power.get(server, {})
         meters = book.judge(server, drawn, node.named(drawn, called.get(server, {})))
         found.append(node.reading(server, time_s, busy=own.get(_BUSY), total=own.get(node.MEMORY_TOTAL),
-                                  available=own.get(node.MEMORY_AVAILABLE), meters=meters))
+                                  available=own.get(node.MEMORY_AVAILABLE), meters=meters,
+                                  io=node_io.IoShares(*(own.get(name) for name in (_DISK, _WAITING, _FABRIC)))))
     return found
 
 

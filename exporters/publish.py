@@ -193,6 +193,9 @@ class Published:
         "Share of the energy for the same work that like runs saved under a lower power limit, of running jobs and no "
         "more than 50; bound is estimate, low or high of the 95 % interval.",
         "partition", "job_id", "cap_watts", "bound", cap=ADVICE * 3)
+    underused_gpus: Series = _gauge(
+        "GPUs of running jobs that are underused, by cause; unknown where nothing tells why, absent where all that was "
+        "judged is used well.", "partition", "cause", cap=PARTITIONS * 12)
     capped_gpus: Scalar = _gauge(
         "GPUs whose enforced power limit is below the one they were delivered with; absent where no exporter tells.")
     throttled_gpus: Series = _gauge(

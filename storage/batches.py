@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
-from . import advice, energy, following, jobs, nodes, promotions, run_energy, simulated, speeds, uses
+from . import advice, energy, following, jobs, nodes, promotions, run_energy, simulated, speeds, underuse, uses
 from .former import renewed
 from .promotions import Abstention, Promotion, ShadowResult
 from .recommendations import Recommendation
@@ -27,6 +27,7 @@ from .records import GpuRollup, IdleFloor, Job, Node, WasteReading
 from .run_energy import EnergyShare
 from .simulated import Simulated
 from .speeds import RunSpeed
+from .underuse import CauseTally
 from .uses import Use
 from .values import words
 from .windows import Board
@@ -101,6 +102,7 @@ KINDS: Mapping[str, Kind] = {
     "simulated": Kind(tuple[Simulated, ...], lambda connection, facts, _: simulated.store(connection, facts)),
     "speeds": Kind(tuple[RunSpeed, ...], lambda connection, facts, _: speeds.store(connection, facts)),
     "uses": Kind(tuple[Use, ...], lambda connection, facts, _: uses.store(connection, facts)),
+    "causes": Kind(tuple[CauseTally, ...], lambda connection, facts, _: underuse.store(connection, facts)),
 }
 """Every kind of facts, by the name under which it waits on disk."""
 _WINDOWS = ("rollups", "waste", "shares")

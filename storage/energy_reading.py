@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection, select
 
-from . import energy_queries, schema, timelines, uses
+from . import energy_queries, schema, timelines, underuse, uses
 from .energy_queries import Dimension, Order, RunFilter, RunRow
 from .packed import Window
 from .power_classes import PowerClass
 from .records import GpuRollup
+from .underuse import CauseTally
 from .uses import Use
 
 
@@ -62,3 +63,11 @@ class EnergyReader(ABC):
         with self._reading() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else uses.use_of(row)
+
+    def causes_of_run(self, job_id: str, submit_s: float, start_s: float) -> tuple[CauseTally, ...]:
+        """Return why the GPUs of a run were underused, what was seen longest first."""
+        table = schema.run_causes.c
+        query = select(schema.run_causes).where(table.job_id == job_id, table.submit_s == submit_s,
+                                                table.start_s == start_s).order_by(table.gpu_seconds.desc())
+        with self._reading() as connection:
+            return tuple(map(underuse.tally_of, connection.execute(query)))

@@ -70,3 +70,21 @@ def tables(metadata: MetaData) -> tuple[Table, Table, Table, Table]:
     nodes = Table("node_days", metadata, Column("day_s", Double, primary_key=True),
                   Column("node", Text, primary_key=True), *_sums(), sqlite_with_rowid=False)
     return runs, windows, days, nodes
+
+
+def causes(metadata: MetaData) -> Table:
+    """Return the table ``run_causes``: how long which cause of underused GPUs was seen in a run."""
+    table = Table(
+        "run_causes", metadata,
+        Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+        Column("job_id", Text, nullable=False),
+        Column("submit_s", Double, nullable=False),
+        Column("start_s", Double, nullable=False),
+        Column("cause", Text, nullable=False),
+        Column("updated_s", Double, nullable=False),
+        Column("gpu_seconds", Double, nullable=False),
+        Column("confidence", Double, nullable=False),
+        Column("evidence", Text, nullable=False),  # JSON: means by what was measured
+        UniqueConstraint("job_id", "submit_s", "start_s", "cause"))
+    Index("ix_run_causes_updated_s", table.c.updated_s)
+    return table

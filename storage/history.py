@@ -31,6 +31,7 @@ from .run_energy import EnergyShare
 from .simulated import Simulated
 from .speeds import RunSpeed
 from .spool import Spool
+from .underuse import CauseTally
 from .uses import Use
 
 log = logging.getLogger(__name__)
@@ -197,6 +198,10 @@ class History(HistoryReader):
     def record_speeds(self, runs: Iterable[RunSpeed]) -> None:
         """Record how fast runs were; the same run and basis again replaces."""
         self._record_all("speeds", runs)
+
+    def record_causes(self, tallies: Iterable[CauseTally]) -> None:
+        """Record why GPUs were underused; the same run and cause again replaces."""
+        self._record_all("causes", tallies)
 
     def record_uses(self, runs: Iterable[Use]) -> None:
         """Record what runs used of what they held; the same run again replaces."""

@@ -22,6 +22,7 @@ from . import (
     schema,
     simulated,
     speeds,
+    underuse,
     uses,
 )
 from .advice import AdviceChange, IssuedAdvice
@@ -34,6 +35,7 @@ from .recommendations import Placed
 from .records import Allocation, GpuRollup, IdleFloor, Job, JobState, Node, Request, WasteReading
 from .simulated import Simulated
 from .speeds import RunSpeed
+from .underuse import CauseTally
 from .uses import Use
 from .values import chunks
 from .waiting import WaitReason
@@ -228,6 +230,12 @@ class HistoryReader(EnergyReader):
         rows = self._all(select(table).where(table.c.updated_s >= since_s).order_by(
             table.c.updated_s.desc(), table.c.id.desc()).limit(last))
         return tuple(uses.use_of(row) for row in reversed(rows))
+
+    def causes(self, since_s: float = float("-inf")) -> tuple[CauseTally, ...]:
+        """Return why the GPUs of runs were underused of which more was known since a moment; the oldest first."""
+        table = schema.run_causes
+        rows = self._all(select(table).where(table.c.updated_s >= since_s).order_by(table.c.updated_s, table.c.id))
+        return tuple(map(underuse.tally_of, rows))
 
     def waste(self, since_s: float, until_s: float, *, per_node: bool = False) -> tuple[WasteReading, ...]:
         """Return the energy by class of windows that start in [since, until): of partitions, or of their nodes."""

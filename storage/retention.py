@@ -50,6 +50,7 @@ def steps(connection: Connection, now_s: float, keep: Retention) -> Iterator[Ste
     yield remove(schema.standings, schema.standings.c.since_s < now_s - keep.recommendations_s)
     yield from _prunes(connection, schema.speeds, schema.speeds.c.last_s < now_s - keep.speeds_s)
     yield from _prunes(connection, schema.uses, schema.uses.c.updated_s < now_s - keep.uses_s)
+    yield from _prunes(connection, schema.run_causes, schema.run_causes.c.updated_s < now_s - keep.jobs_s)
     later = nodes.alias()
     # The state that held at the cutoff stays: replay starts from it.
     yield from _prunes(connection, nodes, select(later.c.id).where(

@@ -155,6 +155,7 @@ waste_windows = Table(
 )
 
 run_energy, run_windows, energy_days, node_days = energy_schema.tables(metadata)
+run_causes = energy_schema.causes(metadata)
 
 # Written by versions before 0008 only: retention moves its rows into gpu_windows.
 rollups = Table(
@@ -383,6 +384,6 @@ CLOCKS = {
     "energy_days": "day_s", "node_days": "day_s", "rollups": "start_s", "waste": "start_s",
     "floors": "updated_s", "recommendations": "issued_s", "advice_changes": "time_s", "verdicts": "issued_s",
     "promotions": "time_s", "abstentions": "first_s", "standings": "since_s", "simulated": "until_s",
-    "speeds": "last_s", "uses": "updated_s", "recorders": "since_s", "imports": "done_s",
+    "speeds": "last_s", "uses": "updated_s", "run_causes": "updated_s", "recorders": "since_s", "imports": "done_s",
 }
 """The column that tells a row's age, by table."""

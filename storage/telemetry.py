@@ -15,6 +15,11 @@ class GpuDetail:
     """Share of cycles in which the GPU's memory moved data, 0..1."""
     sm_occupancy: float | None = None
     """Resident warps as a share of what fits, 0..1."""
+    engine_active: float | None = None
+    """Share of time in which any kernel ran (GR_ENGINE_ACTIVE), 0..1: finer than ``GpuReading.resident``."""
+    fp32_active: float | None = None
+    """Share of cycles in which the units for 32 bit numbers worked, 0..1; and for 64 bit."""
+    fp64_active: float | None = None
     pcie_bytes_per_s: float | None = None
     """Sent and received."""
     nvlink_bytes_per_s: float | None = None
@@ -80,6 +85,12 @@ class NodeReading:
     cpu_busy_ratio: float | None = None
     memory_used_bytes: float | None = None
     memory_total_bytes: float | None = None
+    disk_busy_ratio: float | None = None
+    """Share of the time in which its busiest disk worked, 0..1."""
+    io_wait_ratio: float | None = None
+    """Share of the time in which some process waited for files, 0..1 (pressure stall information)."""
+    fabric_ratio: float | None = None
+    """What its InfiniBand or RoCE ports sent and received, as a share of what they can, 0..1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,12 @@ from ...storage.energy_queries import Dimension, Order, RunFilter, RunRow
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.reading import HistoryReader, JobDetail, JobRun
 from ...storage.records import GpuRollup, Job
+from ...storage.underuse import CauseTally
 from ...storage.uses import Use
+from ..causes import evidence_words, label, remedy, told
 from ..pricing import Costing
-from .notes import notes
-from .rows import EnergyRow, HolderRow, JobReport, JobRow, Series, energy_row, job_row
+from .notes import Used, notes
+from .rows import CauseRow, EnergyRow, HolderRow, JobReport, JobRow, Series, energy_row, job_row
 from .wasters import Part, wasters
 
 MOST_POINTS = 96
@@ -79,11 +81,15 @@ class EnergyBook:
         allocations = held.allocations if held is not None else job.allocations
         use = self._use(run)
         cpus_used, memory_used = (use.cpus_mean, use.memory_peak_bytes) if use is not None else (None, None)
-        told = notes(replace(job, allocations=allocations), row, cpus_used, memory_used, self._now())
+        tallies = () if run is None else self._history.causes_of_run(run.job_id, run.submit_s, run.start_s)
+        causes = _causes(tallies, 0.0 if row is None else row.gpus)
+        judged = sum(one.gpu_seconds for one in tallies)
+        found = notes(replace(job, allocations=allocations), row, Used(cpus_used, memory_used, causes), self._now())
         start_s = run.start_s if run is not None else job.start_s
         ready_s = max(job.submit_s, job.eligible_s or job.submit_s)
         return JobReport(
-            job=replace(job, allocations=allocations), run=row, notes=told,
+            job=replace(job, allocations=allocations), run=row, notes=found, causes=causes,
+            judged_ratio=min(1.0, judged / row.gpu_seconds) if row and row.gpu_seconds and judged else None,
             waited_s=None if start_s is None else max(0.0, start_s - ready_s), reasons=_reasons(detail),
             cpus_used=cpus_used, memory_used_bytes=memory_used,
             classes=_classes(self._history.classes_of(run, MOST_POINTS)) if drawn and run is not None else (),
@@ -105,6 +111,12 @@ class EnergyBook:
         return tuple(Series(f"{node}:{index}", tuple(one.start_s for one in some), tuple(one.seconds for one in some),
                             tuple(one.power_mean_watts for one in some), tuple(one.activity_mean for one in some))
                      for (node, index), some in sorted(by_gpu.items())[:MOST_SERIES])
+
+
+def _causes(tallies: Sequence[CauseTally], gpus: float) -> tuple[CauseRow, ...]:
+    """Return why GPUs were underused, in words."""
+    return tuple(CauseRow(one.cause, label(one.cause), share, one.confidence, evidence_words(one.evidence),
+                          remedy(one.cause)) for one, share in told(tallies, gpus))
 
 
 def _reasons(detail: JobDetail) -> tuple[str, ...]:

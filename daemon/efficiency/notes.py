@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from ...storage.power_classes import PowerClass
 from ...storage.records import Job
 from ..headline import percent, watts
-from .rows import JobRow, Note
+from .rows import CauseRow, JobRow, Note
 
 YOUNG_S = 600.0
 MEASURED = 0.9
@@ -25,8 +26,16 @@ GIB = 2**30
 _GIGABYTES = re.compile(r"(\d+) ?GB")
 
 
-def notes(job: Job, run: JobRow | None, cpus_used: float | None, memory_used: float | None, now_s: float) \
-        -> tuple[Note, ...]:
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What is known of a run beside its energy."""
+
+    cpus: float | None = None
+    memory_bytes: float | None = None
+    causes: tuple[CauseRow, ...] = ()
+
+
+def notes(job: Job, run: JobRow | None, used: Used, now_s: float) -> tuple[Note, ...]:
     """Return what stands out of a run of a job, what matters most first."""
     if run is None:
         return (Note("Nothing was recorded of it."),) if job.state.finished else ()
@@ -35,9 +44,10 @@ def notes(job: Job, run: JobRow | None, cpus_used: float | None, memory_used: fl
     if ran_s < YOUNG_S:
         return (*found, Note("It ran for less than ten minutes: too short to judge."))
     known = run.measured_share is not None and run.measured_share >= MEASURED
+    found += _causes(used.causes)
     if known:
-        found += _gpus(run, " while it was looked at" if run.seen_seconds < MEASURED * ran_s else "")
-    found += [*_hung(run), *_shape(job), *_host(job, cpus_used, memory_used), *_limit(job, run)]
+        found += _gpus(run, used, " while it was looked at" if run.seen_seconds < MEASURED * ran_s else "")
+    found += [*_hung(run), *_shape(job), *_host(job, used.cpus, used.memory_bytes), *_limit(job, run)]
     return tuple(found)
 
 
@@ -52,7 +62,13 @@ def _coverage(run: JobRow, ran_s: float) -> Iterator[Note]:
         yield Note("It shares GPUs with other jobs: their watts are split in equal parts.")
 
 
-def _gpus(run: JobRow, scope: str) -> Iterator[Note]:
+def _causes(causes: Iterable[CauseRow]) -> Iterator[Note]:
+    for one in causes:
+        yield Note(f"{one.words[:1].upper()}{one.words[1:]}, {percent(one.share_ratio)} of the judged time (confidence "
+                   f"{percent(one.confidence)}): {'; '.join(one.evidence)}.", one.remedy)
+
+
+def _gpus(run: JobRow, used: Used, scope: str) -> Iterator[Note]:
     held = round(run.gpus)
     idle = len(run.idle_gpus or ())
     if held and idle >= held:
@@ -61,6 +77,8 @@ def _gpus(run: JobRow, scope: str) -> Iterator[Note]:
     elif idle:
         yield Note(f"{idle} of {held} GPUs {'was' if idle == 1 else 'were'} never used{scope}.",
                    f"Ask for {held - idle}.")
+    elif run.activity is not None and run.activity < LOW_ACTIVITY and used.causes:
+        yield Note(f"Its GPUs worked {percent(run.activity)} of the time.")
     elif run.activity is not None and run.activity < LOW_ACTIVITY:
         few = max(1, math.ceil(held * run.activity / 0.5)) if held > 1 else 0
         fix = f"{few} would do, " if few and few < held else ""

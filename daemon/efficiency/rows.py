@@ -9,6 +9,7 @@ from ...storage.energy_queries import RunRow
 from ...storage.energy_schema import CLASS_COLUMNS
 from ...storage.power_classes import PowerClass
 from ...storage.records import Job, JobState
+from ...storage.underuse import Cause
 from ..pricing import Cost, Costing
 
 Classes = Mapping[PowerClass, float]
@@ -76,6 +77,19 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class CauseRow:
+    """Why the GPUs of a run were underused for some of the time."""
+
+    cause: Cause
+    words: str
+    share_ratio: float
+    """Of the judged time of its GPUs."""
+    confidence: float
+    evidence: tuple[str, ...]
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
 class Series:
     """One GPU over time, or all classes of a run: a point per window."""
 
@@ -106,6 +120,10 @@ class JobReport:
     """Watts of each class over time."""
     series: tuple[Series, ...]
     """Watts and activity of each GPU over time, where the scheduler named them."""
+    causes: tuple[CauseRow, ...] = ()
+    """Why its GPUs were underused, as far as that can be told; what was seen longest first."""
+    judged_ratio: float | None = None
+    """Share of its GPU-seconds of which it was asked why; None where nothing was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,10 +72,18 @@ class PowerCapsSettings(RecommenderSettings):
     """Share of its speed that a job may lose, by the far end of the interval."""
 
 
+class CausesSettings(RecommenderSettings):
+    """Whether causes of underused GPUs are looked for."""
+
+    every: Duration = 15.0
+    """As often as the exporters are scraped: what GPUs and servers do is measured in this cycle."""
+
+
 class RecommendersSettings(Strict):
     """A section for each subject."""
 
     allocation: AllocationSettings = AllocationSettings()
+    causes: CausesSettings = CausesSettings()
     elastic: ElasticSettings = ElasticSettings()
     moves: MovesSettings = MovesSettings()
     power_caps: PowerCapsSettings = PowerCapsSettings()

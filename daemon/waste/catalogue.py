@@ -35,6 +35,13 @@ class Figure(NamedTuple):
     source: str
 
 
+class Rate(NamedTuple):
+    """A published rate of a link in bytes per second, both directions together, and who published it."""
+
+    bytes_per_s: float
+    source: str
+
+
 class GpuModel(Strict):
     """What is known of a GPU model; None where nobody has published it."""
 
@@ -45,6 +52,9 @@ class GpuModel(Strict):
     """Draw without a context."""
     limit: Figure | None = None
     """The usual power limit."""
+    nvlink: Rate | None = None
+    """All its links to other GPUs."""
+    pcie: Rate | None = None
 
     @property
     def idle_watts(self) -> float | None:

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from idlewatt.daemon.efficiency.notes import notes
-from idlewatt.daemon.efficiency.rows import JobRow
+from idlewatt.daemon.efficiency.notes import Used, notes
+from idlewatt.daemon.efficiency.rows import CauseRow, JobRow
 from idlewatt.daemon.efficiency.wasters import remedy, wasters
 from idlewatt.daemon.web.view import WasteRow
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, Job, JobState, Request
+from idlewatt.storage.underuse import Cause
 
 NOW = 100_000.0
 GIB = 2**30
@@ -21,7 +22,7 @@ RUN = JobRow("1", 0.0, 0.0, 36_000.0, JobState.COMPLETED, "ada", "lab", "gpu", "
 
 
 def said(job=JOB, cpus=None, memory=None, **changes):
-    return [f"{note.words} {note.fix}".strip() for note in notes(job, replace(RUN, **changes), cpus, memory, NOW)]
+    return [f"{note.words} {note.fix}".strip() for note in notes(job, replace(RUN, **changes), Used(cpus, memory), NOW)]
 
 
 def test_nothing_is_said_of_a_job_that_does_well():
@@ -96,3 +97,12 @@ def test_nobody_is_blamed_for_what_is_not_measured_or_not_held():
 def test_a_command_is_the_schedulers_own_and_harms_nobody(job_id, command):
     _, told = remedy(replace(RUNNING, job_id=job_id), PowerClass.ALLOCATED_IDLE, 4, 4)
     assert told == command if command else "'" in told
+
+
+def test_a_told_cause_is_said_with_its_evidence_and_takes_the_place_of_guesses():
+    cause = CauseRow(Cause.WAITING_FOR_DATA, "waits for data", 0.62, 0.9, ("kernels ran 20 % of the time",),
+                     "Prefetch.")
+    found = notes(replace(JOB, allocations=()), replace(RUN, activity=0.2), Used(causes=(cause,)), NOW)
+    assert [(note.words, note.fix) for note in found if "data" in note.words or "worked" in note.words] == [
+        ("Waits for data, 62 % of the judged time (confidence 90 %): kernels ran 20 % of the time.", "Prefetch."),
+        ("Its GPUs worked 20 % of the time.", "")]

@@ -85,6 +85,7 @@ def facts(**more) -> Published:
         "move_info": {("4711", "dgx01", "dgx03", "2", "4721"): 1},
         "power_cap_saving_ratio": {(a100, "4711", "300", "estimate"): 0.12, (a100, "4711", "300", "low"): 0.08,
                                    (a100, "4711", "300", "high"): 0.16},
+        "underused_gpus": {("a100", "waiting_for_data"): 4.0, ("a100", "unknown"): 1.0},
         "capped_gpus": 2,
         "throttled_gpus": {"power": 3, "heat": 1},
         "moves_freed_gpus": {a100: 8},

@@ -36,6 +36,7 @@ from idlewatt.storage.power_classes import WASTED, PowerClass
 from idlewatt.storage.recommendations import Alternative, Instead, Placement, Recommendation
 from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request
 from idlewatt.storage.shares import Giver, ShareAdvice
+from idlewatt.storage.underuse import Cause, Underuse
 from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_800_000_000.0
@@ -199,6 +200,9 @@ def recommended() -> dict[str, tuple]:
                         "--cpus-per-gpu=24", "synergy-tune", 23.5, None, 0.4, (0.0, 0.5), None,
                         (Giver("123", NOW - 95000, 24, 0, 0.1, (0.05, 0.2)),))
     return {"allocation": (share,),
+            "causes": (Underuse("4711", NOW - 90000, "a100", "alice", NOW, ("dgx01",), 4,
+                                Cause.WAITING_FOR_DATA, 0.62, 0.9, ("kernels ran 41 % of the time",),
+                                "Try more data loader workers.", 3600.0, 0.38),),
             "elastic": (ElasticAdvice("4711", NOW - 90000, "a100", NOW, "running", "alice", ("dgx01",), 4, "throughput",
                                       5, (2, 4, 8), 0.03, "41 % sooner with 4 more GPUs", more),),
             "power_caps": (PowerCap("4711", NOW - 1500, "a100", "ann", NOW, ("dgx01",), 2, 400.0, 300.0, 0.12,

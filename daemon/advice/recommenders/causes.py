@@ -1,0 +1,91 @@
+"""Why GPUs of running jobs are underused: what they and their hosts did, five minutes at a time, held against rules.
+
+The rules are in ``daemon.causes``. Of what cannot be told nothing is said; how long each cause was seen is recorded
+with the run, and stays on the job's page after its end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ....storage.errors import StoreError
+from ....storage.history import History
+from ....storage.records import Job
+from ....storage.underuse import Cause, CauseTally, Underuse
+from ...causes import CauseWatch, evidence_words, label, remedy, told
+from ...settings.recommenders import CausesSettings
+from ..held_gpus import HeldGpus
+from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
+
+log = logging.getLogger(__name__)
+
+RECORD_S = 300.0
+BACK_S = 86400.0
+"""How far back is read at the start what was recorded of jobs that still run."""
+
+
+class Recommender:
+    """Watches GPUs and hosts of running jobs, and says why they are underused."""
+
+    def __init__(self, settings: CausesSettings, history: History) -> None:
+        self._history, self._watch = history, CauseWatch()
+        self._recorded_s, self._resumed = float("-inf"), False
+
+    def recommend(self, scene: RecommenderContext) -> Recommendations:
+        """Return a row for each running job of which a cause is told, and count the GPUs of all."""
+        held = HeldGpus(scene.telemetry.gpus, scene.snapshot.nodes)
+        self._watch.observe(scene.snapshot, scene.telemetry, held.of, scene.now_s)
+        self._remember(scene.now_s)
+        rows, counts = [], Counter[tuple[str, str]]()
+        for job, tallies, activity in self._watch.running(scene.now_s):
+            gpus = sum(part.gpus for part in job.allocations)
+            causes = told(tallies, gpus)
+            row = _row(job, gpus, causes, tallies, activity, scene.now_s)
+            counts[job.partition, row.cause.value] += gpus
+            if causes:
+                rows.append(row)
+        rows.sort(key=lambda row: (-row.gpus * row.share_ratio, row.job_id))
+        return Recommendations(scene.now_s, tuple(rows), _metrics(counts))
+
+    def _remember(self, now_s: float) -> None:
+        """Record what is new; at the start read what was recorded of jobs that still run."""
+        if now_s < self._recorded_s + RECORD_S:
+            return
+        self._recorded_s = now_s
+        try:
+            if not self._resumed:
+                self._watch.resume(self._history.causes(now_s - BACK_S))
+                self._resumed = True
+            self._history.record_causes(self._watch.unrecorded(now_s))
+        except StoreError as error:
+            log.error("causes cannot be recorded or read now", extra={"error": str(error)})
+
+
+def _row(job: Job, gpus: int, causes: tuple[tuple[CauseTally, float], ...], tallies: Iterable[CauseTally],
+         activity: float | None, now_s: float) -> Underuse:
+    judged = sum(one.gpu_seconds for one in tallies)
+    well = sum(one.gpu_seconds for one in tallies if one.cause is Cause.NONE)
+    main, share = causes[0] if causes else (None, 0.0)
+    cause = main.cause if main else Cause.NONE if 2 * well >= judged else Cause.UNKNOWN
+    return Underuse(job.job_id, job.submit_s, job.partition, job.user, now_s,
+                    tuple(part.node for part in job.allocations), gpus, cause, share,
+                    main.confidence if main else None, evidence_words(main.evidence) if main else (), remedy(cause),
+                    judged / max(1, gpus), activity)
+
+
+def _metrics(counts: Mapping[tuple[str, str], int]) -> dict[str, Any]:
+    return {"underused_gpus": {place: float(count) for place, count in counts.items() if place[1] != Cause.NONE}}
+
+
+def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**row, "what": label(Cause(row["cause"])), "share": f"{100 * row['share_ratio']:.0f} %",
+            "sure": f"{100 * (row['confidence'] or 0):.0f} %", "why": "; ".join(row["evidence"])}
+
+
+register(RecommenderKind("causes", Underuse, Recommender, {
+    "job_id": "job", "partition": "partition", "gpus": "GPUs", "what": "cause", "share": "of the time",
+    "sure": "confidence", "why": "evidence", "remedy": "remedy"}, _cells,
+    "of no running job can be told why its GPUs are underused"))

@@ -1,0 +1,182 @@
+"""Watches the GPUs of running jobs: five minutes at a time, each window judged by the rules and added to the run's."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ...storage.records import Allocation, Job, JobState, SchedulerSnapshot
+from ...storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
+from ...storage.underuse import CauseTally
+from .rules import HostMeans, Means, judge
+from .tally import Tally
+from .windows import ENOUGH, LONGEST_GAP_S, HighestClocks, Sums, of_gpu, of_node
+
+WINDOW_S = 300.0
+SETTLE_S = 300.0
+"""After a job's start, in which it loads and compiles."""
+MOST_RUNS = 20_000
+
+Run = tuple[str, float, float]
+Held = Callable[[Allocation], list[GpuReading | None]]
+"""Return the GPUs that a job holds on a node, None for each that is not known."""
+_TRAINS = re.compile(r"(?<![a-z])(?:pre|re|post|co)?-?train|fine-?_?tun|(?<![a-z])(?:sft|lora|dpo)(?![a-z])", re.I)
+
+
+@dataclass(slots=True)
+class _Host:
+    """A job's part of one server."""
+
+    sums: Sums = field(default_factory=Sums)
+    read_s: float = 0.0
+    counted: tuple[float, float] | None = None
+    """When its CPU time was read last, and what it was."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A run since it was first seen."""
+
+    job: Job
+    opened_s: float
+    gpus: dict[str, tuple[GpuReading, Sums]] = field(default_factory=dict)
+    """By uuid: the last reading, and the open window."""
+    hosts: dict[str, _Host] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    fresh: bool = False
+
+
+class _Round:
+    """What was read at one moment."""
+
+    def __init__(self, snapshot: SchedulerSnapshot, telemetry: Telemetry, held: Held) -> None:
+        self.held = held
+        self.cpus = {node.name: node.cpus for node in snapshot.nodes}
+        self.jobs = {(reading.job_id, reading.node): reading for reading in telemetry.jobs}
+        self.nodes: dict[str, list[NodeReading]] = {}
+        for reading in telemetry.nodes:
+            self.nodes.setdefault(reading.node, []).append(reading)
+        active = [job for job in snapshot.jobs if job.state.active]
+        self.crowd = Counter(part.node for job in active for part in job.allocations)
+        self.shared = {uuid for uuid, count in Counter(
+            gpu.uuid for job in active for part in job.allocations for gpu in held(part) if gpu is not None).items()
+            if count > 1}
+
+    def of_job(self, job: Job, node: str) -> JobReading | None:
+        """Return what its cgroup says of one server."""
+        number = str(job.raw_id) if job.raw_id is not None else job.job_id
+        return self.jobs.get((number, node)) or self.jobs.get((job.job_id, node))
+
+
+class CauseWatch:
+    """Every run of now with its windows; what ended is given away once."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Run, _Watched] = {}
+        self._ended: dict[Run, _Watched] = {}
+        self._clocks = HighestClocks()
+
+    def observe(self, snapshot: SchedulerSnapshot, telemetry: Telemetry, held: Held, now_s: float) -> None:
+        """Take in what was read; what was read before says nothing new."""
+        seen = _Round(snapshot, telemetry, held)
+        runs: dict[Run, _Watched] = {}
+        for job in snapshot.jobs:
+            if job.state is not JobState.RUNNING or job.start_s is None or now_s - job.start_s < SETTLE_S:
+                continue
+            run = (*job.key, job.start_s)
+            if any(part.gpus for part in job.allocations) and len(runs) < MOST_RUNS:
+                watched = runs[run] = self._runs.get(run) or _Watched(job, now_s)
+                watched.job = job
+                self._take(watched, seen)
+                if not 0 <= now_s - watched.opened_s < WINDOW_S:
+                    self._close(watched, seen, now_s)
+        self._ended |= {run: one for run, one in self._runs.items() if run not in runs and one.fresh}
+        self._runs = runs
+
+    def resume(self, tallies: Iterable[CauseTally]) -> None:
+        """Go on from what was recorded of running jobs before this process watched them."""
+        for tally in tallies:
+            watched = self._runs.get(tally.run)
+            if watched is not None:
+                watched.tally.resume(tally)
+
+    def running(self, now_s: float) -> Iterator[tuple[Job, tuple[CauseTally, ...], float | None]]:
+        """Yield each running job with what was judged of it, and the mean activity over that time."""
+        for run, watched in self._runs.items():
+            rows = tuple(watched.tally.rows(run, now_s))
+            if rows:
+                yield watched.job, rows, watched.tally.mean_activity
+
+    def unrecorded(self, now_s: float) -> list[CauseTally]:
+        """Return the tallies of runs of which there is more to say than when this was asked last."""
+        some: Mapping[Run, _Watched] = self._ended | {run: one for run, one in self._runs.items() if one.fresh}
+        self._ended = {}
+        for watched in some.values():
+            watched.fresh = False
+        return [row for run, watched in some.items() for row in watched.tally.rows(run, now_s)]
+
+    def _take(self, watched: _Watched, seen: _Round) -> None:
+        for part in watched.job.allocations:
+            for gpu in seen.held(part):
+                if gpu is not None and gpu.uuid not in seen.shared:
+                    self._take_gpu(watched, gpu)
+            _take_host(watched, part.node, seen)
+
+    def _take_gpu(self, watched: _Watched, gpu: GpuReading) -> None:
+        last, sums = watched.gpus.get(gpu.uuid) or (None, Sums())
+        if last is not None and gpu.time_s <= last.time_s:
+            return
+        clock = self._clocks.share(gpu)
+        if last is not None and gpu.time_s - last.time_s <= LONGEST_GAP_S:
+            sums.add(of_gpu(gpu, last, clock), gpu.time_s - last.time_s)
+        watched.gpus[gpu.uuid] = gpu, sums
+
+    def _close(self, watched: _Watched, seen: _Round, now_s: float) -> None:
+        """Judge the open window of each GPU and open the next."""
+        means = {uuid: Means(**sums.means()) for uuid, (_, sums) in watched.gpus.items()
+                 if sums.seconds >= ENOUGH * WINDOW_S}
+        busiest = max((one.activity for one in means.values() if one.activity is not None), default=None)
+        hosts = {part.node: _host_means(watched, part, seen, busiest) for part in watched.job.allocations}
+        for uuid, gpu in means.items():
+            last, sums = watched.gpus[uuid]
+            watched.tally.add(judge(gpu, hosts[last.node]), sums.seconds, gpu.activity)
+            watched.fresh = True
+        held = {gpu.uuid for part in watched.job.allocations for gpu in seen.held(part) if gpu is not None}
+        watched.gpus = {uuid: (last, Sums()) for uuid, (last, _) in watched.gpus.items() if uuid in held}
+        for host in watched.hosts.values():
+            host.sums = Sums()
+        watched.opened_s = now_s
+
+
+def _take_host(watched: _Watched, name: str, seen: _Round) -> None:
+    """Add what was read of the server; the CPUs of its job's own, or all of them where no other job is there."""
+    host = watched.hosts.setdefault(name, _Host())
+    told = next((node for node in seen.nodes.get(name, ()) if node.cpu_busy_ratio is not None), None)
+    if told is None or told.time_s <= host.read_s:
+        return
+    seconds, host.read_s = told.time_s - host.read_s, told.time_s
+    cores = _cores(watched.job, host, name, seen)
+    if cores is None and seen.crowd[name] == 1 and told.cpu_busy_ratio is not None:
+        cores = told.cpu_busy_ratio * seen.cpus.get(name, 0) or None
+    if seconds <= LONGEST_GAP_S:
+        host.sums.add(iter((*of_node(told), ("cpus", cores))), seconds)
+
+
+def _cores(job: Job, host: _Host, name: str, seen: _Round) -> float | None:
+    """Return the cores that a job used since its cgroup was read last; None where that cannot be told."""
+    reading = seen.of_job(job, name)
+    if reading is None or reading.cpu_seconds is None:
+        return None
+    before, host.counted = host.counted, (reading.time_s, reading.cpu_seconds)
+    if before is None or not 0 < reading.time_s - before[0] <= LONGEST_GAP_S or reading.cpu_seconds < before[1]:
+        return None
+    return (reading.cpu_seconds - before[1]) / (reading.time_s - before[0])
+
+
+def _host_means(watched: _Watched, part: Allocation, seen: _Round, busiest: float | None) -> HostMeans:
+    host = watched.hosts.get(part.node)
+    means = host.sums.means() if host is not None else {}
+    return HostMeans(means.get("cpus"), part.cpus, part.gpus, means.get("disk"), means.get("waiting"),
+                     means.get("fabric"), seen.crowd[part.node] == 1, bool(_TRAINS.search(watched.job.name)), busiest)

@@ -1,0 +1,94 @@
+"""Windows of what the units of a GPU and its server do: sums over time, and means where enough was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ...storage.telemetry import GpuReading, NodeReading
+from ..waste import catalogue
+
+ENOUGH = 0.7
+"""Share of a window that a mean must be of."""
+LONGEST_GAP_S = 180.0
+"""Over a longer gap between two readings nothing is added."""
+MOST_MODELS = 64
+
+
+class Sums:
+    """Time integrals by name."""
+
+    __slots__ = ("_sums", "seconds")
+
+    def __init__(self) -> None:
+        self._sums: dict[str, list[float]] = {}
+        self.seconds = 0.0
+
+    def add(self, values: Iterator[tuple[str, float | None]], seconds: float) -> None:
+        """Add what was measured over the last so many seconds."""
+        self.seconds += seconds
+        for name, value in values:
+            if value is not None and math.isfinite(value):
+                pair = self._sums.setdefault(name, [0.0, 0.0])
+                pair[0] += value * seconds
+                pair[1] += seconds
+
+    def means(self) -> dict[str, float]:
+        """Return the means of what was measured for most of the time."""
+        return {name: total / seconds for name, (total, seconds) in self._sums.items()
+                if seconds > 0 and seconds >= ENOUGH * self.seconds}
+
+
+class HighestClocks:
+    """The highest clock that was seen of each GPU model."""
+
+    def __init__(self) -> None:
+        self._highest: dict[str, float] = {}
+
+    def share(self, gpu: GpuReading) -> float | None:
+        """Return a GPU's clock as a share of the highest of its model, and remember it."""
+        clock = gpu.detail.sm_clock_hertz
+        if clock is None or clock <= 0 or (gpu.model not in self._highest and len(self._highest) >= MOST_MODELS):
+            return None
+        self._highest[gpu.model] = max(clock, self._highest.get(gpu.model, 0.0))
+        return clock / self._highest[gpu.model]
+
+
+def of_gpu(gpu: GpuReading, before: GpuReading, clock: float | None) -> Iterator[tuple[str, float | None]]:
+    """Yield what a reading tells of the time since the one before."""
+    detail, known = gpu.detail, catalogue.gpu(gpu.model)
+    seconds = gpu.time_s - before.time_s
+    flags = detail.throttled_by
+    yield "engine", detail.engine_active if detail.engine_active is not None else gpu.resident
+    yield "sm", gpu.activity if gpu.activity_source == "sm_active" else None
+    yield from (("occupancy", detail.sm_occupancy), ("tensor", detail.tensor_active), ("dram", detail.dram_active),
+                ("fp32", detail.fp32_active), ("fp64", detail.fp64_active), ("clock", clock))
+    yield "nvlink", _of_capacity(detail.nvlink_bytes_per_s, known.nvlink)
+    yield "pcie", _of_capacity(detail.pcie_bytes_per_s, known.pcie)
+    heat = _gained(detail.throttled_by_heat_s, before.detail.throttled_by_heat_s, seconds)
+    power = _gained(detail.throttled_by_power_s, before.detail.throttled_by_power_s, seconds)
+    yield "heat", heat if heat is not None else _flag(flags, "heat", "slowdown")
+    yield "power", power if power is not None else _flag(flags, "power")
+    yield "brake", _flag(flags, "power_brake")
+    limit, default = gpu.power_limit_watts, detail.default_limit_watts
+    yield "limit", limit / default if limit and default else None
+
+
+def of_node(node: NodeReading) -> Iterator[tuple[str, float | None]]:
+    """Yield what a server's reading tells of its files and its network."""
+    yield from (("disk", node.disk_busy_ratio), ("waiting", node.io_wait_ratio), ("fabric", node.fabric_ratio))
+
+
+def _of_capacity(rate: float | None, capacity: catalogue.Rate | None) -> float | None:
+    return None if rate is None or capacity is None else min(rate / capacity.bytes_per_s, 1.0)
+
+
+def _gained(now: float | None, before: float | None, seconds: float) -> float | None:
+    """Return the share of time that a counter of seconds gained; None where it began anew."""
+    if now is None or before is None or now < before or seconds <= 0:
+        return None
+    return min((now - before) / seconds, 1.0)
+
+
+def _flag(flags: tuple[str, ...] | None, *wanted: str) -> float | None:
+    return None if flags is None else float(any(one in flags for one in wanted))
