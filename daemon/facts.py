@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..exporters.publish import ADVICE, DEGRADED, Published
+from ..exporters.publish import ADVICE, DEGRADED, Distribution, Published
 from ..exporters.source import SourceStatus
 from ..storage.following import Following
 from ..storage.history import Recording
@@ -23,6 +23,7 @@ from .advice.recommender import Recommendations
 from .counterfactual import Counterfactual
 from .cycles import CycleHealth
 from .degraded import Degradation
+from .job_facts import job_facts
 from .learning.training_scheduler import Training
 from .spare import spare_nodes
 from .waste import Assessment
@@ -52,6 +53,8 @@ class Known:
     counterfactual: Counterfactual = Counterfactual()
     learned: ModelStatus = ModelStatus()
     training: Training = Training()
+    waits: Mapping[tuple[str, ...], Distribution] = field(default_factory=dict)
+    """How long jobs really waited, since the daemon's start."""
     old: bool = False
     """Whether the scheduler has not been read for too long, so that all that it said is the past."""
 
@@ -71,6 +74,8 @@ class Process:
     """Policy and what it is to us: incumbent, in_charge, shadow."""
     degraded: tuple[Degradation, ...] = ()
     """What is wrong with what is known."""
+    job_series: int = 0
+    """Running jobs that are published one by one."""
     recording: Recording = Recording()
     """Whether the history can be written, and what waits for it."""
 
@@ -83,6 +88,8 @@ def published(known: Known, process: Process) -> Published:
                                for gpu in known.telemetry.gpus if gpu.detail.xid}
     if known.assessment is not None:
         facts |= _watts(known, known.assessment) | _wasters(known.assessment) | _gpus(known.assessment)
+        facts |= job_facts(known.assessment, known.snapshot, process.job_series)
+    facts["job_wait_seconds"] = known.waits
     if known.snapshot is not None and not known.old:
         facts["pending_jobs"] = _pending(known.snapshot)
     return Published(**facts)
@@ -120,10 +127,15 @@ def _wasters(found: Assessment) -> dict[str, Any]:
             dark.add(board.node)
         elif board.user:
             users[board.user] = users.get(board.user, 0.0) + board.wasted_watts
+    held: dict[str, float] = {}
+    for board in found.boards:
+        if board.user and board.watts is not None:
+            held[board.user] = held.get(board.user, 0.0) + board.watts
     largest = sorted(users.items(), key=lambda row: (-row[1], row[0]))
     # Of a node that is not wholly measured the waste may be known in part; that it wastes nothing is not known.
     known = {node: watts if watts or node not in dark else None for node, watts in nodes.items()}
-    return {"node_wasted_power_watts": known, "user_wasted_power_watts": dict(largest)}
+    return {"node_wasted_power_watts": known, "user_wasted_power_watts": dict(largest),
+            "user_power_watts": dict(sorted(held.items(), key=lambda row: (-row[1], row[0])))}
 
 
 def _pending(snapshot: SchedulerSnapshot) -> dict[tuple[str, str], float]:

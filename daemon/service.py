@@ -48,6 +48,7 @@ from .moments import believed
 from .pricing import priced
 from .runtime_history import RuntimeHistory
 from .topology import AttachTopology
+from .waits import WaitHistogram
 from .waste import Closed, WasteAccountant
 
 log = logging.getLogger(__name__)
@@ -86,8 +87,8 @@ class Service:
         self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
-        self._steps, self._chronicle = steps, Chronicle()
-        self._hanging = AttachTopology()
+        self._steps, self._chronicle, self._hanging = steps, Chronicle(), AttachTopology()
+        self._waits = WaitHistogram(clock())
         self._warm_up = opening.warm_up(settings)
         self._replays = WindowReplayer()
         self._nights = TrainingScheduler(settings.storage.models_folder, clock())
@@ -108,7 +109,7 @@ class Service:
                 continue
             topologies = [known for known in self._collection.facts("topology") if isinstance(known, Fabric | Boards)]
             hung = self._hanging.hang(merged, topologies)
-            self._learn(snapshot=hung)
+            self._learn(snapshot=hung, waits=self._waits.noted(hung.jobs))
             if any(watched.snapshot.fresh for watched in read if watched.role == "scheduler"):
                 self._keep(partial(self._history.record_snapshot, hung))
 
@@ -328,7 +329,7 @@ class Service:
         """Return how the daemon itself fares."""
         return Process(tuple(watched.status for watched in self.sources), self.beat.health(),
                        self.settings.cycles.advise, self.settings.waste.pue, self._reloaded, self._loaded_s,
-                       self._roles(), self.degraded(), self._history.recording)
+                       self._roles(), self.degraded(), self.settings.waste.job_series, self._history.recording)
 
     def _believed(self, snapshot: SchedulerSnapshot, now_s: float) -> bool:
         """Tell whether there may be advice on what was seen of the cluster."""
@@ -389,6 +390,7 @@ class Service:
             if told is None:
                 continue
             self._accounted_s = told.asked_s
+            self._learn(waits=self._waits.noted(told.jobs))
             self._keep(partial(self._history.record_finished, told.jobs))
             for recommender in self._recommenders.values():
                 if isinstance(recommender, RunListener):

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 from prometheus_client import PlatformCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
@@ -29,6 +29,19 @@ PREFIX = "idlewatt_"
 Scalar = float | None
 Series = Mapping[str, float | None] | Mapping[tuple[str, ...], float | None]
 """Values by label: a string for one label, a tuple in the declared order for several. None is not published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """How often a value was at most each of ``BUCKETS_S``, and how often in all, with the sum of the values."""
+
+    counts: tuple[int, ...]
+    total: float
+
+
+BUCKETS_S = (10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 259200.0, 604800.0)
+"""Upper bounds of waits in seconds; the last count of a distribution has none."""
+Distributions = Mapping[tuple[str, ...], Distribution]
 
 DEGRADED = ("scheduler_unread", "database_behind", "source_down", "source_slow", "targets_down", "targets_slow",
             "cycle_overrun", "cycle_failing", "unmeasured", "clock_step")
@@ -47,7 +60,7 @@ class Declared:
     """What a metric is: its kind, help and labels, and how many series of it may ever be on one page."""
 
     name: str
-    kind: Literal["gauge", "counter"]
+    kind: Literal["gauge", "counter", "histogram"]
     help: str
     labels: tuple[str, ...]
     cap: int
@@ -73,6 +86,11 @@ def _counter(text: str, *labels: str, cap: int = 1, known: Iterable[str] = ()) -
     return _metric("counter", text, *labels, cap=cap, known=known)
 
 
+def _histogram(text: str, *labels: str, cap: int) -> Any:
+    return field(default_factory=dict, metadata={"kind": "histogram", "help": text, "labels": labels, "cap": cap,
+                                                 "known": ()})
+
+
 def _rows_in_words(rows: Iterable[PowerClass]) -> str:
     return ", ".join(f"{row} ({row.label})" for row in rows)
 
@@ -82,6 +100,8 @@ PARTITIONS, NODES, POLICIES, COLLECTORS = 100, 10_000, 50, 500
 ADVICE = 50
 SUBJECTS = 20
 USERS = 200
+JOBS = 100
+WAITS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +140,16 @@ class Published:
         "node", cap=NODES)
     user_wasted_power_watts: Series = _gauge(
         "Power that does no work on GPUs that a user's jobs hold, in watts; the largest first.", "user", cap=USERS)
+    user_power_watts: Series = _gauge(
+        "Power of the GPUs that a user's jobs hold, in watts; the largest first.", "user", cap=USERS)
+    job_power_watts: Series = _gauge(
+        "Power of the GPUs that a job holds, in watts: of the running jobs that waste most, as many as "
+        "waste.job_series says.", "job_id", "partition", "user", "account", cap=JOBS)
+    job_wasted_power_watts: Series = _gauge(
+        "Part of it that does no work, in watts, of the same jobs.", "job_id", "partition", "user", "account",
+        cap=JOBS)
+    job_start_timestamp_seconds: Series = _gauge(
+        "When these jobs started, in seconds since the epoch.", "job_id", "partition", "user", "account", cap=JOBS)
     unaccounted_power_watts: Scalar = _gauge(
         "Power of all nodes less the sum of all classes, in watts: 0 unless the accounting is broken.")
     host_unused_watts: Series = _gauge(
@@ -150,6 +180,10 @@ class Published:
     pending_jobs: Series = _gauge(
         "Jobs that wait, by reason (resources, priority, quota, held, ...; none where the scheduler names none); each "
         "task of an array counts.", "partition", "reason", cap=PARTITIONS * len(WaitReason))
+    job_wait_seconds: Distributions = _histogram(
+        "Real waits of jobs in seconds, from when they could start until they first did, by partition, account and "
+        "GPUs asked for; of those that started since the daemon did. Accounts beyond the first 40 are (other).",
+        "partition", "account", "gpus", cap=WAITS)
     fragmentation_ratio: Series = _gauge(
         "Share of free GPUs that the usual demand of the last seven days cannot use (FGD, ATC'23).",
         "partition", cap=PARTITIONS)
@@ -400,10 +434,12 @@ class PublishedCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return the families as they are now; a metric without any value is left out."""
         published, dropped = self._read(), dict[str, float]()
-        given: dict[str, Scalar | Series] = {"build_info": {tuple(BUILD.values()): 1.0}, "capped_series": dropped}
+        given: dict[str, Any] = {"build_info": {tuple(BUILD.values()): 1.0}, "capped_series": dropped}
         for declared in METRICS:
             name = declared.name.removeprefix(PREFIX)
-            rows = _rows(declared, given.get(name, getattr(published, name)), published.partitions)
+            value = given.get(name, getattr(published, name))
+            rows: Mapping[tuple[str, ...], Any] = _distributions(declared, value) if declared.kind == "histogram" \
+                else _rows(declared, value, published.partitions)
             excess = len(rows) - declared.cap
             if excess > 0:
                 dropped[declared.name] = excess
@@ -424,6 +460,16 @@ def page(own: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
     """Return the page and its content type: OpenMetrics where ``accept`` asks for it, else the text format 0.0.4."""
     encode, content_type = choose_encoder(accept)
     return encode(own), content_type
+
+
+def _distributions(declared: Declared, value: Any) -> dict[tuple[str, ...], Distribution]:
+    """Return distributions under labels that any scraper accepts; of two that become alike the first stays."""
+    rows: dict[tuple[str, ...], Distribution] = {}
+    for labels, found in value.items():
+        if len(labels) != len(declared.labels):
+            raise ValueError(f"{declared.name} has the labels {declared.labels}, not {labels!r}")
+        rows.setdefault(tuple(map(_text, labels)), found)
+    return rows
 
 
 def _rows(declared: Declared, value: Scalar | Series, partitions: tuple[str, ...]) -> dict[tuple[str, ...], float]:
@@ -457,13 +503,21 @@ def _text(label: str) -> str:
     return str(label)[:LONGEST_LABEL].encode(errors="replace").decode()
 
 
-def _family(declared: Declared) -> GaugeMetricFamily | CounterMetricFamily:
-    kind = GaugeMetricFamily if declared.kind == "gauge" else CounterMetricFamily
-    return kind(declared.name, declared.help, labels=declared.labels)
+FAMILIES: Mapping[str, Any] = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily,
+                               "histogram": HistogramMetricFamily}
 
 
-def _filled(declared: Declared, rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
-    family = _family(declared)
-    for labels, number in rows:
-        family.add_metric(labels, number)
-    return family
+def _family(declared: Declared) -> Any:
+    return FAMILIES[declared.kind](declared.name, declared.help, labels=declared.labels)
+
+
+def _filled(declared: Declared, rows: Iterable[tuple[tuple[str, ...], float | Distribution]]) -> Metric:
+    family: Any = _family(declared)
+    for labels, value in rows:
+        if isinstance(value, Distribution):
+            bounds = (*map(str, BUCKETS_S), "+Inf")
+            family.add_metric(labels, list(zip(bounds, value.counts, strict=True)), value.total)
+        else:
+            family.add_metric(labels, value)
+    filled: Metric = family
+    return filled

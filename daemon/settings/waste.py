@@ -65,5 +65,8 @@ class WasteSettings(Strict):
     """Rated draw by node name pattern, for the paper's inefficient power; else that of a DGX, from the catalogue."""
     pue: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
     """Power usage effectiveness of the site: exported as it is, multiplied into nothing."""
+    job_series: Annotated[int, Field(ge=0, le=100)] = 10
+    """Running jobs that are published one by one, those that waste most: three series each, and new ones for every job
+    that comes among them; 0 publishes none, and the alert by job is silent."""
     utilization_window: Duration = 86400.0
     """Sliding window of the paper's utilisation, Eq. (4)."""

@@ -1,6 +1,8 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 from idlewatt.daemon.facts import Known, Process, published
+from idlewatt.daemon.job_facts import job_facts
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.exporters.source import SourceStatus
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
@@ -30,6 +32,24 @@ def test_wasted_watts_by_node_add_up_to_all_that_is_wasted():
 
 def test_a_user_is_named_with_what_the_own_jobs_waste_and_nothing_else():
     assert published(known(), Process()).user_wasted_power_watts == {"carol": 100.0}
+
+
+def test_jobs_are_published_one_by_one_only_as_many_as_are_asked_for():
+    page = published(known(), Process(job_series=10))
+    labels = ("1", "a100", "carol", "")
+    assert page.job_power_watts == page.job_wasted_power_watts == {labels: 100.0}
+    assert page.job_start_timestamp_seconds == {labels: 0.0}
+    assert page.user_power_watts == {"carol": 100.0}
+    assert published(known(), Process()).job_power_watts == {}
+
+
+def test_of_many_jobs_those_that_waste_most_are_published():
+    jobs = [Job(str(number), 0.0, JobState.RUNNING, "a100", Request(1), start_s=0.0) for number in range(20)]
+    boards = [SimpleNamespace(job_id=job.job_id, watts=300.0, wasted_watts=float(job.job_id)) for job in jobs]
+    boards.append(SimpleNamespace(job_id="3", watts=None, wasted_watts=0.0))
+    boards.append(SimpleNamespace(job_id="gone", watts=300.0, wasted_watts=300.0))
+    found = job_facts(SimpleNamespace(boards=boards), SchedulerSnapshot(0.0, jobs=tuple(jobs)), 3)
+    assert [labels[0] for labels in found["job_wasted_power_watts"]] == ["19", "18", "17"]
 
 
 def test_of_a_node_that_is_not_measured_nobody_says_that_it_wastes_nothing():

@@ -139,8 +139,8 @@ def test_the_clock_set_back_with_all_well_costs_one_read(service, view, rig):
 
 def test_a_clock_set_back_does_not_ask_accounting_for_the_future(service, rig, monkeypatch):
     asked = []
-    monkeypatch.setattr(service._collection.of("scheduler")[0].source, "completed", lambda since_s: asked.append(since_s) or (),
-                        raising=False)
+    source = service._collection.of("scheduler")[0].source
+    monkeypatch.setattr(source, "completed", lambda since_s: asked.append(since_s) or (), raising=False)
     service.record()
     rig.now_s -= 86400
     service.record()

@@ -12,9 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from idlewatt.exporters.publish import (
     ADVICE,
+    BUCKETS_S,
     GPU_CLASSES,
     METRICS,
     NODE_STATES,
+    Distribution,
     Published,
     PublishedCollector,
     page,
@@ -48,6 +50,10 @@ def facts(**more) -> Published:
         "node_power_watts": {("dgx01", "ipmi"): 3734.5, ("dgx03", "estimated"): 1238.0},
         "node_wasted_power_watts": {"dgx01": 104.0, "dgx03": 1238.0},
         "user_wasted_power_watts": {"carol": 161.5},
+        "user_power_watts": {"carol": 620.0},
+        "job_power_watts": {("4711", a100, "carol", "lab"): 620.0},
+        "job_wasted_power_watts": {("4711", a100, "carol", "lab"): 161.5},
+        "job_start_timestamp_seconds": {("4711", a100, "carol", "lab"): 1.79999e9},
         "unaccounted_power_watts": 0.0,
         "host_unused_watts": {"gpu": 700.0},
         "power_source_disagreement_watts": 12.5,
@@ -58,6 +64,7 @@ def facts(**more) -> Published:
         "gpu_state": {("dgx01", "0"): 8, ("dgx01", "7"): 3, ("dgx03", "0"): 4},
         "stranded_gpus": {(a100, "cpu"): 2},
         "pending_jobs": {(a100, "resources"): 1, (a100, "priority"): 12},
+        "job_wait_seconds": {(a100, "lab", "2-4"): Distribution((0, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3), 701_000.0)},
         "fragmentation_ratio": {a100: 0.25},
         "utilization_ratio": {(a100, "limit"): 0.74, (a100, "actual"): 0.62},
         "paper_inefficient_power_watts": {(a100, "limit"): 3380.0, (a100, "actual"): 4940.0},
@@ -266,6 +273,21 @@ def test_ten_thousand_jobs_stay_under_the_cap_and_the_rest_is_counted_t52():
     assert body.count("\nidlewatt_advice_info{") == ADVICE == 50
     assert 'job_id="0"' in body
     assert f'idlewatt_capped_series{{metric="idlewatt_advice_info"}} {10_000.0 - ADVICE}' in body
+
+
+def test_waits_are_a_histogram_with_classic_buckets():
+    published = facts()
+    labels = {"partition": "a100", "account": "lab", "gpus": "2-4"}
+    assert sample(published, "job_wait_seconds_bucket", le="60.0", **labels) == 1
+    assert sample(published, "job_wait_seconds_bucket", le="+Inf", **labels) == 3
+    assert sample(published, "job_wait_seconds_count", **labels) == 3
+    assert sample(published, "job_wait_seconds_sum", **labels) == 701_000.0
+    many = {("p", str(number), "1"): Distribution((1,) * (len(BUCKETS_S) + 1), 1.0) for number in range(600)}
+    body = text(facts(job_wait_seconds=many))
+    assert body.count("\nidlewatt_job_wait_seconds_count{") == 500
+    assert 'idlewatt_capped_series{metric="idlewatt_job_wait_seconds"} 100.0' in body
+    with pytest.raises(ValueError, match="idlewatt_job_wait_seconds has the labels"):
+        text(facts(job_wait_seconds={("p",): Distribution((), 0.0)}))
 
 
 def test_pue_multiplies_nothing_t53():

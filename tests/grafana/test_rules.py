@@ -14,7 +14,8 @@ TESTS = sorted((RULES / "tests").glob("*.yml"))
 GROUPS = [group for path in FILES for group in yaml.safe_load(path.read_text())["groups"]]
 ALERTS = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]
 RECORDS = [rule for group in GROUPS for rule in group["rules"] if "record" in rule]
-WANTED = {"GpuAllocatedIdle", "GpuBusyButDrawingIdlePower", "GpuError", "GpuOutsideScheduler", "GpusStranded",
+WANTED = {"GpuAllocatedIdle", "GpuBusyButDrawingIdlePower", "GpuError", "GpuJobWastesPower", "GpuOutsideScheduler",
+          "GpusStranded",
           "WastedPowerHigh", "EmptyNodesBurningPower", "GpuTelemetryMissing", "PowerSourcesDisagree", "GpuAdviceStale",
           "GpuAdviceModelDrift", "GpuAdviceAgentDemoted", "GpuAdviceAgentAbstains", "GpuAdviceTrainingFailing",
           "CollectorDown", "ConfigReloadFailed", "IdlewattDegraded", "IdlewattDown"}

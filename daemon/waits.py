@@ -1,0 +1,71 @@
+"""Counts how long jobs really waited: each job once, at its first start, in buckets by partition, account and size."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from ..exporters.publish import BUCKETS_S, Distribution
+from ..storage.records import Job
+
+MOST_ACCOUNTS = 40
+"""Accounts that are told apart, the first to come: a counter must not move from one label to another."""
+OTHER = "(other)"
+REMEMBERED_S = 8 * 86400.0
+"""How long a start is known again: longer than accounting is asked back."""
+SIZES = ((0, "0"), (1, "1"), (4, "2-4"), (8, "5-8"), (32, "9-32"))
+LARGEST = "33+"
+
+Labels = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class _Waits:
+    """Waits under one set of labels."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    total: float = 0.0
+
+
+class WaitHistogram:
+    """Waits of the jobs that started since this began."""
+
+    def __init__(self, began_s: float) -> None:
+        self._began_s = began_s
+        self._waits: dict[Labels, _Waits] = {}
+        self._accounts: set[str] = set()
+        self._known: dict[tuple[str, float], float] = {}
+        self._published: Mapping[tuple[str, ...], Distribution] = {}
+
+    def noted(self, jobs: Iterable[Job]) -> Mapping[tuple[str, ...], Distribution]:
+        """Count the jobs that have started, each once, and return all waits by partition, account and size.
+
+        Since when a job waited that was put back is not known of every scheduler, so later runs are left out.
+        """
+        before = len(self._known)
+        for job in jobs:
+            start_s = job.start_s
+            if start_s is None or start_s < self._began_s or job.restarts or job.key in self._known:
+                continue
+            self._known[job.key] = start_s
+            self._count(job, max(0.0, start_s - max(job.submit_s, job.eligible_s or job.submit_s)))
+        if len(self._known) > before:
+            last_s = max(self._known.values())
+            self._known = {key: start_s for key, start_s in self._known.items() if start_s > last_s - REMEMBERED_S}
+            self._published = {labels: Distribution(tuple(accumulate(waits.counts)), waits.total)
+                               for labels, waits in self._waits.items()}
+        return self._published
+
+    def _count(self, job: Job, wait_s: float) -> None:
+        waits = self._waits.setdefault(self._labels(job), _Waits())
+        waits.counts[bisect_left(BUCKETS_S, wait_s)] += 1
+        waits.total += wait_s
+
+    def _labels(self, job: Job) -> Labels:
+        if job.account not in self._accounts and len(self._accounts) < MOST_ACCOUNTS:
+            self._accounts.add(job.account)
+        account = job.account if job.account in self._accounts else OTHER
+        size = next((name for most, name in SIZES if job.request.gpus <= most), LARGEST)
+        return job.partition.split(",")[0], account, size
