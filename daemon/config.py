@@ -12,9 +12,11 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
 from ..exporters.source import SourceConfig, kinds
 from .agents.kinds import names as agent_names
+from .notices.checks import check as check_notices
 from .policies.registry import parse as parse_policy
 from .replay.fungible import PRIORS, TASKS
 from .replay.locality import APPLICATIONS
+from .settings.notices import NoticesSettings
 from .settings.sections import Sections
 from .settings.values import Checks
 
@@ -76,6 +78,12 @@ class Settings(Sections):
             if names.count(name) > 1:
                 raise ValueError(f"two sources are called {name!r}: give each its own name")
         return sources
+
+    @field_validator("notices")
+    @classmethod
+    def _can_be_told(cls, notices: NoticesSettings) -> NoticesSettings:
+        check_notices(notices)
+        return notices
 
 
 # LibYAML's parser, where PyYAML has it, is ten times as fast: a start with 3,000 targets waited a second for the other.

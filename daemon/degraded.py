@@ -23,6 +23,7 @@ from .moments import believed, moment
 from .settings.degraded import DegradedSettings
 
 if TYPE_CHECKING:
+    from .notices.undelivered import Undelivered
     from .waste import Assessment
 
 log = logging.getLogger(__name__)
@@ -84,6 +85,8 @@ class Seen:
     """When."""
     scheduler_max_age_s: float = float("inf")
     limits: DegradedSettings = DegradedSettings()
+    undelivered: Undelivered | None = None
+    """Notices that nobody took."""
 
 
 def unread(seen: Seen) -> list[Degradation]:
@@ -105,7 +108,7 @@ def found(seen: Seen, since: Mapping[tuple[str, str], float] | None = None) -> t
     stood = since or {}
     told = unread(seen)
     silent = {one.subject for one in told}
-    undated = [*_backlog(seen), *_cycles(seen), *_unmeasured(seen)]
+    undated = [*_backlog(seen), *_cycles(seen), *_unmeasured(seen), *_notices(seen)]
     for source in seen.sources:
         if source.status.reads and source.status.name not in silent:  # one that nobody asks for has not failed
             undated += _source(source, seen.now_s)
@@ -177,6 +180,12 @@ def _backlog(seen: Seen) -> Iterator[Degradation]:
 def _unmeasured(seen: Seen) -> Iterator[Degradation]:
     if seen.unmeasured is not None and seen.unmeasured > seen.limits.unmeasured:
         yield Degradation("unmeasured", "", f"{100 * seen.unmeasured:.0f} % of the GPUs not measured")
+
+
+def _notices(seen: Seen) -> Iterator[Degradation]:
+    waits = seen.undelivered
+    if waits is not None:
+        yield Degradation("notices_behind", "", f"{waits.notices:,} notices not delivered ({waits.why})", waits.since_s)
 
 
 def _step(seen: Seen) -> Iterator[Degradation]:

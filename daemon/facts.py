@@ -78,6 +78,8 @@ class Process:
     """Running jobs that are published one by one."""
     recording: Recording = Recording()
     """Whether the history can be written, and what waits for it."""
+    notices: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
+    """Notices of the last weeks by rule, stage and state."""
 
 
 def published(known: Known, process: Process) -> Published:
@@ -289,6 +291,7 @@ def _daemon(known: Known, process: Process) -> dict[str, Any]:
         "recorder_backlog_bytes": float(process.recording.backlog_bytes),
         "recorder_dropped_records_total": float(process.recording.dropped),
         "database_size_bytes": known.database_bytes,
+        "notices": process.notices,
         "config_last_reload_successful": float(process.reloaded),
         "config_last_reload_success_timestamp_seconds": process.loaded_s,
         **_degraded(process.degraded),

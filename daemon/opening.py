@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..exporters.source import Clock, SourceError, Watched
 from ..storage.history import History
@@ -17,7 +17,7 @@ def kept_for(settings: Settings) -> Retention:
     """Return how long the history keeps what."""
     kept = settings.storage.retention
     return Retention(kept.rollups, kept.hourly_rollups, kept.waste, kept.hourly_waste, kept.jobs, kept.recommendations,
-                     kept.speeds, kept.uses)
+                     kept.speeds, kept.uses, kept.notices)
 
 
 def heuristics(settings: Settings) -> tuple[str, ...]:
@@ -54,3 +54,15 @@ def sources(settings: Settings, clock: Clock, kept: Mapping[str, Watched]) -> li
                     watched.close()
             raise ConfigError(f"source {config.name or config.kind}: {error}") from error
     return built
+
+
+def unchanged(opened: Mapping[str, Recommender], before: Settings, settings: Settings) -> dict[str, Recommender]:
+    """Return the recommenders that go on with all that they have seen."""
+    return {name: recommender for name, recommender in opened.items()
+            if settings.recommenders.of(name) == before.recommenders.of(name)}
+
+
+def kept(opened: Sequence[Watched], before: Settings, settings: Settings) -> dict[str, Watched]:
+    """Return the sources that go on with what they know of their targets; what is read from files is read anew."""
+    return {watched.name: watched for config, watched in zip(before.sources, opened, strict=True)
+            if config in settings.sources and watched.role in ("telemetry", "scheduler")}

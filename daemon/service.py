@@ -45,6 +45,7 @@ from .freshness import ages, sources_seen, unadvised
 from .learning.training_scheduler import TrainingScheduler
 from .memory import give_back, settle
 from .moments import believed
+from .notices.desk import Desk
 from .pricing import priced
 from .runtime_history import RuntimeHistory
 from .topology import AttachTopology
@@ -92,6 +93,7 @@ class Service:
         self._warm_up = opening.warm_up(settings)
         self._replays = WindowReplayer()
         self._nights = TrainingScheduler(settings.storage.models_folder, clock())
+        self.desk = Desk(settings, history, clock)
         self.beat = CycleScheduler(self._cycles(settings), wall=self._clock)
 
     # What cycles do.
@@ -236,8 +238,9 @@ class Service:
                 for key in ("url", "state", "backlog_bytes"):
                     if getattr(settings.storage, key) != getattr(self.settings.storage, key):
                         raise ConfigError(f"storage.{key}: another database needs a restart, not a reload")
-                recommenders = opening.recommenders(settings, self._history, self._unchanged(settings))
-                sources = opening.sources(settings, self._clock, self._kept(settings))
+                recommenders = opening.recommenders(settings, self._history,
+                                                     opening.unchanged(self._recommenders, self.settings, settings))
+                sources = opening.sources(settings, self._clock, opening.kept(self.sources, self.settings, settings))
             except ConfigError as error:
                 self._reloaded = False
                 log.error("configuration not reloaded, the old one goes on", extra={"error": str(error)})
@@ -245,16 +248,6 @@ class Service:
             self._swap(settings, sources, recommenders)
             self._reloaded, self._loaded_s = True, self._clock()
             log.info("configuration reloaded", extra={"sources": len(sources)})
-
-    def _unchanged(self, settings: Settings) -> dict[str, Recommender]:
-        """Return the recommenders that go on with all that they have seen."""
-        return {name: recommender for name, recommender in self._recommenders.items()
-                if settings.recommenders.of(name) == self.settings.recommenders.of(name)}
-
-    def _kept(self, settings: Settings) -> dict[str, Watched]:
-        """Return the sources that go on with what they know of their targets; what is read from files is read anew."""
-        return {watched.name: watched for config, watched in zip(self.settings.sources, self.sources, strict=True)
-                if config in settings.sources and watched.role in ("telemetry", "scheduler")}
 
     def _swap(self, settings: Settings, sources: list[Watched], recommenders: dict[str, Recommender]) -> None:
         self._replays.end()
@@ -279,7 +272,7 @@ class Service:
             # Exported counters go on: a reload is no reset.
             fresh.counters = self.accountant.counters
             self.accountant = fresh
-        self.settings = settings
+        self.settings, self.desk = settings, self.desk.renewed(settings)
         self.beat = CycleScheduler(self._cycles(settings), wall=self._clock)
         self.beat.start()
 
@@ -329,7 +322,8 @@ class Service:
         """Return how the daemon itself fares."""
         return Process(tuple(watched.status for watched in self.sources), self.beat.health(),
                        self.settings.cycles.advise, self.settings.waste.pue, self._reloaded, self._loaded_s,
-                       self._roles(), self.degraded(), self.settings.waste.job_series, self._history.recording)
+                       self._roles(), self.degraded(), self.settings.waste.job_series, self._history.recording,
+                       self.desk.counts())
 
     def _believed(self, snapshot: SchedulerSnapshot, now_s: float) -> bool:
         """Tell whether there may be advice on what was seen of the cluster."""
@@ -342,7 +336,7 @@ class Service:
         step_s, stepped_s = self._steps.look(now_s, max_age_s) if self._steps else (0.0, None)
         return Seen(now_s, sources_seen(self.sources, settings, beats, self._speed), beats, self._history.recording,
                     unmeasured_share(known.assessment), out_of_service(known.snapshot), step_s, stepped_s, max_age_s,
-                    settings.degraded)
+                    settings.degraded, self.desk.undelivered())
 
     def _roles(self) -> tuple[tuple[str, str], ...]:
         advice, learned = self.settings.advice, self.known.learned
@@ -365,7 +359,7 @@ class Service:
                 Cycle("record", periods.record, self.record, periods.record),
                 Cycle("retention", periods.retention, self.retention, periods.retention),
                 Cycle("counterfactual", periods.counterfactual, self.counterfactual, periods.counterfactual),
-                Cycle("training", TRAINING_S, self.training),
+                Cycle("training", TRAINING_S, self.training), *self.desk.cycles(self.standing),
                 *(Cycle(name, settings.recommenders.of(name).every, partial(self.recommend, name), periods.advise)
                   for name in self._recommenders))
 

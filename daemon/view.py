@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ..exporters.publish import Published
 from ..exporters.source import TargetHealth
+from ..storage.notices import Notice
 from ..storage.power_classes import WASTED, PowerClass
 from ..storage.promotions import Decision, Promotion
 from ..storage.recommendations import Recommendation
@@ -104,6 +105,10 @@ class DaemonView(View):
         """Return the decisions on trained agents, the newest first."""
         return [DecisionRow(one.time_s, one.model, one.decision.value, one.by, one.reason)
                 for one in reversed(self._service.known.learned.decisions)]
+
+    def notices(self, since_s: float, user: str = "") -> Sequence[Notice]:
+        """Return what was said to whom since a moment, the newest first."""
+        return self._service.history.notices(since_s, user)
 
     def sources(self) -> Sequence[SourceRow]:
         """Return how each source fares."""

@@ -44,7 +44,7 @@ BUCKETS_S = (10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0,
 Distributions = Mapping[tuple[str, ...], Distribution]
 
 DEGRADED = ("scheduler_unread", "database_behind", "source_down", "source_slow", "targets_down", "targets_slow",
-            "cycle_overrun", "cycle_failing", "unmeasured", "clock_step")
+            "cycle_overrun", "cycle_failing", "unmeasured", "clock_step", "notices_behind")
 """What may be wrong with what the daemon knows, what an operator should see first first."""
 
 LONGEST_LABEL = 256
@@ -102,6 +102,7 @@ SUBJECTS = 20
 USERS = 200
 JOBS = 100
 WAITS = 500
+NOTICES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +398,10 @@ class Published:
     recorder_dropped_records_total: Scalar = _counter(
         "Facts lost because the backlog was full or the database refused them for good.")
     database_size_bytes: Scalar = _gauge("Size of the database in bytes.")
+    notices: Series = _gauge(
+        "Notices of the last 60 days by rule, stage (first, second, admins, digest) and state: dry_run, waiting, sent, "
+        "left_out (said to nobody, by wish or for want of an address), lapsed or failed.", "rule", "stage", "state",
+        cap=NOTICES)
     config_last_reload_successful: Scalar = _gauge("Whether the last reload of the configuration succeeded.")
     config_last_reload_success_timestamp_seconds: Scalar = _gauge(
         "When the configuration was last loaded with success, in seconds since the epoch.")

@@ -19,8 +19,22 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
-from . import advice, energy, following, jobs, nodes, promotions, run_energy, simulated, speeds, underuse, uses
+from . import (
+    advice,
+    energy,
+    following,
+    jobs,
+    nodes,
+    notices,
+    promotions,
+    run_energy,
+    simulated,
+    speeds,
+    underuse,
+    uses,
+)
 from .former import renewed
+from .notices import Notice
 from .promotions import Abstention, Promotion, ShadowResult
 from .recommendations import Recommendation
 from .records import GpuRollup, IdleFloor, Job, Node, WasteReading
@@ -103,6 +117,7 @@ KINDS: Mapping[str, Kind] = {
     "speeds": Kind(tuple[RunSpeed, ...], lambda connection, facts, _: speeds.store(connection, facts)),
     "uses": Kind(tuple[Use, ...], lambda connection, facts, _: uses.store(connection, facts)),
     "causes": Kind(tuple[CauseTally, ...], lambda connection, facts, _: underuse.store(connection, facts)),
+    "notices": Kind(tuple[Notice, ...], lambda connection, facts, _: notices.store(connection, facts)),
 }
 """Every kind of facts, by the name under which it waits on disk."""
 _WINDOWS = ("rollups", "waste", "shares")

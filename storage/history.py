@@ -19,6 +19,7 @@ from . import batches, database, jobs, nodes, retention
 from .backlog import Backlog
 from .batches import Batch, Seen
 from .errors import StoreError, Superseded
+from .notices import Notice
 from .patience import Patience, bounded
 from .presence import Presence
 from .promotions import Abstention, Promotion, ShadowResult
@@ -206,6 +207,10 @@ class History(HistoryReader):
     def record_uses(self, runs: Iterable[Use]) -> None:
         """Record what runs used of what they held; the same run again replaces."""
         self._record_all("uses", runs)
+
+    def record_notices(self, notices: Iterable[Notice]) -> None:
+        """Record what was said to whom; the same notice again changes its state."""
+        self._record_all("notices", notices)
 
     def open_jobs(self) -> tuple[Job, ...]:
         """Return jobs that left the scheduler's view without being seen finished: accounting knows how they ended."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
-from . import database, promotions
+from sqlalchemy import Connection
+
+from . import database, notices, promotions
 from .reading import HistoryReader
 
 
 class Ledger(HistoryReader):
-    """Reads all, and records decisions on agents only: one short transaction beside the daemon's own."""
+    """Reads all, and records what operators decide only: one short transaction beside the daemon's own."""
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -21,6 +25,21 @@ class Ledger(HistoryReader):
 
     def decide(self, promotion: promotions.Promotion) -> None:
         """Record a decision; a running daemon acts on it at its next round of advice."""
+        with self._writing() as connection:
+            promotions.store(connection, promotion)
+
+    def opt_out(self, user: str, since_s: float) -> None:
+        """Record that a user wants no notices; a running daemon obeys it at its next look."""
+        with self._writing() as connection:
+            notices.opt_out(connection, user, since_s)
+
+    def opt_in(self, user: str) -> bool:
+        """Record that a user wants notices again; return whether that is new."""
+        with self._writing() as connection:
+            return notices.opt_in(connection, user)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
         with (database.translated(self._engine.url),
               self._engine.connect().execution_options(writing=True) as connection, connection.begin()):
-            promotions.store(connection, promotion)
+            yield connection

@@ -28,6 +28,7 @@ from . import (
 from .advice import AdviceChange, IssuedAdvice
 from .energy_reading import EnergyReader
 from .following import Following
+from .notice_reading import NoticeReader
 from .owners import OwnerKind
 from .power_classes import PowerClass
 from .promotions import Abstention, Promotion, ShadowResult
@@ -94,7 +95,7 @@ class TableStats:
     newest_s: float | None
 
 
-class HistoryReader(EnergyReader):
+class HistoryReader(EnergyReader, NoticeReader):
     """The reading half of the history. Every method raises ``StoreUnavailable`` when the database cannot be read."""
 
     def __init__(self, engine: Engine) -> None:

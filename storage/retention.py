@@ -29,6 +29,7 @@ class Retention:
     """Advice on jobs that never started; that on runs is kept with them."""
     speeds_s: float = 400 * _DAY_S
     uses_s: float = 400 * _DAY_S
+    notices_s: float = 400 * _DAY_S
 
 
 def steps(connection: Connection, now_s: float, keep: Retention) -> Iterator[Step]:
@@ -51,6 +52,7 @@ def steps(connection: Connection, now_s: float, keep: Retention) -> Iterator[Ste
     yield from _prunes(connection, schema.speeds, schema.speeds.c.last_s < now_s - keep.speeds_s)
     yield from _prunes(connection, schema.uses, schema.uses.c.updated_s < now_s - keep.uses_s)
     yield from _prunes(connection, schema.run_causes, schema.run_causes.c.updated_s < now_s - keep.jobs_s)
+    yield from _prunes(connection, schema.notices, schema.notices.c.updated_s < now_s - keep.notices_s)
     later = nodes.alias()
     # The state that held at the cutoff stays: replay starts from it.
     yield from _prunes(connection, nodes, select(later.c.id).where(

@@ -43,7 +43,8 @@ def _warned(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def warned(url: str, ca_file: str | None, **options: object) -> None:
         command(url=url, ca_file=ca_file, **options)
-        warn(status(url, ca_file))
+        if click.get_current_context().invoked_subcommand is None:
+            warn(status(url, ca_file))
 
     return warned
 

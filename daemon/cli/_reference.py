@@ -41,6 +41,8 @@ def _leaves(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[s
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield (*path, name), command
             yield from _leaves(command, (*path, name))
         elif command is not None:
             yield (*path, name), command

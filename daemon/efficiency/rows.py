@@ -74,6 +74,8 @@ class Note:
 
     words: str
     fix: str = ""
+    kind: str = ""
+    """What it is, by the name that rules of notices call it; '' of what is only said here."""
 
 
 @dataclass(frozen=True, slots=True)

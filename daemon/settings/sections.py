@@ -6,6 +6,7 @@ from .advice import AdviceSettings, CounterfactualSettings
 from .costs import CostSettings
 from .cycles import Cycles
 from .degraded import DegradedSettings
+from .notices import NoticesSettings
 from .recommenders import RecommendersSettings
 from .storage import StorageSettings
 from .training import TrainingSettings
@@ -25,6 +26,7 @@ class Sections(Strict):
     advice: AdviceSettings = AdviceSettings()
     recommenders: RecommendersSettings = RecommendersSettings()
     degraded: DegradedSettings = DegradedSettings()
+    notices: NoticesSettings = NoticesSettings()
     counterfactual: CounterfactualSettings = CounterfactualSettings()
     training: TrainingSettings = TrainingSettings()
 

@@ -30,6 +30,8 @@ class RetentionSettings(Strict):
     """How fast runs were, for recommendations on scaling."""
     uses: Duration = 400 * 86400.0
     """What runs used of their CPUs and memory, for recommendations on allocation."""
+    notices: Duration = 400 * 86400.0
+    """What was said to whom."""
 
 
 class StorageSettings(Strict):

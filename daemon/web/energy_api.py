@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
@@ -14,6 +14,7 @@ from werkzeug.exceptions import NotFound
 
 from ...storage.durations import seconds
 from ...storage.energy_queries import DIMENSIONS, ORDERS, Dimension, Order, RunFilter
+from ...storage.notices import STATES, Notice
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import Job, JobState
 from ..advice.wait_outlook import WaitOutlook
@@ -69,6 +70,7 @@ class Query:
     row: TypeAdapter[Any]
     parameters: Mapping[str, str]
     ask: Callable[[View, EnergyBook, Arguments, str], Answer]
+    choices: Mapping[str, Sequence[str]] = field(default_factory=lambda: CHOICES)
 
 
 def answer(query: Query, view: View, arguments: Arguments, name: str = "") -> str:
@@ -77,7 +79,7 @@ def answer(query: Query, view: View, arguments: Arguments, name: str = "") -> st
         if given not in query.parameters:
             raise BadData(f"unknown parameter {given[:40]!r}; this path knows {', '.join(query.parameters)}")
         for value in arguments.getlist(given):
-            _check(given, value)
+            _check(given, value, query.choices)
     found = query.ask(view, view.book(), arguments, name)
     envelope: dict[str, Any] = {"status": "success", "data": query.row.dump_python(tuple(found.rows), mode="json")}
     if found.total is not None and found.total > len(found.rows):
@@ -85,11 +87,11 @@ def answer(query: Query, view: View, arguments: Arguments, name: str = "") -> st
     return dumps(envelope)
 
 
-def _check(name: str, value: str) -> None:
+def _check(name: str, value: str, choices: Mapping[str, Sequence[str]]) -> None:
     if len(value) > LONGEST_FILTER:
         raise BadData(f"{name} is longer than {LONGEST_FILTER} characters")
-    if name in CHOICES and value not in CHOICES[name]:
-        raise BadData(f"{name} must be one of {', '.join(CHOICES[name])}, not {value[:40]!r}")
+    if name in choices and value not in choices[name]:
+        raise BadData(f"{name} must be one of {', '.join(choices[name])}, not {value[:40]!r}")
 
 
 def moment(text: str, now_s: float) -> float:
@@ -188,6 +190,13 @@ def _wasters(view: View, book: EnergyBook, arguments: Arguments, name: str) -> A
     return Answer(*book.wasters(view.waste(), view.jobs(), whole(arguments, "limit", ROWS, MOST_ROWS)))
 
 
+def _notices(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+    since_s = moment(arguments.get("since", DEFAULT_SINCE), view.now())
+    states = set(arguments.getlist("state"))
+    rows = [row for row in view.notices(since_s, arguments.get("user", "")) if not states or row.state in states]
+    return Answer(rows[:whole(arguments, "limit", 1000, MOST_ROWS)], len(rows))
+
+
 QUERIES: Mapping[str, Query] = {query.name: query for query in (
     Query("runs", "jobs", "With `since`, `sort` or the like: recorded runs with what they took, newest first.",
           TypeAdapter(tuple[JobRow, ...]), SPAN | HOLDERS | CLASS | PAGE | {
@@ -210,6 +219,10 @@ QUERIES: Mapping[str, Query] = {query.name: query for query in (
           TypeAdapter(tuple[NodeReport, ...]), SPAN, _node),
     Query("wasters", "wasters", "Running jobs that waste power now, the most wasteful first, each with what to do.",
           TypeAdapter(tuple[HolderRow, ...]), {"limit": PAGE["limit"]}, _wasters),
+    Query("notices", "notices", "What was said, or would have been, to whom about which job, the newest first.",
+          TypeAdapter(tuple[Notice, ...]), {
+              "since": SPAN["since"], "user": HOLDERS["user"], "state": "What became of it.",
+              "limit": "Most rows to return, 1000 by default."}, _notices, {"state": STATES}),
 )}
 RECORDED = {"jobs": "runs", "waste": "energy"}
 """Paths of today's state that answer from the history when one of its own parameters is given."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ...exporters.publish import Published
 from ...exporters.source import TargetHealth
+from ...storage.notices import Notice
 from ...storage.power_classes import PowerClass
 from ...storage.recommendations import Recommendation
 from ...storage.records import Job, Node
@@ -185,6 +186,9 @@ class View(Protocol):
 
     def decisions(self) -> Sequence[DecisionRow]:
         """Return the decisions on trained agents, the newest first."""
+
+    def notices(self, since_s: float, user: str = "") -> Sequence[Notice]:
+        """Return what was said to whom since a moment, the newest first; it reads the history."""
 
     def sources(self) -> Sequence[SourceRow]:
         """Return how each source fares."""

@@ -32,7 +32,7 @@ FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
 COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "verdicts", "overruns",
            "failures", "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost", "cpus",
-           "rows", "degraded", "hosts"}
+           "rows", "degraded", "hosts", "notices"}
 
 
 def facts(**more) -> Published:
@@ -151,6 +151,7 @@ def facts(**more) -> Published:
         "recorder_backlog_bytes": 0,
         "recorder_dropped_records_total": 0,
         "database_size_bytes": 1048576,
+        "notices": {("idle_gpus", "first", "sent"): 3, ("idle_gpus", "admins", "waiting"): 1},
         "config_last_reload_successful": 1,
         "config_last_reload_success_timestamp_seconds": 1.8e9,
     }

@@ -51,7 +51,7 @@ def test_without_prices_there_is_no_cost(view, energies):
 
 def test_a_job_s_report_names_the_fix(client):
     (report,) = rows(client, "jobs/4711")
-    assert {"words": "2 of 4 GPUs were never used.", "fix": "Ask for 2."} in report["notes"]
+    assert {"words": "2 of 4 GPUs were never used.", "fix": "Ask for 2.", "kind": "unused_gpus"} in report["notes"]
     assert report["waited_s"] == 600.0
     assert [one["name"] for one in report["series"]] == [f"dgx01:{index}" for index in range(4)]
     assert {one["name"]: one["watts"][0] for one in report["classes"]} == {

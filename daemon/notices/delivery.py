@@ -1,0 +1,190 @@
+"""Delivers what waits: one mail to a user a day, none in quiet hours, and again later what nobody took.
+
+What the far end does not take is kept with the reason, and tried again after a pause that doubles; what it refuses for
+good has failed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...storage.notice_reading import Run
+from ...storage.notices import Key, Notice
+from ..settings.notices import NoticesSettings
+from .addresses import NoAddress, address_of
+from .local_time import quiet
+from .mail import Mail, MailError, send
+from .posts import PostError, alerts, post, told
+from .programs import ProgramError, run
+from .texts import ADMINS, OWNER, Texts
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
+ROUND_S = 60.0
+"""How long one round delivers; the rest is left to the next, so that the cycle comes round."""
+ALERTS_LAST = 4.0
+"""Beats after which an alert that is not posted again ends."""
+
+Book = Callable[[Iterable[Notice]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    """A mail and what it says."""
+
+    mail: Mail
+    notices: tuple[Notice, ...]
+
+
+class Delivery:
+    """Delivers by the settings of the moment."""
+
+    def __init__(self, settings: NoticesSettings, texts: Texts, clock: Callable[[], float]) -> None:
+        self._settings, self._texts, self._clock = settings, texts, clock
+        self.present: set[tuple[str, Run]] = set()
+        """Rules and runs of what was found last: only what is still so is told."""
+
+    def deliver(self, ledger: Mapping[Key, Notice], opted_out: set[str], now_s: float, book: Book) -> None:
+        """Deliver what waits, as far as one round reaches."""
+        until = time.monotonic() + ROUND_S
+        waiting = [notice for notice in ledger.values() if notice.state == "waiting" and notice.stage != "digest"]
+        out = [notice for notice in waiting if notice.user in opted_out and notice.stage != "admins"]
+        book(replace(notice, state="left_out", why="opted out", updated_s=now_s) for notice in out)
+        due = [notice for notice in waiting if notice not in out and self._due(notice, now_s)]
+        self._mail([notice for notice in due if notice.channel == "mail"], ledger, now_s, book, until)
+        self._alert(ledger, opted_out, now_s, book)
+        for notice in due:
+            if time.monotonic() > until:
+                return
+            if notice.channel == "webhook":
+                book((self._posted(notice, now_s),))
+            elif notice.channel == "hook":
+                book((self._hooked(notice, now_s),))
+
+    def _due(self, notice: Notice, now_s: float) -> bool:
+        still = (notice.rule, notice.run) in self.present or notice.kind == "time_limit"
+        return still and (notice.next_s is None or notice.next_s <= now_s)
+
+    # Mail.
+
+    def _mail(self, due: Sequence[Notice], ledger: Mapping[Key, Notice], now_s: float, book: Book,
+              until: float) -> None:
+        mail = self._settings.mail
+        if not due or mail is None:
+            return
+        letters = list(self._letters(due, ledger, now_s, book))
+        if not letters:
+            return
+        decided = set[int]()
+
+        def done(number: int, refused: str) -> bool:
+            decided.add(number)
+            letter = letters[number]
+            book(replace(notice, state="failed" if refused else "sent", why=refused, updated_s=now_s,
+                         sent_s=None if refused else now_s, next_s=None, tries=notice.tries + 1,
+                         address=", ".join(letter.mail.to)) for notice in letter.notices)
+            return time.monotonic() < until
+
+        try:
+            send([letter.mail for letter in letters], mail, self._clock, done)
+        except MailError as error:
+            log.warning("mail is kept and sent later", extra={"error": str(error)})
+            book(_later(notice, f"mail: {error}", now_s) for number, letter in enumerate(letters)
+                 if number not in decided for notice in letter.notices)
+
+    def _letters(self, due: Sequence[Notice], ledger: Mapping[Key, Notice], now_s: float,
+                 book: Book) -> Iterable[_Letter]:
+        by_reader: dict[str, list[Notice]] = {}
+        for notice in sorted(due, key=lambda one: (one.found_s, one.key)):
+            reader = "" if notice.stage == "admins" else notice.user
+            by_reader.setdefault(reader, []).append(notice)
+        hushed = quiet(now_s, self._settings.quiet_hours, self._settings.zone)
+        heard = _last_heard(ledger)
+        for user, notices in by_reader.items():
+            wait = "quiet hours" if hushed else ""
+            if not wait and now_s - heard.get(user, float("-inf")) < self._settings.per_user:
+                wait = "one mail a day"
+            if wait:
+                book(replace(notice, why=wait) for notice in notices if notice.why != wait)
+                continue
+            letter = self._letter(user, notices, now_s, book)
+            if letter is not None:
+                yield letter
+
+    def _letter(self, user: str, notices: Sequence[Notice], now_s: float, book: Book) -> _Letter | None:
+        try:
+            to = (address_of(user, self._settings.addresses),) if user else self._settings.admins
+            if not to:
+                raise NoAddress("no administrator has an address")
+            stage = "second" if all(notice.stage == "second" for notice in notices) else notices[0].stage
+            subject, text = self._texts.render(OWNER if user else ADMINS, notices, stage)
+        except NoAddress as error:
+            book(replace(notice, state="left_out", why=str(error), updated_s=now_s) for notice in notices)
+        except (ProgramError, ValueError) as error:
+            book(_later(notice, str(error), now_s) for notice in notices)
+        else:
+            return _Letter(Mail(to, subject, text), tuple(notices))
+        return None
+
+    # Programs.
+
+    def _alert(self, ledger: Mapping[Key, Notice], opted_out: set[str], now_s: float, book: Book) -> None:
+        """Post every alert that holds again, as Alertmanager wants it; who opted out is in none."""
+        settings = self._settings.alertmanager
+        held = [notice for notice in ledger.values()
+                if notice.channel == "alertmanager" and notice.state in ("waiting", "sent")
+                and (notice.rule, notice.run) in self.present and notice.user not in opted_out]
+        if settings is None or not held or any(
+                notice.next_s is not None and notice.next_s > now_s for notice in held):
+            return
+        try:
+            post(settings, "/api/v2/alerts", alerts(held, settings, now_s + ALERTS_LAST * self._settings.every))
+        except PostError as error:
+            book(_later(notice, f"alertmanager: {error}", now_s) for notice in held if notice.state == "waiting")
+        else:
+            book(_told(notice, now_s) for notice in held if notice.state == "waiting")
+
+    def _posted(self, notice: Notice, now_s: float) -> Notice:
+        assert self._settings.webhook is not None, "the settings refuse a rule with a webhook that is not set"
+        try:
+            post(self._settings.webhook, "", told(notice))
+        except PostError as error:
+            return _later(notice, f"webhook: {error}", now_s)
+        return _told(notice, now_s)
+
+    def _hooked(self, notice: Notice, now_s: float) -> Notice:
+        hooks = self._settings.hooks
+        command = getattr(hooks, notice.stage)
+        if not command:
+            return replace(notice, state="left_out", why="no command is set for this stage", updated_s=now_s)
+        if hooks.dry_run:
+            return replace(notice, state="dry_run", why=f"would run {command[0]}", updated_s=now_s)
+        try:
+            run(command, json.dumps(told(notice)), hooks.timeout)
+        except ProgramError as error:
+            return _later(notice, str(error), now_s)
+        return _told(notice, now_s)
+
+
+def _told(notice: Notice, now_s: float) -> Notice:
+    return replace(notice, state="sent", sent_s=now_s, updated_s=now_s, why="", next_s=None, tries=notice.tries + 1)
+
+
+def _later(notice: Notice, why: str, now_s: float) -> Notice:
+    pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(notice.tries, 10))
+    return replace(notice, why=why, updated_s=now_s, next_s=now_s + pause_s, tries=notice.tries + 1)
+
+
+def _last_heard(ledger: Mapping[Key, Notice]) -> dict[str, float]:
+    """Return when each user was sent a mail last; '' are the administrators."""
+    heard: dict[str, float] = {}
+    for notice in ledger.values():
+        if notice.channel == "mail" and notice.sent_s is not None and notice.stage != "digest":
+            reader = "" if notice.stage == "admins" else notice.user
+            heard[reader] = max(heard.get(reader, 0.0), notice.sent_s)
+    return heard

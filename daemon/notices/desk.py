@@ -1,0 +1,140 @@
+"""The desk of notices: looks, decides what is to be said, writes it down, delivers it, and keeps what could not be.
+
+The ledger is kept in memory and written to the history; it is read from there once, at the start, so that nobody is
+told twice by a daemon that was restarted, and nobody is told at all while it cannot be read.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from ...storage.errors import StoreError
+from ...storage.history import History
+from ...storage.notice_reading import Run
+from ...storage.notices import Key, Notice
+from ...storage.records import SchedulerSnapshot
+from ..config import Settings
+from ..cycles import Cycle
+from ..facts import Known
+from ..pricing import Costing
+from ..waste import Assessment
+from . import gathering, rules, stages
+from .delivery import Delivery
+from .rules import Finding
+from .texts import Texts
+from .undelivered import Undelivered
+
+log = logging.getLogger(__name__)
+
+REMEMBERED_S = 60 * 86400.0
+"""How far back the ledger is read; no escalation is longer."""
+
+
+class Desk:
+    """Tells people; one thread at a time."""
+
+    def __init__(self, settings: Settings, history: History, clock: Callable[[], float],
+                 ledger: dict[Key, Notice] | None = None) -> None:
+        self._all, self._settings, self._history, self._clock = settings, settings.notices, history, clock
+        self._texts = Texts(self._settings.templates, self._settings.page_url, settings.cluster)
+        self._delivery = Delivery(self._settings, self._texts, clock)
+        self._ledger, self._lock = ledger, threading.Lock()
+
+    def renewed(self, settings: Settings) -> Desk:
+        """Return a desk by other settings that goes on with the same ledger."""
+        return Desk(settings, self._history, self._clock, self._ledger)
+
+    def cycles(self, standing: Callable[[], Known]) -> Iterator[Cycle]:
+        """Yield the cycle that looks at what is known, where anybody shall be told anything."""
+        if self._settings.enabled:
+            yield Cycle("notices", self._settings.every, lambda: self.look(standing()), self._settings.every)
+
+    def undelivered(self) -> Undelivered | None:
+        """Return what was tried and waits; None when nothing does."""
+        with self._lock:
+            behind = [one for one in (self._ledger or {}).values() if one.state == "waiting" and one.tries]
+        if not behind:
+            return None
+        return Undelivered(len(behind), min(one.found_s for one in behind), max(
+            behind, key=lambda one: one.updated_s).why)
+
+    def counts(self) -> dict[tuple[str, str, str], float]:
+        """Return how many notices of the last weeks there are by rule, stage and state."""
+        found: dict[tuple[str, str, str], float] = {}
+        with self._lock:
+            for one in (self._ledger or {}).values():
+                key = one.rule, one.stage, one.state
+                found[key] = found.get(key, 0.0) + 1.0
+        return found
+
+    def look(self, known: Known) -> None:
+        """Do one round; StoreError or OSError while the ledger or who opted out cannot be read: then nobody is told."""
+        now_s = self._clock()
+        if self._ledger is None:
+            read = self._history.notices(now_s - REMEMBERED_S)
+            with self._lock:
+                self._ledger = {notice.key: notice for notice in read}
+        opted_out = self._opted_out()
+        snapshot = None if known.old else known.snapshot
+        if snapshot is None:
+            self._delivery.present = set()  # what cannot be seen now is not told now
+        else:
+            self._consider(snapshot, known.assessment, now_s)
+        if not self._settings.dry_run:
+            self._delivery.deliver(self._known(), opted_out, now_s, self._book)
+
+    def findings(self, snapshot: SchedulerSnapshot, assessment: Assessment | None, now_s: float) -> list[Finding]:
+        """Return what every rule finds."""
+        costing = Costing(self._all.costs, self._all.waste.pue)
+        known = gathering.facts(snapshot, assessment, self._history, costing, now_s)
+        return list(rules.found(self._settings, known, self._all.waste.interactive_partitions))
+
+    def _consider(self, snapshot: SchedulerSnapshot, assessment: Assessment | None, now_s: float) -> None:
+        findings = self.findings(snapshot, assessment, now_s)
+        self._delivery.present = {(one.rule.called, one.run) for one in findings}
+        figures = {id(one): self._texts.figures(one) for one in findings}
+        ledger = self._known()
+        fresh = list(stages.new(findings, ledger, self._settings, now_s, figures))
+        waiting = self._renewed(ledger, findings, figures)
+        running = {(job.job_id, job.submit_s, job.start_s or 0.0) for job in snapshot.jobs if job.state.active}
+        gone = list(stages.over(ledger, findings, running, now_s, self._settings.give_up))
+        self._book([*waiting, *fresh, *gone])
+
+    def _renewed(self, ledger: dict[Key, Notice], findings: Iterable[Finding], figures: dict[int, dict[str, Any]]) \
+            -> list[Notice]:
+        """Return notices that wait with the words of now: what is sent must be true when it is read."""
+        waiting: dict[tuple[str, Run], list[Notice]] = {}
+        for notice in ledger.values():
+            if notice.state == "waiting":
+                waiting.setdefault((notice.rule, notice.run), []).append(notice)
+        return [replace(notice, words=finding.note.words, fix=finding.note.fix, figures=figures[id(finding)])
+                for finding in findings for notice in waiting.get((finding.rule.called, finding.run), ())]
+
+    def _known(self) -> dict[Key, Notice]:
+        with self._lock:
+            return dict(self._ledger or {})
+
+    def _book(self, notices: Iterable[Notice]) -> None:
+        """Write notices down, in memory at once: whether the database takes them now or later is its own matter."""
+        some = list(notices)
+        if not some:
+            return
+        with self._lock:
+            if self._ledger is not None:
+                self._ledger |= {notice.key: notice for notice in some}
+        try:
+            self._history.record_notices(some)
+        except StoreError as error:
+            log.error("notices cannot be written down now; they are kept", extra={"error": str(error)})
+
+    def _opted_out(self) -> set[str]:
+        """Return who wants to hear nothing; StoreError or OSError when that cannot be known now."""
+        names = set(self._history.opted_out())
+        file = self._settings.opt_out_file
+        if file is not None:
+            names |= {line.strip() for line in file.read_text("utf-8", "replace").splitlines() if line.strip()}
+        return names

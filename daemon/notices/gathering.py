@@ -1,0 +1,70 @@
+"""What rules look at: running and lately ended jobs with what is recorded of them and what their GPUs do now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ...storage.notice_reading import Run
+from ...storage.power_classes import WASTED, PowerClass
+from ...storage.reading import HistoryReader
+from ...storage.records import Job, SchedulerSnapshot
+from ..efficiency.findings import Facts
+from ..efficiency.rows import job_row
+from ..pricing import Costing
+from ..waste import Assessment
+
+STALE_S = 120.0
+"""An assessment that is older says nothing of now."""
+
+
+@dataclass(slots=True)
+class _Gpus:
+    idle: dict[str, float] = field(default_factory=dict)
+    hung: dict[str, float] = field(default_factory=dict)
+
+
+def facts(snapshot: SchedulerSnapshot, assessment: Assessment | None, history: HistoryReader, costing: Costing,
+          now_s: float) -> tuple[Facts, ...]:
+    """Return what is known of every job that runs or has lately ended; StoreError when nothing can be read."""
+    jobs = [job for job in snapshot.jobs if job.start_s is not None and (job.state.active or job.state.finished)]
+    runs: dict[Run, Job] = {(job.job_id, job.submit_s, job.start_s or 0.0): job for job in jobs}
+    rows, uses = history.energy_of(set(runs)), history.uses_of(set(runs))
+    gpus = _gpus(assessment) if assessment is not None and now_s - assessment.time_s <= STALE_S else {}
+    largest = _largest(snapshot)
+    found = []
+    for run, job in runs.items():
+        row, use, now = rows.get(run), uses.get(run), gpus.get(job.job_id, _Gpus())
+        most_gpus, most_cpus = _of(job, largest)
+        found.append(Facts(job, None if row is None else job_row(row, costing, WASTED), now_s,
+                           None if use is None else use.cpus_mean, None if use is None else use.memory_peak_bytes,
+                           now.idle, now.hung, most_gpus, most_cpus))
+    return tuple(found)
+
+
+def _gpus(assessment: Assessment) -> dict[str, _Gpus]:
+    """Return the GPUs of each job that are idle or hung now, with since when."""
+    found: dict[str, _Gpus] = {}
+    for board in assessment.boards:
+        if board.job_id and board.since_s is not None:
+            held, name = found.setdefault(board.job_id, _Gpus()), f"{board.node}:{board.index}"
+            if board.state is PowerClass.ALLOCATED_IDLE:
+                held.idle[name] = board.since_s
+            elif board.state is PowerClass.ALLOCATED_HUNG:
+                held.hung[name] = board.since_s
+    return found
+
+
+def _largest(snapshot: SchedulerSnapshot) -> dict[str, tuple[int, int]]:
+    """Return GPUs and CPUs of each node, by its name."""
+    return {node.name: (node.gpus, node.cpus) for node in snapshot.nodes}
+
+
+def _of(job: Job, nodes: Mapping[str, tuple[int, int]]) -> tuple[int | None, int | None]:
+    """Return GPUs and CPUs of the largest node that a job holds a part of; None where they are not known."""
+    found = [nodes[part.node] for part in job.allocations if part.node in nodes]
+    return (_most(gpus for gpus, _ in found), _most(cpus for _, cpus in found))
+
+
+def _most(values: Iterable[int]) -> int | None:
+    return max(values, default=0) or None

@@ -1,0 +1,116 @@
+"""Mail by SMTP: plain or over TLS, with a password from a file; names of users and jobs never reach a header raw."""
+
+from __future__ import annotations
+
+import smtplib
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import formatdate, make_msgid
+
+from ...exporters.text import clean
+from ..settings.notices import MailSettings
+
+LONGEST_SUBJECT = 180
+
+
+class MailError(Exception):
+    """The server cannot be reached or takes nothing now; the message says why."""
+
+
+class Refused(Exception):
+    """The server will never take this mail; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """What is sent to one or more addresses."""
+
+    to: tuple[str, ...]
+    subject: str
+    text: str
+    html: str = ""
+
+
+def message(mail: Mail, settings: MailSettings, time_s: float) -> EmailMessage:
+    """Return a mail as it is sent: names in its subject are shown in one line, whatever they hold."""
+    made = EmailMessage(policy=SMTP)
+    made["From"] = settings.sender
+    made["To"] = ", ".join(mail.to)
+    made["Subject"] = " ".join(clean(mail.subject).split())[:LONGEST_SUBJECT]
+    made["Date"] = formatdate(time_s, localtime=True)
+    made["Message-ID"] = make_msgid(domain=settings.sender.rpartition("@")[2].strip("<> ") or "idlewatt.invalid")
+    made["Auto-Submitted"] = "auto-generated"
+    if settings.reply_to:
+        made["Reply-To"] = settings.reply_to
+    made.set_content(_body(mail.text))
+    if mail.html:
+        made.add_alternative(mail.html, subtype="html")
+    return made
+
+
+def _body(text: str) -> str:
+    return "\n".join(clean(line) for line in text.splitlines()) + "\n"
+
+
+def send(mails: Sequence[Mail], settings: MailSettings, clock: Callable[[], float],
+         done: Callable[[int, str], bool]) -> None:
+    """Send mails over one connection; MailError when the server takes no more of them.
+
+    ``done`` is told the place of each mail that was decided on, with why it was refused or '', and whether to go on is
+    what it returns.
+    """
+    try:
+        with _connected(settings) as server:
+            for number, mail in enumerate(mails):
+                if not done(number, _sent(server, mail, settings, clock())):
+                    return
+    except (OSError, smtplib.SMTPException, ssl.SSLError) as error:
+        raise MailError(f"{settings.host}:{settings.port}: {_plain(error)}") from error
+
+
+def _connected(settings: MailSettings) -> smtplib.SMTP:
+    context = ssl.create_default_context(cafile=settings.ca_file) if settings.tls != "none" else None
+    if settings.tls == "tls":
+        server: smtplib.SMTP = smtplib.SMTP_SSL(settings.host, settings.port, timeout=settings.timeout, context=context)
+    else:
+        server = smtplib.SMTP(settings.host, settings.port, timeout=settings.timeout)
+    try:
+        if settings.tls == "starttls":
+            server.starttls(context=context)
+        if settings.username and settings.password_file is not None:
+            server.login(settings.username, settings.password_file.read_text(encoding="utf-8").strip())
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def _sent(server: smtplib.SMTP, mail: Mail, settings: MailSettings, time_s: float) -> str:
+    """Send one mail; return why it was refused for good, '' when it was taken."""
+    try:
+        server.send_message(message(mail, settings, time_s), from_addr=None, to_addrs=mail.to)
+    except smtplib.SMTPRecipientsRefused as error:
+        code, words = next(iter(error.recipients.values()))
+        if code < 500:
+            raise
+        return f"refused: {code} {_text(words)}"
+    except smtplib.SMTPResponseException as error:
+        if error.smtp_code < 500 or isinstance(error, smtplib.SMTPAuthenticationError):
+            raise
+        server.rset()
+        return f"refused: {error.smtp_code} {_text(error.smtp_error)}"
+    return ""
+
+
+def _plain(error: Exception) -> str:
+    if isinstance(error, smtplib.SMTPResponseException):
+        return f"{error.smtp_code} {_text(error.smtp_error)}"
+    return clean(" ".join(str(error).split()))[:200] or type(error).__name__
+
+
+def _text(words: bytes | str) -> str:
+    told = words.decode("utf-8", "replace") if isinstance(words, bytes) else words
+    return clean(" ".join(told.split()))[:160]

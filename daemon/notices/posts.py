@@ -1,0 +1,54 @@
+"""Notices over HTTP: a webhook of the site's own, and Alertmanager's API v2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import requests
+
+from ...exporters.causes import innermost
+from ...storage.notices import Notice
+from ..settings.notices import AlertmanagerSettings, WebhookSettings
+
+
+class PostError(Exception):
+    """Nothing took it; the message says why."""
+
+
+def post(settings: WebhookSettings, path: str, body: Any) -> None:
+    """Post JSON; PostError unless the answer is a success."""
+    headers = {}
+    try:
+        if settings.token_file is not None:
+            headers["Authorization"] = f"Bearer {settings.token_file.read_text(encoding='utf-8').strip()}"
+        answer = requests.post(f"{settings.url.rstrip('/')}{path}" if path else settings.url, json=body,
+                               headers=headers, timeout=settings.timeout, allow_redirects=False,
+                               verify=str(settings.ca_file) if settings.ca_file else True)
+    except (requests.RequestException, OSError, ValueError) as error:
+        raise PostError(innermost(error)) from error
+    if not answer.ok or answer.is_redirect:
+        raise PostError(f"answered {answer.status_code}")
+
+
+def told(notice: Notice) -> dict[str, Any]:
+    """Return a notice as programs are told of it."""
+    return {"rule": notice.rule, "kind": notice.kind, "stage": notice.stage, "job_id": notice.job_id,
+            "submit_s": notice.submit_s, "start_s": notice.start_s, "user": notice.user, "account": notice.account,
+            "partition": notice.partition, "found_s": notice.found_s, "words": notice.words, "fix": notice.fix,
+            "figures": dict(notice.figures)}
+
+
+def alerts(notices: Sequence[Notice], settings: AlertmanagerSettings, until_s: float) -> list[dict[str, Any]]:
+    """Return notices as Alertmanager's ``postableAlerts``; each ends by itself unless it is posted again."""
+    return [{"labels": {**settings.labels, "alertname": "IdlewattNotice", "rule": notice.rule, "kind": notice.kind,
+                        "stage": notice.stage, "job_id": notice.job_id, "user": notice.user,
+                        "account": notice.account, "partition": notice.partition},
+             "annotations": {"summary": notice.words, "description": notice.fix},
+             "startsAt": _moment(notice.found_s), "endsAt": _moment(until_s),
+             **({"generatorURL": url} if (url := str(notice.figures.get("url") or "")) else {})} for notice in notices]
+
+
+def _moment(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,96 @@
+"""What notices say: Jinja templates, ours or the site's own, with the job's figures; a faulty one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined, TemplateError, TemplateSyntaxError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from ...storage.notices import Notice
+from ..durations import ago
+from .rules import Finding
+
+KWH_J = 3.6e6
+OWNER, ADMINS = "notice.txt", "notice_admins.txt"
+TEMPLATES = (OWNER, ADMINS)
+"""The first line of each is the subject."""
+
+
+class Texts:
+    """Renders notices; ValueError names the template that cannot be."""
+
+    def __init__(self, own: Path | None = None, page_url: str = "", cluster: str = "") -> None:
+        self._page_url, self._cluster = page_url.rstrip("/"), cluster
+        package = PackageLoader("idlewatt.daemon")
+        loader = ChoiceLoader([FileSystemLoader(own), package]) if own is not None else package
+        # The text is plain, and a site's template reads figures only.
+        self._pages = ImmutableSandboxedEnvironment(  # noqa: S701 - plain text
+            loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+        self._pages.filters |= {"ago": ago, "day": _day, "percent": _percent, "kwh": _kwh}
+
+    def check(self) -> None:
+        """Render every template once with figures made up; ValueError names the first that cannot be."""
+        for name in TEMPLATES:
+            for stage in ("first", "second"):
+                self.render(name, [_SAMPLE, _UNKNOWN], stage)
+
+    def render(self, name: str, notices: Sequence[Notice], stage: str) -> tuple[str, str]:
+        """Return subject and text."""
+        try:
+            text = self._pages.get_template(name).render(
+                items=[_item(notice) for notice in notices], stage=stage, user=notices[0].user,
+                cluster=self._cluster, page_url=self._page_url)
+        except TemplateSyntaxError as error:
+            raise ValueError(f"template {name}, line {error.lineno}: {error.message}") from error
+        except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"template {name}: {error}") from error
+        subject, _, body = text.strip().partition("\n")
+        return subject, body.strip("\n")
+
+    def figures(self, finding: Finding) -> dict[str, Any]:
+        """Return what the texts say of a job; what is not known is None."""
+        job, run = finding.facts.job, finding.facts.run
+        cost = run.cost if run else None
+        return {
+            "name": job.name, "gpus": finding.facts.held, "gpu_model": run.gpu_model if run else "",
+            "started_s": finding.run[2], "ran_s": finding.facts.ran_s,
+            "energy_kwh": run.energy_joules / KWH_J if run else None,
+            "wasted_kwh": run.wasted_joules / KWH_J if run else None, "activity": run.activity if run else None,
+            "cost": cost.energy if cost else None, "wasted_cost": cost.wasted if cost else None,
+            "currency": cost.currency if cost else "", "url": self._url(job.job_id)}
+
+    def _url(self, job_id: str) -> str:
+        return f"{self._page_url}/jobs/{quote(job_id)}" if self._page_url else ""
+
+
+def _item(notice: Notice) -> Mapping[str, Any]:
+    return {**dict(notice.figures), "rule": notice.rule, "kind": notice.kind, "words": notice.words,
+            "fix": notice.fix, "job_id": notice.job_id, "user": notice.user, "account": notice.account,
+            "partition": notice.partition, "stage": notice.stage, "found_s": notice.found_s}
+
+
+def _day(time_s: float | None) -> str:
+    return "-" if not time_s else datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _percent(value: float | None) -> str:
+    return "not measured" if value is None else f"{100 * value:.0f} %"
+
+
+def _kwh(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.3g} kWh"
+
+
+_SAMPLE = Notice("idle_gpus", "first", "mail", "4711", 0.0, 1e9, "idle_gpus", "ada", "lab", "gpu", "waiting", 1e9, 1e9,
+                 "All of its 4 GPUs have done nothing for 2h 5m.", "End it.", figures={
+                     "name": "train", "gpus": 4, "gpu_model": "A100", "started_s": 1e9, "ran_s": 36000.0,
+                     "energy_kwh": 12.0, "wasted_kwh": 4.0, "activity": 0.12, "cost": 3.0, "wasted_cost": 1.0,
+                     "currency": "EUR", "url": "https://idlewatt.example.org/jobs/4711"})
+_UNKNOWN = Notice("low", "second", "mail", "4712_1", 0.0, 0.0, "low_activity", "", "", "", "waiting", 1e9, 1e9, "", "",
+                  figures={**dict(_SAMPLE.figures), **dict.fromkeys(
+                      ("energy_kwh", "wasted_kwh", "activity", "cost", "wasted_cost")), "currency": "", "url": ""})

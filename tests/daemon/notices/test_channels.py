@@ -1,0 +1,161 @@
+"""Webhook, Alertmanager and hooks: what is posted and run, and what becomes of it when nobody takes it."""
+
+import json
+import sys
+import time
+from threading import Thread
+
+import pytest
+from werkzeug.serving import make_server
+from werkzeug.wrappers import Request, Response
+
+from idlewatt.daemon.notices.addresses import NoAddress, address_of
+from idlewatt.daemon.notices.programs import ProgramError, run
+from idlewatt.daemon.settings.notices import AddressSettings
+
+HOUR = 3600.0
+
+
+class Taker:
+    """An HTTP server that notes what is posted to it."""
+
+    def __init__(self) -> None:
+        self.posts, self.status = [], 200
+        self.server = make_server("127.0.0.1", 0, self._answer, threaded=True)
+        Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    @Request.application
+    def _answer(self, request: Request) -> Response:
+        self.posts.append((request.path, request.headers.get("Authorization"), request.get_json()))
+        return Response("", self.status)
+
+
+@pytest.fixture
+def taker():
+    made = Taker()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def test_a_webhook_is_told_each_notice_once_with_its_figures_and_a_token_from_a_file(place, taker, tmp_path):
+    (tmp_path / "token").write_text("t0ken\n")
+    desk = place.desk("[{kind: idle_gpus, channels: [webhook]}]",
+                      webhook=f"{{url: '{taker.url}/hook', token_file: {tmp_path / 'token'}}}")
+    place.look(desk)
+    place.look(desk, 300.0)
+    ((path, authorization, body),) = taker.posts
+    assert (path, authorization) == ("/hook", "Bearer t0ken")
+    assert (body["job_id"], body["user"], body["stage"], body["figures"]["gpus"]) == ("4711", "ada", "first", 4)
+
+
+def test_a_webhook_that_fails_is_asked_again_later(place, taker):
+    taker.status = 500
+    desk = place.desk("[{kind: idle_gpus, channels: [webhook]}]", webhook=f"{{url: '{taker.url}/'}}")
+    place.look(desk)
+    assert place.reasons() == ["webhook: answered 500"]
+    assert desk.undelivered().notices == 1
+    taker.status = 200
+    place.look(desk, 61.0)
+    assert place.states() == [("4711", "first", "sent")]
+
+
+def test_alertmanager_gets_its_own_shape_again_and_again_until_it_is_over(place, taker):
+    """The shape is that of ``postableAlerts`` in Alertmanager's API v2 (api/v2/openapi.yaml of 0.27)."""
+    desk = place.desk("[{kind: idle_gpus, channels: [alertmanager]}]",
+                      alertmanager=f"{{url: '{taker.url}', labels: {{cluster: dgx}}}}", page_url="https://x.org")
+    place.look(desk)
+    place.look(desk, 300.0)
+    place.boards.clear()
+    place.look(desk, 300.0)
+    assert [path for path, _, _ in taker.posts] == ["/api/v2/alerts"] * 2
+    (alert,) = taker.posts[0][2]
+    assert set(alert) == {"labels", "annotations", "startsAt", "endsAt", "generatorURL"}
+    assert alert["labels"] == {"cluster": "dgx", "alertname": "IdlewattNotice", "rule": "idle_gpus",
+                               "kind": "idle_gpus", "stage": "first", "job_id": "4711", "user": "ada",
+                               "account": "lab", "partition": "a100"}
+    assert (alert["startsAt"], alert["endsAt"]) == ("2026-11-20T12:00:00.000Z", "2026-11-20T12:20:00.000Z")
+    assert taker.posts[1][2][0]["endsAt"] == "2026-11-20T12:25:00.000Z"
+    assert place.states() == [("4711", "first", "sent")]
+
+
+def script(tmp_path, text: str) -> str:
+    file = tmp_path / "hook.py"
+    file.write_text(text)
+    return json.dumps([sys.executable, str(file)])
+
+
+def test_a_hook_is_run_once_a_stage_with_the_notice_on_its_input(place, tmp_path):
+    hook = script(tmp_path, f"import sys; open({str(tmp_path / 'said')!r}, 'a').write(sys.stdin.read() + '\\n')")
+    desk = place.desk("[{kind: idle_gpus, channels: [hook]}]", hooks=f"{{first: {hook}, dry_run: false}}")
+    place.look(desk)
+    place.look(desk, 300.0)
+    place.look(desk, 25 * HOUR)
+    (line,) = (tmp_path / "said").read_text().splitlines()
+    assert json.loads(line)["job_id"] == "4711"
+    assert place.states() == [("4711", "first", "sent"), ("4711", "second", "left_out")]
+
+
+def test_a_hook_is_only_written_down_until_it_is_meant(place, tmp_path):
+    hook = script(tmp_path, f"open({str(tmp_path / 'said')!r}, 'w')")
+    desk = place.desk("[{kind: idle_gpus, channels: [hook]}]", hooks=f"{{first: {hook}}}")
+    place.look(desk)
+    place.look(desk, 300.0)
+    assert not (tmp_path / "said").exists()
+    assert (place.states(), place.reasons()) == ([("4711", "first", "dry_run")], [f"would run {sys.executable}"])
+
+
+def test_a_hook_that_fails_is_run_again_later_and_says_why(place, tmp_path):
+    hook = script(tmp_path, "import sys; sys.exit('no room\\n\\x1b[31m')")
+    place.look(place.desk("[{kind: idle_gpus, channels: [hook]}]", hooks=f"{{first: {hook}, dry_run: false}}"))
+    (why,) = place.reasons()
+    assert why.startswith(f"{sys.executable}: status 1: no room")
+    assert "\x1b" not in why
+
+
+def test_a_program_that_takes_too_long_is_ended_with_its_children(tmp_path):
+    file = tmp_path / "pid"
+    slow = f"import os, time; p = os.fork(); open({str(file)!r}, 'a').write(f'{{os.getpid()}} '); time.sleep(60)"
+    with pytest.raises(ProgramError, match="not done within 1 s"):
+        run([sys.executable, "-c", slow], "", 1.0)
+    deadline = time.monotonic() + 10
+    for pid in file.read_text().split():
+        while alive(pid):
+            assert time.monotonic() < deadline, f"{pid} is left behind"
+
+
+def alive(pid: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_shell_never_sees_what_is_given_to_a_program():
+    assert run([sys.executable, "-c", "import sys; print(sys.argv[1])", "$(id); `id` | x"], "", 10.0).strip() == \
+        "$(id); `id` | x"
+
+
+def test_a_program_that_is_not_there_is_said():
+    with pytest.raises(ProgramError, match="/nowhere"):
+        run(["/nowhere"], "", 1.0)
+
+
+def test_an_address_comes_from_a_command_as_of_ldapsearch():
+    said = "print('dn: uid={user},dc=example'); print('mail: ada@physics.example.org')"
+    command = (sys.executable, "-c", said)
+    assert address_of("ada", AddressSettings(command=command)) == "ada@physics.example.org"
+
+
+@pytest.mark.parametrize("said", ["print('nobody')", "print('a@b\\x00c@d')", "print('a b@c,d@e')", "pass"])
+def test_what_a_command_says_is_only_taken_where_it_is_an_address(said):
+    with pytest.raises(NoAddress):
+        address_of("ada", AddressSettings(command=(sys.executable, "-c", said)))
+
+
+@pytest.mark.parametrize("user", ["*", "a)(uid=*", "-x", "a b", "a\n", ""])
+def test_no_command_is_run_for_a_user_whose_name_is_none(user):
+    with pytest.raises(NoAddress, match="no name"):
+        address_of(user, AddressSettings(command=("/nowhere",)))

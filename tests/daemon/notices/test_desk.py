@@ -1,0 +1,154 @@
+"""Whom the desk tells what, and when it keeps silent."""
+
+from dataclasses import replace
+
+import pytest
+
+from idlewatt.daemon.facts import Known
+from idlewatt.storage.ledger import Ledger
+from idlewatt.storage.owners import OwnerKind
+from idlewatt.storage.power_classes import PowerClass
+
+HOUR, DAY = 3600.0, 86400.0
+
+
+@pytest.fixture
+def told(place, mail_server):
+    """Return a function that makes a desk that mails, and the mails."""
+    server = mail_server()
+
+    def desk(rules: str = "[{kind: idle_gpus}]", **more):
+        return place.desk(rules, mail=f"{{host: 127.0.0.1, port: {server.port}, sender: i@example.org}}", **more)
+
+    desk.mails = server.mails
+    return desk
+
+
+def test_by_default_nobody_is_told_and_no_cycle_runs(place):
+    desk = place.desk(enabled="false")
+    assert list(desk.cycles(lambda: Known())) == []
+
+
+def test_a_dry_run_writes_the_whole_escalation_down_and_tells_nobody(place, told):
+    desk = told(dry_run="true")
+    place.look(desk)
+    place.look(desk, 25 * HOUR)
+    place.look(desk, 25 * HOUR)
+    assert place.states() == [("4711", stage, "dry_run") for stage in ("first", "second", "admins")]
+    assert told.mails == []
+
+
+def test_what_was_only_tried_out_is_told_once_it_is_meant(place, told):
+    place.look(told(dry_run="true"))
+    place.look(told(), 60.0)
+    assert place.states() == [("4711", "first", "sent")]
+
+
+def test_who_goes_on_is_told_again_and_then_administrators_are(place, told):
+    desk = told()
+    for _ in range(3):
+        place.look(desk, 25 * HOUR)
+    assert [(to, mail["Subject"]) for to, mail, _ in told.mails] == [
+        (("ada@example.org",), "Your job 4711 holds more than it uses on dgx"),
+        (("ada@example.org",), "Second notice: Your job 4711 holds more than it uses on dgx"),
+        (("root@example.org",), "1 job still wastes after its owner was told on dgx")]
+
+
+def test_a_restart_tells_nobody_twice(place, told):
+    place.look(told())
+    place.look(told(), 60.0)
+    assert len(told.mails) == 1
+
+
+def test_several_jobs_of_a_user_are_one_mail_and_another_comes_a_day_later(place, told):
+    place.other("4712")
+    desk = told()
+    place.look(desk)
+    place.other("4713")
+    place.look(desk, 2 * HOUR)
+    assert [mail["Subject"] for _, mail, _ in told.mails] == ["2 of your jobs hold more than they use on dgx"]
+    assert place.reasons().count("one mail a day") == 1
+    place.look(desk, 23 * HOUR)
+    assert "4713" in told.mails[1][1].get_content()
+
+
+def test_in_quiet_hours_mail_waits(place, told):
+    desk = told(quiet_hours="{since: '11:00', until: '13:00'}", timezone="UTC")
+    place.look(desk)
+    assert (told.mails, place.reasons()) == ([], ["quiet hours"])
+    place.look(desk, 1.5 * HOUR)
+    assert len(told.mails) == 1
+
+
+def test_quiet_hours_are_of_the_place_where_people_live(place, told):
+    place.look(told(quiet_hours="{since: '20:00', until: '22:00'}", timezone="Asia/Seoul"))  # it is 21:00 there
+    assert place.reasons() == ["quiet hours"]
+
+
+def test_who_opted_out_hears_nothing_and_administrators_hear_of_the_job(place, told):
+    with Ledger.open(str(place.history._engine.url)) as ledger:
+        ledger.opt_out("ada", place.now_s)
+    desk = told()
+    place.look(desk)
+    place.look(desk, 49 * HOUR)
+    assert place.states() == [("4711", "first", "left_out"), ("4711", "admins", "sent")]
+    assert [to for to, _, _ in told.mails] == [("root@example.org",)]
+
+
+def test_a_file_may_say_who_opted_out(place, told, tmp_path):
+    (tmp_path / "out").write_text("ada\n\nbob\n")
+    place.look(told(opt_out_file=tmp_path / "out"))
+    assert (told.mails, place.reasons()) == ([], ["opted out"])
+
+
+@pytest.mark.parametrize("rules", [
+    "[{kind: idle_gpus, partitions: ['v100*']}]", "[{kind: idle_gpus, exclude: {users: ['a*']}}]",
+    "[{kind: idle_gpus, exclude: {accounts: [lab]}}]", "[{kind: idle_gpus, exclude: {partitions: [a100]}}]",
+    "[{kind: idle_gpus, window: 4h}]", "[{kind: idle_gpus, min_gpu_hours: 1}]", "[{kind: hung_gpus}]",
+    "[{kind: low_activity}]", "[{kind: unused_gpus}]", "[{kind: wasted, class: allocated_idle}]",
+    "[{kind: unused_cpus}]", "[{kind: unused_memory}]", "[{kind: serial}]", "[{kind: cores_per_gpu}]",
+    "[{kind: time_limit}]", "[]"])
+def test_what_is_excluded_too_short_or_not_known_is_said_to_nobody(place, told, rules):
+    place.look(told(rules))
+    assert (told.mails, place.states()) == ([], [])
+
+
+def test_people_who_sit_before_their_job_are_left_alone(place, told):
+    place.jobs[:] = [replace(place.jobs[0], owner_kind=OwnerKind.INTERACTIVE)]
+    place.look(told())
+    assert told.mails == []
+
+
+def test_a_job_that_works_again_before_its_mail_could_be_sent_is_not_told(place, told):
+    desk = told(quiet_hours="{since: '11:00', until: '13:00'}")
+    place.look(desk)
+    place.boards.clear()
+    place.look(desk, 2 * HOUR)
+    assert told.mails == []
+    place.jobs.clear()
+    place.look(desk, 60.0)
+    assert place.states() == [("4711", "first", "lapsed")]
+
+
+def test_an_old_assessment_or_snapshot_accuses_nobody(place, told):
+    desk = told()
+    known = place.known()
+    place.now_s += HOUR
+    desk.look(known)
+    desk.look(replace(place.known(), old=True))
+    desk.look(Known())
+    assert place.states() == []
+
+
+def test_some_idle_gpus_are_told_only_where_the_rule_says_so(place, told):
+    place.boards[:] = place.boards[:2]
+    place.look(told())
+    assert place.states() == []
+    place.look(told("[{kind: idle_gpus, threshold: 0.5}]"))
+    assert "2 of its 4 GPUs have done nothing" in told.mails[0][1].get_content()
+
+
+def test_a_gpu_that_is_not_measured_is_no_idle_one(place, told):
+    place.boards[:] = [replace(board, state=PowerClass.UNMEASURED) for board in place.boards]
+    place.look(told())
+    assert place.states() == []
