@@ -116,7 +116,7 @@ def node_name(series: Mapping[str, str], target: Mapping[str, str], instance: st
 
 def told_name(series: Mapping[str, str], instance: str = "") -> str:
     """Return the server's name as its page tells it, else the host that was asked."""
-    return (series.get("node") or series.get("Hostname") or series.get("hostname")
+    return (series.get("node") or series.get("node_name") or series.get("Hostname") or series.get("hostname")
             or host_of(instance or series.get("instance", "")))
 
 

@@ -10,7 +10,8 @@ import threading
 import time
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,20 @@ def _secret(given: SecretStr | None, path: Path | None) -> Callable[[], str]:
     return lambda: value
 
 
+def secret_of(login: BasicAuth) -> Callable[[], str]:
+    """Return what gives the password of a login, read again when its file changes."""
+    return _secret(login.password, login.password_file)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
 class Client:
     """Fetches URLs within the bounds of its options; safe for many threads.
 
@@ -229,13 +244,24 @@ class Client:
 
     def get(self, url: str, params: Mapping[str, str] | None = None) -> bytes:
         """Return the unpacked body of a 200 answer; raise ``SourceError`` with the reason otherwise."""
-        request, thread = self._prepare(url, params), threading.get_ident()
+        return self._within(self._prepare(url, params), (200,)).body
+
+    def send(self, method: str, url: str, *, body: object = None, headers: Mapping[str, str] | None = None,
+             accepted: Sequence[int] = (200, 202, 204)) -> Answer:
+        """Return the answer to a request with a JSON body, or none; raise ``SourceError`` for other statuses."""
+        request = self._request(url, None, self._authorization(), method, body)
+        request.headers = request.headers.copy()  # those of the last request are shared
+        request.headers.update(headers or {})
+        return self._within(request, accepted)
+
+    def _within(self, request: requests.PreparedRequest, accepted: Sequence[int]) -> Answer:
+        thread = threading.get_ident()
         with DEADLINES.limit(self._options.timeout) as exchange:
             try:
                 self._under_way.add(thread)
                 if self._closed:
                     raise SourceError("is not asked any more")
-                body = self._exchange(request)
+                answer = self._exchange(request, accepted)
             except requests.exceptions.ConnectTimeout as error:
                 limit = self._options.connect_timeout
                 raise Unreachable(f"does not answer: no connection within {limit:g} s") from error
@@ -246,7 +272,7 @@ class Client:
                 self._under_way.discard(thread)
         if exchange.overdue:
             raise self._overdue(exchange)
-        return body
+        return answer
 
     def forget(self, url: str) -> None:
         """Close what is kept open for a URL that is not asked any more."""
@@ -266,13 +292,13 @@ class Client:
         passed = time.monotonic() - exchange.began
         return Displaced(f"did not end within {passed:.1f} s and was cut in favour of others: too many hang at once")
 
-    def _exchange(self, request: requests.PreparedRequest) -> bytes:
+    def _exchange(self, request: requests.PreparedRequest, accepted: Sequence[int]) -> Answer:
         response = self._adapter.send(
             request, stream=True, timeout=(self._options.connect_timeout, self._options.timeout),
             verify=self._verify, cert=self._cert)
         try:
-            self._refuse_faults(response)
-            return whole(self._body(response.raw), response.raw)
+            self._refuse_faults(response, accepted)
+            return Answer(response.status_code, response.headers, whole(self._body(response.raw), response.raw))
         except BaseException:
             # What is left of the answer would be read as the next one.
             response.raw.close()
@@ -288,12 +314,13 @@ class Client:
             self._prepared[key] = self._request(url, None, key[1])
         return self._prepared[key]
 
-    def _request(self, url: str, params: Mapping[str, str] | None, authorization: str) -> requests.PreparedRequest:
+    def _request(self, url: str, params: Mapping[str, str] | None, authorization: str, method: str = "GET",
+                 body: object = None) -> requests.PreparedRequest:
         headers = {"Accept": self._accept, "Accept-Encoding": "gzip", "User-Agent": "idlewatt"} | self._options.headers
         if authorization:
             headers["Authorization"] = authorization
         try:
-            request = requests.Request("GET", url, headers=headers, params=params).prepare()
+            request = requests.Request(method, url, headers=headers, params=params, json=body).prepare()
         except (requests.RequestException, ValueError) as error:
             why = innermost(error)
             raise SourceError(f"{quoted(url)} is no URL that can be asked: {why}", permanent=True) from error
@@ -307,9 +334,9 @@ class Client:
             self._headers = before = headers
         return before
 
-    def _refuse_faults(self, response: requests.Response) -> None:
+    def _refuse_faults(self, response: requests.Response, accepted: Sequence[int]) -> None:
         status = response.status_code
-        if status == 200:
+        if status in accepted:
             return
         if 300 <= status < 400:
             where = response.headers.get("Location", "nowhere")[:200]

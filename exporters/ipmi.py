@@ -24,15 +24,23 @@ WALL = {
     "ipmi_dcmi_power_consumption_current_watts": "ipmi",  # the name in ipmi_exporter's documentation
     "redfish_chassis_power_average_consumed_watts": "redfish",
     "idrac_power_control_consumed_watts": "redfish",
+    "idrac_power_supply_input_watts": "redfish",
     "ceems_redfish_current_watts": "redfish",
+    "kepler_platform_watts": "redfish",
     "ceems_ipmi_dcmi_current_watts": "ceems",
+    "ceems_cray_pm_counters_power_watts": "ceems",
+    "ceems_host_power_watts": "ceems",
 }
 """Metrics that state the wall power of a server, best first, with the source they stand for."""
 SUPPLY = "ipmi_power_watts"
 CHASSIS = "ipmi_chassis_power_state"
 METRICS = (*WALL, SUPPLY, CHASSIS)
 
-_PARTS = ("chassis", "chassis_id", "id", "name")
+KEPLER = "kepler_platform_watts"
+_CRAY = "ceems_cray_pm_counters_power_watts"
+_NODE_DOMAINS = frozenset(("", "node"))
+"""Of Cray's counters, the rows that are the whole node: others are its CPUs, memory and accelerators."""
+_PARTS = ("chassis", "chassis_id", "id", "name", "psu", "source_id")
 """Labels that tell the parts of one server apart; rows that differ in others repeat a part."""
 _INPUT = re.compile(r".*(Power In|Input Power)")
 
@@ -66,12 +74,28 @@ def _reading(node: str, samples: Samples, time_s: float) -> NodeReading:
 def _watts(samples: Samples) -> tuple[float | None, str]:
     """Return watts and their source; 0 W is a measurement only while the chassis is off."""
     for name, source in WALL.items():
-        if watts := _sum(sample for sample in samples if sample[0].name == name):
+        rows = [sample for sample in samples if sample[0].name == name and _is_wall(sample[0])]
+        if watts := (_largest_chassis(rows) if name == KEPLER else _sum(rows)):
             return watts, source
     if watts := _sum(sample for sample in samples if _is_supply_input(sample[0])):
         return watts, "ipmi"
     off = any(series.name == CHASSIS and value == 0 for series, value in samples)
     return (0.0, "ipmi") if off else (None, "")
+
+
+def _is_wall(series: Series) -> bool:
+    """Tell whether a row is of the whole server: Kepler's ACPI rows may be of modules, Cray's of parts."""
+    if series.name == KEPLER:
+        return series.labels.get("source", "redfish") == "redfish"
+    return series.name != _CRAY or series.labels.get("domain", "") in _NODE_DOMAINS
+
+
+def _largest_chassis(rows: Samples) -> float | None:
+    """Return the sum over the supplies of the chassis that draws most: baseboards and modules lie within it."""
+    chassis: dict[str, Samples] = {}
+    for sample in rows:
+        chassis.setdefault(sample[0].labels.get("chassis_id", ""), []).append(sample)
+    return max((watts for own in chassis.values() if (watts := _sum(own))), default=None)
 
 
 def _is_supply_input(series: Series) -> bool:

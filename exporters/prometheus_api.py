@@ -18,7 +18,7 @@ from pydantic import Field
 
 from ..storage.durations import Duration
 from ..storage.telemetry import GpuReading, NodeReading, Telemetry
-from . import amd, amd_smi, cgroup, dcgm, dcgm_fields, gaudi, ipmi, node, node_io, nvidia_smi
+from . import amd, amd_smi, cgroup, dcgm, dcgm_fields, gaudi, ipmi, node, node_io, nvidia_smi, pdu
 from .errand import all_of
 from .exposition import Samples, Series
 from .facts import is_nobody, measured, ratio, told_name
@@ -64,7 +64,7 @@ class PrometheusConfig(SourceConfig, HttpOptions):
 
 def queries(config: PrometheusConfig) -> dict[str, str]:
     """Return the PromQL of each fact, by the metric that it yields."""
-    plain = [*ipmi.METRICS, *cgroup.METRICS, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER,
+    plain = [*ipmi.METRICS, *pdu.KNOWN, *cgroup.METRICS, node.MEMORY_TOTAL, node.MEMORY_AVAILABLE, node.POWER,
              node.METER_INFO, node.NAME]
     facts = {name: f"{name}{{{config.matchers}}}" for name in plain}
     matchers = f"{config.matchers}, " if config.matchers else ""
@@ -203,7 +203,7 @@ def telemetry(samples: Mapping[str, Samples], now: float, max_age: float, book: 
     meters = ipmi.servers([s for name in ipmi.METRICS for s in samples[name]], node_of, time_of)
     hosts = _hosts(samples, node_of, time_of, book)
     jobs = cgroup.jobs([s for name in cgroup.METRICS for s in samples[name]], node_of, time_of)
-    return Telemetry(tuple(gpus.values()), tuple(_merged(meters, hosts)), jobs)
+    return Telemetry(tuple(gpus.values()), tuple(_merged(meters, hosts)), jobs, pdu.racks(samples, time_of))
 
 
 def _gpus(samples: Mapping[str, Samples], node_of: NodeOf, time_of: TimeOf) -> dict[str, GpuReading]:
@@ -231,7 +231,7 @@ def sifted(found: Telemetry, gpu_limit: int) -> tuple[Telemetry, tuple[TargetHea
         return found, ()
     kept = Telemetry(tuple(gpu for gpu in found.gpus if gpu.node not in strange),
                      tuple(server for server in found.nodes if server.node not in strange),
-                     tuple(job for job in found.jobs if job.node not in strange))
+                     tuple(job for job in found.jobs if job.node not in strange), found.enclosures)
     return kept, tuple(TargetHealth(name, False, 0.0, why) for name, why in sorted(strange.items()))
 
 

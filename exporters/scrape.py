@@ -152,9 +152,10 @@ class PageSource:
         started, time_s, error = self._timer(), self._clock(), ""
         try:
             look = Look(time_s, time.monotonic() + self._config.timeout)
-            record.facts = self._read_page(self._client.get(record.target.url), record.target, look)
+            record.facts = self.fetch(record.target, look)
             record.last_success_s, record.silent = time_s, 0
             record.usual_s = self._timer() - started
+            record.retry_at = started + self.pause_s()
         except (SourceError, PageError) as fault:
             error = str(fault)
             self._pause(record, fault)
@@ -163,6 +164,14 @@ class PageSource:
             log.exception("%s: a fault in idlewatt itself while reading %s", self.name, record.target.instance)
         record.health = _told(record, up=not error, error=error, duration_s=self._timer() - started)
         record.under_way = False
+
+    def fetch(self, target: Target, look: Look) -> Telemetry:
+        """Return what one target tells; raise ``SourceError`` or ``PageError`` where it cannot be had."""
+        return self._read_page(self._client.get(target.url), target, look)
+
+    def pause_s(self) -> float:
+        """Return how long a target that answered is left alone; 0 asks it each round."""
+        return 0.0
 
     def _read_page(self, page: bytes, target: Target, look: Look) -> Telemetry:
         """Return what a page shows; raise ``PageError`` where it is none, beyond its limits or not what it should."""
@@ -192,8 +201,9 @@ def _told(record: _Record, *, up: bool, error: str, duration_s: float = 0.0) -> 
                         target.labels.get("node", ""))
 
 
-def _joined(parts: Iterable[Telemetry]) -> Telemetry:
+def _joined(found: Iterable[Telemetry]) -> Telemetry:
     """Return all readings; a GPU, server or job that two targets show is kept once, as seen last."""
+    parts = list(found)
     gpus: dict[str, GpuReading] = {}
     nodes: dict[str, NodeReading] = {}
     jobs: dict[tuple[str, str], JobReading] = {}
@@ -207,4 +217,5 @@ def _joined(parts: Iterable[Telemetry]) -> Telemetry:
         for job in part.jobs:
             if job.time_s > jobs.setdefault((job.job_id, job.node), job).time_s:
                 jobs[job.job_id, job.node] = job
-    return Telemetry(tuple(gpus.values()), tuple(nodes.values()), tuple(jobs.values()))
+    enclosures = {(one.enclosure, one.meter): one for part in parts for one in part.enclosures}
+    return Telemetry(tuple(gpus.values()), tuple(nodes.values()), tuple(jobs.values()), tuple(enclosures.values()))

@@ -108,9 +108,26 @@ class JobReading:
 
 
 @dataclass(frozen=True, slots=True)
+class EnclosureReading:
+    """What stands above servers at one moment: a rack by its power shelves or PDUs."""
+
+    enclosure: str
+    time_s: float
+    power_watts: float
+    """At its own input."""
+    power_source: str = ""
+    """``redfish`` or ``snmp``."""
+    meters: int = 1
+    """Shelves or PDUs that were added up."""
+    meter: str = ""
+    """Who told it: a rack may have several PDUs, each a target of its own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Telemetry:
     """What one read of a telemetry source gave."""
 
     gpus: tuple[GpuReading, ...] = ()
     nodes: tuple[NodeReading, ...] = ()
     jobs: tuple[JobReading, ...] = ()
+    enclosures: tuple[EnclosureReading, ...] = ()

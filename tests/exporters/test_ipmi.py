@@ -27,6 +27,13 @@ def test_a_recorded_page_gives_the_dcmi_reading(recorded):
     ("redfish_chassis_power_average_consumed_watts 910\n", (910, "redfish")),
     ('ceems_redfish_current_watts{chassis="a"} 500\nceems_redfish_current_watts{chassis="b"} 300\n', (800, "redfish")),
     ("ceems_ipmi_dcmi_current_watts 700\n", (700, "ceems")),
+    ('kepler_platform_watts{chassis_id="A",source_id="PS1",source="redfish"} 245\n'
+     'kepler_platform_watts{chassis_id="A",source_id="PS2",source="redfish"} 250\n'
+     'kepler_platform_watts{chassis_id="B",source_id="PC1",source="redfish"} 400\n', (495, "redfish")),
+    ('kepler_platform_watts{source="acpi"} 245\nceems_host_power_watts 800\n', (800, "ceems")),
+    ('idrac_power_supply_input_watts{id="0"} 89\nidrac_power_supply_input_watts{id="1"} 91\n', (180, "redfish")),
+    ('ceems_cray_pm_counters_power_watts{domain="node"} 900\nceems_cray_pm_counters_power_watts{domain="cpu"} 300\n',
+     (900, "ceems")),
     ("ceems_ipmi_dcmi_current_watts 700\nipmi_dcmi_power_consumption_watts 710\n", (710, "ipmi")),
     (SUPPLIES, (700, "ipmi")),
     ("ipmi_dcmi_power_consumption_watts 0\n" + SUPPLIES, (700, "ipmi"))])

@@ -1,0 +1,121 @@
+"""The source ``redfish``: what is configured, and how each BMC is asked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import Field
+
+from ...storage.durations import Duration
+from ...storage.telemetry import EnclosureReading, NodeReading, Telemetry
+from ..facts import node_name
+from ..fetch import Client
+from ..limits import Look
+from ..scrape import PageConfig, PageSource
+from ..source import Clock, Source, SourceError, register
+from ..targets import Target
+from .chassis import choose
+from .client import Bmc, Resource
+from .power import Reader, Reading, equipment, read
+
+_CHOSEN_S = 3600.0
+"""How long the choice of a chassis holds: firmware is updated."""
+_LAST_S = 0.5
+"""What the end of all sessions may take: a stop waits for no BMC."""
+
+
+@register("redfish")
+class RedfishConfig(PageConfig):
+    """Wall power straight from BMCs by Redfish, and that of racks from the controllers of power shelves and PDUs."""
+
+    kind: Literal["redfish"] = "redfish"
+    scheme: Literal["http", "https"] = Field(default="https", description="Scheme for targets given as host:port.")
+    metrics_path: str = Field(default="", description="Not used: Redfish begins at /redfish/v1/.")
+    auth: Literal["session", "basic"] = Field(
+        default="session", description="How basic_auth is used: to open a session, or with each request.")
+    chassis: str = Field(default="", description="Pattern of the id of the chassis that counts; empty: the one that is "
+                                                 "a whole server by its type and lies in no other.")
+    refresh: Duration = Field(default=30.0, description="How often each BMC is asked: an answer may take it seconds.")
+
+    def build(self, clock: Clock) -> Source:
+        """Return the source that asks these controllers."""
+        return RedfishSource(self, clock)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is remembered of one BMC."""
+
+    bmc: Bmc
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    chosen: tuple[Resource, Reader] | None = None
+    chosen_s: float = 0.0
+    told: Reading | None = None
+    told_s: float = 0.0
+    """When it was first told so: a BMC that repeats its own old measurement does not make it younger."""
+
+
+class RedfishSource(PageSource):
+    """Asks BMCs as pages are asked: side by side, each with one request in flight, each backed off by itself."""
+
+    def __init__(self, config: RedfishConfig, clock: Clock) -> None:
+        super().__init__(config, (), lambda samples, target, time_s: Telemetry(), clock)
+        self._redfish = config
+        session = config.basic_auth is not None and config.auth == "session"
+        options = config.model_copy(update={"basic_auth": None}) if session else config
+        self._client = Client(options, accept="application/json")
+        self._ending = Client(options.model_copy(update={"timeout": _LAST_S, "connect_timeout": _LAST_S}))
+        self._login = config.basic_auth if session else None
+        self._bmcs: dict[str, _Known] = {}
+
+    def close(self) -> None:
+        """End sessions, as far as that goes quickly, and connections."""
+        self._lanes.close()
+        until = time.monotonic() + _LAST_S
+        for known in tuple(self._bmcs.values()):
+            if time.monotonic() < until and known.lock.acquire(blocking=False):
+                known.bmc.close(self._ending)
+                known.lock.release()
+        self._ending.close()
+        super().close()
+
+    def pause_s(self) -> float:
+        """Return how long a BMC that answered is left alone."""
+        return self._redfish.refresh
+
+    def fetch(self, target: Target, look: Look) -> Telemetry:
+        """Return what one BMC tells."""
+        known = self._bmcs.setdefault(target.url, _Known(Bmc(target.url, self._client, self._login)))
+        with known.lock:
+            look.check()
+            if rack := target.labels.get("enclosure"):
+                return Telemetry(enclosures=_shelves(known.bmc, rack, target.instance, look.read_s))
+            return self._server(known, target, look.read_s)
+
+    def _server(self, known: _Known, target: Target, now_s: float) -> Telemetry:
+        node = node_name({}, target.labels, target.instance)
+        told = self._power(known, now_s)
+        if known.told is None or told.told_at == "" or told.told_at != known.told.told_at:
+            known.told_s = now_s
+        known.told = told
+        return Telemetry(nodes=(NodeReading(node, known.told_s, told.watts, "redfish"),))
+
+    def _power(self, known: _Known, now_s: float) -> Reading:
+        if known.chosen is not None and 0 <= now_s - known.chosen_s < _CHOSEN_S:
+            found = read(known.chosen[1], known.bmc, known.chosen[0])
+            if found is not None:
+                return found
+        _, chassis, reader, found = choose(known.bmc, self._redfish.chassis)
+        known.chosen, known.chosen_s = (chassis, reader), now_s
+        return found
+
+
+def _shelves(bmc: Bmc, rack: str, meter: str, now_s: float) -> tuple[EnclosureReading, ...]:
+    """Return the power of a rack: the sum of the shelves and PDUs behind its controller."""
+    found = list(equipment(bmc))
+    if not found:
+        raise SourceError("no power shelf and no PDU tells its power: is this a rack's controller?")
+    return (EnclosureReading(rack, now_s, sum(one.watts for _, one in found), "redfish", len(found), meter),)

@@ -1,0 +1,130 @@
+"""Where a chassis tells its power, and how much: the four places of the standard, the newest first.
+
+1. ``EnvironmentMetrics``: ``PowerWatts.Reading``;
+2. ``PowerSubsystem/PowerSupplies/*/Metrics``: ``InputPowerWatts.Reading``, added up, all of those that are in use;
+3. ``Power`` (deprecated): ``PowerControl[0].PowerConsumedWatts``, else ``PowerMetrics.AverageConsumedWatts``;
+4. ``Sensors/TotalPower``: ``Reading`` in W.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..facts import server_watts
+from ..fetch import Refused
+from .client import Bmc, Resource, link, members
+
+MOST_SUPPLIES = 64
+_ABSENT = frozenset(("Absent", "StandbyOffline", "Disabled", "UnavailableOffline"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a chassis draws."""
+
+    watts: float
+    told_at: str = ""
+    """When the BMC says that it measured it, as it writes it; '' where it does not say."""
+
+
+Reader = Callable[[Bmc, Resource], Reading | None]
+
+
+def number(value: Any) -> float | None:
+    """Return watts of a property, which may be a number or an object with a ``Reading``."""
+    if isinstance(value, dict):
+        value = value.get("Reading")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return server_watts(float(value))
+
+
+def _environment(bmc: Bmc, chassis: Resource) -> Reading | None:
+    path = link(chassis, "EnvironmentMetrics")
+    found = bmc.get(path) if path else {}
+    watts = number(found.get("PowerWatts"))
+    return None if watts is None else Reading(watts, _time(found.get("PowerWatts")))
+
+
+def _supplies(bmc: Bmc, chassis: Resource) -> Reading | None:
+    path = link(chassis, "PowerSubsystem")
+    listed = link(bmc.get(path), "PowerSupplies") if path else ""
+    total, count = 0.0, 0
+    for one in members(bmc.get(listed), MOST_SUPPLIES) if listed else ():
+        supply = bmc.get(one)
+        status = supply.get("Status")
+        if isinstance(status, dict) and status.get("State") in _ABSENT:
+            continue
+        metrics = link(supply, "Metrics")
+        watts = number(bmc.get(metrics).get("InputPowerWatts")) if metrics else None
+        if watts is None:
+            return None  # a part of the supplies is no wall power
+        total, count = total + watts, count + 1
+    return Reading(total) if count else None
+
+
+def _control(bmc: Bmc, chassis: Resource) -> Reading | None:
+    path = link(chassis, "Power")
+    rows = bmc.get(path).get("PowerControl") if path else None
+    first = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+    metrics = first.get("PowerMetrics")
+    for value in (first.get("PowerConsumedWatts"),
+                  metrics.get("AverageConsumedWatts") if isinstance(metrics, dict) else None):
+        if (watts := number(value)) is not None:
+            return Reading(watts)
+    return None
+
+
+def _sensor(bmc: Bmc, chassis: Resource) -> Reading | None:
+    path = link(chassis, "Sensors")
+    if not path:
+        return None
+    found = bmc.get(f"{path.rstrip('/')}/TotalPower")
+    if found.get("ReadingUnits", "W") != "W":
+        return None
+    watts = number(found.get("Reading"))
+    return None if watts is None else Reading(watts, _time(found))
+
+
+def _time(found: Any) -> str:
+    told = found.get("ReadingTime") if isinstance(found, dict) else None
+    return told[:64] if isinstance(told, str) else ""
+
+
+READERS: tuple[Reader, ...] = (_environment, _supplies, _control, _sensor)
+
+
+def first(bmc: Bmc, chassis: Resource) -> tuple[Reader, Reading] | None:
+    """Return the first place that tells the power of a chassis, and what it tells."""
+    for reader in READERS:
+        found = read(reader, bmc, chassis)
+        if found is not None:
+            return reader, found
+    return None
+
+
+def read(reader: Reader, bmc: Bmc, chassis: Resource) -> Reading | None:
+    """Return what one place tells; None where the BMC does not have it."""
+    try:
+        return reader(bmc, chassis)
+    except Refused as error:
+        if error.status in (404, 405, 501):
+            return None
+        raise
+
+
+def equipment(bmc: Bmc) -> Iterator[tuple[str, Reading]]:
+    """Yield id and power of each power shelf and rack PDU of a rack's controller."""
+    root = bmc.get("/redfish/v1/")
+    path = link(root, "PowerEquipment")
+    top = bmc.get(path) if path else {}
+    for kind in ("PowerShelves", "RackPDUs"):
+        listed = link(top, kind)
+        for one in members(bmc.get(listed), MOST_SUPPLIES) if listed else ():
+            metrics = link(bmc.get(one), "Metrics")
+            found = bmc.get(metrics) if metrics else {}
+            watts = number(found.get("PowerWatts"))
+            if watts is not None:
+                yield one.rstrip("/").rpartition("/")[2], Reading(watts, _time(found.get("PowerWatts")))

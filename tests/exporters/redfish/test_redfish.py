@@ -1,0 +1,199 @@
+"""BMCs asked by Redfish: one chassis counts, four places tell its power, sessions end, one request is in flight."""
+
+import ssl
+import threading
+
+import pytest
+import trustme
+from mockup import MockBmc, chassis, empty, rack
+
+from idlewatt.exporters.redfish import RedfishConfig
+from idlewatt.exporters.source import SourceError
+from idlewatt.storage.telemetry import EnclosureReading
+
+
+@pytest.fixture
+def start():
+    bmcs: list[MockBmc] = []
+
+    def begin(tree, **options) -> MockBmc:
+        bmcs.append(MockBmc(tree, **options))
+        return bmcs[-1]
+
+    yield begin
+    for bmc in bmcs:
+        bmc.close()
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def source(bmc, clock=None, labels=None, **options):
+    given = {"scheme": "http", "refresh": 1e-9} | options
+    labels = {"node": "dgx01"} if labels is None else labels
+    targets = [{"targets": [bmc.address], "labels": labels}]
+    return RedfishConfig(static_configs=targets, **given).build(clock or Clock())
+
+
+def watts(bmc, **options):
+    found = source(bmc, **options)
+    try:
+        (node,) = found.read().nodes
+        assert (node.node, node.power_source) == ("dgx01", "redfish")
+        return node.power_watts
+    finally:
+        found.close()
+
+
+SUPPLIES = {"PS1": 1510.0, "PS2": 1490.5, "PS3": "absent"}
+
+
+@pytest.mark.parametrize(("parts", "expected"), [
+    ({"environment": {"Reading": 3001.0}, "supplies": SUPPLIES, "control": 2.0}, 3001.0),
+    ({"environment": 3001.0}, 3001.0),
+    ({"environment": {"Reading": None}, "supplies": SUPPLIES, "control": 2.0}, 3000.5),
+    ({"supplies": SUPPLIES | {"PS2": None}, "control": 2990}, 2990.0),
+    ({"control": None, "average": 2950.0}, 2950.0),
+    ({"control": 0, "sensor": 2940.0}, 2940.0),
+    ({"environment": {"Reading": "a lot"}, "control": True, "sensor": 2930.0}, 2930.0),
+    ({"environment": {"Reading": 3e6}, "sensor": 2920.0}, 2920.0)])
+def test_the_first_place_that_tells_is_believed(start, parts, expected):
+    assert watts(start(chassis(empty(), "Self", "RackMount", **parts))) == expected
+
+
+def hgx():
+    """Return what a server with an HGX baseboard shows: adding up all of it counts watts twice."""
+    tree = chassis(empty(), "HGX_Baseboard_0", "Module", environment=5200.0, inside="System")
+    chassis(tree, "HGX_GPU_SXM_1", "Component", environment=650.0, inside="HGX_Baseboard_0")
+    return chassis(tree, "System", "RackMount", control=7100.0)
+
+
+def test_of_several_chassis_the_whole_server_counts(start):
+    assert watts(start(hgx())) == 7100.0
+    assert watts(start(hgx()), chassis="HGX_Base*") == 5200.0
+
+
+def test_two_servers_behind_one_bmc_must_be_named(start):
+    twins = chassis(chassis(empty(), "A", "Sled", control=900.0), "B", "Sled", control=910.0)
+    bmc = start(twins)
+    with pytest.raises(SourceError, match=r"several chassis tell power \(A, B\)"):
+        watts(bmc)
+    assert watts(bmc, chassis="B") == 910.0
+    with pytest.raises(SourceError, match="no chassis fits 'C'; there are A, B"):
+        watts(bmc, chassis="C")
+
+
+def test_a_session_is_opened_once_opened_again_when_forgotten_and_ended(start, tmp_path):
+    secret = tmp_path / "password"
+    secret.write_text("calvin\n")
+    bmc = start(chassis(empty(), "Self", "RackMount", control=500.0), login=("root", "calvin"))
+    found = source(bmc, basic_auth={"username": "root", "password_file": str(secret)})
+    for _ in range(3):
+        assert found.read().nodes[0].power_watts == 500.0
+    assert bmc.opened == 1
+    bmc.tokens.clear()
+    assert found.read().nodes[0].power_watts == 500.0
+    assert bmc.opened == 2
+    found.close()
+    assert bmc.tokens == set()
+
+
+def test_basic_auth_opens_no_session_and_a_wrong_password_is_told(start):
+    bmc = start(chassis(empty(), "Self", "RackMount", control=500.0), login=("root", "calvin"))
+    assert watts(bmc, auth="basic", basic_auth={"username": "root", "password": "calvin"}) == 500.0
+    assert bmc.opened == 0
+    with pytest.raises(SourceError, match="no session: HTTP 401"):
+        watts(bmc, basic_auth={"username": "root", "password": "hobbes"})
+
+
+def test_tls_is_verified_by_the_authority_that_is_given(start, tmp_path):
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    bmc = start(chassis(empty(), "Self", "RackMount", control=500.0), tls=context)
+    assert watts(bmc, scheme="https", tls_config={"ca_file": str(tmp_path / "ca.pem")}) == 500.0
+    with pytest.raises(SourceError, match="TLS fails"):
+        watts(bmc, scheme="https")
+
+
+def test_one_request_is_in_flight_and_a_bmc_that_hangs_is_asked_more_rarely(start):
+    bmc = start(chassis(empty(), "Self", "RackMount", environment=700.0, supplies=SUPPLIES))
+    found = source(bmc, timeout=0.3, connect_timeout=0.2)
+    bmc.hold.clear()
+    with pytest.raises(SourceError, match="did not end within|took too long"):
+        found.read()
+    asked = len(bmc.asked)
+    with pytest.raises(SourceError):
+        found.read()  # it is left alone now
+    bmc.hold.set()
+    assert bmc.most_in_flight == 1
+    assert len(bmc.asked) <= asked + 1
+    found.close()
+
+
+def test_a_bmc_is_left_alone_between_its_refreshes_and_its_reading_grows_older(start):
+    clock = Clock()
+    bmc = start(chassis(empty(), "Self", "RackMount", control=500.0))
+    found = source(bmc, clock, refresh=3600.0)
+    assert found.read().nodes[0].time_s == 1000.0
+    asked = len(bmc.asked)
+    clock.now = 1015.0
+    assert found.read().nodes[0].time_s == 1000.0
+    assert len(bmc.asked) == asked
+    found.close()
+
+
+def test_a_bmc_that_repeats_an_old_measurement_does_not_make_it_younger(start):
+    clock = Clock()
+    tree = chassis(empty(), "Self", "RackMount", environment={"Reading": 500.0, "ReadingTime": "2026-11-01T00:00:00Z"})
+    found = source(start(tree), clock)
+    times = []
+    for now, minute in ((1000.0, 0), (1030.0, 0), (1060.0, 1)):
+        clock.now = now
+        tree["/Chassis/Self/EnvironmentMetrics"]["PowerWatts"]["ReadingTime"] = f"2026-11-01T00:0{minute}:00Z"
+        times.append(found.read().nodes[0].time_s)
+    assert times == [1000.0, 1000.0, 1060.0]
+    found.close()
+
+
+def test_shelves_and_pdus_are_added_up_to_their_rack(start):
+    bmc = start(rack({"1": 15_000.0, "2": 14_500.0}, {"A": 800.0}))
+    found = source(bmc, labels={"enclosure": "rack7"})
+    assert found.read().enclosures == (EnclosureReading("rack7", 1000.0, 30_300.0, "redfish", 3, bmc.address),)
+    found.close()
+    bare = source(start(chassis(empty(), "Self", "RackMount", control=1.0)), labels={"enclosure": "rack7"})
+    with pytest.raises(SourceError, match="no power shelf and no PDU"):
+        bare.read()
+    bare.close()
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{\"Members\": 7}", b"\xff\xfe", b"[" * 100_000])
+def test_answers_that_are_no_resources_are_faults_of_the_target(start, body):
+    tree = empty()
+    tree["/Chassis"] = body
+    with pytest.raises(SourceError):
+        watts(start(tree))
+
+
+def test_links_out_of_redfish_are_not_followed(start):
+    tree = empty()
+    tree["/Chassis"] = {"Members": [{"@odata.id": "http://elsewhere/"}, {"@odata.id": "/redfish/v1/../secret"}, 5]}
+    bmc = start(tree)
+    with pytest.raises(SourceError, match="no chassis|no power"):
+        watts(bmc)
+    assert bmc.asked == ["", "/Chassis"]
+
+
+def test_many_bmcs_are_asked_side_by_side(start):
+    bmcs = [start(chassis(empty(), "Self", "RackMount", control=100.0 + number)) for number in range(5)]
+    config = RedfishConfig(scheme="http", static_configs=[{"targets": [bmc.address], "labels": {"node": f"n{number}"}}
+                                                          for number, bmc in enumerate(bmcs)])
+    found = config.build(Clock())
+    assert sorted(node.power_watts for node in found.read().nodes) == [100.0, 101.0, 102.0, 103.0, 104.0]
+    found.close()
+    assert threading.active_count() < 50
