@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test test-long test-dependencies mutants lint types bench boards docs docs-reference reproduce traces install system-packages
+.PHONY: run test test-long test-dependencies mutants lint types bench boards docs docs-reference reproduce traces install system-packages dist deb rpm image sbom
 run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
@@ -33,6 +33,25 @@ docs: $(VENV)/.installed  ## the documentation as a site, in build/site
 docs-reference: $(VENV)/.installed  ## docs/{metrics,commands,configuration}.md, from the code
 	$(BIN)/python -m idlewatt.exporters.reference
 	$(BIN)/python -m idlewatt.daemon.cli._reference
+
+dist: $(VENV)/.installed  ## wheel and source archive in build/dist, the same for the same commit, and their bill of materials
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/pip wheel -q --no-deps -w build/dist .
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -c "import os, setuptools.build_meta as made; \
+		os.makedirs('build/dist', exist_ok=True); made.build_sdist('build/dist')"
+	$(BIN)/twine check --strict build/dist/*.whl build/dist/*.tar.gz
+	$(BIN)/python systemd/packages/sbom.py > build/dist/sbom.cdx.json
+
+sbom: $(VENV)/.installed  ## bill of materials (CycloneDX) of what is installed here
+	@$(BIN)/python systemd/packages/sbom.py
+
+deb: $(VENV)/.installed  ## the Debian package, in build/packages; needs /usr/bin/python3.11
+	PIP=$(CURDIR)/$(BIN)/pip systemd/packages/debian.sh . build/packages
+
+rpm: $(VENV)/.installed  ## the RPM, in build/packages; needs rpmbuild
+	PIP=$(CURDIR)/$(BIN)/pip systemd/packages/rpm.sh . build/packages
+
+image:  ## the container image localhost/idlewatt
+	buildah build --tag idlewatt --file Containerfile .
 
 traces:  ## the published traces are those that the figures were taken from; IDLEWATT_TRACES names another folder
 	cd $${IDLEWATT_TRACES:-tests/traces} && sha256sum --check --quiet $(CURDIR)/tests/traces/SHA256SUMS

@@ -88,6 +88,8 @@ class Settings(Sections):
 
 # LibYAML's parser, where PyYAML has it, is ten times as fast: a start with 3,000 targets waited a second for the other.
 _DEEPEST = 100
+_RENAMED = {"counsel": "recommenders"}
+"""Keys of older versions, and what they are called now."""
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -151,9 +153,13 @@ def _faults(error: ValidationError, tree: yaml.Node | None, where: str) -> list[
     for fault in error.errors(include_url=False):
         path, node = _locate(tree, fault["loc"])
         line = f":{node.start_mark.line + 1}" if node is not None else ""
-        message = "unknown key" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
+        message = _unknown(path) if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
         lines.append(f"{where}{line}: {path or 'top'}: {message}")
     return lines
+
+
+def _unknown(path: str) -> str:
+    return f"unknown key; since 0.2 it is {_RENAMED[path]}" if path in _RENAMED else "unknown key"
 
 
 def _locate(tree: yaml.Node | None, location: tuple[int | str, ...]) -> tuple[str, yaml.Node | None]:

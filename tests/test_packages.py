@@ -1,6 +1,9 @@
 """The packages that are built hold all that the program needs, and an index would take them."""
 
+import configparser
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,8 +14,8 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 ROOMS = ("daemon", "exporters", "grafana", "storage", "systemd")
-LEFT_OUT = {"grafana/README.md"}
-"""For readers of the repository alone, as are tests of rules."""
+LEFT_OUT = ("grafana/README.md", "grafana/rules/tests/", "systemd/packages/")
+"""For readers of the repository alone: tests of rules, and what builds packages."""
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +46,8 @@ def built(folder: Path) -> Path:
 def test_a_wheel_holds_every_file_of_every_room(wheel):
     with zipfile.ZipFile(wheel) as archive:
         held = set(archive.namelist())
-    wanted = {name for name in tracked() if name.split("/")[0] in ROOMS and not name.startswith("grafana/rules/tests/")}
-    assert {name for name in wanted - LEFT_OUT if f"idlewatt/{name}" not in held} == set()
+    wanted = {name for name in tracked() if name.split("/")[0] in ROOMS and not name.startswith(LEFT_OUT)}
+    assert {name for name in wanted if f"idlewatt/{name}" not in held} == set()
 
 
 def test_the_same_sources_make_the_same_wheel(wheel, tmp_path):
@@ -55,3 +58,54 @@ def test_an_index_would_take_the_wheel(wheel):
     done = subprocess.run((sys.executable, "-m", "twine", "check", "--strict", wheel), capture_output=True, text=True,
                           check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_changelog_begins_with_the_version_that_is_built():
+    version = setting("version")
+    headings = re.findall(r"^## (.*)$", (REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert [heading for heading in headings if heading != "Unreleased"][0] == version
+
+
+def test_a_bill_of_materials_names_every_dependency_with_its_version_and_licence():
+    bill = json.loads(printed())
+    parts = {part["name"].lower(): part for part in bill["components"]}
+    wanted = {re.split("[><=]", line)[0] for line in setting("install_requires").splitlines()
+              if line and not line.startswith("#")}
+    assert {re.sub("[-_.]+", "-", name) for name in wanted} <= {re.sub("[-_.]+", "-", name) for name in parts}
+    assert {name for name, part in parts.items() if part["licenses"][0]["license"]["name"] == "unknown"} == set()
+    assert bill["metadata"]["component"]["name"] == "idlewatt"
+    assert printed() == printed()
+
+
+def test_every_licence_is_listed_in_the_documentation():
+    listed = (REPOSITORY / "docs/licences.md").read_text()
+    names = [line.split("|")[1].strip() for line in printed("--licences").splitlines()[2:]]
+    assert [name for name in names if f"| {name} |" not in listed] == []
+
+
+def printed(*arguments: str) -> str:
+    command = (sys.executable, REPOSITORY / "systemd/packages/sbom.py", *arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def setting(name: str) -> str:
+    parser = configparser.ConfigParser()
+    parser.read(REPOSITORY / "setup.cfg")
+    return next(parser[section][name].strip() for section in ("metadata", "options") if name in parser[section])
+
+
+@pytest.mark.parametrize("script", sorted((REPOSITORY / "systemd/packages").glob("**/*.sh"))
+                         + [REPOSITORY / f"systemd/packages/debian/{name}" for name in ("postinst", "prerm", "postrm")],
+                         ids=lambda path: path.name)
+def test_a_script_of_the_packages_is_right_shell(script):
+    assert os.access(script, os.X_OK) or script.parent.name == "debian"
+    interpreter = script.read_text().splitlines()[0].removeprefix("#!")
+    subprocess.run((interpreter, "-n", script), check=True, timeout=20)
+
+
+def test_packages_hold_the_units_that_the_wheel_installs():
+    layout = (REPOSITORY / "systemd/packages/files.sh").read_text()
+    for name in ("sysusers.conf", "tmpfiles.conf", "systemd/default", "systemd/*.service", "systemd/*.timer"):
+        assert name in layout
+    for unit in (REPOSITORY / "systemd").glob("*.service"):
+        assert "ExecStart=/usr/bin/idlewatt " in unit.read_text(), "packages put the program there"

@@ -24,5 +24,5 @@ def main() -> None:
     Exit codes: 0 done, 1 the command failed, 2 wrong usage or configuration,
     3 the daemon or database could not be reached, 130 interrupted.
 
-    Shell completion: eval "$(_IDLEWATT_COMPLETE=bash_source idlewatt)" (also zsh_source, fish_source).
+    Shell completion: eval "$(idlewatt completion bash)" (also zsh, fish).
     """

@@ -41,7 +41,7 @@ class Port(click.ParamType):  # type: ignore[type-arg]
 @click.option("--port", "ports", type=Port(), multiple=True, metavar="KIND=PORT",
               help="Port of an exporter, where it is not the usual one: dcgm=9401.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path),
-              help="File to write; an existing one is left alone. Standard output by default.")
+              help="File to write; only a missing one or the untouched sample. Standard output by default.")
 def command(cluster: str, hostlist: str | None, rest: tuple[str, ...], prometheus_url: str | None,
             ports: tuple[tuple[str, int], ...], output: Path | None) -> None:
     """Find Slurm, Prometheus and the exporters of the servers, and write a configuration that reads them.
@@ -57,7 +57,7 @@ def command(cluster: str, hostlist: str | None, rest: tuple[str, ...], prometheu
     """
     from .. import discovery
 
-    if output is not None and output.exists():
+    if output is not None and output.exists() and not _untouched(output):
         raise click.UsageError(f"{output} exists and is left alone; name another file")
     found = discovery.scheduler(rest or discovery.SLURM_REST)
     nodes = _expanded(hostlist) if hostlist else found.nodes
@@ -97,13 +97,23 @@ def _text(cluster: str, found: Site) -> str:
     return text
 
 
+def _untouched(path: Path) -> bool:
+    """Tell whether a file is the sample that packages install, which nobody has written anything into."""
+    from .. import config
+
+    try:
+        return path.read_text("utf-8") == config.sample()
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def _write(text: str, output: Path | None) -> None:
     if output is None:
         click.echo(text, nl=False)
         return
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with output.open("x", encoding="utf-8") as file:
+        with output.open("w" if _untouched(output) else "x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise click.ClickException(f"{output} cannot be written: {error.strerror}") from error

@@ -152,3 +152,8 @@ def test_the_state_folder_is_the_one_that_systemd_made(monkeypatch):
 def test_a_configuration_without_bottom_is_refused_with_its_line():
     with pytest.raises(config.ConfigError, match=":2: nested more than 100 deep"):
         config.parse("cluster: x\nsources: " + 200_000 * "[")
+
+
+def test_a_key_of_an_older_version_is_named_with_its_new_name():
+    with pytest.raises(ConfigError, match="site.yml:1: counsel: unknown key; since 0.2 it is recommenders"):
+        config.parse("counsel: {}\n", "site.yml")

@@ -134,7 +134,7 @@ def test_a_reader_that_has_heard_enough_is_no_failure():
 def complete(line: str, folder: Path) -> list[str]:
     """Return what bash offers for the last word of a line."""
     words = line.split(" ")
-    script = (f'eval "$(_IDLEWATT_COMPLETE=bash_source idlewatt)"; COMP_WORDS=({" ".join(words[:-1])} "{words[-1]}"); '
+    script = (f'eval "$(idlewatt completion bash)"; COMP_WORDS=({" ".join(words[:-1])} "{words[-1]}"); '
               f'COMP_CWORD={len(words) - 1}; COMP_LINE="{line}"; COMP_POINT={len(line)}; '
               'complete -p idlewatt >/dev/null || exit 1; '
               '_idlewatt_completion idlewatt; printf "%s\\n" "${COMPREPLY[@]}"')

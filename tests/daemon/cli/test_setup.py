@@ -89,6 +89,15 @@ def test_a_file_that_exists_is_left_alone(rig, tmp_path):
     assert (tmp_path / "config.yml").read_text() == "cluster: mine\n"
 
 
+def test_the_untouched_sample_that_a_package_installs_is_written_over(rig, tmp_path):
+    output = tmp_path / "config.yml"
+    output.write_text(config.sample())
+    output.chmod(0o640)
+    setup(f"--slurm-rest={rig.server.url}", f"--output={output}")
+    assert "kind: slurm_rest" in output.read_text()
+    assert output.stat().st_mode & 0o777 == 0o640
+
+
 @pytest.mark.parametrize(("port", "said"), [("dcgm=x", "'x' is not a port"), ("smoke=1", "'smoke' is none of dcgm"),
                                             ("dcgm=70000", "'70000' is not a port")])
 def test_a_port_that_cannot_be_is_wrong_usage(port, said):

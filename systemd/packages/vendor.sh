@@ -1,0 +1,32 @@
+#!/bin/bash
+# Put the program with all it needs into ROOT/opt/idlewatt: a virtual environment that packages carry.
+# usage: vendor.sh SOURCE ROOT    (PYTHON, the interpreter of the target: /usr/bin/python3.11; PIP, any pip: pip)
+# torch is not in it (its CPU build alone is larger than all else): what lies in /usr/local/lib/idlewatt is seen as well.
+set -Eeuo pipefail
+source=$(realpath "${1:?usage: vendor.sh SOURCE ROOT}") root=$(realpath "${2:?usage: vendor.sh SOURCE ROOT}")
+python=${PYTHON:-/usr/bin/python3.11} pip=${PIP:-pip}
+place=$root/opt/idlewatt
+
+"$python" -m venv --without-pip "$place"
+"$pip" --python "$place/bin/python" install --quiet --no-compile --no-warn-script-location "$source[postgres]"
+libraries=$(echo "$place"/lib/python3.*/site-packages)
+echo /usr/local/lib/idlewatt > "$libraries/idlewatt_extras.pth"
+
+# What nobody runs on a server: the tests, headers and static libraries of the numerical packages.
+for package in numba numpy scipy pyarrow llvmlite; do
+    find "$libraries/$package" -depth -type d \( -name tests -o -name include \) -exec rm -r {} +
+done
+find "$libraries" -name '*.a' -delete
+# Programs of the dependencies would shadow nothing and help nobody; activation names the folder of the build.
+find "$place/bin" -type f ! -name idlewatt -delete
+find "$place/bin" -type l ! -name 'python*' -delete
+ln -sfn "$python" "$place/bin/python3.11"
+ln -sfn python3.11 "$place/bin/python3"
+ln -sfn python3.11 "$place/bin/python"
+
+# Nothing may name the folder of the build.
+sed -i "1s|.*|#!/opt/idlewatt/bin/python|" "$place/bin/idlewatt"
+sed -i '/^command = /d' "$place/pyvenv.cfg"
+find "$libraries" -name direct_url.json -delete
+find "$libraries" -name RECORD -path '*idlewatt-*' -exec sed -i '/direct_url.json/d' {} +
+"$place/bin/python" -m compileall -q -s "$root" -p / --invalidation-mode unchecked-hash "$libraries" > /dev/null || true
