@@ -14,6 +14,7 @@ from threading import Event, Thread
 
 import pytest
 import requests
+from forked import Forked
 
 from idlewatt.daemon import config, opening
 from idlewatt.daemon.service import Service
@@ -94,15 +95,18 @@ def rig(tmp_path, monkeypatch):
 
 
 class Process:
-    """A real daemon in a process of its own; its log is read as it is written."""
+    """A real daemon in a process of its own, started from nothing or forked; its log is read as it is written."""
 
-    def __init__(self, config: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
-        command = (sys.executable, "-m", "idlewatt.daemon.cli", "serve", f"--config.file={config}", *arguments)
+    def __init__(self, config: Path, *arguments: str, env: dict[str, str] | None = None,
+                 from_nothing: bool = False) -> None:
+        command = ("serve", f"--config.file={config}", *arguments)
         if not any(argument.startswith("--web.listen-address") for argument in arguments):
             command += ("--web.listen-address=127.0.0.1:0",)
         self.lines: list[str] = []
-        self.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                      env=os.environ | (env or {}), start_new_session=True)
+        environment = os.environ | (env or {})
+        self.popen = subprocess.Popen(
+            (sys.executable, "-m", "idlewatt.daemon.cli", *command), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True, env=environment, start_new_session=True) if from_nothing else Forked(command, environment)
         self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -160,6 +164,7 @@ class Process:
         """End it and whatever it has started, at once."""
         with suppress(ProcessLookupError):
             os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.kill()  # a forked one may not lead its group yet
         self.ended()
         self.popen.stderr.close()
 
