@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 from chain import chain  # noqa: F401  (the real parts, tests/stack/chain.py)
 from postgres import frail_postgres, postgres  # noqa: F401  (likewise)
+from properties import is_property, with_fewer_examples
 
 ADVISED_BY = ("limit-aged+best-fit+easy", "fifo+first-fit+easy", "fifo+first-fit")
 """The policies of the demo, of a site without settings, and of the simulated scheduler."""
@@ -17,7 +18,7 @@ COMPILING = pytest.StashKey[subprocess.Popen[bytes]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--benchmarks", action="store_true", help="run tests/benchmarks and print their figures")
-    parser.addoption("--long", action="store_true", help="run the tests that are marked long, and no other")
+    parser.addoption("--long", action="store_true", help="run the long tests, and properties with all their examples")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -42,12 +43,20 @@ def pytest_ignore_collect(collection_path, config: pytest.Config) -> bool | None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests, or all others; deselected they are no skipped ones, which CI does not allow."""
-    wanted = config.getoption("--long")
-    out = [item for item in items if (item.get_closest_marker("long") is not None) != wanted]
-    if out:
-        config.hook.pytest_deselected(items=out)
-        items[:] = [item for item in items if (item.get_closest_marker("long") is not None) == wanted]
+    """Choose long tests and properties with all their examples, or everything that is not long, with fewer.
+
+    What is left out is deselected and not skipped, which CI does not allow.
+    """
+    properties = {id(item.obj): item.obj for item in items if is_property(getattr(item, "obj", None))}
+    if config.getoption("--long"):
+        chosen = [item for item in items if item.get_closest_marker("long") or id(item.obj) in properties]
+    else:
+        chosen = [item for item in items if not item.get_closest_marker("long")]
+        for test in properties.values():
+            with_fewer_examples(test)
+    if len(chosen) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 from cheroot import wsgi
 from cheroot.server import HTTPConnection, HTTPRequest
 from numba.core.errors import NumbaError
+from properties import LEAST, SHARE, is_property, with_fewer_examples
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 
@@ -96,3 +98,17 @@ def test_pools_of_connections_still_take_and_give_them_back_where_we_count_them(
     assert arguments(adapter.get_connection_with_tls_context)[0] == "request"
     assert arguments(adapter.request_url) == ["request", "proxies"]
     assert arguments(adapter.build_response) == ["req", "resp"]
+
+
+def test_hypothesis_still_takes_fewer_examples_than_a_property_asks_for():
+    seen = []
+
+    @hypothesis.settings(max_examples=100, database=None)
+    @hypothesis.given(hypothesis.strategies.integers())
+    def tried(number):
+        seen.append(number)
+
+    assert is_property(tried)
+    with_fewer_examples(tried)
+    tried()
+    assert LEAST <= len(seen) <= SHARE * 100

@@ -47,7 +47,8 @@ runuser -u munge -- /usr/sbin/munged --force --key-file="$root/munge/key" --sock
 
 mkdir "$root/mysql/data"
 chown -R mysql:mysql "$root/mysql"
-mariadb-install-db --no-defaults --user=mysql --datadir="$root/mysql/data" \
+# Now and then it fails beside others of its kind.
+flock "${TMPDIR:-/tmp}/idlewatt-mariadb.lock" mariadb-install-db --no-defaults --user=mysql --datadir="$root/mysql/data" \
     --auth-root-authentication-method=normal --skip-test-db > "$root/log/mysql-install.log" 2>&1
 start mariadbd mariadbd --no-defaults --user=mysql --datadir="$root/mysql/data" --socket="$root/mysql/sock" \
     --skip-networking --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900

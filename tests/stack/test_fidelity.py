@@ -21,7 +21,7 @@ def compared(seed, jobs, load, mean_s, chain):
 
 @pytest.mark.stack
 @pytest.mark.long
-@pytest.mark.xdist_group("stack")
+@pytest.mark.xdist_group("slurms")
 @pytest.mark.timeout(180)
 def test_a_few_dozen_jobs_start_in_the_replay_about_when_they_really_did(capsys):
     _, found = compared(5, 40, 2.0, 3, 0)
@@ -36,7 +36,7 @@ def test_a_few_dozen_jobs_start_in_the_replay_about_when_they_really_did(capsys)
 
 @pytest.mark.stack
 @pytest.mark.long
-@pytest.mark.xdist_group("stack")
+@pytest.mark.xdist_group("slurms")
 @pytest.mark.timeout(1500)
 def test_hundreds_of_jobs_wait_as_long_in_the_replay_as_they_really_did(capsys):
     gap_s, found = compared(6, 200, 1.1, 8, 10)

@@ -116,7 +116,7 @@ def test_slurms_reasons_are_grouped_by_what_binds(reason, kind):
 
 
 @pytest.mark.stack
-@pytest.mark.xdist_group("stack")
+@pytest.mark.xdist_group("slurms")
 @pytest.mark.timeout(900)
 def test_random_jobs_on_real_slurms_fare_as_they_were_advised(capsys):
     verdict = trial(SEEDS, rounds=1, jobs=40)

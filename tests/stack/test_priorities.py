@@ -70,7 +70,7 @@ def standings(slurm):
 
 
 @pytest.mark.stack
-@pytest.mark.xdist_group("stack")
+@pytest.mark.xdist_group("slurms")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("more", [
     (), pytest.param(("PriorityFavorSmall=yes",), marks=pytest.mark.long),
