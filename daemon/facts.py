@@ -94,6 +94,8 @@ def published(known: Known, process: Process) -> Published:
     facts["job_wait_seconds"] = known.waits
     if known.snapshot is not None and not known.old:
         facts["pending_jobs"] = _pending(known.snapshot)
+        facts["node_info"] = {(node.name, partition): 1.0 for node in known.snapshot.nodes if node.gpus
+                              for partition in node.partitions}
     return Published(**facts)
 
 
@@ -122,17 +124,19 @@ def _wasters(found: Assessment) -> dict[str, Any]:
     """Return wasted watts by node and, of what jobs hold, by user."""
     nodes = {node.node: node.host_watts * (node.host_class in WASTED) for node in found.nodes}
     dark = {node.node for node in found.nodes if node.host_class is PowerClass.UNMEASURED}
-    users: dict[str, float] = {}
+    users: dict[tuple[str, str], float] = {}
     for board in found.boards:
         nodes[board.node] = nodes.get(board.node, 0.0) + board.wasted_watts
         if board.state is PowerClass.UNMEASURED:
             dark.add(board.node)
         elif board.user:
-            users[board.user] = users.get(board.user, 0.0) + board.wasted_watts
-    held: dict[str, float] = {}
+            place = board.user, board.partition
+            users[place] = users.get(place, 0.0) + board.wasted_watts
+    held: dict[tuple[str, str], float] = {}
     for board in found.boards:
         if board.user and board.watts is not None:
-            held[board.user] = held.get(board.user, 0.0) + board.watts
+            place = board.user, board.partition
+            held[place] = held.get(place, 0.0) + board.watts
     largest = sorted(users.items(), key=lambda row: (-row[1], row[0]))
     # Of a node that is not wholly measured the waste may be known in part; that it wastes nothing is not known.
     known = {node: watts if watts or node not in dark else None for node, watts in nodes.items()}

@@ -140,9 +140,12 @@ class Published:
         "where nothing of it is known to be wasted and not all is measured.",
         "node", cap=NODES)
     user_wasted_power_watts: Series = _gauge(
-        "Power that does no work on GPUs that a user's jobs hold, in watts; the largest first.", "user", cap=USERS)
+        "Power that does no work on GPUs that a user's jobs hold, in watts; the largest first.", "user", "partition",
+        cap=USERS)
     user_power_watts: Series = _gauge(
-        "Power of the GPUs that a user's jobs hold, in watts; the largest first.", "user", cap=USERS)
+        "Power of the GPUs that a user's jobs hold, in watts; the largest first.", "user", "partition", cap=USERS)
+    node_info: Series = _gauge("Partitions that a node with GPUs serves, a series for each; always 1.", "node",
+                               "partition", cap=2 * NODES)
     job_power_watts: Series = _gauge(
         "Power of the GPUs that a job holds, in watts: of the running jobs that waste most, as many as "
         "waste.job_series says.", "job_id", "partition", "user", "account", cap=JOBS)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from pathlib import Path
 
 import click
 
+PAGE = "http://localhost:9723"
+"""What the dashboards as they lie here lead to."""
 _PLACES = {
     "dashboards": "var/lib/grafana/dashboards/idlewatt",
     "provisioning/dashboards": "etc/grafana/provisioning/dashboards",
@@ -26,7 +29,9 @@ def command() -> None:
 @command.command("install", short_help="Write dashboards, provisioning and rules.")
 @click.option("--dir", "root", type=click.Path(path_type=Path), default=Path("/"), show_default=True,
               help="Write below this folder instead, to look first or for packages.")
-def install(root: Path) -> None:
+@click.option("--page", default=PAGE, show_default=True, help="Where idlewatt's own page is, for links to it.")
+@click.option("--currency", default="USD", show_default=True, help="What prices are in: EUR, GBP, KRW, ...")
+def install(root: Path, page: str, currency: str) -> None:
     """Write dashboards, provisioning and rules in the layout of Debian's and Grafana's own packages.
 
     Nothing is started or reloaded. Grafana finds new boards within a minute; Prometheus needs the rule_files line that
@@ -37,7 +42,10 @@ def install(root: Path) -> None:
       idlewatt grafana install --dir /tmp/look
       sudo idlewatt grafana install
     """
+    if not (re.fullmatch("[A-Z]{3}", currency) and re.fullmatch(r"https?://[^\s\"<>$\\]+", page)):
+        raise click.UsageError("a currency has three capital letters (EUR), a page begins with http:// or https://")
     for place, text in _texts():
+        text = text.replace('"currencyUSD"', f'"currency{currency}"').replace(PAGE, page.rstrip("/"))
         target = root / place
         if place in _KEPT and target.exists():
             click.echo(f"kept     {target}")

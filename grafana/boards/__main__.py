@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from . import advice, cluster_waste, health, learning, partitions
+from . import advice, cluster_waste, health, job, learning, node, partitions, user
 
 BOARDS: dict[str, Callable[[], str]] = {
     "cluster-waste": cluster_waste.build,
     "partitions": partitions.build,
+    "job": job.build,
+    "user": user.build,
+    "node": node.build,
     "advice": advice.build,
     "learning": learning.build,
     "health": health.build,

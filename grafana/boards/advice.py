@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from .board import board, price
-from .panels import DAEMON, NODE, PARTITION, Row, column, lines, listing, number, quiet
+from .panels import CURRENCY, DAEMON, Row, column, lines, listing, number, quiet
 
 AGE = f"clamp_min(max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}}), 0)"
 ISSUED = f"sum(increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))"
 FOLLOWED = f"sum(increase(idlewatt_advice_followed_total{{{DAEMON}}}[$__range]))"
 VERDICTS = "sum by ({by}) (increase(idlewatt_advice_verdicts_total{{" + DAEMON + "{only}}}[$__range]))"
-DOWN = f"max by (cluster, node) (idlewatt_power_down_info{{{NODE}}})"
-DOWN_POWER = f"sum by (cluster, node) (idlewatt_node_power_watts{{{NODE}}}) and on (cluster, node) {DOWN}"
+DOWN = f"max by (cluster, node) (idlewatt_power_down_info{{{DAEMON}}})"
+DOWN_POWER = f"sum by (cluster, node) (idlewatt_node_power_watts{{{DAEMON}}}) and on (cluster, node) {DOWN}"
 # Zero where the daemon measures and advises none; nothing at all where it does not measure.
-NO_POWER = f"0 * sum(idlewatt_node_power_watts{{{NODE}}})"
+NO_POWER = f"0 * sum(idlewatt_node_power_watts{{{DAEMON}}})"
 NO_ADVICE = f"0 * sum(idlewatt_advice_interval_seconds{{{DAEMON}}})"
 NO_WINDOW = "no closed window replayed yet"
 
@@ -51,8 +51,11 @@ def _off(spent: str) -> str:
 def build() -> str:
     """Return the board."""
     return board("advice", "Placement advice", "What to start where, whether it is followed, and what it is worth.",
-                 ((4, _figures()), (4, _worth()), (8, _now()), (8, _held()), (9, _savings()), (9, _adherence()),
-                  (9, _record()), (8, _closeness()), (8, _moves()), (8, _elastic()), (8, _allocation())),
+                 ("What to do now", (4, _figures()), (8, _now()), (8, _held()),
+                  "What the advice is worth", (4, _worth()), (9, _savings()), (9, _record()),
+                  "Whether the advice is followed", (9, _adherence()),
+                  "Closeness of placements", (8, _closeness()),
+                  "Beyond starts: moves, sizes, CPUs and memory", (8, _moves()), (8, _elastic()), (8, _allocation())),
                  variables=(price(),))
 
 
@@ -61,20 +64,22 @@ def _figures() -> Row:
         (6, number("Policy in charge", "Whose advice this is: a heuristic, or an agent that has earned it on the board "
                    "Learning.", f'max by (policy) ({_role("in_charge")})', "short",
                    legend="{{policy}}")),
-        (3, number("Placements", "Jobs that the policy in charge would start now.",
+        (3, number("Jobs to start now", "Jobs that the policy in charge would start now.",
                    f"count(count by (cluster, job_id) (idlewatt_advice_info{{{DAEMON}}})) or {NO_ADVICE}",
                    "short")),
-        (3, number("Age", "Time since the oldest policy last advised. Red from ten minutes: the "
+        (3, number("Age of the advice", "Time since the oldest policy last advised. Red from ten minutes: the "
                    "cluster has moved on, do not follow it.", AGE, "s",
                    steps=((None, "green"), (120.0, "orange"), (600.0, "red")), empty="no advice")),
-        (4, number("Followed", "Of the runs in the time range on which there was advice, the share that started as "
+        (4, number("Advice followed",
+                   "Of the runs in the time range on which there was advice, the share that started as "
                    "advised: on these nodes, with so many GPUs on each, within ten minutes of the advised moment. "
                    "Coincidence counts too.",
                    f"{FOLLOWED} / ({ISSUED} > 0)", "percentunit", empty="none started")),
         (4, number("Nodes to power down", "Power of the chosen nodes that the advice would power down: empty, not "
                    "needed soon, and not of the reserve.", f"sum({DOWN_POWER}) or {NO_POWER}", "watt")),
-        (4, number("Their cost, per day", "What these nodes cost in a day if they stay on, at the price per kWh "
-                   "written above.", f"(sum({DOWN_POWER}) or {NO_POWER}) * 24 / 1e3 * $price", "short", decimals=2)))
+        (4, number("Cost of nodes to power down, a day",
+                   "What these nodes cost in a day if they stay on, at the price per kWh "
+                   "written above.", f"(sum({DOWN_POWER}) or {NO_POWER}) * 24 / 1e3 * $price", CURRENCY, decimals=2)))
 
 
 def _worth() -> Row:
@@ -105,7 +110,7 @@ def _now() -> Row:
     return (
         (17, listing("Recommended placements", "What the policy in charge would start now, no more than 50; a job on "
                      "several nodes has several rows. All of them: idlewatt advise, or the daemon's own page.",
-                     (f"max by (cluster, policy, objective, job_id, node, gpus) (idlewatt_advice_info{{{NODE}}}) "
+                     (f"max by (cluster, policy, objective, job_id, node, gpus) (idlewatt_advice_info{{{DAEMON}}}) "
                       f"* on (cluster, policy, job_id) group_left (reason) {reason}",),
                      {"job_id": "Job", "node": "Node", "gpus": "GPUs", "Value": "Start", "reason": "Reason",
                       "policy": "Policy"}, special={
@@ -218,14 +223,14 @@ def _moves() -> Row:
                    "moved as advised beside. Nothing is moved by idlewatt.",
                    f"sum(idlewatt_moves_freed_gpus{{{DAEMON}}}) or {NO_ADVICE}", "short", empty="no advice",
                    tall=True)),
-        (5, number("GPUs that would be moved for it", "GPUs of the jobs that would go on elsewhere: where they keep no "
+        (5, number("GPUs that moves would move", "GPUs of the jobs that would go on elsewhere: where they keep no "
                    "checkpoint, what they did is lost.", f"sum(idlewatt_moves_moved_gpus{{{DAEMON}}}) or {NO_ADVICE}",
                    "short", empty="no advice", tall=True)),
         (14, listing("Moves that would let a waiting job start", "The fewest GPUs that were found to be moved so that "
                      "a job starts which waits for room; those for one job belong together, no more than 50 in all. "
                      "With where it would start, and what is at stake: idlewatt advise --moves.",
                      ("max by (cluster, for_job_id, job_id, node, to_node, gpus) "
-                      f"(idlewatt_move_info{{{NODE}}})",),
+                      f"(idlewatt_move_info{{{DAEMON}}})",),
                      {"for_job_id": "Lets start", "job_id": "Move job", "gpus": "GPUs", "node": "From",
                       "to_node": "To"}, order="Lets start", special={"GPUs": column(width=60)},
                      empty=quiet("no move would let a waiting job start"))))
@@ -259,7 +264,7 @@ def _elastic() -> Row:
 
 
 def _allocation() -> Row:
-    info = f"max by (cluster, job_id, state, node, basis, reason) (idlewatt_allocation_info{{{NODE}}})"
+    info = f"max by (cluster, job_id, state, node, basis, reason) (idlewatt_allocation_info{{{DAEMON}}})"
 
     def beside(values: str) -> str:
         return f"{info} * on (cluster, job_id) group_left () max by (cluster, job_id) ({values})"
@@ -268,7 +273,7 @@ def _allocation() -> Row:
     return (
         (4, number("CPUs held and not used", "CPUs that running jobs hold and do not use by their 95th percentile and "
                    "a margin: others could, and free GPUs may be stranded for want of them. Only what was measured "
-                   "counts.", f"sum(idlewatt_unused_cpus{{{PARTITION}}}) or {NO_ADVICE}", "short", empty="no advice",
+                   "counts.", f"sum(idlewatt_unused_cpus{{{DAEMON}}}) or {NO_ADVICE}", "short", empty="no advice",
                    tall=True)),
         (4, number("Jobs of unknown needs", "Jobs on GPU nodes of whose use of CPUs and memory nothing was measured, "
                    "and whose names tell no model: they stay at their fair share.",

@@ -6,8 +6,8 @@ from ...storage.power_classes import PowerClass
 from .board import board, price
 from .panels import (
     CLASSES,
-    DAEMON,
-    NODE,
+    CURRENCY,
+    MEMBERS,
     PARTITION,
     Panel,
     Row,
@@ -39,7 +39,7 @@ def build() -> str:
     """Return the board."""
     return board("cluster-waste", "Cluster waste", "Which watts of the GPU cluster are wasted, why, where and whose.",
                  ((4, _figures()), (11, _watts()), (9, _where()), (10, _energy()), (9, _honest())),
-                 variables=(price(),))
+                 shows=("partition",), variables=(price(),))
 
 
 def _figures() -> Row:
@@ -59,11 +59,11 @@ def _figures() -> Row:
                    "less than was wasted where something was not measured.",
                    WASTED_KWH, "kwatth", past="24h", empty="unknown")),
         (3, number("Cost, 24 hours", "The same in money, at the price per kWh written above. Cooling is not in it.",
-                   WASTED_COST, "short", past="24h", decimals=2, empty="unknown")),
+                   WASTED_COST, CURRENCY, past="24h", decimals=2, empty="unknown")),
         (3, number("Wasted, 30 days", "Energy of the last 30 days that did no work; less where Prometheus keeps less.",
                    WASTED_KWH, "kwatth", past="30d", empty="unknown")),
         (3, number("Cost, 30 days", "The same in money, at the price per kWh written above. Cooling is not in it.",
-                   WASTED_COST, "short", past="30d", decimals=2, empty="unknown")),
+                   WASTED_COST, CURRENCY, past="30d", decimals=2, empty="unknown")),
         (2, number("GPUs not measured", "GPUs without fresh power, or allocated without activity. They are in no "
                    "wasted figure: while this is above zero, the figures flatter.",
                    f"sum(idlewatt_unmeasured_gpus{{{PARTITION}}})", "short",
@@ -76,7 +76,7 @@ def _watts() -> Row:
                    "wasted, the others are apart. The line is the power of the chosen nodes, at the wall where they "
                    "have meters: with all partitions chosen the stack must reach it.",
                    (*by_kind("class", "idlewatt_power_watts", PARTITION),
-                    (f"sum(idlewatt_node_power_watts{{{NODE}}})", "All nodes")),
+                    (f"sum(idlewatt_node_power_watts{{{MEMBERS}}})", "All nodes")),
                    "watt", stacked=True, names=CLASSES, over="All nodes")),
         (8, bars("Wasted now, by reason", "Which reason to go after first. Free GPUs, usable or not, and empty nodes "
                  "are the scheduler's; the others are the job owners'.", f"sum by (reason) ({WASTE})", "reason", "watt",
@@ -89,10 +89,10 @@ def _where() -> Row:
                   "range. A step usually follows a large job's start or end.",
                   ((top(15, "partition", "idlewatt_wasted_power_watts", PARTITION), "{{partition}}"),), "watt")),
         (8, bars("Wasted now, by node", "The ten nodes that waste most now, their empty hosts included.",
-                 f"topk(10, sum by (node) (idlewatt_node_wasted_power_watts{{{NODE}}}))", "node", "watt")),
+                 f"topk(10, sum by (node) (idlewatt_node_wasted_power_watts{{{MEMBERS}}}))", "node", "watt")),
         (8, bars("Wasted now, by user", "The ten people whose jobs hold boards that do nothing, too little, or spin. "
                  "A reason to talk, not to blame: the code is often somebody else's.",
-                 f"topk(10, sum by (user) (idlewatt_user_wasted_power_watts{{{DAEMON}}}))", "user", "watt",
+                 f"topk(10, sum by (user) (idlewatt_user_wasted_power_watts{{{PARTITION}}}))", "user", "watt",
                  empty="nobody, or no data")))
 
 
@@ -104,9 +104,9 @@ def _energy() -> Row:
                  "class", "kwatth", names=CLASSES)),
         (5, _bill("partition", "The 20 partitions that wasted most energy.", f"topk(20, {BY_PARTITION}) / 3.6e6")),
         (5, _bill("node", "The 20 nodes that wasted most energy, their empty hosts included.",
-                  _summed("node", "idlewatt_node_wasted_power_watts", NODE))),
+                  _summed("node", "idlewatt_node_wasted_power_watts", MEMBERS))),
         (5, _bill("user", "The 20 people whose jobs held boards that did nothing, too little, or spun.",
-                  _summed("user", "idlewatt_user_wasted_power_watts", DAEMON),
+                  _summed("user", "idlewatt_user_wasted_power_watts", PARTITION),
                   quiet("no user's job wasted anything"))))
 
 
@@ -121,7 +121,7 @@ def _bill(by: str, description: str, kwh: str, empty: str = "") -> Panel:
     return listing(f"Wasted, by {by}", f"{description} Over the time range, and its cost at the price per kWh written "
                    "above.", (kwh, f"{kwh} * $price"),
                    {by: by.capitalize(), "Value #A": "Energy", "Value #B": "Cost"}, unit="kwatth",
-                   special={"Energy": column(width=85), "Cost": column("short", width=70, decimals=2)},
+                   special={"Energy": column(width=85), "Cost": column(CURRENCY, width=80, decimals=2)},
                    order="-Energy", **told)
 
 
@@ -139,4 +139,4 @@ def _honest() -> Row:
                   ((top(15, "partition", "idlewatt_unmeasured_gpus", PARTITION), "{{partition}}"),), "short")),
         (8, lines("Power by node", "The 15 chosen nodes that drew most over the time range. A flat line is a meter "
                   "that hangs; 'estimated' and 'boards' are no wall meters.",
-                  ((top(15, "node, source", "idlewatt_node_power_watts", NODE), "{{node}} ({{source}})"),), "watt")))
+                  ((top(15, "node, source", "idlewatt_node_power_watts", MEMBERS), "{{node}} ({{source}})"),), "watt")))

@@ -20,7 +20,8 @@ def build() -> str:
 
 def _figures() -> Row:
     return (
-        (3, number("Daemon", "The version of idlewatt that runs. Nothing here: Prometheus does not scrape it, or it is "
+        (3, number("Version of the daemon",
+                   "The version of idlewatt that runs. Nothing here: Prometheus does not scrape it, or it is "
                    "down.", f"max by (version) (idlewatt_build_info{{{DAEMON}}})", "short", legend="{{version}}",
                    empty="not scraped")),
         (3, number("Sources failing", "Sources that could not be read the last time. What is read from them is old.",
@@ -28,18 +29,20 @@ def _figures() -> Row:
         (3, number("Oldest read", "Age of the last success of the source that has failed longest.",
                    f"clamp_min(max(time() - idlewatt_last_success_timestamp_seconds{{{DAEMON}}}), 0)", "s",
                    steps=((None, "green"), (120.0, "orange"), (600.0, "red")))),
-        (3, number("Configuration", "Whether the last reload was accepted. Refused: the old one goes on, a restart "
+        (3, number("Configuration in force",
+                   "Whether the last reload was accepted. Refused: the old one goes on, a restart "
                    "would fail.", f"min(idlewatt_config_last_reload_successful{{{DAEMON}}})", "short",
                    text={"0": ("refused", "red"), "1": ("in force", "green")})),
-        (3, number("Database", "Size of the history; retention keeps it from growing for ever.",
+        (3, number("Size of the database", "Size of the history; retention keeps it from growing for ever.",
                    f"sum(idlewatt_database_size_bytes{{{DAEMON}}})", "bytes")),
-        (3, number("Unwritten", "Facts that are kept in memory because the database did not take them yet.",
+        (3, number("Facts not yet written", "Facts that are kept in memory because the database did not take them yet.",
                    f"sum(idlewatt_recorder_backlog_records{{{DAEMON}}})", "short",
                    steps=((None, "green"), (10_000.0, "orange")))),
         (3, number("Series left out", "Series over the cap of their metric: somebody upstream sends endless names.",
                    f"sum(idlewatt_capped_series{{{DAEMON}}}) or (0 * count(idlewatt_build_info{{{DAEMON}}}))", "short",
                    steps=((None, "green"), (1.0, "orange")))),
-        (3, number("Rules", "Whether this Prometheus evaluates idlewatt's recording rules. Without them the boards "
+        (3, number("Recording rules",
+                   "Whether this Prometheus evaluates idlewatt's recording rules. Without them the boards "
                    "work, but no alert can fire: idlewatt grafana install.",
                    'count(partition:idlewatt_wasted_power:ratio{cluster=~"$cluster"}) > bool 0', "short",
                    text={"1": ("loaded", "green")}, empty="not loaded")))
@@ -58,10 +61,11 @@ def _degraded() -> Row:
 
 def _states() -> Row:
     return (
-        (14, timeline("Sources over time", "Red: the source could not be read. Its last good readings age and then "
+        (14, timeline("Sources read over time",
+                      "Red: the source could not be read. Its last good readings age and then "
                       "count as unmeasured; the other sources go on.",
                       f"min by (collector) ({UP})", "{{collector}}", GOOD_BAD, empty=NOTHING)),
-        (10, listing("Alerts", "What fires or is about to. The runbook of each is in its annotations.",
+        (10, listing("Alerts that fire", "What fires or is about to. The runbook of each is in its annotations.",
                      ('max by (alertname, alertstate, cluster, partition, severity) '
                       '(ALERTS{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'
                       'CollectorDown|ConfigReloadFailed|IdlewattDegraded|IdlewattDown", cluster=~"$cluster"})',),
@@ -99,7 +103,8 @@ def _trouble() -> Row:
 
 def _knowledge() -> Row:
     return (
-        (12, listing("Idle floor", "What a board of each model draws doing nothing, and how we know: learned here, "
+        (12, listing("Idle floor of GPU models",
+                     "What a board of each model draws doing nothing, and how we know: learned here, "
                      "configured, or from the catalogue. Everything about waste rests on it.",
                      (f"max by (model, floor_source) (idlewatt_gpu_idle_floor_watts{{{DAEMON}}})",),
                      {"model": "Model", "floor_source": "Known from", "Value": "Idle power"},

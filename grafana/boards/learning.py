@@ -47,24 +47,29 @@ def _figures() -> Row:
     return (
         (6, number("Policy in charge", "Whose advice goes out: an agent that was promoted (kind@version), or a "
                    "heuristic while none has earned it.", _role("in_charge"), "short", legend="{{policy}}")),
-        (3, number("Its age", "Time since the agent in charge was trained. Clusters change: after weeks a younger one "
+        (3, number("Age of the agent in charge",
+                   "Time since the agent in charge was trained. Clusters change: after weeks a younger one "
                    "should have been tried.",
                    f"time() - max(idlewatt_model_trained_timestamp_seconds{{{DAEMON}}} and on (policy) "
                    f"{_role('in_charge')})", "s", empty="no agent")),
-        (3, number("It abstains", "Whether the agent in charge gives no advice at the moment, so that the heuristic's "
+        (3, number("Agent in charge abstains",
+                   "Whether the agent in charge gives no advice at the moment, so that the heuristic's "
                    "goes out. The causes are below.", f"max({abstaining})", "short",
                    text={"0": ("no", "green"), "1": ("yes", "orange")}, empty="no agent")),
-        (3, number("Best agent", "Completion time of jobs under the best agent over that under the scheduler's own "
+        (3, number("Best agent on held-out history",
+                   "Completion time of jobs under the best agent over that under the scheduler's own "
                    "policy, on held-out history: below 100 % is better.",
                    f"min({_heldout('jct_ratio', AGENT, bound='estimate')})", "percentunit", steps=GOOD_IF_BELOW_1,
                    empty="none judged")),
-        (3, number("Last judged", "Time since an agent was last judged on held-out history, promoted or not.",
+        (3, number("Last judgement of agents",
+                   "Time since an agent was last judged on held-out history, promoted or not.",
                    f"time() - max(idlewatt_heldout_timestamp_seconds{{{DAEMON}}})", "s", empty="never")),
-        (3, number("Bad days", "Closed days in a row on which the policy in charge was worse than the scheduler's own; "
+        (3, number("Bad days of the agent in charge",
+                   "Closed days in a row on which the policy in charge was worse than the scheduler's own; "
                    "a row of them is a sign, and demotes nobody: evidence over weeks does.",
                    f"max(idlewatt_regret_streak{{{DAEMON}}} and on (policy) {_role('in_charge')})", "short",
                    steps=((None, "green"), (1.0, "orange"), (3.0, "red")), empty="no closed day")),
-        (3, number("Training", "Whether an agent is trained at the moment.",
+        (3, number("Training of agents", "Whether an agent is trained at the moment.",
                    f"max(idlewatt_training_running{{{DAEMON}}})", "short",
                    text={"0": ("idle", "text"), "1": ("running", "green")})))
 
@@ -96,17 +101,20 @@ def _curves() -> Row:
                     "curve that still falls at its end wants a longer training.",
                     f"max by (policy, done) (idlewatt_training_score_ratio{{{DAEMON}}})", "policy", "done",
                     "percentunit", empty=NO_AGENT)),
-        (14, timeline("Who was what", "What each policy was to the daemon: promotions and demotions are where the "
+        (14, timeline("Which policy was what",
+                      "What each policy was to the daemon: promotions and demotions are where the "
                       "colour changes.", ROLE, "{{policy}}", ROLES)))
 
 
 def _watched() -> Row:
     return (
-        (8, lines("Regret", "Time in the system of the last closed day's jobs under each policy over that under the "
+        (8, lines("Regret of policies",
+                  "Time in the system of the last closed day's jobs under each policy over that under the "
                   "scheduler's own, less 1, by replay. An agent is demoted by evidence over weeks, as it was promoted.",
                   ((f"max by (policy) (idlewatt_regret_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit", signed=True,
                   empty=quiet("no closed day has been replayed yet"))),
-        (8, lines("Drift", "Share of the waiting jobs that lie outside of what each agent was trained on. Above a "
+        (8, lines("Drift of waiting jobs",
+                  "Share of the waiting jobs that lie outside of what each agent was trained on. Above a "
                   "quarter the scorer gives no advice any more: train anew.",
                   ((f"max by (policy) (idlewatt_drift_ratio{{{DAEMON}}})", "{{policy}}"),), "percentunit", most=1.0,
                   empty=NO_AGENT)),
@@ -122,10 +130,11 @@ def _trained() -> Row:
                   "The history has each with its figures and reason.",
                   ((f"sum by (decision) (increase(idlewatt_promotions_total{{{DAEMON}}}[$__range]))", "{{decision}}"),),
                   "short", empty=NOT_JUDGED)),
-        (8, lines("Trainings", "Trainings by the daemon over the time range, by how they ended.",
+        (8, lines("Trainings of agents", "Trainings by the daemon over the time range, by how they ended.",
                   ((f"sum by (result) (increase(idlewatt_training_runs_total{{{DAEMON}}}[$__range]))", "{{result}}"),),
                   "short", empty=quiet("the daemon has trained nothing (training.enabled)"))),
-        (8, listing("Agents", "Agents in use, the youngest first: the time since they were trained, their present "
+        (8, listing("Agents in use",
+                    "Agents in use, the youngest first: the time since they were trained, their present "
                     "drift and their last regret.",
                     (f"time() - max by (policy) (idlewatt_model_trained_timestamp_seconds{{{DAEMON}}})",
                      f"max by (policy) (idlewatt_drift_ratio{{{DAEMON}}})",

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypedDict, Unpack
 
-from grafana_foundation_sdk.builders import bargauge, common, prometheus, stat, statetimeline, table, timeseries, trend
+from grafana_foundation_sdk.builders import (
+    bargauge,
+    common,
+    dashboard,
+    prometheus,
+    stat,
+    statetimeline,
+    table,
+    timeseries,
+    trend,
+)
 from grafana_foundation_sdk.builders.dashboard import FieldColor, ThresholdsConfig
 from grafana_foundation_sdk.models import common as common_model
 from grafana_foundation_sdk.models.dashboard import (
@@ -34,7 +44,17 @@ Row = Sequence[tuple[int, Panel]]
 DAEMON = 'job=~"$job", cluster=~"$cluster"'
 # Names that people give may hold quotes and backslashes, which Grafana's own escaping leaves in: hence raw strings.
 PARTITION = f"{DAEMON}, partition=~`${{partition:regex}}`"
-NODE = f"{DAEMON}, node=~`${{node:regex}}`"
+MEMBERS = f"{DAEMON}, node=~`${{members:regex}}`"
+"""The nodes of the chosen partitions."""
+NODE, USER, JOB = (f"{DAEMON}, {label}=~`${{{name}:regex}}`" for label, name in (
+    ("node", "node"), ("user", "user"), ("job_id", "job_id")))
+CURRENCY = "currencyUSD"
+"""Unit of money; ``idlewatt grafana install --currency`` writes another."""
+CHOSEN = "${datasource:queryparam}&${job:queryparam}&${cluster:queryparam}&from=${__from}&to=${__to}"
+"""What a dashboard hands on to another."""
+LINKS = {"Job": ("job", "job_id", "jobs"), "Node": ("node", "node", "nodes"), "User": ("user", "user", "users"),
+         "Partition": ("partitions", "partition", ""), "Policy": ("learning", "", "")}
+"""Where the cells of a column lead: to a dashboard with its variable, and to a page of idlewatt's own."""
 
 KINDS = ("useful", "wasted", "apart")
 """The kinds of power in the order in which they are stacked."""
@@ -237,15 +257,32 @@ def listing(title: str, description: str, queries: Sequence[str], columns: dict[
     for name, heading in columns.items():
         # An empty cell would repeat what is said of an empty table; and job 12345 is not 12.3 K.
         usual = {"noValue": "-", "unit": unit if name.startswith("Value") else "string"}
-        _override(panel, heading, **{**usual, **(special or {}).get(heading, {})})
+        linked = {"links": _links(heading)} if heading in LINKS else {}
+        _override(panel, heading, **{**usual, **linked, **(special or {}).get(heading, {})})
     return panel
 
 
-def laid_out(rows: Iterable[tuple[int, Row]]) -> list[Panel]:
-    """Number panels and put them in place: rows of a height, panels of a width in twenty-fourths."""
+def _links(heading: str) -> list[dict[str, object]]:
+    """Return where the cells of a column lead."""
+    uid, variable, page = LINKS[heading]
+    named = f"var-{variable}=${{__value.raw:percentencode}}&" if variable else ""
+    found: list[dict[str, object]] = [{"title": f"Dashboard {uid.capitalize()}",
+                                       "url": f"/d/idlewatt-{uid}?{named}{CHOSEN}"}]
+    return found + ([{"title": "Page of idlewatt", "url": f"${{page}}/{page}/${{__value.raw:percentencode}}",
+                      "targetBlank": True}] if page else [])
+
+
+def laid_out(rows: Iterable[tuple[int, Row] | str]) -> list[Panel]:
+    """Number panels and put them in place: rows of a height, panels of a width in twenty-fourths; text is a heading."""
     panels: list[Panel] = []
     y = 0
-    for height, row in rows:
+    for found in rows:
+        if isinstance(found, str):
+            heading = dashboard.Row(found).collapsed(False).id(len(panels) + 1)
+            panels.append(heading.grid_pos(GridPos(x=0, y=y, w=24, h=1)))
+            y += 1
+            continue
+        height, row = found
         x = 0
         for width, panel in row:
             panels.append(panel.id(len(panels) + 1).grid_pos(GridPos(x=x, y=y, w=width, h=height)))

@@ -6,7 +6,7 @@ from ...storage.power_classes import GPU_CODES, PowerClass
 from .board import board
 from .panels import (
     CLASSES,
-    NODE,
+    MEMBERS,
     PARTITION,
     Row,
     any_of,
@@ -25,7 +25,7 @@ GPUS = f"idlewatt_gpus{{{PARTITION}}}"
 HELD = f'idlewatt_gpus{{{PARTITION}, state=~"{any_of(row for row in PowerClass if row.held)}"}}'
 STRANDED = f"idlewatt_stranded_gpus{{{PARTITION}}}"
 PENDING = f"idlewatt_pending_jobs{{{PARTITION}}}"
-OUTSIDE = f"idlewatt_outside_scheduler_since_timestamp_seconds{{{NODE}}}"
+OUTSIDE = f"idlewatt_outside_scheduler_since_timestamp_seconds{{{MEMBERS}}}"
 CAUSES = {
     "cpu": ("CPUs are taken", "#ef6c00"),
     "memory": ("Memory is taken", "#8e24aa"),
@@ -49,7 +49,7 @@ NODE_WORDS = {
 
 def _boards(state: str = "") -> str:
     chosen = f', state=~"{state}"' if state else ""
-    return f"sum by (node) (idlewatt_node_gpus{{{NODE}{chosen}}})"
+    return f"sum by (node) (idlewatt_node_gpus{{{MEMBERS}{chosen}}})"
 
 
 # The first line that holds for a node is its state.
@@ -65,7 +65,8 @@ NODE_STATE = " or ".join((
 
 def _wasteful(count: int) -> str:
     """Return the nodes that wasted most over the time range: a browser draws no thousand rows."""
-    return f"topk({count}, sum by (node) (avg_over_time(idlewatt_node_wasted_power_watts{{{NODE}}}[$__range] @ end())))"
+    wasted = f"idlewatt_node_wasted_power_watts{{{MEMBERS}}}"
+    return f"topk({count}, sum by (node) (avg_over_time({wasted}[$__range] @ end())))"
 
 
 def build() -> str:
@@ -73,12 +74,13 @@ def build() -> str:
     return board("partitions", "Partitions and fragmentation",
                  "What is free, why waiting jobs cannot use it, and how full the partitions are.",
                  ((4, _figures()), (6, _table()), (9, _stranded()), (9, _shares()), (10, _nodes()), (16, _gpus()),
-                  (9, _states())))
+                  (9, _states())), shows=("partition",))
 
 
 def _figures() -> Row:
     return (
-        (4, number("GPUs", "Boards of the chosen partitions, in service or not.", f"sum({GPUS})", "locale")),
+        (4, number("GPUs of the partitions",
+                   "Boards of the chosen partitions, in service or not.", f"sum({GPUS})", "locale")),
         (4, number("Held by jobs", "Share of the boards that jobs hold now, whether they use them or not.",
                    f"sum({HELD}) / sum({GPUS})", "percentunit")),
         (4, number("Stranded GPUs", "Free GPUs that no waiting job can use. Orange from 1: advice may free some.",
@@ -95,7 +97,8 @@ def _figures() -> Row:
 
 def _table() -> Row:
     return (
-        (16, listing("Partitions", "One row a partition: how many GPUs, how many jobs hold, how many no job can use, "
+        (16, listing("Partitions now",
+                     "One row a partition: how many GPUs, how many jobs hold, how many no job can use, "
                      "what share of power is wasted at least, and how many jobs wait.",
                      (f"sum by (partition) ({GPUS})", f"sum by (partition) ({HELD})",
                       f"sum by (partition) ({STRANDED})",
@@ -130,7 +133,8 @@ def _shares() -> Row:
                    "use when jobs end early; 'actual' is what was really held. Of the ten largest partitions.",
                    ((f"avg by (partition, basis) (idlewatt_utilization_ratio{{{PARTITION}}}) "
                      f"and on (partition) {largest(10)}", "{{partition}}, {{basis}}"),), "percentunit", most=1.0)),
-        (12, lines("Fragmentation", "Share of the free GPUs that the usual demand of the last seven days cannot use "
+        (12, lines("Fragmentation of free GPUs",
+                   "Share of the free GPUs that the usual demand of the last seven days cannot use "
                    "(FGD, ATC'23), of the ten largest partitions. High with many free GPUs: jobs should be placed "
                    "closer together.",
                    ((f"avg by (partition) (idlewatt_fragmentation_ratio{{{PARTITION}}}) and on (partition) "
@@ -148,10 +152,11 @@ def _nodes() -> Row:
 
 def _gpus() -> Row:
     # One label, so that Prometheus sorts the rows by node first: it sorts by the label that comes first, gpu.
-    board = (f'label_join(idlewatt_gpu_state{{{NODE}}} and on (node) {_wasteful(8)}, "board", " GPU ", "node", "gpu")')
+    states = f"idlewatt_gpu_state{{{MEMBERS}}} and on (node) {_wasteful(8)}"
+    board = f'label_join({states}, "board", " GPU ", "node", "gpu")'
     return (
         (24, timeline("GPUs over time", "Every board of the eight chosen nodes that wasted most over the time range; "
-                      "choose a node above to see it alone. Red and violet in the middle of a job: talk to its owner.",
+                      "the dashboard Node shows one alone. Red and violet in the middle of a job: talk to its owner.",
                       f"max by (board) ({board})", "{{board}}", GPU_WORDS, page=32)),)
 
 

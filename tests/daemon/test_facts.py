@@ -31,7 +31,7 @@ def test_wasted_watts_by_node_add_up_to_all_that_is_wasted():
 
 
 def test_a_user_is_named_with_what_the_own_jobs_waste_and_nothing_else():
-    assert published(known(), Process()).user_wasted_power_watts == {"carol": 100.0}
+    assert published(known(), Process()).user_wasted_power_watts == {("carol", "a100"): 100.0}
 
 
 def test_jobs_are_published_one_by_one_only_as_many_as_are_asked_for():
@@ -39,7 +39,8 @@ def test_jobs_are_published_one_by_one_only_as_many_as_are_asked_for():
     labels = ("1", "a100", "carol", "")
     assert page.job_power_watts == page.job_wasted_power_watts == {labels: 100.0}
     assert page.job_start_timestamp_seconds == {labels: 0.0}
-    assert page.user_power_watts == {"carol": 100.0}
+    assert page.user_power_watts == {("carol", "a100"): 100.0}
+    assert page.node_info == {("dgx01", "a100"): 1.0, ("dgx02", "a100"): 1.0}
     assert published(known(), Process()).job_power_watts == {}
 
 

@@ -34,7 +34,7 @@ def promtool() -> Callable[..., None]:
 
 
 def _promtool(*arguments: object) -> None:
-    done = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=60,
+    done = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=240,
                           env=os.environ | {"TZ": "UTC"})
     assert done.returncode == 0, done.stdout + done.stderr
 

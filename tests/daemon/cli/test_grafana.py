@@ -1,3 +1,4 @@
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -53,3 +54,21 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     done = install(tmp_path / "file")
     assert done.exit_code == 1
     assert "cannot be written: Not a directory" in done.output
+
+
+def test_boards_lead_to_the_sites_own_page_and_count_in_its_money(tmp_path):
+    done = CliRunner().invoke(main, ["grafana", "install", "--dir", str(tmp_path), "--page", "https://watts.site/idle/",
+                                     "--currency", "EUR"])
+    assert done.exit_code == 0, done.output
+    board = (tmp_path / "var/lib/grafana/dashboards/idlewatt/job.json").read_text()
+    (page,) = [one for one in json.loads(board)["templating"]["list"] if one["name"] == "page"]
+    assert page["query"] == "https://watts.site/idle"
+    assert "currencyEUR" in board
+    assert "currencyUSD" not in board
+
+
+@pytest.mark.parametrize("wrong", [["--currency", 'E"R'], ["--currency", "euro"], ["--page", "javascript:alert(1)"],
+                                   ["--page", 'http://a"b']])
+def test_what_would_spoil_the_boards_is_refused(tmp_path, wrong):
+    done = CliRunner().invoke(main, ["grafana", "install", "--dir", str(tmp_path), *wrong])
+    assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])

@@ -1,0 +1,57 @@
+"""One user, or a few: what the GPUs of their jobs draw, how much of that does no work, what that costs."""
+
+from __future__ import annotations
+
+from .board import board, price
+from .panels import CURRENCY, USER, Row, column, lines, listing, number, quiet
+
+POWER, WASTED = f"idlewatt_user_power_watts{{{USER}}}", f"idlewatt_user_wasted_power_watts{{{USER}}}"
+JOBS = f"idlewatt_job_wasted_power_watts{{{USER}}}"
+NONE = "no job of theirs runs"
+
+
+def build() -> str:
+    """Return the board."""
+    return board("user", "User", "What the GPUs of a user's jobs draw and waste; days, kWh and every job are on "
+                 "idlewatt's own page.", ((4, _figures()), (10, _over_time()), (9, _tables())), shows=("user",),
+                 variables=(price(),))
+
+
+def _kwh(metric: str, by: str = "") -> str:
+    return f"sum{by} (sum_over_time({metric}[$__range:$__interval])) * $__interval_ms / 3.6e9"
+
+
+def _figures() -> Row:
+    return (
+        (6, number("Power of the user's GPUs", "What GPUs of the chosen users' jobs draw now; hosts are not in it.",
+                   f"sum({POWER})", "watt", empty="no job runs")),
+        (6, number("Wasted by the user now", "Part of it that does no work: idle, hung, or used too little.",
+                   f"sum({WASTED})", "watt", steps=((None, "green"), (100.0, "orange")), empty="no job runs")),
+        (6, number("Wasted by the user in the time range", "Energy of their GPUs that did no work.",
+                   _kwh(WASTED), "kwatth", empty="no job ran")),
+        (6, number("Cost of what the user wasted", "The same in money, at the price per kWh written above.",
+                   f"{_kwh(WASTED)} * $price", CURRENCY, decimals=2, empty="no job ran")))
+
+
+def _over_time() -> Row:
+    return (
+        (24, lines("Power of the user's GPUs over time", "Of the chosen users the ten that draw most, and the part of "
+                   "their power that does no work.",
+                   ((f"topk(10, sum by (user) ({POWER}))", "{{user}}"),
+                    (f"topk(10, sum by (user) ({WASTED}))", "{{user}} wasted")), "watt", empty=quiet(NONE))),)
+
+
+def _tables() -> Row:
+    return (
+        (12, listing("Users and partitions", "Who draws and wastes what, where; energy and cost over the time range.",
+                     (f"sum by (user, partition) ({POWER})", f"sum by (user, partition) ({WASTED})",
+                      _kwh(WASTED, " by (user, partition)"), f"{_kwh(WASTED, ' by (user, partition)')} * $price"),
+                     {"user": "User", "partition": "Partition", "Value #A": "Power", "Value #B": "Wasted now",
+                      "Value #C": "Energy wasted", "Value #D": "Cost"}, unit="watt", order="-Wasted now",
+                     special={"Energy wasted": column("kwatth"), "Cost": column(CURRENCY, decimals=2)},
+                     empty=quiet(NONE))),
+        (12, listing("Running jobs of the user that waste most", "Only the jobs that are published one by one "
+                     "(waste.job_series); all of them are on the user's page.",
+                     (f"sum by (cluster, job_id, user, partition) ({JOBS})",),
+                     {"job_id": "Job", "user": "User", "partition": "Partition", "Value": "Wasted now"}, unit="watt",
+                     order="-Wasted now", empty=quiet("none of their jobs is published"))))
