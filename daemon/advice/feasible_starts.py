@@ -8,13 +8,16 @@ at the cost of jobs that may be preempted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState
+from ...storage.waiting import WaitReason
 from ..replay import arrays as a
-from ..replay.admission.gate import AHEAD, GROUP, LICENSES, LIMIT, ROOM, Gate, Hold
+from ..replay.admission.gate import AHEAD, ARRAY_LIMIT, GROUP, HELD, LICENSES, LIMIT, ROOM, Gate, Hold
+from ..replay.admission.terms import TIER
 from ..replay.admission.turns import Turn, Turns
 from ..replay.admission.why import why_no_nodes
 from ..replay.engine import Policy, queued
@@ -90,8 +93,12 @@ def _checked(state: ClusterState, starts: Mapping[int, Placement],
 
 
 def moulded(state: ClusterState, row: int, placement: Placement) -> bool:
-    """Tell whether a job is given another number of GPUs than it asks for."""
-    return sum(placement.gpus) != int(state.workload.gpus[row])
+    """Tell whether a job that may have several sizes is given another number of GPUs than it asks for.
+
+    Who asks by socket, or for nodes of its own, gets another number too, but asked for just that.
+    """
+    work = state.workload
+    return bool(work.minimum[row] < work.maximum[row]) and sum(placement.gpus) != int(work.gpus[row])
 
 
 def _as_placed(state: ClusterState, row: int, placement: Placement) -> Job:
@@ -118,11 +125,73 @@ def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],
     """Walk the queue as the scheduler does; return what starts where, what does not and why, and what is left then."""
     assert state.gate is not None
     turns = Turns(state.gate.copy(), bool(rules.turns))
-    told = turns.walk([Turn(row, state.records[row], starts.get(row)) for row in queued(state, rules)[:MOST_TURNS]])
+    told = turns.walk(list(islice(_line(state, rules, starts), MOST_TURNS)))
     taken = {row: found for row, found in told.items() if isinstance(found, Placement)}
     refused = {row: _by_whom(state.gate, state.records[row], found) for row, found in told.items()
                if isinstance(found, Hold) and found.cause != ROOM}
     return taken, refused, turns.gate
+
+
+def _line(state: ClusterState, rules: Rules, starts: Mapping[int, Placement]) -> Iterator[Turn]:
+    """Yield the queue in order; who names several partitions stands in line for each, where its tier places it."""
+    assert state.gate is not None
+    order = queued(state, rules)
+    lines = {row: _in_line(state.gate, state.records[row], row, starts.get(row)) for row in order}
+    behind = dict[int, list[Turn]]()
+    for lower in sorted({lower for turns in lines.values() for lower in turns if lower}):
+        again, before = _demoted(state, [row for row in order if lower in lines[row]], lower), order[0]
+        for row in queued(again, rules):
+            if lower in lines[row]:
+                behind.setdefault(before, []).extend(lines[row][lower])
+            else:
+                before = row
+    planned = _planned_only(state)
+    for row in order:
+        while planned and _before(state, planned[0].row, row):
+            yield planned.pop(0)
+        yield from lines[row].get(0, ())
+        yield from behind.get(row, ())
+    yield from planned
+
+
+def _planned_only(state: ClusterState) -> list[Turn]:
+    """Return those whom only the limit of their array, or nodes out of reach, hold back: Slurm plans them all the same.
+
+    They stand in the scheduler's own order.
+    """
+    found = list[Turn]()
+    for row, hold in state.holds.items():
+        job = state.records[row]
+        beyond = job.array_limit is not None and ARRAY_LIMIT in hold.words
+        if hold.cause == HELD and (beyond or job.reason is WaitReason.NODES_UNAVAILABLE):
+            found.append(Turn(row, job, later=True))
+    return sorted(found, key=lambda turn: (-float(state.arrays.jobs[turn.row].priority), turn.row))
+
+
+def _before(state: ClusterState, row: int, other: int) -> bool:
+    """Tell whether a job comes before another by priority; of equal ones that which was submitted first."""
+    priority, other_priority = (float(state.arrays.jobs[one].priority) for one in (row, other))
+    return (priority, -row) > (other_priority, -other)
+
+
+def _in_line(gate: Gate, job: Job, row: int, wanted: Placement | None) -> dict[int, list[Turn]]:
+    """Return the partitions in which a job is tried, each by itself as in Slurm, by how far their tier is below."""
+    ways, highest = gate.ways(job), gate.tier(job.partition)
+    if job.group or "," not in job.partition or not ways:
+        return {0: [Turn(row, job, wanted)]}
+    lines = dict[int, list[Turn]]()
+    for way in ways:
+        turn = Turn(row, replace(job, partition=way.partition), wanted)
+        lines.setdefault(highest - gate.tier(way.partition), []).append(turn)
+    return lines
+
+
+def _demoted(state: ClusterState, rows: Iterable[int], tiers: int) -> ClusterState:
+    """Return the state in which some jobs stand a number of tiers lower."""
+    fresh = state.copy()
+    for row in rows:
+        fresh.arrays.jobs[row].priority -= TIER * tiers
+    return fresh
 
 
 def _by_whom(gate: Gate, job: Job, hold: Hold) -> Hold:

@@ -16,12 +16,13 @@ def command_for(job: Job, placement: Placement, nodes: Iterable[str]) -> str:
 
     Slurm takes no ``24+1``, so components go by their own number. The first takes no ReqNodeList ("Job resizing not
     supported for job arrays"), and a job that counts features in brackets never starts with one (BadConstraints): of
-    these, all other nodes are excluded.
+    these, all other nodes are excluded. What is excluded for the first component Slurm excludes for all of them, so
+    that the others' commands, which come after it, take that back.
     """
     if job.tasks > 1 or job.owner:
         return ""  # an owner is a thing of Kubernetes, whose scheduler no command of Slurm reaches
     update = f"scontrol update jobid={job.job_id if job.raw_id is None or not job.group else job.raw_id}"
     leads = bool(job.group) and job.job_id.endswith("+0")
     if not leads and not counts(job.request.features):
-        return f"{update} ReqNodeList={','.join(placement.nodes)}"
+        return f"{update} ReqNodeList={','.join(placement.nodes)}{' ExcNodeList=' if job.group else ''}"
     return f"{update} ExcNodeList={','.join(node for node in nodes if node not in placement.nodes)}"

@@ -21,7 +21,10 @@ _PER_GPU = re.compile(r"(?:gres[:/])?gpu(?::[^:=,]*[^:=,\d][^:=,]*)?[:=](\d{1,15
 def parse_details(raw: Fields, submit_s: float | None) -> Details:
     """Return the details of a job's request."""
     memory_per_node, memory_per_cpu = raw.integer("memory_per_node"), raw.integer("memory_per_cpu")
-    per_gpu = _per_gpu(raw.text("memory_per_tres")) * MIB
+    said = "JOB_MEM_SET" in raw.texts("flags")
+    # With --mem=0 the partition's default by GPU is told too, but does not count.
+    all_of_it = said and not (memory_per_node or memory_per_cpu)
+    per_gpu = 0 if all_of_it else _per_gpu(raw.text("memory_per_tres")) * MIB
     shared = {word.lower() for word in raw.texts("shared")}
     return Details(
         most_nodes=raw.integer("max_nodes") or 0,
@@ -32,7 +35,7 @@ def parse_details(raw: Fields, submit_s: float | None) -> Details:
         memory_per_cpu_bytes=(memory_per_cpu or 0) * MIB,
         # Of --mem=0 neither is told, nor of jobs that were never given a default.
         whole_memory=_tells_memory(raw) and not (memory_per_node or memory_per_cpu or per_gpu),
-        memory_said="JOB_MEM_SET" in raw.texts("flags"),
+        memory_said=said,
         gpus_per_task=parse_gres(raw.text("tres_per_task")).count,
         gpus_per_socket=parse_gres(raw.text("tres_per_socket")).count,
         tasks=raw.integer("tasks") or 1,

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from ....storage.eligibility import eligible, named_reason
 from ....storage.recommendations import Placement
-from ....storage.records import Job, NodeState, Partition, SchedulerSnapshot
+from ....storage.records import Job, NodeState, SchedulerSnapshot
 from ....storage.waiting import WaitReason
 from .ground import Ground, Mask
 from .limits import Licences, Limits
+from .partition_terms import unfit
 from .seek import seek
 from .wish import Wish, choices, counts, wish_of
 
@@ -27,7 +28,7 @@ HELD, LIMIT, LICENSES, RESERVATION, PARTITION, NODES, ROOM, NEVER, UNKNOWN, GROU
 """Causes of a hold."""
 
 
-MOST_NODES = 1 << 30
+ARRAY_LIMIT = "JobArrayTaskLimit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,10 @@ class Gate:
         self._kept = [{node.reservation} - {""} for node in self.ground.nodes]
         self._booked: dict[str, NDArray[np.int64] | int] = {}
         self._finds: dict[tuple[Any, ...], Placement | Hold] = {}
-        self._kinds: dict[tuple[str, float], tuple[Any, ...]] = {}
+        self._kinds: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self.whys: dict[tuple[Any, ...], Hold] = {}
         """Why jobs of a kind find no nodes."""
-        self._wishes: dict[tuple[str, float], Wish] = {}
+        self._wishes: dict[tuple[Any, ...], Wish] = {}
         self._cache: dict[tuple[Any, ...], Any] = {}
 
     def copy(self) -> Gate:
@@ -82,11 +83,12 @@ class Gate:
 
     def wish(self, job: Job) -> Wish:
         """Return what a job asks of nodes."""
-        if job.key not in self._wishes:
+        key = job.key, job.partition
+        if key not in self._wishes:
             partition = self.partitions.get(job.partition.split(",")[0])
             threads = int(self.ground.threads.max(initial=1))
-            self._wishes[job.key] = wish_of(job, partition, self.ground.sockets, threads)
-        return self._wishes[job.key]
+            self._wishes[key] = wish_of(job, partition, self.ground.sockets, threads)
+        return self._wishes[key]
 
     # What does not depend on what is free.
 
@@ -132,25 +134,30 @@ class Gate:
         known = self.partitions.get(name)
         if known is None:
             return None
-        says = _unfit(job, self.wish(job), known)
+        says = unfit(job, self.wish(job), known)
         return Hold(PARTITION, f"not eligible yet: the scheduler says {says}") if says else None
 
     # Nodes.
 
     def kind(self, job: Job) -> tuple[Any, ...]:
         """Return what jobs have alike that find the same nodes."""
-        if job.key not in self._kinds:
+        key = job.key, job.partition
+        if key not in self._kinds:
             names = tuple(way.partition for way in self.ways(job))
             limit_s = max((way.limit_s for way in self.ways(job)), default=0.0)
             alone = job.user if job.request.details.exclusive_user or any(self.ground.owners) else ""
-            self._kinds[job.key] = (job.request, names, self.in_the_way(job, limit_s), alone)
-        return self._kinds[job.key]
+            self._kinds[key] = (job.request, names, self.in_the_way(job, limit_s), alone)
+        return self._kinds[key]
 
     def ways(self, job: Job) -> list[Way]:
         """Return the nodes that a job may use now, by partition, those of the highest tier first."""
         names = [name for name in job.partition.split(",") if self._partition_bars(job, name) is None]
-        names.sort(key=lambda name: -(self.partitions[name].priority_tier if name in self.partitions else 1))
+        names.sort(key=lambda name: -self.tier(name))
         return [self._way(job, name) for name in names]
+
+    def tier(self, partition: str) -> int:
+        """Return the tier of a partition, of several the highest."""
+        return max(known.priority_tier if (known := self.partitions.get(name)) else 1 for name in partition.split(","))
 
     def _way(self, job: Job, name: str) -> Way:
         known = self.partitions.get(name)
@@ -172,6 +179,24 @@ class Gate:
                 or (waking and node.wakes) for node in nodes)
         mask: Mask = self._cache[key]
         return mask
+
+    def usable_from(self, job: Job, way: Way, begin_s: float) -> Mask:
+        """Return the nodes that a job may use from a later time on, when some reservations are over."""
+        if begin_s <= self.now_s or not self.reservations:
+            return way.usable
+        ours = set(_names(job.request.reservation))
+        ends = {name: one.end_s for name, one in self.reservations.items()}
+        met = tuple(name for name, one in self.reservations.items()
+                    if name not in ours and one.overlaps(begin_s, begin_s + way.limit_s))
+        key = ("from", way.partition, job.request.reservation, met)
+        if key not in self._cache:
+            blocked = self.ground.mask(ends.get(node.reservation, np.inf if node.reservation else 0) > begin_s
+                                       and node.reservation not in ours for node in self.ground.nodes)
+            for name in met:
+                blocked |= self.ground.named(self.reservations[name].nodes)
+            self._cache[key] = self.ground.members(way.partition) & self.opened_to_any() & ~blocked
+        found: Mask = self._cache[key]
+        return found & way.usable if ours else found
 
     def opened_to_any(self) -> Mask:
         """Return which nodes take new jobs of anybody, be it of those who may use a reservation."""
@@ -221,6 +246,8 @@ class Gate:
         ground, wish, switches = ground or self.ground_of(way), self.wish(job), self.switches(job)
         if switches == 0 or wish.least == 1 == wish.most:
             return seek(ground, job, wish, way.usable)
+        if ground.as_planned and (found := seek(ground, job, wish, way.usable)) and len(found.nodes) == 1:
+            return found
         found = seek(ground, job, wish, way.usable, switches or 1) if self._leaves else \
             seek(ground, job, wish, way.usable)
         if found is not None and (self._leaves or len(found.nodes) == 1):
@@ -358,33 +385,6 @@ def special(job: Job, wish: Wish) -> bool:
     return bool(wish.contiguous or wish.per_socket or switched or wish.whole_memory or wish.alone or wish.exclusive
                 or len(choices(features)) > 1 or counts(features)
                 or 0 < len(job.request.required_nodes) < wish.least or len(job.request.required_nodes) > 1)
-
-
-def _unfit(job: Job, wish: Wish, partition: Partition) -> str:
-    """Return the scheduler's word for a partition that a job may never use as it is; '' when it may."""
-    if not partition.up:
-        return "PartitionDown"
-    if job.limit_s is not None and partition.max_time_s is not None and job.limit_s > partition.max_time_s:
-        return "PartitionTimeLimit"
-    most = (len(partition.nodes) or MOST_NODES) if partition.most_nodes is None else partition.most_nodes
-    # A range that reaches beyond MaxNodes is refused as a whole by Slurm 22.05, one beyond what there is is not.
-    beyond = partition.most_nodes is not None and job.request.details.most_nodes > partition.most_nodes
-    if wish.least > most or beyond or (
-            wish.most and wish.most < partition.least_nodes):
-        return "PartitionNodeLimit"
-    if partition.reservation_required and not job.request.reservation:
-        return "Reservation"
-    return _denied(job, partition)
-
-
-def _denied(job: Job, partition: Partition) -> str:
-    if (partition.accounts and job.account not in partition.accounts) or (
-            not partition.accounts and job.account in partition.accounts_denied):
-        return "AccountNotAllowed"
-    if (partition.qos_allowed and job.qos not in partition.qos_allowed) or (
-            not partition.qos_allowed and job.qos in partition.qos_denied):
-        return "QOSNotAllowed"
-    return ""
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -41,13 +41,16 @@ class Ground:
         self.busy = self.mask(bool(node.gpus_allocated or node.cpus_allocated) for node in self.nodes)
         self.open = self.mask(node.state.schedulable or node.state is NodeState.RESERVED for node in self.nodes)
         self.leaf = np.unique([f"{node.spine}/{node.leaf}" for node in self.nodes], return_inverse=True)[1]
-        self.users: list[set[str]] = [set() for _ in self.nodes]
+        self.users = [frozenset[str]()] * len(self.nodes)
         self.owners = [node.owner for node in self.nodes]
         self._tell(snapshot.jobs)
         self._idle = False
         self.as_planned = False
         """Nodes are picked as Slurm picks them for those who wait, not the fullest first."""
+        self.weights = np.where(self.gpus > 0, 254, 0)
+        """What Slurm prefers nodes by, the least first, as it was left by the last job looked at; copies share it."""
         self._features: dict[tuple[str, int], Mask] = {}
+        self._suited: dict[tuple[object, ...], Mask] = {}
         self._members: dict[str, Mask] = {}
         self._partitions = {partition.name: partition for partition in snapshot.partitions}
 
@@ -58,7 +61,7 @@ class Ground:
                 row = self.row.get(part.node)
                 if row is None:
                     continue
-                self.users[row].add(job.user)
+                self.users[row] |= {job.user}
                 if job.request.details.exclusive_user:
                     self.owners[row] = job.user
                 if job.request.exclusive and job.state is not JobState.COMPLETING:
@@ -96,12 +99,15 @@ class Ground:
     def suited(self, job: Job, wish: Wish, features: str) -> Mask:
         """Return which nodes have what a job asks for, whatever is free, open or reserved there."""
         request = job.request
-        mask = self.featured(features, wish.least) if features else np.ones(len(self.nodes), bool)
-        if request.gpu_model:
-            mask = mask & self.mask(same_model(request.gpu_model, node.gpu_model) for node in self.nodes)
-        if request.excluded_nodes:
-            mask = mask & ~self.named(request.excluded_nodes)
-        return mask
+        key = features, wish.least if features else 0, request.gpu_model, request.excluded_nodes
+        if key not in self._suited:
+            mask = self.featured(features, wish.least) if features else np.ones(len(self.nodes), bool)
+            if request.gpu_model:
+                mask = mask & self.mask(same_model(request.gpu_model, node.gpu_model) for node in self.nodes)
+            if request.excluded_nodes:
+                mask = mask & ~self.named(request.excluded_nodes)
+            self._suited[key] = mask
+        return self._suited[key]
 
     def shared(self, wish: Wish, user: str) -> Mask:
         """Return which nodes a job may share with those who are there now."""
@@ -117,7 +123,7 @@ class Ground:
         other = object.__new__(Ground)
         other.__dict__.update(self.__dict__)
         other.free_gpus, other.free_cpus, other.free_memory = self.gpus, self.cpus, self.memory
-        other.busy, other.users = np.zeros(len(self.nodes), bool), [set() for _ in self.nodes]
+        other.busy, other.users = np.zeros(len(self.nodes), bool), [frozenset()] * len(self.nodes)
         other.owners, other._idle = [""] * len(self.nodes), True
         return other
 
@@ -127,8 +133,15 @@ class Ground:
         other.__dict__.update(self.__dict__)
         for name in ("free_gpus", "free_cpus", "free_memory", "busy"):
             setattr(other, name, getattr(self, name).copy())
-        other.users, other.owners = [set(users) for users in self.users], list(self.owners)
+        other.users, other.owners = list(self.users), list(self.owners)
         return other
+
+    def clear(self, rows: NDArray[np.int64]) -> None:
+        """Leave nobody on some nodes, and all of them free."""
+        self.free_gpus[rows], self.free_memory[rows] = self.gpus[rows], self.memory[rows]
+        self.busy[rows] = False
+        for row in rows.tolist():
+            self.users[row], self.owners[row] = frozenset(), ""
 
     def give_back(self, job: Job) -> None:
         """Free what a running job holds."""
@@ -142,7 +155,7 @@ class Ground:
             self.free_memory[row] = min(self.memory[row], self.free_memory[row] + part.memory_bytes)
             if job.request.exclusive or self.free_cpus[row] == self.cpus[row]:
                 self.free_gpus[row], self.free_cpus[row] = self.gpus[row], self.cpus[row]
-                self.busy[row], self.users[row], self.owners[row] = False, set(), ""
+                self.busy[row], self.users[row], self.owners[row] = False, frozenset(), ""
                 self.free_memory[row] = self.memory[row] if node.memory_bytes else PLENTY
 
     # What one job takes of each node.
@@ -167,6 +180,8 @@ class Ground:
             return np.zeros_like(cpus)
         if wish.whole_memory:
             return self.memory
+        if wish.exclusive:
+            cpus, gpus = self.cpus, self.gpus  # memory goes along with all that a node has
         each = wish.memory + wish.memory_per_cpu * cpus + wish.memory_per_gpu * gpus
         return np.asarray(each + -(-wish.memory_total // max(1, nodes)))
 
@@ -206,7 +221,12 @@ class Ground:
         return np.asarray(most)
 
     def sockets_for(self, wish: Wish) -> Counts:
-        """Return how many sockets of each node have enough GPUs free, if GPUs are spread over sockets in order."""
+        """Return how many sockets of each node have enough GPUs free, if GPUs are spread over sockets in order.
+
+        Of later it is not known which GPUs are free: where any will do for any socket, it is their number that counts.
+        """
+        if self.as_planned:
+            return np.asarray(np.minimum(self.free_gpus // wish.per_socket, [node.sockets or 2 for node in self.nodes]))
         told = _longs(_sockets_with(node.gpus, node.sockets or 2, () if self._idle else node.gpu_indexes_allocated,
                                     wish.per_socket) for node in self.nodes)
         return np.asarray(np.minimum(told, self.free_gpus // wish.per_socket))
@@ -240,7 +260,7 @@ class Ground:
             self.free_gpus[rows] = self.free_cpus[rows] = 0
         self.busy[rows] = True
         for row in rows.tolist():
-            self.users[row].add(user)
+            self.users[row] |= {user}
             self.owners[row] = wish.alone or self.owners[row]
 
 

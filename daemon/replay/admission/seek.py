@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ....storage.recommendations import Placement
 from ....storage.records import Job
 from .ground import Counts, Ground, Mask
+from .pick import picked, weigh
 from .wish import Wish, choices, counts
 
 Rows = NDArray[np.int64]
@@ -56,6 +57,8 @@ def _under(ground: Ground, wish: Wish, usable: Mask, switches: int) -> Iterator[
 
 def _placed(ground: Ground, job: Job, wish: Wish, usable: Mask, features: str) -> Placement | None:
     fits, tasks, gpus = ground.capacity(wish, usable, wish.least)
+    if ground.as_planned:
+        weigh(ground, wish, fits)
     forced = [ground.row[name] for name in dict.fromkeys(job.request.required_nodes) if name in ground.row]
     if len(forced) < len(set(job.request.required_nodes)) or not all(fits[row] for row in forced):
         return None
@@ -63,7 +66,10 @@ def _placed(ground: Ground, job: Job, wish: Wish, usable: Mask, features: str) -
     if None in wanted:
         return None
     chosen = [row for row in wanted if row is not None]
-    rows = _filled(ground, wish, fits, tasks, gpus, chosen)
+    alike = ground.as_planned and not chosen and (wish.contiguous or not ground.site.tree)
+    rows = picked(ground, wish, fits, gpus) if alike else None
+    if rows is None or not _does(wish, np.array(rows), tasks, gpus):
+        rows = _filled(ground, wish, fits, tasks, gpus, chosen)
     return None if rows is None else _placement(ground, wish, rows, tasks, gpus)
 
 
@@ -132,7 +138,8 @@ def _in_turn(ground: Ground, free: Rows, number: int) -> Rows:
     if ground.site.tree:
         leaves, sizes = np.unique(ground.leaf[free], return_counts=True)
         size = sizes[np.searchsorted(leaves, ground.leaf[free])]
-        return free[np.lexsort((free, ground.leaf[free], np.where(size < number, len(ground.nodes), size)))]
+        weights = ground.weights[free]
+        return free[np.lexsort((free, ground.leaf[free], np.where(size < number, len(ground.nodes), size), weights))]
     if number > 1:
         return free
     rows = np.cumsum(np.diff(free, prepend=free[:1]) > 1)  # nodes side by side

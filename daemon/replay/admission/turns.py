@@ -47,6 +47,8 @@ class Turn:
     row: int
     job: Job
     wanted: Placement | None = None
+    later: bool = False
+    """It may not start yet, as too many of its array run, but is planned like the others."""
 
 
 class Turns:
@@ -68,12 +70,14 @@ class Turns:
             left = [turn for turn in line if not isinstance(told.get(turn.row), Placement)]
             begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
             for turn in left:
+                if isinstance(told.get(turn.row), Placement):
+                    continue  # it started in another of its partitions
                 if len(self._plans) >= MOST_PLANS:
                     told[turn.row] = Hold(ROOM, "")
                 elif turn.job.group:
                     begins.setdefault(turn.job.group, []).append(self._component(turn))
                 else:
-                    told[turn.row] = self._take(turn)
+                    told[turn.row] = _sooner(told.get(turn.row), self._take(turn))
             joined = [self._join(group, parts) for group, parts in begins.items()]
             told |= {row: found for some in joined for row, found in some.items()
                      if isinstance(found, Placement) or not self._put_off(told.get(row))}
@@ -89,7 +93,7 @@ class Turns:
 
     def _take(self, turn: Turn) -> Placement | Hold:
         """Start the next in line, best where it is wanted, or say why not and plan it."""
-        found = self._start(turn.job, turn.wanted)
+        found = Hold(ROOM, "") if turn.later else self._start(turn.job, turn.wanted)
         if self._planning and isinstance(found, Hold) and found.cause == ROOM:
             self._keep(turn.job, self._begin(turn.job, self.gate.now_s))
         return found
@@ -163,10 +167,9 @@ class Turns:
 
     def _begin_on(self, job: Job, way: Way, from_s: float) -> tuple[float, Placement, float] | None:
         for _ in range(MOST_TRIES):
-            kept = self._kept(from_s, from_s + way.limit_s)
-            usable = way.usable if kept is None else way.usable & ~kept
-            later_s = min((moment for plan in self._plans for moment in (plan.begin_s, plan.end_s) if moment > from_s),
-                          default=None)
+            kept, usable = self._kept(from_s, from_s + way.limit_s), self.gate.usable_from(job, way, from_s)
+            usable = usable if kept is None else usable & ~kept
+            later_s = self._next_change(from_s)
             found = self._first(job, replace(way, usable=usable))
             if found is None or (later_s is not None and max(found[0], from_s) > later_s):
                 if later_s is None:
@@ -182,6 +185,12 @@ class Turns:
             from_s = begin_s
         return None
 
+    def _next_change(self, after_s: float) -> float | None:
+        """Return when a plan begins or ends next, or a reservation ends; None when nothing changes any more."""
+        moments = [moment for plan in self._plans for moment in (plan.begin_s, plan.end_s)]
+        moments += [one.end_s for one in self.gate.reservations.values()]
+        return min((moment for moment in moments if moment > after_s), default=None)
+
     def _first(self, job: Job, way: Way) -> tuple[float, Placement] | None:
         """Return when a job could start at the earliest on nodes that it may use, and where."""
         ground = self.gate.ground_of(way).copy()
@@ -195,6 +204,13 @@ class Turns:
             return found if isinstance(found, Placement) else None
 
         return self._releases.first_fit(self.gate.ground, way.usable, sought)
+
+
+def _sooner(before: Placement | Hold | None, now: Placement | Hold) -> Placement | Hold:
+    """Return what is told of a job that was tried in one partition before: a start, else that it waits for room."""
+    if before is None or isinstance(now, Placement) or now.cause == ROOM:
+        return now
+    return before
 
 
 def _waits_for(component: str) -> Hold:

@@ -189,3 +189,26 @@ def test_the_first_nodes_are_filled_with_tasks():
     narrow = waits("2", 0, priority=1.0, details=Details(tasks=60))
     narrow = replace(narrow, request=replace(narrow.request, cpus=60))
     assert walked(nodes, wide, narrow, policy=GREEDY) == {"1": "a:0,b:0", "2": "b:0"}
+
+
+SPECIAL, USUAL = Partition("special", ("a",), priority_tier=3), Partition("all", ("a", "b"))
+
+
+def test_who_names_partitions_of_several_tiers_comes_later_in_the_lower_one():
+    """In ``special`` it would be before all others, but there is no room: in ``all`` the other one comes first."""
+    both = waits("1", 8, 8, priority=1.0, partition="special,all")
+    other = waits("2", 8, 8, priority=5.0, partition="all")
+    full = node("a", partitions=("special", "all"), gpus_allocated=8, cpus_allocated=2)
+    told = walked([full, node("b", partitions=("all",))], runs("9", "a", 8), both, other,
+                  partitions=(SPECIAL, USUAL), policy=GREEDY)
+    assert told == {"2": "b:8", "1": "ahead"}
+    free = node("a", partitions=("special", "all"))
+    assert walked([free], both, other, partitions=(SPECIAL, USUAL), policy=GREEDY)["1"] == "a:8"
+
+
+def test_memory_by_cpu_of_a_node_of_ones_own_is_that_of_all_its_cpus():
+    """As Slurm reckons: 64 CPUs of 4 GB are more than the 250 GB of the node, though only four are asked for."""
+    asked = waits("1", 0, priority=1.0, details=Details(tasks=4, memory_per_cpu_bytes=4_000 << 20))
+    asked = replace(asked, request=replace(asked.request, exclusive=True, cpus=4))
+    assert walked([node("a", gpus=0, cpus=64, memory_bytes=250_000 << 20)], asked, policy=GREEDY)["1"] != "a:0"
+    assert walked([node("a", gpus=0, cpus=64, memory_bytes=256_000 << 20)], asked, policy=GREEDY) == {"1": "a:0"}

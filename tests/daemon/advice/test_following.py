@@ -11,7 +11,7 @@ from idlewatt.storage.records import Job, JobState, Request
     ({"job_id": "124"}, "scontrol update jobid=124 ReqNodeList=b,c"),
     ({"job_id": "124_3", "raw_id": 130}, "scontrol update jobid=124_3 ReqNodeList=b,c"),
     ({"job_id": "124+0", "raw_id": 124, "group": "124"}, "scontrol update jobid=124 ExcNodeList=a,d"),
-    ({"job_id": "124+1", "raw_id": 125, "group": "124"}, "scontrol update jobid=125 ReqNodeList=b,c"),
+    ({"job_id": "124+1", "raw_id": 125, "group": "124"}, "scontrol update jobid=125 ReqNodeList=b,c ExcNodeList="),
     ({"job_id": "9", "request": Request(2, 2, 1, features="[ib*1&dgx*1]")}, "scontrol update jobid=9 ExcNodeList=a,d"),
     ({"job_id": "9", "tasks": 4}, ""),
     ({"job_id": "team/train", "owner": "Job/train"}, ""),

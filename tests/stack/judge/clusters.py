@@ -127,6 +127,8 @@ def write_templates(cluster: Cluster, folder: Path) -> None:
     dbd = folder / "slurmdbd.conf.in"
     dbd.write_text(re.sub(r"DbdPort=\d+", f"DbdPort={database}", dbd.read_text()))
     (folder / "topology.conf.in").write_text(_switches(cluster))
+    # A partition's QOS has to be there when the controller starts, which then tells of GPUs for its limits.
+    (folder / "accounts").write_text(f"sacctmgr -i add qos {','.join(name for name in QOS if name != 'normal')}\n")
 
 
 def _switches(cluster: Cluster) -> str:

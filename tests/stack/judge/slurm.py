@@ -189,8 +189,7 @@ def _start(root: Path) -> None:
 def _enrol(slurm: Slurm) -> None:
     """Tell slurmdbd of users, accounts and QOS."""
     for name, limits in QOS.items():
-        slurm.run("sacctmgr", "-i", *(("add", "qos", name) if name != "normal" else ("modify", "qos", name, "set",
-                  "Description=usual")), *filter(None, [limits]))
+        slurm.run("sacctmgr", "-i", "modify", "qos", name, "set", limits or "Description=usual")
     for name, limits in ACCOUNTS.items():
         slurm.run("sacctmgr", "-i", "add", "account", name, f"qos={','.join(QOS)}", "defaultqos=normal",
                   *filter(None, [limits]))

@@ -1,0 +1,111 @@
+"""Which nodes Slurm itself takes for a job, of those that would do: what it plans with for those who wait.
+
+After ``_eval_nodes`` of cons_tres in Slurm 22.05. Nodes on which more of the wanted GPUs are free come first: each node
+has a weight, less by one for each of them, and nodes side by side of the same weight are a set. Of the sets with the
+least weight the tightest that is large enough is taken, and in it, for a job that fits on one node, the node with the
+fewest CPUs free. A job without GPUs finds the weights that the last job with GPUs has left behind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .ground import Counts, Ground, Mask
+from .wish import Wish
+
+Rows = NDArray[np.int64]
+MOST_NODES = 1 << 30
+HEAVIEST = 255
+
+
+def weigh(ground: Ground, wish: Wish, fits: Mask) -> Counts:
+    """Return the weights of nodes as Slurm leaves them after it has looked at a job."""
+    if wish.gpus:
+        near = ground.free_gpus
+        if wish.per_node and not wish.per_socket and not wish.exclusive:
+            near = np.minimum(near, wish.per_node)
+        elif not wish.per_socket and not wish.exclusive:
+            near = np.minimum(near, wish.gpus)
+        ground.weights[fits] = HEAVIEST - near[fits]
+    return ground.weights
+
+
+def picked(ground: Ground, wish: Wish, fits: Mask, gpus: Counts) -> list[int] | None:
+    """Return the nodes that Slurm takes where no switches are told; None where it looks again in another way."""
+    search = _Search(ground, wish, fits, gpus)
+    sets = _sets(np.flatnonzero(fits), weigh(ground, wish, fits))
+    while sets and not search.done and search.left > 0:
+        weight = min(int(ground.weights[rows[0]]) for rows in sets)
+        alike = [rows for rows in sets if ground.weights[rows[0]] == weight]
+        best = min(alike, key=search.rank)
+        sets = [rows for rows in sets if rows is not best]
+        search.take(best)
+    return sorted(search.rows) if search.done else None
+
+
+def _sets(rows: Rows, weights: Counts) -> list[Rows]:
+    """Return nodes side by side of the same weight."""
+    if not rows.size:
+        return []
+    apart = (np.diff(rows) > 1) | (np.diff(weights[rows]) != 0)
+    return np.split(rows, np.flatnonzero(apart) + 1)
+
+
+class _Search:
+    """Nodes taken so far, and what is still to be found."""
+
+    def __init__(self, ground: Ground, wish: Wish, fits: Mask, gpus: Counts) -> None:
+        self.rows: list[int] = []
+        self._cpus, self._gpus = available(ground, wish), gpus
+        self._by_job = wish.gpus > 0 and not wish.per_node
+        """GPUs are counted over all nodes."""
+        cores = int(ground.threads.max(initial=1))
+        self._wanted = -(-max(wish.tasks * wish.cpus_per_task, wish.cpus_per_node) // cores) * cores
+        self._missing_gpus = wish.gpus if self._by_job else 0
+        self._least = wish.least
+        self._spare = (wish.most or wish.least) - wish.least
+        """How many nodes more than the fewest are asked for."""
+        self._missing = wish.least
+        self.left = wish.most or MOST_NODES
+
+    @property
+    def done(self) -> bool:
+        """Tell whether all is found."""
+        return self._missing <= 0 and self._wanted <= 0 and self._missing_gpus <= 0
+
+    def rank(self, rows: Rows) -> tuple[bool, int]:
+        """Return what to prefer one set to another by: large enough and tight, else the largest."""
+        cpus = int(self._cpus[rows].sum())
+        needed = self._missing - self._spare if self._by_job else self._missing
+        enough = cpus >= self._wanted and rows.size >= needed and int(self._gpus[rows].sum()) >= self._missing_gpus
+        return not enough, cpus if enough else -cpus
+
+    def take(self, rows: Rows) -> None:
+        """Take nodes of a set until all is found or the set is used up."""
+        if self._missing <= 1:
+            able = rows[(self._cpus[rows] >= self._wanted) & (self._gpus[rows] >= self._missing_gpus)]
+            rows = able[[int(np.argmin(self._cpus[able]))]] if able.size else rows
+        for row in rows.tolist():
+            if self.done or self.left == 0:
+                return
+            if self.left == 1 and self._cpus[row] < self._wanted:
+                continue
+            self.rows.append(row)
+            self._wanted -= int(self._cpus[row])
+            self._missing_gpus -= int(self._gpus[row])
+            self._missing, self.left = self._missing - 1, self.left - 1
+
+
+def available(ground: Ground, wish: Wish) -> Counts:
+    """Return the CPUs that count as available to a job on each node."""
+    cpus = ground.free_cpus
+    if wish.per_task:
+        tasks = np.minimum(ground.free_gpus // wish.per_task, 1 if wish.tasks == 1 else MOST_NODES)
+    elif wish.per_socket:
+        tasks = np.full(len(cpus), wish.tasks)
+    elif wish.tasks_per_node and wish.gpus:
+        tasks = np.full(len(cpus), wish.tasks_per_node)
+    else:
+        return cpus
+    return np.asarray(np.minimum(cpus, -(-(tasks * wish.cpus_per_task) // ground.threads) * ground.threads))
