@@ -78,9 +78,9 @@ class Pending:
     advice: Recommendation | None
 
 
-def bar(name: str, rows: Iterable[WasteRow], within: Scope | None = None) -> Bar:
-    """Return the bar of the rows: wasted classes first, empty ones left out; ``within`` as of ``balance``."""
-    sums = balance(map(_part, rows), within)
+def bar(name: str, parts: Iterable[Part], within: Scope | None = None) -> Bar:
+    """Return the bar of the parts: wasted classes first, empty ones left out; ``within`` as of ``balance``."""
+    sums = balance(parts, within)
     slices, x, total = [], 0.0, sums.total
     for row, power in sums.watts.items():
         if not power or not total:
@@ -92,19 +92,20 @@ def bar(name: str, rows: Iterable[WasteRow], within: Scope | None = None) -> Bar
     return Bar(name, sums, tuple(slices))
 
 
-def bars(rows: Sequence[WasteRow]) -> list[Bar]:
-    """Return one bar per partition, the most wasteful first."""
-    partitions: dict[str, list[WasteRow]] = {}
-    for row in rows:
-        partitions.setdefault(row.partition, []).append(row)
-    within = scope(map(_part, rows))
-    return sorted((bar(name, own, within) for name, own in partitions.items()),
-                  key=lambda one: (-one.wasted_watts, one.name))
+def bars(rows: Sequence[WasteRow]) -> tuple[Bar, list[Bar]]:
+    """Return the bar of all rows, and one per partition, the most wasteful first."""
+    parts = [_part(row) for row in rows]
+    partitions: dict[str, list[Part]] = {}
+    for row, part in zip(rows, parts, strict=True):
+        partitions.setdefault(row.partition, []).append(part)
+    within = scope(parts)
+    return bar("", parts, within), sorted((bar(name, own, within) for name, own in partitions.items()),
+                                          key=lambda one: (-one.wasted_watts, one.name))
 
 
 def part_of(rows: Sequence[WasteRow]) -> Bar:
     """Return the bar of some of the rows, by themselves."""
-    return bar("", rows)
+    return bar("", map(_part, rows))
 
 
 def _part(row: WasteRow) -> Part:
@@ -204,11 +205,11 @@ TEMPLATES.filters |= {"energy": units.energy, "day": day, "money": units.money, 
 def render(view: View, telemetry_path: str) -> str:
     """Return the landing page as HTML."""
     rows, waiting, nodes = view.waste(), pending(view), view.nodes()
-    partitions, spare, outside, status = bars(rows), _spare(nodes), _outside(rows), view.status()
+    (total, partitions), spare, outside, status = bars(rows), _spare(nodes), _outside(rows), view.status()
     wasters, wasting = _wasters(view, rows)
     return TEMPLATES.get_template("index.html").render(
         version=version("idlewatt"), telemetry_path=telemetry_path.lstrip("/"), refresh_s=REFRESH_S, now=view.now(),
-        total=bar("", rows), missing=_only(status), status=status, troubled=_troubled(status),
+        total=total, missing=_only(status), status=status, troubled=_troubled(status),
         bars=partitions[:MOST_PARTITIONS], more_partitions=max(0, len(partitions) - MOST_PARTITIONS),
         leader=_leader(view), wasters=wasters, more_wasters=wasting - len(wasters),
         pending=waiting[:MOST_JOBS], more_jobs=max(0, len(waiting) - MOST_JOBS),

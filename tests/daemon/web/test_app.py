@@ -9,7 +9,7 @@ import pytest
 from werkzeug.test import Client
 
 from idlewatt.daemon.web.app import WebApp
-from idlewatt.daemon.web.page import bar, bars, percent, span, watts
+from idlewatt.daemon.web.page import bars, part_of, percent, span, watts
 from idlewatt.daemon.web.view import SourceRow, WasteRow
 from idlewatt.exporters.publish import Published
 from idlewatt.storage.power_classes import WASTED, PowerClass
@@ -284,17 +284,19 @@ def test_static_files_are_revalidated(client):
 
 def test_bar_adds_up_and_starts_with_waste():
     rows = [WasteRow("p", "n", power_class, 10.0) for power_class in PowerClass]
-    one = bar("p", rows)
+    one = part_of(rows)
     assert one.watts == 10.0 * len(PowerClass)
     assert one.wasted_watts == 10.0 * len(WASTED)
     assert [slice.wasted for slice in one.slices] == [row.wasted for row in PowerClass]
     assert one.slices[-1].x + one.slices[-1].width == pytest.approx(1000, abs=0.1)
-    assert bar("p", []).wasted_share == 0.0
+    assert part_of([]).wasted_share == 0.0
 
 
 def test_bars_show_the_most_wasteful_partition_first():
     rows = [WasteRow("good", "n", PowerClass.PRODUCTIVE, 900.0), WasteRow("bad", "n", PowerClass.STRANDED, 1.0)]
-    assert [one.name for one in bars(rows)] == ["bad", "good"]
+    total, each = bars(rows)
+    assert [one.name for one in each] == ["bad", "good"]
+    assert (total, total.watts) == (part_of(rows), 901.0)
 
 
 @pytest.mark.parametrize(("shown", "expected"), [
