@@ -50,14 +50,14 @@ class FeasibleStarts:
 
 def feasible_starts(state: ClusterState, policy: Policy) -> FeasibleStarts:
     """Ask a policy until all that it starts would be taken; ValueError when what it says cannot be carried out."""
-    holds = dict(state.holds)
+    holds, rules = dict(state.holds), getattr(policy, "rules", None)
     for left in range(MOST_ROUNDS, -1, -1):
         actions = policy.decide(state)
-        state.copy().apply(actions)
+        if rules is None:  # what compiled rules decide, they have carried out on a copy already
+            state.copy().apply(actions)
         starts = {action.job: placement_of(state, action) for action in actions if isinstance(action, Start)}
         if state.gate is None:
             return FeasibleStarts(state, actions, starts, holds)
-        rules = getattr(policy, "rules", None)
         if isinstance(rules, Rules) and rules.turns is not None:
             taken, refused, gate = _walked(state, rules, starts)
             holds |= refused

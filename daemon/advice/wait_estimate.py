@@ -47,6 +47,8 @@ def changes(state: ClusterState, policy: Policy, other: Policy, draws: int, seed
     waiting = state.waiting
     if not draws or not len(waiting):
         return {}
+    if policy.name == other.name:  # no future tells them apart
+        return {int(job): WaitChange(0.0, None) for job in waiting}
     chance = np.random.default_rng(seed)
     found = np.array([_difference(drawn(state, chance), policy, other, waiting) for _ in range(draws)])
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)

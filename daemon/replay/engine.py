@@ -38,7 +38,7 @@ from .compiled import compiled, compiled_without_lock
 from .events import Agenda, advance, agenda_of, next_time
 from .execution_rate import set_paces
 from .feasibility import ReplayOptions
-from .queue import following, insert, insert_sorted, remove, sort_jobs
+from .queue import fill, following, insert, insert_sorted, remove, sort_jobs
 from .queue_groups import stand
 from .rules import Calls, Key, Place, Rules, Walk
 from .state import Action, Actions, ClusterState, Preempt, Rejection, Resize, Start
@@ -225,14 +225,14 @@ def prepare(state: ClusterState, rules: Rules) -> None:
 def rank_all(arrays: State, key: Key) -> None:
     """Rank all jobs, waiting or yet to come, by keys that do not change."""
     fill_keys(arrays, key)
-    count = list_waiting(arrays)
-    waiting = arrays.listed[:count].copy()
-    for job in waiting:
-        remove(arrays, arrays.jobs[job].queue, arrays.jobs[job].rank)
-    arrays.order[:] = np.argsort(arrays.keys, kind="stable")
-    arrays.jobs.rank[arrays.order] = np.arange(arrays.order.size)
-    for job in waiting:
-        insert(arrays, arrays.jobs[job].queue, arrays.jobs[job].rank)
+    order = np.argsort(arrays.keys, kind="stable")
+    if np.array_equal(order, arrays.order):
+        return
+    waiting = arrays.listed[:list_waiting(arrays)].copy()
+    ranks = arrays.jobs["rank"]
+    arrays.order[:] = order
+    ranks[order] = np.arange(order.size)
+    fill(arrays, arrays.jobs["queue"][waiting], ranks[waiting])
 
 
 def act(state: ClusterState, rules: Rules) -> Actions:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-NODES, PORT, PROMETHEUS_PORT, INTERVAL = 1000, 21017, 21018, 10
+NODES = int(os.environ.get("IDLEWATT_BENCH_NODES", "1000"))
+PORT, PROMETHEUS_PORT, INTERVAL = 21017, 21018, 10
 KINDS = ("dcgm", "node", "ipmi")
 
 

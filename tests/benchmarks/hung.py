@@ -1,8 +1,9 @@
 """The daemon over a farm some of whose nodes hang, in a process of its own: ``hung.py CONFIG NODES SAMPLES HUNG``.
 
 It prints one JSON object: of each sample (assessment) the watts by node and class and the 99th percentile of the age
-of healthy nodes' facts; CPU seconds per second from the third sample to the last; seconds from the start to the first
-advice; descriptors, threads and memory at their most.
+of healthy nodes' facts; CPU seconds per second over the last samples, all of them after the first advice, so that what
+a start costs is not among them; seconds from the start to the first advice; descriptors, threads and memory at their
+most.
 """
 
 import json
@@ -23,7 +24,9 @@ from idlewatt.storage.history import History
 
 STARTED = time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - int(
     Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK"))
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
+COUNTED = 4
+"""Samples over which CPU is counted."""
 
 
 class Scheduler:
@@ -76,20 +79,20 @@ def main(path, nodes, samples, hung):
     healthy = [f"dgx-{number:04d}" for number in range(nodes) if number not in hung]
     found, advised, cpu, most = [], None, [], {"descriptors": 0, "threads": 0}
     service.start()
-    deadline = time.monotonic() + PATIENCE_S + samples * settings.cycles.assess
-    while (len(found) < samples or advised is None) and time.monotonic() < deadline:
+    deadline, wanted = time.monotonic() + PATIENCE_S + samples * settings.cycles.assess, samples
+    while (len(found) < wanted or advised is None) and time.monotonic() < deadline:
         known = service.known
         most = {"descriptors": max(most["descriptors"], len(os.listdir("/proc/self/fd"))),
                 "threads": max(most["threads"], int(status("Threads")))}
         if advised is None and known.advice is not None:
-            advised = time.time() - STARTED
+            advised, wanted = time.time() - STARTED, max(samples, len(found) + COUNTED + 1)
         if known.assessment and known.snapshot and (not found or found[-1]["time_s"] < known.assessment.time_s):
             old = ages(known.telemetry, known.assessment.time_s, healthy)
             found.append({"time_s": known.assessment.time_s, "age_p99_s": old[int(0.99 * len(old))],
                           "watts": watts(known.assessment)})
             cpu.append((time.process_time(), time.monotonic()))
         time.sleep(0.05)
-    (cpu_from, from_s), (cpu_to, to_s) = cpu[min(2, len(cpu) - 2)], cpu[-1]
+    (cpu_from, from_s), (cpu_to, to_s) = cpu[max(0, len(cpu) - 1 - COUNTED)], cpu[-1]
     began = time.monotonic()
     service.stop()
     print(json.dumps({"samples": found, "cpu": (cpu_to - cpu_from) / (to_s - from_s), "advised_s": advised,

@@ -1,4 +1,4 @@
-"""A busy site in accelerated time: a thousand DGX nodes, 2,000 jobs that wait, twenty that start a minute.
+"""A busy site in accelerated time: a thousand DGX nodes, two jobs that wait for each, twenty that start a minute.
 
 As records, and as slurmrestd's answers: ``python site_in_time.py PORT NODES START_S`` serves them, and every
 ``/step?s=N`` lets N seconds pass there.
@@ -16,7 +16,7 @@ from idlewatt.exporters.simulated.slurm_shapes import JOB, META, NODE, PARTITION
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 from idlewatt.storage.waiting import WaitReason
 
-PENDING, STARTS_A_MINUTE = 2000, 20
+PENDING_PER_NODE, STARTS_A_MINUTE = 2, 20
 SHAPES = ((1, 1), (2, 1), (4, 1), (8, 1), (8, 1), (16, 2))
 """GPUs and nodes that jobs ask for."""
 PARTITIONS = 4
@@ -40,7 +40,7 @@ class BusySite:
         """Those that ended since the last step."""
         while len(self._free) > nodes // 20:
             self._start(self._submit())
-        self.pending += [self._submit() for _ in range(PENDING)]
+        self.pending += [self._submit() for _ in range(PENDING_PER_NODE * nodes)]
 
     def step(self, seconds: float) -> None:
         """Let time pass: as many jobs end, start and are submitted as the rate says."""

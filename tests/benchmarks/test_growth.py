@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from site_in_time import PENDING, BusySite, name_of
+from site_in_time import PENDING_PER_NODE, BusySite, name_of
 
 from idlewatt.storage import reading, schema
 from idlewatt.storage.history import History
@@ -133,7 +133,7 @@ def test_a_day_of_a_large_site_stays_small(tmp_path, capsys):
                                    ("after retention", sum(kept.values()), MOST_KEPT)):
             print(f"\n{what}: {found:.1f} MB a day (bound {bound:.0f}, ratio {found / bound:.2f})", end="")
         print(f"\nwhile fine, MB a day by table: {told(fine)}\nafter retention: {told(kept)}; "
-              f"{len(site.pending)} of {PENDING} wait")
+              f"{len(site.pending)} of {PENDING_PER_NODE * NODES} wait")
     assert of_advice <= MOST_ADVICE_JOBS
     assert sum(fine.values()) <= MOST_FINE
     assert sum(kept.values()) <= MOST_KEPT

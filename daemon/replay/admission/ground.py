@@ -73,8 +73,9 @@ class Ground:
 
     def named(self, names: Iterable[str]) -> Mask:
         """Return which nodes are among some names."""
-        known = set(names)
-        return self.mask(node.name in known for node in self.nodes)
+        mask = np.zeros(len(self.nodes), np.bool_)
+        mask[[self.row[name] for name in names if name in self.row]] = True
+        return mask
 
     def members(self, partition: str) -> Mask:
         """Return which nodes serve a partition."""
