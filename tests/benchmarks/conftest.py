@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from spent import cpu_seconds
 
 HERE = Path(__file__).parent
 NODES = int(os.environ.get("IDLEWATT_BENCH_NODES", "1000"))
@@ -64,11 +65,6 @@ class Prometheus:
         except OSError:
             return False
         return bool(result) and float(result[0]["value"][1]) > NODES * 1200
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.fixture

@@ -78,9 +78,9 @@ def test_the_daemon_of_a_large_site_stays_small(farm, slurm, tmp_path, capsys):
     largest = max(row["VmRSS"] for row in settled(rows))
     with capsys.disabled():
         print(f"\n{CYCLES} cycles of the whole daemon, {farm.nodes} nodes: VmRSS {largest:.0f} MB at most "
-              f"(bound {MOST_MEGABYTES}, ratio {largest / MOST_MEGABYTES:.2f}), VmHWM {last['VmHWM']:.0f} MB, slope {slope(rows):+.2f} MB per 1,000 "
-              f"cycles (bound {MOST_SLOPE:+.0f}); {last['cpu_s'] / CYCLES:.2f} CPU-s a cycle; "
-              f"database {grown:.0f} MB a day")
+              f"(bound {MOST_MEGABYTES}, ratio {largest / MOST_MEGABYTES:.2f}), VmHWM {last['VmHWM']:.0f} MB, "
+              f"slope {slope(rows):+.2f} MB per 1,000 cycles (bound {MOST_SLOPE:+.0f}); "
+              f"{last['cpu_s'] / CYCLES:.2f} CPU-s a cycle; database {grown:.0f} MB a day")
     assert (last["boards"], last["advised"]) == (8 * farm.nodes, 4 * farm.nodes)
     assert largest <= MOST_MEGABYTES
     assert slope(rows) <= MOST_SLOPE

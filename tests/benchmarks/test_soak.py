@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import cpu_seconds
+from spent import cpu_seconds
 
 HERE = Path(__file__).parent
 NODES, FLAPPING = 1000, 50
