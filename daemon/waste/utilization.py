@@ -11,6 +11,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from ...storage.records import Job, JobState, Node, SchedulerSnapshot
 from ..settings.waste import WasteSettings
 from . import catalogue
@@ -19,6 +22,11 @@ from .assessment import Utilization
 REFRESH_S = 60.0
 CHECKPOINTS = 288
 """Points of the capacity curve that are kept over one window."""
+SETTLED_S = 3600.0
+"""A run that has ended and was not listed for so long does not change any more."""
+
+Rows = npt.NDArray[np.float64]
+"""Runs that do not change any more: start, end, end by the time limit, GPUs."""
 
 
 @dataclass(slots=True)
@@ -31,6 +39,8 @@ class Run:
     limit_s: float | None
     end_s: float | None
     seen_s: float
+    told: bool = False
+    """Whether the scheduler said that it ended."""
 
 
 def run_time(run: Run, now_s: float, since_s: float, *, basis: str) -> float:
@@ -51,6 +61,8 @@ class UtilizationWindow:
     def __init__(self, settings: WasteSettings) -> None:
         self._settings = settings
         self._runs: dict[tuple[str, float, float], Run] = {}
+        self._past: dict[str, Rows] = {}
+        """By partition; a row takes a tenth of the memory of a run."""
         self._capacity: dict[str, _Capacity] = {}
         self._answer: dict[str, Utilization] = {}
         self._answered_s: float | None = None
@@ -82,6 +94,7 @@ class UtilizationWindow:
                 run = self._runs[key] = Run(job.partition, gpus, job.start_s, job.limit_s, None, now_s)
             run.seen_s = now_s
             run.end_s = None if job.state.active else (job.end_s if job.end_s is not None else run.end_s or now_s)
+            run.told = not job.state.active
         for run in self._runs.values():
             # Gone without a word: it ended when it was last seen.
             if run.end_s is None and run.seen_s < now_s:
@@ -90,6 +103,14 @@ class UtilizationWindow:
     def _forget(self, now_s: float) -> None:
         """Drop what ended before the window, also where its limit reaches into it: memory is a day of jobs."""
         since = now_s - self._settings.utilization_window
+        settled: dict[str, list[tuple[float, ...]]] = {partition: [] for partition in self._past}
+        for key in [key for key, run in self._runs.items() if run.told and run.seen_s < now_s - SETTLED_S]:
+            run = self._runs.pop(key)
+            settled.setdefault(run.partition, []).append(_row(run))
+        for partition, rows in settled.items():
+            known = np.vstack([self._past.get(partition, np.zeros((0, 4))), np.array(rows).reshape(-1, 4)])
+            self._past[partition] = known[known[:, 1] > since]
+        self._past = {partition: rows for partition, rows in self._past.items() if len(rows)}
         self._runs = {key: run for key, run in self._runs.items() if run.end_s is None or run.end_s > since}
 
     def _reckon(self, partitions: list[str], nodes: Mapping[str, list[Node]],
@@ -105,6 +126,10 @@ class UtilizationWindow:
             elif since_s is not None:
                 limit[run.partition] += run.gpus * run_time(run, now_s, since_s, basis="limit")
                 actual[run.partition] += run.gpus * run_time(run, now_s, since_s, basis="actual")
+        for partition, rows in self._past.items():
+            if partition in since:
+                limit[partition] += _gpu_seconds(rows, rows[:, 2], now_s, since[partition])
+                actual[partition] += _gpu_seconds(rows, rows[:, 1], now_s, since[partition])
         return {partition: self._ratio(partition, limit[partition], actual[partition], nodes.get(partition, []))
                 for partition in partitions}
 
@@ -114,6 +139,17 @@ class UtilizationWindow:
         known = [watts for watts in rated if watts is not None]
         return Utilization(_share(limit, gpu_seconds), _share(actual, gpu_seconds),
                            sum(known) if len(known) == len(rated) else None)
+
+
+def _row(run: Run) -> tuple[float, ...]:
+    end_s = run.seen_s if run.end_s is None else run.end_s
+    return run.start_s, end_s, max(end_s, run.start_s + (run.limit_s or 0.0)), float(run.gpus)
+
+
+def _gpu_seconds(rows: Rows, ends: Rows, now_s: float, since_s: float) -> float:
+    """Return the GPU time of runs within ``[since_s, now_s]``, as ``run_time`` has it of one."""
+    lasted = np.minimum(ends, now_s) - np.maximum(rows[:, 0], since_s)
+    return float(np.maximum(lasted, 0.0) @ rows[:, 3])
 
 
 def _share(part: float, whole: float) -> float:

@@ -57,6 +57,24 @@ def test_the_window_slides_and_forgets(site):
         found = observe(site, window, hour * HOUR, [])
     assert found.actual == 0.0
     assert not window._runs
+    assert not window._past
+
+
+def test_what_ended_long_ago_counts_as_before_and_takes_a_row(site):
+    window, day = UtilizationWindow(WasteSettings(utilization_window="1d")), 24 * HOUR
+    runs = [(HOUR * number, HOUR * (number + 2), HOUR * (1 + number % 5)) for number in range(40)]
+    for now in [HOUR * number / 2 for number in range(84)]:
+        listed = [site.running(str(number), indexes=[number % 8], start_s=start, limit_s=limit,
+                               **({} if now < end else {"state": JobState.COMPLETED, "end_s": end}))
+                  for number, (start, end, limit) in enumerate(runs) if start <= now < end + HOUR / 2]
+        found = observe(site, window, now, listed)
+    known = [Run("gpu", 1, start, limit, end if end <= now else None, now) for start, end, limit in runs
+             if end > now - day]
+    for basis in ("limit", "actual"):
+        held = sum(run_time(run, now, now - day, basis=basis) for run in known)
+        assert getattr(found, basis) == pytest.approx(held / (8 * day))
+    assert len(window._runs) <= 5
+    assert sum(map(len, window._past.values())) >= 20
 
 
 def test_a_job_that_vanishes_ended_when_it_was_last_seen(site):
