@@ -11,7 +11,6 @@ import math
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -49,8 +48,6 @@ DEGRADED = ("scheduler_unread", "database_behind", "source_down", "source_slow",
 
 LONGEST_LABEL = 256
 """Characters of a label value that are kept: job names and reasons come from users."""
-LABELS_KNOWN = 16_384
-"""Label values that are not cleaned anew at each scrape: most are the same as before."""
 
 BUILD = {"version": version("idlewatt"), "revision": "", "branch": "", "python_version": platform.python_version()}
 
@@ -505,8 +502,9 @@ def _clean(declared: Declared, value: Scalar | Series) -> dict[tuple[str, ...], 
     return rows
 
 
-@lru_cache(maxsize=LABELS_KNOWN)
 def _text(label: str) -> str:
+    if type(label) is str and label.isascii() and len(label) <= LONGEST_LABEL:
+        return label  # nearly all of them, at the price of a look
     # A lone surrogate (a user's bytes that were no UTF-8) would fail the whole page.
     return str(label)[:LONGEST_LABEL].encode(errors="replace").decode()
 

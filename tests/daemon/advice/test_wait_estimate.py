@@ -37,7 +37,8 @@ def test_who_is_let_pass_gains_what_the_other_takes_and_the_other_loses_what_it_
     assert 0 < long.interval_s[0] < long.mean_s < long.interval_s[1]
 
 
-def test_a_policy_changes_nothing_against_itself():
+def test_a_policy_changes_nothing_against_itself_and_no_future_is_drawn_for_that(monkeypatch):
+    monkeypatch.setattr(wait_estimate, "followed", None)
     found = changes(state(), FIFO, FIFO, 20)
     # An interval whose ends are equal is none.
     assert [(change.mean_s, change.interval_s) for change in found.values()] == [(0, None)] * 2
