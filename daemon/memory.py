@@ -11,8 +11,6 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-_COLLECT_AT = (50_000, 20, 1_000)
-"""Objects more than before, and collections of the younger ones, at which the collector looks for garbage by itself."""
 _DROP_PAGES = 4
 """MADV_DONTNEED: pages of a file that were not written to are read from it again when they are next needed."""
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
@@ -39,13 +37,11 @@ def save() -> None:
 def settle() -> None:
     """Take what there is by now for permanent, and return what starting needed.
 
-    Each cycle replaces what the one before has read, a million objects at a large site, none of which refer to each
-    other in circles. Left alone the collector takes so much news for a reason to look at all there is, cycle after
-    cycle, a quarter of a second each time; it does so once a minute instead, with ``give_back``.
+    The collector looks for garbage everywhere only once that is a quarter of what lives: modules and classes, half of
+    all objects, neither become garbage nor shall they let it pile up.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_COLLECT_AT)
     give_back()
 
 
@@ -54,7 +50,6 @@ def give_back() -> None:
 
     LLVM is needed to load and to compile policies, not to let them decide.
     """
-    gc.collect()
     libc = ctypes.CDLL(None)
     try:
         spans = list(_unwritten(_SMAPS.read_text()))

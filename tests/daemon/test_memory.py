@@ -26,29 +26,6 @@ def test_the_compilers_code_is_given_back_and_comes_again():
     assert (one(2), numba.njit(lambda number: number + 2)(1)) == (3, 3)
 
 
-def test_what_a_cycle_replaces_is_no_reason_to_look_at_everything():
-    told = subprocess.run((sys.executable, "-c", _CYCLES), capture_output=True, text=True, check=True)
-    assert told.stdout.split() == ["0", "1", "True"]
-
-
-_CYCLES = """
-import gc, weakref
-from idlewatt.daemon.memory import give_back, settle
-class Circle:
-    pass
-settle()
-before = gc.get_stats()[2]["collections"]
-for _ in range(5):
-    facts = [{"watts": number} for number in range(200_000)]
-circle = Circle()
-circle.itself, gone = circle, weakref.ref(circle)
-del circle
-print(gc.get_stats()[2]["collections"] - before)
-give_back()
-print(gc.get_stats()[2]["collections"] - before, gone() is None)
-"""
-
-
 def mapping(line: str, anonymous: int = 0) -> str:
     return f"{line}\nSize: 64 kB\nRss: 64 kB\nAnonymous:      {anonymous} kB\nShmemPmdMapped: 0 kB\nSwap:       0 kB\n"
 
