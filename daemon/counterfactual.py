@@ -169,11 +169,12 @@ class _Trial(NamedTuple):
 
 
 def _trial(found: RecordedWindow, policy: Policy, span: tuple[float, float], model: PowerModel, seed: int) -> _Trial:
-    from .replay.timeline import energies  # as above
+    from .agents.kinds import RESTART_S  # as above
+    from .replay.timeline import energies
     from .simulator_error import waited
 
     run, drawn = energies(found.cluster, found.workload, policy, (found.since_s, *span), model, seed,
-                          speed=found.table)
+                          speed=found.speeds.table_for(policy), resize_s=RESTART_S)
     return _Trial(run, float(drawn[2] - drawn[1]), waited(run, run.start, *span), waited(run, run.end, *span))
 
 

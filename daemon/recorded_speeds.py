@@ -69,6 +69,10 @@ def site_speeds(history: HistoryReader, until_s: float | None = None,
     groups = [_group(kind, by_kind[kind], _follows(kind[1], patterns), needs.get(kind)) for kind in kinds]
     kept = [group for group in groups if group.runs > 1 or group.follows]
     once = [group.label for group in groups if group.runs == 1]
+    alone = {(group.user, group.name) for group in kept}
+    used = sorted(needs.items(), key=lambda kind: -kind[1].runs)[:MOST_GROUPS]
+    kept += [group for kind, need in used if (group := _group(kind, (), _follows(kind[1], patterns), need))
+             and (group.user, group.name) not in alone]
     if once:
         notes.append(f"{_counted(once, 'application was', 'applications were')} seen once, which tells nothing of "
                      f"their speeds: {_some(once)}")

@@ -64,8 +64,9 @@ def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
     window, middle = past(history, since_s, until_s, speeds), (since_s + until_s) / 2
     gpus = window.cluster.gpus
     then, model = measured(history, middle, until_s), calibrated(history, window, since_s, middle)
-    run, drawn = energies(window.cluster, window.workload, named(policy), (since_s, middle, until_s), model,
-                          reserved=window.reserved, speed=window.table)
+    decider = named(policy)
+    run, drawn = energies(window.cluster, window.workload, decider, (since_s, middle, until_s), model,
+                          reserved=window.reserved, speed=speeds.table_for(decider))
     simulated = float(drawn[2] - drawn[1])
     real = then.total if then.coverage >= WATCHED else None
     as_it_ran = joules(window.occupation(middle, until_s), gpus, model).total

@@ -124,7 +124,7 @@ def replay(plan: Plan, policy: str) -> Outcome:
         raise SweepError(str(error)) from error
     run, over_time = timeline.follow(plan.cluster, plan.workload, chosen, model=plan.model, seed=plan.seed,
                                    preemption_s=plan.preemption_s, power_down_s=plan.power_down_s,
-                                   speed=plan.speeds.table)
+                                   speed=plan.speeds.table_for(chosen))
     if plan.jobs_out is not None:
         tables.write(tables.JOBS, tables.jobs(run), table_path(plan.jobs_out, policy))
     if plan.groups_out is not None:

@@ -28,6 +28,7 @@ from .preemption import second_chances
 
 MOST_ROUNDS = 40
 """Times that a policy is asked again; what is refused after that is held without asking."""
+MIB, GIB = 1 << 20, 1 << 30
 MOST_TURNS = 1000
 """Jobs of a queue that are looked at one by one; Slurm's own backfill looks at 500."""
 
@@ -46,6 +47,8 @@ class FeasibleStarts:
     """What is left when all of it has started."""
     words: Mapping[int, str] = field(default_factory=dict)
     """Reasons of starts that need one of their own, by row."""
+    unlike: frozenset[int] = frozenset()
+    """Rows that start with another request than theirs: with other GPUs, CPUs or memory."""
 
 
 def feasible_starts(state: ClusterState, policy: Policy) -> FeasibleStarts:
@@ -62,13 +65,14 @@ def feasible_starts(state: ClusterState, policy: Policy) -> FeasibleStarts:
             taken, refused, gate = _walked(state, rules, starts)
             holds |= refused
             break
-        taken, refused, gate = _checked(state, starts)
+        taken, refused, gate = _checked(state, starts, grants_of(actions))
         holds |= refused
         if not refused or left == 0:
             break
         state = _without(state, refused)
     more, words = second_chances(state, gate, taken, holds)
-    return FeasibleStarts(state, actions, taken | more, holds, gate, {**words, **_other_sizes(state, taken)})
+    own = {**_other_sizes(state, taken), **_other_grants(state, taken, grants_of(actions))}
+    return FeasibleStarts(state, actions, taken | more, holds, gate, {**words, **own}, frozenset(own))
 
 
 def placement_of(state: ClusterState, action: Start) -> Placement:
@@ -77,13 +81,19 @@ def placement_of(state: ClusterState, action: Start) -> Placement:
     return Placement(tuple(names[node] for node in action.nodes), action.gpus)
 
 
-def _checked(state: ClusterState, starts: Mapping[int, Placement],
+def grants_of(actions: Actions) -> dict[int, tuple[int, int]]:
+    """Return the CPUs and bytes for each chunk of jobs that are given others than they ask for, by row."""
+    return {action.job: (action.cpus, action.memory) for action in actions
+            if isinstance(action, Start) and action.cpus is not None and action.memory is not None}
+
+
+def _checked(state: ClusterState, starts: Mapping[int, Placement], grants: Mapping[int, tuple[int, int]],
              ) -> tuple[dict[int, Placement], dict[int, Hold], Gate]:
     """Return what would be taken where, what would be refused and why, and what is left then."""
     assert state.gate is not None
     gate, taken, refused = state.gate.copy(), dict[int, Placement](), dict[int, Hold]()
     for row, placement in starts.items():
-        found = gate.admit(_as_placed(state, row, placement), placement)
+        found = gate.admit(_as_placed(state, row, placement, grants.get(row)), placement)
         if isinstance(found, Hold):
             refused[row] = found
         else:
@@ -101,9 +111,17 @@ def moulded(state: ClusterState, row: int, placement: Placement) -> bool:
     return bool(work.minimum[row] < work.maximum[row]) and sum(placement.gpus) != int(work.gpus[row])
 
 
-def _as_placed(state: ClusterState, row: int, placement: Placement) -> Job:
-    """Return a job as it would be submitted for so many GPUs, by a name of its own: a gate remembers what each asks."""
+def _as_placed(state: ClusterState, row: int, placement: Placement, granted: tuple[int, int] | None = None) -> Job:
+    """Return a job as it would be submitted for what it is given.
+
+    It has a name of its own, for a gate remembers what each asks.
+    """
     job, gpus = state.records[row], sum(placement.gpus)
+    if granted is not None:
+        chunks = gpus / max(1, int(state.arrays.jobs[row].chunk))
+        cpus, memory = (math.ceil(amount * chunks) for amount in granted)
+        return replace(job, job_id=f"{job.job_id}~{cpus}c", request=replace(job.request, cpus=cpus,
+                                                                           memory_bytes=memory))
     if not moulded(state, row, placement):
         return job
     share = gpus / max(1, int(state.workload.gpus[row]))
@@ -118,6 +136,26 @@ def _other_sizes(state: ClusterState, taken: Mapping[int, Placement]) -> dict[in
     return {row: f"on {sum(found.gpus)} GPUs in place of {work.gpus[row]}: its like ran on {work.minimum[row]} to "
                  f"{work.maximum[row]} here; submit it again for that, for no job of Slurm changes its size by itself"
             for row, found in taken.items() if moulded(state, row, found)}
+
+
+def _other_grants(state: ClusterState, taken: Mapping[int, Placement],
+                  grants: Mapping[int, tuple[int, int]]) -> dict[int, str]:
+    """Return the reasons of starts with other CPUs or memory than were asked for."""
+    found = dict[int, str]()
+    for row in grants.keys() & taken.keys():
+        job = state.arrays.jobs[row]
+        gpus = max(1, int(job.chunk))
+        asked, given = ((cpus // gpus, -(-memory // gpus)) for cpus, memory in (
+            (int(job.cpus), int(job.memory)), grants[row]))
+        parts = [(f"{given[0]} CPUs", f"{asked[0]}", f"--cpus-per-gpu={given[0]}"),
+                 (f"{given[1] / GIB:.1f} GiB", f"{asked[1] / GIB:.1f} GiB", f"--mem-per-gpu={-(-given[1] // MIB)}M")]
+        other = [part for part, own, new in zip(parts, asked, given, strict=True) if own != new]
+        if other:
+            amounts, own_amounts, options = (" and ".join(words) for words in zip(*other, strict=True))
+            how = "with requests to match" if state.records[row].owner else f"with {options.replace(' and ', ' ')}"
+            found[row] = (f"with {amounts} for each GPU in place of {own_amounts}, by what its like use; submit it "
+                          f"again {how}")
+    return found
 
 
 def _walked(state: ClusterState, rules: Rules, starts: Mapping[int, Placement],

@@ -11,7 +11,7 @@ from ..replay.admission.gate import AHEAD, UNKNOWN, Hold
 from ..replay.engine import Expectation, Policy, forecast
 from ..replay.state import ClusterState
 from .diagnosis import COMES_LATER, Diagnosis
-from .feasible_starts import feasible_starts, moulded, why_held
+from .feasible_starts import feasible_starts, why_held
 from .following import command_for
 from .locality_speed import SOURCE, application_of, relative_speed
 from .wait_estimate import HORIZON_S, WaitChange
@@ -91,7 +91,7 @@ class PolicyAdvice:
                               options.now_s, alternatives, options.shadow,
                               communication_cost=self._diagnosis.topology_cost.cost(placement, indexes),
                               gpu_indexes=indexes, raw_id=job.raw_id, snapshot_s=options.snapshot_s,
-                              command="" if moulded(self._state, row, placement)
+                              command="" if row in self._consent.unlike
                               else command_for(job, placement, self._state.cluster.names))
 
     def _alternatives(self, job: Job, placement: Placement) -> Iterator[Alternative]:

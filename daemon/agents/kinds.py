@@ -42,6 +42,10 @@ class Trained(Policy, Protocol):
         """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
 
 
+RESTART_S = 120.0
+"""What another number of GPUs costs a running job: it goes on from its checkpoint."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """A part of history, or of one made up from it, that is replayed as a whole."""
@@ -52,8 +56,7 @@ class Stretch:
     """Jobs submitted earlier fill the cluster; only those submitted since count."""
     speeds: SiteSpeeds = FLAT_SPEEDS
     """How fast jobs run wherever they are placed."""
-    resize_s: float = 120.0
-    """What another number of GPUs costs a running job: it goes on from its checkpoint."""
+    resize_s: float = RESTART_S
 
 
 @dataclass(frozen=True, slots=True)

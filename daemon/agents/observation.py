@@ -32,6 +32,8 @@ class NodesSeen:
 
     gpus: Longs
     cpus: Longs
+    memory: Longs
+    """Bytes."""
     free: Longs
     """[node, GPUs, CPUs and bytes] free now."""
     open: Masks
@@ -120,6 +122,12 @@ def spread_known(known: SpeedTable, application: Longs) -> Masks:
     return np.asarray((of_application(known.spread, application) != 1.0).any(axis=1))
 
 
+def grants_known(known: SpeedTable, application: Longs) -> Masks:
+    """Tell for which jobs it is known what CPUs or memory are worth."""
+    grants = known.grants.reshape(len(known.grants), -1)
+    return np.asarray(of_application((grants != grants[:, :1]).any(axis=1)[:, None], application)[:, 0])
+
+
 def guesses(state: ClusterState, rows: NDArray[np.intp]) -> Floats:
     """Return how long jobs are expected to run, seconds: as predicted, else by the limit, else for as long as any."""
     work, limit = state.workload, np.minimum(_plain(state.arrays.jobs)["limit"][rows], UNLIMITED_S)
@@ -138,8 +146,8 @@ def _nodes(state: ClusterState) -> NodesSeen:
         island = np.max([(free & part).sum(axis=1) for part in of_island], axis=0)
         largest = np.max([(there & part).sum(axis=1) for part in of_island], axis=0)
     free = np.stack([nodes["free_gpus"], nodes["free_cpus"], nodes["free_memory"]], axis=1)
-    return NodesSeen(nodes["gpus"].copy(), nodes["cpus"].copy(), free, nodes["open"] == 1, nodes["busy"].copy(),
-                     nodes["leaf"].copy(), nodes["spine"].copy(), island, largest)
+    return NodesSeen(nodes["gpus"].copy(), nodes["cpus"].copy(), nodes["memory"].copy(), free, nodes["open"] == 1,
+                     nodes["busy"].copy(), nodes["leaf"].copy(), nodes["spine"].copy(), island, largest)
 
 
 _ASKS = ("pool", "chunk", "cpus", "memory", "chunks", "rest", "rests", "whole")

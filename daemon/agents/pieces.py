@@ -30,7 +30,8 @@ HORIZON = 4.0
 
 def replayed(stretch: Stretch, policy: Policy) -> Run:
     """Replay a stretch at the speeds that it is told to have."""
-    return run(stretch.cluster, stretch.workload, policy, speed=stretch.speeds.table, resize_s=stretch.resize_s)
+    return run(stretch.cluster, stretch.workload, policy, speed=stretch.speeds.table_for(policy),
+               resize_s=stretch.resize_s)
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,16 @@ class Room:
             self._spots[key] = self._one(kind, full) if one else self._several(kind, full, last)
         return self._spots[key]
 
+    @property
+    def reserved(self) -> Masks:
+        """Return which nodes are kept free for somebody."""
+        return self._reserved
+
+    def fitting(self, kind: int, *, beside: bool = False) -> Masks:
+        """Tell which nodes hold a chunk of this kind now; ``beside`` keeps off what is reserved."""
+        fits = self._fits[kind]
+        return np.asarray(fits & ~self._reserved if beside else fits)
+
     def take(self, kind: int, spot: Spot, row: int) -> Start:
         """Give a job its place; return the action."""
         ask = self.kinds[kind]

@@ -144,7 +144,7 @@ def _metered(stretch: Stretch, policy: Policy, seed: int, power: PowerModel,
              power_down_s: float = np.inf) -> tuple[Run, Floats, Floats]:
     """Replay a stretch to its end; return the run, moments of it and the joules drawn from the first one to each."""
     done, agenda = begun(stretch.cluster, stretch.workload, policy, seed=seed, power_down_s=power_down_s,
-                         speed=stretch.speeds.table, resize_s=stretch.resize_s)
+                         speed=stretch.speeds.table_for(policy), resize_s=stretch.resize_s)
     marks = np.append(np.arange(stretch.since_s, _until(stretch), MARK_S), _until(stretch))
     drawn = []
     for mark in marks.tolist() if np.isfinite(marks).all() else ():

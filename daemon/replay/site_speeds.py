@@ -101,6 +101,11 @@ class Group:
         """Return what other groups call it."""
         return f"{self.user}/{self.name}"
 
+    @property
+    def only_used(self) -> bool:
+        """Tell whether no speed of it is known, but what CPUs and memory it uses."""
+        return not (self.runs or self.follows or self.size or self.spread or self.company)
+
     def contradictions(self) -> list[str]:
         """Return where it was surely faster on GPUs further apart: both figures are kept, and it is told."""
         found, nearer = list[str](), Cell(1.0, 1.0, 1.0, "measured")
@@ -149,12 +154,19 @@ class SiteSpeeds:
 
         Without any figure but 1 it is ``FLAT`` itself.
         """
-        return FLAT if self.flat else self._table()
+        return FLAT if self._rigid else self._table()
+
+    def table_for(self, policy: object) -> SpeedTable:
+        """Return the table that a policy is replayed with: with CPUs and memory for those that have ``grants``.
+
+        For all others it is the same without, and the engine is faster.
+        """
+        return self.fungible if getattr(policy, "grants", False) else self.table
 
     @cached_property
     def fungible(self) -> SpeedTable:
         """Return the table for policies that grant CPUs and memory as they see fit; the engine is slower with it."""
-        most_cpus = int(max((point for group in self.groups for point in group.cpus), default=0))
+        most_cpus = math.ceil(max((point for group in self.groups for point in group.cpus), default=0))
         most_bytes = max((point for group in self.groups for point in group.memory), default=0.0)
         if not most_cpus and not most_bytes:
             return self.table
@@ -187,9 +199,14 @@ class SiteSpeeds:
         """Return what the rows of the table are called."""
         return (OTHERS, *(group.label for group in self.groups))
 
-    @cached_property
+    @property
     def flat(self) -> bool:
         """Tell whether nothing depends on anything."""
+        return self._rigid and not any(group.cpus or group.memory for group in self.groups)
+
+    @cached_property
+    def _rigid(self) -> bool:
+        """Tell whether nothing depends on size, place or neighbours."""
         if not self.groups:
             return True
         found = self._table()
@@ -213,8 +230,10 @@ class SiteSpeeds:
             return "flat: speed depends on nothing"
         watched = [group.runs for group in self.groups if group.runs]
         said = f"{self.origin}: {len(watched)} groups of like jobs from {sum(watched)} runs"
-        told = len(self.groups) - len(watched)
+        used = sum(group.only_used for group in self.groups)
+        told = len(self.groups) - len(watched) - used
         said += f", {told} by what others measured" if told else ""
+        said += f", of {used} only what CPUs and memory they use" if used else ""
         return f"{said}, where nothing is known, so they are as flat ones" if self.flat else said
 
     def rows(self, user: NDArray[np.integer], users: Sequence[str], name: NDArray[np.integer],
@@ -282,7 +301,7 @@ class SiteSpeeds:
         size = np.full((len(self.groups) + 1, most + 2), UNKNOWN, np.int8)  # the last column: larger than any known
         for row, group in enumerate(self.groups, 1):
             # One on a node of its own is what all others are compared with.
-            told = PRIOR if group.follows or not group.runs else UNKNOWN
+            told = PRIOR if group.follows or not (group.runs or group.only_used) else UNKNOWN
             spread[row, :2] = MEASURED if group.runs >= ENOUGH else told
             for level, cell in group.spread.items():
                 spread[row, LEVELS.index(level)] = SOURCES.index(cell.source)

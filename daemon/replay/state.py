@@ -116,7 +116,7 @@ class ClusterState:
             least, most = (np.where(free, sizes, workload.gpus) for sizes in (least, most))
             workload = replace(workload, application_names=speeds.labels, application=groups, minimum=least,
                                maximum=most)
-        state = cls.of(cluster, workload, seed=seed, known=speeds.table)
+        state = cls.of(cluster, workload, seed=seed, known=speeds.fungible)
         state.records = tuple(jobs)
         state.arrays.clock[a.NOW] = now
         state.gate = Gate(snapshot, now)

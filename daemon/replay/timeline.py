@@ -17,7 +17,6 @@ from .feasibility import ReplayOptions
 from .outcome import fragmentation
 from .power import Energy, PowerModel, energy, occupation
 from .rules import Rules
-from .speed import FLAT, SpeedTable
 from .state import ClusterState
 from .workload import Workload
 
@@ -137,12 +136,13 @@ def _asked(workload: Workload, job: int) -> str:
 
 
 def energies(cluster: Cluster, workload: Workload, policy: Policy, instants: Sequence[float], model: PowerModel,
-             seed: int = 0, reserved: Sequence[Reserved] = (), speed: SpeedTable = FLAT) -> tuple[Run, Floats]:
+             seed: int = 0, reserved: Sequence[Reserved] = (), **terms: Unpack[ReplayOptions]) -> tuple[Run, Floats]:
     """Replay up to the last of these ascending moments; return the joules drawn from the first to each of them.
 
     Meanwhile nodes are ``reserved``, in order of time: only jobs that name a reservation may start on its nodes.
+    ``terms`` are those of the replay, speeds among them.
     """
-    state = ClusterState.of(cluster, workload, seed=seed, speed=speed)
+    state = ClusterState.of(cluster, workload, seed=seed, **terms)
     # An empty cluster draws power before the first job comes.
     state.arrays.meters.changed = np.minimum(state.arrays.meters.changed, instants[0])
     run, agenda = Run(policy.name, seed, cluster, workload, state), agenda_of(cluster)

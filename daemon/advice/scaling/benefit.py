@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ....storage.elastic import ElasticAdvice, Resize
 from ....storage.records import Job, JobState
+from ...agents.kinds import RESTART_S
+from ...durations import span
 from .curves import Learned
 from .what_if_sizes import Site, doubled, given_up, nodes_left
 from .wording import counted, sooner
@@ -35,7 +37,7 @@ def weigh(case: Case, site: Site, now_s: float) -> ElasticAdvice:
         job.job_id, job.submit_s, job.partition, now_s, job.state.value, job.user,
         tuple(part.node for part in job.allocations), gpus, case.basis,
         case.curve.runs if case.basis != "configured" else 0, case.curve.sizes, case.curve.error,
-        ", ".join(_words(more, fewer, room, case.curve.falls_at)), more, fewer, case.curve.falls_at, case.remaining_s,
+        ", ".join(_words(case, more, fewer, room)), more, fewer, case.curve.falls_at, case.remaining_s,
         site.free_gpus(job), room)
 
 
@@ -47,9 +49,15 @@ def _known(case: Case, gpus: int) -> bool:
 def _resized(case: Case, change: int, helps: tuple[str, ...] = ()) -> Resize:
     gain, (low, high) = case.curve.ratio(case.gpus, case.gpus + change)
     time = _time(gain)
-    saved_s = None if case.remaining_s is None else -case.remaining_s * time
+    saved_s = None if case.remaining_s is None else -case.remaining_s * time - _pause_s(case, change)
     return Resize(change, gain, (low, high), time, (_time(high), _time(low)), gain / change, _how(case, change),
                   saved_s, helps)
+
+
+def _pause_s(case: Case, change: int) -> float:
+    """Return what it costs a running job to go on from its checkpoint; nothing where it does not stop."""
+    stops = case.job.state is JobState.RUNNING and (change > 0 or bool(case.job.owner) or _nodes(case.job) == 1)
+    return RESTART_S if stops else 0.0
 
 
 def halved(job: Job, gpus: int) -> int:
@@ -84,13 +92,16 @@ def _how(case: Case, change: int) -> str:
     return (f"scontrol update JobId={known} NumNodes={nodes_left(nodes)}, if the program can go on without the others")
 
 
-def _words(more: Resize | None, fewer: Resize | None, room: bool, falls_at: int | None) -> Iterator[str]:
+def _words(case: Case, more: Resize | None, fewer: Resize | None, room: bool) -> Iterator[str]:
     if more is not None:
         yield (f"{sooner(more.time_ratio, more.time_interval)} with {more.gpus} more GPUs, "
                f"{'for which there is room now' if room else 'for which there is no room now'}")
+        if more.saved_s is not None and _pause_s(case, more.gpus):
+            yield (f"{span(more.saved_s)} gained net of the restart" if more.saved_s > 0 else
+                   "which the restart would eat up")
     if fewer is not None:
         yield f"{sooner(fewer.time_ratio, fewer.time_interval)} with {-fewer.gpus} fewer"
         if fewer.helps:
             yield f"which would make room for {', '.join(fewer.helps)}"
-    if falls_at is not None:
-        yield f"slower again from {falls_at} GPUs"
+    if case.curve.falls_at is not None:
+        yield f"slower again from {case.curve.falls_at} GPUs"

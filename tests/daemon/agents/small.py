@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from idlewatt.daemon.agents import pieces, policy_gradient
+from idlewatt.daemon.agents import lessons, pieces, policy_gradient
 
 
 @contextmanager
@@ -13,6 +13,7 @@ def small() -> Iterator[None]:
     """Make trainings short: shorter pieces, fewer replays of each, fewer steps between looks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "JOBS", 80)
-        for name, value in {"LESSONS": 2, "TOGETHER": 1, "REPLAYS": 2, "EVERY": 2}.items():
+        patch.setattr(lessons, "EVERY", 2)
+        for name, value in {"LESSONS": 2, "TOGETHER": 1, "REPLAYS": 2}.items():
             patch.setattr(policy_gradient, name, value)
         yield

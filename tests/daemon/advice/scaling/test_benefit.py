@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from idlewatt.daemon.advice.scaling.benefit import Case, halved, weigh
 from idlewatt.daemon.advice.scaling.curves import learned
 from idlewatt.daemon.advice.scaling.what_if_sizes import Site, doubled
+from idlewatt.daemon.agents.kinds import RESTART_S
 from idlewatt.storage.recommendations import Placement, Recommendation
 from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request, SchedulerSnapshot
 from idlewatt.storage.waiting import WaitReason
@@ -54,12 +55,27 @@ def test_a_row_says_how_much_sooner_and_how_much_later():
     assert row.more.speed_ratio == pytest.approx(560 / 340 - 1, abs=0.02)
     assert row.more.time_ratio == pytest.approx(340 / 560 - 1, abs=0.02)
     assert row.more.per_gpu_ratio == pytest.approx(row.more.speed_ratio / 4)
-    assert row.more.saved_s == pytest.approx(-3600 * row.more.time_ratio)
+    assert row.more.saved_s == pytest.approx(-3600 * row.more.time_ratio - RESTART_S)
+    assert "22 min gained net of the restart" in row.reason
     low, high = row.more.time_interval
     assert low < row.more.time_ratio < high < 0
     assert row.fewer.time_ratio > 0 > row.fewer.saved_s
     assert row.reason.startswith("39 % sooner (")
     assert "79 % later (" in row.reason
+
+
+def test_a_job_that_is_nearly_done_is_told_that_the_restart_would_eat_up_the_gain():
+    job = running()
+    row = weighed(job, site([node("n1", 4)], job), remaining_s=240.0)
+    assert row.more.saved_s < 0
+    assert "which the restart would eat up" in row.reason
+
+
+def test_a_pending_job_pays_for_no_restart():
+    job = pending("2", 4)
+    row = weighed(job, site([node("n1", 8)], job))
+    assert row.more.saved_s == pytest.approx(-3600 * row.more.time_ratio)
+    assert "restart" not in row.reason
 
 
 def test_what_is_not_predicted_is_not_told_in_seconds():

@@ -10,7 +10,7 @@ from resizable import course, speeds, stretch
 from idlewatt.daemon.agents.dl2.agent import DL2
 from idlewatt.daemon.agents.dl2.train import RULES, TRADE, train
 from idlewatt.daemon.agents.kinds import TrainingError, kinds
-from idlewatt.daemon.agents.policy_gradient import Ground
+from idlewatt.daemon.agents.lessons import Ground
 from idlewatt.daemon.replay.engine import run
 
 

@@ -1,0 +1,143 @@
+"""MAIFS as a policy: nodes decide together on the next jobs, with CPUs and memory, and it says when to doubt it.
+
+What the paper need not care about is added: who has waited for too long goes first, the first job that finds no room is
+promised its nodes, and nobody delays that. A job of several nodes is placed close together, at the level that there is
+room for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....storage.records import ModelCard
+from ...replay.speed import SpeedTable
+from ...replay.state import Actions, ClusterState
+from .. import checkpoint
+from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
+from ..kinds import Objective
+from ..observation import grants_known, observe
+from ..room import CHUNK, CPUS, MEMORY
+from . import graph
+from .desk import Decide, Desk, Joint, job_inputs, looked_at
+from .levels import LEVELS, Needs
+from .network import ACTION_INPUTS, NODE_INPUTS, OF_JOB, ORDER, SHAPES, SIZE, opinions, unpacked
+
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+
+GB = 1e9
+
+
+def schema() -> dict[str, object]:
+    """Return what weights must have been trained for to fit here."""
+    return {"agent": "maifs", "node": list(NODE_INPUTS), "actions": list(ACTION_INPUTS), "levels": list(LEVELS),
+            "order": list(ORDER), "shapes": {name: list(shape) for name, shape in SHAPES.items()}}
+
+
+class Maifs:
+    """A trained agent, the same object live and replayed."""
+
+    grants = True
+    """It hands out CPUs and memory, and so is replayed with what those are worth."""
+
+    def __init__(self, weights: Floats, card: ModelCard, longest_wait_s: float = Objective().longest_wait_s,
+                 decide: Decide | None = None) -> None:
+        """Serve by ``weights``; ``decide`` decides in their stead, as while it learns."""
+        self.name, self.card, self.weights, self.longest_wait_s = card.model, card, weights, longest_wait_s
+        self._parts: dict[str, Floats] = unpacked(weights)
+        self._decide = decide or self.settled
+        self._known: SpeedTable | None = None
+        self._needs = Needs(np.zeros(0), np.zeros(0))
+
+    def decide(self, state: ClusterState) -> Actions:
+        """Return what to start now, and with what; the state stays as it is."""
+        if not _somebody_fits(state):
+            return ()
+        desk = Desk(observe(state), self._used(state.known), self._parts["order"], self.longest_wait_s)
+        return list(desk.starts(self._decide))
+
+    def settled(self, joint: Joint, noise: Floats | None = None) -> Longs:
+        """Return the joint action that nodes settle on; ``noise`` [agent, action] on the utilities makes them try."""
+        there = np.ones(len(joint.seen))
+        refuse, accept, refusing, factors, attention, _ = opinions(self._parts, joint.seen, joint.actions, there)
+        utility = np.concatenate([refuse[:, None], np.where(joint.able, accept, -np.inf)], axis=1)
+        if noise is not None:
+            utility = utility + noise
+        if joint.tasks == 1:  # whoever rates it highest: there is nothing to be coordinated
+            return graph.repaired(np.zeros(len(utility), np.int64), utility, 1)
+        edges = graph.joined(attention, joint.able)
+        found = graph.settle(utility, np.concatenate([refusing[:, None], factors], axis=1), edges)
+        return graph.repaired(found, utility, joint.tasks)
+
+    def doubt(self, state: ClusterState) -> str | None:
+        """Return why its word should not be taken in this state; None when nothing speaks against it."""
+        return (wrong_size(self.card, state) or _unknown_needs(state)
+                or strange_jobs(self._outside(state), ACTION_INPUTS[:OF_JOB]))
+
+    def drift(self, state: ClusterState) -> float:
+        """Return the share of waiting jobs, 0..1, that lie outside of what it was trained on; 0 when none waits."""
+        found = self._outside(state)
+        return float(found.any(axis=1).mean()) if len(found) else 0.0
+
+    def reasons(self, state: ClusterState, job: int) -> tuple[str, ...]:
+        """Return what a job asks for beside what its like use, as far as that is known."""
+        seen = observe(state)
+        at = np.flatnonzero(seen.waiting.rows == job)
+        if not len(at):
+            return ()
+        ask, application = seen.waiting.asks[int(at[0])], seen.waiting.application[at]
+        cpus, memory = (float(used[0]) for used in self._used(state.known).told(application))
+        gpus, said = max(1, int(ask[CHUNK])), []
+        if np.isfinite(cpus) and ask[CPUS] > 0:
+            said.append(f"it asks for {ask[CPUS] / gpus:.3g} CPUs for each GPU, and its like use {cpus:.3g}")
+        if np.isfinite(memory) and ask[MEMORY] > 0:
+            said.append(f"it asks for {ask[MEMORY] / gpus / GB:.3g} GB for each GPU, and its like use "
+                        f"{memory / GB:.3g}")
+        return tuple(said)
+
+    def _used(self, known: SpeedTable) -> Needs:
+        if known is not self._known:
+            self._known, self._needs = known, Needs.of(known)
+        return self._needs
+
+    def _outside(self, state: ClusterState) -> NDArray[np.bool_]:
+        """Return [job, input] whether an input of a job lies outside of what was seen in training."""
+        seen = observe(state)
+        rows = job_inputs(seen, looked_at(seen), self._used(state.known))
+        return outside(self.card, ACTION_INPUTS[:OF_JOB], rows)
+
+
+def _somebody_fits(state: ClusterState) -> bool:
+    """Tell whether a waiting job might find its GPUs; what is quick to tell comes first."""
+    waiting, nodes = state.waiting, state.arrays.nodes.view(np.ndarray)
+    if not len(waiting):
+        return False
+    chunk = state.arrays.jobs.view(np.ndarray)["chunk"]
+    return bool(chunk[waiting].min() <= nodes["free_gpus"][nodes["open"] == 1].max(initial=-1))
+
+
+def _unknown_needs(state: ClusterState) -> str | None:
+    """Return for which groups it is not known what CPUs are worth, where too many such jobs wait."""
+    waiting = state.waiting
+    some = waiting[state.arrays.jobs.gpus[waiting] > 0]
+    unknown = ~grants_known(state.known, state.arrays.jobs.model[some].astype(np.int64))
+    if not len(some) or unknown.mean() <= STRANGE:
+        return None
+    return f"the speed of {groups_of(state, some[unknown])} by CPUs is not known"
+
+
+def save(folder: Path, weights: Floats, card: ModelCard, longest_wait_s: float) -> ModelCard:
+    """Write weights and their card; return the card as written."""
+    arrays = {"maifs": weights.astype(np.float32), "longest_wait_s": np.array([longest_wait_s])}
+    return checkpoint.save(folder, card, arrays, schema())
+
+
+def load(folder: Path) -> Maifs:
+    """Return a saved agent; ``CheckpointError`` when its weights are not whole or not for this agent."""
+    like: dict[str, NDArray[Any]] = {"maifs": np.zeros(SIZE, np.float32), "longest_wait_s": np.zeros(1)}
+    arrays, card = checkpoint.load(folder, schema(), like=like)
+    return Maifs(arrays["maifs"].astype(np.float64), card, float(arrays["longest_wait_s"][0]))

@@ -1,0 +1,19 @@
+"""MAIFS as a kind that a site can train and put in charge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..kinds import Course, Kind, Progress, TrainingError, register
+from .agent import load
+
+
+def _train(course: Course) -> Iterator[Progress]:
+    try:
+        from .train import train  # torch, which only training needs
+    except ImportError as error:
+        raise TrainingError("maifs is trained with torch: pip install 'idlewatt[train]'") from error
+    return train(course)
+
+
+KIND = register(Kind("maifs", _train, load))

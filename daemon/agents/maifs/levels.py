@@ -1,0 +1,102 @@
+"""With how many CPUs and how much memory a job may be accepted: less than it uses, as it asked, what it uses and more.
+
+What jobs use is read off what is known of their speeds. Of whom that is not known, only what it asked for is given; a
+job is never given less memory than its like use, for it would not be slow then but dead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...replay.execution_rate import SLOWEST
+from ...replay.speed import SpeedTable
+from ..observation import of_application
+from ..room import CHUNK, CPUS, MEMORY, WHOLE
+
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+Masks = NDArray[np.bool_]
+
+LEVELS = ("lean", "asked", "ample")
+LEAN, ASKED, AMPLE = range(len(LEVELS))
+LEAN_SHARE = 0.5
+"""Of the CPUs that a job uses, at the first level."""
+HEADROOM = 0.2
+"""Beyond what it uses, at the last one."""
+MIB = 1 << 20
+NEARLY = 0.97
+"""Share of the greatest speed that counts as all of it."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What jobs use for each GPU, by application; NaN where that is not known."""
+
+    cpus: Floats
+    memory: Floats
+    """Bytes."""
+
+    @classmethod
+    def of(cls, known: SpeedTable) -> Needs:
+        """Read off what is known: the least that is nearly as fast as all there is."""
+        by_cpus, by_memory = known.grants[:, :, -1], known.grants[:, -1, :]
+        return cls(_least(by_cpus), known.step * _least(by_memory))
+
+    def told(self, application: Longs) -> tuple[Floats, Floats]:
+        """Return CPUs and bytes per GPU of jobs."""
+        return (of_application(self.cpus[:, None], application)[:, 0],
+                of_application(self.memory[:, None], application)[:, 0])
+
+
+def _least(speed: Floats) -> Floats:
+    """Return the first column that is nearly as fast as the last; NaN for rows in which nothing changes anything."""
+    enough = speed >= NEARLY * speed[:, -1:]
+    return np.where((speed != speed[:, :1]).any(axis=1), enough.argmax(axis=1).astype(np.float64), np.nan)
+
+
+def asks_at(asks: Longs, needs: Needs, application: Longs) -> tuple[Longs, Masks]:
+    """Return [job, level, ...] what jobs would ask for at each level, and [job, level] which levels there are.
+
+    A job without GPUs, or with whole nodes, has what it asked for.
+    """
+    found = np.repeat(asks[:, None, :], len(LEVELS), axis=1)
+    chunk = np.maximum(1, asks[:, CHUNK])
+    used = [np.nan_to_num(amount) for amount in needs.told(application)]
+    fungible = (asks[:, CHUNK] > 0) & (asks[:, WHOLE] == 0)
+    by_cpus, by_memory = (fungible & np.isfinite(amount) & (asks[:, what] > 0)
+                          for what, amount in zip((CPUS, MEMORY), needs.told(application), strict=True))
+    cpus = np.where(by_cpus, _with_headroom(asks[:, CPUS], used[0], chunk, 1), asks[:, CPUS])
+    bytes_ = np.where(by_memory, _with_headroom(asks[:, MEMORY], used[1], chunk, MIB), asks[:, MEMORY])
+    lean = np.maximum(1, np.ceil(used[0] * LEAN_SHARE)).astype(np.int64) * chunk
+    found[:, AMPLE, CPUS], found[:, AMPLE, MEMORY] = cpus, bytes_
+    found[:, LEAN, CPUS] = np.where(by_cpus, np.minimum(lean, asks[:, CPUS]), asks[:, CPUS])
+    found[:, LEAN, MEMORY] = np.minimum(bytes_, asks[:, MEMORY])
+    there = np.ones((len(asks), len(LEVELS)), bool)
+    there[:, AMPLE] = (found[:, AMPLE] != asks).any(axis=1)
+    there[:, LEAN] = found[:, LEAN, CPUS] < np.minimum(asks[:, CPUS], cpus)
+    return found, there
+
+
+def _with_headroom(asked: Longs, used: Floats, chunk: Longs, unit: int) -> Longs:
+    """Return what a chunk uses and some more, in units per GPU: no more than was asked for, unless it uses more."""
+    wanted = np.ceil(used * (1.0 + HEADROOM) / unit).astype(np.int64) * unit * chunk
+    return np.where(used * chunk <= asked, np.minimum(wanted, asked), wanted)
+
+
+def speeds_at(known: SpeedTable, application: Longs, asks: Longs) -> Floats:
+    """Return [job, level] what is known of the speed of jobs at each level, beside that with what they asked for."""
+    chunk = np.maximum(1, asks[:, :, CHUNK])
+    table, last = known.grants, np.array(known.grants.shape[1:]) - 1.0
+    row = np.minimum(application, len(table) - 1)[:, None]
+    across, along = np.minimum(asks[:, :, CPUS] / chunk, last[0]), np.minimum(asks[:, :, MEMORY] / chunk / known.step,
+                                                                              last[1])
+    above, left = across.astype(np.int64), along.astype(np.int64)
+    below, right = np.minimum(above + 1, int(last[0])), np.minimum(left + 1, int(last[1]))
+    upper = table[row, above, left] + (table[row, above, right] - table[row, above, left]) * (along - left)
+    lower = table[row, below, left] + (table[row, below, right] - table[row, below, left]) * (along - left)
+    speed = upper + (lower - upper) * (across - above)
+    asked = speed[:, [ASKED]]
+    return np.asarray(np.where(asked > 0, np.maximum(speed, SLOWEST) / np.maximum(asked, SLOWEST), 1.0))

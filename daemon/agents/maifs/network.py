@@ -1,0 +1,91 @@
+"""What a node makes of itself, of the others, and of each job that it could take: the network, written once.
+
+The same lines run on numpy arrays (serving) and on torch tensors (training). A node agent embeds what it sees, attends
+to the others, and rates each action: to take none, or one of the jobs at one level of CPUs and memory. The value of a
+joint action is the sum of these utilities and of payoffs on the edges of a coordination graph, products of low rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .levels import LEVELS
+
+Floats = NDArray[np.float64]
+
+TASKS, NOMINATED = 4, 4
+"""Jobs that are decided on together, and nodes that are nominated for each."""
+HIDDEN, HEADS, RANK = 8, 2, 4
+NODE_INPUTS = ("free GPUs", "free CPUs", "free memory", "jobs", "empty", "reserved")
+"""Of a node: shares of its own GPUs and CPUs, and of the site's largest free memory; whether somebody waits for it."""
+ACTION_INPUTS = ("run", "GPUs", "waited", "CPUs over use", "GPUs left over", "fills", "opens", "CPUs left over",
+                 "memory left over", "strands", "beside", "beside it", "speed", "CPUs saved", *LEVELS)
+"""Of taking a job at a level: its run time as guessed, its GPUs, its wait, by how much more CPUs it asks for than it
+uses; what stays free of the node, whether that is nothing, whether the node was empty; GPUs that stay without CPUs or
+memory; what its neighbours cost it and it costs them; its speed beside that with what it asked for; the CPUs that it
+leaves to others; the level."""
+OF_JOB = ACTION_INPUTS.index("GPUs left over")
+"""Inputs before this one are those of the job alone."""
+ORDER = ("run", "GPUs", "waited")
+"""What the order of the queue goes by: logarithms of the run time as guessed and of the GPUs, and the wait in hours."""
+MOST_SCORE = 10.0
+"""Bound of attention scores."""
+SHAPES: Mapping[str, tuple[int, ...]] = {
+    "order": (len(ORDER),), "embed": (len(NODE_INPUTS), HIDDEN), "embed_bias": (HIDDEN,),
+    "query": (HEADS, HIDDEN, HIDDEN // HEADS), "key": (HEADS, HIDDEN, HIDDEN // HEADS),
+    "value": (HEADS, HIDDEN, HIDDEN), "reject": (HIDDEN,), "reject_bias": (1,), "from_agent": (HIDDEN, HIDDEN),
+    "from_action": (len(ACTION_INPUTS), HIDDEN), "action_bias": (HIDDEN,), "direct": (len(ACTION_INPUTS),),
+    "outer": (HIDDEN,), "factor": (HIDDEN, RANK), "factor_reject": (HIDDEN, RANK), "critic": (HIDDEN,),
+    "critic_bias": (1,)}
+"""Of the weights, by name."""
+SIZE = sum(math.prod(shape) for shape in SHAPES.values())
+SILENT = frozenset({"order", "embed_bias", "value", "reject", "reject_bias", "action_bias", "direct", "outer", "factor",
+                    "factor_reject", "critic", "critic_bias"})
+"""Weights that begin at 0: what is drawn is not heeded yet."""
+_ENDS = tuple(np.cumsum([math.prod(shape) for shape in SHAPES.values()]).tolist())
+
+
+def unpacked(flat: Any) -> dict[str, Any]:
+    """Return the arrays by name that a flat vector holds, as views."""
+    begins = (0, *_ENDS[:-1])
+    return {name: flat[begin:end].reshape(shape)
+            for (name, shape), begin, end in zip(SHAPES.items(), begins, _ENDS, strict=True)}
+
+
+def initial(random: np.random.Generator) -> Floats:
+    """Return weights whose hidden layers are drawn and say nothing yet."""
+    drawn = [np.zeros(shape) if name in SILENT else random.standard_normal(shape) / math.sqrt(shape[-2])
+             for name, shape in SHAPES.items()]
+    return np.concatenate([array.ravel() for array in drawn])
+
+
+def opinions(weights: Mapping[str, Any], seen: Any, actions: Any, there: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """Return what node agents make of things; any number of leading axes.
+
+    ``seen`` is [agent, input], ``actions`` [agent, action, input], ``there`` [agent] 1.0 for those that are no padding.
+    Returned are the utilities of taking none [agent] and of each action [agent, action], the factors of both, attention
+    [agent, other], and embeddings [agent, hidden].
+    """
+    inner = _bent(seen @ weights["embed"] + weights["embed_bias"])
+    heard, attention = inner, 0.0
+    for head in range(HEADS):
+        query, key = inner @ weights["query"][head], inner @ weights["key"][head]
+        scores = MOST_SCORE * _bent(query @ key.swapaxes(-1, -2) / (MOST_SCORE * math.sqrt(HIDDEN // HEADS)))
+        share = math.e ** scores * there[..., None, :]
+        share = share / share.sum(-1)[..., None]
+        heard = heard + share @ (inner @ weights["value"][head])
+        attention = attention + share / HEADS
+    hidden = _bent((heard @ weights["from_agent"])[..., None, :] + actions @ weights["from_action"]
+                   + weights["action_bias"])
+    accept = actions @ weights["direct"] + hidden @ weights["outer"]
+    return (heard @ weights["reject"] + weights["reject_bias"], accept, heard @ weights["factor_reject"],
+            hidden @ weights["factor"], attention, heard)
+
+
+def _bent(values: Any) -> Any:
+    return values / (1.0 + abs(values))

@@ -1,0 +1,297 @@
+"""How MAIFS learns on a site: as Synergy-tune first, then by an actor and a critic over the coordination graph.
+
+The actor's joint policy is that of a Markov random field whose potentials are the agents' utilities and the payoffs on
+the edges. Its likelihood is taken for the product of what each agent does given the others (pseudo-likelihood, Besag
+1975); tried out are joint actions that max-plus finds under noise of Gumbel's on the utilities (perturb and MAP). What
+an action was worth is told by other replays of the same piece, less what the critic expected. Beside it, and from the
+same beginning, an evolution strategy moves the same weights, the order of the queue too; later history keeps the
+better one. The only file of this agent that imports torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..adam import Adam
+from ..kinds import Course, Progress, Stretch, TrainingError
+from ..lessons import Calling, Ground, Training, Way, bounds
+from ..lessons import train as learn
+from ..observation import grants_known
+from ..pieces import Piece, replayed
+from .agent import Maifs, load, save, schema
+from .desk import Decide, Joint
+from .graph import CONFLICT
+from .levels import LEVELS
+from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, OF_JOB, SHAPES, SIZE, TASKS, initial, opinions, unpacked
+from .teachers import ORDERS, TEACHERS
+
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+Tensors = Mapping[str, Any]
+
+AGENTS, ACTIONS = TASKS * NOMINATED, TASKS * len(LEVELS)
+"""At most, of a joint decision."""
+LESSONS, TAUGHT, COPIES = 4, 800, 150
+"""Pieces that teachers are tried on, joint decisions that are imitated at most, and steps to do so."""
+TOGETHER, REPLAYS, BATCH = 2, 3, 600
+"""Pieces in a step, replays of each with noise, and joint decisions that are learned from at most."""
+EPOCHS, CLIP, STEP, ENTROPY, EXPECTED = 3, 0.2, (0.004, 0.001), 0.003, 0.5
+"""Gradients of a step, by how much they may change the odds of a joint action, their size, first and last; what a nat
+of doubt is worth, and the critic's error."""
+PAIRS, AT_ONCE, SPREAD, PACE = 2, 2, 0.05, 0.02
+"""Of the evolution strategy: antithetic candidates, pieces that all are tried on, noise and size of a step."""
+ACTOR, EVOLUTION = "actor_critic", "evolution"
+
+
+@dataclass
+class Recorder:
+    """Decides in an agent's stead, and remembers what about, and when."""
+
+    decide: Decide
+    most: float = math.inf
+    times: list[float] = field(default_factory=list)
+    made: list[tuple[Joint, Longs]] = field(default_factory=list)
+
+    def __call__(self, joint: Joint) -> Longs:
+        """Decide."""
+        actions = self.decide(joint)
+        if len(self.made) < self.most:
+            self.times.append(joint.now)
+            self.made.append((joint, actions))
+        return actions
+
+
+class Trying:
+    """Decides as an agent with weights does, with noise."""
+
+    def __init__(self, agent: Maifs, random: np.random.Generator) -> None:
+        self._agent, self._random = agent, random
+
+    def __call__(self, joint: Joint) -> Longs:
+        """Decide."""
+        return self._agent.settled(joint, self._random.gumbel(size=(len(joint.able), 1 + joint.able.shape[1])))
+
+
+def unmeasured(stretch: Stretch) -> str | None:
+    """Return why nothing can be learned from a stretch: nobody knows what CPUs or memory are worth."""
+    work = stretch.workload
+    if grants_known(stretch.speeds.fungible, work.application[work.gpus > 0].astype(np.int64)).any():
+        return None
+    return ("the speed of no group of jobs by CPUs or memory is known, which is what maifs decides on; it needs runs "
+            "whose use of CPUs and memory was watched, or speeds by CPUs")
+
+
+CALLING = Calling("maifs", schema(), ACTION_INPUTS[:OF_JOB], Maifs, save, unmeasured)
+
+
+def train(course: Course) -> Iterator[Progress]:
+    """Train and yield how far it has come; ``TrainingError`` where nothing can be learned."""
+    torch.set_num_threads(1)  # the network is too small for a second one, and one adds in one order
+    start = None if course.start is None else load(course.start).weights
+    return learn(CALLING, course, Way(partial(_set_out, start), _step, _candidates))
+
+
+def _candidates(training: Training) -> dict[str, Floats]:
+    return {ACTOR: training.weights, EVOLUTION: training.more[EVOLUTION]}
+
+
+def _agent(ground: Ground, weights: Floats, decide: Decide | None = None) -> Maifs:
+    return Maifs(weights, ground.card, ground.course.objective.longest_wait_s, decide)
+
+
+def _recorded(ground: Ground, piece: Piece, weights: Floats, decide: Decide, most: float = math.inf,
+              ) -> tuple[Recorder, Any]:
+    recorder = Recorder(decide, most)
+    return recorder, replayed(piece.stretch, _agent(ground, weights, recorder))
+
+
+def _set_out(start: Floats | None, training: Training, ground: Ground) -> None:
+    """Begin with weights that decide as the best known way does, or with those of a model that does better."""
+    lessons = [ground.piece(number) for number in range(LESSONS)]
+    order, teacher, made = _best_known(ground, lessons)
+    training.rule = f"{order}, {teacher}"
+    if not made:
+        raise TrainingError("there is never a choice between two nodes or levels; a heuristic serves as well")
+    fresh = initial(np.random.default_rng(training.course.seed))
+    fresh[:len(ORDERS[order])] = ORDERS[order]  # the first of the weights
+    batch = _batch(made)
+    learned = _imitated(fresh, batch, training.course.seed)
+    training.agreement = _agreement(learned, batch)
+    training.bounds = bounds(np.concatenate([joint.actions[joint.able][:, :OF_JOB] for joint, _ in made]))
+    if start is not None and ground.worth(start) < ground.worth(learned):
+        learned = start.copy()
+    training.weights, training.adam = learned, Adam.of(SIZE)
+    training.more = {EVOLUTION: learned.copy(), "momentum": np.zeros(SIZE)}
+
+
+def _best_known(ground: Ground, lessons: Sequence[Piece]) -> tuple[str, str, list[tuple[Joint, Longs]]]:
+    """Return the best order of the queue, the best way to share out by it, and what was decided so."""
+    def tried(order: str, teacher: str) -> tuple[float, list[tuple[Joint, Longs]]]:
+        weights = np.concatenate([ORDERS[order], np.zeros(SIZE - len(ORDERS[order]))])
+        trials = [(piece, *_recorded(ground, piece, weights, TEACHERS[teacher], TAUGHT // LESSONS))
+                  for piece in lessons]
+        return (sum(piece.cost(done) for piece, _, done in trials),
+                [choice for _, recorder, _ in trials for choice in recorder.made])
+
+    first = next(iter(TEACHERS))
+    known = {(order, first): tried(order, first) for order in ORDERS}
+    order = min(known, key=lambda way: known[way][0])[0]
+    known |= {(order, teacher): tried(order, teacher) for teacher in TEACHERS if teacher != first}
+    best = min(known, key=lambda way: (known[way][0], way))
+    return *best, known[best][1]
+
+
+def _batch(made: Sequence[tuple[Joint, Longs]]) -> Tensors:
+    """Return joint decisions as tensors, [decision, agent, ...], with padding."""
+    count = len(made)
+    seen, able = np.zeros((count, AGENTS, len(NODE_INPUTS))), np.zeros((count, AGENTS, ACTIONS), bool)
+    actions = np.zeros((count, AGENTS, ACTIONS, len(ACTION_INPUTS)), np.float32)
+    chosen, there = np.zeros((count, AGENTS), np.int64), np.zeros((count, AGENTS))
+    for row, (joint, action) in enumerate(made):
+        agents, wide = joint.able.shape
+        seen[row, :agents], able[row, :agents, :wide] = joint.seen, joint.able
+        actions[row, :agents, :wide], chosen[row, :agents] = joint.actions, action
+        there[row, :agents] = 1.0
+    found = {"seen": seen, "actions": actions, "able": able, "chosen": chosen, "there": there}
+    return {name: torch.from_numpy(array).float() if array.dtype.kind == "f" else torch.from_numpy(array)
+            for name, array in found.items()}
+
+
+_JOB = torch.cat([torch.tensor([-1]), torch.arange(ACTIONS) // len(LEVELS)])
+"""Which job each action takes."""
+_RIVALS = ((_JOB[:, None] == _JOB) & (_JOB >= 0)).float()
+
+
+def _conditionals(flat: Any, batch: Tensors, edges: Any) -> tuple[Any, Any]:
+    """Return the log-odds of each agent's actions given what the others do, [decision, agent, action], and values."""
+    parts = unpacked(flat)
+    refuse, accept, refusing, factors, _, heard = opinions(parts, batch["seen"], batch["actions"], batch["there"])
+    utility = torch.cat([refuse[..., None], accept.masked_fill(~batch["able"], -1e9)], -1)
+    every = torch.cat([refusing[..., None, :], factors], -2)
+    rank = every.shape[-1]
+    chosen = torch.take_along_dim(every, batch["chosen"][..., None, None].expand(*batch["chosen"].shape, 1, rank),
+                                  -2)[..., 0, :]
+    payoff = torch.einsum("bnar,bnr->bna", every, edges @ chosen)
+    clash = CONFLICT * (edges @ _RIVALS[batch["chosen"]])
+    value = ((heard * batch["there"][..., None]).sum(-2) / batch["there"].sum(-1)[..., None]) @ parts["critic"]
+    return torch.log_softmax(utility + payoff - clash, -1), value + parts["critic_bias"]
+
+
+def _edges(flat: Any, batch: Tensors) -> Any:
+    """Return who is joined on the graph of each decision, by present attention; no gradient goes through it."""
+    from .graph import joined
+
+    with torch.no_grad():
+        attention = opinions(unpacked(flat), batch["seen"], batch["actions"], batch["there"])[4].numpy()
+    found = np.stack([joined(one.astype(np.float64), able) for one, able in
+                      zip(attention, batch["able"].numpy(), strict=True)])
+    return torch.from_numpy(found).float()
+
+
+def _likelihood(odds: Any, batch: Tensors) -> Any:
+    """Return the log pseudo-likelihood of the joint actions, [decision]."""
+    taken = torch.take_along_dim(odds, batch["chosen"][..., None], -1)[..., 0]
+    return (taken * batch["there"]).sum(-1)
+
+
+def _imitated(weights: Floats, batch: Tensors, seed: int) -> Floats:
+    """Return weights that decide as was decided."""
+    flat, random = torch.from_numpy(weights).float().requires_grad_(), np.random.default_rng([seed, 7])
+    optimiser = torch.optim.Adam([flat], lr=0.02)
+    edges = _edges(flat, batch)
+    for _ in range(COPIES):
+        some = torch.from_numpy(random.permutation(len(edges))[:200])
+        part = {name: column[some] for name, column in batch.items()}
+        odds, _ = _conditionals(flat, part, edges[some])
+        loss = -_likelihood(odds, part).mean() + 3e-4 * (flat**2).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        flat.grad[:SHAPES["order"][0]] = 0.0
+        optimiser.step()
+    return np.asarray(flat.detach().numpy(), np.float64)
+
+
+def _agreement(weights: Floats, batch: Tensors) -> float:
+    """Return how often an agent that took a job would do just that, the others doing what they did."""
+    flat = torch.from_numpy(weights).float()
+    with torch.no_grad():
+        odds, _ = _conditionals(flat, batch, _edges(flat, batch))
+    took = batch["chosen"] > 0
+    return float((odds.argmax(-1) == batch["chosen"])[took].float().mean())
+
+
+def _step(training: Training, ground: Ground) -> None:
+    """Take one step of the actor and its critic, and one of the evolution strategy."""
+    _act_and_judge(training, ground)
+    _evolve(training, ground)
+    training.steps += 1
+
+
+def _act_and_judge(training: Training, ground: Ground) -> None:
+    """Try joint actions on some pieces and make those likelier that were worth more than the critic expected."""
+    made, worth = list[tuple[Joint, Longs]](), list[Floats]()
+    agent = _agent(ground, training.weights)
+    for which in range(TOGETHER):
+        piece = ground.piece(TOGETHER * training.steps + which)
+        trials = [_recorded(ground, piece, training.weights, Trying(agent, np.random.default_rng(
+            [training.course.seed, training.steps, which, replay]))) for replay in range(REPLAYS)]
+        for own, (recorder, done) in enumerate(trials):
+            times = np.array(recorder.times)
+            others = [piece.later(other, times) for _, other in trials[:own] + trials[own + 1:]]
+            made += recorder.made
+            worth.append(np.mean(others, axis=0) - piece.later(done, times))
+    if made:
+        gained = np.concatenate(worth)
+        training.weights = _improved(training, made, gained / max(1e-12, float(gained.std())))
+
+
+def _improved(training: Training, made: Sequence[tuple[Joint, Longs]], gained: Floats) -> Floats:
+    """Return weights that make joint actions likelier that were worth more, within bounds."""
+    some = np.random.default_rng([training.course.seed, training.steps, 11]).permutation(len(made))[:BATCH]
+    batch, worth = _batch([made[row] for row in some.tolist()]), torch.from_numpy(gained[some]).float()
+    weights, size = training.weights, STEP[0] + (STEP[1] - STEP[0]) * training.done
+    flat = torch.from_numpy(weights).float()
+    edges = _edges(flat, batch)
+    with torch.no_grad():
+        before = _likelihood(_conditionals(flat, batch, edges)[0], batch)
+    for _ in range(EPOCHS):
+        flat = torch.from_numpy(weights).float().requires_grad_()
+        odds, value = _conditionals(flat, batch, edges)
+        ratio, better = (_likelihood(odds, batch) - before).clamp(-2.0, 2.0).exp(), worth - value.detach()
+        gain = torch.minimum(ratio * better, ratio.clamp(1 - CLIP, 1 + CLIP) * better)
+        doubt = -((odds.exp() * odds.clamp(min=-30.0)).sum(-1) * batch["there"]).sum(-1)
+        loss = (-gain - ENTROPY * doubt + EXPECTED * (worth - value) ** 2).mean()
+        loss.backward()
+        gradient = np.asarray(flat.grad.numpy(), np.float64)
+        gradient[:SHAPES["order"][0]] = 0.0  # who goes first is learned by the evolution strategy alone
+        if not np.isfinite(gradient).all():
+            raise TrainingError(f"the objective is no number after {training.steps} steps; what was kept before stays")
+        weights = weights - size * training.adam.direction(gradient)
+    return weights
+
+
+def _evolve(training: Training, ground: Ground) -> None:
+    """Take one step of an evolution strategy, every candidate on the same pieces."""
+    random = np.random.default_rng([training.course.seed, training.steps, 13])
+    pieces = [ground.piece(AT_ONCE * training.steps + which) for which in range(AT_ONCE)]
+    weights, momentum = training.more[EVOLUTION], training.more["momentum"]
+
+    def cost(tried: Floats) -> float:
+        agent = _agent(ground, tried)
+        return float(np.mean([piece.cost(replayed(piece.stretch, agent)) for piece in pieces]))
+
+    rising = np.zeros(SIZE)
+    for noise in random.standard_normal((PAIRS, SIZE)):
+        difference = cost(weights + SPREAD * noise) - cost(weights - SPREAD * noise)
+        rising += difference * noise
+    length = float(np.sqrt(np.mean(rising**2)))
+    momentum = 0.8 * momentum + 0.2 * (rising / length if length > 0 else rising)
+    training.more = {EVOLUTION: weights - PACE * (1.0 - training.done) * momentum, "momentum": momentum}
