@@ -28,7 +28,7 @@ from ..observation import grants_known
 from ..pieces import Piece, replayed
 from .agent import Maifs, load, save, schema
 from .desk import Decide, Joint
-from .graph import CONFLICT
+from .graph import CONFLICT, joined
 from .levels import LEVELS
 from .network import ACTION_INPUTS, NODE_INPUTS, NOMINATED, OF_JOB, SHAPES, SIZE, TASKS, initial, opinions, unpacked
 from .teachers import ORDERS, TEACHERS
@@ -187,8 +187,6 @@ def _conditionals(flat: Any, batch: Tensors, edges: Any) -> tuple[Any, Any]:
 
 def _edges(flat: Any, batch: Tensors) -> Any:
     """Return who is joined on the graph of each decision, by present attention; no gradient goes through it."""
-    from .graph import joined
-
     with torch.no_grad():
         attention = opinions(unpacked(flat), batch["seen"], batch["actions"], batch["there"])[4].numpy()
     found = np.stack([joined(one.astype(np.float64), able) for one, able in
