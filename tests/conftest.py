@@ -1,8 +1,10 @@
 """What every test shares: benchmarks run only when asked for, and in CI a skipped test is a failed one."""
 
+import gc
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -34,6 +36,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if compiling is not None:
         compiling.kill()
         compiling.communicate()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Let the garbage collector pass over modules and thousands of tests, which live until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_ignore_collect(collection_path, config: pytest.Config) -> bool | None:
