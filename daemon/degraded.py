@@ -203,8 +203,8 @@ def _time(seconds: float) -> str:
 
 def unmeasured_share(assessment: Assessment | None) -> float | None:
     """Return the share of GPUs without fresh readings, of nodes in service; None where there are none."""
-    boards = [board for board in assessment.boards if board.state is not PowerClass.UNAVAILABLE] if assessment else []
-    return sum(board.state is PowerClass.UNMEASURED for board in boards) / len(boards) if boards else None
+    gpus = [gpu for gpu in assessment.gpu_verdicts if gpu.state is not PowerClass.UNAVAILABLE] if assessment else []
+    return sum(gpu.state is PowerClass.UNMEASURED for gpu in gpus) / len(gpus) if gpus else None
 
 
 def out_of_service(snapshot: SchedulerSnapshot | None) -> frozenset[str]:

@@ -125,18 +125,18 @@ def _wasters(found: Assessment) -> dict[str, Any]:
     nodes = {node.node: node.host_watts * (node.host_class in WASTED) for node in found.nodes}
     dark = {node.node for node in found.nodes if node.host_class is PowerClass.UNMEASURED}
     users: dict[tuple[str, str], float] = {}
-    for board in found.boards:
-        nodes[board.node] = nodes.get(board.node, 0.0) + board.wasted_watts
-        if board.state is PowerClass.UNMEASURED:
-            dark.add(board.node)
-        elif board.user:
-            place = board.user, board.partition
-            users[place] = users.get(place, 0.0) + board.wasted_watts
+    for gpu in found.gpu_verdicts:
+        nodes[gpu.node] = nodes.get(gpu.node, 0.0) + gpu.wasted_watts
+        if gpu.state is PowerClass.UNMEASURED:
+            dark.add(gpu.node)
+        elif gpu.user:
+            place = gpu.user, gpu.partition
+            users[place] = users.get(place, 0.0) + gpu.wasted_watts
     held: dict[tuple[str, str], float] = {}
-    for board in found.boards:
-        if board.user and board.watts is not None:
-            place = board.user, board.partition
-            held[place] = held.get(place, 0.0) + board.watts
+    for gpu in found.gpu_verdicts:
+        if gpu.user and gpu.watts is not None:
+            place = gpu.user, gpu.partition
+            held[place] = held.get(place, 0.0) + gpu.watts
     largest = sorted(users.items(), key=lambda row: (-row[1], row[0]))
     # Of a node that is not wholly measured the waste may be known in part; that it wastes nothing is not known.
     known = {node: watts if watts or node not in dark else None for node, watts in nodes.items()}
@@ -158,7 +158,7 @@ def _gpus(found: Assessment) -> dict[str, Any]:
     return {
         "gpus": _flat(found.gpus),
         "node_gpus": _flat(found.node_gpus),
-        "gpu_state": {(board.node, str(board.index)): float(GPU_CODES[board.state]) for board in found.boards},
+        "gpu_state": {(gpu.node, str(gpu.index)): float(GPU_CODES[gpu.state]) for gpu in found.gpu_verdicts},
         "stranded_gpus": _flat(found.stranded),
         "fragmentation_ratio": dict(found.fragmentation),
         "utilization_ratio": {(partition, basis): getattr(used, basis)
@@ -168,8 +168,8 @@ def _gpus(found: Assessment) -> dict[str, Any]:
         "unmeasured_gpus": {partition: float(count) for partition, count in found.unmeasured_gpus.items()},
         "unmeasured_hosts": {partition: float(count) for partition, count in found.unmeasured_hosts.items()},
         "outside_scheduler_since_timestamp_seconds": {
-            (board.node, str(board.index)): board.since_s for board in found.boards
-            if board.state is PowerClass.OUTSIDE_SCHEDULER},
+            (gpu.node, str(gpu.index)): gpu.since_s for gpu in found.gpu_verdicts
+            if gpu.state is PowerClass.OUTSIDE_SCHEDULER},
     }
 
 

@@ -51,7 +51,7 @@ class Part:
     @property
     def metered(self) -> bool:
         """Tell whether a wall meter of its own stands behind the rest of the node."""
-        return self.source not in ("", "boards", "estimated")
+        return self.source not in ("", "gpus", "estimated")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ def job_facts(found: Assessment, snapshot: SchedulerSnapshot | None, most: int) 
         return {}
     power: dict[str, float] = {}
     wasted: dict[str, float] = {}
-    for board in found.boards:
-        if board.job_id and board.watts is not None:
-            power[board.job_id] = power.get(board.job_id, 0.0) + board.watts
-            wasted[board.job_id] = wasted.get(board.job_id, 0.0) + board.wasted_watts
+    for gpu in found.gpu_verdicts:
+        if gpu.job_id and gpu.watts is not None:
+            power[gpu.job_id] = power.get(gpu.job_id, 0.0) + gpu.watts
+            wasted[gpu.job_id] = wasted.get(gpu.job_id, 0.0) + gpu.wasted_watts
     jobs = {job.job_id: job for job in snapshot.jobs if job.state.active and job.job_id in power}
     chosen = sorted(jobs.values(), key=lambda job: (-wasted[job.job_id], job.job_id))[:most]
     labels = {job.job_id: (job.job_id, job.partition, job.user, job.account) for job in chosen}

@@ -26,7 +26,7 @@ from ..storage.errors import StoreError
 from ..storage.history import History
 from ..storage.reading import HistoryReader
 from ..storage.records import IdleFloor, SchedulerSnapshot
-from ..storage.topology import Boards, Fabric
+from ..storage.topology import Fabric, NodeLinks
 from . import opening
 from .advice.advisor import Advisor
 from .advice.model_roles import ModelRoles
@@ -109,7 +109,8 @@ class Service:
             merged = self._collection.snapshot(self._clock(), self.settings.waste.scheduler_max_age)
             if merged is None:
                 continue
-            topologies = [known for known in self._collection.facts("topology") if isinstance(known, Fabric | Boards)]
+            topologies = [known for known in self._collection.facts("topology")
+                          if isinstance(known, Fabric | NodeLinks)]
             hung = self._hanging.hang(merged, topologies)
             self._learn(snapshot=hung, waits=self._waits.noted(hung.jobs))
             if any(watched.snapshot.fresh for watched in read if watched.role == "scheduler"):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..storage.records import Node, SchedulerSnapshot
-from ..storage.topology import Boards, Fabric, Topology
+from ..storage.topology import Fabric, NodeLinks, Topology
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +25,9 @@ class AttachTopology:
         nodes = snapshot.nodes
         for topology in known:
             nodes = tuple(topology.placed(nodes))
-        boards = [topology for topology in known if isinstance(topology, Boards)]
+        links = [topology for topology in known if isinstance(topology, NodeLinks)]
         self._tell("%d nodes have another number of GPUs than their kind, so that how these are linked is not known "
-                   "(MIG slices have no links): %s", (name for one in boards for name in one.misfits(nodes)))
+                   "(MIG slices have no links): %s", (name for one in links for name in one.misfits(nodes)))
         fabrics = [topology for topology in known if isinstance(topology, Fabric)]
         self._tell("the topology names %d nodes that the scheduler does not know: %s",
                    (name for fabric in fabrics for name in fabric.strangers(nodes)))

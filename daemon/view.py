@@ -22,7 +22,7 @@ from .facts import published
 from .pricing import Costing
 from .service import Service
 from .spare import spare_nodes
-from .waste import Assessment, BoardVerdict, NodeVerdict
+from .waste import Assessment, GpuVerdict, NodeVerdict
 from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
 
 IN_WORDS = {Decision.PROMOTE: "in_charge", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted",
@@ -56,9 +56,9 @@ class DaemonView(View):
         found = self._service.known.assessment
         if found is None:
             return ()
-        boards = [row for board in found.boards for row in _board_rows(board)]
+        gpus = [row for gpu in found.gpu_verdicts for row in _gpu_rows(gpu)]
         hosts = [_host_row(node) for node in found.nodes]
-        return boards + hosts
+        return gpus + hosts
 
     def nodes(self) -> Sequence[NodeRow]:
         """Return every node of the scheduler."""
@@ -168,13 +168,13 @@ def _target_group(kind: str, health: TargetHealth) -> TargetGroup:
                        labels | {f"__param_{name}": value for name, value in parse_qsl(page.query)})
 
 
-def _board_rows(board: BoardVerdict) -> list[WasteRow]:
-    floor = board.floor
-    # A board without watts is told all the same: what is not measured is not nothing.
-    shares: list[tuple[PowerClass, float | None]] = [*board.shares()] or [(board.state, None)]
-    return [WasteRow(board.partition, board.node, power_class, watts, power_class in WASTED, board.index, board.uuid,
-                     board.user, board.account, board.job_id, board.activity, floor.watts if floor else None,
-                     floor.source if floor else "", since_s=board.since_s)
+def _gpu_rows(gpu: GpuVerdict) -> list[WasteRow]:
+    floor = gpu.floor
+    # A GPU without watts is told all the same: what is not measured is not nothing.
+    shares: list[tuple[PowerClass, float | None]] = [*gpu.shares()] or [(gpu.state, None)]
+    return [WasteRow(gpu.partition, gpu.node, power_class, watts, power_class in WASTED, gpu.index, gpu.uuid,
+                     gpu.user, gpu.account, gpu.job_id, gpu.activity, floor.watts if floor else None,
+                     floor.source if floor else "", since_s=gpu.since_s)
             for power_class, watts in shares]
 
 
@@ -186,8 +186,8 @@ def _host_row(node: NodeVerdict) -> WasteRow:
 def _wasted_by_node(found: Assessment) -> dict[str, float]:
     """Return the wasted watts of each node, its host's included."""
     wasted: dict[str, float] = {}
-    for board in found.boards:
-        wasted[board.node] = wasted.get(board.node, 0.0) + board.wasted_watts
+    for gpu in found.gpu_verdicts:
+        wasted[gpu.node] = wasted.get(gpu.node, 0.0) + gpu.wasted_watts
     for node in found.nodes:
         if node.host_class in WASTED:
             wasted[node.node] = wasted.get(node.node, 0.0) + node.host_watts

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from ..storage.durations import Duration
 from ..storage.records import Islands
-from ..storage.topology import Boards, Fabric, Switch, Topology, TopologyError
+from ..storage.topology import Fabric, NodeLinks, Switch, Topology, TopologyError
 from .hostlist import expand
 from .slurm.cli import SlurmCli, SlurmCommands
 from .source import Clock, Role, SourceConfig, SourceError, TargetHealth, register
@@ -90,19 +90,19 @@ class GpuLinksConfig(SourceConfig):
         if (self.file is None) == (not self.islands):
             raise ValueError("either file or islands tells how the GPUs are linked")
         if self.islands:
-            Boards(self.nodes, self.islands)
+            NodeLinks(self.nodes, self.islands)
         return self
 
     def build(self, clock: Clock) -> TopologySource:
         """Return the source that this configuration describes."""
-        return TopologySource(self.name or self.kind, self.boards, clock, self.every)
+        return TopologySource(self.name or self.kind, self.links, clock, self.every)
 
-    def boards(self) -> Boards:
+    def links(self) -> NodeLinks:
         """Return the nodes with their islands; SourceError or TopologyError when the file does not tell them."""
         if self.islands:
-            return Boards(self.nodes, self.islands)
+            return NodeLinks(self.nodes, self.islands)
         assert self.file is not None  # see _one_of_both
-        return Boards(self.nodes, read_matrix(self.file))
+        return NodeLinks(self.nodes, read_matrix(self.file))
 
 
 class TopologySource:

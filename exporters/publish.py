@@ -130,7 +130,7 @@ class Published:
     node_power_watts: Series = _gauge(
         "Power of a node in watts. source says where it was read: at the wall by ipmi, redfish, hwmon or ceems; "
         "modules is what the superchips of a Grace tray draw, without the rest of it; estimated is its GPUs and the "
-        "configured or last known draw of the rest, boards its GPUs alone.",
+        "configured or last known draw of the rest, gpus its GPUs alone.",
         "node", "source", cap=NODES)
     node_wasted_power_watts: Series = _gauge(
         "Part of a node's power that does no work, in watts: its GPUs' and, while it is empty, its host's; absent "

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from ..storage.topology import Board, Fabric, Switch, TopologyError
+from ..storage.topology import Fabric, GpuLinks, Switch, TopologyError
 from .hostlist import expand
 
 MAX_LINES = 100_000
 MAX_GPUS = 64
-"""No board of today carries more; a longer table is not one."""
+"""No server of today carries more; a longer table is not one."""
 LEAF_LABELS = ("network.topology.nvidia.com/leaf", "topology.kubernetes.io/rack", "rack")
 SPINE_LABELS = ("network.topology.nvidia.com/spine", "topology.kubernetes.io/zone")
 """Labels by which clusters tell where a node hangs, the most exact first (NVIDIA topograph, Kubernetes' own)."""
@@ -135,7 +135,7 @@ def _first(labels: Mapping[str, str], keys: tuple[str, ...]) -> str:
     return next((labels[key] for key in keys if labels.get(key)), "")
 
 
-def parse_matrix(text: str) -> Board:
+def parse_matrix(text: str) -> GpuLinks:
     """Return the GPUs of one node as ``nvidia-smi topo -m`` shows them; NICs in the table are left out.
 
     Raises:
@@ -153,7 +153,7 @@ def parse_matrix(text: str) -> Board:
         match = _GPU.fullmatch(cells[0])
         if match:
             _read_row(int(match[1]), columns, cells, seen, numa)
-    return _board(seen, numa)
+    return _links(seen, numa)
 
 
 def _is_head(row: str) -> bool:
@@ -174,7 +174,7 @@ def _read_row(gpu: int, columns: list[str], cells: list[str], seen: dict[tuple[i
             numa[gpu] = int(cell)
 
 
-def _board(seen: Mapping[tuple[int, int], str], numa: Mapping[int, int]) -> Board:
+def _links(seen: Mapping[tuple[int, int], str], numa: Mapping[int, int]) -> GpuLinks:
     gpus = sorted({one for one, _ in seen} | {other for _, other in seen})
     if not gpus or len(gpus) > MAX_GPUS:
         raise TopologyError(f"a table of {len(gpus)} GPUs")
@@ -190,4 +190,4 @@ def _board(seen: Mapping[tuple[int, int], str], numa: Mapping[int, int]) -> Boar
             links[one, other] = "NVLINK" if bonded else there
             if bonded:
                 lanes[one, other] = int(bonded[1])
-    return Board(tuple(gpus), links, lanes, dict(numa))
+    return GpuLinks(tuple(gpus), links, lanes, dict(numa))

@@ -44,9 +44,9 @@ from .speeds import RunSpeed
 from .underuse import CauseTally
 from .uses import Use
 from .values import words
-from .windows import Board
+from .windows import GpuKey
 
-Boards = dict[Board, int]
+GpuNumbers = dict[GpuKey, int]
 _LARGEST_BYTES = 1 << 28
 """Of one batch's facts unpacked; what claims to be larger is damaged."""
 
@@ -80,21 +80,21 @@ class Kind:
     """What one kind of facts looks like, and who writes it."""
 
     shape: Any
-    write: Callable[[Connection, Any, Boards], None]
+    write: Callable[[Connection, Any, GpuNumbers], None]
 
 
-def _seen(connection: Connection, facts: Seen, boards: Boards) -> None:
+def _seen(connection: Connection, facts: Seen, gpus: GpuNumbers) -> None:
     nodes.store(connection, facts.nodes, facts.time_s)
     jobs.store_seen(connection, facts.jobs, facts.time_s)
     following.judge(connection, facts.jobs)
 
 
-def _finished(connection: Connection, facts: tuple[Job, ...], boards: Boards) -> None:
+def _finished(connection: Connection, facts: tuple[Job, ...], gpus: GpuNumbers) -> None:
     jobs.store_finished(connection, facts)
     following.judge(connection, facts)
 
 
-def _decisions(connection: Connection, facts: tuple[Promotion, ...], boards: Boards) -> None:
+def _decisions(connection: Connection, facts: tuple[Promotion, ...], gpus: GpuNumbers) -> None:
     for decision in facts:
         promotions.store(connection, decision)
 
@@ -125,9 +125,9 @@ _DIGITS = 6
 """Of what windows hold: as fine as exporters tell, and a third shorter."""
 
 
-def write(connection: Connection, batch: Batch, boards: Boards) -> None:
-    """Write the facts of a batch; ``boards`` remembers the numbers of boards that are known already."""
-    KINDS[batch.kind].write(connection, batch.facts, boards)
+def write(connection: Connection, batch: Batch, gpus: GpuNumbers) -> None:
+    """Write the facts of a batch; ``gpus`` remembers the numbers of GPUs that are known already."""
+    KINDS[batch.kind].write(connection, batch.facts, gpus)
 
 
 def ended_by(batch: Batch, time_s: float) -> Batch:

@@ -1,4 +1,4 @@
-"""Records energy: rollups per board, waste per class, learned idle floors."""
+"""Records energy: rollups per GPU, waste per class, learned idle floors."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .database import upsert
 from .power_classes import PowerClass
 from .records import GpuRollup, IdleFloor, WasteReading
 from .values import chunks, number, thousandths, words
-from .windows import Board
+from .windows import GpuKey
 
 
-def store_rollups(connection: Connection, rollups: Sequence[GpuRollup], boards: dict[Board, int]) -> None:
+def store_rollups(connection: Connection, rollups: Sequence[GpuRollup], gpus: dict[GpuKey, int]) -> None:
     """Record rollups; one that is given again for the same window replaces the first.
 
-    ``boards`` remembers the numbers of boards that are known already.
+    ``gpus`` remembers the numbers of GPUs that are known already.
     """
-    _learn_boards(connection, {(words(one.uuid), words(one.node), one.index) for one in rollups}, boards)
-    windows.store_rollups(connection, rollups, boards)
+    _learn_gpus(connection, {(words(one.uuid), words(one.node), one.index) for one in rollups}, gpus)
+    windows.store_rollups(connection, rollups, gpus)
 
 
 def load_rollups(connection: Connection, since_s: float, until_s: float, node: str | None) -> tuple[GpuRollup, ...]:
@@ -66,8 +66,8 @@ def _waste_of(row: Row[object]) -> WasteReading:
                         row.node)
 
 
-def _rollup_of(row: Row[object], board: Board) -> GpuRollup:
-    uuid, node, index = board
+def _rollup_of(row: Row[object], gpu: GpuKey) -> GpuRollup:
+    uuid, node, index = gpu
     return GpuRollup(
         start_s=row.start_s, seconds=row.seconds, node=node, uuid=uuid, index=index,
         measured_seconds=row.measured_ms / 1000, allocated_seconds=row.allocated_ms / 1000,
@@ -77,8 +77,8 @@ def _rollup_of(row: Row[object], board: Board) -> GpuRollup:
 
 def store_floors(connection: Connection, floors: Mapping[tuple[str, str], IdleFloor]) -> None:
     """Record idle floors by (UUID or model, ``bare`` or ``context``)."""
-    rows = [{"board": words(board), "kind": kind, "watts": watts, "source": floor.source, "samples": floor.samples,
-             "updated_s": number(floor.updated_s)} for (board, kind), floor in floors.items()
+    rows = [{"board": words(gpu), "kind": kind, "watts": watts, "source": floor.source, "samples": floor.samples,
+             "updated_s": number(floor.updated_s)} for (gpu, kind), floor in floors.items()
             if (watts := number(floor.watts)) is not None]
     upsert(connection, schema.floors, rows, update=("watts", "source", "samples", "updated_s"))
 
@@ -89,13 +89,13 @@ def load_floors(connection: Connection) -> dict[tuple[str, str], IdleFloor]:
             for row in connection.execute(select(schema.floors))}
 
 
-def _learn_boards(connection: Connection, boards: set[Board], known: dict[Board, int]) -> None:
-    new = sorted(boards - known.keys())
-    upsert(connection, schema.boards, [dict(zip(("uuid", "node", "index"), board, strict=True)) for board in new])
+def _learn_gpus(connection: Connection, gpus: set[GpuKey], known: dict[GpuKey, int]) -> None:
+    new = sorted(gpus - known.keys())
+    upsert(connection, schema.boards, [dict(zip(("uuid", "node", "index"), gpu, strict=True)) for gpu in new])
     for some in chunks({uuid for uuid, _, _ in new}):
         known.update(_numbers(connection, some))
 
 
-def _numbers(connection: Connection, uuids: Sequence[str]) -> dict[Board, int]:
+def _numbers(connection: Connection, uuids: Sequence[str]) -> dict[GpuKey, int]:
     found = connection.execute(select(schema.boards).where(schema.boards.c.uuid.in_(uuids)))
     return {(uuid, node, index): number for number, uuid, node, index in found}

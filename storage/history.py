@@ -86,7 +86,7 @@ class History(HistoryReader):
         self._seen: dict[jobs.Key, Job] = {}
         self._seen_nodes: tuple[dict[str, Any], ...] = ()
         self._seen_s = float("-inf")
-        self._boards: batches.Boards = {}
+        self._gpu_numbers: batches.GpuNumbers = {}
         self._file = 0
         self._closed = False
         self._stopped: tuple[float, StoreError] | None = None
@@ -158,7 +158,7 @@ class History(HistoryReader):
         self._record_all("finished", (job for job in finished if jobs.recordable(job)))
 
     def record_rollups(self, rollups: Iterable[GpuRollup]) -> None:
-        """Record rollups; the same board and window again replaces.
+        """Record rollups; the same GPU and window again replaces.
 
         A window that a restart cut short must keep its own start and length, or its other half would replace it.
         """
@@ -342,10 +342,10 @@ class History(HistoryReader):
                 if batch.after is not None:
                     others_s = self._claim.others_since(connection, batch.after)
                     batch = batch if others_s is None else batches.ended_by(batch, others_s)
-                batches.write(connection, batch, self._boards)
+                batches.write(connection, batch, self._gpu_numbers)
         except BaseException:
-            # Numbers given to boards in a transaction that did not come about.
-            self._boards.clear()
+            # Numbers given to GPUs in a transaction that did not come about.
+            self._gpu_numbers.clear()
             raise
 
     def _drop(self, items: int, reason: str) -> None:
@@ -362,7 +362,7 @@ class History(HistoryReader):
         self._presence.check()
         if self._file != self._presence.replaced:
             self._file = self._presence.replaced
-            self._boards.clear()
+            self._gpu_numbers.clear()
             self._forget()
 
     @contextmanager

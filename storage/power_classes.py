@@ -1,6 +1,6 @@
 """The classes into which every watt of every node falls, exactly once: one table, one row per class.
 
-Page, style sheet, command line, Grafana boards, reports, metric help and tests come from it. To add a class, add a row
+Page, style sheet, command line, dashboards, reports, metric help and tests come from it. To add a class, add a row
 here, and to the judge of ``daemon/waste`` what decides on it.
 """
 

@@ -134,7 +134,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A physical board. A MIG instance is not a board; its readings belong to its parent."""
+    """A physical GPU. A MIG instance is not a GPU; its readings belong to its parent."""
 
     uuid: str
     node: str
@@ -311,7 +311,7 @@ class SchedulerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class IdleFloor:
-    """Watts that a board draws doing nothing, and how we know."""
+    """Watts that a GPU draws doing nothing, and how we know."""
 
     watts: float
     source: str
@@ -322,7 +322,7 @@ class IdleFloor:
 
 @dataclass(frozen=True, slots=True)
 class GpuRollup:
-    """Five minutes (or coarser) of one board."""
+    """Five minutes (or coarser) of one GPU."""
 
     start_s: float
     seconds: float

@@ -30,19 +30,19 @@ def classes(connection: Connection, run: RunRow, most: int) -> Iterator[tuple[Wi
 def gpus(connection: Connection, places: Mapping[str, tuple[int, ...] | None], since_s: float, until_s: float,
          most: int) -> tuple[GpuRollup, ...]:
     """Return what GPUs did in up to ``most`` windows of [since, until); by node their positions, None for all."""
-    names = {number: board for node, positions in places.items()
-             for number, board in _boards(connection, node, positions).items()}
+    names = {number: gpu for node, positions in places.items()
+             for number, gpu in _gpus(connection, node, positions).items()}
     chosen = _spread(connection, schema.gpu_windows, since_s, until_s, most)
     return tuple(rollup for window in windows.gpu_windows(connection, schema.gpu_windows.c.start_s.in_(chosen))
                  for rollup in windows.rollups_of(window, names))
 
 
-def _boards(connection: Connection, node: str, positions: tuple[int, ...] | None) -> dict[int, windows.Board]:
+def _gpus(connection: Connection, node: str, positions: tuple[int, ...] | None) -> dict[int, windows.GpuKey]:
     """Return the GPUs of a node; a scheduler's index is a position, where NVML may leave a hole."""
     known = windows.names_of(connection, node)
     indexes = sorted({index for _, _, index in known.values()})
     held = set(indexes) if positions is None else {indexes[place] for place in positions if 0 <= place < len(indexes)}
-    return {number: board for number, board in known.items() if board[2] in held}
+    return {number: gpu for number, gpu in known.items() if gpu[2] in held}
 
 
 def _spread(connection: Connection, table: Table, since_s: float, until_s: float, most: int) -> list[float]:

@@ -93,7 +93,7 @@ host bridge; between host bridges of one NUMA node; between NUMA nodes."""
 
 
 @dataclass(frozen=True)
-class Board:
+class GpuLinks:
     """The GPUs of one node and the ways between them."""
 
     gpus: tuple[int, ...]
@@ -128,7 +128,7 @@ class Board:
 
 
 @dataclass(frozen=True)
-class Boards:
+class NodeLinks:
     """Nodes whose GPUs hang together in the same way."""
 
     names: tuple[str, ...]
@@ -157,5 +157,5 @@ class Boards:
         return any(fnmatchcase(node.name, pattern) for pattern in self.names)
 
 
-Topology = Fabric | Boards
+Topology = Fabric | NodeLinks
 """What is known of how GPUs reach each other: between nodes, or inside of them."""

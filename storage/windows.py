@@ -17,9 +17,9 @@ from .packed import MISSING, Floats, Ints, Window, pack, put_packed, readable, r
 from .records import GpuRollup
 from .values import words
 
-Board = tuple[str, str, int]
+GpuKey = tuple[str, str, int]
 """UUID, node and index."""
-_BOARD, _MEASURED, _ALLOCATED, _ENERGY, _MEAN, _MOST, _POWER, _PEAK = range(8)
+_GPU, _MEASURED, _ALLOCATED, _ENERGY, _MEAN, _MOST, _POWER, _PEAK = range(8)
 """Columns of a GPU: its number, ms, ms, mJ, millionths twice, and mW twice.
 
 Mean power is kept as its difference from energy over time, which is nearly always nothing.
@@ -34,11 +34,11 @@ class Packed(NamedTuple):
     columns: Ints
 
 
-def store_rollups(connection: Connection, rollups: Sequence[GpuRollup], boards: Mapping[Board, int]) -> None:
-    """Record rollups of boards that have numbers; the same board and window again replaces."""
+def store_rollups(connection: Connection, rollups: Sequence[GpuRollup], gpus: Mapping[GpuKey, int]) -> None:
+    """Record rollups of GPUs that have numbers; the same GPU and window again replaces."""
     by_window: dict[Window, dict[int, GpuRollup]] = {}
     for rollup in rollups:
-        number = boards[words(rollup.uuid), words(rollup.node), rollup.index]
+        number = gpus[words(rollup.uuid), words(rollup.node), rollup.index]
         by_window.setdefault((rollup.start_s, rollup.seconds), {})[number] = rollup
     for window, some in by_window.items():
         put(connection, window, _columns(some))
@@ -52,23 +52,23 @@ def gpu_windows(connection: Connection, within: ColumnElement[bool]) -> Iterator
         yield Packed(row.start_s, row.seconds, columns)
 
 
-def rollups_of(window: Packed, names: Mapping[int, Board]) -> Iterator[GpuRollup]:
-    """Yield the rollups of a window, of boards with a name only."""
-    kept = window.columns[:, np.isin(window.columns[_BOARD], np.fromiter(names, np.int64, len(names)))]
+def rollups_of(window: Packed, names: Mapping[int, GpuKey]) -> Iterator[GpuRollup]:
+    """Yield the rollups of a window, of GPUs with a name only."""
+    kept = window.columns[:, np.isin(window.columns[_GPU], np.fromiter(names, np.int64, len(names)))]
     power = [None if watts != watts else watts for watts in _power(kept).tolist()]  # NaN differs from itself
-    values = zip(kept[_BOARD].tolist(), unscaled(kept[_MEASURED], 1e3), unscaled(kept[_ALLOCATED], 1e3),
+    values = zip(kept[_GPU].tolist(), unscaled(kept[_MEASURED], 1e3), unscaled(kept[_ALLOCATED], 1e3),
                  unscaled(kept[_ENERGY], 1e3), unscaled(kept[_MEAN], 1e6), unscaled(kept[_MOST], 1e6),
                  power, unscaled(kept[_PEAK], 1e3), strict=True)
-    for board, measured, allocated, energy, mean, most, watts, peak in values:
-        uuid, node, index = names[board]
+    for gpu, measured, allocated, energy, mean, most, watts, peak in values:
+        uuid, node, index = names[gpu]
         yield GpuRollup(window.start_s, window.seconds, node, uuid, index, measured or 0.0, energy, mean, most, watts,
                         peak, allocated or 0.0)
 
 
 def merged(windows: Iterable[Packed]) -> Ints:
-    """Return windows as one, board by board: energy and time in sum, means weighted by measured time."""
+    """Return windows as one, GPU by GPU: energy and time in sum, means weighted by measured time."""
     columns = np.concatenate([window.columns for window in windows], axis=1)
-    numbers, place = np.unique(columns[_BOARD], return_inverse=True)
+    numbers, place = np.unique(columns[_GPU], return_inverse=True)
     measured = columns[_MEASURED]
     total = _sum(place, measured, numbers.size)
     result = np.stack([numbers, total, _sum(place, columns[_ALLOCATED], numbers.size),
@@ -80,10 +80,10 @@ def merged(windows: Iterable[Packed]) -> Ints:
     return result
 
 
-def names_of(connection: Connection, node: str | None = None) -> dict[int, Board]:
-    """Return boards by number, all or those of a node."""
-    boards = schema.boards
-    query = select(boards) if node is None else select(boards).where(boards.c.node == node)
+def names_of(connection: Connection, node: str | None = None) -> dict[int, GpuKey]:
+    """Return GPUs by number, all or those of a node."""
+    gpus = schema.boards
+    query = select(gpus) if node is None else select(gpus).where(gpus.c.node == node)
     return {row.id: (row.uuid, row.node, row._mapping["index"]) for row in connection.execute(query)}
 
 
@@ -93,7 +93,7 @@ def from_rows(rows: Sequence[Row[object]]) -> Ints:
         return [getattr(row, name) for row in rows]
 
     energy, measured = scaled(column("energy_mj"), 1), scaled(column("measured_ms"), 1)
-    return np.stack([scaled(column("board"), 1), measured, scaled(column("allocated_ms"), 1), energy,
+    return np.stack([scaled(column("gpu"), 1), measured, scaled(column("allocated_ms"), 1), energy,
                      scaled(column("activity_mean"), 1e6), scaled(column("activity_max"), 1e6),
                      _offset(column("power_mean_watts"), energy, measured), scaled(column("power_max_watts"), 1e3)])
 
@@ -112,8 +112,8 @@ def put(connection: Connection, window: Window, columns: Ints) -> None:
     """Record a window of GPUs in columns; GPUs that it has are replaced."""
     before = recorded(connection, schema.gpu_windows, window, _unpacked)
     if before is not None:
-        columns = np.concatenate([before[:, ~np.isin(before[_BOARD], columns[_BOARD])], columns], axis=1)
-    put_packed(connection, schema.gpu_windows, window, pack(columns[:, np.argsort(columns[_BOARD], kind="stable")]))
+        columns = np.concatenate([before[:, ~np.isin(before[_GPU], columns[_GPU])], columns], axis=1)
+    put_packed(connection, schema.gpu_windows, window, pack(columns[:, np.argsort(columns[_GPU], kind="stable")]))
 
 
 def _unpacked(packed: bytes) -> Ints:

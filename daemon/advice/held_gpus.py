@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...storage.records import Allocation, Node
 from ...storage.telemetry import GpuReading
-from ..waste.holders import MOST_BOARDS, holes
+from ..waste.holders import MOST_GPUS, holes
 
 
 class HeldGpus:
@@ -32,4 +32,4 @@ class HeldGpus:
         places = self._places.get(part.node, [])
         if part.gpu_indexes:
             return [places[place] if 0 <= place < len(places) else None for place in part.gpu_indexes]
-        return list(places) if part.gpus == len(places) else [None] * min(part.gpus, MOST_BOARDS)
+        return list(places) if part.gpus == len(places) else [None] * min(part.gpus, MOST_GPUS)

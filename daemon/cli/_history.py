@@ -143,7 +143,7 @@ def described(text: str) -> Cluster:
 
     from ...exporters.fabric import read_file, read_matrix
     from ...exporters.source import SourceError
-    from ...storage.topology import Boards, TopologyError
+    from ...storage.topology import NodeLinks, TopologyError
     from ..replay.cluster import Cluster, ClusterError
 
     if not text.endswith((".yaml", ".yml")):
@@ -155,8 +155,8 @@ def described(text: str) -> Cluster:
     try:
         folder, topology, links = Path(text).parent, document.pop("topology", None), document.pop("links", {})
         fabrics = () if topology is None else (read_file(folder / str(topology)),)
-        boards = [Boards((name,), read_matrix(folder / str(file))) for name, file in links.items()]
-        return Cluster.from_mapping(document, *fabrics, *boards)
+        gpus = [NodeLinks((name,), read_matrix(folder / str(file))) for name, file in links.items()]
+        return Cluster.from_mapping(document, *fabrics, *gpus)
     except (SourceError, TopologyError) as error:
         raise ClusterError(f"{text}: {error}") from error
     except (ClusterError, TypeError, KeyError, AttributeError, ValueError) as error:

@@ -61,17 +61,17 @@ def begin(stack: ExitStack, folder: Path, days: float, nodes: int, seed: int,
         metrics = stack.enter_context(_prometheus.running(folder, ports[1], days, address, labels))
         _prometheus.record(metrics, folder, since_s, until_s, _past.STEP_S)
         notes += [f"metrics  {metrics}   {days:g} days in a Prometheus: Grafana's data source",
-                  "boards   idlewatt grafana install --dir DIR writes them"]
+                  "dashboards   idlewatt grafana install --dir DIR writes them"]
     else:
         notes += [f"metrics  {days:g} days as OpenMetrics; for a Prometheus that keeps so much:",
                   f"         {' '.join(_prometheus.blocks_command(file, Path('DATA')))}"]
     return url, [*notes, f"agent    idlewatt train --config.file {_config(folder, service.settings)} --budget 1m",
-                 "         trains one in a minute: the board Learning shows it beside the heuristics",
+                 "         trains one in a minute: the dashboard Learning shows it beside the heuristics",
                  f"files    {folder}   Ctrl-C ends the demo"]
 
 
 def _config(folder: Path, settings: Settings) -> Path:
-    """Write what other commands need to know of this daemon; training fills the board of agents."""
+    """Write what other commands need to know of this daemon; training fills the dashboard of agents."""
     path = folder / "idlewatt.yml"
     path.write_text(yaml.safe_dump({
         "cluster": settings.cluster, "storage": {"url": settings.storage.url},

@@ -12,7 +12,7 @@ from ...exporters.source import Facts, Watched
 from ...storage.records import SchedulerSnapshot
 from ...storage.speeds import Throughput
 from ...storage.telemetry import Telemetry
-from ...storage.topology import Boards, Fabric
+from ...storage.topology import Fabric, NodeLinks
 from .. import config, opening
 from ..collection import Collection
 from ._client import Unreachable
@@ -68,7 +68,7 @@ def _told(facts: Facts | None) -> str:
         return "nothing"
     words: dict[type, Callable[[Any], str]] = {
         Telemetry: _telemetry, SchedulerSnapshot: _scheduler, Fabric: lambda _: "a topology of switches",
-        Boards: lambda _: "links between GPUs", Throughput: lambda given: _count(len(given.rates), "rate")}
+        NodeLinks: lambda _: "links between GPUs", Throughput: lambda given: _count(len(given.rates), "rate")}
     return words[type(facts)](facts)
 
 

@@ -32,7 +32,7 @@ SPEED = 60.0
 TARGETS = {"slurm": ("dcgm", "node", "ipmi", "cgroup"), "kubernetes": ("dcgm_pods", "node", "ipmi")}
 """The pages that are read, by scheduler: the cgroups of pods are not those of Slurm's jobs."""
 HALVES = [[0, 1, 2, 3], [4, 5, 6, 7]]
-"""The boards of a DGX-1V by CPU: NVLink joins each of them to all others of its half, and to one of the other."""
+"""The GPUs of a DGX-1V by CPU: NVLink joins each of them to all others of its half, and to one of the other."""
 
 
 class _Site(TypedDict):
@@ -209,7 +209,7 @@ def _elastic() -> dict[str, object]:
 
     # A job of theirs is over in a minute of ours.
     return {"every": "2s", "settle": "1s", "curves": [
-        {"name": name, "speeds": {boards: round(speed(name, boards), 1) for boards in (2, 4, 8)}}
+        {"name": name, "speeds": {gpus: round(speed(name, gpus), 1) for gpus in (2, 4, 8)}}
         for name in ("resnet50", "vit-large")]}
 
 

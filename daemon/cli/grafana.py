@@ -1,4 +1,4 @@
-"""``idlewatt grafana install``: put boards, data source and rules where Grafana and Prometheus look for them."""
+"""``idlewatt grafana install``: put dashboards, data source and rules where Grafana and Prometheus look for them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def command() -> None:
 def install(root: Path, page: str, currency: str) -> None:
     """Write dashboards, provisioning and rules in the layout of Debian's and Grafana's own packages.
 
-    Nothing is started or reloaded. Grafana finds new boards within a minute; Prometheus needs the rule_files line that
-    is printed, and a reload.
+    Nothing is started or reloaded. Grafana finds new dashboards within a minute; Prometheus needs the rule_files line
+    that is printed, and a reload.
 
     \b
     Examples:

@@ -98,9 +98,9 @@ def command(source: str, cluster_text: str | None, policies: tuple[str, ...], st
       idlewatt replay history --last 30d --policy limit-aged+best-fit+easy --report replay.html
       idlewatt replay history --last 7d --check
 
-    Watts are modelled: a free board draws `idle`, an allocated one from `context` to `limit` along `curve` at its
-    `load`, each node `host` besides, and `standby` once it is powered down. Wasted are idle boards, the idle part of
-    allocated ones, and the hosts of empty nodes. What jobs make of their boards is not in a history: allocated boards
+    Watts are modelled: a free GPU draws `idle`, an allocated one from `context` to `limit` along `curve` at its
+    `load`, each node `host` besides, and `standby` once it is powered down. Wasted are idle GPUs, the idle part of
+    allocated ones, and the hosts of empty nodes. What jobs make of their GPUs is not in a history: allocated GPUs
     that idle or hang count as underused, stranded and planned ones as idle.
     """
     where = Source(source, options["config_file"], options["trace_format"], options["last_s"],

@@ -45,13 +45,13 @@ def facts(snapshot: SchedulerSnapshot, assessment: Assessment | None, history: H
 def _gpus(assessment: Assessment) -> dict[str, _Gpus]:
     """Return the GPUs of each job that are idle or hung now, with since when."""
     found: dict[str, _Gpus] = {}
-    for board in assessment.boards:
-        if board.job_id and board.since_s is not None:
-            held, name = found.setdefault(board.job_id, _Gpus()), f"{board.node}:{board.index}"
-            if board.state is PowerClass.ALLOCATED_IDLE:
-                held.idle[name] = board.since_s
-            elif board.state is PowerClass.ALLOCATED_HUNG:
-                held.hung[name] = board.since_s
+    for gpu in assessment.gpu_verdicts:
+        if gpu.job_id and gpu.since_s is not None:
+            held, name = found.setdefault(gpu.job_id, _Gpus()), f"{gpu.node}:{gpu.index}"
+            if gpu.state is PowerClass.ALLOCATED_IDLE:
+                held.idle[name] = gpu.since_s
+            elif gpu.state is PowerClass.ALLOCATED_HUNG:
+                held.hung[name] = gpu.since_s
     return found
 
 

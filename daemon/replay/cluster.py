@@ -83,7 +83,7 @@ class Cluster:
         """Return the same cluster with nodes that are divided: ``{"n0": ((0, 1), (2, 4))}`` is one without GPU 3.
 
         Each GPU of a node must be on one island. A MIG slice that the scheduler hands out counts as a GPU, and those of
-        one board as an island.
+        one GPU as an island.
         """
         known: dict[str, Islands] = {name: tuple(tuple(part) for part in parts) for name, parts in islands.items()}
         for name, parts in known.items():
@@ -114,7 +114,7 @@ class Cluster:
 
         ``settings`` are Slurm's, as ``idlewatt slurm-settings`` prints them. A name with ``count`` becomes
         ``name0 … name<count-1>``; ``islands`` are as in :meth:`with_islands`. Unknown keys are errors, and so are nodes
-        that a fabric does not know, or whose GPUs are not those that a board has.
+        that a fabric does not know, or whose GPUs are not those that a GPU has.
         """
         unknown = set(described) - {"nodes", "events", "settings"}
         if unknown:

@@ -1,11 +1,11 @@
 """What a replayed cluster draws: idle floor, context, load curve, host overhead, and nodes that power down.
 
-Node watts = hosts that are on + boards. A free board draws its idle floor ``b``; an allocated one its context floor
+Node watts = hosts that are on + GPUs. A free GPU draws its idle floor ``b``; an allocated one its context floor
 ``c`` plus ``(L - c) x share(load)``. A node that has been empty for longer than the run's ``power_down_s`` draws
 standby.
 
-Of the classes of waste a replay knows idle, underused and empty. What a job makes of its boards is not replayed, so
-that idle and hung allocations are within ``allocated_underused``; stranded and planned boards are within
+Of the classes of waste a replay knows idle, underused and empty. What a job makes of its GPUs is not replayed, so
+that idle and hung allocations are within ``allocated_underused``; stranded and planned GPUs are within
 ``idle_unallocated``, and how many of them waiting jobs could not have used is told by the fragmentation.
 """
 
@@ -43,17 +43,17 @@ class PowerModel:
     """Watts of nodes; measure them, the defaults only have the right order of magnitude for an A100 node."""
 
     idle: Watts = 55.0
-    """Board without a context."""
+    """GPU without a context."""
     context: Watts = 95.0
-    """Board with a job's context and nothing to do."""
+    """GPU with a job's context and nothing to do."""
     limit: Watts = 400.0
-    """Board at full load."""
+    """GPU at full load."""
     host: Watts = 800.0
     """CPUs, fans, switches of a node that is on."""
     standby: Watts = 20.0
     """Node that is powered down, all in."""
     load: float = 0.9
-    """Of an allocated board, 0..1."""
+    """Of an allocated GPU, 0..1."""
     curve: tuple[tuple[float, float], ...] = LINEAR
     """(load, share of the way from ``context`` to ``limit``) by rising load, linear in between."""
 
@@ -67,13 +67,13 @@ class PowerModel:
         usual, held = cls(), float(spent.gpu.sum())
         on = spent.busy + spent.empty
         idle = _each(measured, ("free",), float((gpus * on).sum()) - held, float(usual.idle))
-        at_work = _each(measured, ("held", "work"), held, float(usual.board(load)))
+        at_work = _each(measured, ("held", "work"), held, float(usual.at_load(load)))
         context = min(at_work, _each(measured, ("held",), held * (1 - load), float(usual.context)))
         host = _each(measured, ("host",), float(on.sum()), float(usual.host))
         return cls(idle, context, context + (at_work - context) / load, host, load=load)
 
-    def board(self, load: float) -> Watts:
-        """Return the watts of an allocated board at a load of 0..1."""
+    def at_load(self, load: float) -> Watts:
+        """Return the watts of an allocated GPU at a load of 0..1."""
         loads, shares = zip(*self.curve, strict=True)
         return self.context + (self.limit - self.context) * float(np.interp(load, loads, shares))
 
@@ -88,11 +88,11 @@ class Energy:
     """Joules over a window, by class of power; ``total`` is their sum."""
 
     productive: float
-    """Boards at work, less the floor of their idle part."""
+    """GPUs at work, less the floor of their idle part."""
     allocated_underused: float
-    """The floor that bought no work: ``c x (1 - load)`` of allocated boards."""
+    """The floor that bought no work: ``c x (1 - load)`` of allocated GPUs."""
     idle_unallocated: float
-    """Free boards of nodes that are on."""
+    """Free GPUs of nodes that are on."""
     node_overhead_empty: float
     """Hosts of empty nodes that are on."""
     host_active: float
@@ -177,7 +177,7 @@ def joules(spent: Occupation, gpus: Counts, model: PowerModel) -> Energy:
     floor = model.context * (1.0 - model.load)
     free = gpus * (spent.busy + spent.empty) - spent.gpu
     return Energy(
-        productive=_sum(spent.gpu, model.board(model.load) - floor), allocated_underused=_sum(spent.gpu, floor),
+        productive=_sum(spent.gpu, model.at_load(model.load) - floor), allocated_underused=_sum(spent.gpu, floor),
         idle_unallocated=_sum(free, model.idle), node_overhead_empty=_sum(spent.empty, model.host),
         host_active=_sum(spent.busy, model.host), unavailable=_sum(spent.down, model.standby))
 

@@ -1,13 +1,13 @@
 """Where the watts go: every watt of every node in exactly one class, the classes adding up to the wall meter.
 
-readings + holders -> nodes (boards, hosts, stranded) -> cycle -> assessment; energy, floors, demand and utilization
+readings + holders -> nodes (GPUs, hosts, stranded) -> cycle -> assessment; energy, floors, demand and utilization
 outlive the cycle. ``WasteAccountant`` is the door.
 """
 
 from ..settings.waste import WasteSettings
 from .accountant import WasteAccountant
-from .assessment import NO_PARTITION, Assessment, BoardVerdict, NodeVerdict, Utilization
+from .assessment import NO_PARTITION, Assessment, GpuVerdict, NodeVerdict, Utilization
 from .energy import Closed
 
-__all__ = ["NO_PARTITION", "Assessment", "BoardVerdict", "Closed", "NodeVerdict", "Utilization", "WasteAccountant",
+__all__ = ["NO_PARTITION", "Assessment", "GpuVerdict", "Closed", "NodeVerdict", "Utilization", "WasteAccountant",
            "WasteSettings"]

@@ -52,8 +52,8 @@ class WasteAccountant:
         self._book(cycle, totals, now_s)
         walls = sum(node.wall_watts or 0.0 for node in cycle.nodes)
         return Assessment(
-            time_s=now_s, boards=tuple(cycle.boards), nodes=tuple(cycle.nodes), totals=totals, gpus=cycle.gpus(),
-            stranded=cycle.stranded(), fragmentation=self._fragmentation(cycle),
+            time_s=now_s, gpu_verdicts=tuple(cycle.gpu_verdicts), nodes=tuple(cycle.nodes), totals=totals,
+            gpus=cycle.gpus(), stranded=cycle.stranded(), fragmentation=self._fragmentation(cycle),
             utilization=self._utilization.observe(snapshot, now_s),
             unaccounted_watts=walls - sum(sum(watts.values()) for watts in totals.values()),
             disagreement_watts=sum(node.disagreement_watts for node in cycle.nodes),
@@ -69,11 +69,11 @@ class WasteAccountant:
         seconds = min(passed, self._longest_s)
         self._last_s = now_s
         self.counters.add(totals, seconds)
-        self.counters.add_boards(cycle.boards, seconds, passed - seconds)
-        self._windows.add(now_s, seconds, cycle.boards, cycle.watts, cycle.shares)
+        self.counters.add_gpus(cycle.gpu_verdicts, seconds, passed - seconds)
+        self._windows.add(now_s, seconds, cycle.gpu_verdicts, cycle.watts, cycle.shares)
 
     def drain_closed(self) -> Closed:
-        """Return the five-minute windows closed since the last call, by board, by class and by run."""
+        """Return the five-minute windows closed since the last call, by GPU, by class and by run."""
         return self._windows.drain()
 
     def drain_all(self) -> Closed:

@@ -1,4 +1,4 @@
-"""What one cycle of accounting found: frozen, by board, by node and in sum. Watts, seconds, joules."""
+"""What one cycle of accounting found: frozen, by GPU, by node and in sum. Watts, seconds, joules."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ COLUMN = {power_class: column for column, power_class in enumerate(CLASSES)}
 
 
 @dataclass(frozen=True, slots=True)
-class BoardVerdict:
-    """One board in one cycle: who holds it, what it does, where its watts go."""
+class GpuVerdict:
+    """One GPU in one cycle: who holds it, what it does, where its watts go."""
 
     node: str
     index: int
     uuid: str
-    """'' for a board that the scheduler has and telemetry does not."""
+    """'' for a GPU that the scheduler has and telemetry does not."""
     model: str
     partition: str
     state: PowerClass
@@ -34,7 +34,7 @@ class BoardVerdict:
     """None: unmeasured; whatever it draws is then part of the host's."""
     wasted_watts: float = 0.0
     power_source: str = ""
-    """``energy_counter`` (rate of the board's own counter) or ``power`` (a sampled gauge)."""
+    """``energy_counter`` (rate of the GPU's own counter) or ``power`` (a sampled gauge)."""
     activity: float | None = None
     activity_source: str = ""
     job_id: str = ""
@@ -42,7 +42,7 @@ class BoardVerdict:
     account: str = ""
     allocated: bool = False
     guessed: bool = False
-    """The scheduler did not tell which boards of the node the job holds; this one was chosen, consistently."""
+    """The scheduler did not tell which GPUs of the node the job holds; this one was chosen, consistently."""
     floor: IdleFloor | None = None
     """Draw without work: with a context when allocated, bare when free."""
     cause: StrandedCause | None = None
@@ -71,28 +71,28 @@ class NodeVerdict:
     state: NodeState | None
     """None: the scheduler does not know it."""
     wall_watts: float | None
-    """``max(wall meter, sum of boards)``; None when nothing of it is measured."""
+    """``max(wall meter, sum of gpus)``; None when nothing of it is measured."""
     source: str
-    """Where the wall watts come from; ``estimated`` beside the boards where no meter answers, ``boards`` when only the
-    boards are metered, '' when nothing is."""
+    """Where the wall watts come from; ``estimated`` beside the GPUs where no meter answers, ``gpus`` when only the
+    GPUs are metered, '' when nothing is."""
     host_class: PowerClass
     host_watts: float
     disagreement_watts: float
-    """By how much the boards exceed the wall meter, which averages over its own window."""
+    """By how much the GPUs exceed the wall meter, which averages over its own window."""
     gpus: Mapping[str, int]
-    """Boards by state, every one of ``NODE_STATES``."""
+    """GPUs by state, every one of ``NODE_STATES``."""
     unmeasured_gpus: int = 0
-    """Boards without watts: what they draw is within ``host_watts``, where the node has a meter."""
+    """GPUs without watts: what they draw is within ``host_watts``, where the node has a meter."""
 
     @property
     def metered(self) -> bool:
         """Tell whether a meter of its own stands behind the wall watts."""
-        return self.source not in ("", "boards", "estimated")
+        return self.source not in ("", "gpus", "estimated")
 
     @property
     def host_known(self) -> bool:
-        """Tell whether anything is known of what the node draws beside its boards."""
-        return self.source not in ("", "boards")
+        """Tell whether anything is known of what the node draws beside its GPUs."""
+        return self.source not in ("", "gpus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +116,14 @@ class Assessment:
     """Every watt of the cluster at one moment, in exactly one class."""
 
     time_s: float
-    boards: tuple[BoardVerdict, ...] = ()
+    gpu_verdicts: tuple[GpuVerdict, ...] = ()
     nodes: tuple[NodeVerdict, ...] = ()
     totals: Mapping[str, ClassWatts] = field(default_factory=dict)
     """Watts by partition and class, every class present."""
     gpus: Mapping[str, Mapping[PowerClass, int]] = field(default_factory=dict)
-    """Boards by partition and state, every one of ``GPU_CLASSES`` present."""
+    """GPUs by partition and state, every one of ``GPU_CLASSES`` present."""
     stranded: Mapping[str, Mapping[StrandedCause, int]] = field(default_factory=dict)
-    """Stranded boards by partition and cause, every cause present."""
+    """Stranded GPUs by partition and cause, every cause present."""
     fragmentation: Mapping[str, float] = field(default_factory=dict)
     """FGD index as share of free GPUs, where there are free GPUs and known demand."""
     utilization: Mapping[str, Utilization] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Assessment:
     """Wall power less the sum of all classes: 0 unless the accounting is broken."""
     disagreement_watts: float = 0.0
     floors: Mapping[str, IdleFloor] = field(default_factory=dict)
-    """Bare floor by board model."""
+    """Bare floor by GPU model."""
     rejected: Mapping[str, int] = field(default_factory=dict)
     """Readings not believed since the start, by reason."""
 
@@ -142,12 +142,12 @@ class Assessment:
 
     @property
     def node_gpus(self) -> dict[str, Mapping[str, int]]:
-        """Return the boards of every node by state."""
+        """Return the GPUs of every node by state."""
         return {verdict.node: verdict.gpus for verdict in self.nodes}
 
     @property
     def unmeasured_gpus(self) -> dict[str, int]:
-        """Return the unmeasured boards by partition."""
+        """Return the unmeasured GPUs by partition."""
         return {partition: states[PowerClass.UNMEASURED] for partition, states in self.gpus.items()}
 
     @property

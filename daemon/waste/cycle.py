@@ -11,14 +11,14 @@ from ...storage.records import Job, SchedulerSnapshot, StrandedCause
 from ...storage.telemetry import NodeReading
 from ..settings.waste import WasteSettings
 from . import catalogue
-from .assessment import CLASSES, COLUMN, BoardVerdict, ClassWatts, NodeVerdict
+from .assessment import CLASSES, COLUMN, ClassWatts, GpuVerdict, NodeVerdict
 from .energy import Place
 from .floors import FloorBook
 from .holders import Holder, Slot, allocations_by_node, holders, in_doubt, slots
 from .hosts import Wall, wall
 from .lastwalls import LastWalls
 from .nodes import NodeJudge, count_states, home_partition, host_partition, is_unavailable
-from .readings import Board, Fleet
+from .readings import Fleet, WatchedGpu
 from .shares import NodeShares, Share
 from .stranded import Queue
 
@@ -37,7 +37,7 @@ class Cycle:
         self._known = sorted({partition.name for partition in snapshot.partitions}
                              | {name for node in snapshot.nodes for name in node.partitions})
         self.queue = Queue(tuple(self._inventory.values()), snapshot.jobs, now_s)
-        self.boards: list[BoardVerdict] = []
+        self.gpu_verdicts: list[GpuVerdict] = []
         self.nodes: list[NodeVerdict] = []
         self.watts: dict[Place, list[float]] = {}
         """Watts by node and partition, a column per class."""
@@ -46,11 +46,11 @@ class Cycle:
 
     def judge(self, fleet: Fleet, floors: FloorBook) -> None:
         """Judge every node that the scheduler or telemetry knows."""
-        boards, walls = fleet.boards_by_node(), fleet.walls_by_node(self._now_s)
-        for name in sorted(self._inventory.keys() | boards.keys() | walls.keys() | fleet.last_walls.nodes):
-            self._judge_node(name, boards.get(name, []), walls.get(name), fleet, floors)
+        gpus, walls = fleet.gpus_by_node(), fleet.walls_by_node(self._now_s)
+        for name in sorted(self._inventory.keys() | gpus.keys() | walls.keys() | fleet.last_walls.nodes):
+            self._judge_node(name, gpus.get(name, []), walls.get(name), fleet, floors)
 
-    def _judge_node(self, name: str, found: list[Board], reading: NodeReading | None, fleet: Fleet,
+    def _judge_node(self, name: str, found: list[WatchedGpu], reading: NodeReading | None, fleet: Fleet,
                     floors: FloorBook) -> None:
         node = self._inventory.get(name)
         places = slots(found, node)
@@ -61,21 +61,21 @@ class Cycle:
         verdicts = [self._judge_slot(judge, name, slot, taken.get(position), fleet)
                     for position, slot in enumerate(places)]
         shares = NodeShares(name)
-        shares.add_boards(verdicts, taken, places)
-        self._add_boards(name, verdicts, shares)
+        shares.add_gpus(verdicts, taken, places)
+        self._add_gpus(name, verdicts, shares)
         host = self._add_host(name, judge, verdicts, reading, fleet.last_walls)
         shares.add_host(host.host_class, host.host_watts, host.partition, () if verdicts else self._cpus(name))
         self.shares += shares.all
 
     def _judge_slot(self, judge: NodeJudge, name: str, slot: Slot, holder: Holder | None,
-                    fleet: Fleet) -> BoardVerdict:
-        board = slot.board
-        if board is None or self._now_s - board.reading.time_s > self._longest_s:
+                    fleet: Fleet) -> GpuVerdict:
+        gpu = slot.gpu
+        if gpu is None or self._now_s - gpu.reading.time_s > self._longest_s:
             return judge.missing(name, slot, holder)
-        return judge.board(name, slot, board, holder, fleet.limit(board.reading))
+        return judge.gpu_verdict(name, slot, gpu, holder, fleet.limit(gpu.reading))
 
-    def _add_boards(self, name: str, verdicts: list[BoardVerdict], shares: NodeShares) -> None:
-        self.boards += verdicts
+    def _add_gpus(self, name: str, verdicts: list[GpuVerdict], shares: NodeShares) -> None:
+        self.gpu_verdicts += verdicts
         for share in shares.all:
             row = self.watts.get((name, share.partition))
             own = share.values[:len(CLASSES)]
@@ -90,7 +90,7 @@ class Cycle:
                     self._cpu_jobs.setdefault(part.node, []).append((job, part.cpus))
         return self._cpu_jobs.get(name, [])
 
-    def _add_host(self, name: str, judge: NodeJudge, verdicts: list[BoardVerdict], reading: NodeReading | None,
+    def _add_host(self, name: str, judge: NodeJudge, verdicts: list[GpuVerdict], reading: NodeReading | None,
                   last_walls: LastWalls) -> NodeVerdict:
         measured = {verdict.uuid: verdict.watts for verdict in verdicts if verdict.watts is not None}
         total = sum(measured.values())
@@ -119,7 +119,7 @@ class Cycle:
     @cached_property
     def partitions(self) -> list[str]:
         """Return every partition: the scheduler's own, then those that only occur in what was judged."""
-        found = {partition for _, partition in self.watts} | {verdict.partition for verdict in self.boards}
+        found = {partition for _, partition in self.watts} | {verdict.partition for verdict in self.gpu_verdicts}
         return [*self._known, *sorted(found.difference(self._known))]
 
     def totals(self) -> dict[str, ClassWatts]:
@@ -132,12 +132,13 @@ class Cycle:
         return totals
 
     def gpus(self) -> dict[str, dict[PowerClass, int]]:
-        """Return the boards of every partition by state."""
-        counts = Counter(zip([verdict.partition for verdict in self.boards],
-                             [verdict.state for verdict in self.boards], strict=True))
+        """Return the GPUs of every partition by state."""
+        counts = Counter(zip([verdict.partition for verdict in self.gpu_verdicts],
+                             [verdict.state for verdict in self.gpu_verdicts], strict=True))
         return {name: {state: counts[name, state] for state in GPU_CLASSES} for name in self.partitions}
 
     def stranded(self) -> dict[str, dict[StrandedCause, int]]:
-        """Return the stranded boards of every partition by cause."""
-        counts = Counter([(verdict.partition, verdict.cause) for verdict in self.boards if verdict.cause is not None])
+        """Return the stranded GPUs of every partition by cause."""
+        counts = Counter([(verdict.partition, verdict.cause) for verdict in self.gpu_verdicts
+                          if verdict.cause is not None])
         return {name: {cause: counts[name, cause] for cause in StrandedCause} for name in self.partitions}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import GpuRollup, WasteReading
 from ...storage.run_energy import EnergyShare
-from .assessment import CLASSES, BoardVerdict
+from .assessment import CLASSES, GpuVerdict
 from .run_windows import Moment, RunWindow
 from .shares import Share
 
@@ -23,7 +23,7 @@ MOST_CLOSED = 24
 
 Floats = npt.NDArray[np.float64]
 Closed = tuple[list[GpuRollup], list[WasteReading], list[EnergyShare]]
-"""Closed windows by board, by class, and by run."""
+"""Closed windows by GPU, by class, and by run."""
 Place = tuple[str, str]
 """Node and partition."""
 
@@ -35,9 +35,9 @@ class Counters:
     energy_joules: dict[tuple[str, PowerClass], float] = field(default_factory=dict)
     """By partition and class."""
     unmeasured_seconds: dict[str, float] = field(default_factory=dict)
-    """Board-seconds by partition: boards without a class, and all boards across gaps."""
+    """GPU-seconds by partition: GPUs without a class, and all GPUs across gaps."""
     wasted_gpu_seconds: dict[str, float] = field(default_factory=dict)
-    """By partition: held boards' time without activity, ``sum of (1 - u) dt``."""
+    """By partition: held GPUs' time without activity, ``sum of (1 - u) dt``."""
 
     @property
     def wasted_joules(self) -> dict[tuple[str, PowerClass], float]:
@@ -51,15 +51,15 @@ class Counters:
                 key = partition, power_class
                 self.energy_joules[key] = self.energy_joules.get(key, 0.0) + value * seconds
 
-    def add_boards(self, boards: Sequence[BoardVerdict], seconds: float, gap_s: float) -> None:
-        """Count the time of boards that was not measured, or was held and not used."""
-        for board in boards:
-            if board.state is PowerClass.UNMEASURED:
-                _add(self.unmeasured_seconds, board.partition, seconds + gap_s)
+    def add_gpus(self, gpus: Sequence[GpuVerdict], seconds: float, gap_s: float) -> None:
+        """Count the time of GPUs that was not measured, or was held and not used."""
+        for gpu in gpus:
+            if gpu.state is PowerClass.UNMEASURED:
+                _add(self.unmeasured_seconds, gpu.partition, seconds + gap_s)
             elif gap_s:
-                _add(self.unmeasured_seconds, board.partition, gap_s)
-            if board.allocated and board.activity is not None:
-                _add(self.wasted_gpu_seconds, board.partition, (1.0 - board.activity) * seconds)
+                _add(self.unmeasured_seconds, gpu.partition, gap_s)
+            if gpu.allocated and gpu.activity is not None:
+                _add(self.wasted_gpu_seconds, gpu.partition, (1.0 - gpu.activity) * seconds)
 
 
 def _add(counts: dict[str, float], key: str, value: float) -> None:
@@ -67,11 +67,11 @@ def _add(counts: dict[str, float], key: str, value: float) -> None:
 
 
 class _Window:
-    """One window that is being filled: a row per board and per place."""
+    """One window that is being filled: a row per GPU and per place."""
 
     def __init__(self, start_s: float) -> None:
         self.start_s, self.seconds = start_s, WINDOW_S
-        self._boards: dict[str, int] = {}
+        self._gpus: dict[str, int] = {}
         self._known: list[tuple[str, str, int]] = []
         self._sums: Floats = np.zeros((0, 5))
         self._most: Floats = np.zeros((0, 2))
@@ -81,11 +81,11 @@ class _Window:
         self._found = np.zeros(0, np.intp)
         self.runs = RunWindow()
 
-    def add_boards(self, boards: Sequence[BoardVerdict], columns: Floats, seconds: float) -> None:
-        """Add ``seconds`` of boards; ``columns`` holds watts, activity and held of each, NaN where unmeasured."""
-        uuids = [board.uuid for board in boards]
+    def add_gpus(self, gpus: Sequence[GpuVerdict], columns: Floats, seconds: float) -> None:
+        """Add ``seconds`` of GPUs; ``columns`` holds watts, activity and held of each, NaN where unmeasured."""
+        uuids = [gpu.uuid for gpu in gpus]
         if uuids != self._uuids:  # nearly always the same as in the cycle before
-            self._uuids, self._found = uuids, np.array([self._row(board) for board in boards], dtype=np.intp)
+            self._uuids, self._found = uuids, np.array([self._row(gpu) for gpu in gpus], dtype=np.intp)
         rows = self._found
         watts, activity, held = columns
         self._sums = _grown(self._sums, len(self._known), 0.0)
@@ -96,11 +96,11 @@ class _Window:
         self._sums[rows] += sums * seconds
         self._most[rows] = np.fmax(self._most[rows], columns[:2].T)
 
-    def _row(self, board: BoardVerdict) -> int:
-        row = self._boards.get(board.uuid)
+    def _row(self, gpu: GpuVerdict) -> int:
+        row = self._gpus.get(gpu.uuid)
         if row is None:
-            row = self._boards[board.uuid] = len(self._known)
-            self._known.append((board.node, board.uuid, board.index))
+            row = self._gpus[gpu.uuid] = len(self._known)
+            self._known.append((gpu.node, gpu.uuid, gpu.index))
         return row
 
     def add_places(self, places: Sequence[Place], watts: Floats, seconds: float) -> None:
@@ -110,7 +110,7 @@ class _Window:
         self._joules[rows] += watts * seconds
 
     def rollups(self) -> list[GpuRollup]:
-        """Return the window by board."""
+        """Return the window by GPU."""
         return [self._rollup(known, sums, most) for known, sums, most
                 in zip(self._known, self._sums.tolist(), self._most.tolist(), strict=True)]
 
@@ -157,19 +157,19 @@ class Windows:
         self._closed: deque[_Window] = deque(maxlen=MOST_CLOSED)
         self._moment: Moment | None = None
 
-    def add(self, now_s: float, seconds: float, boards: Sequence[BoardVerdict],
+    def add(self, now_s: float, seconds: float, gpus: Sequence[GpuVerdict],
             watts: Mapping[Place, Sequence[float]], shares: Sequence[Share] = ()) -> None:
         """Add the ``seconds`` before ``now_s``, cut where a window ends; a window before the open one is past."""
-        known = [board for board in boards if board.uuid]
-        columns = np.array([[math.nan if board.watts is None else board.watts for board in known],
-                            [math.nan if board.activity is None else board.activity for board in known],
-                            [float(board.allocated) for board in known]])
+        known = [gpu for gpu in gpus if gpu.uuid]
+        columns = np.array([[math.nan if gpu.watts is None else gpu.watts for gpu in known],
+                            [math.nan if gpu.activity is None else gpu.activity for gpu in known],
+                            [float(gpu.allocated) for gpu in known]])
         places = list(watts)
         matrix = np.array([watts[place] for place in places]).reshape(len(places), len(CLASSES))
         moment = self._moment = Moment(shares, self._moment)
         for start_s, part_s in _cut(now_s - seconds, now_s):
             window = self._window(start_s)
-            window.add_boards(known, columns, part_s)
+            window.add_gpus(known, columns, part_s)
             window.add_places(places, matrix, part_s)
             window.runs.add(moment, part_s)
         self._window(now_s // WINDOW_S * WINDOW_S)

@@ -40,7 +40,7 @@ class _LowQuantile:
 
     @property
     def floor(self) -> IdleFloor:
-        """Return what is known so far: made once for all boards that ask until the next sample."""
+        """Return what is known so far: made once for all GPUs that ask until the next sample."""
         if self._floor is None:
             self._floor = IdleFloor(self.watts, "learned", self.samples, self.updated_s)
         return self._floor

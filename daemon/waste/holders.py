@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from ...storage.records import Allocation, Job, Node
 from ..settings.waste import WasteSettings
 from .gpu_classes import at_work
-from .readings import Board
+from .readings import WatchedGpu
 
-MOST_BOARDS = 256
+MOST_GPUS = 256
 """GPUs of one node that are believed to be missing: no server has more, whatever a scheduler says."""
 
 
@@ -23,7 +23,7 @@ class Slot:
     """A place for a GPU in a node: filled by telemetry, or known to the scheduler only."""
 
     index: int
-    board: Board | None
+    gpu: WatchedGpu | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Holder:
     job: Job | None
     guessed: bool = False
     others: tuple[Job, ...] = ()
-    """Who holds the same board beside it: an instance of it, or a share."""
+    """Who holds the same GPU beside it: an instance of it, or a share."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -57,16 +57,16 @@ def allocations_by_node(jobs: Iterable[Job]) -> dict[str, list[Held]]:
     return nodes
 
 
-def slots(boards: list[Board], node: Node | None) -> list[Slot]:
+def slots(gpus: list[WatchedGpu], node: Node | None) -> list[Slot]:
     """Return the GPUs of a node with a hole for each one that the scheduler has and telemetry does not."""
-    found = [Slot(board.reading.index, board) for board in boards]
+    found = [Slot(gpu.reading.index, gpu) for gpu in gpus]
     lost = [Slot(index, None) for index in holes([slot.index for slot in found], node)]
     return sorted([*found, *lost], key=lambda slot: slot.index) if lost else found
 
 
 def holes(indexes: Collection[int], node: Node | None) -> list[int]:
     """Return indexes for the GPUs of a node that the scheduler has and telemetry does not."""
-    missing = max(0, min(node.gpus if node is not None else 0, MOST_BOARDS) - len(indexes))
+    missing = max(0, min(node.gpus if node is not None else 0, MOST_GPUS) - len(indexes))
     return [index for index in range(len(indexes) + missing) if index not in indexes][:missing]
 
 
@@ -104,26 +104,26 @@ def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int
 
 
 def _labelled(places: list[Slot], members: Collection[str]) -> list[int]:
-    """Return the positions of the boards on which an exporter names one of these."""
+    """Return the positions of the GPUs on which an exporter names one of these."""
     return [position for position, slot in enumerate(places)
-            if slot.board is not None and any(name in members for name in slot.board.reading.jobs)]
+            if slot.gpu is not None and any(name in members for name in slot.gpu.reading.jobs)]
 
 
 def _choose(places: list[Slot], taken: dict[int, Holder], job: Job, count: int) -> list[int]:
     """Return the likeliest GPUs of a job: where the exporter names it, where it was, where memory is in use."""
 
     def unlikely(position: int) -> tuple[bool, bool, float, int]:
-        board = places[position].board
-        if board is None:
+        gpu = places[position].gpu
+        if gpu is None:
             return True, True, 0.0, position
-        return (job.job_id not in board.reading.jobs, board.held_by != job.key,
-                -(board.reading.memory_used_bytes or 0.0), position)
+        return (job.job_id not in gpu.reading.jobs, gpu.held_by != job.key,
+                -(gpu.reading.memory_used_bytes or 0.0), position)
 
     chosen = sorted((position for position in range(len(places)) if position not in taken), key=unlikely)[:count]
     for position in chosen:
-        board = places[position].board
-        if board is not None:
-            board.held_by = job.key
+        gpu = places[position].gpu
+        if gpu is not None:
+            gpu.held_by = job.key
     return chosen
 
 
@@ -140,5 +140,5 @@ def _fill_anonymous(places: list[Slot], taken: dict[int, Holder], node: Node, na
 
 def in_doubt(places: list[Slot], taken: Mapping[int, Holder], settings: WasteSettings) -> bool:
     """Tell whether a job may be on another GPU of the node than the quiet one that was guessed for it."""
-    guessed = (places[position].board for position, holder in taken.items() if holder.guessed)
-    return any(board is None or not at_work(board, None, None, settings) for board in guessed)
+    guessed = (places[position].gpu for position, holder in taken.items() if holder.guessed)
+    return any(gpu is None or not at_work(gpu, None, None, settings) for gpu in guessed)

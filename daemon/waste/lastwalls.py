@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class _Last:
     time_s: float
     watts: float
-    boards: Mapping[str, float]
-    """Watts of the measured boards at that time, by uuid."""
+    gpus: Mapping[str, float]
+    """Watts of the measured GPUs at that time, by uuid."""
 
 
 class LastWalls:
@@ -21,21 +21,21 @@ class LastWalls:
         self._longest_s = longest_s
         self._nodes: dict[str, _Last] = {}
 
-    def note(self, node: str, time_s: float, watts: float, boards: Mapping[str, float]) -> None:
-        """Remember what a meter said at ``time_s`` and what the measured boards drew when it was first seen."""
+    def note(self, node: str, time_s: float, watts: float, gpus: Mapping[str, float]) -> None:
+        """Remember what a meter said at ``time_s`` and what the measured GPUs drew when it was first seen."""
         last = self._nodes.get(node)
         if last is None or time_s > last.time_s:
-            self._nodes[node] = _Last(time_s, watts, boards)
+            self._nodes[node] = _Last(time_s, watts, gpus)
 
-    def beside(self, node: str, boards: Mapping[str, float]) -> float | None:
-        """Return what the node drew last beside the boards that are measured now, None where nobody remembers.
+    def beside(self, node: str, gpus: Mapping[str, float]) -> float | None:
+        """Return what the node drew last beside the GPUs that are measured now, None where nobody remembers.
 
-        A board that is measured now and was not then takes its present watts out of what was left then.
+        A GPU that is measured now and was not then takes its present watts out of what was left then.
         """
         last = self._nodes.get(node)
         if last is None:
             return None
-        return max(0.0, last.watts - sum(last.boards.get(uuid, watts) for uuid, watts in boards.items()))
+        return max(0.0, last.watts - sum(last.gpus.get(uuid, watts) for uuid, watts in gpus.items()))
 
     def forget(self, now_s: float, early_s: float) -> None:
         """Drop what is too old, or more than ``early_s`` in the future: a clock that was set back."""

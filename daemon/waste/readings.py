@@ -16,7 +16,7 @@ from .windows import Trail
 
 ABSURD = 3.0
 """Times the power limit above which a reading is a lie of the sensor."""
-BOARD_CEILING_WATTS = 3000.0
+GPU_CEILING_WATTS = 3000.0
 """The same for GPUs whose limit nobody knows."""
 SPREAD = 50.0
 """Times the mean that a moment's power may be: from idle to full it grows tenfold, in a wrong unit a thousandfold."""
@@ -28,7 +28,7 @@ WALL_SOURCES = ("ipmi", "redfish", "hwmon", "ceems", "modules", "estimated")
 """The first that is fresh wins; an unknown source comes last. ``modules`` is no wall: it lacks the rest of the tray."""
 
 
-class Board:
+class WatchedGpu:
     """One physical GPU: its last believed reading and what follows from the readings before."""
 
     __slots__ = ("activity", "busy", "held_by", "new", "power_source", "reading", "trail", "unheld",
@@ -55,7 +55,7 @@ class Board:
         The rate of the GPU's energy counter comes first: the power field samples a quarter of the time on A100 and
         H100 (arXiv 2312.02741). A counter that fell, stood still or was last seen too long ago gives no rate.
         """
-        ceiling = ABSURD * limit_watts if limit_watts else BOARD_CEILING_WATTS
+        ceiling = ABSURD * limit_watts if limit_watts else GPU_CEILING_WATTS
         rate = self._rate(reading, longest_s)
         self.wrong_unit = _in_wrong_unit(rate, reading.power_watts, limit_watts)
         candidates = (("energy_counter", None if self.wrong_unit else rate), ("power", reading.power_watts))
@@ -90,7 +90,7 @@ class Fleet:
     def __init__(self, settings: WasteSettings) -> None:
         self._settings = settings
         self._limits: dict[str, float | None] = {}
-        self.boards: dict[str, Board] = {}
+        self.gpus: dict[str, WatchedGpu] = {}
         self.walls: dict[tuple[str, str], NodeReading] = {}
         self.last_walls = LastWalls(settings.wall_estimate_max_age)
         self.rejected: Counter[str] = Counter()
@@ -102,9 +102,9 @@ class Fleet:
             self._forget(now_s, longest_s)
         self._absorbed_s = now_s
         self.last_walls.forget(now_s, longest_s)
-        for reading in _one_per_board(telemetry.gpus):
+        for reading in _one_per_gpu(telemetry.gpus):
             if self._in_time(reading.time_s, now_s, longest_s):
-                self._take_board(reading, longest_s)
+                self._take_gpu(reading, longest_s)
         for node in telemetry.nodes:
             if self._in_time(node.time_s, now_s, longest_s):
                 self._take_wall(node)
@@ -115,16 +115,16 @@ class Fleet:
         self.rejected["future"] += 1  # NaN too
         return False
 
-    def _take_board(self, reading: GpuReading, longest_s: float) -> None:
-        board = self.boards.get(reading.uuid)
-        if board is None:
-            board = self.boards[reading.uuid] = Board(reading)
-        elif reading.time_s <= board.reading.time_s:
-            self.rejected["late"] += reading.time_s < board.reading.time_s
+    def _take_gpu(self, reading: GpuReading, longest_s: float) -> None:
+        gpu = self.gpus.get(reading.uuid)
+        if gpu is None:
+            gpu = self.gpus[reading.uuid] = WatchedGpu(reading)
+        elif reading.time_s <= gpu.reading.time_s:
+            self.rejected["late"] += reading.time_s < gpu.reading.time_s
             return
-        if not board.take(reading, self.limit(reading), longest_s):
+        if not gpu.take(reading, self.limit(reading), longest_s):
             self.rejected["implausible_power"] += 1
-        if board.wrong_unit:
+        if gpu.wrong_unit:
             self.rejected["wrong_unit"] += 1
 
     def _take_wall(self, reading: NodeReading) -> None:
@@ -142,14 +142,14 @@ class Fleet:
     def _forget(self, now_s: float, longest_s: float) -> None:
         """Drop what was last heard of an hour ago, or in the future: a clock that was set back must not blind us."""
         self._forgot_s = now_s
-        self.boards = {uuid: board for uuid, board in self.boards.items()
-                       if -longest_s <= now_s - board.reading.time_s <= FORGET_AFTER_S}
+        self.gpus = {uuid: gpu for uuid, gpu in self.gpus.items()
+                       if -longest_s <= now_s - gpu.reading.time_s <= FORGET_AFTER_S}
         self.walls = {key: wall for key, wall in self.walls.items()
                       if -longest_s <= now_s - wall.time_s <= FORGET_AFTER_S}
 
     def limit(self, reading: GpuReading) -> float | None:
         """Return the power limit of a GPU in watts: as read, configured, or usual for its model."""
-        if reading.power_limit_watts is not None and 0.0 < reading.power_limit_watts < BOARD_CEILING_WATTS:
+        if reading.power_limit_watts is not None and 0.0 < reading.power_limit_watts < GPU_CEILING_WATTS:
             return reading.power_limit_watts
         if reading.model not in self._limits:
             if len(self._limits) >= MOST_MODELS:
@@ -158,13 +158,13 @@ class Fleet:
             self._limits[reading.model] = configured or catalogue.gpu(reading.model).limit_watts
         return self._limits[reading.model]
 
-    def boards_by_node(self) -> dict[str, list[Board]]:
+    def gpus_by_node(self) -> dict[str, list[WatchedGpu]]:
         """Return the GPUs of every node in order of their index."""
-        nodes: dict[str, list[Board]] = {}
-        for board in self.boards.values():
-            nodes.setdefault(board.reading.node, []).append(board)
-        for boards in nodes.values():
-            boards.sort(key=lambda board: (board.reading.index, board.reading.uuid))
+        nodes: dict[str, list[WatchedGpu]] = {}
+        for gpu in self.gpus.values():
+            nodes.setdefault(gpu.reading.node, []).append(gpu)
+        for gpus in nodes.values():
+            gpus.sort(key=lambda gpu: (gpu.reading.index, gpu.reading.uuid))
         return nodes
 
     def walls_by_node(self, now_s: float) -> dict[str, NodeReading]:
@@ -178,7 +178,7 @@ class Fleet:
         return best
 
 
-def _one_per_board(readings: Iterable[GpuReading]) -> Iterable[GpuReading]:
+def _one_per_gpu(readings: Iterable[GpuReading]) -> Iterable[GpuReading]:
     """Reduce repeats of a GPU to the latest, and those of one moment to the largest power."""
     best: dict[str, GpuReading] = {}
     for reading in readings:

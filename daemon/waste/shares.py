@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...storage.power_classes import PowerClass
 from ...storage.records import Job
-from .assessment import CLASSES, COLUMN, BoardVerdict
+from .assessment import CLASSES, COLUMN, GpuVerdict
 from .holders import Holder, Slot
-from .readings import Board
+from .readings import WatchedGpu
 
 COLUMNS = len(CLASSES) + 5
 GPUS, MEASURED, ACTIVE, SHARED, MEMORY = range(len(CLASSES), COLUMNS)
@@ -60,8 +60,8 @@ class NodeShares:
         """Return the shares, those of jobs first."""
         return [*self._jobs.values(), *self._nobody.values()]
 
-    def add_boards(self, verdicts: Sequence[BoardVerdict], taken: Mapping[int, Holder], places: Sequence[Slot]) -> None:
-        """Add the watts of boards to who holds them; ``taken`` are their holders by position."""
+    def add_gpus(self, verdicts: Sequence[GpuVerdict], taken: Mapping[int, Holder], places: Sequence[Slot]) -> None:
+        """Add the watts of GPUs to who holds them; ``taken`` are their holders by position."""
         last: Share | None = None
         for position, verdict in enumerate(verdicts):
             holder = taken.get(position)
@@ -71,11 +71,11 @@ class NodeShares:
                 _add_watts(self._free(verdict.partition).values, verdict, 1.0)
             elif holder.others:
                 for one in holder.jobs:
-                    _take(self._of(one), verdict, places[position].board, 1.0 / len(holder.jobs))
+                    _take(self._of(one), verdict, places[position].gpu, 1.0 / len(holder.jobs))
             else:
                 if last is None or job is not last.job:
                     last = self._of(job)
-                _take(last, verdict, places[position].board, 1.0)
+                _take(last, verdict, places[position].gpu, 1.0)
 
     def add_host(self, power_class: PowerClass, watts: float, partition: str, cpus: Iterable[tuple[Job, int]]) -> None:
         """Divide the watts of the host; ``cpus`` are held by the jobs of a server without GPUs."""
@@ -103,7 +103,7 @@ class NodeShares:
         return share
 
 
-def _take(share: Share, verdict: BoardVerdict, board: Board | None, part: float) -> None:
+def _take(share: Share, verdict: GpuVerdict, gpu: WatchedGpu | None, part: float) -> None:
     values = share.values
     _add_watts(values, verdict, part)
     values[GPUS] += part
@@ -113,17 +113,17 @@ def _take(share: Share, verdict: BoardVerdict, board: Board | None, part: float)
         values[MEASURED] += part
         values[ACTIVE] += part * verdict.activity
     share.model = verdict.model or share.model
-    if board is None:
+    if gpu is None:
         share.idle.append(verdict.index)
         return
-    if not board.trail.worked:
+    if not gpu.trail.worked:
         share.idle.append(verdict.index)
-    memory = board.reading.memory_used_bytes
+    memory = gpu.reading.memory_used_bytes
     if memory is not None and memory > values[MEMORY]:
         values[MEMORY] = memory
 
 
-def _add_watts(values: list[float], verdict: BoardVerdict, part: float) -> None:
+def _add_watts(values: list[float], verdict: GpuVerdict, part: float) -> None:
     watts = verdict.watts
     if watts is None:
         return

@@ -1,4 +1,4 @@
-"""Stranded GPUs: free boards of nodes that no eligible pending job can use, and what binds first."""
+"""Stranded GPUs: free GPUs of nodes that no eligible pending job can use, and what binds first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ...storage.eligibility import eligible, has_features, same_model
 from ...storage.records import Job, Node, NodeState, StrandedCause
 from .demand import PLENTY, Need, need
-from .holders import MOST_BOARDS
+from .holders import MOST_GPUS
 
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
@@ -23,7 +23,7 @@ class FreeNodes:
                       if node.gpus > node.gpus_allocated
                       and (node.state.schedulable or node.state is NodeState.RESERVED)]
         self.index = {node.name: position for position, node in enumerate(self.nodes)}
-        self.gpus = self._counts([min(node.gpus - node.gpus_allocated, MOST_BOARDS) for node in self.nodes])
+        self.gpus = self._counts([min(node.gpus - node.gpus_allocated, MOST_GPUS) for node in self.nodes])
         self._cpus = self._counts([_left(node.cpus, node.cpus_allocated) for node in self.nodes])
         self._memory = self._counts([_left(node.memory_bytes, node.memory_allocated_bytes) for node in self.nodes])
         self._partitions: dict[str, Mask] = {}

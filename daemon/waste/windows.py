@@ -1,4 +1,4 @@
-"""The trailing window of one board: for how long in a row it was quiet, or looked hung.
+"""The trailing window of one GPU: for how long in a row it was quiet, or looked hung.
 
 ``umax <= epsilon over the window`` is the same as *no busy sample within the window*, so one running length answers
 it in constant time and memory, exactly.
@@ -10,7 +10,7 @@ from collections.abc import Hashable
 
 
 class Trail:
-    """How long, in observed seconds, the last samples of one board agree.
+    """How long, in observed seconds, the last samples of one GPU agree.
 
     A gap in the samples neither resets nor counts: only time that was really observed fills the window. Another holder
     starts it anew.

@@ -103,7 +103,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
         lambda view: view.waste(), TypeAdapter(tuple[WasteRow, ...]),
         {"partition": Filter("Partition in whose account the watts are.", lambda row: (row.partition,)),
          "node": Filter("Node that draws the watts.", lambda row: (row.node,)),
-         "user": Filter("User who holds the board.", lambda row: (row.user,)),
+         "user": Filter("User who holds the gpu.", lambda row: (row.user,)),
          "state": Filter("`wasted` or `useful`.", lambda row: ("wasted" if row.wasted else "useful",),
                          ("wasted", "useful"))}),
     Endpoint(

@@ -248,6 +248,6 @@ def _spare(nodes: Sequence[NodeRow]) -> list[NodeRow]:
 
 
 def _outside(rows: Iterable[WasteRow]) -> list[WasteRow]:
-    """Return the boards that are in use outside the scheduler, the longest first."""
+    """Return the GPUs that are in use outside the scheduler, the longest first."""
     found = [row for row in rows if row.power_class is PowerClass.OUTSIDE_SCHEDULER and row.gpu is not None]
     return sorted(found, key=lambda row: (row.since_s or 0.0, row.node, row.gpu or 0))

@@ -27,22 +27,22 @@ class WasteRow:
     node: str
     power_class: PowerClass
     power_watts: float | None
-    """None for an unmeasured board, whose watts are in the row of its node, and for a node that nothing measures."""
+    """None for an unmeasured GPU, whose watts are in the row of its node, and for a node that nothing measures."""
     wasted: bool = False
     gpu: int | None = None
-    """NVML index of the board; None for the rest of the node."""
+    """NVML index of the GPU; None for the rest of the node."""
     uuid: str = ""
     user: str = ""
     account: str = ""
     job_id: str = ""
     activity: float | None = None
-    """Share of time the board worked, 0..1."""
+    """Share of time the GPU worked, 0..1."""
     idle_floor_watts: float | None = None
     floor_source: str = ""
     power_source: str = ""
-    """Of the rest of a node: where the node's power was read, ``estimated`` and ``boards`` being no wall meter."""
+    """Of the rest of a node: where the node's power was read, ``estimated`` and ``gpus`` being no wall meter."""
     since_s: float | None = None
-    """Since when the board has been busy although nobody holds it."""
+    """Since when the GPU has been busy although nobody holds it."""
 
 
 @dataclass(frozen=True, slots=True)

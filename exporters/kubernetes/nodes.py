@@ -30,7 +30,7 @@ class NodeFacts:
     name: str
     labels: Mapping[str, str]
     gpus: int
-    """Boards, where its labels tell how many there are behind what is shared."""
+    """GPUs, where its labels tell how many there are behind what is shared."""
     shares: bool
     """One ``nvidia.com/gpu`` of it is no whole GPU."""
     model: str
@@ -70,11 +70,11 @@ def parse_node(raw: bytes) -> NodeFacts:
 
 
 def _gpus(able: Amounts, labels: Mapping[str, str]) -> tuple[int, bool]:
-    """Return the number of boards, and whether what is handed out are parts of them."""
+    """Return the number of GPUs, and whether what is handed out are parts of them."""
     handed = sum(math.ceil(quantity(able[name])) for name in WHOLE if name in able)
     count, replicas = _number(labels.get(COUNT, "")), _number(labels.get(REPLICAS, "")) or 1
     share = share_of_gpu(labels.get(PRODUCT, ""))
-    if share < 1.0:  # each board is cut into the same parts, and each part is called a GPU
+    if share < 1.0:  # each GPU is cut into the same parts, and each part is called a GPU
         return min(math.ceil((count or handed) * share), _MOST_GPUS), True
     sliced = any("/mig-" in name or name.endswith("gpu.shared") for name in able)
     if replicas > 1 or sliced:

@@ -22,7 +22,7 @@ from .server import SimulationServer, Site
 @click.option("--speed", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True)
 @click.option("--start", type=float, default=None, help="Wall time at which the simulated time equals it.  [now]")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 takes a free one.")
-@click.option("--mig", is_flag=True, help="Put the last board of the first node into MIG mode.")
+@click.option("--mig", is_flag=True, help="Put the last gpu of the first node into MIG mode.")
 def main(nodes: int, seed: int, speed: float, start: float | None, port: int, mig: bool) -> None:
     """Serve a simulated DGX cluster on 127.0.0.1 until standard input closes."""
     start_s = float(int(time.time())) if start is None else start

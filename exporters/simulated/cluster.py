@@ -1,4 +1,4 @@
-"""The cluster in simulated time: jobs arrive, start, behave and end; nodes drain; boards draw power.
+"""The cluster in simulated time: jobs arrive, start, behave and end; nodes drain; GPUs draw power.
 
 No I/O and no wall clock here: whoever owns the clock calls ``advance``. The state moves on a fixed grid of ticks, so
 that the same seed is the same cluster however often it is looked at.
@@ -16,7 +16,7 @@ import numpy as np
 
 from ...storage.records import JobState
 from ...storage.waiting import WaitReason
-from .boards import Boards
+from .gpus import GpuPhysics
 from .hardware import Power, servers
 from .jobs import SimulatedJob, Submissions
 from .scene import open_scene
@@ -39,7 +39,7 @@ class Shape:
     hour_s: float = 60.0
     """Length of an hour of Table 2; the paper's own experiments (section 6.2) shorten hours to minutes."""
     load: float = 0.8
-    """Board-seconds asked for against board-seconds there are; plain first come, first served cannot carry 1.0."""
+    """GPU-seconds asked for against GPU-seconds there are; plain first come, first served cannot carry 1.0."""
     queue_limit: int = 6
     """Pending jobs per server at which users stop submitting."""
     outage_gap_s: float = 6 * 3600.0
@@ -55,7 +55,7 @@ class SimulatedCluster:
         self.servers = servers(shape.nodes)
         seeds = np.random.SeedSequence(shape.seed).spawn(3)
         self._rng = np.random.default_rng(seeds[0])
-        self.boards = Boards(self.servers, np.random.default_rng(seeds[1]), power or Power())
+        self.gpus = GpuPhysics(self.servers, np.random.default_rng(seeds[1]), power or Power())
         self.capacity = Capacity(self.servers)
         self.submissions = Submissions(np.random.default_rng(seeds[2]), shape.hour_s)
         self.now_s = shape.start_s
@@ -68,7 +68,7 @@ class SimulatedCluster:
         self._drained_until: dict[int, float] = {}
         self._next_outage_s = shape.start_s + 3600.0 + self._outage_gap()
         open_scene(self)
-        self.boards.advance(0.0)
+        self.gpus.advance(0.0)
 
     def advance(self, until_s: float) -> None:
         """Move on to the last tick at or before ``until_s``; an earlier time changes nothing."""
@@ -84,7 +84,7 @@ class SimulatedCluster:
             yield self.now_s
 
     def _tick(self) -> None:
-        self.boards.advance(self.shape.tick_s)
+        self.gpus.advance(self.shape.tick_s)
         self.now_s += self.shape.tick_s
         changed = self._end_due()
         changed |= self._arrive()
@@ -101,12 +101,12 @@ class SimulatedCluster:
         self.pending[job.partition].append(job)
 
     def start(self, job: SimulatedJob, numbers: Iterable[int], start_s: float | None = None) -> None:
-        """Give a job its boards on the servers and let it run."""
+        """Give a job its GPUs on the servers and let it run."""
         job.state, job.reason = JobState.RUNNING, WaitReason.NONE
         job.start_s = self.now_s if start_s is None else start_s
         for server in numbers:
             indexes = self.capacity.take(job, server)
-            self.boards.occupy(job, server, indexes)
+            self.gpus.occupy(job, server, indexes)
             job.allocation.append((server, indexes))
         self.running[job.job_id] = job
         heapq.heappush(self._due, (job.due_s, job.job_id))
@@ -151,7 +151,7 @@ class SimulatedCluster:
             job.state = JobState.COMPLETED
         for server, indexes in job.allocation:
             self.capacity.give_back(job, server, indexes)
-            self.boards.vacate(job, server, indexes)
+            self.gpus.vacate(job, server, indexes)
         self.finished.append(job)
 
     def _arrive(self) -> bool:
@@ -173,8 +173,8 @@ class SimulatedCluster:
 
     def _gap(self, partition: str) -> float:
         """Return the time to the next arrival at the day's rate; the night drops some of them."""
-        boards = sum(s.model.gpus for s in self.servers if s.model.partition == partition)
-        mean_s = self.submissions.mean_gpu_seconds(partition) / (boards * self.shape.load * DAY_RHYTHM[1])
+        gpus = sum(s.model.gpus for s in self.servers if s.model.partition == partition)
+        mean_s = self.submissions.mean_gpu_seconds(partition) / (gpus * self.shape.load * DAY_RHYTHM[1])
         return float(self._rng.exponential(mean_s))
 
     def _size(self, partition: str) -> int:

@@ -49,7 +49,7 @@ class DirectConfig(SourceConfig):
 
 
 def sources(cluster: SimulatedCluster, clock: Clock) -> tuple[SourceConfig, ...]:
-    """Return boards, wall meters, uses, speeds and Slurm of a cluster; each read first moves it to the clock's time."""
+    """Return GPUs, wall meters, uses, speeds and Slurm of a cluster; each read first moves it to the clock's time."""
     near, pages = _Near(cluster, clock), Pages(cluster)
     return (
         DirectConfig(kind="dcgm", source=_PageSource(

@@ -9,14 +9,14 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A server with eight boards of one kind; watts, bytes and MiB as named."""
+    """A server with eight GPUs of one kind; watts, bytes and MiB as named."""
 
     partition: str
     host_prefix: str
     gres_type: str
     features: str
-    board: str
-    """The name NVML gives the board."""
+    product: str
+    """The name NVML gives the GPU."""
     framebuffer_mib: int
     sm_clock_mhz: int
     memory_clock_mhz: int
@@ -39,27 +39,27 @@ class Model:
 # comes to about 5 kW and a full DGX-1V to about 3.2 kW, below their ratings of 6.5 and 3.5 kW.
 A100 = Model(
     partition="A100", host_prefix="dgx-a100", gres_type="a100", features="dgx,a100,nvswitch",
-    board="NVIDIA A100-SXM4-40GB", framebuffer_mib=40_960, sm_clock_mhz=1410, memory_clock_mhz=1215,
+    product="NVIDIA A100-SXM4-40GB", framebuffer_mib=40_960, sm_clock_mhz=1410, memory_clock_mhz=1215,
     idle_watts=52.0, context_watts=35.0, limit_watts=400.0,
     cpus=256, cores=64, memory_bytes=1024 * GIB, host_idle_watts=850.0, host_cpu_watts=450.0)
 V100 = Model(
     partition="V100", host_prefix="dgx-v100", gres_type="v100", features="dgx,v100",
-    board="Tesla V100-SXM2-32GB", framebuffer_mib=32_768, sm_clock_mhz=1380, memory_clock_mhz=877,
+    product="Tesla V100-SXM2-32GB", framebuffer_mib=32_768, sm_clock_mhz=1380, memory_clock_mhz=877,
     idle_watts=54.0, context_watts=30.0, limit_watts=300.0,
     cpus=80, cores=20, memory_bytes=512 * GIB, host_idle_watts=380.0, host_cpu_watts=270.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """How watts add up from boards to the wall; the same for both kinds of server."""
+    """How watts add up from GPUs to the wall; the same for both kinds of server."""
 
     load_share: float = 0.93
-    """Share of the board's limit that full activity draws: training rarely sits on the limit."""
+    """Share of the GPU's limit that full activity draws: training rarely sits on the limit."""
     fan_share: float = 0.07
-    """Fans blow with the heat of the boards."""
+    """Fans blow with the heat of the GPUs."""
     supply_efficiency: float = 0.94
     meter_window_s: float = 30.0
-    """The BMC's DCMI reading is a mean over its own window and lags behind the boards."""
+    """The BMC's DCMI reading is a mean over its own window and lags behind the GPUs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def flavors(hour_s: float = HOUR_S) -> dict[str, tuple[Flavor, ...]]:
 
 
 class Behaviour(StrEnum):
-    """What a job does with the boards it holds."""
+    """What a job does with the GPUs it holds."""
 
     PRODUCTIVE = "productive"
     UNDERUSED = "underused"
@@ -45,7 +45,7 @@ class Behaviour(StrEnum):
 
 ACTIVITY = {Behaviour.PRODUCTIVE: (0.70, 0.98), Behaviour.UNDERUSED: (0.10, 0.40), Behaviour.IDLE: (0.0, 0.0),
             Behaviour.HUNG: (0.0, 0.0)}
-"""Range of the share of time that the board works."""
+"""Range of the share of time that the GPU works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class User:
     failing: float = 0.05
     """How often a job dies in its first minutes."""
     cpu_hungry: float = 0.0
-    """How often the CPUs of twice the flavour are asked for: they strand the boards beside them."""
+    """How often the CPUs of twice the flavour are asked for: they strand the GPUs beside them."""
 
 
 USERS = (
@@ -100,11 +100,11 @@ class SimulatedJob:
     exit_code: int = 0
     required_nodes: tuple[str, ...] = ()
     allocation: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
-    """Server number and the board indexes held there."""
+    """Server number and the GPU indexes held there."""
 
     @property
     def gpus_per_node(self) -> int:
-        """Return the boards held on each of its nodes."""
+        """Return the GPUs held on each of its nodes."""
         return self.flavor.gpus // self.nodes
 
     @property
@@ -133,7 +133,7 @@ class Submissions:
         self._next_id = 1
 
     def mean_gpu_seconds(self, partition: str) -> float:
-        """Return the mean of boards times run time of the jobs drawn for a partition."""
+        """Return the mean of GPUs times run time of the jobs drawn for a partition."""
         share = np.mean([min(1.0, float(np.mean(user.run_share))) for user in USERS])
         return float(sum(weight * flavor.gpus * flavor.limit_s * share
                          for weight, flavor in zip(FLAVOR_WEIGHTS, self._flavors[partition], strict=True)))

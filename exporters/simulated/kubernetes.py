@@ -35,7 +35,7 @@ PRODUCT = "nvidia.com/gpu.product"
 
 
 def pod_labels(cluster: SimulatedCluster, job_id: int, server: int) -> str:
-    """Return the labels by which dcgm-exporter names the pod that holds a board."""
+    """Return the labels by which dcgm-exporter names the pod that holds a GPU."""
     job = cluster.running[job_id]
     place = [number for number, _ in job.allocation].index(server)
     return f',container="main",namespace="{job.user.account}",pod="{pod_name(job, place)}"'
@@ -82,7 +82,7 @@ def _models(cluster: SimulatedCluster) -> list[tuple[str, Model]]:
 
 
 def _product(model: Model) -> str:
-    return model.board.replace(" ", "-")
+    return model.product.replace(" ", "-")
 
 
 def _meta(name: str, namespace: str = "", **more: Any) -> Object:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from prometheus_client.utils import floatToGoString
 
-from .boards import CPU_BUSY, MEMORY_SHARE, Floats
 from .cluster import SimulatedCluster
+from .gpus import CPU_BUSY, MEMORY_SHARE, Floats
 from .jobs import SimulatedJob
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -19,12 +19,12 @@ DRIVER = "535.129.03"
 UPTIME_S = 10 * 86400.0
 """How long before the start the servers were booted."""
 MIG_INSTANCES = (("3g.20gb", 1), ("3g.20gb", 2))
-"""Profile and id of each instance of a board in MIG mode; each repeats the whole board's watts."""
+"""Profile and id of each instance of a GPU in MIG mode; each repeats the whole GPU's watts."""
 
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The boards of one server."""
+    """The GPUs of one server."""
 
     watts: Floats
     joules: Floats
@@ -105,11 +105,11 @@ _FIELDS = (
 
 
 Holder = Callable[[SimulatedCluster, int, int], str]
-"""Returns the labels that name who holds a board, by the job's id and the server's number."""
+"""Returns the labels that name who holds a GPU, by the job's id and the server's number."""
 
 
 def slurm_labels(cluster: SimulatedCluster, job_id: int, server: int) -> str:
-    """Return the label by which dcgm-exporter names the Slurm job that holds a board."""
+    """Return the label by which dcgm-exporter names the Slurm job that holds a GPU."""
     return f',hpc_job="{job_id}"'
 
 
@@ -121,7 +121,7 @@ class Pages:
         self._labels = [[_labels(cluster, server, index) for index in range(cluster.servers[server].model.gpus)]
                         for server in range(len(cluster.servers))]
         self._mig = (0, 7) if mig else None
-        """The server and board index in MIG mode."""
+        """The server and GPU index in MIG mode."""
 
     def dcgm(self, server: int) -> str:
         """Return what dcgm-exporter with its default counters and Slurm's job mapping shows of a server."""
@@ -138,17 +138,17 @@ class Pages:
         return "\n".join(lines) + "\n"
 
     def _view(self, server: int) -> _View:
-        boards, model = self._cluster.boards, self._cluster.servers[server].model
-        part = slice(boards.first[server], boards.first[server] + model.gpus)
-        return _View(boards.watts[part], boards.joules[part], boards.utilization[part], boards.engine_active[part],
-                     boards.activity[part], boards.facts.framebuffer_mib[part], boards.framebuffer_used_mib[part],
+        gpus, model = self._cluster.gpus, self._cluster.servers[server].model
+        part = slice(gpus.first[server], gpus.first[server] + model.gpus)
+        return _View(gpus.watts[part], gpus.joules[part], gpus.utilization[part], gpus.engine_active[part],
+                     gpus.activity[part], gpus.facts.framebuffer_mib[part], gpus.framebuffer_used_mib[part],
                      model.sm_clock_mhz, model.memory_clock_mhz)
 
     def _rows(self, server: int) -> list[tuple[int, str, bool]]:
-        """Return board index, labels and whether it is a MIG instance, for every row of a field."""
-        first, rows = self._cluster.boards.first[server], []
+        """Return GPU index, labels and whether it is a MIG instance, for every row of a field."""
+        first, rows = self._cluster.gpus.first[server], []
         for index, labels in enumerate(self._labels[server]):
-            job = int(self._cluster.boards.job[first + index])
+            job = int(self._cluster.gpus.job[first + index])
             tail = self._holder(self._cluster, job, server) if job else ""
             if self._mig == (server, index):
                 head, host = labels.split(",Hostname", 1)
@@ -188,7 +188,7 @@ class Pages:
                                'system_firmware_version="N/A"}', 1.0)])
             lines += _single("ipmi_chassis_power_state", "Current power state (1=on, 0=off).", [("", 1.0)])
             lines += _single("ipmi_dcmi_power_consumption_watts", "Current power consumption in Watts.",
-                             [("", float(round(self._cluster.boards.meter_watts[server])))])
+                             [("", float(round(self._cluster.gpus.meter_watts[server])))])
         lines += _single("ipmi_scrape_duration_seconds", "Returns how long the scrape took to complete in seconds.",
                          [("", 0.031 if up else 20.0)])
         lines += _single("ipmi_up", "'1' if a scrape of the IPMI device was successful, '0' otherwise.",
@@ -198,8 +198,8 @@ class Pages:
 
 def _labels(cluster: SimulatedCluster, server: int, index: int) -> str:
     name, model = cluster.servers[server].name, cluster.servers[server].model
-    return (f'gpu="{index}",UUID="{board_uuid(cluster.shape.seed, name, index)}",'
-            f'pci_bus_id="00000000:{7 + 8 * index:02X}:00.0",device="nvidia{index}",modelName="{model.board}",'
+    return (f'gpu="{index}",UUID="{gpu_uuid(cluster.shape.seed, name, index)}",'
+            f'pci_bus_id="00000000:{7 + 8 * index:02X}:00.0",device="nvidia{index}",modelName="{model.product}",'
             f'Hostname="{name}",DCGM_FI_DRIVER_VERSION="{DRIVER}"')
 
 
@@ -208,8 +208,8 @@ def _job_labels(job: SimulatedJob) -> str:
     return f'{{cgroup="{path}",jobid="{job.job_id}",step="",task=""}}'
 
 
-def board_uuid(seed: int, server: str, index: int) -> str:
-    """Return the UUID of a board: the same for the same seed."""
+def gpu_uuid(seed: int, server: str, index: int) -> str:
+    """Return the UUID of a GPU: the same for the same seed."""
     digest = hashlib.sha256(f"{seed}/{server}/{index}".encode()).digest()
     return f"GPU-{uuid.UUID(bytes=digest[:16])}"
 
@@ -226,12 +226,12 @@ def _single(name: str, text: str, samples: Iterable[tuple[str, float]], kind: st
 
 
 def _node_lines(cluster: SimulatedCluster, server: int) -> Iterator[str]:
-    boards, model, name = cluster.boards, cluster.servers[server].model, cluster.servers[server].name
-    used, busy = float(boards.memory_used_bytes[server]), float(boards.cpu_busy[server])
+    gpus, model, name = cluster.gpus, cluster.servers[server].model, cluster.servers[server].name
+    used, busy = float(gpus.memory_used_bytes[server]), float(gpus.cpu_busy[server])
     total, load = float(model.memory_bytes), round(busy * model.cpus, 2)
     boot_s = cluster.shape.start_s - UPTIME_S
     yield from _single("node_boot_time_seconds", "Node boot time, in unixtime.", [("", boot_s)])
-    yield from _cpu_lines(model.cpus, float(boards.cpu_busy_s[server]), cluster.now_s - boot_s)
+    yield from _cpu_lines(model.cpus, float(gpus.cpu_busy_s[server]), cluster.now_s - boot_s)
     yield from _single("node_exporter_build_info", "A metric with a constant '1' value labeled by version.",
                        [('{branch="HEAD",goarch="amd64",goos="linux",goversion="go1.19.8",version="1.5.0"}', 1.0)])
     yield from _single("node_load1", "1m load average.", [("", load)])
@@ -240,7 +240,7 @@ def _node_lines(cluster: SimulatedCluster, server: int) -> Iterator[str]:
     for field, value in (("MemTotal", total), ("MemFree", 0.9 * (total - used)), ("MemAvailable", total - used),
                          ("Buffers", 0.01 * (total - used)), ("Cached", 0.09 * (total - used)), ("SwapTotal", 0.0)):
         yield from _single(f"node_memory_{field}_bytes", f"Memory information field {field}_bytes.", [("", value // 1)])
-    yield from _network_lines(float(boards.cpu_busy_s[server]))
+    yield from _network_lines(float(gpus.cpu_busy_s[server]))
     yield from _single("node_time_seconds", "System time in seconds since epoch (1970).", [("", cluster.now_s)])
     yield from _single("node_uname_info", "Labeled system information as provided by the uname system call.",
                        [(f'{{domainname="(none)",machine="x86_64",nodename="{name}",release="5.15.0-1040-nvidia",'

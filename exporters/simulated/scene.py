@@ -1,6 +1,6 @@
 """The opening scene: what runs and waits at the first moment, so that every kind of waste is there to be seen.
 
-A100-01  four boards productive; two held by a job that took all other CPUs: the last two boards are stranded
+A100-01  four GPUs productive; two held by a job that took all other CPUs: the last two GPUs are stranded
 A100-02  two idle, two spinning, two underused; two free, too few for anything that waits
 V100-01  as A100-01
 V100-02  empty: its host burns for nothing while a small job waits behind one that needs both servers

@@ -1,6 +1,6 @@
 """A scheduler as plain as a default Slurm: strict first come, first served, on the first server that fits.
 
-It wastes on purpose: a large job at the head keeps small ones waiting beside free boards (the paper's Figure 3a).
+It wastes on purpose: a large job at the head keeps small ones waiting beside free GPUs (the paper's Figure 3a).
 The one thing it obeys is a list of required nodes, as ``scontrol update ReqNodeList=`` gives it.
 """
 
@@ -23,7 +23,7 @@ class Capacity:
         self._number = {server.name: number for number, server in enumerate(servers)}
         self._partition = np.array([server.model.partition for server in servers])
         self.taken = np.zeros((len(servers), max(s.model.gpus for s in servers)), dtype=bool)
-        """Which boards are held: servers x board indexes."""
+        """Which GPUs are held: servers x GPU indexes."""
         self.free_gpus = np.array([server.model.gpus for server in servers])
         self.free_cpus = np.array([server.model.cpus for server in servers])
         self.free_memory = np.array([server.model.memory_bytes for server in servers])
@@ -46,7 +46,7 @@ class Capacity:
         return fits
 
     def take(self, job: SimulatedJob, server: int) -> tuple[int, ...]:
-        """Give a job its part of a server and return the board indexes it got: the lowest that are free."""
+        """Give a job its part of a server and return the GPU indexes it got: the lowest that are free."""
         indexes = np.flatnonzero(~self.taken[server])[:job.gpus_per_node]
         self.taken[server, indexes] = True
         self._change(job, server, -1)

@@ -132,8 +132,8 @@ def _node(cluster: SimulatedCluster, number: int) -> Answer:
     whole = model.memory_bytes // MIB
     return NODE | {
         "boot_time": int(cluster.shape.start_s) - 864_000, "cores": model.cores,
-        "cpu_load": int(cluster.boards.cpu_busy[number] * model.cpus * 100),
-        "free_memory": whole - int(cluster.boards.memory_used_bytes[number]) // MIB,
+        "cpu_load": int(cluster.gpus.cpu_busy[number] * model.cpus * 100),
+        "free_memory": whole - int(cluster.gpus.memory_used_bytes[number]) // MIB,
         "cpus": model.cpus, "last_busy": int(cluster.now_s), "features": model.features,
         "active_features": model.features, "gres": f"{gres}:{model.gpus}(S:0-1)",
         "gres_used": f"{gres}:{len(indexes)}(IDX:{ranges(indexes) or 'N/A'})",

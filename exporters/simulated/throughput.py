@@ -1,6 +1,6 @@
 """How fast the simulated jobs train: what a Prometheus that scrapes them would answer.
 
-Times for a unit of work are ``a/w + b + d w`` with ``w`` boards; the coefficients are made up, from a vision model that
+Times for a unit of work are ``a/w + b + d w`` with ``w`` GPUs; the coefficients are made up, from a vision model that
 hardly communicates to a language model that does little else. A job that is idle or hung gets nothing done.
 """
 
@@ -25,10 +25,10 @@ SPREAD = 0.04
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-def speed(name: str, boards: int) -> float:
+def speed(name: str, gpus: int) -> float:
     """Return samples per second of a job on so many V100, as its owner would measure them."""
     a, b, d = CURVES[name]
-    return SAMPLES / (a / boards + b + d * boards)
+    return SAMPLES / (a / gpus + b + d * gpus)
 
 
 def rates(cluster: SimulatedCluster) -> dict[str, float]:

@@ -138,5 +138,5 @@ def _honest() -> Row:
                   "no wasted figure: while this is above zero, the figures flatter. The 15 worst partitions.",
                   ((top(15, "partition", "idlewatt_unmeasured_gpus", PARTITION), "{{partition}}"),), "short")),
         (8, lines("Power by node", "The 15 chosen nodes that drew most over the time range. A flat line is a meter "
-                  "that hangs; 'estimated' and 'boards' are no wall meters.",
+                  "that hangs; 'estimated' and 'gpus' are no wall meters.",
                   ((top(15, "node, source", "idlewatt_node_power_watts", MEMBERS), "{{node}} ({{source}})"),), "watt")))

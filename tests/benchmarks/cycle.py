@@ -46,7 +46,8 @@ def main(path: Path, nodes: int, rounds: int) -> None:
         spent.append(time.process_time() - before)
     found = service.known.assessment
     print(json.dumps({"cpu_s": spent, "megabytes": most_megabytes(),
-                      "boards": len(found.boards), "nodes": len(found.nodes), "unaccounted": found.unaccounted_watts,
+                      "gpus": len(found.gpu_verdicts), "nodes": len(found.nodes),
+                      "unaccounted": found.unaccounted_watts,
                       "unmeasured": sum(found.unmeasured_gpus.values())}))
     service.stop()
 

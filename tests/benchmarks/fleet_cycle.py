@@ -24,7 +24,7 @@ def main(url, nodes, rounds):
     peak = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines()
                 if line.startswith("VmHWM:"))
     source.close()
-    print(json.dumps({"cpu_s": spent, "megabytes": peak / 1024, "gpus": len(found.boards),
+    print(json.dumps({"cpu_s": spent, "megabytes": peak / 1024, "gpus": len(found.gpu_verdicts),
                       "unmeasured": sum(found.unmeasured_gpus.values())}))
 
 

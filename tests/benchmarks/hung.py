@@ -51,18 +51,18 @@ class Scheduler:
 def watts(found):
     """Return the watts of each node by class."""
     nodes = {node.node: {node.host_class.value: node.host_watts} for node in found.nodes}
-    for board in found.boards:
-        for power_class, share in board.shares():
-            classes = nodes[board.node]
+    for gpu in found.gpu_verdicts:
+        for power_class, share in gpu.shares():
+            classes = nodes[gpu.node]
             classes[power_class.value] = classes.get(power_class.value, 0.0) + share
     return nodes
 
 
 def ages(telemetry, now_s, healthy):
     """Return the age of each fact that healthy nodes have, infinite where there is none."""
-    boards = {(gpu.node, gpu.index): now_s - gpu.time_s for gpu in telemetry.gpus}
+    gpus = {(gpu.node, gpu.index): now_s - gpu.time_s for gpu in telemetry.gpus}
     meters = {(node.node, node.power_source): now_s - node.time_s for node in telemetry.nodes}
-    wanted = [boards.get((name, gpu), math.inf) for name in healthy for gpu in range(8)]
+    wanted = [gpus.get((name, gpu), math.inf) for name in healthy for gpu in range(8)]
     return sorted(wanted + [meters.get((name, "ipmi"), math.inf) for name in healthy])
 
 

@@ -71,7 +71,7 @@ def main(path: Path, slurm: str, cycles: int) -> None:
             found = service.known
             print(json.dumps({"cycles": number + 1, **megabytes(), "cpu_s": time.process_time(),
                               "database": Path(settings.storage.url.rpartition(":///")[2]).stat().st_size,
-                              "boards": len(found.assessment.boards), "jobs": len(found.snapshot.jobs),
+                              "gpus": len(found.assessment.gpu_verdicts), "jobs": len(found.snapshot.jobs),
                               "advised": len(found.advice.recommendations)}), flush=True)
     service.stop()
 

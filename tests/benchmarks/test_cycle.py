@@ -27,7 +27,7 @@ def test_fetching_parsing_and_assessing_a_thousand_servers(farm, prometheus, tmp
         print(f"\ncycle over {farm.nodes} nodes: {ours:.2f} CPU-s (the first {first:.2f}), Prometheus {theirs:.2f}, "
               f"ratio {ours / theirs:.2f} (bound 1.00); {found['megabytes']:.0f} MB resident at most "
               f"(bound {MOST_MEGABYTES}, ratio {found['megabytes'] / MOST_MEGABYTES:.2f})")
-    assert (found["boards"], found["nodes"], found["unmeasured"]) == (8 * farm.nodes, farm.nodes, 0)
+    assert (found["gpus"], found["nodes"], found["unmeasured"]) == (8 * farm.nodes, farm.nodes, 0)
     assert abs(found["unaccounted"]) < 1e-3
     assert ours <= theirs
     assert found["megabytes"] < MOST_MEGABYTES

@@ -45,12 +45,12 @@ def client() -> Client:
         node_gpus={(node, state): 1 for node in NODES for state in NODE_STATES},
         gpu_state={(node, str(gpu)): 8.0 for node in NODES for gpu in range(8)},
         advice_info={("easy", "wait", str(job), "dgx0001", "8"): 1 for job in range(2000)})
-    boards = tuple(WasteRow(PARTITIONS[0], node, PowerClass.PRODUCTIVE, 301.5, False, gpu, f"GPU-{node}-{gpu}",
+    gpus = tuple(WasteRow(PARTITIONS[0], node, PowerClass.PRODUCTIVE, 301.5, False, gpu, f"GPU-{node}-{gpu}",
                             "alice", "physics", "4711", 0.9, 51.0, "learned") for node in NODES for gpu in range(8))
     nodes = tuple(NodeRow(Node(node, ("a100",), 8), 2431.5, "ipmi", 100.0, {state: 1 for state in NODE_STATES})
                   for node in NODES)
     jobs = tuple(Job(str(job), 1.8e9, JobState.PENDING, "a100", Request(8)) for job in range(2500))
-    return Client(WebApp(Fleet(facts, boards, nodes, jobs)))
+    return Client(WebApp(Fleet(facts, gpus, nodes, jobs)))
 
 
 @pytest.mark.parametrize(("path", "bound_s", "bound_bytes"), [

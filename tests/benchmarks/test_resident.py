@@ -81,6 +81,6 @@ def test_the_daemon_of_a_large_site_stays_small(farm, slurm, tmp_path, capsys):
               f"(bound {MOST_MEGABYTES}, ratio {largest / MOST_MEGABYTES:.2f}), VmHWM {last['VmHWM']:.0f} MB, "
               f"slope {slope(rows):+.2f} MB per 1,000 cycles (bound {MOST_SLOPE:+.0f}); "
               f"{last['cpu_s'] / CYCLES:.2f} CPU-s a cycle; database {grown:.0f} MB a day")
-    assert (last["boards"], last["advised"]) == (8 * farm.nodes, 4 * farm.nodes)
+    assert (last["gpus"], last["advised"]) == (8 * farm.nodes, 4 * farm.nodes)
     assert largest <= MOST_MEGABYTES
     assert slope(rows) <= MOST_SLOPE

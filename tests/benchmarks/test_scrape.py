@@ -12,9 +12,9 @@ CONFIGS = (DcgmConfig, NodeConfig, IpmiConfig)
 
 def cpu_of_round(sources, nodes: int) -> float:
     before = time.process_time()
-    boards, hosts, watts = (source.read() for source in sources)
+    gpus, hosts, watts = (source.read() for source in sources)
     spent = time.process_time() - before
-    assert len(boards.gpus) == 8 * nodes
+    assert len(gpus.gpus) == 8 * nodes
     assert len(hosts.nodes) == len(watts.nodes) == nodes
     return spent
 

@@ -66,7 +66,7 @@ def test_a_clock_that_was_set_back_begins_anew():
     assert ahead.next(1e8, 3600.0) == Counterfactual().next(1e8, 3600.0)
 
 
-def test_a_board_can_tell_the_incumbent_from_who_advises(rig):
+def test_a_gpu_can_tell_the_incumbent_from_who_advises(rig):
     service = rig.service(cycles=CYCLES, advice="{policy: sjf-limit+best-fit+easy, shadow: [fifo+first-fit]}")
     assert set(published(service).policy_info) == {
         ("fifo+first-fit+easy", "incumbent"), ("sjf-limit+best-fit+easy", "in_charge"), ("fifo+first-fit", "shadow")}

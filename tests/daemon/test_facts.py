@@ -11,17 +11,17 @@ from idlewatt.storage.waiting import WaitReason
 
 
 def known(*pending: Job) -> Known:
-    """Return one DGX with a job of carol's that does nothing on two of its boards, and an empty one."""
+    """Return one DGX with a job of carol's that does nothing on two of its GPUs, and an empty one."""
     idle = Job("1", 0.0, JobState.RUNNING, "a100", Request(2), user="carol", start_s=0.0,
                allocations=(Allocation("dgx01", 2, (0, 1)),))
     nodes = tuple(Node(name, ("a100",), 4, cpus=64) for name in ("dgx01", "dgx02"))
     snapshot = SchedulerSnapshot(1000.0, nodes, (Partition("a100", ("dgx01", "dgx02")),), (idle, *pending))
-    boards = tuple(GpuReading(f"{name}-{index}", name, index, 1000.0, "A100", power_watts=50.0, activity=0.0,
+    gpus = tuple(GpuReading(f"{name}-{index}", name, index, 1000.0, "A100", power_watts=50.0, activity=0.0,
                               activity_source="sm_active", resident=0.0, memory_used_bytes=0.0)
                    for name in ("dgx01", "dgx02") for index in range(4))
     walls = tuple(NodeReading(name, 1000.0, power_watts=1000.0, power_source="ipmi") for name in ("dgx01", "dgx02"))
     accountant = WasteAccountant(WasteSettings(window=0, grace_batch=0))
-    return Known(snapshot=snapshot, assessment=accountant.assess(snapshot, Telemetry(boards, walls), 1000.0))
+    return Known(snapshot=snapshot, assessment=accountant.assess(snapshot, Telemetry(gpus, walls), 1000.0))
 
 
 def test_wasted_watts_by_node_add_up_to_all_that_is_wasted():
@@ -46,10 +46,10 @@ def test_jobs_are_published_one_by_one_only_as_many_as_are_asked_for():
 
 def test_of_many_jobs_those_that_waste_most_are_published():
     jobs = [Job(str(number), 0.0, JobState.RUNNING, "a100", Request(1), start_s=0.0) for number in range(20)]
-    boards = [SimpleNamespace(job_id=job.job_id, watts=300.0, wasted_watts=float(job.job_id)) for job in jobs]
-    boards.append(SimpleNamespace(job_id="3", watts=None, wasted_watts=0.0))
-    boards.append(SimpleNamespace(job_id="gone", watts=300.0, wasted_watts=300.0))
-    found = job_facts(SimpleNamespace(boards=boards), SchedulerSnapshot(0.0, jobs=tuple(jobs)), 3)
+    gpus = [SimpleNamespace(job_id=job.job_id, watts=300.0, wasted_watts=float(job.job_id)) for job in jobs]
+    gpus.append(SimpleNamespace(job_id="3", watts=None, wasted_watts=0.0))
+    gpus.append(SimpleNamespace(job_id="gone", watts=300.0, wasted_watts=300.0))
+    found = job_facts(SimpleNamespace(gpu_verdicts=gpus), SchedulerSnapshot(0.0, jobs=tuple(jobs)), 3)
     assert [labels[0] for labels in found["job_wasted_power_watts"]] == ["19", "18", "17"]
 
 
@@ -66,17 +66,17 @@ def test_of_a_node_that_is_not_measured_nobody_says_that_it_wastes_nothing():
 
 def test_empty_nodes_of_which_only_the_gpus_are_measured_are_counted():
     before = known()
-    boards = Telemetry(tuple(GpuReading(f"{name}-{index}", name, index, 1000.0, "A100", power_watts=50.0, activity=0.0)
+    gpus = Telemetry(tuple(GpuReading(f"{name}-{index}", name, index, 1000.0, "A100", power_watts=50.0, activity=0.0)
                              for name in ("dgx01", "dgx02") for index in range(4)))
-    found = WasteAccountant(WasteSettings(window=0, grace_batch=0)).assess(before.snapshot, boards, 1000.0)
+    found = WasteAccountant(WasteSettings(window=0, grace_batch=0)).assess(before.snapshot, gpus, 1000.0)
     assert published(replace(before, assessment=found), Process()).unmeasured_hosts == {"a100": 1.0}
 
 
-def test_a_board_in_use_outside_the_scheduler_is_told_with_node_gpu_and_since_when():
+def test_a_gpu_in_use_outside_the_scheduler_is_told_with_node_gpu_and_since_when():
     before, accountant = known(), WasteAccountant(WasteSettings(outside_after=30))
     for now in (1000.0, 1015.0, 1030.0):
-        boards = (GpuReading("u", "dgx02", 3, now, "A100", power_watts=690.0, activity=1.0),)
-        found = accountant.assess(replace(before.snapshot, time_s=now), Telemetry(boards), now)
+        gpus = (GpuReading("u", "dgx02", 3, now, "A100", power_watts=690.0, activity=1.0),)
+        found = accountant.assess(replace(before.snapshot, time_s=now), Telemetry(gpus), now)
     page = published(replace(before, assessment=found), Process())
     assert page.outside_scheduler_since_timestamp_seconds == {("dgx02", "3"): 1000.0}
     assert page.gpu_state["dgx02", "3"] == 9.0

@@ -30,8 +30,8 @@ def host(power_class, watts, source="ipmi", node="a"):
      "1 GPU not measured"),
     ([gpu(WORK, 700.0), host(BUSY_HOST, 300.0, "estimated")],
      "1.00 kW of GPUs and estimated hosts, 0 W wasted (0 %)"),
-    ([gpu(WORK, 700.0), host(BUSY_HOST, None, "boards")], "700 W of GPUs, without their hosts, 0 W wasted (0 %)"),
-    ([gpu(IDLE, 50.0), host(EMPTY_HOST, None, "boards")],
+    ([gpu(WORK, 700.0), host(BUSY_HOST, None, "gpus")], "700 W of GPUs, without their hosts, 0 W wasted (0 %)"),
+    ([gpu(IDLE, 50.0), host(EMPTY_HOST, None, "gpus")],
      "50 W of GPUs, without their hosts, at least 50 W wasted, 1 empty node measured at the GPUs only"),
 ])
 def test_the_sentence_says_what_is_known_and_no_more(parts, sentence):
@@ -50,7 +50,7 @@ def test_a_part_is_judged_within_the_whole():
 
 
 rows = st.builds(Part, st.sampled_from("abc"), st.sampled_from(PowerClass), st.none() | st.floats(0, 5000),
-                 st.booleans(), st.sampled_from(["", "boards", "estimated", "ipmi"]))
+                 st.booleans(), st.sampled_from(["", "gpus", "estimated", "ipmi"]))
 
 
 @given(st.lists(rows))

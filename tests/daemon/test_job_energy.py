@@ -60,7 +60,7 @@ def test_a_counter_that_falls_costs_no_joule_of_a_job(rig):
     service, meter = rig.service(), Meter(rig.cluster)
     rig.watch(service, 15)
     watch(rig, service, meter, 10)
-    rig.cluster.boards.joules[:] = 0.0
+    rig.cluster.gpus.joules[:] = 0.0
     watch(rig, service, meter, 10)
     service.stop()
     with History.read_only(service.settings.storage.url) as history:

@@ -14,7 +14,7 @@ from idlewatt.storage.power_classes import WASTED, PowerClass
 
 
 def configured(url: str, folder, scheduler: str) -> dict[str, str]:
-    """Return what differs from the rig's own configuration: boards and wall meters, and this scheduler."""
+    """Return what differs from the rig's own configuration: GPUs and wall meters, and this scheduler."""
     pages = {"dcgm": "dcgm_pods" if scheduler == "kubernetes" else "dcgm", "ipmi": "ipmi"}
     kinds = {"kubernetes": f"{{kind: kubernetes, url: '{url}/kubernetes', user: 'label:{USER}'}}",
              "slurm": f"{{kind: slurm_rest, url: '{url}', settings: {SETTINGS}}}"}
@@ -63,9 +63,9 @@ def watts(service):
             for power_class, value in classes.items() if value}
 
 
-def boards(service):
-    return {(board.uuid, board.state, board.job_id.rpartition("-")[2], board.user, board.account, board.guessed)
-            for board in service.known.assessment.boards}
+def gpus(service):
+    return {(gpu.uuid, gpu.state, gpu.job_id.rpartition("-")[2], gpu.user, gpu.account, gpu.guessed)
+            for gpu in service.known.assessment.gpu_verdicts}
 
 
 def runs(service, now_s):
@@ -80,7 +80,7 @@ def same_scenario(rig, kube, step, steps, seconds):
     for _ in range(steps):
         step(seconds, slurm, kube)
         assert watts(kube) == watts(slurm), f"at {rig.now_s}"
-        assert boards(kube) == boards(slurm)
+        assert gpus(kube) == gpus(slurm)
         seen |= {power_class for _, power_class in watts(kube)}
     for service in (slurm, kube):
         service.record()

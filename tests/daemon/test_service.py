@@ -121,7 +121,7 @@ def test_the_idle_and_the_hung_job_of_the_scene_are_found_within_half_an_hour(ri
     service = rig.service()
     collect(service)
     rig.watch(service, 1800)
-    states = {board.job_id: board.state for board in service.known.assessment.boards if board.job_id}
+    states = {gpu.job_id: gpu.state for gpu in service.known.assessment.gpu_verdicts if gpu.job_id}
     assert PowerClass.ALLOCATED_IDLE in states.values()
     assert PowerClass.ALLOCATED_HUNG in states.values()
 

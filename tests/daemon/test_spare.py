@@ -14,7 +14,7 @@ def verdict(host_class=PowerClass.NODE_OVERHEAD_EMPTY, watts=500.0, source="ipmi
 
 def test_an_empty_node_that_is_measured_is_worth_powering_down():
     assert spare_nodes(ADVISED, {"n": verdict()}).worth == ADVISED
-    assert spare_nodes(ADVISED, {"n": verdict(source="boards")}).worth == ADVISED
+    assert spare_nodes(ADVISED, {"n": verdict(source="gpus")}).worth == ADVISED
 
 
 @pytest.mark.parametrize(("found", "doubt"), [

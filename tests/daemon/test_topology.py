@@ -7,7 +7,7 @@ import pytest
 
 from idlewatt.daemon.topology import AttachTopology
 from idlewatt.storage.records import Node, SchedulerSnapshot
-from idlewatt.storage.topology import Boards, Fabric, Switch
+from idlewatt.storage.topology import Fabric, NodeLinks, Switch
 
 SNAPSHOT = SchedulerSnapshot(0.0, (Node("n1", ("all",), 8), Node("n2", ("all",), 8)))
 FABRIC = Fabric.of([Switch("leaf", ("n1", "n9")), Switch("spine", (), ("leaf",))])
@@ -33,9 +33,9 @@ def test_without_a_topology_nothing_is_changed_or_said(caplog):
     assert not caplog.records
 
 
-def test_the_snapshot_learns_how_gpus_are_linked_and_what_has_no_such_board_is_said_once(caplog):
+def test_the_snapshot_learns_how_gpus_are_linked_and_what_has_no_such_links_is_said_once(caplog):
     mixed = SchedulerSnapshot(0.0, (*SNAPSHOT.nodes, Node("sliced", ("all",), 56, "1g.5gb")))
-    halves = Boards(("n1", "sliced"), ((0, 1, 2, 3), (4, 5, 6, 7)))
+    halves = NodeLinks(("n1", "sliced"), ((0, 1, 2, 3), (4, 5, 6, 7)))
     hanging = AttachTopology()
 
     with caplog.at_level(logging.WARNING):

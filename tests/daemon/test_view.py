@@ -39,7 +39,7 @@ def test_a_row_is_wasted_exactly_when_its_class_is(view):
     assert any(row.wasted for row in view.waste())
 
 
-def test_the_boards_of_a_job_name_it_and_its_user(view, service):
+def test_the_gpus_of_a_job_name_it_and_its_user(view, service):
     holders = {job.job_id: job.user for job in service.known.snapshot.jobs if job.state is JobState.RUNNING}
     held = [row for row in view.waste() if row.job_id]
     assert held

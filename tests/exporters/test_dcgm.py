@@ -1,4 +1,4 @@
-"""dcgm-exporter's page: one reading per physical board, whatever repeats it, and nothing that was not measured."""
+"""dcgm-exporter's page: one reading per physical GPU, whatever repeats it, and nothing that was not measured."""
 
 import re
 
@@ -35,16 +35,16 @@ def only(page: str):
     return readings[0]
 
 
-def test_a_recorded_h100_page_gives_eight_boards(recorded):
-    boards = read(recorded("dcgm_h100_8gpu_k8s.prom"))
-    assert sorted(board.index for board in boards) == list(range(8))
-    assert {board.node for board in boards} == {"gpu-node-1"}
-    assert boards[0].model == "NVIDIA H100 80GB HBM3"
-    assert boards[0].power_watts == 113.611
-    assert boards[0].activity_source == "gpu_util"
-    assert boards[0].jobs == ("dynamo-workload/vllm-agg-0-vllmdecodeworker-s65j5",)
-    assert boards[1].jobs == ()
-    assert all(board.energy_joules is None for board in boards)
+def test_a_recorded_h100_page_gives_eight_gpus(recorded):
+    gpus = read(recorded("dcgm_h100_8gpu_k8s.prom"))
+    assert sorted(gpu.index for gpu in gpus) == list(range(8))
+    assert {gpu.node for gpu in gpus} == {"gpu-node-1"}
+    assert gpus[0].model == "NVIDIA H100 80GB HBM3"
+    assert gpus[0].power_watts == 113.611
+    assert gpus[0].activity_source == "gpu_util"
+    assert gpus[0].jobs == ("dynamo-workload/vllm-agg-0-vllmdecodeworker-s65j5",)
+    assert gpus[1].jobs == ()
+    assert all(gpu.energy_joules is None for gpu in gpus)
 
 
 @pytest.mark.parametrize("sentinel", [
@@ -53,8 +53,8 @@ def test_a_recorded_h100_page_gives_eight_boards(recorded):
     "NaN", "+Inf", "-Inf", "-1"])
 @pytest.mark.parametrize("metric", [POWER, UTIL, SM, USED, "DCGM_FI_DEV_GPU_TEMP"])
 def test_t31_each_dcgm_sentinel_is_unmeasured(metric, sentinel):
-    board = only(row(metric, sentinel))
-    assert (board.power_watts, board.activity, board.memory_used_bytes, board.temperature_celsius) == (None,) * 4
+    gpu = only(row(metric, sentinel))
+    assert (gpu.power_watts, gpu.activity, gpu.memory_used_bytes, gpu.temperature_celsius) == (None,) * 4
 
 
 def test_t31_an_energy_counter_may_pass_through_an_int32_sentinel():
@@ -62,33 +62,33 @@ def test_t31_an_energy_counter_may_pass_through_an_int32_sentinel():
     assert only(row(ENERGY, 9223372036854775794)).energy_joules is None
 
 
-def test_t32_mig_instances_are_one_board():
+def test_t32_mig_instances_are_one_gpu():
     slices = {"1": "3g.20gb", "2": "2g.10gb", "3": "1g.5gb"}
     page = "".join(
         row(POWER, 52.6 + int(number) / 10, GPU_I_ID=number, GPU_I_PROFILE=profile)
         + row(USED, 1000, GPU_I_ID=number, GPU_I_PROFILE=profile)
         + row(GR, 1, GPU_I_ID=number, GPU_I_PROFILE=profile) for number, profile in slices.items())
-    board = only(page)
-    assert board.power_watts == pytest.approx(52.9)
-    assert board.memory_used_bytes == 3000 * 2**20
-    assert board.activity == pytest.approx(6 / 7)
+    gpu = only(page)
+    assert gpu.power_watts == pytest.approx(52.9)
+    assert gpu.memory_used_bytes == 3000 * 2**20
+    assert gpu.activity == pytest.approx(6 / 7)
 
 
-def test_t32_a_mig_row_under_the_instances_own_uuid_is_its_parents_board():
-    board = only(row(POWER, 60, UUID="MIG-1", GPU_I_ID="1") + row(POWER, 61))
-    assert (board.uuid, board.power_watts) == ("GPU-0", 61)
+def test_t32_a_mig_row_under_the_instances_own_uuid_is_its_parents_gpu():
+    gpu = only(row(POWER, 60, UUID="MIG-1", GPU_I_ID="1") + row(POWER, 61))
+    assert (gpu.uuid, gpu.power_watts) == ("GPU-0", 61)
 
 
-def test_t33_jobs_that_share_a_gpu_are_one_board_with_both_named():
-    board = only(row(POWER, 200, hpc_job="7") + row(POWER, 201, hpc_job="12") + row(USED, 9, hpc_job="7")
+def test_t33_jobs_that_share_a_gpu_are_one_gpu_with_both_named():
+    gpu = only(row(POWER, 200, hpc_job="7") + row(POWER, 201, hpc_job="12") + row(USED, 9, hpc_job="7")
                  + row(USED, 9, hpc_job="12"))
-    assert (board.power_watts, board.memory_used_bytes, board.jobs) == (201, 9 * 2**20, ("12", "7"))
+    assert (gpu.power_watts, gpu.memory_used_bytes, gpu.jobs) == (201, 9 * 2**20, ("12", "7"))
 
 
-def test_t33_a_recorded_page_with_jobs_gives_each_board_once(recorded):
-    boards = read(recorded("dcgm_v100_simulated_with_hpc_job.prom"))
-    assert len(boards) == len({board.uuid for board in boards}) == 8
-    first = next(board for board in boards if board.index == 0)
+def test_t33_a_recorded_page_with_jobs_gives_each_gpu_once(recorded):
+    gpus = read(recorded("dcgm_v100_simulated_with_hpc_job.prom"))
+    assert len(gpus) == len({gpu.uuid for gpu in gpus}) == 8
+    first = next(gpu for gpu in gpus if gpu.index == 0)
     assert first.jobs == ("3",)
     assert first.energy_joules == 20896.031
     assert (first.activity, first.activity_source, first.resident) == (0.54, "gr_engine_active", 0.54)
@@ -96,9 +96,9 @@ def test_t33_a_recorded_page_with_jobs_gives_each_board_once(recorded):
 
 
 def test_t34_a_time_slice_split_sums_to_one_gpu():
-    board = only("".join(row(POWER, 300, pod=f"train-{pod}", namespace="ml") for pod in range(4)))
-    assert board.power_watts == 300
-    assert board.jobs == tuple(f"ml/train-{pod}" for pod in range(4))
+    gpu = only("".join(row(POWER, 300, pod=f"train-{pod}", namespace="ml") for pod in range(4)))
+    assert gpu.power_watts == 300
+    assert gpu.jobs == tuple(f"ml/train-{pod}" for pod in range(4))
 
 
 @pytest.mark.parametrize("label", ["Hostname", "hostname"])
@@ -124,9 +124,9 @@ def test_t36_a_counter_that_restarted_is_delivered_as_it_is():
 
 
 def test_mebibytes_and_percent_become_bytes_and_ratio():
-    board = only(row(USED, 2) + row(FREE, 6) + row(UTIL, 37))
-    assert (board.memory_used_bytes, board.memory_total_bytes) == (2 * 2**20, 8 * 2**20)
-    assert (board.activity, board.resident) == (0.37, 0.37)
+    gpu = only(row(USED, 2) + row(FREE, 6) + row(UTIL, 37))
+    assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (2 * 2**20, 8 * 2**20)
+    assert (gpu.activity, gpu.resident) == (0.37, 0.37)
 
 
 def test_the_best_activity_wins_and_is_named():
@@ -139,8 +139,8 @@ def test_the_best_activity_wins_and_is_named():
 
 
 def test_gpu_util_100_at_idle_watts_is_delivered_with_its_source():
-    board = only(row(UTIL, 100) + row(POWER, 57.8))
-    assert (board.activity, board.activity_source, board.power_watts) == (1.0, "gpu_util", 57.8)
+    gpu = only(row(UTIL, 100) + row(POWER, 57.8))
+    assert (gpu.activity, gpu.activity_source, gpu.power_watts) == (1.0, "gpu_util", 57.8)
 
 
 def test_instant_power_wins_over_the_average():
@@ -153,28 +153,28 @@ def test_an_unmeasured_instant_power_leaves_the_average():
 
 @pytest.mark.parametrize(("metric", "lie"), [(POWER, 1e6), (UTIL, 4000), (SM, 37)])
 def test_what_physics_excludes_is_unmeasured(metric, lie):
-    board = only(row(metric, lie))
-    assert board.power_watts is board.activity is None
+    gpu = only(row(metric, lie))
+    assert gpu.power_watts is gpu.activity is None
 
 
 def test_indexes_may_have_holes():
-    assert [board.index for board in read("".join(row(POWER, 60, gpu=gpu) for gpu in (0, 1, 2, 4)))] == [0, 1, 2, 4]
+    assert [found.index for found in read("".join(row(POWER, 60, gpu=gpu) for gpu in (0, 1, 2, 4)))] == [0, 1, 2, 4]
 
 
-def test_rows_that_are_no_boards_are_left_out():
+def test_rows_that_are_no_gpus_are_left_out():
     assert read(f'{POWER}{{nvswitch="0"}} 3\n{POWER}{{gpu="",UUID="x"}} 3\n{POWER} 3\n') == ()
 
 
 def test_the_exporters_own_pod_is_no_workload():
     page = row(POWER, 60, pod="nvidia-dcgm-exporter-x", namespace="gpu-operator") + row(
         POWER, 60, gpu=1, pod="nvidia-dcgm-exporter-x", exported_pod="train", exported_namespace="ml")
-    assert [board.jobs for board in read(page)] == [(), ("ml/train",)]
+    assert [gpu.jobs for gpu in read(page)] == [(), ("ml/train",)]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(sorted(METRICS)), st.integers(0, 3), st.floats(0, 1)), min_size=1),
        st.sampled_from([{"hpc_job": "9"}, {"pod": "p"}, {"DCGM_FI_DRIVER_VERSION": "1"}]))
-def test_copies_of_a_boards_rows_change_nothing_but_the_jobs(rows, labels):
+def test_copies_of_a_gpus_rows_change_nothing_but_the_jobs(rows, labels):
     page = "".join(row(metric, value, gpu) for metric, gpu, value in rows)
     copies = "".join(row(metric, value, gpu, **labels) for metric, gpu, value in rows)
     def bare(text):

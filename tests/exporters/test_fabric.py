@@ -102,9 +102,9 @@ def test_the_links_of_a_server_are_read_from_a_file_over_the_hole_in_its_numbers
     path = tmp_path / "station.topo"
     path.write_text(LINKS)
 
-    boards = GpuLinksConfig(nodes=("station-*",), file=path).build(clock).read()
+    links = GpuLinksConfig(nodes=("station-*",), file=path).build(clock).read()
 
-    assert (boards.names, boards.islands) == (("station-*",), ((0, 1), (2, 3)))
+    assert (links.names, links.islands) == (("station-*",), ((0, 1), (2, 3)))
 
 
 def test_the_links_of_a_server_can_be_written_down(clock):

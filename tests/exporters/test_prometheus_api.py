@@ -53,13 +53,13 @@ class Fleet:
             return source.read(), source.health()
 
 
-def board(instance="h1:9400", gpu="0", **labels):
+def gpu(instance="h1:9400", gpu="0", **labels):
     return {"job": "dcgm", "instance": instance, "gpu": gpu, "UUID": f"GPU-{instance}-{gpu}"} | labels
 
 
 def test_one_query_per_fact_whatever_the_number_of_nodes(clock):
-    few = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(), 60)])
-    many = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(f"h{n}:9400"), 60) for n in range(500)],
+    few = Fleet(DCGM_FI_DEV_POWER_USAGE=[(gpu(), 60)])
+    many = Fleet(DCGM_FI_DEV_POWER_USAGE=[(gpu(f"h{n}:9400"), 60) for n in range(500)],
                  up=[({"job": "dcgm", "instance": f"h{n}:9400"}, NOW) for n in range(500)])
     few.read(clock)
     assert len(many.read(clock).gpus) == 500
@@ -74,7 +74,7 @@ def test_gpus_of_every_vendor_are_read_and_one_that_two_exporters_show_counts_on
     targets = [{"job": "dcgm", "instance": "h1:9400"}, *({"job": labels["job"], "instance": labels["instance"]}
                                                          for labels in (amd, older, gaudi, smi))]
     fleet = Fleet(up=[(labels, NOW - 5) for labels in targets],
-                  DCGM_FI_DEV_BOARD_POWER_WATTS=[(board(), 60)], amd_gpu_package_power=[(amd, 140)],
+                  DCGM_FI_DEV_BOARD_POWER_WATTS=[(gpu(), 60)], amd_gpu_package_power=[(amd, 140)],
                   amd_gpu_power_avg=[(older, 45e6)], habanalabs_power_mW=[(gaudi, 88000)],
                   nvidia_smi_power_draw_watts=[(smi, 61)], nvidia_smi_gpu_info=[(smi | {"index": "0"}, 1)])
     assert {(gpu.uuid, gpu.node, gpu.power_watts) for gpu in fleet.read(clock).gpus} == {
@@ -82,9 +82,9 @@ def test_gpus_of_every_vendor_are_read_and_one_that_two_exporters_show_counts_on
 
 
 def test_a_reading_bears_the_time_of_its_scrape(clock):
-    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(), 61.5)], DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=[(board(), 5000)])
-    gpu, = fleet.read(clock).gpus
-    assert (gpu.node, gpu.power_watts, gpu.energy_joules, gpu.time_s) == ("h1", 61.5, 5, NOW - 5)
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(gpu(), 61.5)], DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=[(gpu(), 5000)])
+    reading, = fleet.read(clock).gpus
+    assert (reading.node, reading.power_watts, reading.energy_joules, reading.time_s) == ("h1", 61.5, 5, NOW - 5)
 
 
 def test_jobs_get_what_their_cgroups_use(clock):
@@ -94,14 +94,14 @@ def test_jobs_get_what_their_cgroups_use(clock):
 
 
 def test_samples_older_than_max_age_are_no_reading(clock):
-    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(), 60), (board("h2:9400"), 60)],
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(gpu(), 60), (gpu("h2:9400"), 60)],
                   up=[({"job": "dcgm", "instance": "h1:9400"}, NOW - 200),
                       ({"job": "dcgm", "instance": "h2:9400"}, NOW - 20)])
     assert [gpu.node for gpu in fleet.read(clock, max_age="2m").gpus] == ["h2"]
 
 
 def test_a_target_that_up_does_not_know_is_no_reading_unless_up_is_unknown(clock):
-    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board("h9:9400"), 60), (board("h1:9400"), 60)])
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(gpu("h9:9400"), 60), (gpu("h1:9400"), 60)])
     assert [gpu.node for gpu in fleet.read(clock).gpus] == ["h1"]
     fleet.series["up"] = []
     assert [gpu.time_s for gpu in fleet.read(clock).gpus] == [NOW, NOW]
@@ -116,8 +116,8 @@ def test_a_server_that_knows_no_gpu_and_no_meter_is_a_fault_told_with_what_it_sc
 
 
 def test_a_node_that_cannot_be_is_a_fault_and_costs_only_itself(clock):
-    many = [(board("h2:9400", str(gpu)), 60) for gpu in range(65)]
-    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(), 60), (board(gpu="1", Hostname="localhost"), 60), *many])
+    many = [(gpu("h2:9400", str(index)), 60) for index in range(65)]
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(gpu(), 60), (gpu(gpu="1", Hostname="localhost"), 60), *many])
     kept, (server, *strange) = fleet.fared(clock)
     assert server.up
     assert [gpu.node for gpu in kept.gpus] == ["h1"]
@@ -127,9 +127,9 @@ def test_a_node_that_cannot_be_is_a_fault_and_costs_only_itself(clock):
 
 
 def test_labels_are_cleaned(clock):
-    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(hpc_job="a\nb\ud83d", Hostname="h\x7f1"), 60)])
-    gpu, = fleet.read(clock).gpus
-    assert (gpu.node, gpu.jobs) == ("h\ufffd1", ("a\ufffdb\ufffd",))
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(gpu(hpc_job="a\nb\ud83d", Hostname="h\x7f1"), 60)])
+    reading, = fleet.read(clock).gpus
+    assert (reading.node, reading.jobs) == ("h\ufffd1", ("a\ufffdb\ufffd",))
 
 
 def test_servers_get_cpu_memory_and_power(clock):
@@ -162,7 +162,7 @@ def test_the_wall_meter_and_the_host_are_told_apart_by_their_source(clock):
 
 
 def test_matchers_and_tenant_travel_with_every_query(clock):
-    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(board(), 60)])
+    fleet = Fleet(DCGM_FI_DEV_POWER_USAGE=[(gpu(), 60)])
     fleet.read(clock, matchers='cluster="dgx"', headers={"X-Scope-OrgID": "gpu"})
     assert all('{cluster="dgx"' in query for query in fleet.queries)
     assert all(headers["X-Scope-OrgID"] == "gpu" for headers in fleet.headers)

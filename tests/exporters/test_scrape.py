@@ -80,7 +80,7 @@ def test_the_last_success_of_a_target_is_remembered(loopback, clock):
     assert [health.last_success_s for health in reader.health()] == [1_000_015, 1_000_000]
 
 
-def test_a_board_that_two_targets_show_is_read_once(loopback, clock):
+def test_a_gpu_that_two_targets_show_is_read_once(loopback, clock):
     loopback.pages |= {"/a": POWER % (1, 1), "/b": POWER % (1, 1)}
     assert len(source(loopback, clock, "/a", "/b").read().gpus) == 1
 
@@ -195,7 +195,7 @@ def test_what_a_slow_target_tells_is_known_as_soon_as_it_comes(loopback, clock, 
     assert reader.health()[1].up
 
 
-def test_the_newest_reading_of_a_board_that_two_targets_show_is_taken(loopback, clock):
+def test_the_newest_reading_of_a_gpu_that_two_targets_show_is_taken(loopback, clock):
     loopback.pages |= {"/a": POWER % (1, 1), "/b": POWER % (1, 1)}
     reader = source(loopback, clock, "/a", "/b")
     reader.read()

@@ -97,18 +97,18 @@ def matrix(links, gpus, nics=True):
 
 
 def test_a_dgx_with_nvswitch_is_one_island_with_all_links_bonded():
-    board = parse_matrix(matrix(lambda one, other: "NV12", range(8)))
+    links = parse_matrix(matrix(lambda one, other: "NV12", range(8)))
 
-    assert board.islands() == (tuple(range(8)),)
-    assert set(board.lanes.values()) == {12}
-    assert board.numa == {gpu: int(gpu > 3) for gpu in range(8)}
+    assert links.islands() == (tuple(range(8)),)
+    assert set(links.lanes.values()) == {12}
+    assert links.numa == {gpu: int(gpu > 3) for gpu in range(8)}
 
 
 def test_a_gpu_missing_from_the_middle_leaves_a_hole():
-    board = parse_matrix(matrix(lambda one, other: "NV4", (0, 1, 2, 4), nics=False))
+    links = parse_matrix(matrix(lambda one, other: "NV4", (0, 1, 2, 4), nics=False))
 
-    assert board.gpus == (0, 1, 2, 4)
-    assert board.distance(2, 4) == 0
+    assert links.gpus == (0, 1, 2, 4)
+    assert links.distance(2, 4) == 0
 
 
 @pytest.mark.parametrize(("text", "words"), [

@@ -86,7 +86,7 @@ class Chain:
         self.wait_for(lambda: not self.run("squeue", "-h"))
 
     def set_load(self, node: str, ratio: float) -> None:
-        """Make the busy boards of a node work at this share (0..1)."""
+        """Make the busy GPUs of a node work at this share (0..1)."""
         directory = self.root / "slurm/jobmap" / node
         directory.mkdir(exist_ok=True)
         (directory / "load").write_text(str(ratio))

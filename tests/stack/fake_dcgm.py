@@ -2,9 +2,9 @@
 
 usage: fake_dcgm.py JOBMAP_ROOT WATTS_DIRECTORY
 
-One listener per node on 127.0.1.N:9400. Each second every node's boards are stepped and the box's own watts (boards
+One listener per node on 127.0.1.N:9400. Each second every node's GPUs are stepped and the box's own watts (GPUs
 plus 1500 W) are written to WATTS_DIRECTORY/NODE for fake_bmc.py. A file JOBMAP_ROOT/NODE/load, when a test writes
-one, sets the load of its busy boards (0..1). Idle and loaded watts are of the order of public dcgm-exporter output.
+one, sets the load of its busy GPUs (0..1). Idle and loaded watts are of the order of public dcgm-exporter output.
 """
 
 import hashlib
@@ -70,8 +70,8 @@ class Node:
             return 0.35 + int(hashlib.sha256(jobs[0].encode()).hexdigest(), 16) % 60 / 100
 
     def labels(self, gpu: int) -> str:
-        board = uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.name}/{gpu}")
-        return (f'gpu="{gpu}",UUID="GPU-{board}",pci_bus_id="00000000:{7 + 8 * gpu:02X}:00.0",device="nvidia{gpu}",'
+        identity = uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.name}/{gpu}")
+        return (f'gpu="{gpu}",UUID="GPU-{identity}",pci_bus_id="00000000:{7 + 8 * gpu:02X}:00.0",device="nvidia{gpu}",'
                 f'modelName="{self.model.name}",Hostname="{self.name}",DCGM_FI_DRIVER_VERSION="535.129.03"')
 
     def values(self, gpu: int, load: float, watts: float) -> list[float | int | str]:
@@ -89,7 +89,7 @@ class Node:
             watts = self.model.idle_watts + (self.model.loaded_watts - self.model.idle_watts) * load
             total += watts
             self.millijoules[gpu] += watts * seconds * 1000
-            suffixes = [f',hpc_job="{job}"' for job in jobs] or [""]  # dcgm-exporter repeats a shared board per job
+            suffixes = [f',hpc_job="{job}"' for job in jobs] or [""]  # dcgm-exporter repeats a shared GPU per job
             for name, value in zip(GAUGES, self.values(gpu, load, watts), strict=True):
                 rows[name] += [f"{name}{{{self.labels(gpu)}{suffix}}} {value}" for suffix in suffixes]
         self.page = "".join(f"# HELP {name} {GAUGES[name]}\n# TYPE {name} {kind(name)}\n" + "\n".join(lines) + "\n"

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.t
 IN_CHARGE = "limit-aged+best-fit+easy"
 NODES = ("dgx-a100-01", "dgx-a100-02", "dgx-v100-01", "dgx-v100-02")
 BEAT = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "1s", "record": "2s"}
-# Nobody waits ten minutes in a test until an idle board is called idle.
+# Nobody waits ten minutes in a test until an idle GPU is called idle.
 IMPATIENT = {"window": "3s", "grace_batch": "1s"}
 
 COMPILED_WITHIN_S = 180
@@ -199,7 +199,7 @@ def test_the_classes_add_up_to_the_wall_meters(daemon, cluster):
                                       rel=0.03))
 
 
-def test_boards_are_called_by_what_they_do(daemon, cluster):
+def test_gpus_are_called_by_what_they_do(daemon, cluster):
     cluster.set_load("dgx-a100-02", 0.0)
     try:
         # Slurm plans the waiting job where GPUs are free first, and a planned node's GPUs are not stranded: the job
@@ -294,8 +294,8 @@ def test_read_through_prometheus_and_commands_the_cluster_looks_the_same(daemon,
         for node in NODES:
             cluster.wait_for(lambda node=node: node_facts(distant, node) == node_facts(daemon, node))
             # Counters that are read at different moments; into which class they go depends on floors yet to be learned.
-            cluster.wait_for(lambda node=node: board_watts(distant, node)
-                             == pytest.approx(board_watts(daemon, node), rel=0.1))
+            cluster.wait_for(lambda node=node: gpu_watts(distant, node)
+                             == pytest.approx(gpu_watts(daemon, node), rel=0.1))
         assert shapes(distant) == shapes(daemon)
         told = cluster.wait_for(lambda: advice(distant, waiting), COMPILED_WITHIN_S)
         assert told["reason"] == advice(daemon, waiting)["reason"]
@@ -314,7 +314,7 @@ def node_facts(daemon, node):
     return row["power_watts"], row["power_source"], row["gpus"]
 
 
-def board_watts(daemon, node):
+def gpu_watts(daemon, node):
     return sum(row["power_watts"] for row in daemon.rows("waste", node=node) if row["gpu"] is not None)
 
 
@@ -356,7 +356,7 @@ def test_restarts_lose_nothing_and_double_nothing(daemon, cluster):
 
 
 def measured_s(daemon):
-    """Return for how long the board was measured that was measured longest."""
+    """Return for how long the GPU was measured that was measured longest."""
     with daemon.history() as history:
         total = Counter()
         for rollup in history.rollups(0, math.inf):

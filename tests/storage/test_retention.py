@@ -124,8 +124,8 @@ def test_what_is_too_old_goes_with_all_that_hangs_on_it(history, make):
 
 
 def test_vacuum_gives_space_back(history):
-    history.record_rollups([rollup(300.0 * window, uuid=f"GPU-{board}")
-                            for window in range(300) for board in range(20)])
+    history.record_rollups([rollup(300.0 * window, uuid=f"GPU-{gpu}")
+                            for window in range(300) for gpu in range(20)])
     history.vacuum()
     before = history.size_bytes()
     history.compact(100 * DAY, SOON)

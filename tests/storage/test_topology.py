@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.storage.records import Node
-from idlewatt.storage.topology import Board, Boards, Fabric, Switch, TopologyError
+from idlewatt.storage.topology import Fabric, GpuLinks, NodeLinks, Switch, TopologyError
 
 TREE = (Switch("leaf1", ("a", "b")), Switch("leaf2", ("c",)), Switch("spine1", (), ("leaf1", "leaf2")),
         Switch("core", (), ("spine1",)))
@@ -41,7 +41,7 @@ def test_a_tree_that_cannot_be_says_what_is_wrong(switches, words):
 
 
 def dgx(pairs, gpus=range(8)):
-    return Board(tuple(gpus), {(one, other): pairs(one, other) for one in gpus for other in gpus if one < other})
+    return GpuLinks(tuple(gpus), {(one, other): pairs(one, other) for one in gpus for other in gpus if one < other})
 
 
 def test_gpus_behind_an_nvswitch_are_one_island():
@@ -49,16 +49,16 @@ def test_gpus_behind_an_nvswitch_are_one_island():
 
 
 def test_without_nvlink_the_islands_are_the_numa_nodes():
-    board = dgx(lambda one, other: "PIX" if one // 4 == other // 4 else "SYS")
+    links = dgx(lambda one, other: "PIX" if one // 4 == other // 4 else "SYS")
 
-    assert board.islands() == ((0, 1, 2, 3), (4, 5, 6, 7))
-    assert board.distance(3, 0) < board.distance(3, 4)
+    assert links.islands() == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert links.distance(3, 0) < links.distance(3, 4)
 
 
 def test_pairs_of_bonded_gpus_are_islands_of_two():
-    board = dgx(lambda one, other: "NVLINK" if one // 2 == other // 2 else "SYS")
+    links = dgx(lambda one, other: "NVLINK" if one // 2 == other // 2 else "SYS")
 
-    assert board.islands() == ((0, 1), (2, 3), (4, 5), (6, 7))
+    assert links.islands() == ((0, 1), (2, 3), (4, 5), (6, 7))
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5, 6, 7), (0, 4, 1, 5, 2, 6, 3, 7), (7, 2, 5, 0, 3, 6, 1, 4)])
@@ -68,17 +68,17 @@ def test_the_mesh_of_a_dgx_1_falls_into_its_halves_however_it_is_numbered(order)
     links = dgx(lambda one, other: "NVLINK" if half[one] == half[other] or twin[one] == other else "SYS").links
     halves = tuple(sorted(tuple(sorted(gpu for gpu in order if half[gpu] == side)) for side in (0, 1)))
 
-    assert Board(tuple(range(8)), links, numa=half).islands() == halves
+    assert GpuLinks(tuple(range(8)), links, numa=half).islands() == halves
 
 
 @given(st.sets(st.integers(0, 15), min_size=1), st.randoms(use_true_random=False))
 def test_every_gpu_is_on_exactly_one_island(gpus, random):
-    board = dgx(lambda one, other: random.choice(["NVLINK", "PIX", "NODE", "SYS"]), sorted(gpus))
+    links = dgx(lambda one, other: random.choice(["NVLINK", "PIX", "NODE", "SYS"]), sorted(gpus))
 
-    assert sorted(gpu for island in board.islands() for gpu in island) == sorted(gpus)
+    assert sorted(gpu for island in links.islands() for gpu in island) == sorted(gpus)
 
 
-STATION = Board((0, 1, 2, 4), {pair: "NVLINK" if pair in ((0, 1), (2, 4)) else "SYS"
+STATION = GpuLinks((0, 1, 2, 4), {pair: "NVLINK" if pair in ((0, 1), (2, 4)) else "SYS"
                                for pair in ((0, 1), (0, 2), (0, 4), (1, 2), (1, 4), (2, 4))})
 """A DGX Station: its fourth GPU is number 4, since number 3 drives the display."""
 
@@ -89,21 +89,21 @@ def test_the_scheduler_counts_gpus_over_the_holes_that_the_driver_leaves():
 
 
 def test_nodes_learn_how_their_gpus_are_linked_by_name_or_pattern():
-    boards = Boards(("dgx-*", "odd"), ((0, 1), (2, 3)))
+    links = NodeLinks(("dgx-*", "odd"), ((0, 1), (2, 3)))
     nodes = [Node("dgx-1", (), 4), Node("odd", (), 4), Node("other", (), 4)]
 
-    assert [node.islands for node in boards.placed(nodes)] == [((0, 1), (2, 3)), ((0, 1), (2, 3)), ()]
+    assert [node.islands for node in links.placed(nodes)] == [((0, 1), (2, 3)), ((0, 1), (2, 3)), ()]
 
 
-def test_a_node_that_hands_out_mig_slices_or_lacks_a_gpu_is_no_such_board():
-    boards = Boards(("*",), (tuple(range(8)),))
+def test_a_node_that_hands_out_mig_slices_or_lacks_a_gpu_has_no_such_links():
+    links = NodeLinks(("*",), (tuple(range(8)),))
     nodes = [Node("whole", (), 8), Node("sliced", (), 56, "1g.5gb"), Node("broken", (), 7)]
 
-    assert [bool(node.islands) for node in boards.placed(nodes)] == [True, False, False]
-    assert boards.misfits(nodes) == ("broken", "sliced")
+    assert [bool(node.islands) for node in links.placed(nodes)] == [True, False, False]
+    assert links.misfits(nodes) == ("broken", "sliced")
 
 
 @pytest.mark.parametrize("islands", [(), ((),), ((0, 1), (1, 2)), ((0, 2),), ((0, 1), (-1,)), ((1, 2), (3, 4))])
 def test_islands_that_share_or_lack_a_gpu_are_refused(islands):
     with pytest.raises(TopologyError, match="each GPU from 0 on once"):
-        Boards(("n",), islands)
+        NodeLinks(("n",), islands)

@@ -49,15 +49,15 @@ def test_sentences_that_differ_in_figures_only_are_one_phrase():
     assert phrases.taken_apart("needs 16 GPUs, 3 are free in p#1") == ("needs # GPUs, # are free in p##", "16,3,#,1")
 
 
-def rollup(start_s: float, board: int, seconds: float = 300.0, **more) -> GpuRollup:
-    return GpuRollup(**{"start_s": start_s, "seconds": seconds, "node": f"n{board % 3}", "uuid": f"GPU-{board}",
-                        "index": board, "measured_seconds": seconds, "energy_joules": 123.456 * seconds,
+def rollup(start_s: float, gpu: int, seconds: float = 300.0, **more) -> GpuRollup:
+    return GpuRollup(**{"start_s": start_s, "seconds": seconds, "node": f"n{gpu % 3}", "uuid": f"GPU-{gpu}",
+                        "index": gpu, "measured_seconds": seconds, "energy_joules": 123.456 * seconds,
                         "activity_mean": 0.123456, "activity_max": 1.0, "power_mean_watts": 123.456,
                         "power_max_watts": 400.001, "allocated_seconds": 7.25} | more)
 
 
 def test_windows_of_many_gpus_come_back_in_order_and_by_node(history):
-    given_ = [rollup(start_s, board) for start_s in (0.0, 300.0) for board in range(20)]
+    given_ = [rollup(start_s, gpu) for start_s in (0.0, 300.0) for gpu in range(20)]
     history.record_rollups(reversed(given_))
     assert history.rollups(0, 600) == tuple(sorted(given_, key=lambda one: (one.start_s, one.uuid)))
     assert [one.index for one in history.rollups(0, 300, node="n1")] == [1, 10, 13, 16, 19, 4, 7]
@@ -95,8 +95,8 @@ def test_classes_of_nodes_told_again_replace(history):
 
 def test_a_window_of_a_large_site_takes_a_tenth_of_the_room(history):
     """As rows they took 72 bytes a GPU."""
-    history.record_rollups([rollup(0.0, board, energy_joules=board * 12.345, activity_mean=board / 8000)
-                            for board in range(4000)])
+    history.record_rollups([rollup(0.0, gpu, energy_joules=gpu * 12.345, activity_mean=gpu / 8000)
+                            for gpu in range(4000)])
     with history._reading() as connection:
         size = connection.exec_driver_sql("SELECT max(length(packed)) FROM gpu_windows").scalar_one()
     assert size < 4000 * 12

@@ -93,7 +93,7 @@ class _Track:
     at_limit_s: float = 0.0
     active_s: float = 0.0
     watched_s: float = 0.0
-    """Time for which the activity of its boards is known."""
+    """Time for which the activity of its GPUs is known."""
     fresh: bool = False
     """Whether there is something that was not recorded yet."""
     recorded: bool = False
@@ -109,7 +109,7 @@ class _Round:
         self.nodes = {node.name: node for node in snapshot.nodes}
         self._crowd = Counter(part.node for job in snapshot.jobs if job.state.active for part in job.allocations)
         fresh = (gpu for gpu in telemetry.gpus if gpu.time_s >= snapshot.time_s - LONGEST_GAP_S)
-        self._boards = HeldGpus(fresh, snapshot.nodes)
+        self._gpus = HeldGpus(fresh, snapshot.nodes)
 
     def of_job(self, job: Job, node: str) -> JobReading | None:
         """Return what its cgroup says; cgroups go by Slurm's own number, which an array task is not known by."""
@@ -128,8 +128,8 @@ class _Round:
         return any(part.node in self.nodes and self.nodes[part.node].gpus > 0 for part in job.allocations)
 
     def activity(self, parts: Iterable[Allocation]) -> float | None:
-        """Return the mean activity of a job's boards; None unless that of each is known."""
-        found = [board.activity if board is not None else None for part in parts for board in self._boards.of(part)]
+        """Return the mean activity of a job's GPUs; None unless that of each is known."""
+        found = [gpu.activity if gpu is not None else None for part in parts for gpu in self._gpus.of(part)]
         known = [value for value in found if value is not None and 0 <= value <= 1]
         return float(np.mean(known)) if known and len(known) == len(found) else None
 

@@ -113,7 +113,7 @@ def _put_last(known: dict[K, V], key: K, value: V, most: int) -> None:
         del known[next(iter(known))]
 
 
-def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], boards: HeldGpus) -> dict[str, Reading]:
+def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], gpus: HeldGpus) -> dict[str, Reading]:
     """Return how fast running jobs are, by id: as the site measures it, else by activity.
 
     A job that two sources give has none of that basis: nobody knows which of them is meant.
@@ -129,19 +129,19 @@ def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], boards: Held
             continue
         # Programs know themselves by the scheduler's own number: of an array's task it is not the one people use.
         name = job.job_id if job.job_id in given else str(job.raw_id)
-        reading = measured.get(name) if name in given else _by_activity(job, boards)
+        reading = measured.get(name) if name in given else _by_activity(job, gpus)
         if reading is not None:
             found[job.job_id] = reading
     return found
 
 
-def _by_activity(job: Job, boards: HeldGpus) -> Reading | None:
+def _by_activity(job: Job, gpus: HeldGpus) -> Reading | None:
     """Return the activity of a job's GPUs, added up; None where one of them is unknown, or they do nothing."""
-    held = [board for part in job.allocations for board in boards.of(part)]
-    active = [board.activity for board in held if board is not None and board.activity is not None]
+    held = [gpu for part in job.allocations for gpu in gpus.of(part)]
+    active = [gpu.activity for gpu in held if gpu is not None and gpu.activity is not None]
     if not held or len(active) < len(held) or sum(active) < LEAST_ACTIVITY * len(held):
         return None
-    return Reading(ACTIVITY, sum(active), min(board.time_s for board in held if board is not None))
+    return Reading(ACTIVITY, sum(active), min(gpu.time_s for gpu in held if gpu is not None))
 
 
 class Models:

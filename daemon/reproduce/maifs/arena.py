@@ -98,7 +98,7 @@ def site_of(nodes: int, *, disturbing: bool = False, leaf: int = 0) -> Site:
 def _draw(size: int) -> Floats:
     """Return the watts of a node by GPUs held, as a share of those when all are."""
     power = PowerModel()
-    watts = np.array([power.host + held * power.board(power.load) + (size - held) * power.idle
+    watts = np.array([power.host + held * power.at_load(power.load) + (size - held) * power.idle
                       for held in range(size + 1)])
     return np.asarray(watts / watts[-1])
 

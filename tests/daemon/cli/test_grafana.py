@@ -38,15 +38,15 @@ def test_prometheus_accepts_a_configuration_with_the_installed_rules(tmp_path):
     assert "2 rule files found" in done.stdout
 
 
-def test_the_operators_data_source_is_kept_and_boards_are_renewed(tmp_path):
+def test_the_operators_data_source_is_kept_and_dashboards_are_renewed(tmp_path):
     install(tmp_path)
     source = tmp_path / "etc/grafana/provisioning/datasources/idlewatt.yaml"
-    board = tmp_path / "var/lib/grafana/dashboards/idlewatt/health.json"
-    for path in (source, board):
+    dashboard = tmp_path / "var/lib/grafana/dashboards/idlewatt/health.json"
+    for path in (source, dashboard):
         path.write_text("mine")
     assert f"kept     {source}" in install(tmp_path).output
     assert source.read_text() == "mine"
-    assert board.read_text() != "mine"
+    assert dashboard.read_text() != "mine"
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):

@@ -17,7 +17,7 @@ from aiosmtpd.smtp import AuthResult, Session
 from idlewatt.daemon import config
 from idlewatt.daemon.facts import Known
 from idlewatt.daemon.notices.desk import Desk
-from idlewatt.daemon.waste import Assessment, BoardVerdict
+from idlewatt.daemon.waste import Assessment, GpuVerdict
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
@@ -119,8 +119,8 @@ JOB = Job("4711", NOON - 30 * HOUR, JobState.RUNNING, "a100", Request(4), user="
           start_s=NOON - 20 * HOUR, allocations=(Allocation("dgx01", 4, (0, 1, 2, 3), 16, 64 * 2**30),))
 
 
-def idle(job: Job, since_s: float, gpus: int = 4, state: PowerClass = PowerClass.ALLOCATED_IDLE) -> list[BoardVerdict]:
-    return [BoardVerdict(job.allocations[0].node, index, f"GPU-{job.job_id}-{index}", "NVIDIA A100-SXM4-40GB", "a100",
+def idle(job: Job, since_s: float, gpus: int = 4, state: PowerClass = PowerClass.ALLOCATED_IDLE) -> list[GpuVerdict]:
+    return [GpuVerdict(job.allocations[0].node, index, f"GPU-{job.job_id}-{index}", "NVIDIA A100-SXM4-40GB", "a100",
                          state, 60.0, 60.0, job_id=job.job_id, user=job.user, allocated=True, since_s=since_s)
             for index in range(gpus)]
 
@@ -132,7 +132,7 @@ class Place:
     history: History
     now_s: float = NOON
     jobs: list[Job] = field(default_factory=lambda: [JOB])
-    boards: list[BoardVerdict] = field(default_factory=lambda: idle(JOB, NOON - 3 * HOUR))
+    gpus: list[GpuVerdict] = field(default_factory=lambda: idle(JOB, NOON - 3 * HOUR))
     settings: str = ""
     desks: list[Desk] = field(default_factory=list)
 
@@ -149,7 +149,7 @@ class Place:
     def known(self) -> Known:
         nodes = tuple(Node(name, ("a100",), 8, cpus=128) for name in ("dgx01", "dgx02"))
         return Known(snapshot=SchedulerSnapshot(self.now_s, nodes, (), tuple(self.jobs)),
-                     assessment=Assessment(self.now_s, tuple(self.boards)))
+                     assessment=Assessment(self.now_s, tuple(self.gpus)))
 
     def look(self, desk: Desk, after_s: float = 0.0) -> None:
         self.now_s += after_s
@@ -167,7 +167,7 @@ class Place:
         """Return one more job that has idled for three hours."""
         job = replace(JOB, job_id=job_id, user=user, allocations=(replace(JOB.allocations[0], node="dgx02"),), **more)
         self.jobs.append(job)
-        self.boards += idle(job, NOON - 3 * HOUR)
+        self.gpus += idle(job, NOON - 3 * HOUR)
         return job
 
 

@@ -67,7 +67,7 @@ def test_alertmanager_gets_its_own_shape_again_and_again_until_it_is_over(place,
                       alertmanager=f"{{url: '{taker.url}', labels: {{cluster: dgx}}}}", page_url="https://x.org")
     place.look(desk)
     place.look(desk, 300.0)
-    place.boards.clear()
+    place.gpus.clear()
     place.look(desk, 300.0)
     assert [path for path, _, _ in taker.posts] == ["/api/v2/alerts"] * 2
     (alert,) = taker.posts[0][2]

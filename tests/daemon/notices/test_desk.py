@@ -122,7 +122,7 @@ def test_people_who_sit_before_their_job_are_left_alone(place, told):
 def test_a_job_that_works_again_before_its_mail_could_be_sent_is_not_told(place, told):
     desk = told(quiet_hours="{since: '11:00', until: '13:00'}")
     place.look(desk)
-    place.boards.clear()
+    place.gpus.clear()
     place.look(desk, 2 * HOUR)
     assert told.mails == []
     place.jobs.clear()
@@ -141,7 +141,7 @@ def test_an_old_assessment_or_snapshot_accuses_nobody(place, told):
 
 
 def test_some_idle_gpus_are_told_only_where_the_rule_says_so(place, told):
-    place.boards[:] = place.boards[:2]
+    place.gpus[:] = place.gpus[:2]
     place.look(told())
     assert place.states() == []
     place.look(told("[{kind: idle_gpus, threshold: 0.5}]"))
@@ -149,6 +149,6 @@ def test_some_idle_gpus_are_told_only_where_the_rule_says_so(place, told):
 
 
 def test_a_gpu_that_is_not_measured_is_no_idle_one(place, told):
-    place.boards[:] = [replace(board, state=PowerClass.UNMEASURED) for board in place.boards]
+    place.gpus[:] = [replace(gpu, state=PowerClass.UNMEASURED) for gpu in place.gpus]
     place.look(told())
     assert place.states() == []

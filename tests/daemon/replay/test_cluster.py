@@ -3,7 +3,7 @@ import pytest
 
 from idlewatt.daemon.replay.cluster import PLENTY, Cluster, ClusterError, NodeEvent
 from idlewatt.storage.records import Node, NodeState, Partition
-from idlewatt.storage.topology import Boards, Fabric, Switch
+from idlewatt.storage.topology import Fabric, NodeLinks, Switch
 
 
 def test_a_spec_names_nodes_gpus_and_models():
@@ -40,8 +40,8 @@ def test_nodes_of_a_mapping_hang_where_the_fabric_says_and_strangers_are_refused
         Cluster.from_mapping({"nodes": [{"name": "n", "count": 4, "gpus": 8}]}, fabric)
 
 
-def test_nodes_of_a_mapping_are_divided_as_their_boards_are_and_other_boards_are_refused():
-    halves = Boards(("n*",), ((0, 1), (2, 3)))
+def test_nodes_of_a_mapping_are_divided_as_their_gpus_are_and_other_gpus_are_refused():
+    halves = NodeLinks(("n*",), ((0, 1), (2, 3)))
     cluster = Cluster.from_mapping({"nodes": [{"name": "n", "count": 2, "gpus": 4}, {"name": "m", "gpus": 8}]}, halves)
     assert cluster.islands == {"n0": halves.islands, "n1": halves.islands}
     with pytest.raises(ClusterError, match="1 nodes have another number of GPUs than the links name: n0"):

@@ -43,7 +43,7 @@ def test_a_row_has_every_figure_with_its_unit():
     assert row["fairness_user_jain"] == pytest.approx(16 / (2 * 10))
 
 
-def test_energy_adds_up_to_hosts_and_boards():
+def test_energy_adds_up_to_hosts_and_gpus():
     spent = energy(two_jobs(), replace(MODEL, load=1.0), until=250)
     assert spent.productive == 8 * 150 * 400
     assert spent.idle_unallocated == 8 * 100 * 50

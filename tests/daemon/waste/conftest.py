@@ -34,7 +34,7 @@ def pending(job_id="9", gpus=1, *, partition="gpu", reason=WaitReason.RESOURCES,
                tasks=tasks)
 
 
-def board(index=0, node="dgx-0", time_s=1000.0, watts=51.0, u=0.0, **changes):
+def gpu(index=0, node="dgx-0", time_s=1000.0, watts=51.0, u=0.0, **changes):
     known = {"model": MODEL, "power_watts": watts, "activity": u, "activity_source": "sm_active", "resident": u,
              "memory_used_bytes": 3.0 * 2**20, "power_limit_watts": 400.0}
     return GpuReading(f"GPU-{node}-{index}", node, index, time_s, **(known | changes))
@@ -49,10 +49,10 @@ def snapshot(nodes=(), jobs=(), partitions=None, time_s=1000.0):
     return SchedulerSnapshot(time_s, tuple(nodes), tuple(partitions), tuple(jobs))
 
 
-def judge(nodes, jobs=(), boards=(), walls=(), *, time_s=1000.0, **settings):
-    """Assess one cycle without memory: what a board does now counts as what it did throughout the window."""
+def judge(nodes, jobs=(), gpus=(), walls=(), *, time_s=1000.0, **settings):
+    """Assess one cycle without memory: what a GPU does now counts as what it did throughout the window."""
     accountant = accountant_of(**settings)
-    return accountant.assess(snapshot(nodes, jobs, time_s=time_s), Telemetry(tuple(boards), tuple(walls)), time_s)
+    return accountant.assess(snapshot(nodes, jobs, time_s=time_s), Telemetry(tuple(gpus), tuple(walls)), time_s)
 
 
 def accountant_of(interval_s=15.0, **settings):
@@ -62,5 +62,5 @@ def accountant_of(interval_s=15.0, **settings):
 
 @pytest.fixture(scope="session")
 def site():
-    return SimpleNamespace(node=node, running=running, pending=pending, board=board, wall=wall, snapshot=snapshot,
+    return SimpleNamespace(node=node, running=running, pending=pending, gpu=gpu, wall=wall, snapshot=snapshot,
                            judge=judge, accountant=accountant_of, GIB=GIB, MODEL=MODEL, telemetry=Telemetry)

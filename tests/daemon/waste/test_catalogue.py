@@ -66,7 +66,7 @@ def test_a_site_overrides_a_figure_by_whole_words_and_the_longest_name_wins():
 def test_a_floor_is_still_learned_over_the_catalogue(site):
     floors = FloorBook(WasteSettings())
     for _ in range(20):
-        floors.learn(site.board(watts=142.0, model="NVIDIA B200"), 142.0, allocated=False)
+        floors.learn(site.gpu(watts=142.0, model="NVIDIA B200"), 142.0, allocated=False)
     assert floors.bare("GPU-dgx-0-0", "NVIDIA B200").source == "learned"
     assert floors.by_model()["NVIDIA B200"].watts == 142.0
 

@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 from idlewatt.daemon.waste.energy import MOST_CLOSED, WINDOW_S
 from idlewatt.storage.power_classes import WASTED, PowerClass
 
-BOARDS = range(4)
+GPUS = range(4)
 
 
 def run(site, times, accountant=None, *, watts=300.0, u=0.5, wall=2000.0, free_u=None):
-    """Assess a node with four boards, two of them held, at each moment; return the accountant and the last answer."""
+    """Assess a node with four GPUs, two of them held, at each moment; return the accountant and the last answer."""
     accountant = accountant or site.accountant()
     node, found = site.node(gpus=4, gpus_allocated=2), None
     for now in times:
         used = (u, u, *(2 * [u if free_u is None else free_u]))
-        boards = tuple(site.board(index, time_s=now, watts=watts, u=used[index]) for index in BOARDS)
+        gpus = tuple(site.gpu(index, time_s=now, watts=watts, u=used[index]) for index in GPUS)
         snapshot = site.snapshot([node], [site.running(indexes=[0, 1])], time_s=now)
-        found = accountant.assess(snapshot, site.telemetry(boards, (site.wall(wall, time_s=now),)), now)
+        found = accountant.assess(snapshot, site.telemetry(gpus, (site.wall(wall, time_s=now),)), now)
     return accountant, found
 
 
@@ -62,8 +62,8 @@ def test_closed_windows_hold_the_energy_of_the_counters_by_partition_and_by_node
         # The last cycle only closes the window: nothing is booked across so long a gap but its end.
         run(site, [now], accountant)
         if position % drains == 0 or step == 1e6:
-            boards, classes, _ = accountant.drain_closed()
-            rollups, readings = rollups + boards, readings + classes
+            gpus, classes, _ = accountant.drain_closed()
+            rollups, readings = rollups + gpus, readings + classes
     still_open = 2000.0 * min(37.5, now % WINDOW_S)
     by_partition = sum(reading.energy_joules for reading in readings if not reading.node)
     assert by_partition == pytest.approx(total(accountant.counters) - still_open)
@@ -87,11 +87,11 @@ def test_a_rollup_tells_mean_and_most_and_what_was_really_observed(site):
     assert rollups[3].allocated_seconds == 0.0
 
 
-def test_an_unmeasured_board_rolls_up_to_nothing_known(site):
+def test_an_unmeasured_gpu_rolls_up_to_nothing_known(site):
     accountant = site.accountant()
     for now in range(1200, 1515, 15):
-        board = replace(site.board(time_s=float(now), watts=None), activity=None)
-        accountant.assess(site.snapshot([site.node(gpus=1)], time_s=now), site.telemetry((board,), ()), float(now))
+        gpu = replace(site.gpu(time_s=float(now), watts=None), activity=None)
+        accountant.assess(site.snapshot([site.node(gpus=1)], time_s=now), site.telemetry((gpu,), ()), float(now))
     (rollup,), readings, _ = accountant.drain_closed()
     assert rollup.energy_joules is rollup.activity_mean is rollup.power_max_watts is None
     assert rollup.measured_seconds == 0.0

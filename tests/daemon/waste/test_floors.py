@@ -15,7 +15,7 @@ MIB = 2**20
 def taught(site, readings, book=None, *, allocated=False, **settings):
     book = book or FloorBook(WasteSettings(**settings))
     for watts in readings:
-        book.learn(site.board(watts=watts), watts, allocated=allocated)
+        book.learn(site.gpu(watts=watts), watts, allocated=allocated)
     return book
 
 
@@ -40,16 +40,16 @@ def test_context_is_forty_watts_above_bare_until_it_is_learned(site):
     assert taught(site, []).context(UUID, site.MODEL) == IdleFloor(91.0, "catalogue")
     book = taught(site, [])
     for _ in range(20):
-        book.learn(site.board(memory_used_bytes=900.0 * MIB), 83.0, allocated=True)
+        book.learn(site.gpu(memory_used_bytes=900.0 * MIB), 83.0, allocated=True)
     assert book.context(UUID, site.MODEL).watts == 83.0
 
 
 @pytest.mark.parametrize("changes", [
     {"memory_used_bytes": 900.0 * MIB}, {"memory_used_bytes": None}, {"u": 0.01}, {"resident": 0.5}, {"u": None}])
-def test_t48_the_bare_floor_is_not_learned_while_anything_may_be_on_the_board(site, changes):
+def test_t48_the_bare_floor_is_not_learned_while_anything_may_be_on_the_gpu(site, changes):
     book = FloorBook(WasteSettings())
     for _ in range(50):
-        book.learn(site.board(**changes), 300.0, allocated=False)
+        book.learn(site.gpu(**changes), 300.0, allocated=False)
     assert book.bare(UUID, site.MODEL).source == "catalogue"
 
 
@@ -65,7 +65,7 @@ def test_t48_the_floor_survives_a_restart(site):
     assert json.dumps([floor.watts for floor in before.learned().values()])
 
 
-def test_a_board_never_seen_idle_takes_the_floor_of_its_model(site):
+def test_a_gpu_never_seen_idle_takes_the_floor_of_its_model(site):
     assert taught(site, [57.0] * 20).bare("GPU-always-busy", site.MODEL).watts == 57.0
 
 
@@ -76,7 +76,7 @@ def test_the_floor_is_a_low_quantile_within_a_watt(site, watts):
     assert sorted(round(value) for value in watts)[-(-len(watts) * 5 // 100) - 1] == found
 
 
-def test_a_board_that_idles_for_weeks_takes_no_more_memory_and_follows_a_change(site):
+def test_a_gpu_that_idles_for_weeks_takes_no_more_memory_and_follows_a_change(site):
     book = taught(site, [50.0] * FULL)
     taught(site, [80.0] * 10 * FULL, book)
     assert book.bare(UUID, site.MODEL).watts == 80.0
@@ -86,7 +86,7 @@ def test_a_board_that_idles_for_weeks_takes_no_more_memory_and_follows_a_change(
 def test_an_exporter_that_invents_models_takes_no_more_memory(site):
     book = FloorBook(WasteSettings())
     for number in range(3000):
-        book.learn(site.board(model=f"model {number}", activity=1.0), 300.0, allocated=True)
+        book.learn(site.gpu(model=f"model {number}", activity=1.0), 300.0, allocated=True)
         book.bare("GPU-x", f"model {number}")
     assert len(book._models) == 1000
     assert len(book._fallbacks) <= 1000

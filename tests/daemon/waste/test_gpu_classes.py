@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.waste import WasteSettings
 from idlewatt.daemon.waste.gpu_classes import allocated, at_work, free, looks_hung
-from idlewatt.daemon.waste.readings import Board
+from idlewatt.daemon.waste.readings import WatchedGpu
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.telemetry import GpuReading
 
@@ -15,7 +15,7 @@ ratios = st.floats(0, 1)
 
 
 def judged(u, p, floor=CONTEXT):
-    """Return state, wasted and productive watts of a board that did the same throughout the window."""
+    """Return state, wasted and productive watts of a GPU that did the same throughout the window."""
     state, wasted = allocated(p, u, floor, quiet=u <= SETTINGS.epsilon,
                               hung=looks_hung(p, u, floor, LIMIT, SETTINGS), settings=SETTINGS)
     return state, wasted, p - wasted
@@ -42,7 +42,7 @@ def test_the_worked_values_hold(u, p, state, wasted, productive):
 
 
 @given(ratios, watts)
-def test_t43_waste_is_neither_negative_nor_more_than_the_board_draws(u, p):
+def test_t43_waste_is_neither_negative_nor_more_than_the_gpu_draws(u, p):
     assert 0.0 <= judged(u, p)[1] <= p
 
 
@@ -72,12 +72,12 @@ def test_a_limit_below_the_floor_proves_nothing_about_hanging():
     (False, True, PowerClass.STRANDED, 60.0),
     (False, False, PowerClass.IDLE_UNALLOCATED, 60.0),
 ])
-def test_a_free_board_is_planned_before_stranded_before_idle(planned, stranded, state, wasted):
+def test_a_free_gpu_is_planned_before_stranded_before_idle(planned, stranded, state, wasted):
     assert free(60.0, planned=planned, stranded=stranded) == (state, wasted)
 
 
 @pytest.mark.parametrize(("drawn", "works"), [(121.0, False), (121.1, True)])
-def test_a_board_whose_activity_nobody_knows_works_when_it_draws_more_than_the_margin_above_idle(drawn, works):
-    board = Board(GpuReading("GPU-1", "dgx-0", 0, 1000.0))
-    board.watts = drawn
-    assert at_work(board, CONTEXT, LIMIT, SETTINGS) is works
+def test_a_gpu_whose_activity_nobody_knows_works_when_it_draws_more_than_the_margin_above_idle(drawn, works):
+    gpu = WatchedGpu(GpuReading("GPU-1", "dgx-0", 0, 1000.0))
+    gpu.watts = drawn
+    assert at_work(gpu, CONTEXT, LIMIT, SETTINGS) is works

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste.holders import allocations_by_node, holders, slots
-from idlewatt.daemon.waste.readings import Board
+from idlewatt.daemon.waste.readings import WatchedGpu
 from idlewatt.storage.records import JobState
 
 
-def held(site, node, jobs, boards):
-    places = slots([Board(board) for board in boards], node)
+def held(site, node, jobs, gpus):
+    places = slots([WatchedGpu(gpu) for gpu in gpus], node)
     return places, holders(places, allocations_by_node(jobs).get(node.name, []), node)
 
 
@@ -18,45 +18,45 @@ def who(taken):
     return {position: holder.job.job_id if holder.job else None for position, holder in sorted(taken.items())}
 
 
-def test_boards_named_by_the_scheduler_are_held_and_not_guessed(site):
-    _, taken = held(site, site.node(), [site.running("7", indexes=[2, 5])], [site.board(index) for index in range(8)])
+def test_gpus_named_by_the_scheduler_are_held_and_not_guessed(site):
+    _, taken = held(site, site.node(), [site.running("7", indexes=[2, 5])], [site.gpu(index) for index in range(8)])
     assert who(taken) == {2: "7", 5: "7"}
     assert not any(holder.guessed for holder in taken.values())
 
 
 def test_the_schedulers_index_is_a_position_where_nvml_has_a_hole(site):
-    """DGX Station: the display card is NVML 3, the fourth compute board NVML 4 and the scheduler's 3."""
+    """DGX Station: the display card is NVML 3, the fourth compute GPU NVML 4 and the scheduler's 3."""
     places, taken = held(site, site.node(gpus=4), [site.running(indexes=[3])],
-                         [site.board(index) for index in (0, 1, 2, 4)])
+                         [site.gpu(index) for index in (0, 1, 2, 4)])
     assert [places[position].index for position in taken] == [4]
 
 
 def test_an_index_that_two_vendors_use_in_one_node_names_none_of_their_gpus(site):
-    mixed = [*(site.board(index) for index in range(2)),
-             *(replace(site.board(index, model="Instinct MI300X", jobs=("7",) * index), uuid=f"AMD-{index}")
+    mixed = [*(site.gpu(index) for index in range(2)),
+             *(replace(site.gpu(index, model="Instinct MI300X", jobs=("7",) * index), uuid=f"AMD-{index}")
                for index in range(2))]
     places, taken = held(site, site.node(gpus=4), [site.running("7", indexes=[1])], mixed)
-    assert [(places[position].board.reading.uuid, holder.guessed) for position, holder in taken.items()] == [
+    assert [(places[position].gpu.reading.uuid, holder.guessed) for position, holder in taken.items()] == [
         ("AMD-1", True)]
 
 
 def test_a_mixed_node_is_counted_whole_and_once(site):
-    mixed = [site.board(0, watts=60), replace(site.board(0, watts=140, model="Instinct MI300X"), uuid="AMD-0")]
-    found = site.judge([site.node(gpus=2)], boards=mixed, walls=[site.wall(500)])
+    mixed = [site.gpu(0, watts=60), replace(site.gpu(0, watts=140, model="Instinct MI300X"), uuid="AMD-0")]
+    found = site.judge([site.node(gpus=2)], gpus=mixed, walls=[site.wall(500)])
     assert sum(found.totals["gpu"].values()) == 500
-    assert {verdict.uuid: verdict.watts for verdict in found.boards} == {"GPU-dgx-0-0": 60, "AMD-0": 140}
+    assert {verdict.uuid: verdict.watts for verdict in found.gpu_verdicts} == {"GPU-dgx-0-0": 60, "AMD-0": 140}
 
 
-def test_a_board_that_fell_off_the_bus_keeps_its_place(site):
+def test_a_gpu_that_fell_off_the_bus_keeps_its_place(site):
     places, taken = held(site, site.node(gpus=4), [site.running(indexes=[3])],
-                         [site.board(index) for index in (0, 1, 3)])
+                         [site.gpu(index) for index in (0, 1, 3)])
     assert [places[position].index for position in taken] == [3]
-    assert places[2].board is None
+    assert places[2].gpu is None
 
 
-def test_unnamed_boards_are_chosen_by_the_exporters_hint_then_by_memory(site):
-    boards = [site.board(0), site.board(1, memory_used_bytes=9e9), site.board(2, jobs=("7",)), site.board(3)]
-    _, taken = held(site, site.node(gpus=4), [site.running("7", indexes=None, gpus=2)], boards)
+def test_unnamed_gpus_are_chosen_by_the_exporters_hint_then_by_memory(site):
+    gpus = [site.gpu(0), site.gpu(1, memory_used_bytes=9e9), site.gpu(2, jobs=("7",)), site.gpu(3)]
+    _, taken = held(site, site.node(gpus=4), [site.running("7", indexes=None, gpus=2)], gpus)
     assert who(taken) == {1: "7", 2: "7"}
     assert all(holder.guessed for holder in taken.values())
 
@@ -68,47 +68,47 @@ def members(site, job_id, node="n1", gpus=1, **facts):
     return replace(job, allocations=parts)
 
 
-def test_boards_on_which_an_exporter_names_a_member_are_held_and_not_guessed(site):
-    boards = [site.board(0, memory_used_bytes=9e9), site.board(1, jobs=("team/b-0",)),
-              site.board(2, jobs=("team/a-0",)), site.board(3, jobs=("team/a-0",))]
-    _, taken = held(site, site.node(gpus=4), [members(site, "a", gpus=2), members(site, "b")], boards)
+def test_gpus_on_which_an_exporter_names_a_member_are_held_and_not_guessed(site):
+    gpus = [site.gpu(0, memory_used_bytes=9e9), site.gpu(1, jobs=("team/b-0",)),
+              site.gpu(2, jobs=("team/a-0",)), site.gpu(3, jobs=("team/a-0",))]
+    _, taken = held(site, site.node(gpus=4), [members(site, "a", gpus=2), members(site, "b")], gpus)
     assert who(taken) == {1: "b", 2: "a", 3: "a"}
     assert not any(holder.guessed for holder in taken.values())
 
 
 def test_a_member_without_a_label_yet_is_guessed_among_what_is_left_and_says_so(site):
-    boards = [site.board(0, jobs=("team/b-0",)), site.board(1)]
-    _, taken = held(site, site.node(gpus=2), [members(site, "a", start_s=50.0), members(site, "b")], boards)
+    gpus = [site.gpu(0, jobs=("team/b-0",)), site.gpu(1)]
+    _, taken = held(site, site.node(gpus=2), [members(site, "a", start_s=50.0), members(site, "b")], gpus)
     assert who(taken) == {0: "b", 1: "a"}
     assert (taken[0].guessed, taken[1].guessed) == (False, True)
 
 
 def test_a_part_of_a_gpu_is_held_where_the_exporter_names_it_and_nowhere_else(site):
-    boards = [site.board(0), site.board(1, jobs=("team/a-0", "team/b-0"))]
+    gpus = [site.gpu(0), site.gpu(1, jobs=("team/a-0", "team/b-0"))]
     jobs = [members(site, "a", gpus=0), members(site, "b", gpus=0, start_s=50.0)]
-    _, taken = held(site, site.node(gpus=2), jobs, boards)
+    _, taken = held(site, site.node(gpus=2), jobs, gpus)
     assert who(taken) == {1: "a"}  # it began first
 
 
 def test_a_guess_does_not_wander_from_cycle_to_cycle(site):
-    boards = [Board(site.board(index, memory_used_bytes=float(index))) for index in range(4)]
+    gpus = [WatchedGpu(site.gpu(index, memory_used_bytes=float(index))) for index in range(4)]
     job, node = site.running("7", indexes=None, gpus=1), site.node(gpus=4)
-    places = slots(boards, node)
+    places = slots(gpus, node)
     first = holders(places, allocations_by_node([job])[node.name], node)
-    boards[0].take(site.board(0, time_s=1015.0, memory_used_bytes=9e9), None, 37.5)
+    gpus[0].take(site.gpu(0, time_s=1015.0, memory_used_bytes=9e9), None, 37.5)
     again = holders(places, allocations_by_node([job])[node.name], node)
     assert who(first) == who(again) == {3: "7"}
 
 
-def test_named_boards_are_never_given_to_a_job_without_names(site):
+def test_named_gpus_are_never_given_to_a_job_without_names(site):
     jobs = [site.running("1", indexes=None, gpus=1), site.running("2", indexes=[0], start_s=50.0)]
-    _, taken = held(site, site.node(gpus=2), jobs, [site.board(0, memory_used_bytes=9e9), site.board(1)])
+    _, taken = held(site, site.node(gpus=2), jobs, [site.gpu(0, memory_used_bytes=9e9), site.gpu(1)])
     assert who(taken) == {0: "2", 1: "1"}
 
 
-def test_boards_the_scheduler_calls_allocated_are_held_even_by_nobody_we_know(site):
+def test_gpus_the_scheduler_calls_allocated_are_held_even_by_nobody_we_know(site):
     node = site.node(gpus=4, gpus_allocated=2, gpu_indexes_allocated=(1,))
-    _, taken = held(site, node, [], [site.board(index) for index in range(4)])
+    _, taken = held(site, node, [], [site.gpu(index) for index in range(4)])
     assert who(taken) == {0: None, 1: None}
     assert taken[0].guessed
     assert not taken[1].guessed
@@ -116,7 +116,7 @@ def test_boards_the_scheduler_calls_allocated_are_held_even_by_nobody_we_know(si
 
 @pytest.mark.parametrize("indexes", [[8], [-1], [0, 99]])
 def test_indexes_beyond_the_node_are_ignored(site, indexes):
-    _, taken = held(site, site.node(), [site.running(indexes=indexes)], [site.board(index) for index in range(8)])
+    _, taken = held(site, site.node(), [site.running(indexes=indexes)], [site.gpu(index) for index in range(8)])
     assert set(taken) <= {0}
 
 
@@ -125,10 +125,10 @@ def test_a_finished_job_holds_nothing(site):
 
 
 @given(st.data())
-def test_a_job_never_gets_more_boards_than_it_has_nor_one_of_anothers(site, data):
+def test_a_job_never_gets_more_gpus_than_it_has_nor_one_of_anothers(site, data):
     counts = data.draw(st.lists(st.integers(1, 4), max_size=4))
     jobs = [site.running(str(number), indexes=None, gpus=count) for number, count in enumerate(counts)]
-    _, taken = held(site, site.node(), jobs, [site.board(index) for index in range(8)])
+    _, taken = held(site, site.node(), jobs, [site.gpu(index) for index in range(8)])
     assert len(taken) == min(8, sum(counts))
     for number, count in enumerate(counts):
         assert sum(holder.job.job_id == str(number) for holder in taken.values()) <= count

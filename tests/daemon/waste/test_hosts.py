@@ -11,20 +11,20 @@ def meter(watts):
 
 
 @given(st.floats(0.1, 1e4), st.floats(0, 1e4))
-def test_the_wall_is_never_less_than_its_boards(metered, boards):
-    found = wall(meter(metered), boards, None)
-    assert found.watts == max(metered, boards)
-    assert found.disagreement_watts == max(0.0, boards - metered)
+def test_the_wall_is_never_less_than_its_gpus(metered, gpus):
+    found = wall(meter(metered), gpus, None)
+    assert found.watts == max(metered, gpus)
+    assert found.disagreement_watts == max(0.0, gpus - metered)
 
 
-@pytest.mark.parametrize(("reading", "boards", "overhead", "expected"), [
+@pytest.mark.parametrize(("reading", "gpus", "overhead", "expected"), [
     (None, 400.0, 300.0, Wall(700.0, "estimated")),
-    (None, 400.0, None, Wall(400.0, "boards")),
+    (None, 400.0, None, Wall(400.0, "gpus")),
     (None, None, 300.0, Wall(None, "")),
-    (meter(0.0), 400.0, None, Wall(400.0, "boards")),
+    (meter(0.0), 400.0, None, Wall(400.0, "gpus")),
     (meter(0.0), None, None, Wall(0.0, "ipmi")),
-    (meter(None), 400.0, None, Wall(400.0, "boards")),
+    (meter(None), 400.0, None, Wall(400.0, "gpus")),
     (meter(900.0), None, 300.0, Wall(900.0, "ipmi")),
 ])
-def test_the_source_says_what_was_really_measured(reading, boards, overhead, expected):
-    assert wall(reading, boards, overhead) == expected
+def test_the_source_says_what_was_really_measured(reading, gpus, overhead, expected):
+    assert wall(reading, gpus, overhead) == expected

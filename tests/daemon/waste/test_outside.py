@@ -1,4 +1,4 @@
-"""A board that works and that nobody holds: a finding after minutes, and no alarm around a job's start or end."""
+"""A GPU that works and that nobody holds: a finding after minutes, and no alarm around a job's start or end."""
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ OUTSIDE, PLANNED, IDLE = PowerClass.OUTSIDE_SCHEDULER, PowerClass.PLANNED, Power
 
 
 class Race:
-    """One board, read and asked about at times of their own."""
+    """One GPU, read and asked about at times of their own."""
 
     def __init__(self, site, **more):
         self._site, self._accountant = site, site.accountant(**more)
@@ -31,23 +31,23 @@ class Race:
     def judge(self, now_s, state=NodeState.UP, guessed=False):
         jobs = [self._site.running(indexes=None if guessed else [0], gpus=1)] if self.held else []
         node = self._site.node(gpus=1, gpus_allocated=int(self.held), state=state)
-        boards = (self._site.board(time_s=self.read_s, memory_used_bytes=70e9, **self.reading),)
+        gpus = (self._site.gpu(time_s=self.read_s, memory_used_bytes=70e9, **self.reading),)
         found = self._accountant.assess(self._site.snapshot([node], jobs, time_s=self.asked_s),
-                                        self._site.telemetry(boards, (self._site.wall(1200.0, time_s=now_s),)), now_s)
-        return found.boards[0], found
+                                        self._site.telemetry(gpus, (self._site.wall(1200.0, time_s=now_s),)), now_s)
+        return found.gpu_verdicts[0], found
 
 
 def states(race, times, u=1.0, held=False, **more):
-    """Return the states when board and scheduler are read together at each time."""
+    """Return the states when GPU and scheduler are read together at each time."""
     return [race.ask(now, held=held).read(now, u).judge(now, **more)[0].state for now in times]
 
 
-def test_a_busy_board_that_nobody_holds_is_outside_the_scheduler_after_two_minutes_and_not_waste(site):
+def test_a_busy_gpu_that_nobody_holds_is_outside_the_scheduler_after_two_minutes_and_not_waste(site):
     race = Race(site)
     seen = states(race, range(1000, 1135, 15))
     assert seen == [PLANNED] * 8 + [OUTSIDE]
-    board, found = race.judge(1120.0)
-    assert (board.node, board.index, board.since_s, board.wasted_watts) == ("dgx-0", 0, 1000.0, 0.0)
+    gpu, found = race.judge(1120.0)
+    assert (gpu.node, gpu.index, gpu.since_s, gpu.wasted_watts) == ("dgx-0", 0, 1000.0, 0.0)
     assert found.totals["gpu"][OUTSIDE] == 690.0
     assert found.node_gpus["dgx-0"]["outside_scheduler"] == 1
     assert found.wasted_watts == 0.0, "nor is the host that works for it"
@@ -55,14 +55,14 @@ def test_a_busy_board_that_nobody_holds_is_outside_the_scheduler_after_two_minut
 
 
 def test_a_job_that_starts_before_the_scheduler_tells_is_no_alarm(site):
-    """The board is read every 15 s, the scheduler only minutes later."""
+    """The GPU is read every 15 s, the scheduler only minutes later."""
     race = Race(site).ask(990.0, held=False)
     seen = [race.read(now, 1.0).judge(now)[0].state for now in range(1000, 1300, 15)]
     assert set(seen) == {PLANNED}
     assert race.ask(1300.0, held=True).read(1300.0, 1.0).judge(1300.0)[0].state is PowerClass.PRODUCTIVE
 
 
-def test_a_job_that_the_scheduler_has_ended_before_the_board_is_read_again_is_no_alarm(site):
+def test_a_job_that_the_scheduler_has_ended_before_the_gpu_is_read_again_is_no_alarm(site):
     race = Race(site)
     race.ask(1000.0, held=True).read(1000.0, 1.0).judge(1000.0)
     after_the_end = race.ask(1001.0, held=False).judge(1002.0)[0].state
@@ -77,7 +77,7 @@ def test_a_job_that_the_scheduler_has_ended_before_the_board_is_read_again_is_no
        st.floats(0, 100))
 @settings(max_examples=150, deadline=None)
 def test_no_race_of_two_readers_around_a_job_raises_an_alarm(site, steps, start_lag, end_lag):
-    """A job of ten minutes; each step reads the board or asks the scheduler, which tells of it up to 100 s late."""
+    """A job of ten minutes; each step reads the GPU or asks the scheduler, which tells of it up to 100 s late."""
     race, now = Race(site), 1000.0
     race.ask(now, held=False).read(now, 0.0)
     for step, asks in steps:
@@ -91,12 +91,12 @@ def test_no_race_of_two_readers_around_a_job_raises_an_alarm(site, steps, start_
 
 @given(st.floats(0, 100))
 @settings(max_examples=40, deadline=None)
-def test_no_board_that_is_let_go_late_raises_an_alarm(site, late):
-    """The scheduler ends the job at once; its processes take up to 100 s to leave the board."""
+def test_no_gpu_that_is_let_go_late_raises_an_alarm(site, late):
+    """The scheduler ends the job at once; its processes take up to 100 s to leave the GPU."""
     race = Race(site)
     for now in range(1000, 1400, 10):
-        board, found = race.ask(now, held=now < 1100).read(now, float(now < 1100 + late)).judge(now)
-        assert board.state is not OUTSIDE
+        gpu, found = race.ask(now, held=now < 1100).read(now, float(now < 1100 + late)).judge(now)
+        assert gpu.state is not OUTSIDE
         assert sum(found.totals["gpu"].values()) == pytest.approx(1200.0)
 
 
@@ -108,12 +108,12 @@ def test_work_in_bursts_is_found_too_and_rest_ends_it(site):
     assert states(race, range(1200, 1500, 15), u=0.0)[-1] is IDLE
 
 
-def test_boards_that_are_read_seldom_are_found_too(site):
+def test_gpus_that_are_read_seldom_are_found_too(site):
     accountant, node = site.accountant(270.0), site.node(gpus=1)
     for now in (1000.0, 1270.0):
         found = accountant.assess(site.snapshot([node], time_s=now),
-                                  site.telemetry((site.board(time_s=now, u=1.0),), ()), now)
-    assert found.boards[0].state is OUTSIDE
+                                  site.telemetry((site.gpu(time_s=now, u=1.0),), ()), now)
+    assert found.gpu_verdicts[0].state is OUTSIDE
 
 
 def test_whoever_comes_to_hold_it_ends_it_at_once(site):
@@ -141,23 +141,23 @@ def test_on_a_node_out_of_service_nobody_is_outside(site):
     assert set(states(Race(site), range(1000, 1300, 15), state=NodeState.DRAINED)) == {PowerClass.UNAVAILABLE}
 
 
-def test_a_job_whose_board_was_guessed_wrongly_is_not_accused(site):
-    """The scheduler tells that a job holds one of two boards and not which; the first, quiet one is taken for it."""
+def test_a_job_whose_gpu_was_guessed_wrongly_is_not_accused(site):
+    """The scheduler tells that a job holds one of two GPUs and not which; the first, quiet one is taken for it."""
     accountant = site.accountant()
     node = site.node(gpus=2, gpus_allocated=1)
     for now in range(1000, 1300, 15):
         job = site.running(indexes=None, gpus=1)
-        boards = (site.board(0, time_s=now, jobs=("1",)), site.board(1, time_s=now, watts=690.0, u=1.0))
-        found = accountant.assess(site.snapshot([node], [job], time_s=now), site.telemetry(boards, ()), float(now))
-    assert [board.state for board in found.boards] == [PowerClass.ALLOCATED_IDLE, PLANNED]
+        gpus = (site.gpu(0, time_s=now, jobs=("1",)), site.gpu(1, time_s=now, watts=690.0, u=1.0))
+        found = accountant.assess(site.snapshot([node], [job], time_s=now), site.telemetry(gpus, ()), float(now))
+    assert [gpu.state for gpu in found.gpu_verdicts] == [PowerClass.ALLOCATED_IDLE, PLANNED]
 
 
-def test_a_board_of_a_node_that_the_scheduler_does_not_know_is_unmeasured_not_outside(site):
+def test_a_gpu_of_a_node_that_the_scheduler_does_not_know_is_unmeasured_not_outside(site):
     accountant = site.accountant()
     for now in range(1000, 1300, 15):
         found = accountant.assess(site.snapshot([], time_s=now),
-                                  site.telemetry((site.board(time_s=now, u=1.0),), ()), float(now))
-    assert found.boards[0].state is PowerClass.UNMEASURED
+                                  site.telemetry((site.gpu(time_s=now, u=1.0),), ()), float(now))
+    assert found.gpu_verdicts[0].state is PowerClass.UNMEASURED
 
 
 def test_outside_is_not_wasted():

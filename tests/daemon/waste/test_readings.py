@@ -8,35 +8,35 @@ from idlewatt.daemon.waste.readings import FORGET_AFTER_S, Fleet
 LONGEST = 37.5
 
 
-def fleet_of(site, *boards, now=1000.0, fleet=None, walls=()):
+def fleet_of(site, *gpus, now=1000.0, fleet=None, walls=()):
     fleet = fleet or Fleet(WasteSettings())
-    for each in boards:
+    for each in gpus:
         fleet.absorb(site.telemetry((each,), tuple(walls)), now, LONGEST)
     return fleet
 
 
 def only(fleet):
-    (found,) = fleet.boards.values()
+    (found,) = fleet.gpus.values()
     return found
 
 
 def test_the_rate_of_the_energy_counter_comes_before_the_power_gauge(site):
-    fleet = fleet_of(site, site.board(time_s=985.0, energy_joules=1000.0, watts=300.0),
-                     site.board(time_s=1000.0, energy_joules=1900.0, watts=300.0))
+    fleet = fleet_of(site, site.gpu(time_s=985.0, energy_joules=1000.0, watts=300.0),
+                     site.gpu(time_s=1000.0, energy_joules=1900.0, watts=300.0))
     assert (only(fleet).watts, only(fleet).power_source) == (60.0, "energy_counter")
 
 
 @pytest.mark.parametrize(("then", "joules"), [(985.0, 5000.0), (985.0, 900.0), (900.0, 500.0)],
                          ids=["reset", "stood still", "too long ago"])
 def test_t36_a_counter_that_cannot_be_a_rate_leaves_it_to_the_gauge(site, then, joules):
-    fleet = fleet_of(site, site.board(time_s=then, energy_joules=joules),
-                     site.board(time_s=1000.0, energy_joules=900.0, watts=70.0))
+    fleet = fleet_of(site, site.gpu(time_s=then, energy_joules=joules),
+                     site.gpu(time_s=1000.0, energy_joules=900.0, watts=70.0))
     assert (only(fleet).watts, only(fleet).power_source) == (70.0, "power")
 
 
 @pytest.mark.parametrize("watts", [math.nan, -1.0, math.inf, 1201.0])
 def test_implausible_watts_are_unmeasured_and_counted(site, watts):
-    fleet = fleet_of(site, site.board(watts=watts))
+    fleet = fleet_of(site, site.gpu(watts=watts))
     assert only(fleet).watts is None
     assert fleet.rejected["implausible_power"] == 1
 
@@ -48,47 +48,47 @@ def test_implausible_watts_are_unmeasured_and_counted(site, watts):
     (4500.0, 60.0, (300.0, "energy_counter")),  # a mean of 300 W beside an idle moment
     (750.0, 390.0, (50.0, "energy_counter"))])  # an idle mean beside a busy moment
 def test_an_energy_counter_in_the_wrong_unit_is_not_believed(site, joules, watts, believed):
-    fleet = fleet_of(site, site.board(time_s=985.0, energy_joules=1000.0, watts=watts),
-                     site.board(time_s=1000.0, energy_joules=1000.0 + joules, watts=watts))
+    fleet = fleet_of(site, site.gpu(time_s=985.0, energy_joules=1000.0, watts=watts),
+                     site.gpu(time_s=1000.0, energy_joules=1000.0 + joules, watts=watts))
     assert (only(fleet).watts, only(fleet).power_source) == believed
     assert fleet.rejected["wrong_unit"] == (joules == 4.5)
 
 
 @pytest.mark.parametrize("activity", [math.nan, -0.1, 1.5, math.inf])
 def test_an_activity_that_is_no_ratio_is_unmeasured(site, activity):
-    assert only(fleet_of(site, site.board(u=activity, resident=None))).activity is None
+    assert only(fleet_of(site, site.gpu(u=activity, resident=None))).activity is None
 
 
 def test_t40_late_readings_change_nothing(site):
-    fleet = fleet_of(site, site.board(time_s=1000.0, watts=70.0), site.board(time_s=990.0, watts=300.0))
+    fleet = fleet_of(site, site.gpu(time_s=1000.0, watts=70.0), site.gpu(time_s=990.0, watts=300.0))
     assert only(fleet).watts == 70.0
     assert fleet.rejected["late"] == 1
 
 
 @pytest.mark.parametrize("time_s", [math.nan, 5000.0])
 def test_readings_from_the_future_are_refused(site, time_s):
-    fleet = fleet_of(site, site.board(time_s=time_s), walls=[site.wall(500.0, time_s=time_s)])
-    assert not fleet.boards
+    fleet = fleet_of(site, site.gpu(time_s=time_s), walls=[site.wall(500.0, time_s=time_s)])
+    assert not fleet.gpus
     assert not fleet.walls
     assert fleet.rejected["future"] == 2
 
 
 def test_of_repeats_of_one_moment_the_largest_power_counts(site):
     fleet = Fleet(WasteSettings())
-    fleet.absorb(site.telemetry(tuple(site.board(watts=watts) for watts in (60.0, 62.0, None, 61.0)), ()), 1000.0,
+    fleet.absorb(site.telemetry(tuple(site.gpu(watts=watts) for watts in (60.0, 62.0, None, 61.0)), ()), 1000.0,
                  LONGEST)
     assert only(fleet).watts == 62.0
 
 
 @pytest.mark.parametrize("watts", [-5.0, math.nan, 60_000.0])
 def test_an_implausible_wall_is_not_believed(site, watts):
-    fleet = fleet_of(site, site.board(), walls=[site.wall(watts)])
+    fleet = fleet_of(site, site.gpu(), walls=[site.wall(watts)])
     assert not fleet.walls_by_node(1000.0)
     assert fleet.rejected["implausible_wall"] == 1
 
 
 def test_the_first_fresh_wall_source_wins(site):
-    fleet = fleet_of(site, site.board(), walls=[site.wall(500.0, source="hwmon"), site.wall(510.0, source="redfish")])
+    fleet = fleet_of(site, site.gpu(), walls=[site.wall(500.0, source="hwmon"), site.wall(510.0, source="redfish")])
     fleet.absorb(site.telemetry((), (site.wall(490.0, source="ipmi", time_s=700.0),)), 1000.0, LONGEST)
     assert fleet.walls_by_node(1000.0)["dgx-0"].power_source == "redfish"
     assert fleet.walls_by_node(760.0)["dgx-0"].power_source == "ipmi"
@@ -96,20 +96,20 @@ def test_the_first_fresh_wall_source_wins(site):
 
 @pytest.mark.parametrize("source", ["ipmi", "redfish", "hwmon", "ceems"])
 def test_every_wall_meter_wins_over_the_modules_of_a_tray(site, source):
-    fleet = fleet_of(site, site.board(), walls=[site.wall(2980.0, source="modules"), site.wall(3600.0, source=source)])
+    fleet = fleet_of(site, site.gpu(), walls=[site.wall(2980.0, source="modules"), site.wall(3600.0, source=source)])
     assert fleet.walls_by_node(1000.0)["dgx-0"].power_watts == 3600.0
 
 
-def test_boards_that_vanish_are_forgotten(site):
-    fleet = fleet_of(site, site.board(0))
+def test_gpus_that_vanish_are_forgotten(site):
+    fleet = fleet_of(site, site.gpu(0))
     later = 1000.0 + 2 * FORGET_AFTER_S
-    fleet_of(site, site.board(1, time_s=later), now=later, fleet=fleet)
-    assert [found.reading.index for found in fleet.boards.values()] == [1]
+    fleet_of(site, site.gpu(1, time_s=later), now=later, fleet=fleet)
+    assert [found.reading.index for found in fleet.gpus.values()] == [1]
 
 
 @pytest.mark.parametrize("back", [60.0, 500.0, 99_000.0])
 def test_a_clock_set_back_does_not_blind_us(site, back):
-    fleet = fleet_of(site, site.board(time_s=100_000.0), now=100_000.0)
+    fleet = fleet_of(site, site.gpu(time_s=100_000.0), now=100_000.0)
     now = 100_000.0 - back
-    fleet_of(site, site.board(time_s=now, watts=71.0), now=now, fleet=fleet)
+    fleet_of(site, site.gpu(time_s=now, watts=71.0), now=now, fleet=fleet)
     assert only(fleet).watts == 71.0

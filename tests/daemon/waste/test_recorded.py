@@ -17,27 +17,27 @@ PAGE = Path(__file__).parents[2] / "recorded" / "dcgm_h100_8gpu_k8s.prom"
 
 
 @pytest.fixture
-def boards():
+def gpus():
     target = Target("http://gpu-node-1:9400/metrics", "gpu-node-1:9400")
     return parse(Exposition(METRICS).samples(PAGE.read_bytes()), target, 1000.0).gpus
 
 
-def test_a_loaded_model_that_nobody_asks_is_allocated_idle_and_the_rest_of_the_node_is_free(site, boards):
-    names = {board.node for board in boards}
+def test_a_loaded_model_that_nobody_asks_is_allocated_idle_and_the_rest_of_the_node_is_free(site, gpus):
+    names = {gpu.node for gpu in gpus}
     node = site.node(*names, gpu_model="h100", gpus_allocated=1)
     served = site.running("42", node.name, [0])
-    found = site.judge([node], [served], boards, [site.wall(2500.0, node.name)])
+    found = site.judge([node], [served], gpus, [site.wall(2500.0, node.name)])
     assert found.gpus["gpu"][PowerClass.ALLOCATED_IDLE] == 1
     assert found.gpus["gpu"][PowerClass.IDLE_UNALLOCATED] == 7
     assert found.totals["gpu"][PowerClass.ALLOCATED_IDLE] == pytest.approx(113.611)
     assert 7 * 64 < found.totals["gpu"][PowerClass.IDLE_UNALLOCATED] < 7 * 75
     assert found.wall_watts == 2500.0
     assert found.unaccounted_watts == pytest.approx(0.0, abs=1e-9)
-    assert {verdict.activity_source for verdict in found.boards} == {board.activity_source for board in boards}
+    assert {verdict.activity_source for verdict in found.gpu_verdicts} == {gpu.activity_source for gpu in gpus}
 
 
-def test_under_kubernetes_the_same_page_and_an_api_server_tell_who_holds_the_board(site, boards):
-    """Its namespace and pod are those of the page; nobody has to guess which of the eight boards it holds."""
+def test_under_kubernetes_the_same_page_and_an_api_server_tell_who_holds_the_gpu(site, gpus):
+    """Its namespace and pod are those of the page; nobody has to guess which of the eight GPUs it holds."""
     store = Store()
     store.put(NODES, make.node("gpu-node-1", labels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}))
     store.put(PODS, make.pod("vllm-agg-0-vllmdecodeworker-s65j5", make.owner("DynamoGraphDeployment", "vllm-agg",
@@ -49,8 +49,8 @@ def test_under_kubernetes_the_same_page_and_an_api_server_tell_who_holds_the_boa
     source.close()
     server.shutdown()
     server.server_close()
-    found = site.accountant().assess(snapshot, site.telemetry(boards, (site.wall(2500.0, "gpu-node-1"),)), 1000.0)
-    [held] = [verdict for verdict in found.boards if verdict.allocated]
+    found = site.accountant().assess(snapshot, site.telemetry(gpus, (site.wall(2500.0, "gpu-node-1"),)), 1000.0)
+    [held] = [verdict for verdict in found.gpu_verdicts if verdict.allocated]
     assert (held.index, held.job_id, held.account, held.guessed, held.state) == (
         0, "dynamo-workload/vllm-agg", "dynamo-workload", False, PowerClass.ALLOCATED_IDLE)
     assert found.gpus["shared"][PowerClass.IDLE_UNALLOCATED] == 7
@@ -58,7 +58,7 @@ def test_under_kubernetes_the_same_page_and_an_api_server_tell_who_holds_the_boa
 
 
 def test_gpu_util_of_100_at_idle_watts_is_busy_but_drawing_idle_power(site):
-    """GPU_UTIL only says that some kernel was resident: SM_ACTIVE of the same board can be next to nothing."""
-    board = site.board(watts=95.0, u=0.05, resident=1.0)
-    found = site.judge([site.node(gpus=1, gpus_allocated=1)], [site.running()], [board])
-    assert found.boards[0].state is PowerClass.ALLOCATED_HUNG
+    """GPU_UTIL only says that some kernel was resident: SM_ACTIVE of the same GPU can be next to nothing."""
+    gpu = site.gpu(watts=95.0, u=0.05, resident=1.0)
+    found = site.judge([site.node(gpus=1, gpus_allocated=1)], [site.running()], [gpu])
+    assert found.gpu_verdicts[0].state is PowerClass.ALLOCATED_HUNG

@@ -14,7 +14,7 @@ from idlewatt.storage.records import Allocation, JobState, NodeState
 @st.composite
 def sites(draw, site):
     """Up to 4 nodes of 8 GPUs: jobs that share GPUs, that nobody names, of CPUs only; meters that lie or are away."""
-    nodes, jobs, boards, walls = [], [], [], []
+    nodes, jobs, found, walls = [], [], [], []
     for number in range(draw(st.integers(1, 4))):
         name, gpus = f"dgx-{number}", draw(st.sampled_from([8, 8, 8, 0]))
         state = draw(st.sampled_from([NodeState.UP] * 4 + [NodeState.DOWN, NodeState.DRAINING]))
@@ -29,20 +29,20 @@ def sites(draw, site):
         nodes.append(site.node(name, gpus=gpus, state=state, gpus_allocated=min(gpus, taken + draw(st.integers(0, 2))),
                                cpus_allocated=draw(st.sampled_from([0, 16]))))
         watts = [draw(st.one_of(st.none(), st.floats(0, 500), st.floats(0, 500))) for _ in range(gpus)]
-        boards += [site.board(index, name, watts=value, u=draw(st.one_of(st.none(), st.floats(0, 1))))
+        found += [site.gpu(index, name, watts=value, u=draw(st.one_of(st.none(), st.floats(0, 1))))
                    for index, value in enumerate(watts)]
         if draw(st.booleans()):
             walls.append(site.wall(sum(value or 0.0 for value in watts) + draw(st.floats(-300, 2500)), name))
-    return nodes, jobs, boards, walls
+    return nodes, jobs, found, walls
 
 
-def booked(site, nodes, jobs, boards, walls, until_s=400.0):
+def booked(site, nodes, jobs, gpus, walls, until_s=400.0):
     """Return the windows of an accountant that looked at the same every 15 s."""
     accountant = site.accountant()
     for step in range(int(until_s // 15)):
         now = 1000.0 + 15 * step
         accountant.assess(site.snapshot(nodes, jobs, time_s=now), site.telemetry(
-            tuple(moved(board, now) for board in boards), tuple(moved(wall, now) for wall in walls)), now)
+            tuple(moved(gpu, now) for gpu in gpus), tuple(moved(wall, now) for wall in walls)), now)
     return accountant.drain_all()
 
 
@@ -80,9 +80,9 @@ def test_nodes_add_up_too_and_no_gpu_is_held_more_than_once(site, data):
 
 
 def one_node(site, jobs, walls=(1500.0,), gpus=8, watts=100.0, u=0.5):
-    boards = [site.board(index, watts=watts, u=u) for index in range(gpus)]
+    found = [site.gpu(index, watts=watts, u=u) for index in range(gpus)]
     nodes = [site.node(gpus=gpus, gpus_allocated=0)]
-    return booked(site, nodes, jobs, boards, [site.wall(value) for value in walls])[2]
+    return booked(site, nodes, jobs, found, [site.wall(value) for value in walls])[2]
 
 
 def of(shares, job_id):
@@ -121,7 +121,7 @@ def test_gpus_that_were_never_used_are_named_until_they_are(site):
         now = 1200.0 + 15 * step
         used = {0: 0.9, 1: 0.9 if step == 30 else 0.0}
         accountant.assess(site.snapshot([node], [job], time_s=now), site.telemetry(tuple(
-            site.board(index, time_s=now, u=used.get(index, 0.0)) for index in range(8)), ()), now)
+            site.gpu(index, time_s=now, u=used.get(index, 0.0)) for index in range(8)), ()), now)
     idle = [share.idle for share in accountant.drain_all()[2] if share.job_id]
     assert idle[0] == ("dgx-0:1", "dgx-0:2")
     assert idle[-1] == ("dgx-0:2",)
@@ -136,7 +136,7 @@ def test_the_peak_is_of_the_whole_run_and_not_the_sum_of_its_nodes(site):
         now = 1200.0 + 15 * step
         watts = (300.0, 100.0) if step % 2 else (100.0, 300.0)
         accountant.assess(site.snapshot(nodes, [job], time_s=now), site.telemetry(tuple(
-            site.board(0, node.name, now, watts=value, u=0.9) for node, value in zip(nodes, watts, strict=True)), ()),
+            site.gpu(0, node.name, now, watts=value, u=0.9) for node, value in zip(nodes, watts, strict=True)), ()),
             now)
     assert {share.power_max_watts for share in accountant.drain_all()[2] if share.job_id} == {400.0}
 

@@ -103,10 +103,10 @@ def test_the_fragmentation_index_is_the_share_that_usual_demand_cannot_use(site)
     assert fragmentation(free, "other", mix) is None
 
 
-def test_stranded_boards_are_counted_by_cause_and_their_watts_are_waste(site):
+def test_stranded_gpus_are_counted_by_cause_and_their_watts_are_waste(site):
     nodes = [site.node("dgx-0", gpus_allocated=7, gpus=8)]
     jobs = [site.running(indexes=range(7)), site.pending(gpus=8)]
-    found = site.judge(nodes, jobs, [site.board(index) for index in range(8)])
+    found = site.judge(nodes, jobs, [site.gpu(index) for index in range(8)])
     assert found.stranded["gpu"][StrandedCause.INSUFFICIENT] == 1
     assert found.totals["gpu"]["stranded"] == 51.0
     assert found.node_gpus["dgx-0"] == {"allocated": 7, "idle": 0, "stranded": 1, "planned": 0, "unmeasured": 0,

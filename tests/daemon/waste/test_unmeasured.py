@@ -25,8 +25,8 @@ def test_watts_of_a_node_whose_gpus_are_not_measured_are_unmeasured(site):
 
 
 def test_one_gpu_without_watts_makes_the_rest_of_its_node_unmeasured(site):
-    boards = [site.board(0), replace(site.board(1), power_watts=None)]
-    found = site.judge([site.node(gpus=2)], boards=boards, walls=[site.wall(551.0)])
+    gpus = [site.gpu(0), replace(site.gpu(1), power_watts=None)]
+    found = site.judge([site.node(gpus=2)], gpus=gpus, walls=[site.wall(551.0)])
     assert watts(found, PowerClass.IDLE_UNALLOCATED) == 51.0
     assert watts(found, PowerClass.UNMEASURED) == 500.0
     assert [node.unmeasured_gpus for node in found.nodes] == [1]
@@ -38,15 +38,15 @@ def test_a_node_out_of_service_stays_out_of_service_whatever_is_measured_of_it(s
 
 
 class Site:
-    """One node of two boards and its meter, cycle after cycle; what is None is not read."""
+    """One node of two GPUs and its meter, cycle after cycle; what is None is not read."""
 
     def __init__(self, site, **more):
         self._site, self.accountant = site, site.accountant(**more)
         self.node = site.node(gpus=2)
 
-    def at(self, time_s, wall=None, boards=(51.0, 51.0), nodes=None):
-        found = tuple(self._site.board(index, watts=power, time_s=time_s)
-                      for index, power in enumerate(boards) if power is not None)
+    def at(self, time_s, wall=None, gpus=(51.0, 51.0), nodes=None):
+        found = tuple(self._site.gpu(index, watts=power, time_s=time_s)
+                      for index, power in enumerate(gpus) if power is not None)
         meters = () if wall is None else (self._site.wall(wall, time_s=time_s),)
         snapshot = self._site.snapshot([self.node] if nodes is None else nodes, time_s=time_s)
         return self.accountant.assess(snapshot, self._site.telemetry(found, meters), time_s)
@@ -65,20 +65,20 @@ def test_a_meter_that_falls_silent_keeps_the_last_watts_of_its_host_as_unmeasure
 def test_the_estimate_follows_the_gpus_that_are_measured(site):
     one = Site(site)
     one.at(1000.0, wall=1102.0)
-    assert one.at(1200.0, boards=(300.0, 300.0)).wall_watts == 1600.0
+    assert one.at(1200.0, gpus=(300.0, 300.0)).wall_watts == 1600.0
 
 
 def test_a_node_that_falls_silent_altogether_keeps_all_its_watts(site):
     one = Site(site)
     one.at(1000.0, wall=1102.0)
-    found = one.at(1200.0, boards=())
+    found = one.at(1200.0, gpus=())
     assert watts(found, PowerClass.UNMEASURED) == found.wall_watts == 1102.0
 
 
 def test_a_node_that_only_its_meter_knew_is_not_forgotten_either(site):
     one = Site(site)
-    one.at(1000.0, wall=500.0, boards=(), nodes=[])
-    assert one.at(1200.0, boards=(), nodes=[]).wall_watts == 500.0
+    one.at(1000.0, wall=500.0, gpus=(), nodes=[])
+    assert one.at(1200.0, gpus=(), nodes=[]).wall_watts == 500.0
 
 
 def test_the_estimate_ends_after_the_stated_time(site):
@@ -87,7 +87,7 @@ def test_the_estimate_ends_after_the_stated_time(site):
     assert one.at(1600.0).wall_watts == 1102.0
     found = one.at(1601.0)
     assert found.wall_watts == 102.0
-    assert [(node.source, node.host_known) for node in found.nodes] == [("boards", False)]
+    assert [(node.source, node.host_known) for node in found.nodes] == [("gpus", False)]
 
 
 def test_a_meter_that_answers_again_is_believed_at_once(site):
@@ -110,7 +110,7 @@ def test_a_node_that_is_switched_off_draws_nothing_by_memory(site):
     one = Site(site)
     one.at(1000.0, wall=1102.0)
     off = replace(one.node, state=NodeState.POWERED_DOWN)
-    assert one.at(1200.0, boards=(), nodes=[off]).wall_watts == 0.0
+    assert one.at(1200.0, gpus=(), nodes=[off]).wall_watts == 0.0
 
 
 def test_what_was_measured_last_outweighs_what_was_configured(site):
@@ -129,12 +129,12 @@ readings = st.one_of(st.none(), st.floats(0, 500))
 @settings(max_examples=80, deadline=None)
 def test_whatever_falls_silent_when_the_classes_add_up_and_nothing_unknown_is_wasted(site, cycles):
     one, now = Site(site), 1000.0
-    for step, wall, *boards in cycles:
+    for step, wall, *gpus in cycles:
         now += step
-        found = one.at(now, wall, boards)
+        found = one.at(now, wall, gpus)
         total = sum(sum(classes.values()) for classes in found.totals.values())
         assert total == pytest.approx(found.wall_watts, abs=1e-6)
         assert found.unaccounted_watts == pytest.approx(0.0, abs=1e-6)
         assert all(value >= 0.0 for classes in found.totals.values() for value in classes.values())
-        if any(verdict.watts is None for verdict in found.boards):
+        if any(verdict.watts is None for verdict in found.gpu_verdicts):
             assert watts(found, PowerClass.NODE_OVERHEAD_EMPTY) == watts(found, PowerClass.HOST_ACTIVE) == 0.0

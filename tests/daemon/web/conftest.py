@@ -42,7 +42,7 @@ from idlewatt.storage.waiting import WaitReason
 NOW = 1_800_000_000.0
 
 
-def board(node: str, gpu: int, power_class: PowerClass, watts: float | None, **more) -> WasteRow:
+def gpu(node: str, gpu: int, power_class: PowerClass, watts: float | None, **more) -> WasteRow:
     return WasteRow("a100" if node < "dgx03" else "v100", node, power_class, watts, power_class in WASTED, gpu,
                     f"GPU-{node}-{gpu}", **more)
 
@@ -92,20 +92,20 @@ class ToyView(View):
 
 def waste_rows() -> tuple[WasteRow, ...]:
     klass = PowerClass
-    rows = [board("dgx01", gpu, klass.PRODUCTIVE, 231.0 + gpu, user="alice", job_id="4711", activity=0.87)
-            for gpu in range(4)]
-    rows += [board("dgx01", gpu, klass.ALLOCATED_UNDERUSED, 41.5, user="alice", job_id="4711") for gpu in range(4)]
-    rows += [board("dgx01", 4 + gpu, klass.ALLOCATED_IDLE, 88.0, user="bob", job_id="4712", activity=0.0)
-             for gpu in range(2)]
-    rows += [board("dgx01", 6 + gpu, klass.STRANDED, 52.0) for gpu in range(2)]
+    rows = [gpu("dgx01", index, klass.PRODUCTIVE, 231.0 + index, user="alice", job_id="4711", activity=0.87)
+            for index in range(4)]
+    rows += [gpu("dgx01", index, klass.ALLOCATED_UNDERUSED, 41.5, user="alice", job_id="4711") for index in range(4)]
+    rows += [gpu("dgx01", 4 + index, klass.ALLOCATED_IDLE, 88.0, user="bob", job_id="4712", activity=0.0)
+             for index in range(2)]
+    rows += [gpu("dgx01", 6 + index, klass.STRANDED, 52.0) for index in range(2)]
     rows += [WasteRow("a100", "dgx01", klass.HOST_ACTIVE, 1210.0, power_source="ipmi")]
-    rows += [board("dgx02", gpu, klass.IDLE_UNALLOCATED, 51.0, idle_floor_watts=51.0, floor_source="learned")
-             for gpu in range(8)]
+    rows += [gpu("dgx02", index, klass.IDLE_UNALLOCATED, 51.0, idle_floor_watts=51.0, floor_source="learned")
+             for index in range(8)]
     rows += [WasteRow("a100", "dgx02", klass.NODE_OVERHEAD_EMPTY, 830.0, wasted=True, power_source="ipmi")]
-    rows += [board("dgx03", gpu, klass.PRODUCTIVE, 262.0, user="carol", job_id="4713", activity=0.99)
-             for gpu in range(6)]
-    rows += [board("dgx03", 6, klass.ALLOCATED_HUNG, 66.0, user="dan", job_id="4714", activity=1.0)]
-    rows += [board("dgx03", 7, klass.UNMEASURED, None)]
+    rows += [gpu("dgx03", index, klass.PRODUCTIVE, 262.0, user="carol", job_id="4713", activity=0.99)
+             for index in range(6)]
+    rows += [gpu("dgx03", 6, klass.ALLOCATED_HUNG, 66.0, user="dan", job_id="4714", activity=1.0)]
+    rows += [gpu("dgx03", 7, klass.UNMEASURED, None)]
     rows += [WasteRow("v100", "dgx03", klass.UNMEASURED, 720.0, power_source="ipmi"),
              WasteRow("v100", "dgx04", klass.UNAVAILABLE, 610.0, power_source="ipmi")]
     return tuple(rows)

@@ -193,7 +193,7 @@ def test_a_toleration_lets_a_pod_in(store, read):
         "equal": (), "exists": (), "all": (), "other": ("n1",)}
 
 
-def test_gpus_are_counted_as_boards_whatever_is_handed_out(store, read):
+def test_gpus_are_counted_as_gpus_whatever_is_handed_out(store, read):
     store.put(NODES, make.node("a", 8))
     store.put(NODES, make.node("b", 32, {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.replicas": "4"}))
     store.put(NODES, make.node("c", 56, {"nvidia.com/gpu.count": "56",

@@ -60,7 +60,7 @@ def test_accounting_tells_the_same_both_ways(near, far, now):
     assert finished
 
 
-def test_an_exporter_that_fell_over_is_down_and_its_boards_are_missing(near, now):
+def test_an_exporter_that_fell_over_is_down_and_its_gpus_are_missing(near, now):
     near["dcgm"].read()
     now.now_s += 7080.0
     nodes = {gpu.node for gpu in near["dcgm"].read().gpus}

@@ -30,7 +30,7 @@ def values(page: str, name: str) -> list[float]:
     return [sample.value for sample in samples(page)[name]]
 
 
-def test_a_dcgm_page_has_the_default_counters_of_eight_boards(cluster):
+def test_a_dcgm_page_has_the_default_counters_of_eight_gpus(cluster):
     found = samples(Pages(cluster).dcgm(0))
     assert len(found) == 24
     assert all(len(rows) == 8 for rows in found.values())
@@ -44,7 +44,7 @@ def test_a_v100_knows_no_remapped_rows(cluster):
     assert len(samples(Pages(cluster).dcgm(2))) == 21
 
 
-def test_free_boards_name_no_job(cluster):
+def test_free_gpus_name_no_job(cluster):
     rows = samples(Pages(cluster).dcgm(0))[WATTS]
     assert ["hpc_job" in row.labels for row in rows] == [True] * 6 + [False] * 2
 
@@ -68,7 +68,7 @@ def test_the_same_seed_writes_the_same_bytes(cluster):
             assert getattr(Pages(cluster), page)(server) == getattr(Pages(twin), page)(server)
 
 
-def test_a_board_in_mig_mode_repeats_its_watts_for_every_instance(cluster):
+def test_a_gpu_in_mig_mode_repeats_its_watts_for_every_instance(cluster):
     rows = [row for row in samples(Pages(cluster, mig=True).dcgm(0))[WATTS] if "GPU_I_ID" in row.labels]
     assert [row.labels["GPU_I_PROFILE"] for row in rows] == ["3g.20gb", "3g.20gb"]
     assert len({row.labels["UUID"] for row in rows}) == len({row.value for row in rows}) == 1
@@ -99,7 +99,7 @@ def test_no_counter_of_a_node_page_ever_falls(cluster):
 
 def test_the_ipmi_page_shows_the_meter(cluster):
     shown = values(Pages(cluster).ipmi(1), "ipmi_dcmi_power_consumption_watts")
-    assert shown == [round(cluster.boards.meter_watts[1])]
+    assert shown == [round(cluster.gpus.meter_watts[1])]
 
 
 def test_a_bmc_that_hangs_fails_its_collectors_and_shows_no_watts(cluster):
@@ -117,6 +117,6 @@ def test_a_cgroup_page_tells_what_each_job_on_the_server_uses(cluster):
     after = {row.labels["jobid"]: row.value for row in found["cgroup_cpu_total_seconds"]}
     cores = [(after[job] - before[job]) / 60 for job in before]
     # All but the hundredth of the CPUs that the system itself keeps busy.
-    assert sum(cores) == pytest.approx((cluster.boards.cpu_busy[0] - 0.01) * cluster.servers[0].model.cpus)
+    assert sum(cores) == pytest.approx((cluster.gpus.cpu_busy[0] - 0.01) * cluster.servers[0].model.cpus)
     held = {row.labels["jobid"]: row.value for row in found["cgroup_memory_total_bytes"]}
     assert all(row.value < held[row.labels["jobid"]] for row in found["cgroup_memory_used_bytes"])

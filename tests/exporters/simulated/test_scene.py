@@ -37,5 +37,5 @@ def test_every_class_of_waste_is_seen_within_a_quarter_of_an_hour(seed):
             seen |= {power_class for watts in assessment.totals.values()
                      for power_class, power in watts.items() if power > 0}
             stranded = [sum(causes.values()) for causes in assessment.stranded.values()]
-            assert all(stranded), "boards are stranded in both partitions"
+            assert all(stranded), "gpus are stranded in both partitions"
     assert seen >= {*WASTED, PowerClass.PRODUCTIVE, PowerClass.HOST_ACTIVE}

@@ -69,7 +69,7 @@ def test_accounting_answers_for_what_ended_in_the_window(cluster):
     assert all(job["time"]["elapsed"] == job["time"]["end"] - job["time"]["start"] for job in everything)
 
 
-def test_just_finished_jobs_are_still_shown_without_their_boards(cluster):
+def test_just_finished_jobs_are_still_shown_without_their_gpus(cluster):
     ended = cluster.finished[-1]
     cluster.advance(ended.end_s + 60)
     recent = [job for job in slurm.jobs(cluster)["jobs"] if job["job_id"] == ended.job_id]

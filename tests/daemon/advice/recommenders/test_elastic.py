@@ -84,8 +84,8 @@ def test_without_throughput_activity_stands_in_and_the_row_says_so(recommender):
     opened = recommender()
     for job_id, gpus in (("1", 2), ("2", 4)):
         for minute in range(3):
-            boards = tuple(GpuReading(f"G{index}", "n1", index, NOW + 60 * minute, activity=0.9) for index in range(8))
-            said = opened.recommend(scene(job(job_id, gpus), gpus=boards, now_s=NOW + 60 * minute))
+            found = tuple(GpuReading(f"G{index}", "n1", index, NOW + 60 * minute, activity=0.9) for index in range(8))
+            said = opened.recommend(scene(job(job_id, gpus), gpus=found, now_s=NOW + 60 * minute))
     assert [row.basis for row in said.rows] == ["activity"]
 
 

@@ -72,21 +72,21 @@ class Site:
         self.jobs, self.nodes, self.advice, self.now, self.spent = jobs, nodes, advice, 1000.0, {}
 
     def look(self, minutes=1, *, cores=None, activity=None, memory=None):
-        """Show jobs that use so many cores, whose boards work so much; return what is said at the end."""
+        """Show jobs that use so many cores, whose GPUs work so much; return what is said at the end."""
         for _ in range(minutes):
             self.now += 60.0
-            readings, boards = [], []
+            readings, gpus = [], []
             for job in self.jobs:
                 for part in job.allocations:
                     self.spent[job.job_id] = self.spent.get(job.job_id, 0.0) + 60.0 * (cores or {}).get(job.job_id, 0)
                     if cores and job.job_id in cores:
                         readings.append(JobReading(job.job_id, part.node, self.now, self.spent[job.job_id],
                                                    (memory or {}).get(job.job_id)))
-                    boards += [GpuReading(f"G{index}", part.node, index, self.now,
+                    gpus += [GpuReading(f"G{index}", part.node, index, self.now,
                                           activity=(activity or {}).get(job.job_id, 1.0)) for index in part.gpu_indexes]
             said = self.shares.recommend(RecommenderContext(
                 self.now, SchedulerSnapshot(self.now, self.nodes, (), self.jobs),
-                Telemetry(gpus=tuple(boards), jobs=tuple(readings)), Advice(self.now, tuple(self.advice))))
+                Telemetry(gpus=tuple(gpus), jobs=tuple(readings)), Advice(self.now, tuple(self.advice))))
             check(said.metrics)
         return said
 

@@ -41,10 +41,10 @@ def test_what_a_real_job_does_not_use_of_what_slurm_gave_it_goes_to_its_neighbou
             cores = {idle: 7.0, busy: float(given[busy])}
             readings = tuple(JobReading(job, "dgx-v100-01", now_s + minute * MINUTE_S, minute * MINUTE_S * used)
                              for job, used in cores.items())
-            boards = tuple(GpuReading(f"G{index}", "dgx-v100-01", index, now_s + minute * MINUTE_S, activity=0.5)
+            gpus = tuple(GpuReading(f"G{index}", "dgx-v100-01", index, now_s + minute * MINUTE_S, activity=0.5)
                            for index in range(8))
             said = shares.recommend(
-                RecommenderContext(now_s + minute * MINUTE_S, snapshot, Telemetry(boards, (), readings)))
+                RecommenderContext(now_s + minute * MINUTE_S, snapshot, Telemetry(gpus, (), readings)))
         assert {use.job_id for use in history.uses()} == set(jobs)
     source.close()
     rows = {row.job_id: row for row in said.rows}

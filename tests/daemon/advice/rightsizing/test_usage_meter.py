@@ -221,33 +221,33 @@ def test_all_that_a_node_uses_bounds_the_one_job_that_has_it_alone():
     assert shared.meter.windows() == {}
 
 
-def test_the_activity_of_a_job_is_that_of_its_own_boards():
+def test_the_activity_of_a_job_is_that_of_its_own_gpus():
     site = Site()
     for minute in range(12):
-        boards = [GpuReading(f"G{index}", "n1", index, 1060.0 + minute * STEP_S, activity=activity)
+        gpus = [GpuReading(f"G{index}", "n1", index, 1060.0 + minute * STEP_S, activity=activity)
                   for index, activity in ((0, 0.2), (1, 0.4), (2, 1.0))]
-        site.show(("7", "n1", minute * STEP_S, None), gpus=tuple(boards))
+        site.show(("7", "n1", minute * STEP_S, None), gpus=tuple(gpus))
     assert site.window.activity == pytest.approx(0.3)
     use, = site.meter.unrecorded()
     assert use.activity == pytest.approx(0.3)
 
 
-def test_activity_is_unmeasured_where_a_board_is_missing_or_nobody_names_them():
+def test_activity_is_unmeasured_where_a_gpu_is_missing_or_nobody_names_them():
     for part in (Allocation("n1", 2, (0, 5), 16, 128), Allocation("n1", 2, None, 16, 128)):
         site = Site(job("7", part))
         for minute in range(12):
-            boards = [GpuReading(f"G{index}", "n1", index, 1060.0 + minute * STEP_S, activity=0.5)
+            gpus = [GpuReading(f"G{index}", "n1", index, 1060.0 + minute * STEP_S, activity=0.5)
                       for index in range(3)]
-            site.show(("7", "n1", minute * STEP_S, None), gpus=tuple(boards))
+            site.show(("7", "n1", minute * STEP_S, None), gpus=tuple(gpus))
         assert site.window.activity is None
 
 
-def test_boards_behind_one_that_is_lost_are_not_taken_for_those_before():
+def test_gpus_behind_one_that_is_lost_are_not_taken_for_those_before():
     site = Site(job("7", Allocation("n1", 2, (1, 2), 16, 128)))
     for minute in range(12):
-        boards = [GpuReading(f"G{index}", "n1", index, 1060.0 + minute * STEP_S, activity=activity)
+        gpus = [GpuReading(f"G{index}", "n1", index, 1060.0 + minute * STEP_S, activity=activity)
                   for index, activity in ((1, 0.2), (2, 0.4), (3, 1.0))]
-        site.show(("7", "n1", minute * STEP_S, None), gpus=tuple(boards))
+        site.show(("7", "n1", minute * STEP_S, None), gpus=tuple(gpus))
     assert site.window.activity == pytest.approx(0.3)
 
 
@@ -259,9 +259,9 @@ number = st.one_of(st.none(), st.floats(), st.floats(0, 1e6))
 def test_whatever_is_shown_what_is_recorded_is_possible(rounds):
     site = Site()
     for seconds, cpu, memory, activity in rounds:
-        boards = tuple(GpuReading(f"G{index}", "n1", index, site.now + seconds, activity=activity)
+        gpus = tuple(GpuReading(f"G{index}", "n1", index, site.now + seconds, activity=activity)
                        for index in range(2))
-        site.show(("7", "n1", cpu, memory), gpus=boards, seconds=seconds)
+        site.show(("7", "n1", cpu, memory), gpus=gpus, seconds=seconds)
     for use in site.meter.unrecorded():
         assert 0 <= use.cpus_mean <= 1.1 * NODE.cpus
         assert 0 <= use.cpus_p95 <= 1.1 * NODE.cpus

@@ -15,16 +15,16 @@ JOB = Job("7", 0.0, JobState.RUNNING, "a100", Request(4), user="alice", name="tr
 KIND = kind_of(JOB, "A100")
 
 
-def board(node, index, activity=0.5, time_s=NOW):
+def gpu(node, index, activity=0.5, time_s=NOW):
     return GpuReading(f"GPU-{node}-{index}", node, index, time_s, activity=activity)
 
 
 NODES = [Node("dgx1", ("a100",), 2), Node("dgx2", ("a100",), 8)]
-BOARDS = [board("dgx1", 0), board("dgx1", 1, 1.0), board("dgx2", 4), board("dgx2", 5)]
+GPUS = [gpu("dgx1", 0), gpu("dgx1", 1, 1.0), gpu("dgx2", 4), gpu("dgx2", 5)]
 
 
-def read(jobs, throughput=(), boards=BOARDS):
-    return readings(jobs, throughput, HeldGpus(boards, NODES))
+def read(jobs, throughput=(), gpus=GPUS):
+    return readings(jobs, throughput, HeldGpus(gpus, NODES))
 
 
 def seen(*rates, basis="throughput"):
@@ -141,23 +141,23 @@ def test_an_arrays_task_is_found_by_the_schedulers_own_number():
     assert read([task], [Throughput(NOW, (JobRate("7", 812.0),))], ())["6_2"].rate == 812.0
 
 
-def test_activity_is_added_up_over_the_boards_and_as_old_as_the_oldest():
-    boards = [*BOARDS[:3], board("dgx2", 5, 0.5, NOW - 20)]
-    assert read([JOB], (), boards) == {"7": Reading("activity", 2.5, NOW - 20)}
+def test_activity_is_added_up_over_the_gpus_and_as_old_as_the_oldest():
+    gpus = [*GPUS[:3], gpu("dgx2", 5, 0.5, NOW - 20)]
+    assert read([JOB], (), gpus) == {"7": Reading("activity", 2.5, NOW - 20)}
 
 
 def test_the_scheduler_counts_without_the_holes_of_nvml():
     job = replace(JOB, allocations=(Allocation("dgx1", 1, (1,)),))
-    assert read([job], (), [board("dgx1", 0, 0.2), board("dgx1", 3, 0.7)])["7"].rate == 0.7
+    assert read([job], (), [gpu("dgx1", 0, 0.2), gpu("dgx1", 3, 0.7)])["7"].rate == 0.7
 
 
-@pytest.mark.parametrize("boards", [
-    BOARDS[:3], [*BOARDS[:3], board("dgx2", 5, None)], [replace(one, activity=0.0) for one in BOARDS], []])
-def test_a_board_that_is_not_known_or_a_job_that_does_nothing_gives_no_speed(boards):
-    assert read([JOB], (), boards) == {}
+@pytest.mark.parametrize("gpus", [
+    GPUS[:3], [*GPUS[:3], gpu("dgx2", 5, None)], [replace(one, activity=0.0) for one in GPUS], []])
+def test_a_gpu_that_is_not_known_or_a_job_that_does_nothing_gives_no_speed(gpus):
+    assert read([JOB], (), gpus) == {}
 
 
-def test_of_a_job_whose_boards_the_scheduler_does_not_tell_nothing_is_known():
+def test_of_a_job_whose_gpus_the_scheduler_does_not_tell_nothing_is_known():
     assert read([replace(JOB, allocations=(Allocation("dgx2", 2),))]) == {}
 
 

@@ -1,4 +1,4 @@
-"""The physics: what every board and every server draws, tick after tick; arrays over the whole cluster."""
+"""The physics: what every GPU and every server draws, tick after tick; arrays over the whole cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .jobs import Behaviour, SimulatedJob
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 CPU_BUSY = {Behaviour.PRODUCTIVE: 0.55, Behaviour.UNDERUSED: 0.85, Behaviour.IDLE: 0.01, Behaviour.HUNG: 0.05}
-"""How busy a job keeps its CPUs; who starves the boards usually does so because its CPUs cannot keep up."""
+"""How busy a job keeps its CPUs; who starves the GPUs usually does so because its CPUs cannot keep up."""
 MEMORY_SHARE = 0.6
 """Share of the requested host memory that is really touched."""
 DRIVER_RESERVE_MIB = 4.0
@@ -23,7 +23,7 @@ DRIVER_RESERVE_MIB = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What never changes: one value per board."""
+    """What never changes: one value per GPU."""
 
     idle_watts: Floats
     context_watts: Floats
@@ -32,24 +32,24 @@ class Facts:
     server: npt.NDArray[np.intp]
 
 
-class Boards:
-    """Watts, joules and activity of all boards, and watts of the servers around them."""
+class GpuPhysics:
+    """Watts, joules and activity of all GPUs, and watts of the servers around them."""
 
     def __init__(self, servers: Sequence[Server], rng: np.random.Generator, power: Power) -> None:
-        per_board = [server.model for server in servers for _ in range(server.model.gpus)]
-        count = len(per_board)
+        per_gpu = [server.model for server in servers for _ in range(server.model.gpus)]
+        count = len(per_gpu)
         self._rng, self._power = rng, power
         self.facts = Facts(
-            # No two boards are alike: silicon and cooling differ by a few watts.
-            idle_watts=np.array([m.idle_watts for m in per_board]) + rng.uniform(-3, 3, count),
-            context_watts=np.array([m.context_watts for m in per_board]),
-            limit_watts=np.array([m.limit_watts for m in per_board]),
-            framebuffer_mib=np.array([float(m.framebuffer_mib) for m in per_board]),
+            # No two GPUs are alike: silicon and cooling differ by a few watts.
+            idle_watts=np.array([m.idle_watts for m in per_gpu]) + rng.uniform(-3, 3, count),
+            context_watts=np.array([m.context_watts for m in per_gpu]),
+            limit_watts=np.array([m.limit_watts for m in per_gpu]),
+            framebuffer_mib=np.array([float(m.framebuffer_mib) for m in per_gpu]),
             server=np.repeat(np.arange(len(servers)), [s.model.gpus for s in servers]))
         self.first = np.concatenate(([0], np.cumsum([s.model.gpus for s in servers])[:-1]))
-        """Number of the first board of each server."""
+        """Number of the first GPU of each server."""
         self.job = np.zeros(count, dtype=np.int64)
-        """Id of the job that holds the board, 0 when free."""
+        """Id of the job that holds the GPU, 0 when free."""
         self._target = np.zeros(count)
         self._spinning = np.zeros(count, dtype=bool)
         self.activity = np.zeros(count)
@@ -74,23 +74,23 @@ class Boards:
         """What the BMC shows: the mean over its window."""
 
     def occupy(self, job: SimulatedJob, server: int, indexes: Sequence[int]) -> None:
-        """Let a job begin on some boards of a server."""
-        boards = self.first[server] + np.asarray(indexes, dtype=np.intp)
-        self.job[boards] = job.job_id
-        self._target[boards] = job.activity
-        self._spinning[boards] = job.behaviour is Behaviour.HUNG
+        """Let a job begin on some GPUs of a server."""
+        gpus = self.first[server] + np.asarray(indexes, dtype=np.intp)
+        self.job[gpus] = job.job_id
+        self._target[gpus] = job.activity
+        self._spinning[gpus] = job.behaviour is Behaviour.HUNG
         held = 0.15 if job.behaviour is Behaviour.IDLE else 0.25 + 0.6 * job.activity
-        self.framebuffer_used_mib[boards] = np.round(self.facts.framebuffer_mib[boards] * held)
+        self.framebuffer_used_mib[gpus] = np.round(self.facts.framebuffer_mib[gpus] * held)
         self._cpu_load[server] += job.cpus_per_node * CPU_BUSY[job.behaviour]
         self._memory_load[server] += job.memory_per_node * MEMORY_SHARE
 
     def vacate(self, job: SimulatedJob, server: int, indexes: Sequence[int]) -> None:
-        """Let a job leave the boards it held on a server."""
-        boards = self.first[server] + np.asarray(indexes, dtype=np.intp)
-        self.job[boards] = 0
-        self._target[boards] = 0.0
-        self._spinning[boards] = False
-        self.framebuffer_used_mib[boards] = DRIVER_RESERVE_MIB
+        """Let a job leave the GPUs it held on a server."""
+        gpus = self.first[server] + np.asarray(indexes, dtype=np.intp)
+        self.job[gpus] = 0
+        self._target[gpus] = 0.0
+        self._spinning[gpus] = False
+        self.framebuffer_used_mib[gpus] = DRIVER_RESERVE_MIB
         self._cpu_load[server] -= job.cpus_per_node * CPU_BUSY[job.behaviour]
         self._memory_load[server] -= job.memory_per_node * MEMORY_SHARE
 
@@ -127,7 +127,7 @@ class Boards:
         return 0.03 * self._memory + self._memory_load
 
     def _wall(self) -> Floats:
-        boards = np.bincount(self.facts.server, weights=self.watts, minlength=len(self._cpus))
-        behind = self._host_idle + self._host_cpu * self.cpu_busy + boards * (1 + self._power.fan_share)
+        gpus = np.bincount(self.facts.server, weights=self.watts, minlength=len(self._cpus))
+        behind = self._host_idle + self._host_cpu * self.cpu_busy + gpus * (1 + self._power.fan_share)
         wall: Floats = behind / self._power.supply_efficiency
         return wall
