@@ -73,7 +73,7 @@ class ApiClient(Client):
                 response = self._adapter.send(request, stream=True, verify=self._verify, cert=self._cert,
                                               timeout=(self._options.connect_timeout, silent_s))
                 try:
-                    self._refuse_faults(response)
+                    self._refuse_faults(response, (200,))
                     yield b""
                     yield from _lines(response.raw)
                 finally:
