@@ -150,7 +150,7 @@ class Service:
         for _ in self._collection.read(*subject.reads, within_s=PATIENCE * self.settings.recommenders.of(name).every):
             pass  # some sources may have answered; what is known of the others is taken with its age
         scene = RecommenderContext(self._clock(), known.snapshot, known.telemetry, known.advice,
-                      tuple(self._collection.facts(*subject.reads)), self._model_roles.experience)
+                      tuple(self._collection.facts(*subject.reads)), self._model_roles.experience, known.assessment)
         said = self._recommenders[name].recommend(scene).resting_on(known.snapshot.time_s)
         check(said.metrics)
         with self._known_lock:

@@ -272,6 +272,12 @@ class Published:
     moves_freed_gpus: Series = _gauge(
         "GPUs on which jobs that wait for room could start if other jobs were moved as advised.", "partition",
         cap=PARTITIONS)
+    reclaimable_gpus: Series = _gauge(
+        "GPUs of running jobs that have done nothing for so long that idlewatt reclaim lists them.", "partition",
+        cap=PARTITIONS)
+    reclaimable_since_timestamp_seconds: Series = _gauge(
+        "Since when a running job has held idle GPUs, in seconds since the epoch; no more than 50 jobs, those with "
+        "most of them.", "partition", "job_id", "user", "gpus", cap=ADVICE)
     moves_moved_gpus: Series = _gauge("GPUs of the jobs that would have to be moved for it.", "partition",
                                       cap=PARTITIONS)
     elastic_time_ratio: Series = _gauge(

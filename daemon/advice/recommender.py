@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ...storage.records import Job, SchedulerSnapshot
     from ...storage.telemetry import Telemetry
     from ..runtime_history import RuntimeHistory
+    from ..waste import Assessment
     from .advisor import Advice
 
 
@@ -73,6 +74,8 @@ class RecommenderContext:
     """The last good data of the sources that the subject reads, some of it perhaps old."""
     foresight: RuntimeHistory | None = None
     """Run times of like jobs; None before the first round of advice."""
+    assessment: Assessment | None = None
+    """Where the watts went at the last look; None before the first."""
 
 
 @dataclass(frozen=True, slots=True)

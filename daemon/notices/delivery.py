@@ -94,7 +94,7 @@ class Delivery:
             send([letter.mail for letter in letters], mail, self._clock, done)
         except MailError as error:
             log.warning("mail is kept and sent later", extra={"error": str(error)})
-            book(_later(notice, f"mail: {error}", now_s) for number, letter in enumerate(letters)
+            book(later(notice, f"mail: {error}", now_s) for number, letter in enumerate(letters)
                  if number not in decided for notice in letter.notices)
 
     def _letters(self, due: Sequence[Notice], ledger: Mapping[Key, Notice], now_s: float,
@@ -126,7 +126,7 @@ class Delivery:
         except NoAddress as error:
             book(replace(notice, state="left_out", why=str(error), updated_s=now_s) for notice in notices)
         except (ProgramError, ValueError) as error:
-            book(_later(notice, str(error), now_s) for notice in notices)
+            book(later(notice, str(error), now_s) for notice in notices)
         else:
             return _Letter(Mail(to, subject, text), tuple(notices))
         return None
@@ -145,7 +145,7 @@ class Delivery:
         try:
             post(settings, "/api/v2/alerts", alerts(held, settings, now_s + ALERTS_LAST * self._settings.every))
         except PostError as error:
-            book(_later(notice, f"alertmanager: {error}", now_s) for notice in held if notice.state == "waiting")
+            book(later(notice, f"alertmanager: {error}", now_s) for notice in held if notice.state == "waiting")
         else:
             book(_told(notice, now_s) for notice in held if notice.state == "waiting")
 
@@ -154,7 +154,7 @@ class Delivery:
         try:
             post(self._settings.webhook, "", told(notice))
         except PostError as error:
-            return _later(notice, f"webhook: {error}", now_s)
+            return later(notice, f"webhook: {error}", now_s)
         return _told(notice, now_s)
 
     def _hooked(self, notice: Notice, now_s: float) -> Notice:
@@ -167,7 +167,7 @@ class Delivery:
         try:
             run(command, json.dumps(told(notice)), hooks.timeout)
         except ProgramError as error:
-            return _later(notice, str(error), now_s)
+            return later(notice, str(error), now_s)
         return _told(notice, now_s)
 
 
@@ -175,7 +175,8 @@ def _told(notice: Notice, now_s: float) -> Notice:
     return replace(notice, state="sent", sent_s=now_s, updated_s=now_s, why="", next_s=None, tries=notice.tries + 1)
 
 
-def _later(notice: Notice, why: str, now_s: float) -> Notice:
+def later(notice: Notice, why: str, now_s: float) -> Notice:
+    """Return a notice that nobody took, to be tried again after a pause that doubles."""
     pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(notice.tries, 10))
     return replace(notice, why=why, updated_s=now_s, next_s=now_s + pause_s, tries=notice.tries + 1)
 

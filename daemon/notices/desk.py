@@ -19,10 +19,11 @@ from ...storage.notices import Key, Notice
 from ...storage.records import SchedulerSnapshot
 from ..config import Settings
 from ..cycles import Cycle
+from ..efficiency import EnergyBook
 from ..facts import Known
 from ..pricing import Costing
 from ..waste import Assessment
-from . import gathering, rules, stages
+from . import digests, gathering, rules, stages
 from .delivery import Delivery
 from .rules import Finding
 from .texts import Texts
@@ -86,11 +87,16 @@ class Desk:
             self._consider(snapshot, known.assessment, now_s)
         if not self._settings.dry_run:
             self._delivery.deliver(self._known(), opted_out, now_s, self._book)
+        book = EnergyBook(self._history, self._costing, self._clock)
+        digests.deliver(self._all, self._known(), book, known, self._clock, self._book)
+
+    @property
+    def _costing(self) -> Costing:
+        return Costing(self._all.costs, self._all.waste.pue)
 
     def findings(self, snapshot: SchedulerSnapshot, assessment: Assessment | None, now_s: float) -> list[Finding]:
         """Return what every rule finds."""
-        costing = Costing(self._all.costs, self._all.waste.pue)
-        known = gathering.facts(snapshot, assessment, self._history, costing, now_s)
+        known = gathering.facts(snapshot, assessment, self._history, self._costing, now_s)
         return list(rules.found(self._settings, known, self._all.waste.interactive_partitions))
 
     def _consider(self, snapshot: SchedulerSnapshot, assessment: Assessment | None, now_s: float) -> None:

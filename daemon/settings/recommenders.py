@@ -79,6 +79,13 @@ class CausesSettings(RecommenderSettings):
     """As often as the exporters are scraped: what GPUs and servers do is measured in this cycle."""
 
 
+class ReclaimSettings(RecommenderSettings):
+    """Who is listed."""
+
+    window: Duration = 1800.0
+    """How long GPUs of a job must have done nothing, without a break."""
+
+
 class RecommendersSettings(Strict):
     """A section for each subject."""
 
@@ -87,6 +94,7 @@ class RecommendersSettings(Strict):
     elastic: ElasticSettings = ElasticSettings()
     moves: MovesSettings = MovesSettings()
     power_caps: PowerCapsSettings = PowerCapsSettings()
+    reclaim: ReclaimSettings = ReclaimSettings()
 
     def of(self, subject: str) -> RecommenderSettings:
         """Return the settings of a subject."""

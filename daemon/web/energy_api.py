@@ -18,7 +18,8 @@ from ...storage.notices import STATES, Notice
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import Job, JobState
 from ..advice.wait_outlook import WaitOutlook
-from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
+from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow, digest_pages
+from ..efficiency.digest import Saved, digest
 from ..pricing import KWH_J
 from .api import ENDPOINTS, LONGEST_FILTER, BadData, dumps
 from .view import NodeRow, View
@@ -190,6 +191,20 @@ def _wasters(view: View, book: EnergyBook, arguments: Arguments, name: str) -> A
     return Answer(*book.wasters(view.waste(), view.jobs(), whole(arguments, "limit", ROWS, MOST_ROWS)))
 
 
+def _digest(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+    asked, account = wanted(arguments, view.now()), arguments.get("account", "")
+    until_s = view.now()
+    return Answer((digest(book, asked.since_s, until_s, account, None if account else _saved(view)),))
+
+
+def _saved(view: View) -> Saved | None:
+    """Return what advice would have saved, as the metrics page tells it."""
+    facts = view.published()
+    roles = {str(key[1]): str(key[0]) for key in facts.policy_info}
+    joules = {str(policy): value for policy, value in facts.simulated_energy_joules_total.items() if value is not None}
+    return Saved.of(joules, roles.get("incumbent", ""), roles.get("in_charge", ""), facts.simulation_energy_error_ratio)
+
+
 def _notices(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
     since_s = moment(arguments.get("since", DEFAULT_SINCE), view.now())
     states = set(arguments.getlist("state"))
@@ -219,6 +234,9 @@ QUERIES: Mapping[str, Query] = {query.name: query for query in (
           TypeAdapter(tuple[NodeReport, ...]), SPAN, _node),
     Query("wasters", "wasters", "Running jobs that waste power now, the most wasteful first, each with what to do.",
           TypeAdapter(tuple[HolderRow, ...]), {"limit": PAGE["limit"]}, _wasters),
+    Query("digest", "digest", "What a span took and wasted beside the one before, the best and the worst of it, and "
+          "what advice would have saved; whole days (UTC).", digest_pages.ADAPTER, {
+              "since": SPAN["since"], "account": HOLDERS["account"]}, _digest),
     Query("notices", "notices", "What was said, or would have been, to whom about which job, the newest first.",
           TypeAdapter(tuple[Notice, ...]), {
               "since": SPAN["since"], "user": HOLDERS["user"], "state": "What became of it.",

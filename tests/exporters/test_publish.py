@@ -151,6 +151,8 @@ def facts(**more) -> Published:
         "recorder_backlog_records": 0,
         "recorder_backlog_bytes": 0,
         "recorder_dropped_records_total": 0,
+        "reclaimable_gpus": {a100: 4.0},
+        "reclaimable_since_timestamp_seconds": {(a100, "4712", "bob", "4"): 1.7e9},
         "database_size_bytes": 1048576,
         "notices": {("idle_gpus", "first", "sent"): 3, ("idle_gpus", "admins", "waiting"): 1},
         "config_last_reload_successful": 1,

@@ -44,3 +44,16 @@ def test_a_daemon_that_shall_tell_has_a_cycle_for_it_and_one_that_shall_not_has_
     rig.watch(again, 15)
     again.beat.run("notices")
     assert again.beat.health()["notices"].failures == 0
+
+
+def test_a_digest_is_shown_as_text_page_and_json(serve):
+    shell = serve()
+    assert "Wasted by kind" in shell.text("digest", "--since", "7d")
+    assert shell.text("digest", "--format", "html", "--account", "<x>").startswith("<!doctype html>")
+    assert shell.json("digest", "--since", "7d")["account"] == ""
+
+
+def test_the_reclaim_list_is_empty_where_nothing_is_known(serve):
+    shell = serve()
+    assert shell.text("reclaim").strip() == "no job holds idle GPUs"
+    assert shell.json("reclaim", "--whole") == shell.csv("reclaim") == []

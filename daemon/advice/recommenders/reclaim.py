@@ -1,0 +1,123 @@
+"""Jobs that hold idle GPUs, since when, and whom ending them would let start.
+
+It is a list for a canceller of the site's own: nothing is ended here. Who would start is asked of the gate that decides
+on advised starts, once with the job and once without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ....exporters.publish import ADVICE
+from ....storage.power_classes import PowerClass
+from ....storage.reclaim import Reclaimable, Started
+from ....storage.records import Allocation, Job, JobState, Node, SchedulerSnapshot
+from ...durations import ago
+from ...policies import named
+from ...replay.engine import Policy
+from ...replay.state import ClusterState
+from ...settings.recommenders import ReclaimSettings
+from ...waste import BoardVerdict
+from ..feasible_starts import feasible_starts
+from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
+
+MOST_WORKED_OUT = 10
+"""Jobs of which it is worked out whom they keep waiting, those with most idle GPUs: each walks the whole queue."""
+STALE_S = 120.0
+
+
+class Recommender:
+    """Lists jobs by their idle GPUs, the most first."""
+
+    def __init__(self, settings: ReclaimSettings) -> None:
+        self._settings = settings
+
+    def recommend(self, scene: RecommenderContext) -> Recommendations:
+        """Return who holds idle GPUs; of an assessment that is too old, nobody."""
+        found = scene.assessment
+        if found is None or scene.now_s - found.time_s > STALE_S:
+            return Recommendations(scene.now_s)
+        boards: dict[str, list[BoardVerdict]] = {}
+        for board in found.boards:
+            if board.job_id and board.state is PowerClass.ALLOCATED_IDLE and board.since_s is not None \
+                    and scene.now_s - board.since_s >= self._settings.window:
+                boards.setdefault(board.job_id, []).append(board)
+        jobs = {job.job_id: job for job in scene.snapshot.jobs if job.state is JobState.RUNNING}
+        rows = [_row(jobs[job_id], idle, scene.now_s) for job_id, idle in boards.items() if job_id in jobs]
+        rows.sort(key=lambda row: (-row.gpus_idle, row.since_s, row.job_id))
+        told = tuple(self._with_starts(rows, jobs, scene))
+        return Recommendations(scene.now_s, told, _metrics(told))
+
+    def _with_starts(self, rows: Iterable[Reclaimable], jobs: Mapping[str, Job],
+                     scene: RecommenderContext) -> Iterator[Reclaimable]:
+        policy = _policy(scene)
+        before = None if policy is None else _starting(scene.snapshot, scene.now_s, policy)
+        for number, row in enumerate(rows):
+            if policy is None or before is None or number >= MOST_WORKED_OUT:
+                yield row
+                continue
+            after = _starting(without(scene.snapshot, jobs[row.job_id]), scene.now_s, policy)
+            yield replace(row, starts=tuple(after[key] for key in after.keys() - before.keys()))
+
+
+def _policy(scene: RecommenderContext) -> Policy | None:
+    """Return the first heuristic that advised: its code is compiled, and agents are asked about real snapshots only."""
+    names = scene.advice.policies if scene.advice is not None else ()
+    name = next((one for one in names if "@" not in one), None)
+    return None if name is None else named(name)
+
+
+def _starting(snapshot: SchedulerSnapshot, now_s: float, policy: Policy) -> dict[tuple[str, float], Started]:
+    """Return who would start now."""
+    state = ClusterState.from_snapshot(snapshot, now_s)
+    found = feasible_starts(state, policy)
+    return {job.key: Started(job.job_id, job.user, sum(found.starts[row].gpus))
+            for row, job in enumerate(state.records) if row in found.starts}
+
+
+def without(snapshot: SchedulerSnapshot, job: Job) -> SchedulerSnapshot:
+    """Return a cluster as it would be had a job just ended."""
+    parts = {part.node: part for part in job.allocations}
+    nodes = tuple(_freed(node, parts[node.name]) if node.name in parts else node for node in snapshot.nodes)
+    return replace(snapshot, nodes=nodes, jobs=tuple(one for one in snapshot.jobs if one.key != job.key))
+
+
+def _freed(node: Node, part: Allocation) -> Node:
+    indexes = node.gpu_indexes_allocated
+    left = None if indexes is None or part.gpu_indexes is None else tuple(
+        index for index in indexes if index not in part.gpu_indexes)
+    return replace(node, gpus_allocated=max(0, node.gpus_allocated - part.gpus), gpu_indexes_allocated=left,
+                   cpus_allocated=max(0, node.cpus_allocated - part.cpus),
+                   memory_allocated_bytes=max(0, node.memory_allocated_bytes - part.memory_bytes))
+
+
+def _row(job: Job, idle: list[BoardVerdict], now_s: float) -> Reclaimable:
+    held, parts = sum(part.gpus for part in job.allocations), job.allocations
+    watts = [board.watts for board in idle if board.watts is not None]
+    return Reclaimable(
+        job.job_id, job.submit_s, job.start_s or 0.0, job.partition, job.user, job.account, job.name, now_s,
+        max(board.since_s or 0.0 for board in idle), len(idle), held, len(idle) >= held > 0, job.owner_kind.value,
+        sum(watts) if len(watts) == len(idle) else None, tuple(part.node for part in parts),
+        sum(part.cpus for part in parts), sum(part.memory_bytes for part in parts), None)
+
+
+def _metrics(rows: tuple[Reclaimable, ...]) -> dict[str, Any]:
+    gpus: dict[str, float] = {}
+    for row in rows:
+        gpus[row.partition] = gpus.get(row.partition, 0.0) + row.gpus_idle
+    return {"reclaimable_gpus": gpus, "reclaimable_since_timestamp_seconds": {
+        (row.partition, row.job_id, row.user, str(row.gpus_idle)): row.since_s for row in rows[:ADVICE]}}
+
+
+def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    starts = row["starts"]
+    return {**row, "idle": f"{row['gpus_idle']} of {row['gpus_held']}", "since": ago(row["issued_s"] - row["since_s"]),
+            "starts": None if starts is None else ", ".join(f"{one['job_id']} ({one['gpus']})" for one in starts)
+            or "nobody"}
+
+
+register(RecommenderKind("reclaim", Reclaimable, lambda settings, history: Recommender(settings), {
+    "job_id": "job", "user": "user", "partition": "partition", "idle": "idle GPUs", "since": "for",
+    "idle_watts": "W", "starts": "would start (GPUs)"}, _cells, "no job holds idle GPUs"))

@@ -1,0 +1,30 @@
+"""``idlewatt digest``: what a week took and wasted, what changed, the best and the worst of it."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from ._client import ask, asks_in
+
+
+@click.command("digest", short_help="Report on a week, as the digest by mail does.")
+@asks_in("text", "html", "json")
+@click.option("--since", default="7d", show_default=True, help="An age (7d, 30d) or a day (2026-10-01).")
+@click.option("--account", help="Only this account; the whole cluster without it.")
+def command(url: str, ca_file: str | None, style: str, since: str, account: str | None) -> None:
+    """Report what was taken and wasted since a day (UTC), what changed, and the best and the worst of it.
+
+    \b
+    Examples:
+      idlewatt digest --since 7d
+      idlewatt digest --account physics --format html > physics.html
+    """
+    from ..efficiency import digest_pages
+
+    (row,) = ask(url, "digest", ca_file, since=since, account=account)
+    if style == "json":
+        click.echo(json.dumps(row, indent=2))
+    else:
+        click.echo(digest_pages.html(row) if style == "html" else digest_pages.text(row), nl=False)

@@ -1,0 +1,41 @@
+"""``idlewatt reclaim``: jobs that hold idle GPUs, for a canceller of the site's own."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from ._client import ask, asks_daemon
+from ._output import show
+
+_PLAIN = ("job_id", "submit_s", "start_s", "user", "account", "partition", "name", "owner_kind", "since_s", "gpus_idle",
+          "gpus_held", "whole", "idle_watts", "cpus", "memory_bytes", "nodes", "starts")
+
+
+@click.command("reclaim", short_help="List jobs that hold idle GPUs.")
+@asks_daemon
+@click.option("--partition", help="Only jobs of this partition.")
+@click.option("--user", help="Only jobs of this user.")
+@click.option("--whole", is_flag=True, help="Only jobs of which every GPU is idle.")
+def command(url: str, ca_file: str | None, style: str, partition: str | None, user: str | None, whole: bool) -> None:
+    """List jobs that hold idle GPUs: since when, what ending them frees, and whom it would let start.
+
+    Nothing is ended: idlewatt cancels no job. Whoever does, decides; this is the list.
+
+    \b
+    Examples:
+      idlewatt reclaim
+      idlewatt reclaim --whole --format json
+    """
+    from ..advice.recommenders import subjects
+
+    subject = subjects()["reclaim"]
+    rows = [row for row in ask(url, "reclaim", ca_file, partition=partition, user=user) if row["whole"] or not whole]
+    if style == "json":
+        click.echo(json.dumps(rows, indent=2))
+    elif style == "csv":
+        show([{**row, "nodes": " ".join(row["nodes"]), "starts": subject.cells(row)["starts"]} for row in rows],
+             {name: name for name in _PLAIN}, style)
+    else:
+        show([subject.cells(row) for row in rows], subject.columns, style, empty=subject.empty)

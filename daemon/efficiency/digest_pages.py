@@ -1,0 +1,101 @@
+"""A digest as text and as HTML: the same figures, names escaped, no parts from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import TypeAdapter
+
+from ...exporters.text import clean
+from ...storage.power_classes import PowerClass
+from .digest import Digest
+
+ADAPTER = TypeAdapter(tuple[Digest, ...])
+Row = Mapping[str, Any]
+
+
+def as_json(digest: Digest) -> Row:
+    """Return a digest as the API tells it."""
+    (row,) = ADAPTER.dump_python((digest,), mode="json")
+    told: Row = row
+    return told
+
+
+def subject(row: Row, cluster: str = "") -> str:
+    """Return the subject of its mail."""
+    whose = f"account {row['account']}" if row["account"] else cluster or "the cluster"
+    total = row["total"]
+    return f"{kwh(total['wasted_joules'])} of {kwh(total['energy_joules'])} wasted: {whose}, {span(row)}"
+
+
+def text(row: Row, cluster: str = "") -> str:
+    """Return a digest as plain text."""
+    return _pages(escaped=False).get_template("digest.txt").render(row=row, subject=subject(row, cluster))
+
+
+def html(row: Row, cluster: str = "") -> str:
+    """Return a digest as a page that mail programs and browsers show alike: styles stand at each element."""
+    return _pages(escaped=True).get_template("digest.html").render(row=row, subject=subject(row, cluster))
+
+
+@cache
+def _pages(escaped: bool) -> Environment:
+    pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=escaped,  # noqa: S701 - plain text
+                        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    pages.filters |= {"kwh": kwh, "percent": percent, "span": span, "change": change, "money": money, "plain": _plain,
+                      "share": share, "label": label}
+    return pages
+
+
+def kwh(joules: float | None) -> str:
+    """Return energy."""
+    if joules is None:
+        return "not measured"
+    value = joules / 3.6e6
+    return f"{value / 1000:,.3g} MWh" if abs(value) >= 1000 else f"{value:,.3g} kWh"
+
+
+def percent(value: float | None) -> str:
+    """Return a ratio."""
+    return "not measured" if value is None else f"{100 * value:.0f} %"
+
+
+def share(row: Row) -> float | None:
+    """Return which share of its energy a row wasted."""
+    return row["wasted_joules"] / row["energy_joules"] if row["energy_joules"] else None
+
+
+def span(row: Row) -> str:
+    """Return from which day to which."""
+    first, last = (datetime.fromtimestamp(row[name], UTC).strftime("%Y-%m-%d") for name in ("since_s", "until_s"))
+    return f"{first} to {last}"
+
+
+def change(row: Row) -> str:
+    """Return how waste compares with the span before, in words."""
+    before, now = row["before"], row["total"]
+    if before is None or not before["wasted_joules"]:
+        return "nothing to compare with was recorded before"
+    ratio = now["wasted_joules"] / before["wasted_joules"] - 1
+    if abs(ratio) < 0.005:
+        return "as much as in the span before"
+    return f"{100 * abs(ratio):.0f} % {'more' if ratio > 0 else 'less'} than in the span before"
+
+
+def money(cost: Row | None, part: str) -> str:
+    """Return an amount with its currency; '' where no price is set."""
+    value = cost.get(part) if cost else None
+    return "" if cost is None or value is None else f"{value:,.2f} {cost['currency']}"
+
+
+def label(name: str) -> str:
+    """Return what people call a class."""
+    return PowerClass(name).label
+
+
+def _plain(name: object) -> str:
+    return clean(str(name)) or "-"

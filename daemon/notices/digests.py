@@ -1,0 +1,68 @@
+"""Sends the digest of a week to administrators and to owners of accounts, each once, and again if nobody took it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from ...storage.notices import Key, Notice
+from ..config import Settings
+from ..efficiency import EnergyBook, digest_pages
+from ..efficiency.digest import Saved, digest
+from ..facts import Known
+from .delivery import later
+from .local_time import digest_due
+from .mail import Mail, MailError, send
+
+WEEK_S, DAY_S = 7 * 86400.0, 86400.0
+RULE = "digest"
+
+
+def due(settings: Settings, ledger: Mapping[Key, Notice], now_s: float) -> Iterator[tuple[Notice, tuple[str, ...]]]:
+    """Yield the digests that are to be sent now, and to whom; one that is over a day late is left out."""
+    wanted = settings.notices.digest
+    moment_s = digest_due(now_s, wanted, settings.notices.zone)
+    if not wanted.enabled or now_s - moment_s > DAY_S:
+        return
+    readers = {"": settings.notices.admins} | {account: (to,) for account, to in sorted(wanted.owners.items())}
+    for account, to in readers.items():
+        fresh = Notice(RULE, "digest", "mail", account, 0.0, moment_s - WEEK_S, RULE, "", account, "", "waiting",
+                       moment_s, now_s, address=", ".join(to))
+        known = ledger.get(fresh.key, fresh)
+        if to and known.state == "waiting" and (known.next_s is None or known.next_s <= now_s):
+            yield known, to
+
+
+def deliver(settings: Settings, ledger: Mapping[Key, Notice], book: EnergyBook, known: Known,
+            clock: Callable[[], float], write: Callable[[Iterable[Notice]], None]) -> None:
+    """Send what is due; StoreError when the history cannot be read."""
+    now_s = clock()
+    for notice, to in due(settings, ledger, now_s):
+        if settings.notices.dry_run or settings.notices.mail is None:
+            write((replace(notice, state="dry_run", updated_s=now_s),))
+            continue
+        row = digest_pages.as_json(digest(book, notice.start_s, notice.start_s + WEEK_S, notice.account,
+                                          None if notice.account else saved(settings, known)))
+        mail = Mail(to, digest_pages.subject(row, settings.cluster), digest_pages.text(row, settings.cluster),
+                    digest_pages.html(row, settings.cluster))
+        outcome: list[str] = []
+
+        def done(number: int, refused: str, outcome: list[str] = outcome) -> bool:
+            outcome.append(refused)
+            return True
+
+        try:
+            send([mail], settings.notices.mail, clock, done)
+        except MailError as error:
+            write((later(notice, f"mail: {error}", now_s),))
+        else:
+            why = outcome[0] if outcome else ""
+            write((replace(notice, state="failed" if why else "sent", why=why, words=mail.subject, updated_s=now_s,
+                           sent_s=None if why else now_s, next_s=None, tries=notice.tries + 1),))
+
+
+def saved(settings: Settings, known: Known) -> Saved | None:
+    """Return what advice would have saved, as far as it was replayed."""
+    found = known.counterfactual
+    return Saved.of(found.joules, settings.counterfactual.incumbent, settings.advising(known.learned.leader),
+                    found.error_ratio)

@@ -1,0 +1,113 @@
+"""The digest of a week: what it says, to whom it goes, when, and how it looks whatever jobs are called."""
+
+import pytest
+
+from idlewatt.daemon import config
+from idlewatt.daemon.efficiency import EnergyBook, digest_pages
+from idlewatt.daemon.efficiency.digest import Saved, digest
+from idlewatt.daemon.notices.local_time import digest_due
+from idlewatt.daemon.pricing import Costing
+from idlewatt.daemon.settings.costs import CostSettings
+from idlewatt.daemon.settings.notices import DigestSettings
+from idlewatt.storage.power_classes import PowerClass
+from idlewatt.storage.run_energy import EnergyShare
+
+DAY = 86400.0
+MONDAY = 1_795_417_200.0
+"""2026-11-23, 07:00 UTC."""
+
+
+def share(start_s, job_id, user, account, wasted, useful=7.2e6):
+    joules = {PowerClass.PRODUCTIVE: useful, PowerClass.ALLOCATED_IDLE: wasted}
+    return EnergyShare(start_s, 300.0, "dgx01", "a100", {one: value for one, value in joules.items() if value}, job_id,
+                       0.0, 1.0, user, account, "A100", 4.0, 300.0, 1200.0, 1200.0, 600.0)
+
+
+@pytest.fixture
+def week(place):
+    """Return a place with two weeks of records, the last of which ends on a Monday."""
+    place.now_s = MONDAY
+    place.history.record_shares([
+        share(MONDAY - 10 * DAY, "1", "ada", "lab", 3.6e6), share(MONDAY - 3 * DAY, "2", "<b>bob", "=lab2", 7.2e6),
+        share(MONDAY - 2 * DAY, "3", "ada", "lab", 0.0), share(MONDAY - DAY, "4", "ada", "lab", 1.8e6)])
+    return place
+
+
+def told(week, account="", saved=None):
+    book = EnergyBook(week.history, Costing(CostSettings(currency="EUR", per_kwh=0.25)), lambda: MONDAY)
+    return digest_pages.as_json(digest(book, MONDAY - 7 * DAY, MONDAY, account, saved))
+
+
+def test_a_digest_says_what_was_wasted_what_changed_the_best_and_the_worst(week):
+    row = told(week)
+    text = digest_pages.text(row, "dgx")
+    assert "Wasted   2.5 kWh (29 %) = 0.62 EUR, 150 % more than in the span before" in text
+    assert [one["job_id"] for one in row["worst"]] == ["2", "4"]
+    assert [one["job_id"] for one in row["best"]] == ["3", "4", "2"]
+    assert [one["name"] for one in row["names"]] == ["=lab2", "lab"]
+
+
+def test_the_owner_of_an_account_hears_of_its_users_and_jobs_only(week):
+    text = digest_pages.text(told(week, "lab"))
+    assert "2.00 kWh" not in text
+    assert "bob" not in text
+    assert "Users by waste" in text
+    assert "0.5 kWh of 4.5 kWh" in text
+
+
+def test_what_advice_would_have_saved_stands_beside_its_error(week):
+    saved = Saved.of({"fifo": 1e9, "sjf": 0.9e9}, "fifo", "sjf", 0.02)
+    assert "would have saved 27.8 kWh since counting began, by replay; its error is 2.0 %" in digest_pages.text(
+        told(week, saved=saved))
+    unsure = Saved.of({"fifo": 1e9, "sjf": 0.999e9}, "fifo", "sjf", 0.02)
+    assert "no more than its error" in digest_pages.text(told(week, saved=unsure))
+    assert Saved.of({"fifo": 1e9}, "fifo", "sjf", None) is None
+    assert Saved.of({"fifo": 1e9}, "fifo", "fifo", None) is None
+
+
+def test_a_name_that_is_an_attack_on_html_stays_a_name(week):
+    page = digest_pages.html(told(week), "<script>")
+    assert "<b>bob" not in page
+    assert "&lt;b&gt;bob" in page
+    assert "<script" not in page
+
+
+def test_a_week_of_which_nothing_is_known_is_told_as_that(place):
+    text = digest_pages.text(told(place))
+    assert "nothing to compare with was recorded before" in text
+    assert "not measured" in text
+
+
+def test_a_week_ends_at_its_day_and_hour_of_local_time():
+    wanted = DigestSettings(enabled=True)
+    zone = config.parse("notices: {timezone: UTC}").notices.zone
+    assert digest_due(MONDAY, wanted, zone) == MONDAY
+    assert digest_due(MONDAY - 1, wanted, zone) == MONDAY - 7 * DAY
+    assert digest_due(MONDAY + 6.9 * DAY, wanted, zone) == MONDAY
+
+
+def test_each_reader_gets_the_digest_once_as_text_and_html_and_again_only_where_nobody_took_it(week, mail_server):
+    server = mail_server()
+    mail = f"{{host: 127.0.0.1, port: {server.port}, sender: i@example.org}}"
+    digests = "{enabled: true, owners: {lab: head@example.org, '=lab2': two@example.org}}"
+    server.box.refuse["head@example.org"] = "450 later"
+    desk = week.desk("[]", mail=mail, digest=digests)
+    week.look(desk)
+    week.look(desk, 30.0)
+    assert sorted(to for to, _, _ in server.mails) == [("root@example.org",), ("two@example.org",)]
+    server.box.refuse.clear()
+    again = week.desk("[]", mail=mail, digest=digests)
+    week.look(again, 60.0)
+    week.look(again, 7200.0)
+    assert sorted(to for (to,), _, _ in server.mails) == ["head@example.org", "root@example.org", "two@example.org"]
+    sent = next(one for to, one, _ in server.mails if to == ("root@example.org",))
+    assert sent["Subject"] == "2.5 kWh of 8.5 kWh wasted: dgx, 2026-11-16 to 2026-11-23"
+    assert [part.get_content_type() for part in sent.iter_parts()] == ["text/plain", "text/html"]
+
+
+def test_a_digest_that_is_late_by_more_than_a_day_is_left_out(week, mail_server):
+    server = mail_server()
+    desk = week.desk("[]", mail=f"{{host: 127.0.0.1, port: {server.port}, sender: i@example.org}}",
+                     digest="{enabled: true}")
+    week.look(desk, 2 * DAY)
+    assert server.mails == []
