@@ -80,8 +80,9 @@ def _page() -> dashboard.ConstantVariable:
 
 def _chosen(name: str, label: str, query: str, every: str) -> dashboard.QueryVariable:
     variable = (dashboard.QueryVariable(name).label(label).datasource(DATA_SOURCE)
-                .query({"query": query, "refId": name}).refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).sort(VariableSort.ALPHABETICAL_ASC).multi(True)
-                .include_all(True).current(ALL).hide(VariableHide.DONT_HIDE))
+                .query({"query": query, "refId": name}).refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+                .sort(VariableSort.ALPHABETICAL_ASC).multi(True).include_all(True).current(ALL)
+                .hide(VariableHide.DONT_HIDE))
     return variable.all_value(every) if every else variable
 
 
