@@ -19,7 +19,7 @@ from ...policies import named
 from ...replay.engine import Policy
 from ...replay.state import ClusterState
 from ...settings.recommenders import ReclaimSettings
-from ...waste import BoardVerdict
+from ...waste import GpuVerdict
 from ..feasible_starts import feasible_starts
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
 
@@ -39,13 +39,13 @@ class Recommender:
         found = scene.assessment
         if found is None or scene.now_s - found.time_s > STALE_S:
             return Recommendations(scene.now_s)
-        boards: dict[str, list[BoardVerdict]] = {}
-        for board in found.boards:
-            if board.job_id and board.state is PowerClass.ALLOCATED_IDLE and board.since_s is not None \
-                    and scene.now_s - board.since_s >= self._settings.window:
-                boards.setdefault(board.job_id, []).append(board)
+        verdicts: dict[str, list[GpuVerdict]] = {}
+        for gpu in found.gpu_verdicts:
+            if gpu.job_id and gpu.state is PowerClass.ALLOCATED_IDLE and gpu.since_s is not None \
+                    and scene.now_s - gpu.since_s >= self._settings.window:
+                verdicts.setdefault(gpu.job_id, []).append(gpu)
         jobs = {job.job_id: job for job in scene.snapshot.jobs if job.state is JobState.RUNNING}
-        rows = [_row(jobs[job_id], idle, scene.now_s) for job_id, idle in boards.items() if job_id in jobs]
+        rows = [_row(jobs[job_id], idle, scene.now_s) for job_id, idle in verdicts.items() if job_id in jobs]
         rows.sort(key=lambda row: (-row.gpus_idle, row.since_s, row.job_id))
         told = tuple(self._with_starts(rows, jobs, scene))
         return Recommendations(scene.now_s, told, _metrics(told))
@@ -93,12 +93,12 @@ def _freed(node: Node, part: Allocation) -> Node:
                    memory_allocated_bytes=max(0, node.memory_allocated_bytes - part.memory_bytes))
 
 
-def _row(job: Job, idle: list[BoardVerdict], now_s: float) -> Reclaimable:
+def _row(job: Job, idle: list[GpuVerdict], now_s: float) -> Reclaimable:
     held, parts = sum(part.gpus for part in job.allocations), job.allocations
-    watts = [board.watts for board in idle if board.watts is not None]
+    watts = [gpu.watts for gpu in idle if gpu.watts is not None]
     return Reclaimable(
         job.job_id, job.submit_s, job.start_s or 0.0, job.partition, job.user, job.account, job.name, now_s,
-        max(board.since_s or 0.0 for board in idle), len(idle), held, len(idle) >= held > 0, job.owner_kind.value,
+        max(gpu.since_s or 0.0 for gpu in idle), len(idle), held, len(idle) >= held > 0, job.owner_kind.value,
         sum(watts) if len(watts) == len(idle) else None, tuple(part.node for part in parts),
         sum(part.cpus for part in parts), sum(part.memory_bytes for part in parts), None)
 

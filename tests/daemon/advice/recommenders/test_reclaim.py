@@ -10,7 +10,7 @@ from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
 from idlewatt.daemon.advice.recommenders.reclaim import Recommender, without
 from idlewatt.daemon.settings.recommenders import ReclaimSettings
-from idlewatt.daemon.waste import Assessment, BoardVerdict
+from idlewatt.daemon.waste import Assessment, GpuVerdict
 from idlewatt.exporters.publish import check
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.reclaim import Started
@@ -26,19 +26,19 @@ RUNNING = tuple(Job(job_id, NOW - 9 * HOUR, JobState.RUNNING, "p", Request(2, 1,
 WAITING = Job("9", NOW - 60, JobState.PENDING, "p", Request(2, 1, 2, 4), user="cat", limit_s=HOUR)
 
 
-def board(index, job_id, since_s=NOW - HOUR, state=PowerClass.ALLOCATED_IDLE):
-    return BoardVerdict("n0", index, f"GPU-{index}", "A100", "p", state, 60.0, job_id=job_id, since_s=since_s)
+def gpu(index, job_id, since_s=NOW - HOUR, state=PowerClass.ALLOCATED_IDLE):
+    return GpuVerdict("n0", index, f"GPU-{index}", "A100", "p", state, 60.0, job_id=job_id, since_s=since_s)
 
 
-def considered(*boards, policies=(), waiting=(WAITING,), age_s=0.0):
+def considered(*gpus, policies=(), waiting=(WAITING,), age_s=0.0):
     snapshot = SchedulerSnapshot(NOW, NODES, PARTITIONS, (*RUNNING, *waiting))
     advice = Advice(NOW, policies=tuple(policies)) if policies else None
     return Recommender(ReclaimSettings()).recommend(RecommenderContext(
-        NOW, snapshot, Telemetry(), advice, assessment=Assessment(NOW - age_s, boards)))
+        NOW, snapshot, Telemetry(), advice, assessment=Assessment(NOW - age_s, gpus)))
 
 
 def test_a_row_says_who_holds_how_many_idle_gpus_since_when_and_what_ending_it_frees():
-    found = considered(board(0, "a", NOW - 3 * HOUR), board(1, "a"), board(2, "b", NOW - 60))
+    found = considered(gpu(0, "a", NOW - 3 * HOUR), gpu(1, "a"), gpu(2, "b", NOW - 60))
     (row,) = found.rows
     assert (row.job_id, row.user, row.gpus_idle, row.gpus_held, row.whole) == ("a", "ann", 2, 2, True)
     assert (row.since_s, row.idle_watts, row.cpus, row.nodes, row.starts) == (NOW - HOUR, 120.0, 10, ("n0",), None)
@@ -48,20 +48,20 @@ def test_a_row_says_who_holds_how_many_idle_gpus_since_when_and_what_ending_it_f
 
 
 def test_whom_ending_it_lets_start_is_asked_of_the_gate_that_decides_on_starts():
-    found = considered(board(0, "a"), board(1, "a"), policies=["scorer@1", "fifo+first-fit+easy"])
+    found = considered(gpu(0, "a"), gpu(1, "a"), policies=["scorer@1", "fifo+first-fit+easy"])
     assert found.rows[0].starts == (Started("9", "cat", 2),)
-    assert considered(board(0, "a"), policies=["fifo+first-fit+easy"], waiting=()).rows[0].starts == ()
+    assert considered(gpu(0, "a"), policies=["fifo+first-fit+easy"], waiting=()).rows[0].starts == ()
 
 
-@pytest.mark.parametrize(("boards", "age_s"), [
-    ((board(0, "a", None),), 0.0), ((board(0, "a"),), 600.0), ((board(0, "gone"),), 0.0), ((board(0, ""),), 0.0),
-    ((board(0, "a", state=PowerClass.UNMEASURED),), 0.0), ((), 0.0)])
-def test_nobody_is_listed_by_what_is_not_known(boards, age_s):
-    assert considered(*boards, age_s=age_s).rows == ()
+@pytest.mark.parametrize(("gpus", "age_s"), [
+    ((gpu(0, "a", None),), 0.0), ((gpu(0, "a"),), 600.0), ((gpu(0, "gone"),), 0.0), ((gpu(0, ""),), 0.0),
+    ((gpu(0, "a", state=PowerClass.UNMEASURED),), 0.0), ((), 0.0)])
+def test_nobody_is_listed_by_what_is_not_known(gpus, age_s):
+    assert considered(*gpus, age_s=age_s).rows == ()
 
 
 def test_a_job_of_which_something_works_is_not_whole_and_unmeasured_watts_are_unknown():
-    (row,) = considered(replace(board(0, "a"), watts=None)).rows
+    (row,) = considered(replace(gpu(0, "a"), watts=None)).rows
     assert (row.whole, row.idle_watts) == (False, None)
 
 
@@ -74,7 +74,7 @@ def test_a_cluster_without_a_job_has_its_room_and_keeps_that_of_others():
 
 def test_a_row_is_shown_in_a_table():
     subject = subjects()["reclaim"]
-    found = considered(board(0, "a"), board(1, "a"), policies=["fifo+first-fit+easy"])
+    found = considered(gpu(0, "a"), gpu(1, "a"), policies=["fifo+first-fit+easy"])
     (row,) = TypeAdapter(tuple[subject.row, ...]).dump_python(found.rows, mode="json")
     cells = subject.cells(row)
     assert [cells[key] for key in subject.columns] == ["a", "ann", "p", "2 of 2", "1h 0m", 120.0, "9 (2)"]
