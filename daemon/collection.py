@@ -89,7 +89,8 @@ class Collection:
         found = [facts for facts in self.facts("telemetry") if isinstance(facts, Telemetry)]
         return Telemetry(tuple(gpu for facts in found for gpu in facts.gpus),
                          tuple(node for facts in found for node in facts.nodes),
-                         tuple(job for facts in found for job in facts.jobs))
+                         tuple(job for facts in found for job in facts.jobs),
+                         tuple(one for facts in found for one in facts.enclosures))
 
     def snapshot(self, now_s: float, max_age_s: float) -> SchedulerSnapshot | None:
         """Return what the schedulers say, as one; None before the first has answered."""

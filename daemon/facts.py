@@ -27,6 +27,7 @@ from .job_facts import job_facts
 from .learning.training_scheduler import Training
 from .spare import spare_nodes
 from .waste import Assessment
+from .waste.domains import domain_states
 
 STATISTICS, BOUNDS = ("mean", "p99"), ("estimate", "low", "high")
 EMPTY_NODES = {"on": "energy", "down": "energy_down"}
@@ -96,6 +97,7 @@ def published(known: Known, process: Process) -> Published:
         facts["pending_jobs"] = _pending(known.snapshot)
         facts["node_info"] = {(node.name, partition): 1.0 for node in known.snapshot.nodes if node.gpus
                               for partition in node.partitions}
+        facts |= _domains(known.snapshot)
     return Published(**facts)
 
 
@@ -117,7 +119,24 @@ def _watts(known: Known, found: Assessment) -> dict[str, Any]:
         "power_source_disagreement_watts": found.disagreement_watts,
         "gpu_idle_floor_watts": {(model, floor.source): floor.watts for model, floor in found.floors.items()},
         "unmeasured_seconds_total": dict(known.unmeasured_seconds),
+        **_enclosures(found),
     }
+
+
+def _enclosures(found: Assessment) -> dict[str, Any]:
+    racks = found.enclosures
+    return {
+        "enclosure_power_watts": {(rack.name, part): watts for rack in racks for part, watts in rack.parts.items()},
+        "enclosure_node_power_watts": {(rack.name, node): watts for rack in racks
+                                       for node, watts in rack.nodes.items()},
+        "enclosure_disagreement_watts": {rack.name: rack.disagreement_watts for rack in racks},
+    }
+
+
+def _domains(snapshot: SchedulerSnapshot) -> dict[str, Any]:
+    states, lost = domain_states(snapshot.nodes)
+    return {"nvlink_domains": {place: float(count) for place, count in states.items()},
+            "nvlink_domain_broken_gpus": {partition: float(count) for partition, count in lost.items()}}
 
 
 def _wasters(found: Assessment) -> dict[str, Any]:

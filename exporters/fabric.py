@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from ..storage.durations import Duration
 from ..storage.records import Islands
 from ..storage.topology import Fabric, NodeLinks, Switch, Topology, TopologyError
+from .domains import domains_of, parse_yaml
 from .hostlist import expand
 from .slurm.cli import SlurmCli, SlurmCommands
 from .source import Clock, Role, SourceConfig, SourceError, TargetHealth, register
@@ -23,12 +24,13 @@ LARGEST_BYTES = 64 * 2**20
 
 @register("topology_file")
 class TopologyFileConfig(SourceConfig):
-    """Switches from a file: ``topology.conf``, ``scontrol show topology``, ``kubectl get nodes -o json`` or a table."""
+    """Switches and NVLink domains from a file: ``topology.conf`` or ``.yaml``, Kubernetes nodes as JSON, or a table."""
 
     role: ClassVar[Role] = "topology"
     kind: Literal["topology_file"] = "topology_file"
     file: Path = Field(description="The file; JSON is taken as a list of Kubernetes nodes, CSV as a table of nodes and "
-                                  "the switches above each, the topmost first, all else as Slurm's.")
+                                  "the switches above each, the topmost first, .yaml as Slurm's topology.yaml, all "
+                                  "else as topology.conf or what `scontrol show topology` prints.")
     every: Duration = Field(default=600.0, description="How often it is read again.")
 
     def build(self, clock: Clock) -> TopologySource:
@@ -56,8 +58,9 @@ class TopologyConfig(SourceConfig):
 
     role: ClassVar[Role] = "topology"
     kind: Literal["topology"] = "topology"
-    leaves: dict[str, str] = Field(description="Nodes on each leaf switch, as Slurm lists hosts: dgx[01-08].")
+    leaves: dict[str, str] = Field(default={}, description="Nodes on each leaf switch, as Slurm lists: dgx[01-08].")
     spines: dict[str, str] = Field(default={}, description="Leaf switches below each spine, in the same way.")
+    domains: dict[str, str] = Field(default={}, description="Nodes of each NVLink domain, as an NVL72 rack's trays.")
 
     @model_validator(mode="after")
     def _a_tree(self) -> Self:
@@ -71,7 +74,8 @@ class TopologyConfig(SourceConfig):
     def fabric(self) -> Fabric:
         """Return the switches as a tree; ValueError when they make none."""
         return Fabric.of([*(Switch(name, expand(nodes)) for name, nodes in self.leaves.items()),
-                          *(Switch(name, (), expand(leaves)) for name, leaves in self.spines.items())])
+                          *(Switch(name, (), expand(leaves)) for name, leaves in self.spines.items())],
+                         domains_of((name, expand(nodes)) for name, nodes in self.domains.items()))
 
 
 @register("gpu_links")
@@ -144,6 +148,8 @@ def read_file(path: Path) -> Fabric:
         text = _text(path)
         if text.lstrip().startswith("{"):
             return parse_labels(labels_of(json.loads(text)))
+        if path.suffix in (".yaml", ".yml"):
+            return parse_yaml(text)
         if _is_table(text):
             return parse_table(text)
         return parse_switches(text)

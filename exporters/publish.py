@@ -228,6 +228,19 @@ class Published:
         "Share of the energy for the same work that like runs saved under a lower power limit, of running jobs and no "
         "more than 50; bound is estimate, low or high of the 95 % interval.",
         "partition", "job_id", "cap_watts", "bound", cap=ADVICE * 3)
+    enclosure_power_watts: Series = _gauge(
+        "Power in watts of racks with their own meter, by part: trays, switches (as configured), loss, unmeasured. "
+        "The parts add up to the meter, or to the trays where these tell more.", "enclosure", "part", cap=NODES)
+    enclosure_node_power_watts: Series = _gauge(
+        "Power in watts of each tray with its share of its rack's switches and loss, by its own draw; absent for racks "
+        "with a tray that is not measured.", "enclosure", "node", cap=NODES)
+    enclosure_disagreement_watts: Series = _gauge(
+        "By how many watts the trays of a rack exceed its meter.", "enclosure", cap=NODES)
+    nvlink_domains: Series = _gauge(
+        "NVLink domains across nodes (NVL72 racks) by state: free, full, out (no node up), or broken: some GPUs free "
+        "and some not, so that no job of a whole domain fits.", "partition", "state", cap=PARTITIONS * 4)
+    nvlink_domain_broken_gpus: Series = _gauge(
+        "Free GPUs of broken NVLink domains.", "partition", cap=PARTITIONS)
     underused_gpus: Series = _gauge(
         "GPUs of running jobs that are underused, by cause; unknown where nothing tells why, absent where all that was "
         "judged is used well.", "partition", "cause", cap=PARTITIONS * 12)

@@ -10,14 +10,12 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from ..storage.topology import Fabric, GpuLinks, Switch, TopologyError
+from . import domains
 from .hostlist import expand
 
 MAX_LINES = 100_000
 MAX_GPUS = 64
 """No server of today carries more; a longer table is not one."""
-LEAF_LABELS = ("network.topology.nvidia.com/leaf", "topology.kubernetes.io/rack", "rack")
-SPINE_LABELS = ("network.topology.nvidia.com/spine", "topology.kubernetes.io/zone")
-"""Labels by which clusters tell where a node hangs, the most exact first (NVIDIA topograph, Kubernetes' own)."""
 
 _PAIR = re.compile(r"(\w+)=(\S+)")
 _GPU = re.compile(r"GPU(\d+)")
@@ -28,11 +26,17 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 def parse_switches(text: str) -> Fabric:
     """Return the fabric of a ``topology.conf``, or of what ``scontrol show topology`` prints; both read alike.
 
+    Blocks (topology/block) are NVLink domains.
+
     Raises:
         TopologyError: with the line at fault, or what is wrong with the tree as a whole.
     """
     switches: dict[str, Switch] = {}
+    blocks: list[tuple[str, tuple[str, ...]]] = []
     for number, line in _logical_lines(text):
+        if (block := domains.block_of(number, line)) is not None:
+            blocks.append(block)
+            continue
         facts = {key.lower(): value for key, value in _PAIR.findall(line)}
         if "switchname" not in facts:
             raise TopologyError(f"line {number}: no SwitchName in {line[:80]!r}")
@@ -45,7 +49,7 @@ def parse_switches(text: str) -> Fabric:
             raise TopologyError(f"line {number}: {error}") from error
         if switches.setdefault(switch.name, switch) != switch:
             raise TopologyError(f"line {number}: switch {switch.name} is described twice, differently")
-    return Fabric.of(switches.values())
+    return domains.within_one_tree(Fabric.of(switches.values(), domains.domains_of(blocks)))
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -100,19 +104,7 @@ def parse_labels(nodes: Mapping[str, Mapping[str, str]]) -> Fabric:
     Raises:
         TopologyError: one leaf below two spines.
     """
-    leaves: dict[str, list[str]] = {}
-    spines: dict[str, set[str]] = {}
-    for name, labels in nodes.items():
-        leaf, spine = _first(labels, LEAF_LABELS), _first(labels, SPINE_LABELS)
-        if leaf:
-            leaves.setdefault(leaf, []).append(name)
-            if spine:
-                spines.setdefault(spine, set()).add(leaf)
-    clash = sorted(set(leaves) & set(spines))
-    if clash:
-        raise TopologyError(f"{clash[0]} is the name of a leaf and of a spine; their labels must differ")
-    return Fabric.of([*(Switch(leaf, tuple(names)) for leaf, names in leaves.items()),
-                      *(Switch(spine, (), tuple(sorted(below))) for spine, below in spines.items())])
+    return domains.of_labels(nodes)
 
 
 def labels_of(listing: object) -> dict[str, dict[str, str]]:
@@ -129,10 +121,6 @@ def labels_of(listing: object) -> dict[str, dict[str, str]]:
             raise TopologyError(f"items[{place}]: no node with metadata.name and labels")
         found[name] = {str(key): str(value) for key, value in labels.items()}
     return found
-
-
-def _first(labels: Mapping[str, str], keys: tuple[str, ...]) -> str:
-    return next((labels[key] for key in keys if labels.get(key)), "")
 
 
 def parse_matrix(text: str) -> GpuLinks:

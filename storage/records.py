@@ -118,8 +118,11 @@ class Node:
     reason: str = ""
     """The administrator's words on why it is not up."""
     leaf: str = ""
-    """Leaf switch, '' when the topology is unknown."""
+    """Leaf switch, or the NVLink domain where the node is in one: what is closest; '' when the topology is unknown."""
     spine: str = ""
+    """The switch above that."""
+    domain: str = ""
+    """NVLink domain across nodes (an NVL72 rack), '' where there is none."""
     islands: Islands = ()
     """Scheduler indexes of GPUs that reach each other fastest, each once; () where nobody tells."""
     threads_per_core: int = 1

@@ -31,10 +31,12 @@ class Fabric:
     """Switch by node."""
     parent: Mapping[str, str] = field(default_factory=dict)
     """Switch above by switch; those on top are missing."""
+    domain: Mapping[str, str] = field(default_factory=dict)
+    """NVLink domain by node, of those that are in one."""
 
     @classmethod
-    def of(cls, switches: Iterable[Switch]) -> Fabric:
-        """Return the fabric that these switches make.
+    def of(cls, switches: Iterable[Switch], domain: Mapping[str, str] | None = None) -> Fabric:
+        """Return the fabric that these switches make, with the NVLink domain of each node that is in one.
 
         Raises:
             TopologyError: a node on two switches, a switch below two or below itself, a switch nobody describes.
@@ -45,7 +47,7 @@ class Fabric:
         unknown = sorted(set(parent) - {switch.name for switch in described})
         if unknown:
             raise TopologyError(f"switch {parent[unknown[0]]} is above {unknown[0]}, which is not described")
-        fabric = cls(leaf, parent)
+        fabric = cls(leaf, parent, dict(domain or {}))
         for switch in described:
             fabric.above(switch.name)
         return fabric
@@ -65,18 +67,24 @@ class Fabric:
         return self.parent.get(self.leaf.get(node, ""), "")
 
     def placed(self, nodes: Iterable[Node]) -> Iterator[Node]:
-        """Yield the nodes with their switches; a node that the fabric does not know stays as it is."""
+        """Yield the nodes with their two closest levels; a node that the fabric does not know stays as it is.
+
+        A domain is the closest level, and the leaf switch the one above it: policies then fill a domain first.
+        """
         for node in nodes:
-            leaf = self.leaf.get(node.name)
-            yield node if leaf is None else replace(node, leaf=leaf, spine=self.spine(node.name))
+            leaf, domain = self.leaf.get(node.name), self.domain.get(node.name, "")
+            if domain:
+                yield replace(node, leaf=domain, spine=leaf or "", domain=domain)
+            else:
+                yield node if leaf is None else replace(node, leaf=leaf, spine=self.spine(node.name))
 
     def strangers(self, nodes: Iterable[Node]) -> tuple[str, ...]:
         """Return the fabric's nodes that the scheduler does not know."""
-        return tuple(sorted(set(self.leaf) - {node.name for node in nodes}))
+        return tuple(sorted((set(self.leaf) | set(self.domain)) - {node.name for node in nodes}))
 
     def loose(self, nodes: Iterable[Node]) -> tuple[str, ...]:
         """Return the scheduler's nodes that hang on no switch of the fabric."""
-        return tuple(sorted({node.name for node in nodes} - set(self.leaf)))
+        return tuple(sorted({node.name for node in nodes} - set(self.leaf) - set(self.domain)))
 
 
 def _owners(pairs: Iterable[tuple[str, str]], kind: str) -> dict[str, str]:

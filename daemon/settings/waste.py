@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Annotated
 
 from pydantic import Field
@@ -18,6 +19,21 @@ class ModelSettings(Strict):
     """Draw with a context resident and nothing running."""
     limit_watts: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Enforced power limit, for exporters that do not tell it."""
+
+
+class EnclosureSettings(Strict):
+    """A rack whose power shelves or PDUs are metered."""
+
+    nodes: tuple[str, ...]
+    """Names of the servers or trays in it, or patterns: ``rack7-tray*``."""
+    switch_watts: Watts = 0.0
+    """What its NVLink switch trays draw, which no job holds; an NVL72's nine about 3,600 W (assumed)."""
+    rated_watts: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """More than this is a lie of its meter."""
+
+    def holds(self, node: str) -> bool:
+        """Tell whether a node is in it."""
+        return any(fnmatchcase(node, pattern) for pattern in self.nodes)
 
 
 class WasteSettings(Strict):
@@ -63,6 +79,8 @@ class WasteSettings(Strict):
     """Draw of a node beside its GPUs, by node name pattern (``dgx-*``), for nodes without a wall meter."""
     rated_node_watts: dict[str, Watts] = {}
     """Rated draw by node name pattern, for the paper's inefficient power; else that of a DGX, from the catalogue."""
+    enclosures: dict[str, EnclosureSettings] = {}
+    """Racks by the name that their meters have as label ``enclosure``."""
     pue: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
     """Power usage effectiveness of the site: exported as it is, multiplied into nothing."""
     job_series: Annotated[int, Field(ge=0, le=100)] = 10

@@ -12,6 +12,7 @@ from ..settings.waste import WasteSettings
 from .assessment import Assessment, ClassWatts
 from .cycle import Cycle
 from .demand import DemandMix
+from .enclosures import Enclosures
 from .energy import Closed, Counters, Windows
 from .floors import FloorBook
 from .readings import Fleet
@@ -32,6 +33,7 @@ class WasteAccountant:
         self._mix = DemandMix()
         self._utilization = UtilizationWindow(settings)
         self._windows = Windows()
+        self._enclosures = Enclosures(settings.enclosures, settings.wall_max_age)
         self._last_s: float | None = None
         self.floors = FloorBook(settings)
         """Learned idle floors: ``learned()`` before a stop, ``restore()`` after a start."""
@@ -45,6 +47,7 @@ class WasteAccountant:
         if now_s - snapshot.time_s > self._settings.scheduler_max_age:
             snapshot = SchedulerSnapshot(snapshot.time_s, partitions=snapshot.partitions)
         self._fleet.absorb(telemetry, now_s, self._longest_s)
+        self._enclosures.absorb(telemetry.enclosures, now_s)
         self._mix.observe(snapshot.jobs, now_s)
         cycle = Cycle(snapshot, self._settings, now_s, self._longest_s)
         cycle.judge(self._fleet, self.floors)
@@ -57,7 +60,9 @@ class WasteAccountant:
             utilization=self._utilization.observe(snapshot, now_s),
             unaccounted_watts=walls - sum(sum(watts.values()) for watts in totals.values()),
             disagreement_watts=sum(node.disagreement_watts for node in cycle.nodes),
-            floors=self.floors.by_model(), rejected=dict(self._fleet.rejected))
+            floors=self.floors.by_model(),
+            rejected=dict(self._fleet.rejected) | {"above_rack_rating": self._enclosures.rejected},
+            enclosures=self._enclosures.judge({node.node: node.wall_watts for node in cycle.nodes}, now_s))
 
     def _fragmentation(self, cycle: Cycle) -> dict[str, float]:
         shares = {name: fragmentation(cycle.queue.free, name, self._mix.mix(name)) for name in cycle.partitions}

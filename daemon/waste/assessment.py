@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ...storage.power_classes import ALLOCATED, WASTED, PowerClass
 from ...storage.records import IdleFloor, NodeState, StrandedCause
+from .enclosures import EnclosureVerdict
 
 NO_PARTITION = "(none)"
 """Where nodes go that belong to no partition, or that the scheduler does not know."""
@@ -134,6 +135,8 @@ class Assessment:
     """Bare floor by GPU model."""
     rejected: Mapping[str, int] = field(default_factory=dict)
     """Readings not believed since the start, by reason."""
+    enclosures: tuple[EnclosureVerdict, ...] = ()
+    """Racks with a meter of their own, taken apart."""
 
     @property
     def partitions(self) -> tuple[str, ...]:

@@ -30,8 +30,8 @@ GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
 # Labels that belong to targets or to other sites' relabelling (conventions of the field).
 FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env", "service", "owner"}
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
-COUNTED = {"gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "verdicts", "overruns",
-           "failures", "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost", "cpus",
+COUNTED = {"domains", "gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "verdicts",
+           "overruns", "failures", "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost", "cpus",
            "rows", "degraded", "hosts", "notices"}
 
 
@@ -93,6 +93,12 @@ def facts(**more) -> Published:
         "move_info": {("4711", "dgx01", "dgx03", "2", "4721"): 1},
         "power_cap_saving_ratio": {(a100, "4711", "300", "estimate"): 0.12, (a100, "4711", "300", "low"): 0.08,
                                    (a100, "4711", "300", "high"): 0.16},
+        "enclosure_power_watts": {("rack7", "trays"): 98000.0, ("rack7", "switches"): 3600.0, ("rack7", "loss"): 2400.0,
+                                  ("rack7", "unmeasured"): 0.0},
+        "enclosure_node_power_watts": {("rack7", "tray01"): 5777.0},
+        "enclosure_disagreement_watts": {"rack7": 0.0},
+        "nvlink_domains": {(a100, "free"): 1.0, (a100, "broken"): 2.0},
+        "nvlink_domain_broken_gpus": {a100: 31.0},
         "underused_gpus": {("a100", "waiting_for_data"): 4.0, ("a100", "unknown"): 1.0},
         "capped_gpus": 2,
         "throttled_gpus": {"power": 3, "heat": 1},

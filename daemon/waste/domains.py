@@ -1,0 +1,42 @@
+"""Whether jobs of a whole NVLink domain would find one: domains that are free, in use, or broken into pieces."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ...storage.records import Node
+
+STATES = ("free", "broken", "full", "out")
+"""All GPUs of all its nodes free; some free and some not, or a node that is not up; none free; no node up."""
+
+
+def domain_states(nodes: Iterable[Node]) -> tuple[dict[tuple[str, str], int], dict[str, int]]:
+    """Return domains by partition and state, and the free GPUs of broken domains by partition.
+
+    Broken domains are the fragmentation that owners of NVL72 racks feel: their free GPUs serve no job that needs a
+    whole domain.
+    """
+    domains: dict[str, list[Node]] = {}
+    for node in nodes:
+        if node.domain and node.gpus:
+            domains.setdefault(node.domain, []).append(node)
+    states, lost = Counter[tuple[str, str]](), Counter[str]()
+    for members in domains.values():
+        state, free = _state(members)
+        for partition in sorted({name for node in members for name in node.partitions}):
+            states[partition, state] += 1
+            lost[partition] += free if state == "broken" else 0
+    partitions = {partition for partition, _ in states}
+    return ({(partition, state): states[partition, state] for partition in partitions for state in STATES},
+            {partition: lost[partition] for partition in partitions})
+
+
+def _state(members: list[Node]) -> tuple[str, int]:
+    up = [node for node in members if node.state.schedulable]
+    free = sum(max(0, node.gpus - node.gpus_allocated) for node in up)
+    if not up:
+        return "out", 0
+    if not free:
+        return "full", 0
+    return ("free" if len(up) == len(members) and free == sum(node.gpus for node in up) else "broken"), free

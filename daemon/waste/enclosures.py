@@ -1,0 +1,93 @@
+"""What stands above servers: the watts of a rack's meter, taken apart into trays, switches and losses.
+
+The rule: the meter of an enclosure (power shelves, PDUs) is what its trays draw by their own meters, what its NVLink
+switch trays draw as configured, and the loss of converting, which is the rest. Where the meter tells less than that the
+switches are believed less, and then the meter: the parts always add up to the larger of the meter and the trays. What
+is no tray's is split among the trays by their own draw. Where a tray is not measured the rest is not known to be loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ...storage.telemetry import EnclosureReading
+from ..settings.waste import EnclosureSettings
+
+_LEAST_WATTS = 1.0
+"""Of all trays together, below which nothing is split by their draw."""
+PARTS = ("trays", "switches", "loss", "unmeasured")
+
+
+@dataclass(frozen=True, slots=True)
+class EnclosureVerdict:
+    """One enclosure at one moment, in watts."""
+
+    name: str
+    meter_watts: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """By ``PARTS``; they add up to the meter, or to the trays where these are more."""
+    nodes: Mapping[str, float] = field(default_factory=dict)
+    """Each tray with its share of switches and loss; empty where one of them is not measured."""
+    disagreement_watts: float = 0.0
+    """By how much the trays exceed the meter."""
+
+
+class Enclosures:
+    """The enclosures that are configured, with the last readings of their meters."""
+
+    def __init__(self, configured: Mapping[str, EnclosureSettings], max_age_s: float) -> None:
+        self._configured, self._max_age_s = configured, max_age_s
+        self._meters: dict[tuple[str, str], EnclosureReading] = {}
+        self.rejected = 0
+        """Readings above what the enclosure is rated for."""
+
+    def absorb(self, readings: Iterable[EnclosureReading], now_s: float) -> None:
+        """Take in readings; what is from the future, no number, or above the rating is left out."""
+        for reading in readings:
+            known = self._meters.get((reading.enclosure, reading.meter))
+            wanted = self._configured.get(reading.enclosure)
+            if wanted is None or reading.time_s > now_s + self._max_age_s or (
+                    known is not None and reading.time_s <= known.time_s):
+                continue
+            if not _plausible(reading.power_watts, wanted.rated_watts):
+                self.rejected += 1
+                continue
+            self._meters[reading.enclosure, reading.meter] = reading
+
+    def judge(self, walls: Mapping[str, float | None], now_s: float) -> tuple[EnclosureVerdict, ...]:
+        """Return the enclosures whose meters are fresh; ``walls`` are the watts of all nodes, None unmeasured."""
+        found = []
+        for name, wanted in self._configured.items():
+            meters = [one for (rack, _), one in self._meters.items() if rack == name]
+            total = sum(one.power_watts for one in meters)
+            if meters and all(0 <= now_s - one.time_s <= self._max_age_s for one in meters) and _plausible(
+                    total, wanted.rated_watts):
+                trays = {node: watts for node, watts in walls.items() if wanted.holds(node)}
+                found.append(split(name, total, trays, wanted.switch_watts))
+        return tuple(found)
+
+
+def split(name: str, meter: float, trays: Mapping[str, float | None], switches: float) -> EnclosureVerdict:
+    """Return the parts of an enclosure."""
+    known = {node: watts for node, watts in trays.items() if watts is not None}
+    drawn = sum(known.values())
+    whole = max(meter, drawn)
+    switched = min(switches, whole - drawn)
+    rest = whole - drawn - switched
+    dark = len(known) < len(trays)
+    parts = {"trays": drawn, "switches": switched, "loss": 0.0 if dark else rest, "unmeasured": rest if dark else 0.0}
+    shared = whole / drawn if drawn >= _LEAST_WATTS and not dark else 0.0
+    nodes = {node: watts * shared for node, watts in known.items()} if shared else {}
+    return EnclosureVerdict(name, meter, parts, nodes, max(0.0, drawn - meter))
+
+
+def unknown(readings: Iterable[EnclosureReading], configured: Collection[str]) -> tuple[str, ...]:
+    """Return the enclosures that meters name and the configuration does not."""
+    return tuple(sorted({reading.enclosure for reading in readings} - set(configured)))
+
+
+def _plausible(watts: float, rated: float | None) -> bool:
+    return math.isfinite(watts) and watts >= 0 and (rated is None or watts <= rated)
+
