@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..storage.telemetry import GpuDetail, GpuReading, Telemetry
+from ..storage.telemetry import GpuDetail, GpuInstance, GpuReading, Telemetry
 from .dcgm_fields import (
     ACTIVITY,
     DRAM,
@@ -73,6 +73,9 @@ class _Gpu:
     instances: dict[str, dict[str, float]] = field(default_factory=dict)
     """What each MIG instance has for itself, by metric, then instance."""
     jobs: set[str] = field(default_factory=set)
+    slices: dict[str, float] = field(default_factory=dict)
+    """Share of the GPU by MIG instance; and whose each is."""
+    holders: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, labels: Mapping[str, str], values: dict[str, float]) -> None:
         """Take in one row: repeats keep the largest value, an instance's own values are kept apart."""
@@ -80,6 +83,9 @@ class _Gpu:
         if self.uuid.startswith("MIG-") and labels.get("UUID", "").startswith("GPU-"):
             self.uuid = labels["UUID"]
         instance = labels.get("GPU_I_ID", "")
+        if instance and len(self.slices) < _SLICES:
+            self.slices[instance] = _share(labels.get("GPU_I_PROFILE", ""))
+            self.holders.setdefault(instance, set()).update(jobs(labels))
         for name, value in values.items():
             if instance and name in OWN:
                 share = _share(labels.get("GPU_I_PROFILE", "")) if name in SHARES else 1.0
@@ -187,7 +193,16 @@ def _reading(gpu: _Gpu, time_s: float) -> GpuReading:
         temperature_celsius=values.get(TEMPERATURE),
         power_limit_watts=gpu.first(LIMIT),
         jobs=tuple(sorted(gpu.jobs)),
-        detail=_detail(gpu))
+        detail=_detail(gpu), instances=tuple(_instances(gpu)))
+
+
+def _instances(gpu: _Gpu) -> Iterable[GpuInstance]:
+    """Yield the MIG instances; activities were weighed by their share to add up, and are their own again here."""
+    told = next((gpu.instances[name] for name in ACTIVITY if name in gpu.instances), {})
+    for number, share in sorted(gpu.slices.items()):
+        activity = told.get(number)
+        yield GpuInstance(number, share, None if activity is None else min(1.0, activity / share),
+                          tuple(sorted(gpu.holders[number])))
 
 
 def _detail(gpu: _Gpu) -> GpuDetail:

@@ -334,7 +334,7 @@ class Client:
             self._headers = before = headers
         return before
 
-    def _refuse_faults(self, response: requests.Response, accepted: Sequence[int]) -> None:
+    def _refuse_faults(self, response: requests.Response, accepted: Sequence[int] = (200,)) -> None:
         status = response.status_code
         if status in accepted:
             return

@@ -45,6 +45,19 @@ NO_DETAIL = GpuDetail()
 
 
 @dataclass(frozen=True, slots=True)
+class GpuInstance:
+    """One MIG instance of a GPU at one moment."""
+
+    number: str
+    slices: float
+    """Its share of the GPU's computing slices, 0..1."""
+    activity: float | None = None
+    """Share of time that it worked, of its own slices, 0..1."""
+    jobs: tuple[str, ...] = ()
+    """Whom the exporter names on it."""
+
+
+@dataclass(frozen=True, slots=True)
 class GpuReading:
     """One GPU at one moment, already reduced over MIG, time-slicing and job repeats."""
 
@@ -70,6 +83,8 @@ class GpuReading:
     jobs: tuple[str, ...] = ()
     """Job ids that the exporter's own mapping names; a hint, never the truth about allocation."""
     detail: GpuDetail = NO_DETAIL
+    instances: tuple[GpuInstance, ...] = ()
+    """Its MIG instances, where it is split into such."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Whose watts they are: of every node, what each run takes of its GPUs and of its host, and what nobody holds.
 
-The rules, stated once: a GPU's watts are its holder's; where several jobs hold one GPU (MIG, MPS, time slicing), each
-has an equal part. The watts of a host are divided among the jobs that hold its GPUs, by their number; on a server
-without GPUs among its jobs, by their CPUs. What is left is nobody's.
+The rules, stated once: a GPU's watts are its holder's; where several jobs hold one GPU, instances (MIG) have parts by
+their slices and activity (``instances``), all others (MPS, time slicing) equal ones. The watts of a host are divided
+among the jobs that hold its GPUs, by their number; on a server without GPUs among its jobs, by their CPUs. What is left
+is nobody's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from ...storage.power_classes import PowerClass
 from ...storage.records import Job
 from .assessment import CLASSES, COLUMN, GpuVerdict
 from .holders import Holder, Slot
+from .instances import parts
 from .readings import WatchedGpu
 
 COLUMNS = len(CLASSES) + 5
@@ -22,6 +24,7 @@ bytes in use of the fullest."""
 
 Key = tuple[str, str, float, float]
 """Node and run; of what nobody holds, node and partition."""
+_ROUNDING = 1e-9
 _SPLIT = (PowerClass.ALLOCATED_UNDERUSED, PowerClass.PRODUCTIVE)
 _UNDERUSED, _PRODUCTIVE = (COLUMN[row] for row in _SPLIT)
 
@@ -70,12 +73,22 @@ class NodeShares:
                 self._anonymous += holder is not None
                 _add_watts(self._free(verdict.partition).values, verdict, 1.0)
             elif holder.others:
-                for one in holder.jobs:
-                    _take(self._of(one), verdict, places[position].gpu, 1.0 / len(holder.jobs))
+                self._add_shared(holder, verdict, places[position].gpu)
             else:
                 if last is None or job is not last.job:
                     last = self._of(job)
                 _take(last, verdict, places[position].gpu, 1.0)
+
+    def _add_shared(self, holder: Holder, verdict: GpuVerdict, gpu: WatchedGpu | None) -> None:
+        """Divide a GPU among those who hold it, and give nobody what is left."""
+        told = () if gpu is None else gpu.reading.instances
+        floor = verdict.floor.watts if verdict.floor is not None else None
+        found = parts(holder.jobs, told, verdict.watts, floor)
+        for job, part in zip(holder.jobs, found, strict=True):
+            _take(self._of(job), verdict, gpu, part, 1.0 / len(found))
+        left = 1.0 - sum(found)
+        if left > _ROUNDING:
+            _add_watts(self._free(verdict.partition).values, verdict, left)
 
     def add_host(self, power_class: PowerClass, watts: float, partition: str, cpus: Iterable[tuple[Job, int]]) -> None:
         """Divide the watts of the host; ``cpus`` are held by the jobs of a server without GPUs."""
@@ -103,9 +116,10 @@ class NodeShares:
         return share
 
 
-def _take(share: Share, verdict: GpuVerdict, gpu: WatchedGpu | None, part: float) -> None:
+def _take(share: Share, verdict: GpuVerdict, gpu: WatchedGpu | None, watts: float, part: float = 1.0) -> None:
+    """Add a part of a GPU's watts, and of its time, to who holds it."""
     values = share.values
-    _add_watts(values, verdict, part)
+    _add_watts(values, verdict, watts)
     values[GPUS] += part
     if part != 1.0:
         values[SHARED] += part

@@ -31,8 +31,8 @@ GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"
 FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env", "service", "owner"}
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
 COUNTED = {"domains", "gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "verdicts",
-           "overruns", "failures", "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs", "cost", "cpus",
-           "rows", "degraded", "hosts", "notices"}
+           "overruns", "failures", "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs",
+           "cost", "cpus", "rows", "degraded", "hosts", "notices"}
 
 
 def facts(**more) -> Published:

@@ -1,0 +1,37 @@
+"""Whose watts of a GPU they are that several jobs hold by instances (MIG): by slices at idle, by activity above it.
+
+The rule, that of NVIDIA's DCGM and of Kepler: what the GPU draws idle is divided by the slices of its instances, what
+it draws above that by how active each instance is, weighed by its slices; where none is active, by slices too. What
+belongs to instances that nobody holds is nobody's. Where a job is named on no instance, or the idle draw is not known,
+the jobs have equal parts: of time slicing, MPS, shards and fractions of other schedulers nobody tells who drew what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...storage.records import Job
+from ...storage.telemetry import GpuInstance
+
+
+def parts(jobs: Sequence[Job], instances: Sequence[GpuInstance], watts: float | None, idle: float | None) \
+        -> list[float]:
+    """Return each job's part of the GPU's watts; together 1, or less where some instances are nobody's."""
+    equal = [1.0 / len(jobs)] * len(jobs)
+    held = [[one for one in instances if _names(job) & set(one.jobs)] for job in jobs]
+    slices = sum(one.slices for one in instances)
+    if not instances or not all(held) or not watts or idle is None or slices <= 0:
+        return equal
+    if len({one.number for some in held for one in some}) < sum(map(len, held)):
+        return equal  # two jobs in one instance
+    floor = min(idle, watts)
+    weights = {one.number: (one.activity or 0.0) * one.slices for one in instances}
+    active = sum(weights.values())
+    own = {one.number: (floor * one.slices / slices + (watts - floor) * (
+        weights[one.number] / active if active > 0 else one.slices / slices)) / watts for one in instances}
+    return [sum(own[one.number] for one in some) for some in held]
+
+
+def _names(job: Job) -> set[str]:
+    names = {job.job_id, *(name for part in job.allocations for name in part.members)}
+    return names if job.raw_id is None else names | {str(job.raw_id)}
