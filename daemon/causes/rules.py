@@ -36,6 +36,8 @@ LINK_BUSY, LINK_QUIET = 0.20, 0.08
 DISK_BUSY, FILES_WAIT = 0.60, 0.25
 CPUS_BUSY, CPUS_IDLE = 0.85, 0.60
 """Of the CPUs that a job holds."""
+ROUNDING = 1.15
+"""Times the CPUs held that may be in use: two pages are never read at exactly the moments that they bear."""
 ONE_THREAD = (0.75, 1.35)
 """Cores in use for each GPU when one thread feeds it."""
 HEAT_SHARE, BRAKE_SHARE, CAP_SHARE = 0.20, 0.20, 0.50
@@ -183,8 +185,8 @@ def _communication(gpu: Means, host: HostMeans) -> Verdict | None:
 
 
 def _cores(host: HostMeans) -> tuple[float | None, float | None]:
-    """Return the busy share of the CPUs that a job holds, and cores in use for each GPU."""
-    if host.cpus is None or not host.cpus_held or not host.gpus_held:
+    """Return the busy share of the CPUs that a job holds, and cores in use for each GPU; more than it holds is none."""
+    if host.cpus is None or not host.cpus_held or not host.gpus_held or host.cpus > ROUNDING * host.cpus_held:
         return None, None
     return host.cpus / host.cpus_held, host.cpus / host.gpus_held
 

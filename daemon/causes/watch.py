@@ -18,6 +18,8 @@ WINDOW_S = 300.0
 SETTLE_S = 300.0
 """After a job's start, in which it loads and compiles."""
 MOST_RUNS = 20_000
+WHOLE = 0.8
+"""Share of a server's CPUs from which what all of them do is taken for what the one job there does."""
 
 Run = tuple[str, float, float]
 Held = Callable[[Allocation], list[GpuReading | None]]
@@ -122,7 +124,7 @@ class CauseWatch:
             for gpu in seen.held(part):
                 if gpu is not None and gpu.uuid not in seen.shared:
                     self._take_gpu(watched, gpu)
-            _take_host(watched, part.node, seen)
+            _take_host(watched, part, seen)
 
     def _take_gpu(self, watched: _Watched, gpu: GpuReading) -> None:
         last, sums = watched.gpus.get(gpu.uuid) or (None, Sums())
@@ -150,16 +152,18 @@ class CauseWatch:
         watched.opened_s = now_s
 
 
-def _take_host(watched: _Watched, name: str, seen: _Round) -> None:
-    """Add what was read of the server; the CPUs of its job's own, or all of them where no other job is there."""
+def _take_host(watched: _Watched, part: Allocation, seen: _Round) -> None:
+    """Add what was read of the server; the CPUs of the job's own, or all of them where they are nearly all its own."""
+    name = part.node
     host = watched.hosts.setdefault(name, _Host())
     told = next((node for node in seen.nodes.get(name, ()) if node.cpu_busy_ratio is not None), None)
     if told is None or told.time_s <= host.read_s:
         return
     seconds, host.read_s = told.time_s - host.read_s, told.time_s
     cores = _cores(watched.job, host, name, seen)
-    if cores is None and seen.crowd[name] == 1 and told.cpu_busy_ratio is not None:
-        cores = told.cpu_busy_ratio * seen.cpus.get(name, 0) or None
+    cpus = seen.cpus.get(name, 0)
+    if cores is None and seen.crowd[name] == 1 and told.cpu_busy_ratio is not None and part.cpus >= WHOLE * cpus > 0:
+        cores = told.cpu_busy_ratio * cpus
     if seconds <= LONGEST_GAP_S:
         host.sums.add(iter((*of_node(told), ("cpus", cores))), seconds)
 
