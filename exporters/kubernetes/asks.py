@@ -37,6 +37,8 @@ class Amount:
 
     def __add__(self, other: Amount) -> Amount:
         """Return both together."""
+        if self is NOTHING or other is NOTHING:
+            return other if self is NOTHING else self
         return Amount(self.gpus + other.gpus, self.slices + other.slices, self.cpus + other.cpus,
                       self.memory_bytes + other.memory_bytes, self.profile or other.profile)
 
@@ -56,14 +58,15 @@ NOTHING = Amount()
 
 def amount(amounts: Amounts | None) -> Amount:
     """Return amounts by resource in our terms; raise ``ValueError`` for quantities that cannot be."""
-    known = amounts or {}
+    if not amounts:
+        return NOTHING
     gpus, slices = 0, dict[str, int]()
-    for name, value in known.items():
+    for name, value in amounts.items():
         if name in WHOLE:
             gpus += math.ceil(quantity(value))
         elif name.startswith("nvidia.com/") and _SLICE.fullmatch(name):
             slices[name] = math.ceil(quantity(value))
-    return Amount(gpus, sum(slices.values()), quantity(known.get("cpu", 0)), quantity(known.get("memory", 0)),
+    return Amount(gpus, sum(slices.values()), quantity(amounts.get("cpu", 0)), quantity(amounts.get("memory", 0)),
                   next(iter(slices), ""))
 
 
@@ -79,7 +82,7 @@ def asked(spec: PodSpec) -> Amount:
             preparing = preparing.most(together + own)
     for container in some(spec.containers):
         together += _container(container)
-    return together.most(preparing)
+    return together if preparing is NOTHING else together.most(preparing)
 
 
 def _container(container: Container) -> Amount:

@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...storage.details import Details
 from ...storage.owners import OwnerKind
@@ -127,32 +128,33 @@ class Runs:
         if active:
             if life.start_s is None:
                 life.start_s = _first(pod.scheduled_s for pod in active)
-            job = self._record(group, [*active, *waiting], life, scene)
             leaving = all(pod.deleted_s is not None for pod in active)
             reason, text = _starts(active)
-            return replace(job, state=JobState.COMPLETING if leaving else JobState.RUNNING, start_s=life.start_s,
-                           allocations=_held(active, scene), reason=reason, reason_text=text)
+            return self._record(group, [*active, *waiting], life, scene,
+                                state=JobState.COMPLETING if leaving else JobState.RUNNING, start_s=life.start_s,
+                                allocations=_held(active, scene), reason=reason, reason_text=text)
         if not waiting and (_finished(group) or group.work is None):
             return None
-        job = self._record(group, waiting, life, scene)
-        reason, text = self._waits(group, waiting, job.partition, scene)
+        reason, text = self._waits(group, waiting, scene.partition(group), scene)
         planned = tuple(sorted({pod.nominated for pod in waiting if pod.nominated}))
-        return replace(job, state=JobState.PENDING, reason=reason, reason_text=text, scheduled_nodes=planned)
+        return self._record(group, waiting, life, scene, state=JobState.PENDING, reason=reason, reason_text=text,
+                            scheduled_nodes=planned)
 
-    def _record(self, group: Group, pods: Sequence[PodFacts], life: _Life, scene: Scene) -> Job:
-        """Return what of a job does not depend on whether it runs."""
+    def _record(self, group: Group, pods: Sequence[PodFacts], life: _Life, scene: Scene,
+                state: JobState = JobState.UNKNOWN, **others: Any) -> Job:
+        """Return a job; ``others`` is what depends on whether it runs."""
         work, batch, everybody = group.work, group.batch, [*group.pods, *group.gone]
         first = next(iter(pods), None)
         limits = (batch.limit_s if batch else None, work.limit_s if work else None, first.limit_s if first else None)
         parts = _parts(pods) if pods else work.parts if work else ()
         return Job(
-            job_id=f"{group.namespace}/{group.name}", submit_s=life.submit_s, state=JobState.UNKNOWN,
+            job_id=f"{group.namespace}/{group.name}", submit_s=life.submit_s, state=state,
             partition=scene.partition(group), request=self._request(parts, scene), user=scene.user(group),
             account=group.namespace, name=group.name, qos=first.priority_class if first else "",
             limit_s=next((limit for limit in limits if limit is not None and 0 < limit < math.inf), None),
             priority=first.priority if first else work.priority if work else None,
             restarts=sum(pod.restarts for pod in everybody), owner_kind=_kind(group),
-            owner=f"{group.kind}/{group.name}")
+            owner=f"{group.kind}/{group.name}", **others)
 
     def _request(self, parts: Sequence[Part], scene: Scene) -> Request:
         """Return what pods ask for together: alike ones that cannot share a node each want one of their own."""
