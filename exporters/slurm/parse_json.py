@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from ...storage.records import Allocation, Job, JobState, Node, Request
 from ..hostlist import expand
 from ..source import FAULTS
@@ -28,6 +30,8 @@ NOTHING_FOUND = 9003
 """ESLURM_REST_EMPTY_RESULT: slurmdbd calls an empty list an error."""
 _JOB_ID = re.compile(r"[A-Za-z0-9_+.-]{1,64}")
 _ARRAY_SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
+
+_PARTS, _ITEMS = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.json.Decoder(list[msgspec.Raw])
 
 Record = TypeVar("Record")
 
@@ -56,6 +60,24 @@ def load(text: str | bytes) -> Fields:
     return Fields(read, "answer")
 
 
+def load_list(body: bytes, name: str) -> Fields:
+    """Return an answer as ``load`` does, but leave the items of one list as text, for ``parse_list`` to read in turn.
+
+    All of them as objects would take many times the memory of what is kept of them, and leave holes in it.
+    """
+    try:
+        parts = _PARTS.decode(body)
+        items = _ITEMS.decode(parts.pop(name))
+        return Fields({name: items, **{key: _object(part) for key, part in parts.items()}}, "answer")
+    except (msgspec.MsgspecError, KeyError, ValueError, RecursionError):
+        return load(body)  # not wholly UTF-8, or something else that is seldom
+
+
+def _object(item: object) -> object:
+    """Return what an item stands for that is still text."""
+    return json.loads(decode(bytes(item)), strict=False) if isinstance(item, msgspec.Raw) else item
+
+
 def errors(answer: Fields) -> str:
     """Return the errors that Slurm itself reports beside an answer."""
     told = [": ".join(filter(None, (part.text("description"), part.text("error")))) or "unspecified"
@@ -78,8 +100,10 @@ def parse_list(answer: Fields, name: str, parse: Callable[[Fields], Record]) -> 
 def parse_each(items: list[Any], parse: Callable[[Fields], Record]) -> Parsed[Record]:
     """Return what could be parsed, and a line for each item that could not."""
     records, skipped = [], []
-    for number, item in enumerate(items):
+    for number, given in enumerate(items):
+        item = given
         try:
+            item = _object(given)
             records.append(parse(Fields(item)))
         except FAULTS as error:
             # Whatever a strange record sets off costs that record alone.

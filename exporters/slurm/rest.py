@@ -22,6 +22,7 @@ from .parse_json import (
     Record,
     errors,
     load,
+    load_list,
     parse_accounted,
     parse_job,
     parse_list,
@@ -123,7 +124,7 @@ class SlurmRest:
         window = {"start_time": f"uts{since_s:.0f}", "skip_steps": "true"}
         if version >= "v0.0.40":  # the older ones know no such key, and always tell every run
             window["show_duplicates"] = "true"
-        return parse_list(self._get(f"slurmdb/{version}/jobs", window), "jobs", parse_accounted)
+        return parse_list(self._get(f"slurmdb/{version}/jobs", window, "jobs"), "jobs", parse_accounted)
 
     def close(self) -> None:
         """End what is under way, close the connections."""
@@ -132,7 +133,7 @@ class SlurmRest:
             self._client[1].close()
 
     def _list(self, name: str, parse: Callable[[Fields], Record]) -> Parsed[Record]:
-        return parse_list(self._get(f"slurm/{self._speak()}/{name}"), name, parse)
+        return parse_list(self._get(f"slurm/{self._speak()}/{name}", wanted=name), name, parse)
 
     def _extra(self, part: str, name: str, parse: Callable[[Fields], Record]) -> Parsed[Record]:
         """Return a list that a version of the API may not have, which then is no reason to look for another."""
@@ -163,9 +164,10 @@ class SlurmRest:
             return False
         return True
 
-    def _get(self, path: str, params: dict[str, str] | None = None) -> Fields:
+    def _get(self, path: str, params: dict[str, str] | None = None, wanted: str = "") -> Fields:
         try:
-            return load(self._connect().get(f"{self._base}/{path}", params))
+            body = self._connect().get(f"{self._base}/{path}", params)
+            return load_list(body, wanted) if wanted else load(body)
         except Refused as refusal:
             if refusal.status == 404:
                 self._version = self._config.api_version

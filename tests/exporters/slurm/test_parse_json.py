@@ -1,6 +1,8 @@
 """The JSON of real Slurm 22.05, and the shapes of the versions before and after it."""
 
 import json
+import tracemalloc
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -282,3 +284,42 @@ def test_no_damage_to_a_record_hides_the_record_beside_it(damage):
         parsed = parse_json.parse_each([good | damage, good], parse)
         assert len(parsed.records) + len(parsed.skipped) == 2
         assert parsed.records
+
+
+RECORDED = sorted((Path(__file__).parents[2] / "recorded/slurm").rglob("*.json"))
+LISTS = {"jobs": parse_job, "nodes": parse_node, "partitions": parse_partition, "reservations": parse_reservation}
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_item_by_item_an_answer_says_what_it_says_as_a_whole(path):
+    body, compared = path.read_bytes(), 0
+    for name in LISTS.keys() & json.loads(body).keys():
+        for text in (body, body.replace(b'"name"', b'"name\xf6"'), b'{"a": NaN, ' + body.lstrip()[1:]):
+            whole, apart = parse_json.load(text), parse_json.load_list(text, name)
+            assert parse_json.errors(apart) == parse_json.errors(whole)
+            assert parse_json.parse_list(apart, name, LISTS[name]) == parse_json.parse_list(whole, name, LISTS[name])
+            compared += 1
+    assert compared or not LISTS.keys() & json.loads(body).keys()
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"jobs": null}', b'{"jobs": 1}', b'{"jobs": [1, "x", null]}',
+                                  b'{"nodes": []}', b'{"jobs": [{"job_id": 1}], "errors": [{"error": "x"}]}'])
+def test_what_is_odd_item_by_item_is_as_odd_as_a_whole(text):
+    def told(load):
+        try:
+            return parse_json.parse_list(load(text), "jobs", parse_job)
+        except BadRecord as fault:
+            return str(fault)
+
+    assert told(parse_json.load) == told(lambda text: parse_json.load_list(text, "jobs"))
+
+
+def test_a_long_list_item_by_item_takes_little_more_than_what_is_kept_of_it(raw):
+    body = json.dumps({"jobs": [raw] * 300}).encode()
+    peaks = []
+    for taken in (parse_json.load, lambda body: parse_json.load_list(body, "jobs")):
+        tracemalloc.start()
+        assert len(parse_json.parse_list(taken(body), "jobs", parse_job).records) == 300
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] / 2
