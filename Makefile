@@ -34,6 +34,7 @@ docs: $(VENV)/.installed  ## the documentation as a site, in build/site
 docs-reference: $(VENV)/.installed  ## docs/{metrics,commands,configuration}.md, from the code
 	$(BIN)/python -m idlewatt.exporters.reference
 	$(BIN)/python -m idlewatt.daemon.cli._reference
+	$(BIN)/python -m idlewatt.daemon.cli._pictures
 
 dist: $(VENV)/.installed  ## wheel and source archive in build/dist, the same for the same commit, and their bill of materials
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/pip wheel -q --no-deps -w build/dist .

@@ -17,6 +17,8 @@ _PLACES = {
     "rules": "etc/prometheus/rules/idlewatt",
 }
 """Folders of ours and where their files go."""
+_RUNBOOKS = "https://github.com/idlewatt/idlewatt/blob/main/grafana/runbooks"
+"""As the rules have it."""
 _KEPT = ("etc/grafana/provisioning/datasources/idlewatt.yaml",)
 """The operator's file: written once, never overwritten."""
 
@@ -31,7 +33,9 @@ def command() -> None:
               help="Write below this folder instead, to look first or for packages.")
 @click.option("--page", default=PAGE, show_default=True, help="Where idlewatt's own page is, for links to it.")
 @click.option("--currency", default="USD", show_default=True, help="What prices are in: EUR, GBP, KRW, ...")
-def install(root: Path, page: str, currency: str) -> None:
+@click.option("--runbook-url", metavar="URL", default=_RUNBOOKS, show_default=True,
+              help="Where the links of the alerts lead: a folder of runbooks, such as in your wiki.")
+def install(root: Path, page: str, currency: str, runbook_url: str) -> None:
     """Write dashboards, provisioning and rules in the layout of Debian's and Grafana's own packages.
 
     Nothing is started or reloaded. Grafana finds new dashboards within a minute; Prometheus needs the rule_files line
@@ -41,11 +45,14 @@ def install(root: Path, page: str, currency: str) -> None:
     Examples:
       idlewatt grafana install --dir /tmp/look
       sudo idlewatt grafana install
+      sudo idlewatt grafana install --runbook-url https://wiki/idlewatt/runbooks
     """
-    if not (re.fullmatch("[A-Z]{3}", currency) and re.fullmatch(r"https?://[^\s\"<>$\\]+", page)):
+    pages = all(re.fullmatch(r"https?://[^\s\"<>$\\]+", url) for url in (page, runbook_url))
+    if not (pages and re.fullmatch("[A-Z]{3}", currency)):
         raise click.UsageError("a currency has three capital letters (EUR), a page begins with http:// or https://")
     for place, text in _texts():
         text = text.replace('"currencyUSD"', f'"currency{currency}"').replace(PAGE, page.rstrip("/"))
+        text = text.replace(f"runbook_url: {_RUNBOOKS}/", f"runbook_url: {runbook_url.rstrip('/')}/")
         target = root / place
         if place in _KEPT and target.exists():
             click.echo(f"kept     {target}")

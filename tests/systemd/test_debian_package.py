@@ -134,6 +134,7 @@ def former(machine, packages, simulation):
     machine.run("dpkg", "--install", f"/srv/packages/{packages[0].name}")
     assert machine.show("UnitFileState") == "disabled"
     machine.write("/etc/idlewatt/config.yml", configuration(simulation))
+    machine.run("systemd-tmpfiles", "--create", "idlewatt.conf")
     machine.write("/etc/default/idlewatt", f'ARGS="--web.listen-address=127.0.0.1:{machine.port}"\n')
     machine.run("install", "-d", "-o", "idlewatt", "-g", "idlewatt", "-m", "750", "/var/lib/idlewatt")
     script = ("import gzip, sqlite3; sqlite3.connect('/var/lib/idlewatt/idlewatt.db').executescript("

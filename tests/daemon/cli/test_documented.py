@@ -8,7 +8,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from idlewatt.daemon import config
 from idlewatt.daemon.cli import main
+from idlewatt.storage.records import JobState
 
 ROOT = Path(__file__).parents[3]
 GENERATED = {"commands.md", "configuration.md", "metrics.md"}
@@ -16,8 +18,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "grafana/README.md
          *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in GENERATED),
          *sorted((ROOT / "grafana/runbooks").glob("*.md"))]
 NOT_RUN = {"serve": "it does not end", "demo": "it does not end", "setup": "tests/daemon/cli/test_setup.py runs it",
-           "check-config": "tests/daemon/cli/test_check_config.py runs it"}
-"""Commands of the tutorial that this test does not run, with the reason."""
+           "check-config": "tests/daemon/cli/test_check_config.py runs it",
+           "train": "tests/daemon/cli/test_train.py runs it, for some minutes",
+           "models": "tests/daemon/cli/test_train.py runs it", "promote": "tests/daemon/cli/test_train.py runs it",
+           "notices": "tests/daemon/cli/test_notices.py runs it",
+           "live": "tests/daemon/cli/test_live.py runs it in a terminal"}
+"""Commands of the tutorial and of runbooks that this test does not run, with the reason."""
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -59,12 +65,34 @@ def of_the_tutorial() -> list[list[str]]:
     return [shlex.split(line)[1:] for block in blocks for line in block.splitlines()]
 
 
-@pytest.mark.parametrize("words", [pytest.param(words, id=" ".join(words)) for words in of_the_tutorial()
-                                   if words[0] not in NOT_RUN])
-def test_the_tutorials_commands_do_what_it_says(shell, monkeypatch, tmp_path, words):
+def to_run() -> list:
+    """Return the commands of the tutorial and of the runbooks, each once, less those that another test runs."""
+    found = of_the_tutorial() + [words for page in PAGES if page.parent.name == "runbooks" for words in commands(page)]
+    each_once = {" ".join(words): words for words in found if words[0] not in NOT_RUN}
+    return [pytest.param(words, id=name) for name, words in sorted(each_once.items())]
+
+
+@pytest.mark.parametrize("words", to_run())
+def test_the_commands_of_the_tutorial_and_of_the_runbooks_do_what_they_say(shell, monkeypatch, tmp_path, words):
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    shell.service.advise()
+    if words[0] == "advise":
+        shell.service.advise()
+    running = next(job for job in shell.service.known.snapshot.jobs if job.state is JobState.RUNNING)
+    words = [running.job_id if word == "JOB" else word for word in words]
     done = CliRunner().invoke(main, words, env={"IDLEWATT_URL": shell.url, "COLUMNS": "120"})
     assert done.exit_code == 0, done.output
     assert done.stdout.strip()
+
+
+def examples() -> list:
+    """Return the blocks of YAML that are configurations of the daemon."""
+    found = [(page, block) for page in PAGES for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)]
+    return [pytest.param(block, id=f"{page.name}: {block.splitlines()[0]} {number}")
+            for number, (page, block) in enumerate(found)
+            if block.split(":")[0] in ("sources", "storage", "waste", "advice", "training", "costs", "notices")]
+
+
+@pytest.mark.parametrize("block", examples())
+def test_an_example_of_a_configuration_is_right(block):
+    config.parse(block if block.startswith("sources") else f"sources: [{{kind: node, targets: [a]}}]\n{block}")

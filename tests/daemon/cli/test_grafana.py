@@ -72,3 +72,11 @@ def test_boards_lead_to_the_sites_own_page_and_count_in_its_money(tmp_path):
 def test_what_would_spoil_the_boards_is_refused(tmp_path, wrong):
     done = CliRunner().invoke(main, ["grafana", "install", "--dir", str(tmp_path), *wrong])
     assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
+
+
+def test_the_alerts_lead_to_the_runbooks_of_the_site_where_it_says_so(tmp_path):
+    args = ["grafana", "install", f"--dir={tmp_path}", "--runbook-url=https://wiki/idlewatt/"]
+    assert CliRunner().invoke(main, args).exit_code == 0
+    text = (tmp_path / "etc/prometheus/rules/idlewatt/alerts.yml").read_text()
+    assert "runbook_url: https://wiki/idlewatt/GpuAllocatedIdle.md" in text
+    assert "github.com" not in text

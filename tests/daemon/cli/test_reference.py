@@ -3,7 +3,8 @@
 import subprocess
 import sys
 
-from idlewatt.daemon.cli import _reference
+from idlewatt.daemon.cli import _pictures, _reference
+from idlewatt.storage.power_classes import PowerClass
 
 
 def test_the_reference_of_commands_is_current():
@@ -16,3 +17,8 @@ def test_the_reference_of_commands_is_current():
 def test_the_reference_of_the_configuration_is_current():
     written = (_reference.DOCS / "configuration.md").read_text()
     assert written == _reference.configuration(), "write it with make docs-reference"
+
+
+def test_the_picture_of_the_classes_is_current_and_shows_each():
+    assert _pictures.PLACE.read_text() == _pictures.drawn(), "draw it with make docs-reference"
+    assert [row.label for row in PowerClass if row.label not in _pictures.drawn()] == []
