@@ -8,7 +8,13 @@ python=${PYTHON:-/usr/bin/python3.11} pip=${PIP:-pip}
 place=$root/opt/idlewatt
 
 "$python" -m venv --without-pip "$place"
-"$pip" --python "$place/bin/python" install --quiet --no-compile --no-warn-script-location "$source[postgres]"
+# A copy without build/ and *.egg-info: setuptools would take what an earlier build left there.
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+(cd "$source" && cp -r daemon exporters grafana storage systemd setup.cfg pyproject.toml README.md LICENSE "$copy/")
+[ ! -e "$source/NOTICE" ] || cp "$source/NOTICE" "$copy/"
+find "$copy" -name __pycache__ -prune -exec rm -r {} +
+"$pip" --python "$place/bin/python" install --quiet --no-compile --no-warn-script-location "$copy[postgres]"
 libraries=$(echo "$place"/lib/python3.*/site-packages)
 echo /usr/local/lib/idlewatt > "$libraries/idlewatt_extras.pth"
 
