@@ -17,7 +17,7 @@ GRAFANA = Path(__file__).parents[2] / "grafana"
 RUNBOOKS = sorted((GRAFANA / "runbooks").glob("*.md"))
 BOARDS = [json.loads(path.read_text()) for path in (GRAFANA / "dashboards").glob("*.json")]
 TITLES = {board["title"] for board in BOARDS}
-PANELS = {panel["title"] for board in BOARDS for panel in board["panels"]}
+PANELS = {panel["title"] for board in BOARDS for row in board["panels"] for panel in (row, *row.get("panels", ()))}
 NO_PANEL = {"Xid NUMBER", "GpuJobWastesPower", "Slurm not read since …"}
 """Words in quotes that are no panel: what a command is given, the name of an alert, what an alert says."""
 each = pytest.mark.parametrize("runbook", RUNBOOKS, ids=lambda path: path.stem)
