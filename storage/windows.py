@@ -93,7 +93,7 @@ def from_rows(rows: Sequence[Row[object]]) -> Ints:
         return [getattr(row, name) for row in rows]
 
     energy, measured = scaled(column("energy_mj"), 1), scaled(column("measured_ms"), 1)
-    return np.stack([scaled(column("gpu"), 1), measured, scaled(column("allocated_ms"), 1), energy,
+    return np.stack([scaled(column("board"), 1), measured, scaled(column("allocated_ms"), 1), energy,
                      scaled(column("activity_mean"), 1e6), scaled(column("activity_max"), 1e6),
                      _offset(column("power_mean_watts"), energy, measured), scaled(column("power_max_watts"), 1e3)])
 

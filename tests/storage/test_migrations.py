@@ -30,9 +30,9 @@ INSERT INTO verdicts (run, policy, shadow, verdict, start_s, recommendation)
     SELECT runs.id, 'easy', false, 'followed', runs.start_s, max(recommendations.id) FROM runs
     JOIN jobs ON jobs.id = runs.job JOIN recommendations ON recommendations.job_id = jobs.job_id
     GROUP BY runs.id, runs.start_s;
-INSERT INTO GPUs (uuid, node, "index") VALUES ('GPU-1', 'a', 0);
-INSERT INTO rollups (start_s, seconds, GPU, measured_ms, allocated_ms, energy_mj, activity_mean, power_mean_watts)
-    SELECT at, 300, id, 300000, 12500, 30000000, 0.5, 100.0 FROM GPUs, (SELECT 0 AS at UNION ALL SELECT 300) AS given;
+INSERT INTO boards (uuid, node, "index") VALUES ('GPU-1', 'a', 0);
+INSERT INTO rollups (start_s, seconds, board, measured_ms, allocated_ms, energy_mj, activity_mean, power_mean_watts)
+    SELECT at, 300, id, 300000, 12500, 30000000, 0.5, 100.0 FROM boards, (SELECT 0 AS at UNION ALL SELECT 300) AS given;
 INSERT INTO waste (start_s, seconds, partition, node, power_class, energy_mj) VALUES
     (0, 300, 'gpu', '', 'stranded', 5000), (0, 300, 'gpu', 'a', 'stranded', 2000)
 """
