@@ -8,13 +8,21 @@ import pytest
 from werkzeug.test import Client
 
 from idlewatt.daemon.web.app import WebApp
-from idlewatt.daemon.web.view import NodeRow, WasteRow
+from idlewatt.daemon.web.view import NodeRow, Status, WasteRow
 from idlewatt.exporters.publish import Published
+from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.power_classes import GPU_CLASSES, NODE_STATES, PowerClass
 from idlewatt.storage.records import Job, JobState, Node, Request
 
 NODES = [f"dgx{number:04}" for number in range(1000)]
 PARTITIONS = [f"partition{number}" for number in range(20)]
+
+
+class Book:
+    """A history that cannot be read: what the page takes from it is measured with the energy of jobs."""
+
+    def wasters(self, *_):
+        raise StoreUnavailable("no history here")
 
 
 @dataclasses.dataclass
@@ -30,6 +38,9 @@ class Fleet:
     def jobs(self): return self.job_rows
     def recommendations(self): return ()
     def sources(self): return ()
+    def models(self): return ()
+    def book(self): return Book()
+    def status(self): return Status(self.now(), ready=True)
     def missing(self): return ()
     def now(self): return 1.8e9
 
@@ -54,10 +65,10 @@ def client() -> Client:
 
 
 @pytest.mark.parametrize(("path", "bound_s", "bound_bytes"), [
-    ("/metrics", 0.3, 5e6), ("/", 0.2, 1e5), ("/api/v1/nodes", 0.2, 5e6), ("/api/v1/jobs", 0.2, 5e6),
+    ("/metrics", 0.3, 5e6), ("/", 0.3, 2e5), ("/api/v1/nodes", 0.2, 5e6), ("/api/v1/jobs", 0.2, 5e6),
     ("/api/v1/waste", 0.2, 5e6)])
 def test_answers_for_1000_nodes_are_fast_and_small(client: Client, path: str, bound_s: float, bound_bytes: float):
-    client.get(path)
+    assert client.get(path).status_code == 200
     took = []
     for _ in range(5):
         began = time.process_time()
