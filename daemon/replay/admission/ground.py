@@ -254,6 +254,9 @@ class Ground:
         gpus[rows] = placement.gpus
         cpus = self.cpus_for(wish, self._dealt(wish, rows, gpus), gpus)
         memory = self.memory_for(wish, cpus, gpus, len(rows))
+        if wish.gpus and not (wish.per_node or wish.per_task or wish.exclusive):
+            # How Slurm splits them is not foreseen: what it may take of each node is not there for others.
+            gpus[rows] = np.minimum(self.free_gpus[rows], wish.gpus - len(rows) + 1)
         self.free_gpus[rows] -= gpus[rows]
         self.free_cpus[rows] -= np.minimum(cpus[rows], self.free_cpus[rows])
         self.free_memory[rows] -= np.minimum(memory[rows], self.free_memory[rows])

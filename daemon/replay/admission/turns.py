@@ -8,7 +8,8 @@ or is held otherwise is not planned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right, insort
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from ....storage.records import Job
 from .gate import GROUP, ROOM, Gate, Hold, Way
 from .ground import Ground, Mask
 from .releases import Releases
+from .wish import choices
 
 RESOLUTION_S = 60.0
 """Slurm's ``bf_resolution``: plans begin and end at whole minutes."""
@@ -58,6 +60,11 @@ class Turns:
         self.gate = gate
         self._planning = planning
         self._plans: list[Plan] = []
+        self._moments: list[float] = []
+        """When plans begin or end, and reservations end, in order."""
+        self._soonest: dict[object, float] = {}
+        """When jobs of a kind could begin, as found so far in this round."""
+        self._fits: dict[object, Mask] = {}
         self._together: dict[str, float] = {}
         """When the components of a heterogeneous job can start together, as found a round ago."""
         self._releases = Releases(gate.ground, gate.snapshot.jobs, gate.now_s)
@@ -66,7 +73,8 @@ class Turns:
         """Return by row what starts where, and why the rest does not; round after round while that changes."""
         told = dict[int, Placement | Hold]()
         for _ in range(MOST_ROUNDS):
-            self._plans, known = [], dict(self._together)
+            self._plans, self._soonest, known = [], {}, dict(self._together)
+            self._moments = sorted(one.end_s for one in self.gate.reservations.values())
             left = [turn for turn in line if not isinstance(told.get(turn.row), Placement)]
             begins = dict[str, list[tuple[Turn, float | None, Placement | Hold]]]()
             for turn in left:
@@ -136,11 +144,14 @@ class Turns:
 
     def _keep(self, job: Job, found: tuple[float, Placement, float] | None) -> None:
         """Keep nodes for a job, if any were found."""
-        if found is not None:
-            begin_s, where, limit_s = found
-            self._plans.append(Plan(begin_s // RESOLUTION_S * RESOLUTION_S,
-                                    (begin_s + limit_s) // RESOLUTION_S * RESOLUTION_S,
-                                    self.gate.ground.named(where.nodes)))
+        if found is None:
+            return
+        begin_s, where, limit_s = found
+        plan = Plan(begin_s // RESOLUTION_S * RESOLUTION_S, (begin_s + limit_s) // RESOLUTION_S * RESOLUTION_S,
+                    self.gate.ground.named(where.nodes))
+        self._plans.append(plan)
+        for moment in (plan.begin_s, plan.end_s):
+            insort(self._moments, moment)
 
     def _start(self, job: Job, wanted: Placement | None) -> Placement | Hold:
         limit_s = max((way.limit_s for way in self.gate.ways(job)), default=0.0)
@@ -166,11 +177,21 @@ class Turns:
         return next((found for way in ways if (found := self._begin_on(job, way, from_s)) is not None), None)
 
     def _begin_on(self, job: Job, way: Way, from_s: float) -> tuple[float, Placement, float] | None:
+        # Its like was looked at before, when less was kept and more was free: it cannot begin sooner.
+        alike = (*self.gate.kind(job), way.partition, way.limit_s, self.gate.switches(job))
+        found = self._sought(job, way, max(from_s, self._soonest.get(alike, from_s)))
+        self._soonest[alike] = np.inf if found is None else found[0]
+        return found
+
+    def _sought(self, job: Job, way: Way, from_s: float) -> tuple[float, Placement, float] | None:
+        able = self._able(job, way)
         for _ in range(MOST_TRIES):
+            if from_s > self.gate.now_s + WINDOW_S:
+                return None
             kept, usable = self._kept(from_s, from_s + way.limit_s), self.gate.usable_from(job, way, from_s)
             usable = usable if kept is None else usable & ~kept
             later_s = self._next_change(from_s)
-            found = self._first(job, replace(way, usable=usable))
+            found = self._first(job, replace(way, usable=usable)) if able(usable) else None
             if found is None or (later_s is not None and max(found[0], from_s) > later_s):
                 if later_s is None:
                     return None
@@ -185,11 +206,23 @@ class Turns:
             from_s = begin_s
         return None
 
+    def _able(self, job: Job, way: Way) -> Callable[[Mask], bool]:
+        """Return what tells whether a job would fit on some nodes if nothing ran there, as far as can be told soon."""
+        gate, wish = self.gate, self.gate.wish(job)
+        key = gate.kind(job)
+        if key not in self._fits:
+            empty, fits = gate.ground.empty(), np.zeros(len(gate.ground.nodes), bool)
+            for features in choices(job.request.features):
+                fits |= empty.capacity(wish, gate.ground.suited(job, wish, features), wish.least)[0]
+            self._fits[key] = fits
+        fits, gpus = self._fits[key], gate.ground.gpus
+        return lambda usable: (int((usable & fits).sum()) >= wish.least
+                               and int(gpus[usable & fits].sum()) >= wish.gpus)
+
     def _next_change(self, after_s: float) -> float | None:
         """Return when a plan begins or ends next, or a reservation ends; None when nothing changes any more."""
-        moments = [moment for plan in self._plans for moment in (plan.begin_s, plan.end_s)]
-        moments += [one.end_s for one in self.gate.reservations.values()]
-        return min((moment for moment in moments if moment > after_s), default=None)
+        place = bisect_right(self._moments, after_s)
+        return self._moments[place] if place < len(self._moments) else None
 
     def _first(self, job: Job, way: Way) -> tuple[float, Placement] | None:
         """Return when a job could start at the earliest on nodes that it may use, and where."""

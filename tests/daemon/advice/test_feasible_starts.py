@@ -212,3 +212,30 @@ def test_memory_by_cpu_of_a_node_of_ones_own_is_that_of_all_its_cpus():
     asked = replace(asked, request=replace(asked.request, exclusive=True, cpus=4))
     assert walked([node("a", gpus=0, cpus=64, memory_bytes=250_000 << 20)], asked, policy=GREEDY)["1"] != "a:0"
     assert walked([node("a", gpus=0, cpus=64, memory_bytes=256_000 << 20)], asked, policy=GREEDY) == {"1": "a:0"}
+
+
+def test_who_can_start_only_after_a_reservation_is_planned_then():
+    """A node of two is reserved for an hour: from then on both are kept for the job of two nodes."""
+    soon = Reservation("soon", ("b",), NOW, NOW + 3600, users=("root",))
+    pair = waits("1", 16, 8, priority=9.0)
+    pair = replace(pair, request=replace(pair.request, nodes=2))
+    told = walked([node("a"), node("b")], pair, waits("2", 8, 8, priority=1.0, limit_s=7200.0),
+                  waits("3", 8, 8, priority=1.0, limit_s=3000.0), reservations=(soon,))
+    assert told == {"1": "nodes", "2": "ahead", "3": "a:8"}
+
+
+def test_what_slurm_may_take_of_each_node_of_a_split_job_is_not_there_for_those_behind():
+    """Four GPUs on two nodes are 3 and 1, or 1 and 3: which is known when it runs."""
+    split = waits("1", 4, priority=9.0)
+    split = replace(split, request=replace(split.request, nodes=2))
+    told = walked([node("a", gpus=4), node("b", gpus=4)], split, waits("2", 2, 2, priority=1.0),
+                  waits("3", 1, 1, priority=1.0), policy=GREEDY)
+    assert (told["2"], told["3"]) == ("ahead", "a:1")
+
+
+def test_who_asks_by_socket_is_given_what_it_asks_for_in_words_and_command():
+    asked = replace(waits("1", 4, details=Details(gpus_per_socket=2, tasks=2)), raw_id=1)
+    snapshot = SchedulerSnapshot(NOW, (node("a", sockets=2, threads_per_core=2, gpu_indexes_allocated=()),), (),
+                                 (asked,), Rules(site=SITE))
+    said, = Advisor(AdviceSettings(policy=GREEDY, shadow=(), draws=0)).advise(snapshot, NOW).recommendations
+    assert (said.action, said.command) == ("start", "scontrol update jobid=1 ReqNodeList=a")

@@ -24,6 +24,8 @@ from .slurm import ACTING, FROZEN, HEEDLESS, Forecast, Rejected, Slurm
 
 PLANNING, HEEDLESS_POLICY = "priority+best-fit+whole-nodes", "priority+best-fit+greedy"
 """Slurm's own order, with a plan for every job as Slurm's backfill has one, or with none."""
+MOST_AGE_S = 20.0
+"""How old advice may be that is followed."""
 
 
 @dataclass
@@ -180,9 +182,13 @@ def advice_of(snapshot: SchedulerSnapshot, now_s: float, policy: str) -> dict[st
 def _advise(slurm: Slurm, played: Round) -> None:
     """Take advice from what the commands tell; note where slurmrestd's answer leads to another."""
     policy = PLANNING if played.cluster.planning else HEEDLESS_POLICY
-    read = snapshots(slurm, played.cluster)
     try:
-        told, rest = (advice_of(read[kind], read[kind].time_s, policy) for kind in ("slurm_cli", "slurm_rest"))
+        for _ in range(2):
+            read = snapshots(slurm, played.cluster)
+            told, rest = (advice_of(read[kind], read[kind].time_s, policy) for kind in ("slurm_cli", "slurm_rest"))
+            # Policies are compiled the first time, for minutes on a busy machine: by then jobs have ended meanwhile.
+            if time.time() - read["slurm_cli"].time_s < MOST_AGE_S:
+                break
     except ValueError as error:
         played.fault = str(error)  # a difference like others: the judge goes on and tells of it
         return

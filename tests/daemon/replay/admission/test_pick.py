@@ -1,0 +1,56 @@
+"""Nodes that Slurm 22.05 itself took for jobs that were alone in the queue, as ``sbatch --test-only`` told them."""
+
+import pytest
+
+from idlewatt.daemon.replay.admission.gate import Gate
+from idlewatt.storage.details import Details
+from idlewatt.storage.records import Job, JobState, Node, Partition, Request, SchedulerSnapshot
+from idlewatt.storage.rules import Rules, Site
+
+MIB = 1 << 20
+NODES = [("a100-1", 8, 128, 10, 5), ("a100-2", 8, 128, 0, 0), ("a100-3", 8, 128, 0, 0), ("cpu-1", 0, 64, 0, 0),
+         ("v100-1", 4, 64, 20, 3), ("v100-2", 4, 64, 0, 0)]
+"""Name, GPUs, CPUs, and how many of these are in use."""
+
+
+def cluster():
+    known = tuple(Node(name, ("all",), gpus, name.split("-")[0] if gpus else "", cpus, 500_000 * MIB,
+                       gpus_allocated=taken, cpus_allocated=used, threads_per_core=2, sockets=2,
+                       gpu_indexes_allocated=tuple(range(taken))) for name, gpus, cpus, used, taken in NODES)
+    return Gate(SchedulerSnapshot(0.0, known, (Partition("all", tuple(node.name for node in known)),), (), Rules(
+        site=Site("none", (), enforced=(), memory_counts=True, cores_whole=True, tree=False))), 0.0)
+
+
+def asks(gpus=0, nodes=1, each=None, model="", cpus=1, **details):
+    return Job(f"{gpus}{nodes}{each}{model}{details}", 0.0, JobState.PENDING, "all",
+               Request(gpus, nodes, each, cpus, gpu_model=model, details=Details(**details)), limit_s=600.0)
+
+
+def planned(gate, job):
+    """Return the nodes that a job would be planned on."""
+    ground = gate.ground.copy()
+    ground.as_planned = True
+    return ",".join(gate.sought(job, gate.ways(job)[0], ground).nodes)
+
+
+@pytest.mark.parametrize(("job", "nodes"), [
+    (asks(2, 1, 2, cpus=8), "v100-2"),                                     # --gres=gpu:2 -c8
+    (asks(3), "v100-2"),                                                   # --gpus=3
+    (asks(9), "a100-2,a100-3"),                                            # --gpus=9
+    (asks(7, 2, most_nodes=3), "a100-2,a100-3"),                           # --gpus=7 -N2-3
+    (asks(4, 2, most_nodes=3), "a100-2,v100-2"),                           # --gpus=4 -N2-3
+    (asks(8, 2, model="a100", most_nodes=3), "a100-2,a100-3"),             # --gpus=a100:8 -N2-3
+    (asks(4, 2, 2, cpus=2, tasks=2, most_nodes=2), "a100-1,a100-2"),       # --gpus-per-node=2 -N2
+    (asks(2, cpus=2, gpus_per_task=2), "v100-2"),                          # --gpus-per-task=2 -n1 -c2
+    (asks(4, cpus=8, gpus_per_task=1, tasks=4), "v100-2"),                 # --gpus-per-task=1 -n4 -c2
+    (asks(6, cpus=6, gpus_per_task=2, tasks=3), "a100-2"),                 # --gpus-per-task=2 -n3 -c2
+    (asks(4, cpus=4, gpus_per_socket=2, tasks=4, most_nodes=1), "a100-2"),  # --gpus-per-socket=2 -N1 -n4
+])
+def test_nodes_with_more_of_the_wanted_gpus_free_come_first_and_of_these_the_tightest(job, nodes):
+    assert planned(cluster(), job) == nodes
+
+
+def test_a_job_without_gpus_comes_first_to_nodes_without_and_else_to_those_the_last_job_left_behind():
+    gate = cluster()
+    assert planned(gate, asks(2, 2, 1, "a100", 8, tasks=2, most_nodes=2)) == "a100-1,a100-2"
+    assert planned(gate, asks(cpus=16, tasks=16)) == "cpu-1"
