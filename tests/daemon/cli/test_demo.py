@@ -114,7 +114,8 @@ def read_until(show: subprocess.Popen, text: str) -> str:
     raise AssertionError(f"{text!r} never came, only:\n{seen}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+# SIGTERM becomes what Ctrl-C is: one demo shows both ways out.
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
 def test_the_whole_demo_shows_the_waste_and_ends_without_leaving_anyone(show, number):
     text = read_until(show, "source slurm_rest")
     assert "at the wall" in text

@@ -73,8 +73,10 @@ def test_with_two_sizes_a_cost_that_grows_and_one_that_does_not_are_both_possibl
         assert low - 1e-9 <= ratio(4, 8, *truth) <= high + 1e-9
 
 
-@pytest.mark.parametrize("sizes", [(2, 4), (2, 4, 8), (1, 1, 2, 4, 4, 8), (4, 4, 4, 16)])
-@pytest.mark.parametrize("spread", [0.02, 0.06])
+@pytest.mark.parametrize(("sizes", "spread"), [
+    ((2, 4), 0.02), ((2, 4, 8), 0.06), ((1, 1, 2, 4, 4, 8), 0.02), ((4, 4, 4, 16), 0.06),
+    *(pytest.param(*each, marks=pytest.mark.long) for each in (  # two seconds each: every size, every spread above
+        ((2, 4), 0.06), ((2, 4, 8), 0.02), ((1, 1, 2, 4, 4, 8), 0.06), ((4, 4, 4, 16), 0.02)))])
 def test_intervals_hold_the_truth_as_often_as_they_say(sizes, spread):
     chance, held, cases = np.random.default_rng(3), 0, 40
     for case in range(cases):
