@@ -24,18 +24,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile what every daemon of the tests advises by once, while the first tests wait for Slurm and systemd."""
+    """Compile what most tests run once, while tests are collected."""
     config = session.config
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        command = (sys.executable, "-m", "idlewatt.daemon.advice.warm_up", *ADVISED_BY)
-        config.stash[COMPILING] = subprocess.Popen(command, stdin=subprocess.PIPE)
+        command = (sys.executable, Path(__file__).parent / "stack/compiled_ahead.py", *ADVISED_BY)
+        config.stash[COMPILING] = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     compiling = session.config.stash.get(COMPILING, None)
     if compiling is not None:
         compiling.kill()
-        compiling.communicate()
+        compiling.wait()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,5 +1,6 @@
 """The worked examples of CONTRIBUTING.md do what it says, each as the one file that it is."""
 
+import os
 import re
 import subprocess
 import sys
@@ -47,8 +48,10 @@ def example(tmp_path):
 
 def printed(script: str) -> list[str]:
     """Return what a script prints in a process of its own, which its modules leave with it."""
+    caches = {name: os.environ[name] for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME") if name in os.environ}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240,
-                          env={"PYTHONPATH": str(Path(__file__).parent / "daemon/replay"), "PATH": "/usr/bin:/bin"})
+                          env=caches | {"PYTHONPATH": str(Path(__file__).parent / "daemon/replay"),
+                                        "PATH": "/usr/bin:/bin"})
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
