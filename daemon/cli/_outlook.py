@@ -51,6 +51,6 @@ def _when(found: Row) -> str:
 def _before(one: Row, now_s: float) -> str:
     gpus, free_s = f"{one['job_id']} {one['state']}, {one['gpus']} GPUs", one["free_s"]
     if free_s is None:
-        return f"{gpus}, until nobody knows when"
+        return f"{gpus}, {'starts' if one['state'] == 'pending' else 'ends'} nobody knows when"
     return f"{gpus}, starts in {ago(free_s - now_s)}" if one["state"] == "pending" else \
         f"{gpus}, ends in {ago(free_s - now_s)} at the latest"

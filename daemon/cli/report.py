@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 
+from ._against import COLUMNS as COMPARED
+from ._against import compared
 from ._client import ask, asks_in
 from ._output import Row, show
 from ._units import energy, hours, money, share, wasted_share
@@ -23,17 +26,26 @@ _PLAIN = ("month", "name", "energy_joules", "wasted_joules", "gpu_seconds", "act
 @click.command("report", short_help="Report what a month took and wasted.")
 @asks_in("table", "html", "csv", "json")
 @click.option("--month", required=True, help="Which month (UTC), e.g. 2026-10.")
+@click.option("--against", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="Compare the month's runs with Slurm's ConsumedEnergy in this file of sacct --json.")
 @click.option("--by", type=click.Choice(["account", "user", "partition", "node", "day", "class"]), default="account",
               show_default=True, help="What to add up.")
-def command(url: str, ca_file: str | None, style: str, month: str, by: str) -> None:
+def command(url: str, ca_file: str | None, style: str, month: str, by: str, against: Path | None) -> None:
     """Report what a month took and wasted, and what that cost; the rows add up to the cluster.
 
     \b
     Examples:
       idlewatt report --month 2026-10 --by account
       idlewatt report --month 2026-10 --by user --format html > october.html
+      sacct --json --allusers --duplicates -S 2026-10-01 -E 2026-11-01 > sacct.json
+      idlewatt report --month 2026-10 --against sacct.json
     """
     since, until = _bounds(month)
+    if against is not None:
+        found, words = compared(against, ask(url, "jobs", ca_file, since=since, until=until, limit=10_000))
+        show(found, COMPARED, "table" if style == "html" else style, empty="")
+        click.echo(words, err=True)
+        return
     rows = ask(url, "waste", ca_file, by=by, since=since, until=until, limit=10_000)
     if style == "json":
         click.echo(json.dumps(rows, indent=2))

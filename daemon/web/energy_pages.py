@@ -78,8 +78,23 @@ def job_page(view: View, arguments: Arguments, name: str, root: str) -> str:
     advice = next((row for row in view.recommendations() if row.job_id == name and not row.shadow), None)
     waits = any(report.job.state is JobState.PENDING for report in reports)
     return _render("job.html", view, root, name=name, reports=reports, advice=advice, pue=view.book().costing.pue,
-                   outlook=view.outlook(name) if waits else None, waits=waits,
+                   outlook=view.outlook(name) if waits else None, faults=[gpu_faults(view, one.job) for one in reports],
                    power=[_power(report) for report in reports], gpus=[_activity(report) for report in reports])
+
+
+def gpu_faults(view: View, job: Job) -> list[tuple[str, str]]:
+    """Return the GPUs that a running job holds whose driver has told an error, each with NVIDIA's number of it.
+
+    Of a node whose GPUs the scheduler did not name, all are looked at: one of them may be the job's.
+    """
+    held = {part.node: part.gpu_indexes for part in job.allocations if part.gpus} if job.state.active else {}
+    return [(f"{node}:{gpu}", xid) for node, gpu, xid in _errors(view) if node in held and (
+        held[node] is None or gpu in map(str, held[node] or ()))]
+
+
+def _errors(view: View) -> list[tuple[str, ...]]:
+    """Return node, GPU and number of every error that a driver has told."""
+    return sorted(key for key in view.published().gpu_error_info if isinstance(key, tuple))
 
 
 def _power(report: JobReport) -> Chart | None:
@@ -174,7 +189,8 @@ def node_page(view: View, arguments: Arguments, name: str, root: str) -> str:
         raise NotFound(f"no node {name[:40]!r} is known")
     parts = [row for row in view.waste() if row.node == name]
     gpus = sorted((row for row in parts if row.gpu is not None), key=lambda row: (row.gpu or 0, row.power_class))
-    return _render("node.html", view, root, report=report, since=since, spans=SPANS, gpus=gpus,
+    errors = [(gpu, xid) for where, gpu, xid in _errors(view) if where == name]
+    return _render("node.html", view, root, errors=errors, report=report, since=since, spans=SPANS, gpus=gpus,
                    parts=part_of(parts))
 
 

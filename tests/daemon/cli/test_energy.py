@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import energies
 import pytest
@@ -97,3 +98,41 @@ def test_energy_in_people_s_units(joules, text):
 def test_no_price_is_no_amount_and_never_zero():
     assert money(None) == money({"currency": "EUR", "energy": None}) == ""
     assert money({"currency": "EUR", "energy": 0.0}) == "0.00 EUR"
+
+
+def accounted(job_id, start_s, *consumed):
+    """Return a job of slurmdbd as 23.02 and later write it, numbers wrapped; 22.05 writes them bare."""
+    steps = [{"statistics": {"energy": {"consumed": one}}} for one in consumed]
+    start = int(start_s)
+    times = {"submission": start - 600, "start": start, "end": start + 3600, "eligible": start - 600}
+    return {"job_id": job_id, "time": times, "state": {"current": ["COMPLETED"]},
+            "partition": "a100", "nodes": "dgx01", "tres": {"allocated": [], "requested": []}, "steps": steps}
+
+
+def test_runs_are_compared_with_slurms_own_meters(past, tmp_path):
+    """Of steps that overlap the one that took most counts; what has no energy, or is not recorded, is left out."""
+    start_s = energies.START
+    rows = [accounted(4711, start_s, 1_000_000, {"set": True, "infinite": False, "number": 2_400_000}),
+            accounted(666, start_s, 2_000_000), accounted(4712, start_s, 0), accounted(1, start_s, 5_000_000)]
+    file = tmp_path / "sacct.json"
+    file.write_text(json.dumps({"jobs": rows}))
+    done = past.run("report", "--month", month(past), "--against", str(file), "--format", "json")
+    found = {row["job_id"]: row["ratio"] for row in json.loads(done.stdout)}
+    assert found == {"4711": pytest.approx(1.0), "666": pytest.approx(1.2)}
+    assert list(found) == ["666", "4711"], "the furthest apart first"
+    assert "2 of 4 runs compared: idlewatt counted 1.091 of Slurm's 1.22 kWh" in done.stderr
+
+
+def test_slurm_without_energy_is_said_and_never_compared_as_zero(past):
+    recorded = Path(__file__).parents[2] / "recorded" / "slurm" / "rest_slurmdb_job_with_step.json"
+    done = past.run("report", "--month", month(past), "--against", str(recorded))
+    assert (done.exit_code, done.stdout.strip()) == (0, "")
+    assert "Slurm counted no energy of these 1 runs" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "[]", "JobID|Energy", '{"jobs": 1}'])
+def test_what_sacct_did_not_print_is_refused(past, tmp_path, text):
+    (tmp_path / "file").write_text(text)
+    done = past.run("report", "--month", month(past), "--against", str(tmp_path / "file"))
+    assert done.exit_code == 1
+    assert "sacct --json" in done.stderr

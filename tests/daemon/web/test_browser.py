@@ -79,7 +79,9 @@ class Browser:
             assert time.monotonic() < end, expression
 
     def open(self, url: str, width: int, height: int = 900) -> None:
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        # A headless window is at least 500 wide: anything narrower is the emulation of a phone, with its own viewport.
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
+                  mobile=width < 500)
         self.call("Page.navigate", url=url)
         self.wait_for(f"location.href === {json.dumps(url)} && document.readyState === 'complete'")
 
@@ -128,11 +130,24 @@ def test_names_without_an_end_do_not_widen_the_page(serve, view, browser, width)
 def test_the_pages_of_jobs_users_and_nodes_fit_their_window(serve, view, browser, width):
     view.job_rows = tuple(replace(job, name="x" * 250) for job in view.job_rows)
     root = serve(WebApp(view)).urls[0]
-    for path in ("jobs", "jobs/4711", "jobs/666", "users", "users/alice", "nodes/dgx01"):
+    for path in ("jobs", "jobs/4711", "jobs/4722", "jobs/666", "users", "users/alice", "nodes/dgx01"):
         browser.open(root + path, width)
         assert browser.script("document.documentElement.scrollWidth") <= width, path
         assert browser.script("document.querySelectorAll('section').length") >= 1
         assert browser.complaints == [], path
+
+
+def test_a_waiting_job_is_read_on_a_phone_in_the_dark_and_when_nothing_is_known(serve, view, browser):
+    root = serve(WebApp(view)).urls[0]
+    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    browser.open(root + "jobs/4722", 390)
+    assert browser.script("getComputedStyle(document.body).backgroundColor") == "rgb(17, 23, 29)"
+    assert browser.script("document.querySelectorAll('#wait ~ div tbody tr').length") == 3
+    assert browser.script("[...document.querySelectorAll('td code')].every(one => one.offsetWidth < 360)")
+    view.told = ()
+    browser.open(root + "jobs/4722?", 390)
+    assert browser.script("document.getElementById('wait').textContent").startswith("When it starts is not known")
+    assert browser.complaints == []
 
 
 def test_filters_work_by_keyboard_and_without_javascript(serve, view, browser):

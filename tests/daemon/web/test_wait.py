@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 from idlewatt.daemon.web.view import Status
-from idlewatt.storage.records import Job
+from idlewatt.storage.records import Allocation, Job
 
 
 def text(client, path):
@@ -59,6 +59,21 @@ def test_a_search_finds_who_waits_and_has_no_record_yet(view, client):
     view.job_rows += (Job("9", 0.0, view.job_rows[1].state, "a100", view.job_rows[1].request, user=hostile),)
     assert hostile not in client.get("/jobs?user=%3Cb%3E").text
     assert hostile not in client.get(f"/jobs?user={hostile.replace('<', '%3C')}").text
+
+
+def test_errors_of_gpus_are_told_on_the_pages_of_the_job_that_holds_them_and_of_the_node(view, client):
+    running = replace(view.job_rows[0], job_id="77", allocations=(Allocation("dgx01", 2, (0, 3)),))
+    unnamed = replace(view.job_rows[0], job_id="78", allocations=(Allocation("dgx01", 2, None),))
+    view.job_rows += running, unnamed
+    view.facts = replace(view.facts, gpu_error_info={("dgx01", "3", "79"): 1.0, ("dgx01", "5", "31"): 1.0,
+                                                     ("dgx02", "3", "94"): 1.0})
+    said = text(client, "/jobs/77")
+    assert "GPU dgx01:3 has told error Xid 79. Tell your administrator" in said
+    assert "Xid 31" not in said
+    assert "Xid 94" not in said
+    assert "GPU dgx01:5 has told error Xid 31. The program may be at fault" in text(client, "/jobs/78")
+    assert "has told error" not in text(client, "/jobs/4722")
+    assert "GPU 5 has told error Xid 31" in text(client, "/nodes/dgx01")
 
 
 def test_pending_jobs_of_the_overview_lead_to_their_pages(client):

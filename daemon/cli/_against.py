@@ -1,0 +1,50 @@
+"""Compares the energy of runs with what Slurm's own meters say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from ._output import Row, plain
+
+COLUMNS = {"job_id": "job", "idlewatt": "idlewatt (J)", "slurm": "Slurm (J)", "ratio": "ratio"}
+APART_S = 2.0
+"""Starts of one run may differ by so much between the queue and the accounts."""
+
+
+def compared(path: Path, rows: Iterable[Row]) -> tuple[list[Row], str]:
+    """Return the runs that both counted, the furthest apart first, and in words how they compare in all.
+
+    ``path`` is a file of ``sacct --json``; ``rows`` are recorded runs of the API.
+    """
+    from ...exporters.slurm.consumed_energy import parse_consumed
+    from ...exporters.slurm.fields import BadRecord
+
+    try:
+        told = parse_consumed(path.read_text("utf-8", "replace"))
+    except BadRecord as error:
+        hint = "print it with: sacct --json --allusers --duplicates"
+        raise click.ClickException(f"{path}: {plain(str(error))}; {hint}") from error
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from error
+    by_job: dict[str, list[Row]] = {}
+    for row in rows:
+        by_job.setdefault(row["job_id"], []).append(row)
+    found: list[Row] = [
+        {"job_id": one.job_id, "idlewatt": run["energy_joules"], "slurm": one.joules,
+         "ratio": run["energy_joules"] / one.joules} for one in told.records if one.joules
+        for run in by_job.get(one.job_id, ()) if abs(run["start_s"] - one.start_s) <= APART_S]
+    dumb = sum(one.joules is None for one in told.records)
+    return sorted(found, key=lambda row: -abs(row["ratio"] - 1.0)), _words(found, len(told.records), dumb)
+
+
+def _words(found: list[Row], runs: int, dumb: int) -> str:
+    if runs and dumb == runs:
+        return f"Slurm counted no energy of these {runs} runs: AcctGatherEnergyType is none, or reads no meter"
+    if not found:
+        return f"none of the {runs} runs of the file is recorded here with energy from both"
+    ours, theirs = (sum(row[name] for row in found) for name in ("idlewatt", "slurm"))
+    return (f"{len(found)} of {runs} runs compared: idlewatt counted {ours / theirs:.3f} of Slurm's "
+            f"{theirs / 3.6e6:.3g} kWh; of jobs that shared their nodes Slurm counts the whole nodes")
