@@ -20,6 +20,7 @@ from .config import ConfigError, Settings
 from .efficiency import EnergyBook
 from .facts import published
 from .pricing import Costing
+from .pseudonyms import pseudonymised
 from .service import Service
 from .spare import spare_nodes
 from .waste import Assessment, GpuVerdict, NodeVerdict
@@ -39,7 +40,9 @@ class DaemonView(View):
 
     def published(self) -> Published:
         """Return the facts of the metrics page."""
-        return published(self._service.standing(), self._service.process())
+        page = published(self._service.standing(), self._service.process())
+        key_file = self._service.settings.privacy.pseudonym_key_file
+        return page if key_file is None else pseudonymised(page, key_file)
 
     def recommendations(self) -> Sequence[Recommendation]:
         """Return present advice, the policy in charge first, the most urgent job first."""

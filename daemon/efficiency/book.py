@@ -30,6 +30,16 @@ class EnergyBook:
         self._history, self._costing, self._now = history, costing, now
 
     @property
+    def history(self) -> HistoryReader:
+        """Return the history that is asked."""
+        return self._history
+
+    @property
+    def now(self) -> Callable[[], float]:
+        """Return the clock."""
+        return self._now
+
+    @property
     def costing(self) -> Costing:
         """Return the prices that are set."""
         return self._costing

@@ -7,6 +7,7 @@ from .costs import CostSettings
 from .cycles import Cycles
 from .degraded import DegradedSettings
 from .notices import NoticesSettings
+from .privacy import PrivacySettings
 from .recommenders import RecommendersSettings
 from .storage import StorageSettings
 from .training import TrainingSettings
@@ -27,6 +28,7 @@ class Sections(Strict):
     recommenders: RecommendersSettings = RecommendersSettings()
     degraded: DegradedSettings = DegradedSettings()
     notices: NoticesSettings = NoticesSettings()
+    privacy: PrivacySettings = PrivacySettings()
     counterfactual: CounterfactualSettings = CounterfactualSettings()
     training: TrainingSettings = TrainingSettings()
 

@@ -27,6 +27,7 @@ from .energy_api import QUERIES, Query, recorded
 from .energy_pages import PAGES, Page
 from .gate import Passwords, Rate, WebConfigFile
 from .openapi import document
+from .own_view import OwnView
 from .page import render
 from .view import ReloadError, View
 
@@ -49,6 +50,11 @@ CHUNK = 1 << 16
 
 ERROR_TYPES = {400: "bad_data", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "bad_data",
                429: "unavailable", 503: "unavailable"}
+
+ASKS = "idlewatt.user"
+"""Where a request says whom the gate has let in; no header can set it."""
+OPEN = frozenset(("/-/healthy", "/health", "/healthz", "/-/ready"))
+"""Paths that say nothing of anybody."""
 
 VARIABLE = re.compile(r"\{\w+\}")
 
@@ -118,26 +124,42 @@ class WebApp:
         config = self._gate.current()
         if not self._rate.allows(config.rate_limit):
             return _failure(request, 429, "too many requests")
+        roles = config.idlewatt
+        if roles is not None:
+            named = roles.named(request.remote_addr, request.headers.get(roles.user_header or "-"))
+            if named:
+                request.environ[ASKS] = named
+                return None
         if not config.basic_auth_users:
-            return None
+            return None if roles is None or request.path in OPEN else _failure(
+                request, 403, "nobody is named: this is for users behind the proxy")
         given = request.authorization
         user, password = (given.username or "", given.password or "") if given and given.type == "basic" else ("", "")
         if given and self._passwords.right(config.basic_auth_users, user, password):
+            request.environ[ASKS] = user
             return None
         response = _failure(request, 401, "a user and password are required")
         response.headers["WWW-Authenticate"] = 'Basic realm="idlewatt", charset="UTF-8"'
         return response
 
+    def _seen_by(self, request: Request) -> View:
+        """Return the daemon as whoever asks may see it: all of it, or a user's own part."""
+        roles = self._gate.current().idlewatt
+        user = str(request.environ.get(ASKS, ""))
+        return self._view if roles is None or user in roles.admins else OwnView(self._view, user)
+
     def _landing(self, request: Request) -> Response:
-        return Response(render(self._view, self._telemetry_path), mimetype="text/html",
+        return Response(render(self._seen_by(request), self._telemetry_path), mimetype="text/html",
                         headers={"Cache-Control": "no-store"})
 
     def _page(self, page: Page, request: Request, name: str = "") -> Response:
         root = "../" * (request.path.count("/") - 1)
-        return Response(page(self._view, request.args, name, root), mimetype="text/html")
+        return Response(page(self._seen_by(request), request.args, name, root), mimetype="text/html")
 
     def _metrics(self, request: Request) -> Response:
-        body, content_type = publish.page(self._registry, request.headers.get("Accept", ""))
+        view = self._seen_by(request)
+        registry = self._registry if view is self._view else publish.registry(view.published)
+        body, content_type = publish.page(registry, request.headers.get("Accept", ""))
         return Response(body, content_type=content_type)
 
     def _healthy(self, request: Request) -> Response:
@@ -155,6 +177,8 @@ class WebApp:
         # A browser that carries the operator's password must not be driven here by another site.
         if _sent_by_another_site(request):
             return _failure(request, 403, "a reload is not taken from another site")
+        if self._seen_by(request) is not self._view:
+            return _failure(request, 403, "only an administrator may do that")
         try:
             self._view.reload()
         except ReloadError as fault:
@@ -163,10 +187,12 @@ class WebApp:
 
     def _rows(self, endpoint: Endpoint, request: Request) -> Response:
         query = recorded(endpoint.name, request.args)
-        return _json(answer(endpoint, request.args, self._view)) if query is None else self._recorded(query, request)
+        if query is not None:
+            return self._recorded(query, request)
+        return _json(answer(endpoint, request.args, self._seen_by(request)))
 
     def _recorded(self, query: Query, request: Request, name: str = "") -> Response:
-        return _json(energy_api.answer(query, self._view, request.args, name))
+        return _json(energy_api.answer(query, self._seen_by(request), request.args, name))
 
     def _describe(self, request: Request) -> Response:
         return _json(self._openapi)

@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from .roles import Roles
+
 MOST_BYTES = 1 << 20
 
 VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
@@ -159,6 +161,17 @@ class WebConfig(_Strict):
     http_server_config: Http = Http()
     basic_auth_users: dict[str, str] = {}
     rate_limit: RateLimit = RateLimit()
+    idlewatt: Roles | None = None
+    """Our own: who sees what. Without it everybody who comes in sees all."""
+
+    @model_validator(mode="after")
+    def _somebody_can_be_named(self) -> WebConfig:
+        roles = self.idlewatt
+        if roles is not None and bool(roles.user_header) != bool(roles.trusted_proxies):
+            raise ValueError("idlewatt.user_header and idlewatt.trusted_proxies belong together")
+        if roles is not None and not (roles.user_header or self.basic_auth_users):
+            raise ValueError("idlewatt.admins needs basic_auth_users, or a header of trusted_proxies")
+        return self
 
     @field_validator("basic_auth_users")
     @classmethod

@@ -1,0 +1,168 @@
+"""The daemon as one user may see it: the cluster's watts without names, and of jobs only the user's own.
+
+What is not listed here is hidden: a question that is new to the view answers nothing until somebody decides on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass, replace
+
+from ...exporters.publish import METRICS, PREFIX, Published
+from ...storage.energy_queries import Dimension, Order, RunFilter
+from ...storage.notices import Notice
+from ...storage.recommendations import Recommendation
+from ...storage.records import Job
+from ..advice.recommender import Row
+from ..advice.wait_outlook import WaitOutlook
+from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
+from ..efficiency.wasters import Part
+from .view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
+
+PERSONAL = frozenset(("user", "account", "job_id", "for_job_id"))
+"""Labels of series that say whose something is."""
+
+
+class OwnBook(EnergyBook):
+    """Answers about one user's energy; sums of nodes and days that nobody is named in are everybody's."""
+
+    def __init__(self, book: EnergyBook, user: str) -> None:
+        super().__init__(book.history, book.costing, book.now)
+        self._user = user
+
+    def _own(self, wanted: RunFilter) -> RunFilter | None:
+        """Return the same question about the user; None for one about somebody else."""
+        return replace(wanted, user=self._user) if wanted.user in ("", self._user) else None
+
+    def runs(self, wanted: RunFilter, order: Order, limit: int, offset: int = 0) -> tuple[tuple[JobRow, ...], int]:
+        """Return the user's runs."""
+        own = self._own(wanted)
+        return ((), 0) if own is None else super().runs(own, order, limit, offset)
+
+    def by(self, dimension: Dimension, wanted: RunFilter, limit: int | None = None) -> tuple[EnergyRow, ...]:
+        """Return the user's sums; those of nodes are of everybody."""
+        own = self._own(wanted)
+        return () if own is None else super().by(dimension, wanted if dimension == "node" else own, limit)
+
+    def wasters(self, parts: Iterable[Part], jobs: Sequence[Job], most: int) -> tuple[tuple[HolderRow, ...], int]:
+        """Return the user's running jobs that waste."""
+        return super().wasters(parts, [job for job in jobs if job.user == self._user], most)
+
+    def reports(self, job_id: str, live: Sequence[Job] = ()) -> tuple[JobReport, ...]:
+        """Return the reports of the user's own jobs of that id."""
+        own = [job for job in live if job.user == self._user]
+        return tuple(report for report in super().reports(job_id, own) if report.job.user == self._user)
+
+
+class OwnView(View):
+    """Answers one user, of another view."""
+
+    def __init__(self, view: View, user: str) -> None:
+        self._view, self._user = view, user
+
+    def published(self) -> Published:
+        """Return the metrics without any series that names a user, an account or a job."""
+        return anonymous(self._view.published())
+
+    def recommendations(self) -> Sequence[Recommendation]:
+        """Return advice on the user's jobs."""
+        own = self._keys()
+        return [row for row in self._view.recommendations() if (row.job_id, row.submit_s) in own]
+
+    def recommended(self, subject: str) -> Sequence[Row]:
+        """Return rows that are about the user's jobs and name nobody else's."""
+        own = self._keys()
+        names = {job_id for job_id, _ in own}
+        return [row for row in self._view.recommended(subject) if (row.job_id, row.submit_s) in own
+                and _named(row) <= names | {self._user, ""}]
+
+    def waste(self) -> Sequence[WasteRow]:
+        """Return where every watt goes, without the names of other holders: the rows still add up."""
+        return [row if row.user == self._user else replace(row, user="", account="", job_id="")
+                for row in self._view.waste()]
+
+    def nodes(self) -> Sequence[NodeRow]:
+        """Return every node, without whom it is kept for."""
+        return [row if row.node.owner in ("", self._user) else replace(row, node=replace(row.node, owner=""))
+                for row in self._view.nodes()]
+
+    def jobs(self) -> Sequence[Job]:
+        """Return the user's jobs."""
+        return [job for job in self._view.jobs() if job.user == self._user]
+
+    def book(self) -> EnergyBook:
+        """Return whom to ask what the user's jobs took."""
+        return OwnBook(self._view.book(), self._user)
+
+    def outlook(self, job_id: str) -> WaitOutlook | None:
+        """Return when a job of the user starts; who stands before it is told without a name."""
+        found = self._view.outlook(job_id)
+        own = self._keys()
+        if found is None or (found.job_id, found.submit_s) not in own:
+            return None
+        names = {name for name, _ in own}
+        return replace(found, ahead=tuple(one if one.job_id in names else replace(one, job_id="")
+                                          for one in found.ahead))
+
+    def models(self) -> Sequence[ModelRow]:
+        """Return the trained agents: they are about nobody."""
+        return self._view.models()
+
+    def decisions(self) -> Sequence[DecisionRow]:
+        """Return the decisions on them."""
+        return self._view.decisions()
+
+    def notices(self, since_s: float, user: str = "") -> Sequence[Notice]:
+        """Return what was said to the user."""
+        return self._view.notices(since_s, self._user) if user in ("", self._user) else ()
+
+    def sources(self) -> Sequence[SourceRow]:
+        """Return how each source fares, without its targets."""
+        return [replace(row, targets=()) for row in self._view.sources()]
+
+    def targets(self) -> Sequence[TargetGroup]:
+        """Return no exporter: Prometheus asks as an administrator."""
+        return ()
+
+    def now(self) -> float:
+        """Return the daemon's time."""
+        return self._view.now()
+
+    def status(self) -> Status:
+        """Return whether what is shown can be believed."""
+        return self._view.status()
+
+    def missing(self) -> Sequence[str]:
+        """Return what is missing before the daemon is ready."""
+        return self._view.missing()
+
+    def reload(self) -> None:
+        """Refuse: that is for administrators."""
+        raise ReloadError("only an administrator may do that")
+
+    def _keys(self) -> set[tuple[str, float]]:
+        return {job.key for job in self.jobs()}
+
+
+def anonymous(published: Published) -> Published:
+    """Return a page without the series that are about somebody."""
+    personal = {metric.name.removeprefix(PREFIX) for metric in METRICS if not PERSONAL.isdisjoint(metric.labels)}
+    return replace(published, **{one.name: {} for one in fields(published) if one.name in personal})  # type: ignore[arg-type]
+
+
+def _named(row: object) -> set[str]:
+    """Return the jobs and users that a row names, at any depth."""
+    found: set[str] = set()
+    if is_dataclass(row):
+        for one in fields(row):
+            value = getattr(row, one.name)
+            if one.name in ("job_id", "user") and isinstance(value, str):
+                found.add(value)
+            elif one.name == "helps":
+                found |= set(value)
+            else:
+                found |= _named(value)
+    elif isinstance(row, tuple | list):
+        for part in row:
+            found |= _named(part)
+    return found

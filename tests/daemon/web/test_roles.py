@@ -1,0 +1,180 @@
+"""Who sees what: administrators all, users own jobs, on page, API and metrics alike; nobody by a made-up header."""
+
+import json
+import re
+
+import bcrypt
+import pytest
+import requests
+from energies import NOW
+from werkzeug.test import Client
+
+from idlewatt.daemon.pseudonyms import pseudonymised
+from idlewatt.daemon.web.app import WebApp
+from idlewatt.daemon.web.gate import WebConfigFile
+from idlewatt.daemon.web.webconfig import WebConfigError, load
+from idlewatt.exporters.publish import METRICS, Published, registry
+from idlewatt.exporters.publish import page as metrics_page
+from idlewatt.storage.notices import Notice
+
+PROXY = {"REMOTE_ADDR": "10.1.2.3"}
+ROLES = "idlewatt:\n  admins: [root]\n  user_header: X-Remote-User\n  trusted_proxies: [10.1.0.0/16, '::1']\n"
+
+
+@pytest.fixture
+def app(view, tmp_path, monkeypatch):
+    (tmp_path / "web.yml").write_text(ROLES)
+    view.facts = Published(
+        partitions=("a100",), user_wasted_power_watts={("alice", "a100"): 10.0, ("bob", "a100"): 20.0},
+        reclaimable_since_timestamp_seconds={("a100", "4712", "bob", "2"): 1.0},
+        advice_reason_info={("fifo", "4720", "start", "fits"): 1.0}, node_power_watts={("dgx01", "ipmi"): 2746.0})
+    notice = Notice("idle_gpus", "first", "mail", "4712", 0.0, 0.0, "idle_gpus", "bob", "", "a100", "sent", NOW, NOW)
+    monkeypatch.setattr(type(view), "notices", lambda self, since_s, user="": [notice] if user in ("", "bob") else [],
+                        raising=False)
+    return WebApp(view, WebConfigFile(tmp_path / "web.yml"))
+
+
+@pytest.fixture
+def by(app):
+    """Return a function that asks as a user whom the proxy names."""
+    def ask(user: str, path: str, **environ):
+        return Client(app).get(path, headers={"X-Remote-User": user}, environ_overrides=PROXY | environ)
+
+    return ask
+
+
+def rows(answer):
+    assert answer.status_code == 200, answer.text
+    return json.loads(answer.text)["data"]
+
+
+def test_lists_hold_a_users_own_jobs_only_and_an_administrators_hold_all(by):
+    assert {row["user"] for row in rows(by("alice", "/api/v1/jobs"))} == {"alice"}
+    assert len({row["user"] for row in rows(by("root", "/api/v1/jobs"))}) > 2
+    assert {row["user"] for row in rows(by("alice", "/api/v1/jobs?since=7d"))} == {"alice"}
+    assert [row["name"] for row in rows(by("alice", "/api/v1/users?since=7d"))] == ["alice"]
+    assert rows(by("alice", "/api/v1/jobs?since=7d&user=bob")) == []
+    assert rows(by("alice", "/api/v1/waste?since=7d&by=day&user=bob")) == []
+    assert {row["job_id"] for row in rows(by("alice", "/api/v1/recommendations"))} <= {"4711", "4720"}
+    assert rows(by("alice", "/api/v1/notices")) == rows(by("alice", "/api/v1/notices?user=bob")) == []
+    assert len(rows(by("bob", "/api/v1/notices"))) == 1
+
+
+def test_watts_still_add_up_without_the_names_of_others(by):
+    own, every = rows(by("alice", "/api/v1/waste")), rows(by("root", "/api/v1/waste"))
+    assert sum(row["power_watts"] or 0 for row in own) == sum(row["power_watts"] or 0 for row in every)
+    assert {row["user"] for row in own} == {"", "alice"}
+    assert "4712" not in json.dumps(own)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs/4712", "/jobs/4712", "/users/bob", "/api/v1/waits/4721"])
+def test_another_users_job_is_not_found_as_if_it_were_not_there(by, path):
+    assert by("alice", path).status_code == 404
+    assert by("alice", path).text.replace("4712", "9") == by("alice", path.replace("4712", "9")).text
+    if "waits" not in path:
+        assert by("root", path).status_code == 200
+
+
+def test_a_user_sees_the_pages_of_own_jobs_and_nothing_of_others(by):
+    assert by("alice", "/jobs/4711").status_code == by("alice", "/users/alice").status_code == 200
+    for path in ("/", "/jobs", "/users", "/nodes/dgx01"):
+        page = by("alice", path)
+        assert page.status_code == 200
+        assert not re.search(r"\b(bob|carol|dan|erin|4712|4713|4714|4721)\b", page.text), path
+
+
+@pytest.mark.parametrize("subject", ["moves", "allocation", "elastic", "power_caps", "reclaim"])
+def test_recommendations_that_name_somebody_elses_job_are_hidden(by, subject):
+    found = json.dumps(rows(by("alice", f"/api/v1/{subject}")))
+    assert not re.search(r'"(bob|ann|123|124|4712|4721)"', found)
+
+
+def test_metrics_of_who_is_no_administrator_name_no_user_no_account_and_no_job(by):
+    page, whole = by("alice", "/metrics").text, by("root", "/metrics").text
+    assert not re.search(r'\b(user|account|job_id|for_job_id)="', page)
+    assert 'user="bob"' in whole
+    assert 'idlewatt_node_power_watts{node="dgx01",source="ipmi"} 2746.0' in page
+    labels = {label for metric in METRICS for label in metric.labels}
+    assert {one for one in labels if re.search("user|job|account|owner", one)} <= {
+        "user", "account", "job_id", "for_job_id"}, "a new label of persons: hide it in own_view.PERSONAL"
+
+
+@pytest.mark.parametrize("peer", ["10.2.0.1", "127.0.0.1", "192.0.2.1", "", "::2", "garbage"])
+def test_a_header_from_anybody_but_the_proxy_is_not_believed(by, peer):
+    for user in ("root", "alice"):
+        assert by(user, "/api/v1/jobs", REMOTE_ADDR=peer).status_code == 403
+        assert by(user, "/metrics", REMOTE_ADDR=peer).status_code == 403
+    assert by("root", "/-/healthy", REMOTE_ADDR=peer).status_code == 200
+
+
+@pytest.mark.parametrize("peer", ["::1", "::ffff:10.1.9.9", "10.1.255.255"])
+def test_the_proxy_is_known_by_any_spelling_of_its_address(by, peer):
+    assert by("root", "/api/v1/jobs", REMOTE_ADDR=peer).status_code == 200
+
+
+@pytest.mark.parametrize("user", ["alice,root", "root ", "", " ", "a b", "-x", "x" * 200])
+def test_a_header_that_is_no_name_names_nobody(by, user):
+    answer = by(user, "/api/v1/jobs")
+    assert answer.status_code == 403 or {row["user"] for row in rows(answer)} != {"alice"}
+
+
+def test_a_user_by_password_sees_own_jobs_and_cannot_name_herself_another(view, tmp_path):
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    file = tmp_path / "web.yml"
+    file.write_text(f"{ROLES}basic_auth_users:\n  alice: {hashed}\n  root: {hashed}\n")
+    client = Client(WebApp(view, WebConfigFile(file)))
+    header = {"X-Remote-User": "root"}
+    assert {row["user"] for row in rows(client.get("/api/v1/jobs", auth=("alice", "secret"), headers=header))} == {
+        "alice"}
+    assert len(rows(client.get("/api/v1/jobs", auth=("root", "secret")))) > 2
+    assert client.get("/api/v1/jobs", auth=("root", "guess"), headers=header).status_code == 401
+
+
+def test_only_an_administrator_reloads(view, tmp_path):
+    (tmp_path / "web.yml").write_text(ROLES)
+    client = Client(WebApp(view, WebConfigFile(tmp_path / "web.yml"), lifecycle=True))
+    for user, status in (("alice", 403), ("root", 200)):
+        assert client.post("/-/reload", headers={"X-Remote-User": user},
+                           environ_overrides=PROXY).status_code == status
+    assert view.reloads == 1
+
+
+def test_a_header_spelled_with_underscores_reaches_nobody_through_a_real_server(app, serve):
+    server = serve(app)
+    answer = requests.get(f"{server.urls[0]}api/v1/jobs", headers={"X_Remote_User": "root"}, timeout=10)
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("idlewatt: {admins: [root]}", "needs basic_auth_users"),
+    ("idlewatt: {user_header: X-Remote-User}", "belong together"),
+    ("idlewatt: {user_header: X-Remote-User, trusted_proxies: [proxy.example.org]}", "does not appear to be"),
+    ("idlewatt: {user_header: 'X Y', trusted_proxies: [10.0.0.1]}", "user_header"),
+    ("idlewatt: {nothing: 1}", "nothing")])
+def test_roles_that_cannot_be_meant_are_refused(tmp_path, text, words):
+    (tmp_path / "web.yml").write_text(text)
+    with pytest.raises(WebConfigError, match=words):
+        load(tmp_path / "web.yml")
+
+
+def test_users_go_by_pseudonyms_in_metrics_that_only_the_key_connects(tmp_path):
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef")
+    facts = Published(user_wasted_power_watts={("alice", "a100"): 1.0, ("bob", "a100"): 2.0},
+                      reclaimable_since_timestamp_seconds={("a100", "1", "bob", "2"): 3.0})
+
+    def page(of):
+        return metrics_page(registry(lambda: pseudonymised(of, key)))[0].decode()
+
+    first = page(facts)
+    assert not re.search("alice|bob", first)
+    names = re.findall(r'user="(u-[0-9a-f]{12})"', first)
+    assert len(set(names)) == 2
+    assert len(names) == 3
+    assert page(facts) == first or set(re.findall(r'user="(.*?)"', page(facts))) == set(names)
+    key.write_text("another key of 16")
+    assert set(re.findall(r'user="(.*?)"', page(facts))).isdisjoint(names)
+    key.write_text("short")
+    assert "user=" not in page(facts)
+    key.unlink()
+    assert "user=" not in page(facts)
