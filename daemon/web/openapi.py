@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from .api import ENDPOINTS, MOST_ROWS, Endpoint
-from .energy_api import CHOICES, QUERIES, Query
+from .energy_api import QUERIES, Query
 
 _ERROR = {
     "type": "object",
@@ -50,7 +50,7 @@ def _paths(schemas: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
 def _question(query: Query, rows: dict[str, Any]) -> dict[str, Any]:
     named = [{"name": name[1:-1], "in": "path", "required": True, "description": "Its name or id.",
               "schema": {"type": "string"}} for name in query.path.split("/") if name.startswith("{")]
-    parameters = [_parameter(name, text, {"type": "string", "enum": list(CHOICES[name])} if name in CHOICES
+    parameters = [_parameter(name, text, {"type": "string", "enum": list(query.choices[name])} if name in query.choices
                              else {"type": "string"}) for name, text in query.parameters.items()]
     failed = {"$ref": "#/components/schemas/Error"}
     return {"operationId": f"recorded_{query.name}", "summary": query.help, "parameters": named + parameters,

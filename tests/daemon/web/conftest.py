@@ -31,8 +31,10 @@ from idlewatt.exporters.source import TargetHealth
 from idlewatt.storage.elastic import ElasticAdvice, Resize
 from idlewatt.storage.history import History
 from idlewatt.storage.moves import Move, Relief
+from idlewatt.storage.notices import Notice
 from idlewatt.storage.power_caps import PowerCap
 from idlewatt.storage.power_classes import WASTED, PowerClass
+from idlewatt.storage.reclaim import Reclaimable, Started
 from idlewatt.storage.recommendations import Alternative, Instead, Placement, Recommendation
 from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request
 from idlewatt.storage.shares import Giver, ShareAdvice
@@ -66,6 +68,7 @@ class ToyView(View):
     standing: Status = Status(NOW, True)
     by_subject: dict[str, tuple] = dataclasses.field(default_factory=dict)
     ledger: EnergyBook | None = None
+    notice_rows: tuple[Notice, ...] = ()
     told: tuple[WaitOutlook, ...] = ()
 
     def published(self): return self.facts
@@ -78,6 +81,7 @@ class ToyView(View):
     def outlook(self, job_id): return next((one for one in self.told if one.job_id == job_id), None)
     def models(self): return self.model_rows
     def decisions(self): return self.decision_rows
+    def notices(self, since_s, user=""): return tuple(row for row in self.notice_rows if user in ("", row.user))
     def sources(self): return self.source_rows
     def targets(self): return self.groups
     def now(self): return NOW
@@ -208,6 +212,8 @@ def recommended() -> dict[str, tuple]:
             "power_caps": (PowerCap("4711", NOW - 1500, "a100", "ann", NOW, ("dgx01",), 2, 400.0, 300.0, 0.12,
                                     (0.08, 0.16), 0.02, (0.01, 0.03), (3, 4), 0.5,
                                     ("ssh dgx01 nvidia-smi -i 0,1 -pl 300",)),),
+            "reclaim": (Reclaimable("4712", NOW - 9000, NOW - 8000, "a100", "bob", "lab", "sweep", NOW, NOW - 4000, 2,
+                                    2, True, "batch", 176.0, ("dgx01",), 16, 2**36, (Started("4721", "erin", 2),)),),
             "moves": (Relief("4721", NOW - 1500, "a100", "bob", NOW, Placement(("dgx01",), (8,)), (to_dgx02,), 2),)}
 
 
@@ -230,6 +236,8 @@ def view(energies: History) -> ToyView:
                       up={"slurm": 1.0, "ipmi": 0.0}, node_power_watts={("dgx01", "ipmi"): 2746.0})
     return ToyView(waste_rows(), node_rows(), jobs(), advice(), sources(), groups(), facts,
                    model_rows=models(), decision_rows=decisions(), by_subject=recommended(),
+                   notice_rows=(Notice("idle_gpus", "first", "mail", "4712", 0.0, 0.0, "idle_gpus", "bob", "", "a100",
+                                       "sent", NOW, NOW),),
                    ledger=EnergyBook(energies, Costing(), lambda: NOW), told=(outlook(),))
 
 

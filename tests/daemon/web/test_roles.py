@@ -6,7 +6,6 @@ import re
 import bcrypt
 import pytest
 import requests
-from energies import NOW
 from werkzeug.test import Client
 
 from idlewatt.daemon.pseudonyms import pseudonymised
@@ -15,22 +14,18 @@ from idlewatt.daemon.web.gate import WebConfigFile
 from idlewatt.daemon.web.webconfig import WebConfigError, load
 from idlewatt.exporters.publish import METRICS, Published, registry
 from idlewatt.exporters.publish import page as metrics_page
-from idlewatt.storage.notices import Notice
 
 PROXY = {"REMOTE_ADDR": "10.1.2.3"}
 ROLES = "idlewatt:\n  admins: [root]\n  user_header: X-Remote-User\n  trusted_proxies: [10.1.0.0/16, '::1']\n"
 
 
 @pytest.fixture
-def app(view, tmp_path, monkeypatch):
+def app(view, tmp_path):
     (tmp_path / "web.yml").write_text(ROLES)
     view.facts = Published(
         partitions=("a100",), user_wasted_power_watts={("alice", "a100"): 10.0, ("bob", "a100"): 20.0},
         reclaimable_since_timestamp_seconds={("a100", "4712", "bob", "2"): 1.0},
         advice_reason_info={("fifo", "4720", "start", "fits"): 1.0}, node_power_watts={("dgx01", "ipmi"): 2746.0})
-    notice = Notice("idle_gpus", "first", "mail", "4712", 0.0, 0.0, "idle_gpus", "bob", "", "a100", "sent", NOW, NOW)
-    monkeypatch.setattr(type(view), "notices", lambda self, since_s, user="": [notice] if user in ("", "bob") else [],
-                        raising=False)
     return WebApp(view, WebConfigFile(tmp_path / "web.yml"))
 
 
