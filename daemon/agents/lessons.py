@@ -33,7 +33,8 @@ EVERY, STEPS = 5, 400
 """Steps between looks at later history; at most, unless the budget ends before."""
 FEWEST_JOBS = 20
 STATE = "training.safetensors"
-MORE = "more."
+MORE, WAY = "more.", "objective_by_"
+"""What names of arrays and of metrics begin with, that a way of learning keeps of its own."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ def _keep(training: Training, ground: Ground) -> None:
     sizes = [len(stretch.cluster) for stretch in stretches]
     seen = {name: (float(low), float(high)) for name, (low, high) in zip(trade.told, training.bounds, strict=True)}
     metrics = {"objective_select": training.worth, "imitation_top1": training.agreement, "wall_s": training.spent_s,
-               **{f"objective_{name}": worth for name, worth in training.scores.items()}}
+               **{WAY + name: worth for name, worth in training.scores.items()}}
     card = ModelCard(trade.kind, "1", time.time(), course.seed, version("idlewatt"), "", "", kind=trade.kind,
                      metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
                      seen={**seen, "nodes": (float(min(sizes)), float(max(sizes)))}, curve=tuple(training.curve))

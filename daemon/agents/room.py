@@ -49,15 +49,16 @@ class Room:
         self.kinds, self.kind = _kinds(asks)
         self._full, self._last = self._needs(CHUNK), self._needs(REST)
         self._fits = self._fitting(self._full, np.arange(len(self.free)))
-        self._rest_fits = self._fitting(self._last, np.arange(len(self.free)))
-        self._reserved = np.zeros(len(self.free), bool)
+        rests = bool((self.kinds[:, RESTS] > 0).any())
+        self._rest_fits = self._fitting(self._last, np.arange(len(self.free))) if rests else self._fits
+        self._reserved, self._keeps = np.zeros(len(self.free), bool), False
         self._spots: dict[tuple[int, bool], Spot | None] = {}
         self._soonest: dict[tuple[int, int], float] = {}
         self._releases: tuple[Longs, Floats, Longs] | None = None
 
     def spot(self, kind: int, *, beside: bool = False) -> Spot | None:
         """Return the closest place for a job of this kind now; ``beside`` keeps off what is reserved."""
-        key = (kind, beside and bool(self._reserved.any()))
+        key = (kind, beside and self._keeps)
         if key not in self._spots:
             full, last = self._fits[kind], self._rest_fits[kind]
             if key[1]:
@@ -98,6 +99,7 @@ class Room:
         self.free[nodes] += shares[:, 1:]
         self.busy[nodes] -= 1
         self._renew(nodes)
+        self._spots.clear()
 
     def hold(self, shares: Longs) -> None:
         """Let it have that again."""
@@ -156,16 +158,21 @@ class Room:
         chosen = np.argsort(times, kind="stable")[:needed]
         when = float(times[chosen].max()) if len(chosen) == needed > 0 else np.inf
         if np.isfinite(when):
-            self._reserved[chosen] = True
-            self._spots.clear()
+            self._reserved[chosen] = self._keeps = True
+            self._shrink()
         return when
 
     def _renew(self, nodes: NDArray[np.intp]) -> None:
         """Look again at nodes on which something has changed."""
         self._fits[:, nodes] = self._fitting(self._full, nodes)
-        self._rest_fits[:, nodes] = self._fitting(self._last, nodes)
-        self._spots.clear()
+        if self._rest_fits is not self._fits:
+            self._rest_fits[:, nodes] = self._fitting(self._last, nodes)
+        self._shrink()
         self._soonest.clear()
+
+    def _shrink(self) -> None:
+        """Look anew for places, but not for those who had none: there is not more room than before."""
+        self._spots = {key: None for key, spot in self._spots.items() if spot is None}
 
     def _needs(self, gpus: int) -> Longs:
         """Return the GPUs, CPUs and bytes of each kind's chunk, or rest: its share, rounded up."""

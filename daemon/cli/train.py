@@ -232,11 +232,18 @@ def _learn(lesson: TrainingRun) -> Event:
 
 def _kept(lesson: TrainingRun, models: ModelStore, interrupted: Event) -> Stored:
     """Put the best so far among the models and say so; ends with status 130 when it was interrupted."""
+    from ..agents.lessons import WAY
+
     if interrupted.is_set() and not lesson.saved:
         click.echo("interrupted before anything was learned; nothing is kept", err=True)
         raise click.exceptions.Exit(130)
     model = lesson.keep(models, time.time())
     click.echo(f"model:   {model.name}, in {model.folder}")
+    metrics = {} if model.card is None else model.card.metrics
+    ways = {name.removeprefix(WAY): worth for name, worth in metrics.items() if name.startswith(WAY)}
+    if len(ways) > 1:
+        told = ", ".join(f"{name.replace('_', ' ')} {worth:.3f}" for name, worth in sorted(ways.items()))
+        click.echo(f"learned: {told} of {lesson.order.incumbent}; the better one serves")
     if interrupted.is_set():
         click.echo(f"interrupted: the best so far is kept; `idlewatt train --agent {lesson.order.agent} --resume` goes "
                    f"on, `idlewatt evaluate {model.name}` judges what there is", err=True)

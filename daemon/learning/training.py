@@ -23,6 +23,7 @@ from ...storage.promotions import Decision, Promotion, states
 from ..agents.checkpoint import CheckpointError, verify, write, write_card
 from ..agents.histories import Split
 from ..agents.kinds import ALIASES, Course, Kind, Objective, Progress, Stretch, TrainingError, kinds
+from ..agents.lessons import WAY
 from ..agents.tracking import NoTracker, Tracker
 from ..replay.speed_file import text
 from ..simulator_error import Fidelity
@@ -240,7 +241,8 @@ def examined(store: ModelStore, model: Stored, stretches: Sequence[Stretch], inc
     verdict = judge(store.load(model.name), incumbent, HEURISTICS, stretches, fidelity=fidelity, foreign=foreign,
                     terms=terms, seed=seed)
     if model.card is not None and not foreign:
-        write_card(model.folder, replace(model.card, metrics=dict(figures(verdict))))
+        learned = {name: worth for name, worth in model.card.metrics.items() if name.startswith(WAY)}
+        write_card(model.folder, replace(model.card, metrics={**learned, **figures(verdict)}))
     return verdict
 
 

@@ -71,6 +71,8 @@ class Desk:
         self._latest = seen.now + waiting.limit[self.jobs]
         self._promised_s = np.inf
         self._beside = self._company()
+        self._found: dict[tuple[int, ...], tuple[Masks, bool]] = {}
+        """Where jobs that ask for the same fit, until one of them starts."""
 
     def starts(self, decide: Decide) -> Generator[Start, None, None]:
         """Yield what to start now, and with what."""
@@ -88,13 +90,21 @@ class Desk:
     def _joins(self, job: int) -> bool:
         """Tell whether a job of one node can be placed now."""
         ask = self.asks[job, ASKED]
-        return bool(ask[CHUNKS] + ask[RESTS] == 1 and self._where(job).any())
+        return bool(ask[CHUNKS] + ask[RESTS] == 1 and self._where(job)[1])
 
-    def _where(self, job: int) -> Masks:
-        """Return [level, node] where a job of one node fits."""
+    def _where(self, job: int) -> tuple[Masks, bool]:
+        """Return [level, node] where a job of one node fits, and whether it does anywhere."""
         beside = bool(self._latest[job] > self._promised_s)
-        fits = [self._room.fitting(kind, beside=beside) for kind in self._kind[job].tolist()]
-        return np.asarray(np.stack(fits) & self._levels[job][:, None])
+        key = (*self._kind[job].tolist(), beside)
+        if key not in self._found:
+            fits = [self._room.fitting(kind, beside=beside) for kind in key[:-1]]
+            where = np.asarray(np.stack(fits) & self._levels[job][:, None])
+            self._found[key] = where, bool(where.any())
+        return self._found[key]
+
+    def _shrink(self) -> None:
+        """Look anew for places, but not for those who had none."""
+        self._found = {key: found for key, found in self._found.items() if not found[1]}
 
     def _alone(self, job: int) -> Generator[Start, None, bool]:
         """Place a job of several nodes, or promise one that finds no room its nodes; tell whether others may follow."""
@@ -111,11 +121,12 @@ class Desk:
             return False  # nobody overtakes who has waited for so long
         if not np.isfinite(self._promised_s):
             self._promised_s = self._room.reserve(int(self._kind[job, ASKED]))
+            self._shrink()
         return True
 
     def _together(self, batch: Sequence[int], decide: Decide) -> Generator[Start, None, set[int]]:
         """Let nodes decide on some jobs; return those that were placed, one at least."""
-        where = np.stack([self._where(job) for job in batch])
+        where = np.stack([self._where(job)[0] for job in batch])
         nodes = self._nominated(np.asarray(where.any(axis=1)))
         able = where[:, :, nodes].transpose(2, 0, 1).reshape(len(nodes), -1)
         actions = able.argmax(axis=1) + able.any(axis=1) if able.sum() == 1 else decide(
@@ -129,6 +140,7 @@ class Desk:
         return done
 
     def _start(self, job: int, level: int, spot: Spot) -> Start:
+        self._shrink()
         if self._beside is not None:
             self._beside[spot.nodes, self._application[job]] += 1
         start = self._room.take(int(self._kind[job, level]), spot, int(self._seen.waiting.rows[self.jobs[job]]))

@@ -1,6 +1,6 @@
 """The agent in the arena: whom a round serves, then joint decisions of the nodes, on four tasks or on a large one.
 
-There is no ``kind.py`` here: it can be put in charge of no site, whose jobs ask for fixed CPUs and memory.
+It is the evolution strategy's; the agent of a site, on the engine, is ``daemon/agents/maifs/``.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_
     verdict = life.train(fungible.material(), fungible.INCUMBENT, steps=1)
     assert {row.policy for row in verdict.rows} >= {life.name, fungible.INCUMBENT, "random-feasible", "oracle"}
     model = life.store.find(life.name)
+    assert {"objective_by_actor_critic", "objective_by_evolution", "days"} <= set(model.card.metrics)
     write_card(model.folder, dataclasses.replace(model.card, seen={"nodes": (4.0, 4.0)}))
     seen = snapshot("bert", "bert", "bert", "imagenet")
     assert life.advise(seen).in_charge == FALLBACK

@@ -26,7 +26,7 @@ def test_it_becomes_better_than_the_incumbent_and_its_card_tells_both_ways_of_le
     assert progress[-1].score < 0.9
     metrics = kinds()["maifs"].load(folder / "best").card.metrics
     assert metrics["imitation_top1"] > 0.6
-    assert metrics["objective_select"] == min(metrics["objective_actor_critic"], metrics["objective_evolution"])
+    assert metrics["objective_select"] == min(metrics["objective_by_actor_critic"], metrics["objective_by_evolution"])
 
 
 def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(trained, tmp_path):

@@ -1,0 +1,54 @@
+"""How long agents that choose by small networks take to decide for 128 pending jobs on 1,000 nodes, without torch."""
+
+import sys
+import time
+
+import numpy as np
+import pytest
+from test_advice import NOW, site
+
+from idlewatt.daemon.agents.dl2.agent import DL2
+from idlewatt.daemon.agents.dl2.network import NET as SIZES
+from idlewatt.daemon.agents.maifs.agent import Maifs
+from idlewatt.daemon.agents.maifs.network import initial
+from idlewatt.daemon.agents.topdrl.agent import TopDRL
+from idlewatt.daemon.agents.topdrl.network import NET as ORDERS
+from idlewatt.daemon.replay import arrays as a
+from idlewatt.daemon.replay.site_speeds import Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.state import ClusterState
+from idlewatt.storage.records import ModelCard
+
+BOUND_S, FAR_S, TIMES = 5e-3, 0.1, 30
+"""What is wanted; what is a fault; decisions that are timed."""
+RANDOM = np.random.default_rng(0)
+
+
+def cell(factor):
+    return Cell(factor, factor, factor, "measured", 9)
+
+
+SPEEDS = SiteSpeeds("site", (Group("*", "*", 9, size={1: cell(1.0), 2: cell(1.8), 4: cell(3.2), 8: cell(5.0)},
+                                   spread={"leaf": cell(0.8)}, cpus={2.0: cell(0.7), 4.0: cell(1.0)}),))
+AGENTS = {"dl2": DL2(RANDOM.normal(size=SIZES.size), ModelCard("dl2", "1", 0, 0, "", "", "")),
+          "topdrl": TopDRL(RANDOM.normal(size=ORDERS.size), ModelCard("topdrl", "1", 0, 0, "", "", "")),
+          "maifs": Maifs(initial(RANDOM), ModelCard("maifs", "1", 0, 0, "", "", ""))}
+
+
+@pytest.mark.parametrize("room", ["much", "little"])
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_decision_for_128_jobs_on_1000_nodes(name, room, capsys):
+    state = ClusterState.from_snapshot(site(1000, 128), NOW, speeds=SPEEDS)
+    if room == "little":  # as on a busy site: a few nodes have some GPUs left
+        state.arrays.nodes.free_gpus[20:] = 0
+    assert (state.arrays.jobs.status == a.WAITING).sum() == 128
+    agent, took = AGENTS[name], []
+    started = len(agent.decide(state))
+    for _ in range(TIMES):
+        began = time.process_time()
+        agent.decide(state)
+        took.append(time.process_time() - began)
+    median = float(np.median(took))
+    with capsys.disabled():
+        print(f"\n{name}, {room} room, {started} started: {1e3 * median:.2f} ms, {median / BOUND_S:.2f} of the bound")
+    assert "torch" not in sys.modules
+    assert median < FAR_S
