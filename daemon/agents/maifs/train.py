@@ -160,7 +160,7 @@ def _batch(made: Sequence[tuple[Joint, Longs]]) -> Tensors:
         seen[row, :agents], able[row, :agents, :wide] = joint.seen, joint.able
         actions[row, :agents, :wide], chosen[row, :agents] = joint.actions, action
         there[row, :agents] = 1.0
-    found = {"seen": seen, "actions": actions, "able": able, "chosen": chosen, "there": there}
+    found: dict[str, NDArray[Any]] = {"seen": seen, "actions": actions, "able": able, "chosen": chosen, "there": there}
     return {name: torch.from_numpy(array).float() if array.dtype.kind == "f" else torch.from_numpy(array)
             for name, array in found.items()}
 
@@ -210,8 +210,7 @@ def _imitated(weights: Floats, batch: Tensors, seed: int) -> Floats:
         part = {name: column[some] for name, column in batch.items()}
         odds, _ = _conditionals(flat, part, edges[some])
         loss = -_likelihood(odds, part).mean() + 3e-4 * (flat**2).sum()
-        optimiser.zero_grad()
-        loss.backward()
+        flat.grad, = torch.autograd.grad(loss, flat)
         flat.grad[:SHAPES["order"][0]] = 0.0
         optimiser.step()
     return np.asarray(flat.detach().numpy(), np.float64)
@@ -267,8 +266,7 @@ def _improved(training: Training, made: Sequence[tuple[Joint, Longs]], gained: F
         gain = torch.minimum(ratio * better, ratio.clamp(1 - CLIP, 1 + CLIP) * better)
         doubt = -((odds.exp() * odds.clamp(min=-30.0)).sum(-1) * batch["there"]).sum(-1)
         loss = (-gain - ENTROPY * doubt + EXPECTED * (worth - value) ** 2).mean()
-        loss.backward()
-        gradient = np.asarray(flat.grad.numpy(), np.float64)
+        gradient = np.asarray(torch.autograd.grad(loss, flat)[0].numpy(), np.float64)
         gradient[:SHAPES["order"][0]] = 0.0  # who goes first is learned by the evolution strategy alone
         if not np.isfinite(gradient).all():
             raise TrainingError(f"the objective is no number after {training.steps} steps; what was kept before stays")

@@ -12,6 +12,7 @@ import threading
 from base64 import b64decode
 from collections.abc import Mapping
 from contextlib import suppress
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -106,7 +107,7 @@ class MockBmc:
         self._server.server_close()
         self._thread.join()
 
-    def allowed(self, headers: Mapping[str, str]) -> bool:
+    def allowed(self, headers: Message) -> bool:
         if self.login is None or headers.get("X-Auth-Token") in self.tokens:
             return True
         kind, _, given = headers.get("Authorization", "").partition(" ")
