@@ -74,8 +74,7 @@ def _trained(task: Task, store: ModelStore, training_directory: TrainingDirector
     """
     since_s, until_s = task.now_s - task.history_s, task.now_s
     order = TrainingJob(task.agent, "history", task.budget_s, since_s=since_s, until_s=until_s,
-                        incumbent=task.incumbent,
-                  seed=int(task.now_s // DAY_S), objective=task.objective)
+                        incumbent=task.incumbent, seed=int(task.now_s // DAY_S), objective=task.objective)
     with History.read_only(task.url) as reader:
         speeds = site_speeds(reader, until_s, task.applications)
         material = recorded(reader, since_s, until_s, "the history", speeds)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from ...storage.promotions import Decision, Promotion, states
 from ..agents.kinds import FAILURES, Stretch
+from ..agents.pieces import replayed
 from ..policies import named
-from ..replay.engine import run
 from ..replay.outcome import times
 from ..settings.training import TRIAL_S
 from .exam import Exam
@@ -92,7 +92,7 @@ def _jct(name: str, exam: Exam) -> float:
     total = 0.0
     for stretch, counted in zip(exam.stretches, exam.counted, strict=True):
         try:
-            found = times(run(stretch.cluster, stretch.workload, named(name)))
+            found = times(replayed(stretch, named(name)))
         except FAILURES:
             return float("inf")
         if counted.sum() > counted[found.jobs].sum():

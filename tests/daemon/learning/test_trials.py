@@ -9,10 +9,15 @@ from null_sites import site
 from idlewatt.daemon.agents.kinds import Stretch
 from idlewatt.daemon.learning.telling_limits import unfit
 from idlewatt.daemon.learning.trials import TRIED, heuristics_on_trial, shortlist, trials
+from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.settings.training import TRIAL_S
 from idlewatt.storage.promotions import Decision, Promotion
+from idlewatt.storage.records import Node
 
 DAY_S = 86400.0
+SLOW = SiteSpeeds("site", (Group("*", "*", 50, spread={"spine": Cell(0.4, 0.35, 0.45, "measured", 50)}),))
 BY_LIMIT, FIFO = "sjf-limit+best-fit+easy", "fifo+best-fit+easy"
 
 
@@ -60,6 +65,17 @@ def test_the_shortlist_holds_what_did_better_earlier_and_not_the_incumbent(earli
     assert len(shortlist([earlier], FIFO, most=1)) == 1
     blind = replace(earlier, workload=limited(earlier, np.inf))
     assert not any("limit" in name for name in shortlist([blind], FIFO))
+
+
+@pytest.mark.parametrize(("speeds", "waits"), [(FLAT_SPEEDS, False), (SLOW, True)])
+def test_the_shortlist_is_chosen_at_the_speeds_of_the_site(speeds, waits):
+    """Jobs of two nodes that end before the next one comes, unless the switch between them makes them slow."""
+    jobs = np.arange(200)
+    run = np.where(jobs % 2, 300.0, 900.0)
+    work = Workload.of(jobs * 1000.0, run, np.full(200, 16), limit=2 * run, application=int(not speeds.flat))
+    nodes = [Node(f"n{number}", ("default",), 8, leaf=f"l{number}") for number in range(2)]
+    earlier = Stretch(Cluster.from_records(nodes), work, 0.0, speeds)
+    assert (BY_LIMIT in shortlist([earlier], FIFO)) is waits
 
 
 def test_a_trial_lasts_until_it_is_decided_or_too_old():
