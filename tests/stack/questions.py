@@ -1,4 +1,4 @@
-"""What boards, rules and alerts ask of a Prometheus, as Grafana would put it, and what it answers."""
+"""What dashboards, rules and alerts ask of a Prometheus, as Grafana would put it, and what it answers."""
 
 import json
 import re
@@ -18,16 +18,19 @@ POINTS = 200
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LABELS = {"cluster": "gist", "instance": "127.0.0.1:9723", "job": "idlewatt"}
 """What the Prometheus of a test calls the daemon that it scrapes."""
-VARIABLES = {"job": "idlewatt", "cluster": ".*", "partition": ".*", "node": ".*", "price": "0.15"}
+VARIABLES = {"job": "idlewatt", "cluster": ".*", "partition": ".*", "members": ".*", "node": ".*", "user": ".*",
+             "job_id": ".*", "price": "0.15", "page": "http://localhost:9723"}
 """What Grafana puts in when everything is chosen."""
 
 # What is empty when all is well, and why; whatever is listed here and has an answer after all fails, too.
 NO_AGENT = {
     "health: Trained agents A",
-    *(f"learning: Agents {letter}" for letter in "ABC"), "learning: Bad days A", "learning: Best agent A",
-    "learning: Drift A", "learning: It abstains A", "learning: Its age A", "learning: Last judged A",
-    *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGH"), "learning: Regret A",
-    "learning: Rounds without advice A", "learning: Training curves A", "learning: Trainings A",
+    *(f"learning: Agents in use {letter}" for letter in "ABC"), "learning: Bad days of the agent in charge A",
+    "learning: Best agent on held-out history A", "learning: Drift of waiting jobs A",
+    "learning: Agent in charge abstains A", "learning: Age of the agent in charge A",
+    "learning: Last judgement of agents A",
+    *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGH"), "learning: Regret of policies A",
+    "learning: Rounds without advice A", "learning: Training curves A", "learning: Trainings of agents A",
     "GpuAdviceAgentAbstains: idlewatt_abstaining", "GpuAdviceAgentDemoted: idlewatt_policy_info",
     "GpuAdviceTrainingFailing: idlewatt_training_last_success_timestamp_seconds",
     "GpuAdviceTrainingFailing: idlewatt_training_runs_total",
@@ -38,7 +41,8 @@ BY_CHANCE = {
     *(f"advice: Communication cost of placements, as they are and as advised {letter}" for letter in "AB"),
     "advice: Speed beside scattered GPUs A", "advice: Moves that would let a waiting job start A",
     *(f"cluster-waste: Wasted now {letter}" for letter in "BC"), "health: Degraded for A",
-    "partitions: In use outside the scheduler A",
+    "partitions: In use outside the scheduler A", "node: In use outside the scheduler on the node A",
+    "node: Errors of the node's GPUs A",
     "GpuOutsideScheduler: idlewatt_outside_scheduler_since_timestamp_seconds", "GpuError: idlewatt_gpu_error_info",
 }
 """Empty until a job of several GPUs runs, or waits, for which there is something to be had; or while all is measured
@@ -50,9 +54,9 @@ NO_LIKE = {
     *(f"advice: Who should have what others do not use {letter}" for letter in "ABCDE"),
 }
 """Empty where nobody has told how fast like jobs were, or what jobs use of their CPUs and memory."""
-NO_ALERT = {"health: Alerts A"}
+NO_ALERT = {"health: Alerts that fire A"}
 """A past knows no alerts: those begin to pend where a Prometheus evaluates them."""
-NO_RULES = {"health: Rules A"}
+NO_RULES = {"health: Recording rules A"}
 """The one panel that asks for a recorded series: it tells that there are none."""
 NO_WINDOW = {
     "GpuAdviceModelDrift: idlewatt_simulation_energy_error_ratio",
@@ -70,7 +74,7 @@ class Question:
     """One query of a panel, a rule or an alert."""
 
     where: str
-    """Board, panel and letter, or the name of the rule."""
+    """Dashboard, panel and letter, or the name of the rule."""
     expr: str
     range_s: float = 0.0
     """Time range of the panel; 0 asks for one instant only."""
