@@ -38,8 +38,8 @@ def test_each_node_draws_what_its_own_model_does():
 def test_a_file_tells_everything(file):
     model = described(file("{idle: 40, context: 60, limit: 260, host: 500, standby: 9, load: 0.5,"
                            " curve: [[0, 0], [0.5, 0.8], [1, 1]], models: {v100: {host: 300}}}"), MIXED)
-    assert model.gpu(0.5) == 60 + 0.8 * 200
-    assert model.gpu(0.25) == 60 + 0.4 * 200
+    assert model.at_load(0.5) == 60 + 0.8 * 200
+    assert model.at_load(0.25) == 60 + 0.4 * 200
     spent = joules(hour([8, 8]), MIXED.gpus, model)
     assert spent.host_active == 3600 * (500 + 300)
     assert spent.productive + spent.allocated_underused == 3600 * 16 * (60 + 0.8 * 200)

@@ -59,7 +59,7 @@ def watts(jobs, at):
             held[one.allocations[0].node] += one.allocations[0].gpus
     used, floor = sum(held.values()), MODEL.context * (1 - LOAD)
     busy = sum(gpus > 0 for gpus in held.values())
-    return {PowerClass.PRODUCTIVE: used * (MODEL.gpu(LOAD) - floor), PowerClass.ALLOCATED_UNDERUSED: used * floor,
+    return {PowerClass.PRODUCTIVE: used * (MODEL.at_load(LOAD) - floor), PowerClass.ALLOCATED_UNDERUSED: used * floor,
             PowerClass.IDLE_UNALLOCATED: (16 - used) * MODEL.idle, PowerClass.HOST_ACTIVE: busy * MODEL.host,
             PowerClass.NODE_OVERHEAD_EMPTY: (2 - busy) * MODEL.host}
 

@@ -41,7 +41,7 @@ def test_what_reproduces_papers_knows_nothing_of_the_web_the_service_and_other_c
 
 def test_every_folder_of_an_agent_registers_a_kind_and_no_agent_imports_another():
     agents = [path.parent for path in (DAEMON / "agents").glob("*/__init__.py")]
-    assert {folder.name for folder in agents} == {"dl2", "gist_mdrl", "scorer", "topdrl"}
+    assert {folder.name for folder in agents} == {"dl2", "gist_mdrl", "maifs", "scorer", "topdrl"}
     for folder in agents:
         assert (folder / "kind.py").is_file()
         others = [f"daemon.agents.{other.name}" for other in agents if other != folder]
