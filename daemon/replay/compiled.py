@@ -112,9 +112,9 @@ def _private() -> Path:
 
 
 def _folder(function: Callable[..., Any]) -> Path:
-    """Return the folder of one function's machine code."""
+    """Return the folder of one function's machine code; what was typed in has no file to be named after."""
     source = Path(function.__code__.co_filename)
-    return cache_folder() if source.parent == _HERE else cache_folder() / _around(source)
+    return cache_folder() / _around(source) if source.is_file() and source.parent != _HERE else cache_folder()
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from idlewatt.storage.backlog import REPEAT_S, Backlog
 from idlewatt.storage.batches import KINDS, Batch, Damaged, Seen, decode, encode, write
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.history import History
+from idlewatt.storage.notices import Notice
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.promotions import Abstention, Decision, Promotion, ShadowResult
 from idlewatt.storage.records import Allocation, GpuRollup, IdleFloor, JobState, SchedulerSnapshot, WasteReading
@@ -23,6 +24,7 @@ from idlewatt.storage.run_energy import EnergyShare
 from idlewatt.storage.simulated import Simulated
 from idlewatt.storage.speeds import RunSpeed
 from idlewatt.storage.spool import Spool
+from idlewatt.storage.underuse import Cause, CauseTally
 from idlewatt.storage.uses import Use
 
 
@@ -45,6 +47,9 @@ def _batches(make) -> dict[str, Batch]:
         "simulated": (Simulated("easy", 3600.0, 1.0, 2.0),),
         "speeds": (RunSpeed("1", 100.0, 120.0, "u", "x", "a100", 2, 1, "activity", 1.5, 9, 180.0),),
         "uses": (Use("1", 100.0, 120.0, "u", "x", 2, 8, 1 << 30, 180.0, 60.0, "cgroup", 1.0, 2.0, 0.0),),
+        "causes": (CauseTally("1", 100.0, 120.0, Cause.CPU_BOUND, 180.0, 600.0, 0.9, {"cpus": 0.4}),),
+        "notices": (Notice("idle", "first", "mail", "1", 100.0, 120.0, "idle_gpus", "u", "x", "gpu", "waiting", 170.0,
+                           180.0, figures={"gpus": 2}),),
     }
     return {kind: Batch(kind, some, 1, 0) for kind, some in facts.items()}
 
@@ -84,7 +89,7 @@ def test_a_batch_written_twice_or_out_of_turn_is_there_once(history, make):
             write(connection, batch, {})
     rows = {table.table: table.rows for table in history.stats()}
     once = ("jobs", "runs", "node_changes", "floors", "recommendations", "promotions", "abstentions", "standings",
-            "simulated", "speeds", "uses")
+            "simulated", "speeds", "uses", "run_causes", "notices")
     assert {name: rows[name] for name in once} == dict.fromkeys(once, 1)
     assert (len(history.rollups(0, 1)), len(history.waste(0, 1, per_node=True))) == (1, 1)
     assert history.job("1").job.state is JobState.COMPLETED

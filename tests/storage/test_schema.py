@@ -30,7 +30,7 @@ def test_sqlite_is_set_for_one_writer_and_many_readers(tmp_path):
 
 
 def test_every_table_tells_its_age():
-    timeless = {"allocations", "gpus", "phrases", "adherence"}
+    timeless = {"allocations", "boards", "phrases", "adherence"}
     assert schema.CLOCKS.keys() | timeless == schema.metadata.tables.keys()
 
 
