@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test test-long test-dependencies mutants lint types bench boards docs docs-reference reproduce traces install system-packages dist deb rpm image sbom
+.PHONY: run test test-long test-dependencies mutants lint types bench boards manifests docs docs-reference reproduce traces install system-packages dist deb rpm image sbom
 run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
@@ -27,6 +27,9 @@ bench: $(VENV)/.installed  ## the figures of docs/figures.md, measured here
 
 boards: $(VENV)/.installed  ## the dashboards, from their code
 	$(BIN)/python -m idlewatt.grafana.boards
+
+manifests: $(VENV)/.installed  ## the rules as a PrometheusRule, for systemd/kubernetes/monitoring
+	$(BIN)/python systemd/kubernetes/rules.py > systemd/kubernetes/monitoring/rules.yaml
 
 docs: $(VENV)/.installed  ## the documentation as a site, in build/site
 	$(BIN)/mkdocs build --strict --quiet
