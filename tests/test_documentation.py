@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
+from idlewatt.daemon.web.openapi import document
 from idlewatt.exporters.publish import METRICS
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +45,28 @@ def test_metrics_that_are_named_are_published(page):
                                                    for part in ("bucket", "sum", "count")}
     text = re.sub(r"<!--.*?```\n", "", page.read_text(), flags=re.DOTALL)
     assert {name for name in re.findall(r"`(idlewatt_[a-z_]+)", text) if not name.endswith("_")} - known == set()
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """Return the cells of the table of a page that begins with a heading."""
+    table = (ROOT / "docs" / page).read_text().partition(heading)[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_the_table_of_the_api_is_what_openapi_describes():
+    described = [[f"`{path}`", item["get"]["summary"], ", ".join(
+        f"`{one['name']}`" for one in item["get"]["parameters"] if one["in"] == "query") or "none"]
+        for path, item in document()["paths"].items()]
+    assert rows("api.md", "| path | what it answers | parameters |") == described
+
+
+def test_the_table_of_the_alerts_is_what_the_rules_say():
+    groups = yaml.safe_load((ROOT / "grafana/rules/alerts.yml").read_text())["groups"]
+    told = [[f"[{rule['alert']}]({rule['annotations']['runbook_url']})", rule["labels"]["severity"], rule["for"]]
+            for group in groups for rule in group["rules"]]
+    table = rows("alerts.md", "| alert | severity | for | fires when |")
+    assert [row[:3] for row in table] == told
+    assert all((ROOT / f"grafana/runbooks/{rule['alert']}.md").exists() for group in groups for rule in group["rules"])
 
 
 def test_the_site_builds_without_a_warning(tmp_path):
