@@ -195,3 +195,71 @@ def test_the_rules_that_the_operator_reads_are_those_that_prometheus_would_take(
         pytest.skip("needs promtool (Debian's prometheus)")
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(only(monitoring, "PrometheusRule")["spec"]))
     subprocess.run((promtool, "check", "rules", tmp_path / "rules.yml"), check=True, capture_output=True, timeout=30)
+
+
+RENDER = """
+import json, sys
+import helm_python as helm
+
+folder, release, namespace = sys.argv[1:]
+with helm.Chart.load(folder) as chart:
+    print(json.dumps([helm.lint(folder), chart.render(json.load(sys.stdin), name=release, namespace=namespace)]))
+"""
+"""In a process of its own: Helm's library brings the runtime of Go, with its threads and signals."""
+
+
+def rendered_by_helm(values: dict, namespace: str = "idlewatt") -> list[dict]:
+    """Return the objects of the chart with these values, after Helm found no fault with it."""
+    done = subprocess.run((sys.executable, "-c", RENDER, ROOT / "systemd/kubernetes/chart", "idlewatt", namespace),
+                          input=json.dumps(values), capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    faults, files = json.loads(done.stdout)
+    assert [one for one in faults["messages"] if one["severity"] > 1] == faults["errors"] == [], "more than a hint"
+    objects = [one for text in files.values() for one in yaml.safe_load_all(text) if one]
+    for one in objects:
+        kubernetes_validate.validate(one, "1.37", strict=True)
+    return objects
+
+
+def comparable(objects: list[dict]) -> dict[str, dict]:
+    """Return objects by kind, without names and groupings that the two ways choose differently."""
+    found = {one["kind"]: one for one in json.loads(json.dumps(objects)) if one["kind"] != "Namespace"}
+    found["ConfigMap"]["metadata"]["name"] = "idlewatt"
+    found["ConfigMap"]["data"]["config.yml"] = yaml.safe_load(found["ConfigMap"]["data"]["config.yml"])
+    template = found["Deployment"]["spec"]["template"]
+    template["metadata"].pop("annotations", None)
+    template["spec"]["volumes"][0]["configMap"]["name"] = "idlewatt"
+    allowed = [port for rule in found["NetworkPolicy"]["spec"]["egress"] for port in rule["ports"]]
+    found["NetworkPolicy"]["spec"]["egress"] = allowed
+    return found
+
+
+def test_the_chart_makes_what_the_kustomization_makes(base):
+    assert comparable(rendered_by_helm({})) == comparable(base)
+
+
+def test_the_values_of_the_chart_are_obeyed():
+    objects = rendered_by_helm({
+        "image": {"repository": "registry.site.org/hpc/idlewatt", "tag": "mine"}, "network": {"from": "observe"},
+        "storage": {"size": "100Gi", "class": "fast"}, "resources": {"limits": {"memory": "4Gi"}},
+        "config": {"cluster": "mine", "sources": [{"kind": "kubernetes"}]}}, "watts")
+    assert {one["metadata"].get("namespace", "watts") for one in objects} == {"watts"}
+    assert only(objects, "ClusterRoleBinding")["subjects"][0]["namespace"] == "watts"
+    [container] = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.site.org/hpc/idlewatt:mine"
+    assert container["resources"]["limits"] == {"memory": "4Gi"}
+    claim = only(objects, "PersistentVolumeClaim")["spec"]
+    assert (claim["storageClassName"], claim["resources"]["requests"]["storage"]) == ("fast", "100Gi")
+    assert "observe" in json.dumps(only(objects, "NetworkPolicy")["spec"]["ingress"])
+    settings = parse(only(objects, "ConfigMap")["data"]["config.yml"])
+    assert (settings.cluster, [source.kind for source in settings.sources]) == ("mine", ["kubernetes"])
+
+
+def test_another_configuration_starts_the_daemon_anew():
+    first, second = (only(rendered_by_helm({"config": {"cluster": name}}), "Deployment") for name in ("a", "b"))
+    assert first["spec"]["template"]["metadata"] != second["spec"]["template"]["metadata"]
+
+
+def test_the_chart_is_of_the_version_that_is_built():
+    chart = yaml.safe_load((ROOT / "systemd/kubernetes/chart/Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == version()
