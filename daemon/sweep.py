@@ -37,8 +37,8 @@ from .replay.workload_builder import digest
 if TYPE_CHECKING:
     from .replay.lower_bound import LowerBound
 
-ALWAYS = ("random-feasible", "oracle")
-"""Rows of every table: what chance does, and what knowing the future would."""
+ALWAYS = ("random-feasible", "sjf-oracle+best-fit+easy")
+"""Rows of every table: chance, and one heuristic that knows true run times; it is no bound, others may do better."""
 DAY_S = 86400.0
 NAMED = 20
 """So many rejected jobs are named."""

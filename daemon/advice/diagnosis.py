@@ -13,6 +13,7 @@ from ...storage.records import Job, SchedulerSnapshot
 from ..waste.demand import Need, need
 from ..waste.stranded import FreeNodes
 from .gpu_assignment import FreeIndexes
+from .scaling.wording import counted
 from .topology_cost import TopologyCost
 
 Counts = NDArray[np.int64]
@@ -53,7 +54,7 @@ class Diagnosis:
             return "fits exactly: no GPU of the node stays free"
         if free == self._sizes.get(name):
             return f"opens an empty node and leaves {free - gpus} of its GPUs free"
-        return f"leaves {free - gpus} GPUs free beside running jobs"
+        return f"leaves {counted(free - gpus)} free beside running jobs"
 
     def nodes_with_room(self, job: Job, gpus: int) -> list[str]:
         """Return nodes that have room for the job's GPUs on one node now, the one with least left first."""
@@ -95,7 +96,7 @@ class Diagnosis:
         if not here.any():
             return f"no GPU is free in {partition}"
         if not allowed.any():
-            return (f"{int(self._free.gpus[here].sum())} GPUs are free in {partition}, but on no node that meets its "
+            return (f"{_free(int(self._free.gpus[here].sum()))} in {partition}, but on no node that meets its "
                     "constraints (type, features, reservation, node lists)")
         by_gpus, by_cpus, by_memory = (np.where(allowed, room, 0) for room in self._free.room(wanted))
         most = np.minimum(np.minimum(by_gpus, by_cpus), by_memory)
@@ -105,9 +106,9 @@ class Diagnosis:
             return self._host_bound(wanted, by_gpus, by_cpus, partition)
         free = int(self._free.gpus[allowed].sum())
         if free < wanted.total_gpus:
-            return f"needs {wanted.total_gpus} GPUs, {free} are free in {partition}"
+            return f"needs {counted(wanted.total_gpus)}, {free} {_is(free)} free in {partition}"
         each = f"{wanted.gpus} on one" if wanted.sets == 1 else f"{wanted.gpus} on each of {wanted.sets}"
-        return (f"{free} GPUs are free in {partition} but scattered: at most {int(self._free.gpus[allowed].max())} on "
+        return (f"{_free(free)} in {partition} but scattered: at most {int(self._free.gpus[allowed].max())} on "
                 f"one node, it needs {each}")
 
     def _host_bound(self, wanted: Need, by_gpus: Counts, by_cpus: Counts, partition: str) -> str:
@@ -121,3 +122,11 @@ class Diagnosis:
 def _sets(room: Counts, wanted: Need) -> int:
     """Return how many of the job's task sets find room: one a node unless they may share."""
     return int(room.sum()) if wanted.splits else int((room > 0).sum())
+
+
+def _free(gpus: int) -> str:
+    return f"{counted(gpus)} {_is(gpus)} free"
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"

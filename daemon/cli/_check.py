@@ -11,17 +11,22 @@ import click
 
 from ._history import Source
 from ._output import plain, show
+from ._store import settings
+from ._units import length
 
 if TYPE_CHECKING:
     from ...storage.reading import HistoryReader
+    from ..settings.training import TermsSettings
+    from ..simulator_error import Fidelity
 
 INCUMBENT = "fifo+first-fit+easy"
 WEEK_S = 7 * 86400.0
-_COLUMNS = {"policy": "policy", "jobs": "jobs", "jobs_missed": "missed", "start_error_p10_s": "start error p10 s",
-            "start_error_p50_s": "p50 s", "start_error_p90_s": "p90 s", "start_error_p99_s": "p99 s",
-            "start_error_abs_mean_s": "mean |error| s", "jobs_waited": "waited",
+_COLUMNS = {"policy": "policy", "jobs": "jobs", "jobs_missed": "missed", "start_error_p10_s": "start error p10",
+            "start_error_p50_s": "p50", "start_error_p90_s": "p90", "start_error_p99_s": "p99",
+            "start_error_abs_mean_s": "mean |error|", "jobs_waited": "waited",
             "wait_error_ratio": "their |error| / wait",
             "energy_error_ratio": "energy error", "schedule_energy_error_ratio": "of it power model"}
+_LENGTHS = tuple(key for key in _COLUMNS if key.endswith("_s"))
 
 
 def show_fidelity(where: Source, policies: Sequence[str], style: str) -> None:
@@ -45,9 +50,28 @@ def show_fidelity(where: Source, policies: Sequence[str], style: str) -> None:
     for note in speeds.notes:
         click.echo(f"speeds: {plain(note)}", err=True)
     click.echo(str(found.speeds), err=True)
-    show([row], _COLUMNS if style == "table" else {key: key for key in row}, style)
+    if style == "table":
+        lengths = {key: length(value) for key, value in row.items() if key in _LENGTHS and isinstance(value, float)}
+        show([row | lengths], _COLUMNS, style)
+    else:
+        show([row], {key: key for key in row}, style)
     if found.measured_joules is None:
         click.echo("the energy error is not known: the daemon has watched less than 95 % of the second half", err=True)
+    click.echo(f"verdict: {plain(verdict(found, settings(where.config_file).training.terms))}", err=style != "table")
+
+
+def verdict(found: Fidelity, terms: TermsSettings) -> str:
+    """Say in words whether what replays of this history show can be believed, by what models are judged by."""
+    from ..learning.promotion import not_reproduced
+    from ..learning.promotion_criteria import PromotionCriteria
+
+    fault = not_reproduced(found, PromotionCriteria.of(terms))
+    if fault:
+        return f"{fault}; do not go by replays of this history, and give the scheduler's own policy by --policy"
+    waits = "none of them waited" if found.wait_error_ratio is None else \
+        f"off by {found.wait_error_ratio:.0%} of the wait of the {found.jobs_waited} that waited"
+    energy = "not measured" if found.energy_error_ratio is None else f"off by {found.energy_error_ratio:+.1%}"
+    return f"the replay of {found.policy} reproduces the starts of {found.jobs} jobs ({waits}); energy: {energy}"
 
 
 def _watched(reader: HistoryReader, most_s: float) -> tuple[float, float]:

@@ -12,6 +12,7 @@ import click
 from ._output import Row, plain
 
 DEFAULT_URL = "http://127.0.0.1:9723"
+BAD_REQUEST = 400
 BESIDE_S = 2.0
 """How long a command that reads the database itself waits for the daemon's word on it."""
 
@@ -87,7 +88,7 @@ def warn_beside(database: str) -> None:
 
 def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0,
         **filters: str | int | tuple[str, ...] | None) -> list[Row]:
-    """Return the rows of an API path; a daemon that does not answer ends the command with exit code 3."""
+    """Return the rows of an API path; one that does not answer ends the command with 3, one that refuses with 2."""
     import requests
 
     from ...exporters.causes import innermost
@@ -104,7 +105,8 @@ def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0
         raise Unreachable(f"no daemon answers at {shown} ({innermost(error)}). Is `idlewatt serve` running there? "
                           "Name another address with --url or IDLEWATT_URL.") from error
     if isinstance(document, dict) and document.get("status") == "error":
-        raise click.ClickException(f"{shown}: {plain(document.get('error', answer.reason))}")
+        failure = click.UsageError if answer.status_code == BAD_REQUEST else click.ClickException
+        raise failure(f"{shown}: {plain(document.get('error', answer.reason))}")
     if not isinstance(document, dict) or not isinstance(document.get("data"), list):
         raise Stranger(shown, answer.status_code)
     for warning in document.get("warnings", []):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..durations import ago
 from ._output import Row, plain
-from ._units import WIDTH
+from ._units import WIDTH, gpus
 
 MOST_AHEAD = 8
 VERDICTS = {"starts": "would start now", "waits": "would wait", "unknown": "not known"}
@@ -45,12 +45,14 @@ def _when(found: Row) -> str:
     if found["interval_s"] is None:
         return latest or "not known when"
     low, high = ("more than 30d" if one is None else ago(one - now_s) for one in found["interval_s"])
+    if low == high:
+        return f"in about {low}{f'; {latest}' if latest else ''}"
     return f"in {low} to {high} (95 % of {found['futures']} futures){f'; {latest}' if latest else ''}"
 
 
 def _before(one: Row, now_s: float) -> str:
-    gpus, free_s = f"{one['job_id']} {one['state']}, {one['gpus']} GPUs", one["free_s"]
+    job, free_s = f"{one['job_id']} {one['state']}, {gpus(one['gpus'])}", one["free_s"]
     if free_s is None:
-        return f"{gpus}, {'starts' if one['state'] == 'pending' else 'ends'} nobody knows when"
-    return f"{gpus}, starts in {ago(free_s - now_s)}" if one["state"] == "pending" else \
-        f"{gpus}, ends in {ago(free_s - now_s)} at the latest"
+        return f"{job}, {'starts' if one['state'] == 'pending' else 'ends'} nobody knows when"
+    return f"{job}, starts in {ago(free_s - now_s)}" if one["state"] == "pending" else \
+        f"{job}, ends in {ago(free_s - now_s)} at the latest"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from ..durations import ago
-from ._output import Row
+from ._output import Row, plain
 
 WIDTH = 80
 
@@ -18,6 +18,21 @@ def energy(joules: float | None) -> str:
         if abs(joules) >= size:
             return f"{joules / size:.3g} {unit}" if abs(joules) < 1000 * size else f"{joules / size:,.0f} {unit}"
     return f"{joules / 3600:.3g} Wh"
+
+
+def length(seconds: float | None) -> str:
+    """Return a length of time in three digits, for columns that are compared: ``45.3 s``, ``12.6 min``, ``231 d``."""
+    if seconds is None:
+        return "-"
+    for unit, size, least in (("d", 86400.0, 4 * 86400.0), ("h", 3600.0, 5400.0), ("min", 60.0, 90.0)):
+        if abs(seconds) >= least:
+            return f"{plain(seconds / size)} {unit}"
+    return f"{plain(float(seconds))} s"
+
+
+def gpus(number: int) -> str:
+    """Return a number of GPUs."""
+    return "1 GPU" if number == 1 else f"{number} GPUs"
 
 
 def share(value: float | None) -> str:

@@ -25,7 +25,7 @@ _NARROW = {name: _COLUMNS[name] for name in ("job_id", "action", "placement", "s
 def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
     """Add a flag for each subject beyond starts."""
     for name, about in reversed(topics().items()):
-        command = click.option(f"--{name}", "subject", flag_value=name, help=about)(command)
+        command = click.option(f"--{name.replace('_', '-')}", "subject", flag_value=name, help=about)(command)
     return command
 
 
@@ -65,7 +65,7 @@ def command(url: str, ca_file: str | None, style: str, subject: str | None = Non
     """
     if subject:
         if filters.pop("job"):
-            raise click.UsageError(f"--job goes with starts, not with --{subject}")
+            raise click.UsageError(f"--job goes with starts, not with --{subject.replace('_', '-')}")
         _recommended(subject, ask(url, subject, ca_file, **filters), style, _silence(url, ca_file, style))
         return
     recommendations = ask(url, "recommendations", ca_file, **filters)

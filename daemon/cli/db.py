@@ -22,7 +22,7 @@ Opened = TypeVar("Opened", bound="HistoryReader")
 
 
 def _which_database(command: Callable[..., None]) -> Callable[..., None]:
-    command = click.option("--url", envvar="IDLEWATT_DATABASE_URL", show_envvar=True,
+    command = click.option("--database-url", "--url", "url", envvar="IDLEWATT_DATABASE_URL", show_envvar=True,
                            help="The database itself instead, e.g. sqlite:////var/lib/idlewatt/idlewatt.db.")(command)
     return click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
                         show_default=True, help="Configuration that names the database.")(command)
@@ -63,7 +63,7 @@ def upgrade(config_file: Path, url: str | None) -> None:
 
     \b
     Example:
-      idlewatt db upgrade --url sqlite:////var/lib/idlewatt/idlewatt.db
+      idlewatt db upgrade --database-url sqlite:////var/lib/idlewatt/idlewatt.db
     """
     from ...storage.history import History
 

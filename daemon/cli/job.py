@@ -12,7 +12,7 @@ from ..durations import ago
 from ..headline import watts
 from ._client import ask, asks_in
 from ._output import Row, plain
-from ._units import WIDTH, day, energy, hours, money, ran, share
+from ._units import WIDTH, day, energy, gpus, hours, money, ran, share
 
 _BAR = 30
 _LEVELS = "_▁▂▃▄▅▆▇█"
@@ -62,7 +62,7 @@ def report(row: Row, width: int) -> Iterator[str]:
     for part in job["allocations"]:
         indexes = part["gpu_indexes"]
         which = f" ({','.join(map(str, indexes))})" if indexes else ""
-        yield _line("Ran on", f"{part['node']}: {part['gpus']} GPUs{which}, {part['cpus']} CPUs")
+        yield _line("Ran on", f"{part['node']}: {gpus(part['gpus'])}{which}, {part['cpus']} CPUs")
     if run:
         yield from _took(row, run)
         yield from _over_time(row, width)
@@ -89,7 +89,7 @@ def _asked(job: Row) -> str:
     limit = "no limit" if job["limit_s"] is None else ago(job["limit_s"])
     cpus = f", {request['cpus']} CPUs" if request["cpus"] else ""
     memory = f", {request['memory_bytes'] / GIB:.0f} GiB" if request["memory_bytes"] else ""
-    return f"{request['gpus']} GPUs{cpus}{memory}, {limit}"
+    return f"{gpus(request['gpus'])}{cpus}{memory}, {limit}"
 
 
 def _waited(row: Row) -> str:

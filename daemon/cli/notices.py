@@ -77,16 +77,22 @@ def opt_out(user: str, undo: bool, config_file: Path) -> None:
 
 
 @command.command("opted-out", short_help="List who wants to hear nothing.")
+@click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
+              help="For people, or for programs.")
 @_CONFIG
-def opted_out(config_file: Path) -> None:
+def opted_out(style: str, config_file: Path) -> None:
     """List the users who want to hear nothing, one a line.
 
     \b
-    Example:
+    Examples:
       idlewatt notices opted-out
+      idlewatt notices opted-out --format json
     """
     from ._store import ledger
 
     with ledger(config_file) as (opened, _):
-        for user in sorted(opened.opted_out()):
-            click.echo(plain(user))
+        users = sorted(opened.opted_out())
+    if style == "table":
+        click.echo("".join(f"{plain(user)}\n" for user in users), nl=False)
+    else:
+        show([{"user": user} for user in users], {"user": "user"}, style)

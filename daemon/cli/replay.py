@@ -14,6 +14,7 @@ import click
 
 from ._history import DEFAULT_CONFIG, Progress, Source
 from ._output import plain, show
+from ._units import length
 
 if TYPE_CHECKING:
     from ..memory_mapped_workload import MappedWorkload
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from ..replay.workload_builder import WorkloadBuilder
     from ..sweep import Sweep
 
-_COLUMNS = {"policy": "policy", "jobs": "jobs", "jct_mean_s": "JCT s", "compared": "of baseline",
-            "above": "above limit", "wait_mean_s": "wait s", "jct_p99_s": "p99 s", "utilization_ratio": "use",
+_COLUMNS = {"policy": "policy", "jobs": "jobs", "jct": "JCT", "compared": "of baseline",
+            "above": "above limit", "wait": "wait", "p99": "p99 JCT", "utilization_ratio": "use",
             "energy_kwh": "kWh", "wasted_kwh": "wasted"}
 _JOULES_PER_KWH = 3.6e6
 
@@ -54,7 +55,8 @@ def _state_folder() -> Path:
 @click.option("--cluster", "cluster_text", metavar="NODESxGPUS|FILE.yaml",
               help="What it runs on: 64x8, 2x8:a100,2x8:v100 or a YAML file. The history knows its own.")
 @click.option("--policy", "policies", multiple=True, metavar="ORDER[+PLACEMENT][+BACKFILL]",
-              help="A policy; repeat it to compare. random-feasible and oracle are always there.")
+              help="A policy; repeat it to compare. random-feasible is always there, and sjf-oracle+best-fit+easy, "
+                   "which knows true run times.")
 @click.option("--baseline", help="Policy that the others are compared with; the first one by default.")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="For people, or for programs.")
@@ -168,7 +170,7 @@ def _prepared(where: Source, cluster_text: str | None, wanted: list[str], option
               folder: Path) -> Sweep:
     from ..sweep import Plan, Shelf, Sweep
 
-    cluster, spool, intake = _taken_in(where, cluster_text, folder)
+    cluster, spool, intake = _taken_in(where, cluster_text, folder, wanted)
     _tell_speeds(intake.speeds, options["speeds_out"])
     power_down_s = float("inf") if options["power_down_s"] is None else options["power_down_s"]
     plan = Plan(cluster, spool.workload(), options["seed"], options["preemption_s"], power_down_s,
@@ -188,16 +190,19 @@ def _tell_speeds(speeds: SiteSpeeds, path: Path | None) -> None:
         _say(f"speeds are written to {path}")
 
 
-def _taken_in(where: Source, cluster_text: str | None,
-              folder: Path) -> tuple[Cluster, MappedWorkload, WorkloadBuilder]:
+def _taken_in(where: Source, cluster_text: str | None, folder: Path,
+              wanted: list[str]) -> tuple[Cluster, MappedWorkload, WorkloadBuilder]:
     """Read the source and leave its jobs on disk: what they took in memory is free again."""
     import numpy as np
 
     from ..memory_mapped_workload import MappedWorkload
+    from ._conclusion import warnings
 
     with _progress("reading") as tell:
         cluster, intake = where.read(cluster_text, tell)
     _tell_left_out(intake)
+    for warning in warnings(cluster, intake.workload, wanted):
+        _say(f"warning: {plain(warning)}")
     spool = MappedWorkload.of(intake.workload, folder)
     return cluster, spool, replace(intake, workload=spool.rest, name=None, started=np.zeros(0), submitted=None)
 
@@ -221,12 +226,14 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     for outcome in outcomes[:1]:
         for reason, some in outcome.rejected.items():
             named = ", ".join(plain(sweep.called(job)) for job in some["jobs"][:5])
-            _say(f"{some['count']} jobs can never run here: {reason} ({named}{', …' if some['count'] > 5 else ''})")
+            jobs = "1 job" if some["count"] == 1 else f"{some['count']} jobs"
+            _say(f"{jobs} can never run here: {reason} ({named}{', …' if some['count'] > 5 else ''})")
     found = rows(outcomes, sweep.plan, options["baseline"] or sweep.policies[0])
     lines = [told(row) | {"jobs_left_out": sum(sweep.left_out.values())} for row in found]
     for row in found[:1]:
         _say(str(SpeedCoverage.of_row(row)))
     if style == "table":
+        _conclude(lines, options["baseline"] or sweep.policies[0])
         show([line | _readable(line) for line in lines], _COLUMNS, style, empty="no policy is done yet")
     else:
         show(lines, {key: key for line in lines[:1] for key in line}, style)
@@ -240,11 +247,20 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
         _say(f"report: {options['report']}")
 
 
+def _conclude(lines: list[dict[str, Any]], baseline: str) -> None:
+    from ._conclusion import conclusion
+
+    words = conclusion(lines, baseline)
+    if words:
+        click.echo(f"{words}\n")
+
+
 def _readable(line: dict[str, Any]) -> dict[str, Any]:
     low, high = line.get("jct_ratio_low"), line.get("jct_ratio_high")
     distance, ratio = line.get("distance"), line.get("jct_ratio")
     interval = "" if low is None or high is None else f" ({low:.2f}-{high:.2f})"
-    return {"compared": None if ratio is None else f"{ratio:.2f}{interval}",
+    return {"jct": length(line["jct_mean_s"]), "wait": length(line["wait_mean_s"]), "p99": length(line["jct_p99_s"]),
+            "compared": None if ratio is None else f"{ratio:.2f}{interval}",
             "above": None if distance is None else f"{100 * distance:.0f} %",
             "energy_kwh": line["energy_joules"] / _JOULES_PER_KWH,
             "wasted_kwh": line["energy_wasted_joules"] / _JOULES_PER_KWH}

@@ -220,15 +220,22 @@ def _unfounded(found: Verdict, known: tuple[float | None, float | None]) -> Iter
         yield "it was trained on a part of this history, which is then no test"
     if fidelity is None:
         return
+    fault = not_reproduced(fidelity, terms)
+    if fault:
+        yield fault
+
+
+def not_reproduced(fidelity: Fidelity, terms: PromotionCriteria) -> str:
+    """Return how the incumbent's replay fails to reproduce history; '' where it is near enough to judge by."""
     error, ratio = fidelity.start_error_abs_mean_s, fidelity.wait_error_ratio
     if error is None:
-        yield "nothing started in the history that the incumbent's replay could be compared with"
-        return
+        return "nothing started in the history that the incumbent's replay could be compared with"
     far = error > terms.start_error_s if ratio is None else ratio > terms.wait_error
-    if far or fidelity.jobs_missed > terms.missed * (fidelity.jobs + fidelity.jobs_missed):
-        by = f"{error:.0f} s" if ratio is None else f"{ratio:.0%} of the wait of the {fidelity.jobs_waited} that waited"
-        yield (f"the replay of {fidelity.policy} does not reproduce history: starts off by {by}, "
-               f"{fidelity.jobs_missed} of {fidelity.jobs + fidelity.jobs_missed} starts missed")
+    if not far and fidelity.jobs_missed <= terms.missed * (fidelity.jobs + fidelity.jobs_missed):
+        return ""
+    by = f"{error:.0f} s" if ratio is None else f"{ratio:.0%} of the wait of the {fidelity.jobs_waited} that waited"
+    return (f"the replay of {fidelity.policy} does not reproduce history: starts off by {by}, "
+            f"{fidelity.jobs_missed} of {fidelity.jobs + fidelity.jobs_missed} starts missed")
 
 
 def _overlap(one: tuple[float | None, float | None], other: tuple[float | None, float | None]) -> bool:

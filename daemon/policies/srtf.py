@@ -27,4 +27,4 @@ def srsf(state: State, job: int) -> float:
     return remaining(state, job) * max(1, state.jobs[job].gpus)
 
 
-alias("oracle", "sjf-oracle+best-fit+easy")
+alias("oracle", "sjf-oracle+best-fit+easy")  # its name in version 0.1; records and commands of sites may have it

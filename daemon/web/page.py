@@ -149,7 +149,8 @@ def change(advice: Recommendation) -> str:
         return ""
     if abs(seconds) < MOST_ALIKE_S:
         return "as soon as without the advice"
-    interval = "" if advice.interval_s is None else f" (95 %: {' to '.join(map(_signed, advice.interval_s))})"
+    ends = [] if advice.interval_s is None else [*map(_signed, advice.interval_s)]
+    interval = f" (95 %: {' to '.join(ends)})" if len(set(ends)) > 1 else ""
     return f"{span(abs(seconds))} {'sooner' if seconds < 0 else 'later'} than without the advice{interval}"
 
 

@@ -106,6 +106,10 @@ def _described(job: Job, wish: Wish) -> str:
     return " and ".join(said)
 
 
+def _gpus(number: int) -> str:
+    return "1 GPU" if number == 1 else f"{number} GPUs"
+
+
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
@@ -113,7 +117,7 @@ def _listed(names: Sequence[str]) -> str:
 def _never(job: Job, wish: Wish, partition: str, able: int) -> str:
     named = _described(job, wish)
     many = "no node" if able == 0 else f"only {able} node{'s' if able > 1 else ''}"
-    size = f" of the size asked for ({wish.per_node or wish.gpus} GPUs)" if wish.gpus else " of the size asked for"
+    size = f" of the size asked for ({_gpus(wish.per_node or wish.gpus)})" if wish.gpus else " of the size asked for"
     return f"{many} of {partition}{' ' + named if named else size} can hold it, it needs {wish.least}"
 
 
@@ -151,7 +155,7 @@ def _plural(cause: str, number: int) -> str:
 
 def with_whom(victims: Sequence[Job], placement: Placement) -> str:
     """Say at whose cost a job starts on a placement."""
-    told = ", ".join(f"{job.job_id} of {job.user or 'nobody'} ({sum(part.gpus for part in job.allocations)} GPUs)"
+    told = ", ".join(f"{job.job_id} of {job.user or 'nobody'} ({_gpus(sum(part.gpus for part in job.allocations))})"
                      for job in victims[:MOST_NAMED])
     more = f" and {len(victims) - MOST_NAMED} more" if len(victims) > MOST_NAMED else ""
     return f"starts by preempting {told}{more} on {_listed(placement.nodes)}"

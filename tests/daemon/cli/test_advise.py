@@ -78,6 +78,10 @@ def test_outlooks_are_told_in_words_of_a_terminal():
     assert max(map(len, lines)) <= 80
     assert "\x1b" not in "".join(lines)
     assert list(outlook_lines(None)) == []
+    single = {"job_id": "3", "state": "running", "gpus": 1, "free_s": 3600.0}
+    lines = list(outlook_lines(found | {"interval_s": [600.0, 610.0], "ahead": [single]}))
+    assert lines[0] == "starts             in about 10m", "an interval with equal ends is none"
+    assert "3 running, 1 GPU, ends in 1h 0m at the latest" in "".join(lines)
 
 
 def test_the_table_has_the_headings_people_know(shell):
@@ -134,7 +138,7 @@ def test_moves_are_a_table_of_their_own(shell):
 
 def test_a_filter_that_a_subject_does_not_know_is_said_so(shell):
     done = shell.run("advise", "--elastic", "--policy", "easy")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "unknown parameter 'policy'" in done.stderr
 
 

@@ -73,7 +73,7 @@ def test_what_makes_no_sense_is_said(shell):
                              (("jobs", "--since", "2100-01-01"), "future"),
                              (("waste", "--since", "7d", "--by", "node", "--user", "x"), "does not know user")):
         done = shell.run(*arguments)
-        assert (done.exit_code, words in done.stderr) == (1, True), done.output
+        assert (done.exit_code, words in done.stderr) == (2, True), done.output
     assert shell.text("jobs", "--since", "7d") == "no jobs were recorded then\n"
     assert shell.text("waste", "--since", "7d") == "nothing was recorded then\n"
 

@@ -93,9 +93,9 @@ def test_nothing_found_is_said_so_in_each_form(shell):
         "job_id,user,name,partition,state,reason,gpus,nodes"]
 
 
-def test_a_state_that_does_not_exist_is_a_failure_that_says_why(shell):
+def test_a_state_that_does_not_exist_is_wrong_usage_and_says_why(shell):
     done = shell.run("jobs", "--state", "SLEEPING")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "sleeping" in done.stderr
 
 

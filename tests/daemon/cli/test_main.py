@@ -89,6 +89,35 @@ def test_a_mistyped_command_is_answered_with_the_nearest_one(typed, meant):
     assert f"Did you mean {meant}" in done.stderr
 
 
+@pytest.mark.parametrize("path", named(LEAVES))
+def test_an_option_that_a_command_does_not_have_and_one_word_too_many_end_with_2(path):
+    for wrong in (["--no-such-option"], ["x"] * 9, ["--help=x"]):
+        assert CliRunner().invoke(main, [*path, *wrong]).exit_code == 2
+
+
+@pytest.mark.parametrize("path", named(LEAVES))
+def test_a_value_that_an_option_cannot_have_ends_with_2(path):
+    narrow = [option for option in LEAVES[path].params if isinstance(option, click.Option) and not option.is_flag
+              and not option.flag_value and isinstance(option.type, click.Choice | click.IntRange | click.FloatRange)]
+    for option in narrow:
+        done = CliRunner().invoke(main, [*path, option.opts[0], "nonsense"])
+        assert done.exit_code == 2
+        assert "'nonsense'" in done.stderr
+
+
+def test_an_option_is_written_with_hyphens_or_dots():
+    odd = [name for command in LEAVES.values() for option in command.params if isinstance(option, click.Option)
+           for name in option.opts if "_" in name]
+    assert odd == []
+
+
+def test_the_same_option_is_never_a_daemon_here_and_a_database_there():
+    first = {command.params[row].opts[0]: command.params[row].envvar for command in LEAVES.values()
+             for row in range(len(command.params)) if command.params[row].envvar}
+    assert first["--url"] == "IDLEWATT_URL"
+    assert first["--database-url"] == "IDLEWATT_DATABASE_URL"
+
+
 def test_a_cluster_that_is_none_is_wrong_usage(tmp_path):
     done = CliRunner().invoke(main, ["replay", str(tmp_path / "jobs.csv"), "--cluster", "4x"])
     assert done.exit_code == 2

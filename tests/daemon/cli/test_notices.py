@@ -1,5 +1,6 @@
 """The ledger of notices on the command line and in the API, and the degraded state that undelivered ones are."""
 
+import json
 from dataclasses import replace
 
 from idlewatt.daemon.degraded import Seen, found
@@ -19,12 +20,14 @@ def test_the_ledger_is_shown_filtered_and_harmless_and_users_opt_out_and_in(serv
     assert [row["why"] for row in shell.json("notices", "--state", "waiting")] == ["one mail a day"]
     assert shell.csv("notices", "--state", "waiting")[0]["user"].startswith("'=bob")
     refused = shell.run("notices", "--state", "nonsense")
-    assert (refused.exit_code, "state must be one of dry_run, waiting" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "state must be one of dry_run, waiting" in refused.stderr) == (2, True)
     config = tmp_path / "c.yml"
     config.write_text(rig.text())
     say = ("--config.file", str(config))
     assert shell.text("notices", "opt-out", "ada", *say) == "ada is told nothing any more\n"
     assert shell.text("notices", "opted-out", *say) == "ada\n"
+    assert json.loads(shell.text("notices", "opted-out", "--format", "json", *say)) == [{"user": "ada"}]
+    assert shell.text("notices", "opted-out", "--format", "csv", *say) == "user\nada\n"
     assert shell.text("notices", "opt-out", "ada", "--undo", *say) == "ada is told again\n"
     assert shell.run("notices", "opt-out", "ada", "--undo", *say).exit_code == 1
 

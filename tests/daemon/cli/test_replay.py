@@ -1,6 +1,7 @@
 import csv
 import gzip
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from click.testing import CliRunner
 
 from idlewatt.daemon import sweep
 from idlewatt.daemon.cli import main
+from idlewatt.daemon.cli._conclusion import conclusion
 from idlewatt.daemon.cli._history import described
+from idlewatt.daemon.cli._units import length
 
 TRACES = Path(__file__).parents[2] / "recorded" / "traces"
 HEAD = "job,submit_s,run_s,gpus,limit_s,user,partition\n"
@@ -51,10 +54,10 @@ def rows(result):
     return {row["policy"]: row for row in json.loads(result.stdout)}
 
 
-def test_every_table_has_the_rows_of_chance_and_of_the_oracle(replay):
-    policies = ("--policy", "fifo", "--policy", "sjf-oracle+best-fit+easy")
+def test_every_table_has_the_rows_of_chance_and_of_who_knows_run_times_under_its_own_name(replay):
+    policies = ("--policy", "fifo", "--policy", "oracle")
     found = rows(replay("--cluster", "4x8", *policies, "--format", "json"))
-    assert list(found) == ["fifo", "sjf-oracle+best-fit+easy", "random-feasible", "oracle"]
+    assert list(found) == ["fifo", "oracle", "random-feasible", "sjf-oracle+best-fit+easy"]
     fifo = found["fifo"]
     expected = {"policy", "jobs", "jct_mean_s", "wait_mean_s", "makespan_s", "utilization_ratio", "energy_joules",
                 "seed", "digest", "jct_ratio", "jct_ratio_low", "jct_ratio_high", "jobs_rejected", "jobs_left_out"}
@@ -72,7 +75,7 @@ def test_every_row_says_how_far_it_is_from_the_limit(replay):
     assert all(row["distance"] > 0 for row in found.values())
     few = HEAD + "a,0,30,8,60,u,all\nb,0,10,8,60,u,all\n"
     result = replay("--cluster", "1x8", "--format", "json", source=few)
-    assert rows(result)["oracle"]["distance"] == 0.0 < rows(result)["fifo"]["distance"]
+    assert rows(result)["sjf-oracle+best-fit+easy"]["distance"] == 0.0 < rows(result)["fifo"]["distance"]
     assert rows(result)["fifo"]["jct_bound_kind"] == "optimum"
 
 
@@ -88,7 +91,40 @@ def test_csv_and_table_say_the_same_as_json(replay):
     assert [line["policy"] for line in lines] == list(found)
     assert float(lines[0]["jct_mean_s"]) == found["fifo"]["jct_mean_s"]
     table = replay("--cluster", "4x8", COLUMNS="200").stdout
-    assert f"{found['fifo']['jct_mean_s']:,.0f}" in table
+    assert length(found["fifo"]["jct_mean_s"]) in table
+
+
+def test_a_table_is_in_units_that_people_read_and_begins_with_its_conclusion(replay):
+    lines = replay("--cluster", "4x8", COLUMNS="200").stdout.splitlines()
+    assert lines[0].startswith(("No policy that a site could run", "random-feasible has the shortest mean JCT"))
+    assert re.search(r"^fifo +40 +[\d.,]+ (s|min|h|d) ", "\n".join(lines), re.M)
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0, "0 s"), (89.94, "89.9 s"), (600, "10 min"), (-13_584, "-3.77 h"),
+                                               (19_949_210, "231 d"), (None, "-")])
+def test_lengths_of_time_have_three_digits_and_a_unit(seconds, told):
+    assert length(seconds) == told
+
+
+def test_overload_and_missing_limits_are_warned_of(replay):
+    warned = replay("--cluster", "1x8", "--policy", "sjf-limit", source=HEAD + "".join(
+        f"{job},{10 * job},100,8,,u,all\n" for job in range(20))).stderr
+    assert "warning: overload: the jobs ask for 10.53 times the GPU time" in warned
+    assert "warning: 100% of the jobs have no time limit, which sjf-limit" in warned
+    quiet = replay("--cluster", "64x8", "--policy", "sjf-limit").stderr
+    assert "warning" not in quiet
+
+
+def test_a_conclusion_says_who_is_ahead_and_never_by_chance_or_hindsight():
+    def told(low, high, name="sjf-limit"):
+        return conclusion([{"policy": "fifo", "jct_ratio": 1.0},
+                           {"policy": "sjf-oracle+best-fit+easy", "jct_ratio": 0.5},
+                           {"policy": name, "jct_ratio": 0.9, "jct_ratio_low": low, "jct_ratio_high": high}], "fifo")
+
+    assert told(0.85, 0.95) == "sjf-limit has the shortest mean JCT, 10.0 % below fifo (95 %: 5.0 to 15.0 %)."
+    assert "not distinguishable from fifo" in told(0.8, 1.1)
+    assert "too few days" in told(None, None)
+    assert told(0.85, 0.95, "srtf") == "", "nobody is beside the baseline but those who know run times"
 
 
 def test_the_published_venus_slice_is_read_from_its_own_format(replay):
@@ -103,7 +139,7 @@ def test_a_cluster_file_with_partitions_sends_jobs_to_theirs_and_names_what_it_d
     source = JOBS + "x,5,10,1,60,u,elsewhere\n"
     result = replay("--cluster", cluster, "--format", "json", source=source)
     assert rows(result)["fifo"]["jobs_rejected"] == 1
-    assert "1 jobs can never run here: the cluster has no such partition" in result.stderr
+    assert "1 job can never run here: the cluster has no such partition" in result.stderr
     assert "(x in line 42)" in result.stderr
 
 
@@ -143,7 +179,7 @@ def test_a_cluster_file_whose_links_are_those_of_other_servers_is_refused(replay
 def test_a_job_larger_than_the_cluster_is_rejected_by_name_and_the_rest_runs(replay):
     result = replay("--cluster", "1x8", "--format", "json", source=JOBS + "huge,1,10,9000,60,u,all\n")
     assert rows(result)["fifo"]["jobs"] == 40
-    assert "1 jobs can never run here: larger than the cluster (huge in line 42)" in result.stderr
+    assert "1 job can never run here: larger than the cluster (huge in line 42)" in result.stderr
 
 
 def test_jobs_that_wait_for_each_other_are_rejected_and_so_are_those_behind_them(replay):
@@ -221,7 +257,7 @@ def test_tables_of_jobs_are_written_for_each_policy(replay, tmp_path):
     replay("--cluster", "4x8", "--jobs-out", tmp_path / "jobs.parquet")
     replay("--cluster", "4x8", "--jobs-out", tmp_path / "jobs.csv")
     written = {path.name for path in tmp_path.glob("jobs.*.*")}
-    assert written == {f"jobs.{policy}.{suffix}" for policy in ("fifo", "random-feasible", "oracle")
+    assert written == {f"jobs.{policy}.{suffix}" for policy in ("fifo", "random-feasible", "sjf-oracle+best-fit+easy")
                        for suffix in ("csv", "parquet")}
     table = pyarrow.read_table(tmp_path / "jobs.fifo.parquet").to_pydict()
     lines = list(csv.DictReader((tmp_path / "jobs.fifo.csv").open()))

@@ -60,7 +60,7 @@ def test_a_training_says_where_the_model_is_what_it_is_worth_and_what_next(train
     assert done.exit_code == 0
     name = re.search(r"model: +(chooser@[\d.-]+), in (\S+)", done.stdout)
     assert (trained.folder / "models" / "chooser" / name[1].partition("@")[2]).samefile(name[2])
-    for policy in (name[1], "fifo+first-fit+easy", "random-feasible", "oracle"):
+    for policy in (name[1], "fifo+first-fit+easy", "random-feasible", "sjf-oracle+best-fit+easy"):
         assert policy in done.stdout
     assert "verdict: " in done.stdout
     assert "next: " in done.stdout
@@ -106,7 +106,7 @@ def test_evaluation_judges_on_what_came_after_the_training(trained):
     assert found["model"] == row["model"]
     assert found["since_s"] >= row["card"]["history_until_s"]
     assert "it was trained on a part of this history" not in found["reasons"]
-    assert {entry["policy"] for entry in found["rows"]} >= {"random-feasible", "oracle", row["model"]}
+    assert {entry["policy"] for entry in found["rows"]} >= {"random-feasible", "sjf-oracle+best-fit+easy", row["model"]}
 
 
 def test_evaluation_on_another_history_writes_nothing_on_the_card(trained):

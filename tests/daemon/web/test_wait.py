@@ -38,6 +38,8 @@ def test_ends_of_the_interval_beyond_what_is_forecast_are_no_figures(view, clien
     assert "In 30 min to more than 30 days in 95 %" in text(client, "/jobs/4722")
     view.told = (replace(one, interval_s=(None, None), latest_s=None),)
     assert "In more than 30 days in 95 %" in text(client, "/jobs/4722")
+    view.told = (replace(one, interval_s=(one.interval_s[0], one.interval_s[0]), latest_s=None),)
+    assert "In about 30 min in 95 %" in text(client, "/jobs/4722"), "an interval with equal ends is none"
 
 
 def test_api_answers_on_waiting_jobs_only(client):

@@ -23,7 +23,8 @@ def snapshot(*names):
 def test_it_is_trained_listened_to_promoted_moulds_jobs_abstains_and_is_demoted(tmp_path):
     life = Life(tmp_path, "dl2")
     verdict = life.train(resizable.material(), resizable.INCUMBENT, steps=1)
-    assert {row.policy for row in verdict.rows} >= {life.name, resizable.INCUMBENT, "random-feasible", "oracle"}
+    assert {row.policy for row in verdict.rows} >= {life.name, resizable.INCUMBENT, "random-feasible",
+                                                    "sjf-oracle+best-fit+easy"}
     model = life.store.find(life.name)
     write_card(model.folder, dataclasses.replace(model.card, seen={"nodes": (4.0, 4.0)}))
     seen = snapshot("bert", "ncf")

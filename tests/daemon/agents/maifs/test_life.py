@@ -24,7 +24,8 @@ def snapshot(*names):
 def test_it_is_trained_listened_to_promoted_advises_abstains_and_is_demoted(tmp_path):
     life = Life(tmp_path, "maifs")
     verdict = life.train(fungible.material(), fungible.INCUMBENT, steps=1)
-    assert {row.policy for row in verdict.rows} >= {life.name, fungible.INCUMBENT, "random-feasible", "oracle"}
+    assert {row.policy for row in verdict.rows} >= {life.name, fungible.INCUMBENT, "random-feasible",
+                                                    "sjf-oracle+best-fit+easy"}
     model = life.store.find(life.name)
     assert {"objective_by_actor_critic", "objective_by_evolution", "days"} <= set(model.card.metrics)
     write_card(model.folder, dataclasses.replace(model.card, seen={"nodes": (4.0, 4.0)}))

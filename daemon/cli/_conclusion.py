@@ -1,0 +1,67 @@
+"""What a replay comes to, in words: what is wrong with its jobs before the table, and who is ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ..replay.cluster import Cluster
+    from ..replay.workload import Workload
+
+Line = Mapping[str, Any]
+LIMITS_MISSING = 0.05
+"""Share of jobs without a time limit from which it is worth a word."""
+
+
+def load(cluster: Cluster, work: Workload) -> float:
+    """Return GPU time asked for over that between the first and the last submission; 0 if there is none."""
+    there_is = float(np.ptp(work.submit)) * float(cluster.gpus.sum()) if len(work) else 0.0
+    return float(work.run @ work.gpus) / there_is if there_is else 0.0
+
+
+def warnings(cluster: Cluster, work: Workload, policies: Iterable[str]) -> Iterator[str]:
+    """Yield why figures of this replay may mislead: more work than GPUs, and limits that are not there."""
+    asked = load(cluster, work)
+    if asked > 1.0:
+        yield (f"overload: the jobs ask for {asked:.2f} times the GPU time between the first and the last submission, "
+               "so that the queue only grows; waits then tell how long the history is, not how good a policy is")
+    missing = 1 - float(np.isfinite(work.limit).mean()) if len(work) else 0.0
+    blind = [policy for policy in policies if _goes_by_limits(policy)]
+    if missing >= LIMITS_MISSING and blind:
+        yield f"{missing:.0%} of the jobs have no time limit, which {', '.join(blind)} go{_s(blind)} by"
+
+
+def _goes_by_limits(policy: str) -> bool:
+    from ..learning.telling_limits import BY_LIMIT
+    from ..policies.registry import parse
+
+    recipe = parse(policy)
+    return recipe.order.name in BY_LIMIT or recipe.walking.estimates
+
+
+def _s(names: Sequence[str]) -> str:
+    return "es" if len(names) == 1 else ""
+
+
+def conclusion(lines: Sequence[Line], baseline: str) -> str:
+    """Say which policy that a site could run has the shortest mean JCT, and how sure that is; '' for none."""
+    from ..policies.registry import parse
+
+    known = {line["policy"]: line for line in lines if line.get("jct_ratio") is not None}
+    fair = [line for name, line in known.items() if name == baseline or not parse(name).order.oracle]
+    if baseline not in known or len(fair) < len(("baseline", "another")):
+        return ""
+    best = min(fair, key=lambda line: float(line["jct_ratio"]))
+    if best["policy"] == baseline or best["jct_ratio"] >= 1.0:
+        return f"No policy that a site could run has a shorter mean JCT than {baseline}."
+    name, less = best["policy"], 100 * (1 - best["jct_ratio"])
+    low, high = best.get("jct_ratio_low"), best.get("jct_ratio_high")
+    if low is None or high is None or not np.isfinite([low, high]).all():
+        return f"{name} has the shortest mean JCT, {less:.1f} % below {baseline}; too few days to say how sure that is."
+    if high >= 1.0:
+        return f"{name} has the shortest mean JCT, but it is not distinguishable from {baseline}'s."
+    return (f"{name} has the shortest mean JCT, {less:.1f} % below {baseline} "
+            f"(95 %: {100 * (1 - high):.1f} to {100 * (1 - low):.1f} %).")
