@@ -27,7 +27,7 @@ def warnings(cluster: Cluster, work: Workload, policies: Iterable[str]) -> Itera
     asked = load(cluster, work)
     if asked > 1.0:
         yield (f"overload: the jobs ask for {asked:.2f} times the GPU time between the first and the last submission, "
-               "so that the queue only grows; waits then tell how long the history is, not how good a policy is")
+               "so that a queue grows to the end; waits then depend on how long the history is")
     missing = 1 - float(np.isfinite(work.limit).mean()) if len(work) else 0.0
     blind = [policy for policy in policies if _goes_by_limits(policy)]
     if missing >= LIMITS_MISSING and blind:

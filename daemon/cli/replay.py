@@ -258,7 +258,7 @@ def _conclude(lines: list[dict[str, Any]], baseline: str) -> None:
 def _readable(line: dict[str, Any]) -> dict[str, Any]:
     low, high = line.get("jct_ratio_low"), line.get("jct_ratio_high")
     distance, ratio = line.get("distance"), line.get("jct_ratio")
-    interval = "" if low is None or high is None else f" ({low:.2f}-{high:.2f})"
+    interval = "" if low is None or high is None or low == high else f" ({low:.2f}-{high:.2f})"
     return {"jct": length(line["jct_mean_s"]), "wait": length(line["wait_mean_s"]), "p99": length(line["jct_p99_s"]),
             "compared": None if ratio is None else f"{ratio:.2f}{interval}",
             "above": None if distance is None else f"{100 * distance:.0f} %",

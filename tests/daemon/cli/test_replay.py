@@ -98,6 +98,7 @@ def test_a_table_is_in_units_that_people_read_and_begins_with_its_conclusion(rep
     lines = replay("--cluster", "4x8", COLUMNS="200").stdout.splitlines()
     assert lines[0].startswith(("No policy that a site could run", "random-feasible has the shortest mean JCT"))
     assert re.search(r"^fifo +40 +[\d.,]+ (s|min|h|d) ", "\n".join(lines), re.M)
+    assert "(1.00-1.00)" not in "\n".join(lines), "an interval with equal ends is none"
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(0, "0 s"), (89.94, "89.9 s"), (600, "10 min"), (-13_584, "-3.77 h"),
