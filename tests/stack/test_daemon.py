@@ -219,7 +219,8 @@ def test_gpus_are_called_by_what_they_do(daemon, cluster):
         cluster.wait_for(lambda: by_class(daemon, node="dgx-a100-01").keys() - {"allocated_underused"}
                          == {"productive", "stranded", "host_active"})
         assert states("dgx-a100-01") == {"allocated": 3, "stranded": 5}
-        assert set(by_class(daemon, node="dgx-v100-01")) == {"idle_unallocated", "node_overhead_empty"}
+        cluster.wait_for(lambda: by_class(daemon, node="dgx-v100-01").keys() == {"idle_unallocated",
+                                                                                 "node_overhead_empty"})
         assert daemon.value("idlewatt_stranded_gpus", partition="A100", cause="insufficient") == 5
         assert {row["user"] for row in daemon.rows("waste", node="dgx-a100-02") if row["job_id"]} == {"nobody"}
     finally:
