@@ -18,7 +18,8 @@ from idlewatt.daemon.cli import _parts, _prometheus
 pytestmark = pytest.mark.skipif(not _prometheus.installed(), reason="Prometheus is not installed")
 
 WITHIN_S = 60.0
-NOT_GOLDEN = {"GpuAdviceAgentDemoted: idlewatt_policy_info", "learning: It abstains A", "learning: Its age A"}
+NOT_GOLDEN = {"GpuAdviceAgentDemoted: idlewatt_policy_info", "learning: Agent in charge abstains A",
+              "learning: Age of the agent in charge A"}
 """On the golden page a heuristic is in charge, and nobody has been demoted."""
 
 
