@@ -23,7 +23,6 @@ from .moments import believed, moment
 from .settings.degraded import DegradedSettings
 
 if TYPE_CHECKING:
-    from .notices.undelivered import Undelivered
     from .waste import Assessment
 
 log = logging.getLogger(__name__)
@@ -35,6 +34,15 @@ QUIET_S = 60.0
 """unless that is no longer ago than this."""
 LEAST_S = 5.0
 """A read or run that takes less long is not slow, however short its beat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """Notices that were tried and wait."""
+
+    notices: int
+    since_s: float
+    why: str
 
 
 @dataclass(frozen=True, slots=True)

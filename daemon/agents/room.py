@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..replay.state import Start
+from ..replay.state import ClusterState, Start
 from .observation import Observation
 
 Floats = NDArray[np.float64]
@@ -242,6 +242,15 @@ class Room:
         first = np.searchsorted(node, node)
         before = np.vstack([np.zeros((1, 3), np.int64), freed])[first]
         return node, end[order], freed - before
+
+
+def somebody_fits(state: ClusterState) -> bool:
+    """Tell whether a waiting job might find its GPUs; what is quick to tell comes first."""
+    waiting, nodes = state.waiting, state.arrays.nodes.view(np.ndarray)
+    if not len(waiting):
+        return False
+    chunk = state.arrays.jobs.view(np.ndarray)["chunk"]
+    return bool(chunk[waiting].min() <= nodes["free_gpus"][nodes["open"] == 1].max(initial=-1))
 
 
 def _kinds(asks: Longs) -> tuple[Longs, NDArray[np.intp]]:

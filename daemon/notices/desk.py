@@ -17,17 +17,17 @@ from ...storage.history import History
 from ...storage.notice_reading import Run
 from ...storage.notices import Key, Notice
 from ...storage.records import SchedulerSnapshot
-from ..config import Settings
 from ..cycles import Cycle
+from ..degraded import Undelivered
 from ..efficiency import EnergyBook
 from ..facts import Known
 from ..pricing import Costing
+from ..settings.sections import Sections
 from ..waste import Assessment
 from . import digests, gathering, rules, stages
 from .delivery import Delivery
 from .rules import Finding
 from .texts import Texts
-from .undelivered import Undelivered
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +38,14 @@ REMEMBERED_S = 60 * 86400.0
 class Desk:
     """Tells people; one thread at a time."""
 
-    def __init__(self, settings: Settings, history: History, clock: Callable[[], float],
+    def __init__(self, settings: Sections, history: History, clock: Callable[[], float],
                  ledger: dict[Key, Notice] | None = None) -> None:
         self._all, self._settings, self._history, self._clock = settings, settings.notices, history, clock
         self._texts = Texts(self._settings.templates, self._settings.page_url, settings.cluster)
         self._delivery = Delivery(self._settings, self._texts, clock)
         self._ledger, self._lock = ledger, threading.Lock()
 
-    def renewed(self, settings: Settings) -> Desk:
+    def renewed(self, settings: Sections) -> Desk:
         """Return a desk by other settings that goes on with the same ledger."""
         return Desk(settings, self._history, self._clock, self._ledger)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ...storage.notices import Key, Notice
-from ..config import Settings
 from ..efficiency import EnergyBook, digest_pages
 from ..efficiency.digest import Saved, digest
 from ..facts import Known
+from ..settings.sections import Sections
 from .delivery import later
 from .local_time import digest_due
 from .mail import Mail, MailError, send
@@ -18,7 +18,7 @@ WEEK_S, DAY_S = 7 * 86400.0, 86400.0
 RULE = "digest"
 
 
-def due(settings: Settings, ledger: Mapping[Key, Notice], now_s: float) -> Iterator[tuple[Notice, tuple[str, ...]]]:
+def due(settings: Sections, ledger: Mapping[Key, Notice], now_s: float) -> Iterator[tuple[Notice, tuple[str, ...]]]:
     """Yield the digests that are to be sent now, and to whom; one that is over a day late is left out."""
     wanted = settings.notices.digest
     moment_s = digest_due(now_s, wanted, settings.notices.zone)
@@ -33,7 +33,7 @@ def due(settings: Settings, ledger: Mapping[Key, Notice], now_s: float) -> Itera
             yield known, to
 
 
-def deliver(settings: Settings, ledger: Mapping[Key, Notice], book: EnergyBook, known: Known,
+def deliver(settings: Sections, ledger: Mapping[Key, Notice], book: EnergyBook, known: Known,
             clock: Callable[[], float], write: Callable[[Iterable[Notice]], None]) -> None:
     """Send what is due; StoreError when the history cannot be read."""
     now_s = clock()
@@ -61,7 +61,7 @@ def deliver(settings: Settings, ledger: Mapping[Key, Notice], book: EnergyBook, 
                            sent_s=None if why else now_s, next_s=None, tries=notice.tries + 1),))
 
 
-def saved(settings: Settings, known: Known) -> Saved | None:
+def saved(settings: Sections, known: Known) -> Saved | None:
     """Return what advice would have saved, as far as it was replayed."""
     found = known.counterfactual
     return Saved.of(found.joules, settings.counterfactual.incumbent, settings.advising(known.learned.leader),

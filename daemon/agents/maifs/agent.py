@@ -20,7 +20,7 @@ from .. import checkpoint
 from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
 from ..kinds import Objective
 from ..observation import grants_known, observe
-from ..room import CHUNK, CPUS, MEMORY
+from ..room import CHUNK, CPUS, MEMORY, somebody_fits
 from . import graph
 from .desk import Decide, Desk, Joint, job_inputs, looked_at
 from .levels import LEVELS, Needs
@@ -55,7 +55,7 @@ class Maifs:
 
     def decide(self, state: ClusterState) -> Actions:
         """Return what to start now, and with what; the state stays as it is."""
-        if not _somebody_fits(state):
+        if not somebody_fits(state):
             return ()
         desk = Desk(observe(state), self._used(state.known), self._parts["order"], self.longest_wait_s)
         return list(desk.starts(self._decide))
@@ -109,15 +109,6 @@ class Maifs:
         seen = observe(state)
         rows = job_inputs(seen, looked_at(seen), self._used(state.known))
         return outside(self.card, ACTION_INPUTS[:OF_JOB], rows)
-
-
-def _somebody_fits(state: ClusterState) -> bool:
-    """Tell whether a waiting job might find its GPUs; what is quick to tell comes first."""
-    waiting, nodes = state.waiting, state.arrays.nodes.view(np.ndarray)
-    if not len(waiting):
-        return False
-    chunk = state.arrays.jobs.view(np.ndarray)["chunk"]
-    return bool(chunk[waiting].min() <= nodes["free_gpus"][nodes["open"] == 1].max(initial=-1))
 
 
 def _unknown_needs(state: ClusterState) -> str | None:

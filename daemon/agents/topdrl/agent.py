@@ -19,7 +19,7 @@ from .. import checkpoint
 from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
 from ..kinds import Objective
 from ..observation import Observation, observe, spread_known
-from ..room import Room, Spot
+from ..room import Room, Spot, somebody_fits
 from .network import INPUTS, NET, OF_JOB, Candidates
 
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ class TopDRL:
 
     def decide(self, state: ClusterState) -> Actions:
         """Return what to start now; the state stays as it is."""
-        if not _somebody_fits(state):
+        if not somebody_fits(state):
             return ()
         return list(Desk(observe(state), self.longest_wait_s).starts(self._choose))
 
@@ -161,15 +161,6 @@ def _looked_at(seen: Observation) -> NDArray[np.intp]:
         return np.arange(count)
     short = OLDEST + np.argsort(seen.waiting.guess[OLDEST:], kind="stable")[:SHORTEST]
     return np.concatenate([np.arange(OLDEST), np.sort(short)])
-
-
-def _somebody_fits(state: ClusterState) -> bool:
-    """Tell whether a waiting job might find its GPUs; what is quick to tell comes first."""
-    waiting, nodes = state.waiting, state.arrays.nodes.view(np.ndarray)
-    if not len(waiting):
-        return False
-    chunk = state.arrays.jobs.view(np.ndarray)["chunk"]
-    return bool(chunk[waiting].min() <= nodes["free_gpus"][nodes["open"] == 1].max(initial=-1))
 
 
 def _unknown_spread(state: ClusterState) -> str | None:

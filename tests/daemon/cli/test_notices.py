@@ -3,8 +3,7 @@
 import json
 from dataclasses import replace
 
-from idlewatt.daemon.degraded import Seen, found
-from idlewatt.daemon.notices.undelivered import Undelivered
+from idlewatt.daemon.degraded import Seen, Undelivered, found
 from idlewatt.storage.notices import Notice
 
 
