@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 from ..exporters.publish import Published
@@ -14,6 +15,7 @@ from ..storage.promotions import Decision, Promotion
 from ..storage.recommendations import Recommendation
 from ..storage.records import Job
 from .advice.model_roles import ModelStatus
+from .advice.node_scores import NodeScores
 from .advice.recommender import Row
 from .advice.wait_outlook import WaitOutlook, WaitOutlooks
 from .config import ConfigError, Settings
@@ -26,6 +28,9 @@ from .spare import spare_nodes
 from .waste import Assessment, GpuVerdict, NodeVerdict
 from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
 
+if TYPE_CHECKING:
+    from ..exporters.kubernetes.extender import PodQuestion
+
 IN_WORDS = {Decision.PROMOTE: "in_charge", Decision.SHADOW: "shadow", Decision.DEMOTE: "demoted",
             Decision.REFUSE: "refused"}
 STATES = tuple(IN_WORDS.values())
@@ -37,6 +42,7 @@ class DaemonView(View):
     def __init__(self, service: Service, load: Callable[[], Settings]) -> None:
         self._service, self._load = service, load
         self._outlooks: WaitOutlooks | None = None
+        self._scores: tuple[object, object, NodeScores] | None = None
 
     def published(self) -> Published:
         """Return the facts of the metrics page."""
@@ -138,6 +144,17 @@ class DaemonView(View):
         snapshot, missing = self._service.known.snapshot, tuple(self.missing())
         return Status(self.now(), not missing, missing, self._service.unadvised(), self._service.degraded(),
                       snapshot.time_s if snapshot else None, self._service.database)
+
+    def prioritize(self, asked: PodQuestion) -> Mapping[str, int]:
+        """Return scores of nodes for a pod; nothing when what is known of the cluster is too old."""
+        known, last = self._service.standing(), self._scores
+        if known.snapshot is None or known.old:
+            return {}
+        # Two who ask at once may both make them; they are the same. Standing advice is a new object while withdrawn.
+        advice = known.advice.recommendations if known.advice else ()
+        if last is None or last[0] is not known.snapshot or last[1] is not advice:
+            last = self._scores = known.snapshot, advice, NodeScores(known.snapshot, advice)
+        return last[2].of(asked)
 
     def reload(self) -> None:
         """Read the configuration again and put it in force; raise ReloadError and keep the old one if it is bad."""

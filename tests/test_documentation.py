@@ -54,9 +54,9 @@ def rows(page: str, heading: str) -> list[list[str]]:
 
 
 def test_the_table_of_the_api_is_what_openapi_describes():
-    described = [[f"`{path}`", item["get"]["summary"], ", ".join(
-        f"`{one['name']}`" for one in item["get"]["parameters"] if one["in"] == "query") or "none"]
-        for path, item in document()["paths"].items()]
+    described = [[f"`{path}`", how["summary"], ", ".join(
+        f"`{one['name']}`" for one in how.get("parameters", ()) if one["in"] == "query") or "none"]
+        for path, item in document()["paths"].items() for how in item.values()]
     # Recommenders come in the order in which they were imported, by whichever test was first.
     assert sorted(rows("api.md", "| path | what it answers | parameters |")) == sorted(described)
 

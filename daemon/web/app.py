@@ -26,7 +26,7 @@ from .api import ENDPOINTS, BadData, Endpoint, answer, error
 from .energy_api import QUERIES, Query, recorded
 from .energy_pages import PAGES, Page
 from .gate import Passwords, Rate, WebConfigFile
-from .openapi import document
+from .openapi import PRIORITIZE, document
 from .own_view import OwnView
 from .page import render
 from .view import ReloadError, View
@@ -83,6 +83,7 @@ class WebApp:
         yield _get("/-/ready", self._ready)
         yield Rule("/-/reload", methods=["POST", "PUT"], endpoint=self._reload)
         yield _get("/api/v1/openapi.json", self._describe)
+        yield Rule(PRIORITIZE, methods=["POST"], endpoint=self._prioritize)
         for endpoint in ENDPOINTS.values():
             yield _get(endpoint.path, partial(self._rows, endpoint))
         for query in QUERIES.values():
@@ -184,6 +185,18 @@ class WebApp:
         except ReloadError as fault:
             return _failure(request, 500, f"not reloaded, the old configuration goes on: {fault}")
         return Response("reloaded\n", mimetype="text/plain")
+
+    def _prioritize(self, request: Request) -> Response:
+        """Answer kube-scheduler, which asks by a body; an empty list says nothing, and changes nothing there."""
+        from ...exporters.kubernetes.extender import parse_question, told_scores  # sites without Kubernetes
+
+        if _sent_by_another_site(request):
+            return _failure(request, 403, "this is for schedulers, not for pages of another site")
+        try:
+            asked = parse_question(request.get_data())
+        except ValueError as fault:
+            return _failure(request, 400, str(fault))
+        return _json(told_scores(self._seen_by(request).prioritize(asked)))
 
     def _rows(self, endpoint: Endpoint, request: Request) -> Response:
         query = recorded(endpoint.name, request.args)

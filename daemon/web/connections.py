@@ -27,6 +27,10 @@ IDLE_S = 10.0
 TAKE_S = 30.0
 """A client has so long to take its answer."""
 LARGEST_HEADER = 16 << 10
+LARGEST_BODY = 1 << 20
+"""Bytes that may follow a header, of the few requests that want a body at all."""
+MOST_RECEIVED = 64 << 20
+"""Bytes of bodies that are not whole yet; beyond it the one that has waited longest is let go."""
 MOST_CONNECTIONS, MOST_PER_ADDRESS = 512, 128
 """One more closes the oldest of the address that has most, so that a newcomer is always heard."""
 MOST_AT_WORK = 4
@@ -47,6 +51,8 @@ Wrap = Callable[[socket.socket], socket.socket]
 """Puts TLS on a connection, the handshake still to do; raises OSError where it cannot."""
 Check = Callable[[ssl.SSLSocket], None]
 """Raises OSError when the certificate of a client is not welcome."""
+Awaited = Callable[[bytes], int]
+"""Returns how many bytes of a body are wanted behind a header."""
 
 
 @dataclass(eq=False, slots=True)
@@ -63,25 +69,38 @@ class Client:
     """Whether another request may follow the answer."""
     shaken: bool = True
     """False while a TLS handshake is under way."""
+    awaited: Awaited = lambda header: 0  # noqa: E731 - a default
     _wants_to_write: bool = False
+    _size: int = 0
+    """Of the request that is coming in, with its body; 0 while its header is not whole."""
 
     @property
     def request_is_whole(self) -> bool:
-        """Tell whether a whole header has been received, or more than a header may be."""
-        return _END_OF_HEADER in self.received or len(self.received) > LARGEST_HEADER
+        """Tell whether a whole request has been received, or more than a header may be."""
+        if not self._size:
+            end = self.received.find(_END_OF_HEADER)
+            if end < 0:
+                return len(self.received) > LARGEST_HEADER
+            self._size = end + len(_END_OF_HEADER)
+            self._size += self.awaited(bytes(self.received[:self._size]))
+        return len(self.received) >= self._size
+
+    @property
+    def due(self) -> int:
+        """Return how many bytes of a body have come that is not whole yet."""
+        return len(self.received) if self._size > len(self.received) else 0
 
     def request(self) -> bytes | None:
-        """Take the next whole header out of what was received; None while it is not whole.
+        """Take the next whole header, with its body, out of what was received; None while it is not whole.
 
         A header that is too long is taken as it is: whoever parses it says so to the client.
         """
         if not self.shaken or self.unsent or not self.request_is_whole:
             return None
-        end = self.received.find(_END_OF_HEADER)
-        size = end + len(_END_OF_HEADER) if end >= 0 else len(self.received)
-        header = bytes(self.received[:size])
+        size, self._size = self._size or len(self.received), 0
+        found = bytes(self.received[:size])
         del self.received[:size]
-        return header
+        return found
 
     @property
     def events(self) -> int:
@@ -125,13 +144,15 @@ class Client:
     def _receive(self, now_s: float) -> bool:
         """Take what has come; tell whether the client may still say more."""
         with contextlib.suppress(*_NOT_NOW):
-            while len(self.received) <= LARGEST_HEADER:
+            while len(self.received) <= max(LARGEST_HEADER, self._size):
                 piece = self.sock.recv(_PIECE)
                 if not piece:
                     return self.request_is_whole
                 if not self.received:
                     self.deadline_s = now_s + HEADER_S
                 self.received += piece
+                if not self._size and self.request_is_whole:
+                    break
         return True
 
     def close(self) -> None:
@@ -148,8 +169,10 @@ class Connections:
     """
 
     def __init__(self, listening: socket.socket, work: Callable[[Client, bytes], None], *, wrap: Wrap | None = None,
-                 check: Check = lambda sock: None, clock: Callable[[], float] = time.monotonic) -> None:
+                 check: Check = lambda sock: None, awaited: Awaited = lambda header: 0,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self._listening, self._work, self._wrap, self._check, self._clock = listening, work, wrap, check, clock
+        self._awaited = awaited
         self._selector = selectors.DefaultSelector()
         self._waiting: dict[Client, None] = {}
         """Clients that this thread looks after, the longest here first; those whose request is at work are not."""
@@ -233,7 +256,8 @@ class Connections:
             log.debug("no TLS for a client", extra={"target": address, "error": str(fault)})
             sock.close()
             return
-        self._watch(Client(wrapped, address, port, self._clock() + HEADER_S, shaken=self._wrap is None))
+        self._watch(Client(wrapped, address, port, self._clock() + HEADER_S, shaken=self._wrap is None,
+                           awaited=self._awaited))
 
     def _make_room(self, address: str) -> None:
         """Let go of the oldest of this address, or of the address that has most, where there are too many."""
@@ -276,6 +300,8 @@ class Connections:
             self._give_work()
         else:
             self._selector.modify(client.sock, client.events, client)
+            if client.due:
+                self._bound_received()
 
     def _give_work(self) -> None:
         """Give the workers what waits for them, the oldest first, but no address more than its share."""
@@ -309,6 +335,16 @@ class Connections:
             if excess <= 0:
                 return
             excess -= len(client.unsent)
+            self._close(client)
+
+    def _bound_received(self) -> None:
+        """Let go of those who have waited longest with half a body; the newest stays, however large."""
+        halves = [client for client in self._waiting if client.due]
+        excess = sum(client.due for client in halves) - MOST_RECEIVED
+        for client in halves[:-1]:
+            if excess <= 0:
+                return
+            excess -= client.due
             self._close(client)
 
     def _let_go_of_the_late(self, now_s: float) -> None:

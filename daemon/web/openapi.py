@@ -11,6 +11,12 @@ from pydantic import TypeAdapter
 from .api import ENDPOINTS, MOST_ROWS, Endpoint
 from .energy_api import QUERIES, Query
 
+PRIORITIZE = "/api/v1/kubernetes/prioritize"
+"""The one path that is asked by a body: kube-scheduler's extenders are."""
+_SCORES = {"type": "array", "items": {"type": "object", "required": ["Host", "Score"], "properties": {
+    "Host": {"type": "string"}, "Score": {"type": "integer", "minimum": 0, "maximum": 10}}}}
+_QUESTION = {"type": "object", "required": ["Pod", "NodeNames"], "properties": {
+    "Pod": {"type": "object"}, "NodeNames": {"type": "array", "items": {"type": "string"}}}}
 _ERROR = {
     "type": "object",
     "required": ["status", "errorType", "error"],
@@ -44,7 +50,17 @@ def _paths(schemas: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
         told = _question(query, schemas[(f"recorded {name}", "serialization")])
         before = paths.get(f"/api/v1/{query.path}")
         paths[f"/api/v1/{query.path}"] = {"get": told if before is None else _both(before["get"], told)}
-    return paths
+    return paths | {PRIORITIZE: {"post": _prioritize()}}
+
+
+def _prioritize() -> dict[str, Any]:
+    failed = {"$ref": "#/components/schemas/Error"}
+    return {"operationId": "kubernetes_prioritize",
+            "summary": "Scores of nodes for a pod, for kube-scheduler with nodeCacheCapable; an empty list says "
+                       "nothing, as when the cluster was not seen lately.",
+            "requestBody": {"required": True, "content": {"application/json": {"schema": _QUESTION}}},
+            "responses": {"200": _response("Scores, in the order of NodeNames.", _SCORES),
+                          "400": _response("It is no ExtenderArgs with NodeNames (errorType bad_data).", failed)}}
 
 
 def _question(query: Query, rows: dict[str, Any]) -> dict[str, Any]:

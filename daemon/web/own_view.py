@@ -5,8 +5,9 @@ What is not listed here is hidden: a question that is new to the view answers no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING
 
 from ...exporters.publish import METRICS, PREFIX, Published
 from ...storage.energy_queries import Dimension, Order, RunFilter
@@ -18,6 +19,9 @@ from ..advice.wait_outlook import WaitOutlook
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
 from ..efficiency.wasters import Part
 from .view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
+
+if TYPE_CHECKING:
+    from ...exporters.kubernetes.extender import PodQuestion
 
 PERSONAL = frozenset(("user", "account", "job_id", "for_job_id"))
 """Labels of series that say whose something is."""
@@ -135,6 +139,10 @@ class OwnView(View):
     def missing(self) -> Sequence[str]:
         """Return what is missing before the daemon is ready."""
         return self._view.missing()
+
+    def prioritize(self, asked: PodQuestion) -> Mapping[str, int]:
+        """Return nothing: schedulers ask as administrators."""
+        return {}
 
     def reload(self) -> None:
         """Refuse: that is for administrators."""

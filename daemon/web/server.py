@@ -6,6 +6,7 @@ import errno
 import io
 import logging
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterable, Mapping
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from cheroot import wsgi
 from cheroot.server import HTTPConnection, HTTPRequest
 
-from .connections import BACKLOG, IDLE_S, LARGEST_HEADER, Answer, Client, Connections, Wrap
+from .connections import BACKLOG, IDLE_S, LARGEST_BODY, LARGEST_HEADER, Answer, Client, Connections, Wrap
 from .gate import WebConfigFile
+from .openapi import PRIORITIZE
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -125,15 +127,35 @@ def _shown(name: Any) -> str:
     return f"[{host}]:{name[1]}" if ":" in host else f"{host}:{name[1]}"
 
 
+WITH_BODY = (PRIORITIZE,)
+"""Paths of requests that carry a body; for all others none is waited for."""
+_LENGTH = re.compile(rb"\r\nContent-Length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\nTransfer-Encoding:", re.IGNORECASE)
+
+
+def awaited(header: bytes) -> int:
+    """Return how many bytes of a body to wait for; 0 where none is wanted, or its size is not told or too large."""
+    line = header.split(b"\r\n", 1)[0].split(b" ")
+    path = line[1].split(b"?", 1)[0].decode("ascii", "replace") if len(line) == 3 else ""
+    if line[0] != b"POST" or path not in WITH_BODY or _CHUNKED.search(header):
+        return 0
+    lengths = {int(found) for found in _LENGTH.findall(header)}
+    length = lengths.pop() if len(lengths) == 1 else 0
+    return length if length <= LARGEST_BODY else 0
+
+
 class _Request(HTTPRequest):
-    """A request without a body: nothing that is served here wants one, so none is waited for."""
+    """A request without a body but where one is wanted: for no other is waited."""
 
     def read_request_headers(self) -> bool:
-        """Parse the headers; answer 413 where a body is announced."""
+        """Parse the headers; answer 413 where a body is announced that is not wanted, or too large."""
         if not super().read_request_headers():  # type: ignore[no-untyped-call]
             return False
-        if self.chunked_read or int(self.inheaders.get(b"Content-Length", 0)) != 0:
-            self.simple_response("413 Content Too Large", "No body is wanted here.")
+        size = int(self.inheaders.get(b"Content-Length", 0))
+        wanted = self.method == b"POST" and self.path.decode("ascii", "replace") in WITH_BODY
+        if self.chunked_read or (size != 0 and not (wanted and 0 < size <= LARGEST_BODY)):
+            self.simple_response("413 Content Too Large", "No body is wanted here." if not wanted else
+                                 f"A body is taken up to {LARGEST_BODY} bytes, in one piece with its length.")
             return False
         return True
 
@@ -180,7 +202,7 @@ class _Server(wsgi.Server):
         self.software = "idlewatt"
         self.told_of_tls = {"wsgi.url_scheme": "https", "HTTPS": "on"} if gate.secure else {}
         self.connections = Connections(given, self._work, wrap=_tls(gate) if gate.secure else None,
-                                       check=gate.check_peer)
+                                       check=gate.check_peer, awaited=awaited)
 
     def serve(self) -> None:
         """Serve requests until the connections are told to finish."""

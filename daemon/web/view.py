@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ...exporters.publish import Published
 from ...exporters.source import TargetHealth
@@ -16,6 +16,9 @@ from ..advice.recommender import Row
 from ..advice.wait_outlook import WaitOutlook
 from ..degraded import Degradation
 from ..efficiency import EnergyBook
+
+if TYPE_CHECKING:
+    from ...exporters.kubernetes.extender import PodQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +207,9 @@ class View(Protocol):
 
     def missing(self) -> Sequence[str]:
         """Return what is still missing before the daemon is ready; nothing when it is."""
+
+    def prioritize(self, asked: PodQuestion) -> Mapping[str, int]:
+        """Return scores of nodes for a pod, 0 to 10; nothing where the cluster was not seen lately, or nobody knows."""
 
     def reload(self) -> None:
         """Read the configuration again and put it in force; raise ReloadError and keep the old one if it is bad."""

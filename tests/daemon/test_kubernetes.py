@@ -133,3 +133,25 @@ def test_nothing_is_unmeasured_and_jobs_are_shown_with_namespace_and_queue(kube,
     jobs = page.get("/api/v1/jobs").json["data"]
     assert jobs
     assert all(job["job_id"].startswith(f"{job['account']}/") and job["partition"] in totals for job in jobs)
+
+
+def test_a_scheduler_is_answered_as_advised_and_with_nothing_when_the_cluster_was_not_seen(rig, kube, step):
+    step(600.0, kube)
+    kube.advise()
+    page = Client(WebApp(DaemonView(kube, lambda: kube.settings)))
+    nodes = [node.name for node in kube.known.snapshot.nodes]
+
+    def scores(job_id):
+        namespace, _, name = job_id.partition("/")
+        owner = {"kind": "Job", "name": name, "uid": "u", "controller": True}
+        pod = {"metadata": {"name": f"{name}-0", "namespace": namespace, "creationTimestamp": "2026-11-22T10:00:00Z",
+                            "ownerReferences": [owner]},
+               "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}
+        answer = page.post("/api/v1/kubernetes/prioritize", json={"Pod": pod, "NodeNames": nodes})
+        return {row["Host"]: row["Score"] for row in answer.json}
+
+    said = {row.action: row for row in kube.known.advice.recommendations if not row.shadow}
+    assert not scores(said["hold"].job_id)
+    assert set(scores("team/unheard-of")) == set(nodes)
+    rig.now_s += 86_400.0
+    assert not scores("team/unheard-of")

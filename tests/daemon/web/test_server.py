@@ -284,6 +284,49 @@ def test_a_body_is_refused_before_it_is_sent(serve, view):
     assert view.reloads == 0
 
 
+ASKED = b"POST /api/v1/kubernetes/prioritize HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+QUESTION = json.dumps({"Pod": {"metadata": {"name": "p", "namespace": "t", "creationTimestamp": "2026-11-22T10:00:00Z"},
+                               "spec": {}}, "NodeNames": ["n1", "n2"]}).encode()
+
+
+def test_a_scheduler_asks_by_a_body_in_pieces_and_goes_on_on_the_same_connection(serve, view):
+    view.scores = {"n2": 7}
+    port = port_of(serve(WebApp(view)))
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as client:
+        for _ in range(2):
+            for piece in (ASKED % len(QUESTION), QUESTION[:40], QUESTION[40:]):
+                client.sendall(piece)
+                time.sleep(0)
+            answer = client.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert json.loads(answer.partition(b"\r\n\r\n")[2]) == [{"Host": "n2", "Score": 7}]
+
+
+def test_a_body_is_taken_within_a_limit_and_only_where_its_size_is_told(serve, view):
+    port = port_of(serve(WebApp(view)))
+    longest = connections.LARGEST_BODY
+    chunked = ASKED.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
+    for said, status in ((ASKED % (longest + 1), b"413"), (chunked, b"413"), (ASKED % 0, b"400"),
+                         (ASKED % longest + b"[" * longest, b"400"), (ASKED % 3 + b"{}}", b"400"),
+                         ((ASKED % 5).replace(b"POST", b"GET") + b"12345", b"413"),
+                         ((ASKED % -1), b"413"), ((ASKED % 2).replace(b": 2", b": x"), b"400")):
+        assert exchange(port, said).startswith(b"HTTP/1.1 " + status), said[:100]
+
+
+def test_half_bodies_are_bounded_the_oldest_is_given_up(serve, view, monkeypatch):
+    monkeypatch.setattr(connections, "MOST_RECEIVED", 150_000)
+    port = port_of(serve(WebApp(view)))
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT))
+                   for _ in range(3)]
+        for client in clients:
+            client.sendall(ASKED % 200_000 + b" " * 70_000)
+            assert requests.get(f"http://127.0.0.1:{port}/-/healthy", timeout=TIMEOUT).ok
+        assert clients[0].recv(1) == b""
+        clients[2].sendall(b" " * 130_000)
+        assert clients[2].recv(1024).startswith(b"HTTP/1.1 400")
+
+
 def test_an_answer_is_sent_whole_to_a_client_that_takes_it_late(serve, view):
     view.job_rows = view.job_rows * 4000
     port = port_of(serve(WebApp(view)))
