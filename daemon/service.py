@@ -41,6 +41,7 @@ from .current import current
 from .cycles import Cycle, CycleScheduler
 from .degraded import Chronicle, Degradation, Seen, out_of_service, unmeasured_share, unread
 from .facts import Known, Process
+from .flavours import FlavourBook
 from .freshness import ages, sources_seen, unadvised
 from .learning.training_scheduler import TrainingScheduler
 from .memory import give_back, settle
@@ -89,7 +90,7 @@ class Service:
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
         self._steps, self._chronicle, self._hanging = steps, Chronicle(), AttachTopology()
-        self._waits = WaitHistogram(clock())
+        self._waits, self._flavours = WaitHistogram(clock()), FlavourBook(settings.flavours)
         self._warm_up = opening.warm_up(settings)
         self._replays = WindowReplayer()
         self._nights = TrainingScheduler(settings.storage.models_folder, clock())
@@ -111,7 +112,7 @@ class Service:
                 continue
             topologies = [known for known in self._collection.facts("topology")
                           if isinstance(known, Fabric | NodeLinks)]
-            hung = self._hanging.hang(merged, topologies)
+            hung = self._flavours.tell(self._hanging.hang(merged, topologies))
             self._learn(snapshot=hung, waits=self._waits.noted(hung.jobs))
             if any(watched.snapshot.fresh for watched in read if watched.role == "scheduler"):
                 self._keep(partial(self._history.record_snapshot, hung))
@@ -162,6 +163,7 @@ class Service:
             windows, floors = self.accountant.drain_closed(), self.accountant.floors.learned()
         self._write(windows, floors)
         self._complete()
+        self._keep(lambda: self._history.tell_flavours(self._flavours.of_recorded))
         self._keep(self._count)
         give_back()
 
@@ -274,6 +276,7 @@ class Service:
             fresh.counters = self.accountant.counters
             self.accountant = fresh
         self.settings, self.desk = settings, self.desk.renewed(settings)
+        self._flavours = FlavourBook(settings.flavours)
         self.beat = CycleScheduler(self._cycles(settings), wall=self._clock)
         self.beat.start()
 
@@ -386,7 +389,7 @@ class Service:
                 continue
             self._accounted_s = told.asked_s
             self._learn(waits=self._waits.noted(told.jobs))
-            self._keep(partial(self._history.record_finished, told.jobs))
+            self._keep(partial(self._history.record_finished, self._flavours.named(told.jobs)))
             for recommender in self._recommenders.values():
                 if isinstance(recommender, RunListener):
                     self._keep(partial(recommender.finished, told.jobs))

@@ -65,7 +65,8 @@ class DaemonView(View):
         found = self._service.known.assessment
         if found is None:
             return ()
-        gpus = [row for gpu in found.gpu_verdicts for row in _gpu_rows(gpu)]
+        flavours = {job.job_id: job.flavour or "" for job in self.jobs() if job.state.active}
+        gpus = [row for gpu in found.gpu_verdicts for row in _gpu_rows(gpu, flavours.get(gpu.job_id, ""))]
         hosts = [_host_row(node) for node in found.nodes]
         return gpus + hosts
 
@@ -188,13 +189,13 @@ def _target_group(kind: str, health: TargetHealth) -> TargetGroup:
                        labels | {f"__param_{name}": value for name, value in parse_qsl(page.query)})
 
 
-def _gpu_rows(gpu: GpuVerdict) -> list[WasteRow]:
+def _gpu_rows(gpu: GpuVerdict, flavour: str) -> list[WasteRow]:
     floor = gpu.floor
     # A GPU without watts is told all the same: what is not measured is not nothing.
     shares: list[tuple[PowerClass, float | None]] = [*gpu.shares()] or [(gpu.state, None)]
     return [WasteRow(gpu.partition, gpu.node, power_class, watts, power_class in WASTED, gpu.index, gpu.uuid,
                      gpu.user, gpu.account, gpu.job_id, gpu.activity, floor.watts if floor else None,
-                     floor.source if floor else "", since_s=gpu.since_s)
+                     floor.source if floor else "", since_s=gpu.since_s, flavour=flavour)
             for power_class, watts in shares]
 
 

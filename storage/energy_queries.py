@@ -17,8 +17,8 @@ from .values import words
 
 Order = Literal["ended", "energy", "wasted", "gpu_hours"]
 ORDERS: tuple[Order, ...] = ("ended", "wasted", "energy", "gpu_hours")
-Dimension = Literal["user", "account", "partition", "node", "day", "job", "class"]
-DIMENSIONS: tuple[Dimension, ...] = ("user", "account", "partition", "node", "day", "job", "class")
+Dimension = Literal["user", "account", "partition", "node", "day", "job", "class", "flavour"]
+DIMENSIONS: tuple[Dimension, ...] = ("user", "account", "partition", "node", "day", "job", "class", "flavour")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,14 @@ def sums_by(connection: Connection, by: Dimension, wanted: RunFilter, limit: int
         -> tuple[tuple[str, dict[str, int]], ...]:
     """Return the sums of whole days (UTC) by a dimension, the most wasteful first.
 
-    Energy that nobody held is in the sum of the user and account ''. Jobs come from their whole runs.
+    Energy that nobody held is in the sum of the user and account ''. Jobs and flavours come from their whole runs.
     """
     if by == "class":
         found = dict(sums_by(connection, "partition", wanted))
         sums_of = {name: _only(found, name) for name in PowerClass}
         return tuple((name.value, sums) for name, sums in sums_of.items() if sums["energy_mj"])
+    if by == "flavour":
+        return _by_flavour(connection, wanted, limit)
     table = {"job": schema.run_energy, "node": schema.node_days}.get(by, schema.energy_days)
     name = table.c["job_id" if by == "job" else "day_s" if by == "day" else by]
     sums = [func.sum(table.c[column]).label(column) for column in SUMS]
@@ -117,6 +119,19 @@ def sums_by(connection: Connection, by: Dimension, wanted: RunFilter, limit: int
     query = select(name.label("name"), *sums).where(where).group_by(name).order_by(
         name if by == "day" else most, name).limit(limit)
     return tuple((str(row.name), {column: int(getattr(row, column)) for column in SUMS})
+                 for row in connection.execute(query))
+
+
+def _by_flavour(connection: Connection, wanted: RunFilter, limit: int | None) \
+        -> tuple[tuple[str, dict[str, int]], ...]:
+    """Return the sums of whole runs by the flavour of their jobs; '' is of none, or of a job not known any more."""
+    table, jobs = schema.run_energy, schema.jobs
+    joined = table.outerjoin(jobs, and_(jobs.c.job_id == table.c.job_id, jobs.c.submit_s == table.c.submit_s))
+    name = func.coalesce(jobs.c.flavour, "").label("name")
+    sums = [func.sum(table.c[column]).label(column) for column in SUMS]
+    query = select(name, *sums).select_from(joined).where(_within(wanted)).group_by(name).order_by(
+        func.sum(_wasted(table.c, wanted.wasted)).desc(), name).limit(limit)
+    return tuple((row.name, {column: int(getattr(row, column)) for column in SUMS})
                  for row in connection.execute(query))
 
 

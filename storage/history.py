@@ -15,7 +15,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from . import batches, database, jobs, nodes, retention
+from . import batches, database, flavours, jobs, nodes, retention
 from .backlog import Backlog
 from .batches import Batch, Seen
 from .errors import StoreError, Superseded
@@ -211,6 +211,15 @@ class History(HistoryReader):
     def record_notices(self, notices: Iterable[Notice]) -> None:
         """Record what was said to whom; the same notice again changes its state."""
         self._record_all("notices", notices)
+
+    def tell_flavours(self, flavour_of: flavours.Tell) -> int:
+        """Tell some jobs of the past that were never told the flavour they are of; return how many."""
+        with self._reading() as connection:
+            told = flavours.told(connection, flavour_of)
+        if told:
+            with database.translated(self._engine.url), self._writing() as connection:
+                flavours.store(connection, told)
+        return len(told)
 
     def open_jobs(self) -> tuple[Job, ...]:
         """Return jobs that left the scheduler's view without being seen finished: accounting knows how they ended."""

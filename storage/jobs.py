@@ -20,7 +20,7 @@ from .values import chunks, number, whole, words
 Key = tuple[str, float]
 _RARE = ("gpus_per_node", "gpu_model", "features", "required_nodes", "excluded_nodes", "reservation", "exclusive")
 _KEPT = ("eligible_s", "start_s", "end_s", "limit_s", "priority", "exit_code", "raw_id",
-         "partition", "user", "account", "name", "qos", "dependency", "array", "owner",
+         "partition", "user", "account", "name", "qos", "dependency", "array", "owner", "flavour",
          "request")
 """Facts that a source without them never erases."""
 
@@ -124,6 +124,7 @@ def _row(job: Job, time_s: float) -> dict[str, Any]:
         "raw_id": None if job.raw_id is None else whole(job.raw_id), "gpus": whole(request.gpus),
         "nodes": whole(request.nodes), "cpus": whole(request.cpus), "memory_bytes": whole(request.memory_bytes),
         "array": words(job.array), "owner_kind": job.owner_kind.value, "owner": words(job.owner),
+        "flavour": None if job.flavour is None else words(job.flavour),
         "request": _rare_wishes(job), "changed_s": time_s, "open": not job.state.finished,
     }
 
@@ -137,6 +138,8 @@ def _merged(known: Row[Any], job: Job, time_s: float) -> dict[str, Any]:
     row = _row(job, time_s)
     kept = {name: getattr(known, name) for name in _KEPT if row[name] in (None, "", {})}
     kept |= {name: getattr(known, name) for name in ("gpus", "cpus", "memory_bytes") if not row[name]}
+    if row["flavour"] == "":
+        kept.pop("flavour")  # of none now: not the one that it was of
     if job.state.active:
         kept.pop("end_s", None)
     return row | kept | {"restarts": max(known.restarts, row["restarts"]), "changed_s": max(known.changed_s, time_s),

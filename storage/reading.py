@@ -15,6 +15,7 @@ from . import (
     columns,
     database,
     energy,
+    flavours,
     following,
     nodes,
     placements,
@@ -27,6 +28,7 @@ from . import (
 )
 from .advice import AdviceChange, IssuedAdvice
 from .energy_reading import EnergyReader
+from .flavours import FlavourCount
 from .following import Following
 from .notice_reading import NoticeReader
 from .owners import OwnerKind
@@ -146,6 +148,11 @@ class HistoryReader(EnergyReader, NoticeReader):
         return JobDetail(_job(row, held), tuple(JobChange(
             change.time_s, JobState(change.state), WaitReason(change.reason), change.reason_text)
             for change in changes), runs)
+
+    def flavours(self, since_s: float) -> Sequence[FlavourCount]:
+        """Return jobs submitted since a moment by partition, flavour and time limit."""
+        with self._reading() as connection:
+            return flavours.counts(connection, since_s)
 
     def requeued(self, since_s: float, until_s: float) -> tuple[tuple[Job, tuple[JobRun, ...]], ...]:
         """Return jobs that were put back into the queue, with all their runs in order.
@@ -329,7 +336,7 @@ def _job(row: Row[Any], allocations: tuple[Allocation, ...]) -> Job:
                start_s=row.start_s, end_s=row.end_s, limit_s=row.limit_s,
                priority=row.priority, dependency=row.dependency, restarts=row.restarts, exit_code=row.exit_code,
                tasks=row.tasks, raw_id=row.raw_id, allocations=allocations, array=row.array,
-               owner_kind=OwnerKind(row.owner_kind), owner=row.owner)
+               owner_kind=OwnerKind(row.owner_kind), owner=row.owner, flavour=row.flavour)
 
 
 def _allocation(row: Row[Any]) -> Allocation:

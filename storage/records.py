@@ -288,6 +288,8 @@ class Job:
     owner_kind: OwnerKind = OwnerKind.BATCH
     owner: str = ""
     """The object that it belongs to, as its owner would name it to the scheduler's commands: ``Deployment/llm``."""
+    flavour: str | None = None
+    """The named request that it is of; '' when none allows it, None when nobody has told yet."""
 
     @property
     def holder(self) -> Holder:

@@ -66,6 +66,7 @@ jobs = Table(
     Column("array", Text, nullable=False, server_default=""),
     Column("owner_kind", Text, nullable=False, server_default="batch"),
     Column("owner", Text, nullable=False, server_default=""),
+    Column("flavour", Text),  # NULL: not told yet; '' of none
     Column("gpus", BigInteger, nullable=False),
     Column("nodes", BigInteger, nullable=False),
     Column("cpus", BigInteger, nullable=False),
@@ -78,6 +79,8 @@ jobs = Table(
 Index("ix_jobs_submit_s", jobs.c.submit_s)
 Index("ix_jobs_end_s", jobs.c.end_s)
 Index("ix_jobs_open", jobs.c.id, sqlite_where=jobs.c.open, postgresql_where=jobs.c.open)
+_UNTOLD = jobs.c.flavour.is_(None)
+Index("ix_jobs_flavour_untold", jobs.c.id, sqlite_where=_UNTOLD, postgresql_where=_UNTOLD)
 
 job_changes = Table(
     "job_changes", metadata,

@@ -16,13 +16,13 @@ from ._units import energy, hours, money, share, wasted_share
 from .jobs import costs
 
 _BY = {"class": "power_class", "partition": "partition", "node": "node", "user": "user", "account": "account",
-       "job": "job_id"}
+       "job": "job_id", "flavour": "flavour"}
 _ENERGY = {"energy": "energy", "wasted": "wasted", "share": "%", "gpu_hours": "GPU-h", "activity": "active",
            "cost": "cost", "wasted_cost": "wasted cost"}
 _WIDE = {"measured": "measured", "worst": "most wasted as", "carbon": "kg CO2e"}
 
 
-@click.command("waste", short_help="Show watts by class, partition, node, user or job.")
+@click.command("waste", short_help="Show watts by class, partition, node, user, job or flavour.")
 @asks_daemon
 @click.option("--by", type=click.Choice([*_BY, "day"]), default="class", show_default=True, help="What to add up.")
 @click.option("--since", help="Energy since then instead of power now, in whole days (UTC): 7d, 2026-10-01.")
@@ -36,13 +36,14 @@ _WIDE = {"measured": "measured", "worst": "most wasted as", "carbon": "kg CO2e"}
 @click.option("--node", help="Only this node.")
 @click.option("--user", help="Only what this user's jobs hold.")
 def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) -> None:
-    """Add up watts now, or energy since a day, by class, partition, node, user, account or job.
+    """Add up watts now, or energy since a day, by class, partition, node, user, account, job or flavour.
 
     \b
     Examples:
       idlewatt waste                       every class; they add up to the power of all nodes
       idlewatt waste --by user             who holds wasted watts
       idlewatt waste --by node --format json
+      idlewatt waste --by flavour --since 7d                what each size of request took, in whole runs
       idlewatt waste --by account --since 7d                who wasted how many kWh
       idlewatt waste --by job --since 1d --class allocated_idle --limit 10
     """
@@ -100,7 +101,8 @@ def _named(by: str, row: Row) -> Row:
     name = row["name"]
     if by == "day":
         name = datetime.fromtimestamp(float(name), UTC).strftime("%Y-%m-%d")
-    return {**row, by: PowerClass(name).label if by == "class" else name or "(nobody)"}
+    nobody = "(no flavour)" if by == "flavour" else "(nobody)"
+    return {**row, by: PowerClass(name).label if by == "class" else name or nobody}
 
 
 def _figures(row: Row) -> Row:

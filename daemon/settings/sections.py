@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pydantic import field_validator
+
 from .advice import AdviceSettings, CounterfactualSettings
 from .costs import CostSettings
 from .cycles import Cycles
 from .degraded import DegradedSettings
+from .flavours import FlavourSettings, distinct
 from .notices import NoticesSettings
 from .privacy import PrivacySettings
 from .recommenders import RecommendersSettings
@@ -31,6 +34,13 @@ class Sections(Strict):
     privacy: PrivacySettings = PrivacySettings()
     counterfactual: CounterfactualSettings = CounterfactualSettings()
     training: TrainingSettings = TrainingSettings()
+    flavours: tuple[FlavourSettings, ...] = ()
+    """What users may ask for under a name; without any a job's flavour is its size."""
+
+    @field_validator("flavours")
+    @classmethod
+    def _names_of_flavours_differ(cls, flavours: tuple[FlavourSettings, ...]) -> tuple[FlavourSettings, ...]:
+        return distinct(flavours)
 
     def advising(self, leader: str | None) -> str:
         """Return the heuristic that advises where no agent does; ``leader`` is who has earned it, if anybody has."""

@@ -104,6 +104,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
         {"partition": Filter("Partition in whose account the watts are.", lambda row: (row.partition,)),
          "node": Filter("Node that draws the watts.", lambda row: (row.node,)),
          "user": Filter("User who holds the gpu.", lambda row: (row.user,)),
+         "flavour": Filter("Flavour of the job that holds the gpu.", lambda row: (row.flavour,)),
          "state": Filter("`wasted` or `useful`.", lambda row: ("wasted" if row.wasted else "useful",),
                          ("wasted", "useful"))}),
     Endpoint(
@@ -118,6 +119,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
         {"partition": Filter("Partition of the job.", lambda row: (row.partition,)),
          "node": Filter("Node that the job holds or is planned for.", _job_nodes),
          "user": Filter("User of the job.", lambda row: (row.user,)),
+         "flavour": Filter("Flavour of the job.", lambda row: (row.flavour or "",)),
          "state": Filter("State of the job.", lambda row: (row.state,), tuple(JobState))}),
     Endpoint(
         "models", "Trained agents that were decided on: who is in charge, who is silent and why, how each stands.",

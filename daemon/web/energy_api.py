@@ -223,7 +223,7 @@ QUERIES: Mapping[str, Query] = {query.name: query for query in (
     Query("wait", "waits/{wait}", "A job that waits: when it starts, what stands before it, which smaller request "
           "would start now.", TypeAdapter(tuple[WaitOutlook, ...]), {}, _wait),
     Query("energy", "waste", "With `since`, `by` or the like: what users, accounts, jobs, ... took over whole days "
-          "(UTC). The rows of all but jobs add up to the cluster; '' is what nobody held.",
+          "(UTC). The rows of all but jobs and flavours add up to the cluster; '' is what nobody held.",
           TypeAdapter(tuple[EnergyRow, ...]), SPAN | HOLDERS | CLASS | {
               "by": "What to add up; user by default.", "limit": "Most rows to return, 1000 by default."}, _by("")),
     Query("users", "users", "What each user took over whole days (UTC), the most wasteful first; '' is what nobody "

@@ -46,6 +46,8 @@ class WasteRow:
     """Of the rest of a node: where the node's power was read, ``estimated`` and ``gpus`` being no wall meter."""
     since_s: float | None = None
     """Since when the GPU has been busy although nobody holds it."""
+    flavour: str = ""
+    """Of the job that holds the GPU; '' where it is of none, or nobody holds it."""
 
 
 @dataclass(frozen=True, slots=True)
