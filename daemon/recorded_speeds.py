@@ -76,7 +76,7 @@ def site_speeds(history: HistoryReader, until_s: float | None = None,
     if once:
         notes.append(f"{_counted(once, 'application was', 'applications were')} seen once, which tells nothing of "
                      f"their speeds: {_some(once)}")
-    kept += [_published(pattern, name) for pattern, name in patterns.items()]
+    kept += [published(pattern, name) for pattern, name in patterns.items()]
     odd = [words for group in kept for words in group.contradictions()]
     notes += odd[:NAMED] + ([f"{len(odd) - NAMED} more groups contradict themselves so"] if len(odd) > NAMED else [])
     return SiteSpeeds("site", tuple(_labelled(kept, groups)), (*notes, *watched.notes()), watched.topology)
@@ -239,7 +239,7 @@ def _labelled(kept: Iterable[Group], numbered: Sequence[Group]) -> Iterable[Grou
         yield replace(group, company={labels[key]: cell for key, cell in group.company.items() if key in labels})
 
 
-def _published(pattern: str, application: str) -> Group:
+def published(pattern: str, application: str) -> Group:
     """Return the jobs whose name alone tells what they are like."""
     made = pooled((), profile(application))
     return Group("*", pattern, 0, application, made.size, made.spread, {}, made.cpus)

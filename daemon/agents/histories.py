@@ -44,6 +44,8 @@ RUNNABLE = 0.5
 
 STRETCH_JOBS, STRETCH_MOST_DAYS = 3000, 14
 """A made-up stretch is so many days that it holds about so many jobs: learning replays thousands of them."""
+DRAWS, FEWEST_DRAWN = 50, 40
+"""A history in bursts has empty days: a stretch with fewer jobs, the warm-up left out, is drawn again so often."""
 LOAD = (0.8, 1.3)
 JITTER = 0.2
 """Standard deviation of the logarithm by which run times differ from what was recorded."""
@@ -180,7 +182,7 @@ class Bootstrap:
     def __call__(self, number: int) -> Stretch:
         """Return the stretch of that number."""
         rng = np.random.default_rng((self.seed, number))
-        begins = np.asarray(self.since_s + DAY_S * rng.integers(self.days, size=self.drawn), np.float64)
+        begins = self._begins(rng)
         rows, submit = self._jobs(rng, begins)
         pace = self._pace(rows) / rng.uniform(*LOAD)
         submit = self.since_s + pace * (submit - self.since_s)
@@ -190,6 +192,15 @@ class Bootstrap:
         work = taken(self.workload, rows, submit=submit, run=self._jittered(rng, rows), dependency=alone)
         cluster = self.cluster.with_events([*self._recorded_events(begins, pace), *self._outages(rng, pace)])
         return Stretch(cluster, work, self.since_s + pace * DAY_S, self.speeds)
+
+    def _begins(self, rng: np.random.Generator) -> Floats:
+        """Return when the drawn days begin; days that hold hardly a job are drawn again, where there are others."""
+        for _ in range(DRAWS):
+            begins = np.asarray(self.since_s + DAY_S * rng.integers(self.days, size=self.drawn), np.float64)
+            first, last = np.searchsorted(self.workload.submit, [begins[1:], begins[1:] + DAY_S])
+            if (last - first).sum() >= FEWEST_DRAWN:
+                break
+        return begins
 
     def _jobs(self, rng: np.random.Generator, begins: Floats) -> tuple[Rows, Floats]:
         """Return the jobs of the drawn days and of the users that were drawn, and when they come."""

@@ -67,6 +67,13 @@ def test_whatever_its_number_a_stretch_is_in_order_and_made_of_what_there_was(pa
     assert np.isfinite(work.run).all()
 
 
+def test_days_without_jobs_are_drawn_again_where_there_are_others(parts):
+    work, since_s = parts.fit.workload, parts.fit.since_s
+    bursts = taken(work, np.flatnonzero((work.submit - since_s) // DAY_S % 14 == 3))  # one day in two weeks
+    drawn = [replace(parts.fit, workload=bursts)(number) for number in range(40)]
+    assert min(int((stretch.workload.submit >= stretch.since_s).sum()) for stretch in drawn) >= 20
+
+
 def test_it_can_be_sent_to_another_process(parts):
     there = pickle.loads(pickle.dumps(parts.fit))
     assert np.array_equal(there(5).workload.submit, parts.fit(5).workload.submit)

@@ -58,4 +58,4 @@ def test_a_paper_that_is_nothing_without_traces_says_so(name, monkeypatch):
 def test_a_name_that_is_no_paper_is_refused():
     result = reproduce("pollux")
     assert result.exit_code == 2
-    assert "'dl2', 'gist', 'maifs', 'published', 'scorer', 'topdrl'" in result.output
+    assert "'agents', 'dl2', 'gist', 'maifs', 'published', 'scorer', 'topdrl'" in result.output

@@ -1,0 +1,85 @@
+"""What ``idlewatt reproduce agents`` says: what each agent is worth beside the heuristics, chance and foresight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...learning.promotion import HEURISTICS
+from ...learning.training import INCUMBENT
+from ...sweep import ALWAYS
+from ..report import Section, Table
+from .setting import Setting
+
+TITLE = "The agents on public traces"
+Figures = tuple[float, float, float]
+"""Mean completion time and 99 % wait, seconds, and joules at the wall with all nodes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One agent of one seed on one site."""
+
+    site: int
+    seed: int
+    kind: str
+    reason: str
+    """Of the verdict, or why there is none."""
+    decision: str = ""
+    days: float = 0.0
+    jobs: int = 0
+    rows: Mapping[str, Figures] = field(default_factory=dict)
+    """By policy; the agent by its kind."""
+    best: str = ""
+    """The best heuristic in hindsight."""
+    interval: tuple[float, float] | None = None
+    """Of the mean completion time over the incumbent's."""
+
+
+def facts(sites: Sequence[str], found: Sequence[Judged], setting: Setting) -> dict[str, object]:
+    """Return all that the report says, by the names of its template."""
+    return {"title": TITLE, "preface": [
+        "The jobs are those of public traces. What they ran is not in the traces: each is given one of the "
+        "applications of Pollux' tables, drawn by the seed, and may take from half to twice its GPUs, eight at most. "
+        "So speeds are published figures, and no figure here is of a real site.",
+        f"Each agent learned from the first weeks for {setting.budget_s:g} s at most and is judged on the last, with "
+        f"{setting.seeds} seeds; the incumbent is {INCUMBENT}. Figures are means over seeds, least and most in "
+        "brackets. No bound is given: none is known where jobs may change their size."],
+        "sections": [section for number, site in enumerate(sites)
+                     for section in _site(site, [one for one in found if one.site == number])]}
+
+
+def _site(name: str, found: Sequence[Judged]) -> Iterator[Section]:
+    told = [one for one in found if one.rows]
+    if not told:
+        yield Section(name, [f"Nothing could be judged: {'; '.join(sorted({one.reason for one in found}))}."])
+        return
+    kinds = list(dict.fromkeys(sorted(one.kind for one in found)))
+    best = sorted({one.best for one in told})
+    rows = [_row(policy, told, policy in kinds) for policy in (*kinds, INCUMBENT, *HEURISTICS, *ALWAYS)
+            if any(policy in one.rows for one in told)]
+    missing = sorted({f"{one.kind}: {one.reason}" for one in found if not one.rows})
+    yield Section(name, [
+        f"{told[0].jobs} jobs of the last {told[0].days:.1f} days. The best heuristic in hindsight: {', '.join(best)}.",
+        *(f"Not judged: {words}." for words in missing)],
+        [Table(("policy", "mean JCT of incumbent", "p99 wait of incumbent", "kWh of incumbent", "interval by blocks",
+                "verdict"), rows)])
+
+
+def _row(policy: str, found: Sequence[Judged], agent: bool) -> tuple[str, ...]:
+    own = [one for one in found if policy in one.rows and (one.kind == policy or not agent)]
+    ratios = np.array([np.divide(one.rows[policy], np.maximum(one.rows[INCUMBENT], (1.0, 1.0, 1.0))) for one in own])
+    if not agent:
+        return (policy, *(_spread(column) for column in ratios.T), "", "")
+    intervals = "; ".join("unknown" if one.interval is None else f"{one.interval[0]:.3f} to {one.interval[1]:.3f}"
+                          for one in own)
+    return (policy, *(_spread(column) for column in ratios.T), intervals,
+            ", ".join(sorted({one.decision for one in own})))
+
+
+def _spread(ratios: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
+    if np.ptp(ratios) < 5e-4:
+        return f"{ratios.mean():.3f}"
+    return f"{ratios.mean():.3f} ({ratios.min():.3f} to {ratios.max():.3f})"

@@ -1,0 +1,113 @@
+"""``idlewatt reproduce agents``: each kind of agent trained on public traces as a history, judged on later weeks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from ...agents.checkpoint import write
+from ...agents.histories import split
+from ...agents.kinds import Course, TrainingError
+from ...learning.promotion import HEURISTICS, Verdict, judge
+from ...learning.training import INCUMBENT, kind_of
+from ..failures import SettingError
+from ..progress import progress, resumable
+from ..report import write_report
+from . import claims
+from .claims import Judged
+from .setting import Setting
+from .sites import HISTORIES, material_of
+
+_FILE = TypeAdapter(Judged)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One agent that is trained on one site with one seed."""
+
+    site: int
+    seed: int
+    kind: str
+    budget_s: float
+    traces: Path
+    folder: Path
+
+    @property
+    def result(self) -> Path:
+        """Return where its figures are kept: a task that has them is not done again."""
+        return self.folder / f"{self.kind}-{self.site}-{self.seed}-{self.budget_s:g}s.json"
+
+
+def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
+    """Train and judge what is not yet judged and write the report; FileNotFoundError without the traces."""
+    if traces is None:
+        raise SettingError("the histories are public traces: --traces names their folder")
+    sites = HISTORIES[:setting.sites]
+    for site in sites:
+        (traces / site.file).stat()
+    kinds = [kind_of(kind).name for kind in setting.kinds.split(",")]
+    tasks = [Task(number, seed, kind, setting.budget_s, traces.resolve(), (out / "judged").resolve())
+             for number in range(len(sites)) for seed in range(setting.seed, setting.seed + setting.seeds)
+             for kind in kinds]
+    # Each training is a process of its own: threads would wait for one another's Python.
+    with resumable(), ProcessPoolExecutor(setting.workers, get_context("spawn")) as pool:
+        try:
+            found = list(_done(tasks, pool))
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return write_report(out, "sections.md.j2", claims.facts([site.name for site in sites], found, setting))
+
+
+def _done(tasks: list[Task], pool: Executor) -> Iterator[Judged]:
+    """Yield what came of each task, those first that an earlier run has done."""
+    open_tasks = []
+    for task in tasks:
+        known = _kept(task)
+        if known is None:
+            open_tasks.append(task)
+        else:
+            yield known
+    with progress() as bar:
+        whole = bar.add_task("training and judging", total=len(tasks), completed=len(tasks) - len(open_tasks))
+        for future in as_completed([pool.submit(judged, task) for task in open_tasks]):
+            bar.update(whole, advance=1)
+            yield future.result()
+
+
+def _kept(task: Task) -> Judged | None:
+    try:
+        return _FILE.validate_json(task.result.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def judged(task: Task) -> Judged:
+    """Train an agent, judge it on the weeks after, keep the figures and return them."""
+    parts = split(material_of(HISTORIES[task.site], task.traces, task.seed), seed=task.seed)
+    kind = kind_of(task.kind)
+    course = Course(parts.fit, parts.select, INCUMBENT, task.seed, task.budget_s, task.result.with_suffix(""))
+    try:
+        for _ in kind.train(course):
+            pass
+        verdict = judge(kind.load(course.folder / "best"), INCUMBENT, HEURISTICS, parts.test, seed=task.seed)
+        found = _figures(task, verdict)
+    except TrainingError as error:
+        found = Judged(task.site, task.seed, task.kind, str(error))
+    task.folder.mkdir(parents=True, exist_ok=True)
+    write(task.result, _FILE.dump_json(found))
+    return found
+
+
+def _figures(task: Task, verdict: Verdict) -> Judged:
+    agent = verdict.rows[0]
+    against = verdict.against.get(verdict.incumbent)
+    return Judged(task.site, task.seed, task.kind, verdict.reason, verdict.decision.value, verdict.days, verdict.jobs,
+                  {task.kind if row is agent else row.policy: (row.jct_mean_s, row.wait_p99_s, row.energy_joules)
+                   for row in verdict.rows}, verdict.best,
+                  None if against is None else (against.low, against.high))

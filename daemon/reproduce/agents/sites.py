@@ -1,0 +1,69 @@
+"""Public traces as histories of a site whose jobs are as fast as published applications.
+
+No trace tells what its jobs ran, so each job is given one of the applications of Pollux' tables, drawn by the seed, and
+may take from half to twice its GPUs. Speeds are therefore published figures, not the site's: every row says *prior*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ...agents.histories import Material
+from ...recorded_speeds import published
+from ...replay.cluster import Cluster
+from ...replay.locality import APPLICATIONS
+from ...replay.site_speeds import SiteSpeeds
+from ..scorer.sites import SITES, Site, stretch_of
+
+MOST_GPUS = 8
+"""Of a node. Beyond one node nobody measured sizes: jobs that could come there are rigid."""
+LEAST, MOST = 0.5, 2
+"""An elastic job takes so many times the GPUs it asks for, at least and at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A trace as one site's history: what is replayed of it, and on what."""
+
+    name: str
+    site: Site
+    nodes: int
+    days: float
+    """From its first job on."""
+
+    @property
+    def file(self) -> str:
+        """Return where the trace lies in the folder of traces."""
+        return self.site.file
+
+
+_PHILLY, _OTHER, _VENUS = (next(site for site in SITES if part in site.name) for part in ("0e4a51", "7f04ca", "vcvGl"))
+HISTORIES = (
+    # Hardly anybody waits in the weeks after: nothing could be told.
+    History("Philly 0e4a51, 32 nodes", _PHILLY, 32, 36.0),
+    # On its own 32 nodes nobody waits after the second week.
+    History("Philly 7f04ca on 22 nodes", _OTHER, 22, 35.0),
+    History("Venus vcvGl, 20 nodes", _VENUS, 20, 30.0),
+)
+
+
+def material_of(history: History, traces: Path, seed: int) -> Material:
+    """Return a history, its jobs as fast as applications drawn by ``seed``.
+
+    Recorded run times are taken to be those of GPUs as close as they can be: traces do not tell where jobs ran.
+    """
+    work = stretch_of(history.site, traces).workload
+    random = np.random.default_rng([17, seed])
+    groups = tuple(published(name, name) for name in APPLICATIONS)
+    drawn = random.integers(0, len(groups), len(work))
+    apart = np.array([group.spread["leaf"].factor for group in groups])[drawn]
+    elastic = work.gpus <= MOST_GPUS // MOST
+    found = Material(history.name, Cluster.from_spec(f"{history.nodes}x8"), replace(
+        work, run=work.run * np.where(work.gpus > MOST_GPUS, apart, 1.0), application=(drawn + 1).astype(np.int32),
+        minimum=np.where(elastic, np.maximum(1, np.ceil(LEAST * work.gpus)), work.gpus).astype(np.int32),
+        maximum=np.where(elastic, MOST * work.gpus, work.gpus).astype(np.int32)),
+        speeds=SiteSpeeds("published tables", groups))
+    return found.until(float(work.submit[0]) + history.days * 86400.0)
