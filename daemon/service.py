@@ -112,7 +112,8 @@ class Service:
                 continue
             topologies = [known for known in self._collection.facts("topology")
                           if isinstance(known, Fabric | NodeLinks)]
-            hung = self._flavours.tell(self._hanging.hang(merged, topologies))
+            attached = self._hanging.hang(merged, topologies, self.known.telemetry.gpus)
+            hung = self._flavours.tell(attached)
             self._learn(snapshot=hung, waits=self._waits.noted(hung.jobs))
             if any(watched.snapshot.fresh for watched in read if watched.role == "scheduler"):
                 self._keep(partial(self._history.record_snapshot, hung))

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ..exporters.domains import of_gpus, within_one_tree
 from ..storage.records import Node, SchedulerSnapshot
-from ..storage.topology import Fabric, NodeLinks, Topology
+from ..storage.telemetry import GpuReading
+from ..storage.topology import Fabric, NodeLinks, Topology, TopologyError
 
 log = logging.getLogger(__name__)
 
@@ -19,23 +21,47 @@ class AttachTopology:
 
     def __init__(self) -> None:
         self._told: dict[str, tuple[str, ...]] = {}
+        self._domains: dict[str, str] = {}
+        """By node, as GPUs told them last: an exporter that is silent for a while moves no node."""
 
-    def hang(self, snapshot: SchedulerSnapshot, known: Sequence[Topology]) -> SchedulerSnapshot:
-        """Return the snapshot with the switches and islands of its nodes; where two know a node the last is taken."""
+    def hang(self, snapshot: SchedulerSnapshot, known: Sequence[Topology],
+             gpus: Iterable[GpuReading] = ()) -> SchedulerSnapshot:
+        """Return the snapshot with the switches and islands of its nodes; where two know a node the last is taken.
+
+        What drivers tell of NVLink domains (``gpus``) is taken for nodes of which no topology tells a domain.
+        """
         nodes = snapshot.nodes
-        for topology in known:
-            nodes = tuple(topology.placed(nodes))
         links = [topology for topology in known if isinstance(topology, NodeLinks)]
+        fabrics = [topology for topology in known if isinstance(topology, Fabric)]
+        self._domains.update(of_gpus(gpus))
+        here = {node.name for node in nodes}
+        self._domains = {name: domain for name, domain in self._domains.items() if name in here}
+        by_gpus = Fabric(domain={name: domain for name, domain in self._domains.items() if domain})
+        fabric = self._laid_over([by_gpus, *fabrics])
+        nodes = tuple(fabric.placed(nodes))
+        for link in links:
+            nodes = tuple(link.placed(nodes))
         self._tell("%d nodes have another number of GPUs than their kind, so that how these are linked is not known "
                    "(MIG slices have no links): %s", (name for one in links for name in one.misfits(nodes)))
-        fabrics = [topology for topology in known if isinstance(topology, Fabric)]
         self._tell("the topology names %d nodes that the scheduler does not know: %s",
-                   (name for fabric in fabrics for name in fabric.strangers(nodes)))
+                   (name for one in fabrics for name in one.strangers(nodes)))
         if fabrics:
             self._tell("%d nodes hang on no switch that the topology knows, and are taken to be far from all others: "
                        "%s", (node.name for node in nodes if not node.leaf))
+        if fabrics or fabric.domain:
             nodes = _each_on_its_own(nodes)
         return replace(snapshot, nodes=nodes)
+
+    def _laid_over(self, fabrics: Sequence[Fabric]) -> Fabric:
+        """Return the fabrics as one, the last uppermost; one that makes no tree with those before it stands alone."""
+        found = Fabric()
+        for one in fabrics:
+            try:
+                found = one.over(found)
+            except TopologyError as error:
+                self._tell("%d topologies contradict each other, and the last is taken: %s", (str(error),))
+                found = one
+        return within_one_tree(found)
 
     def _tell(self, words: str, found: Iterable[str]) -> None:
         """Log the names that are found, unless they are those found last time."""
@@ -48,5 +74,10 @@ class AttachTopology:
 def _each_on_its_own(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Return the nodes with a switch of its own for each that hangs on none: who shares '' would be close together."""
     has_spines = any(node.spine for node in nodes)
-    return tuple(node if node.leaf else replace(node, leaf=node.name, spine=node.name if has_spines else "")
-                 for node in nodes)
+    return tuple(_alone(node, has_spines) for node in nodes)
+
+
+def _alone(node: Node, has_spines: bool) -> Node:
+    if node.leaf and (node.spine or not has_spines or not node.domain):
+        return node
+    return replace(node, leaf=node.leaf or node.name, spine=(node.domain or node.name) if has_spines else "")

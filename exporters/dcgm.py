@@ -14,9 +14,11 @@ from typing import Literal
 from ..storage.telemetry import GpuDetail, GpuInstance, GpuReading, Telemetry
 from .dcgm_fields import (
     ACTIVITY,
+    CLIQUE,
     DRAM,
     ENERGY,
     ENGINE,
+    FABRIC,
     FP32,
     FP64,
     FREE,
@@ -47,6 +49,7 @@ from .dcgm_fields import (
     XID,
     reasons,
 )
+from .domains import clique
 from .exposition import Samples
 from .facts import node_name
 from .findings import GPU
@@ -76,10 +79,13 @@ class _Gpu:
     slices: dict[str, float] = field(default_factory=dict)
     """Share of the GPU by MIG instance; and whose each is."""
     holders: dict[str, set[str]] = field(default_factory=dict)
+    fabric: str = ""
+    clique: str = ""
 
     def add(self, labels: Mapping[str, str], values: dict[str, float]) -> None:
         """Take in one row: repeats keep the largest value, an instance's own values are kept apart."""
         self.jobs.update(jobs(labels))
+        self.fabric, self.clique = labels.get(FABRIC, self.fabric), labels.get(CLIQUE, self.clique)
         if self.uuid.startswith("MIG-") and labels.get("UUID", "").startswith("GPU-"):
             self.uuid = labels["UUID"]
         instance = labels.get("GPU_I_ID", "")
@@ -193,7 +199,8 @@ def _reading(gpu: _Gpu, time_s: float) -> GpuReading:
         temperature_celsius=values.get(TEMPERATURE),
         power_limit_watts=gpu.first(LIMIT),
         jobs=tuple(sorted(gpu.jobs)),
-        detail=_detail(gpu), instances=tuple(_instances(gpu)))
+        detail=_detail(gpu), instances=tuple(_instances(gpu)),
+        domain=clique(gpu.fabric, gpu.clique or (f"{values[CLIQUE]:.0f}" if CLIQUE in values else "")))
 
 
 def _instances(gpu: _Gpu) -> Iterable[GpuInstance]:

@@ -37,6 +37,9 @@ NVLINK = ("DCGM_FI_PROF_NVLINK_TX_BYTES", "DCGM_FI_PROF_NVLINK_RX_BYTES")
 SM_CLOCK, MEMORY_CLOCK = "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK"
 REASONS = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"
 XID = "DCGM_FI_DEV_XID_ERRORS"
+FABRIC, CLIQUE = "DCGM_FI_DEV_FABRIC_CLUSTER_UUID", "DCGM_FI_DEV_FABRIC_CLIQUE_ID"
+"""The NVLink fabric of a GPU: a text, which dcgm-exporter shows as a label of every row, and a number, as label or
+metric."""
 _SLOWED = "DCGM_FI_DEV_CLOCKS_EVENT_REASON_"
 SLOWED_BY_POWER = (f"{_SLOWED}SW_POWER_CAP_NS", f"{_SLOWED}HW_POWER_BRAKE_SLOWDOWN_NS")
 SLOWED_BY_HEAT = (f"{_SLOWED}SW_THERM_SLOWDOWN_NS", f"{_SLOWED}HW_THERM_SLOWDOWN_NS")
@@ -47,7 +50,7 @@ _OLD: dict[str, Reader] = {
     **dict.fromkeys((*ACTIVITY, OCCUPANCY, TENSOR, DRAM, FP32, FP64), ratio),
     UTILIZATION: measured,  # percent or not is judged by the whole page
     **dict.fromkeys((USED, FREE, RESERVED, TOTAL), bytes_of_mebibytes),
-    **dict.fromkeys((TEMPERATURE, MEMORY_TEMPERATURE, REASONS, XID, *PCIE, *NVLINK), measured),
+    **dict.fromkeys((TEMPERATURE, MEMORY_TEMPERATURE, REASONS, XID, CLIQUE, *PCIE, *NVLINK), measured),
     **dict.fromkeys((SM_CLOCK, MEMORY_CLOCK), hertz_of_megahertz),
     **dict.fromkeys((*SLOWED_BY_POWER, *SLOWED_BY_HEAT), seconds_of_nanoseconds),
 }

@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import yaml
 
+from ..storage.telemetry import GpuReading
 from ..storage.topology import Fabric, Switch, TopologyError
 from .hostlist import expand
 
@@ -32,6 +34,8 @@ _TIER = re.compile(r"fabric\.topograph\.run/tier-(\d{1,2})")
 _NO_CLIQUE = re.compile(r"0{8}-0{4}-0{4}-0{4}-0{12}(\.\d+)?|\.?")
 """What GPUs without a fabric tell in place of one."""
 _PAIR = re.compile(r"(\w+)=(\S+)")
+_DEEPEST = 32
+"""Of topology.yaml: its own lists and mappings are six deep."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -41,17 +45,27 @@ def of_labels(nodes: Mapping[str, Mapping[str, str]]) -> Fabric:
     Raises:
         TopologyError: a switch below two others, or the name of two levels.
     """
-    paths = {name: _path(labels) for name, labels in nodes.items()}
-    domains = {name: domain for name, labels in nodes.items() if (domain := _domain(labels))}
+    paths = {name: path_of(labels) for name, labels in nodes.items()}
+    domains = {name: domain for name, labels in nodes.items() if (domain := domain_of(labels))}
+    check_levels(paths.values())
+    return within_one_tree(within_paths(paths, domains))
+
+
+def check_levels(paths: Iterable[tuple[str, ...]]) -> None:
+    """Raise ``TopologyError`` where a switch is on two levels: labels name a level, so that one of them is wrong."""
     levels: dict[str, int] = {}
-    for path in paths.values():
+    for path in paths:
         for level, switch in enumerate(path):
             if levels.setdefault(switch, level) != level:
                 raise TopologyError(f"{switch} is the name of a leaf and of a spine; their labels must differ")
-    return within_one_tree(Fabric.of(_switches(paths), domains))
 
 
-def _path(labels: Mapping[str, str]) -> tuple[str, ...]:
+def within_paths(paths: Mapping[str, tuple[str, ...]], domains: Mapping[str, str]) -> Fabric:
+    """Return the fabric of nodes by the switches above each, the closest first; ``TopologyError`` for no tree."""
+    return Fabric.of(_switches(paths), domains)
+
+
+def path_of(labels: Mapping[str, str]) -> tuple[str, ...]:
     """Return the switches above a node, the closest first: of the first kind of labels that it has."""
     tiers = sorted((int(match[1]), value) for key, value in labels.items()
                    if (match := _TIER.fullmatch(key)) and value)
@@ -64,7 +78,8 @@ def _path(labels: Mapping[str, str]) -> tuple[str, ...]:
     return ()
 
 
-def _domain(labels: Mapping[str, str]) -> str:
+def domain_of(labels: Mapping[str, str]) -> str:
+    """Return the NVLink domain that the labels of a node tell, '' for none."""
     found = next((labels[key] for key in DOMAIN_LABELS if labels.get(key)), "")
     return "" if _NO_CLIQUE.fullmatch(found) else found
 
@@ -81,6 +96,26 @@ def _switches(paths: Mapping[str, tuple[str, ...]]) -> Iterator[Switch]:
         yield Switch(switch, tuple(nodes.get(switch, ())), tuple(sorted(below.get(switch, ()))))
 
 
+def clique(uuid: str, number: str) -> str | None:
+    """Return the domain of a GPU by the UUID of its fabric and its clique there; '' for none, None where nobody tells.
+
+    Without the clique the UUID tells too little: a rack may be split into several.
+    """
+    if not uuid or not number:
+        return None
+    found = f"{uuid.lower()}.{number}"
+    return "" if _NO_CLIQUE.fullmatch(found) else found
+
+
+def of_gpus(gpus: Iterable[GpuReading]) -> dict[str, str]:
+    """Return the NVLink domain of each node whose GPUs tell; '' for none, or where the GPUs of a node differ."""
+    told: dict[str, set[str]] = {}
+    for gpu in gpus:
+        if gpu.domain is not None:
+            told.setdefault(gpu.node, set()).add(gpu.domain)
+    return {node: found.pop() if len(found) == 1 else "" for node, found in told.items()}
+
+
 def within_one_tree(fabric: Fabric) -> Fabric:
     """Return the fabric without domains whose nodes hang in several trees: NVLink does not span sites."""
     tops: dict[str, set[str]] = {}
@@ -90,10 +125,16 @@ def within_one_tree(fabric: Fabric) -> Fabric:
     wrong = {domain for domain, found in tops.items() if len(found - {""}) > 1}
     if not wrong:
         return fabric
-    log.warning("%d NVLink domains span several networks, which cannot be, and are left out: %s", len(wrong),
-                ", ".join(sorted(wrong)[:5]))
+    _tell_of(tuple(sorted(wrong)))
     return Fabric(fabric.leaf, fabric.parent, {node: domain for node, domain in fabric.domain.items()
                                                if domain not in wrong})
+
+
+@lru_cache(maxsize=64)
+def _tell_of(wrong: tuple[str, ...]) -> None:
+    """Log these once, though they are found at every look."""
+    log.warning("%d NVLink domains span several networks, which cannot be, and are left out: %s", len(wrong),
+                ", ".join(wrong[:5]))
 
 
 def block_of(number: int, line: str) -> tuple[str, tuple[str, ...]] | None:
@@ -124,6 +165,7 @@ def parse_yaml(text: str) -> Fabric:
         TopologyError: it is no such list, or the trees are none.
     """
     try:
+        _check_depth(text)
         listed = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise TopologyError(f"not YAML: {str(error)[:200]}") from error
@@ -135,6 +177,15 @@ def parse_yaml(text: str) -> Fabric:
     blocks = [(_word(row, "block"), _hosts(row, "nodes")) for one in listed if isinstance(one.get("block"), dict)
               for row in _rows(one["block"], "blocks")]
     return within_one_tree(Fabric.of(switches, domains_of(blocks)))
+
+
+def _check_depth(text: str) -> None:
+    """Raise ``ValueError`` for nesting that no topology has: libyaml composes by recursion, and ends the process."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise ValueError(f"lists within lists, more than {_DEEPEST} deep")
 
 
 def _rows(part: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

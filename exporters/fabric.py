@@ -114,8 +114,9 @@ class TopologySource:
 
     role: Role = "topology"
 
-    def __init__(self, name: str, look: Callable[[], Topology], clock: Clock, every_s: float) -> None:
-        self.name = name
+    def __init__(self, name: str, look: Callable[[], Topology], clock: Clock, every_s: float,
+                 close: Callable[[], None] = lambda: None) -> None:
+        self.name, self._close = name, close
         self._look, self._clock, self._every_s = look, clock, every_s
         self._known: Topology | None = None
         self._health = TargetHealth(name, up=False, duration_s=0.0)
@@ -139,8 +140,8 @@ class TopologySource:
         return (self._health,)
 
     def close(self) -> None:
-        """Hold nothing between looks."""
-
+        """End what is under way; a file holds nothing between looks."""
+        self._close()
 
 def read_file(path: Path) -> Fabric:
     """Return the fabric that a file describes; SourceError when it cannot be read, TopologyError when it makes none."""

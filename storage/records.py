@@ -121,6 +121,8 @@ class Node:
     """Leaf switch, or the NVLink domain where the node is in one: what is closest; '' when the topology is unknown."""
     spine: str = ""
     """The switch above that."""
+    above: tuple[str, ...] = ()
+    """The switches above these two, the closest first, in trees that are deeper."""
     domain: str = ""
     """NVLink domain across nodes (an NVL72 rack), '' where there is none."""
     islands: Islands = ()

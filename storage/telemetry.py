@@ -85,6 +85,9 @@ class GpuReading:
     detail: GpuDetail = NO_DETAIL
     instances: tuple[GpuInstance, ...] = ()
     """Its MIG instances, where it is split into such."""
+    domain: str | None = None
+    """NVLink domain across servers as its driver tells it (``ClusterUUID.CliqueID``); '' for none, None where nobody
+    tells."""
 
 
 @dataclass(frozen=True, slots=True)

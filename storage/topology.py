@@ -67,16 +67,29 @@ class Fabric:
         return self.parent.get(self.leaf.get(node, ""), "")
 
     def placed(self, nodes: Iterable[Node]) -> Iterator[Node]:
-        """Yield the nodes with their two closest levels; a node that the fabric does not know stays as it is.
+        """Yield the nodes with their levels; a node that the fabric does not know stays as it is.
 
         A domain is the closest level, and the leaf switch the one above it: policies then fill a domain first.
         """
+        above = {leaf: (leaf, *self.above(leaf)) for leaf in set(self.leaf.values())}
         for node in nodes:
             leaf, domain = self.leaf.get(node.name), self.domain.get(node.name, "")
-            if domain:
-                yield replace(node, leaf=domain, spine=leaf or "", domain=domain)
-            else:
-                yield node if leaf is None else replace(node, leaf=leaf, spine=self.spine(node.name))
+            path = ((domain,) if domain else ()) + (above[leaf] if leaf is not None else ())
+            if path:
+                node = replace(node, leaf=path[0], spine=path[1] if len(path) > 1 else "", above=path[2:],
+                               domain=domain)
+            yield node
+
+    def over(self, other: Fabric) -> Fabric:
+        """Return both laid over each other; where both know a node, or a switch, it is as this one has it.
+
+        Raises:
+            TopologyError: together they are no tree.
+        """
+        both = Fabric({**other.leaf, **self.leaf}, {**other.parent, **self.parent}, {**other.domain, **self.domain})
+        for switch in {*both.leaf.values(), *both.parent}:
+            both.above(switch)
+        return both
 
     def strangers(self, nodes: Iterable[Node]) -> tuple[str, ...]:
         """Return the fabric's nodes that the scheduler does not know."""

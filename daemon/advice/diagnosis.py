@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -46,7 +47,7 @@ class Diagnosis:
     def why_here(self, job: Job, placement: Placement) -> str:
         """Return what speaks for a placement, by what it leaves."""
         if len(placement.nodes) > 1:
-            return f"fits now on {len(placement.nodes)} nodes"
+            return f"fits now on {len(placement.nodes)} nodes{self._in_domains(job, placement)}"
         (name,), (gpus,) = placement.nodes, placement.gpus
         position = self._free.index.get(name)
         free = int(self._free.gpus[position]) if position is not None else gpus
@@ -55,6 +56,18 @@ class Diagnosis:
         if free == self._sizes.get(name):
             return f"opens an empty node and leaves {free - gpus} of its GPUs free"
         return f"leaves {counted(free - gpus)} free beside running jobs"
+
+    def _in_domains(self, job: Job, placement: Placement) -> str:
+        """Return how the nodes of a placement lie in NVLink domains; '' where one of them is in none."""
+        domains, count = self.topology_cost.domains(placement.nodes), len(placement.nodes)
+        if domains is None:
+            return ""
+        if domains == 1:
+            return f" of NVLink domain {self.topology_cost.domain_of(placement.nodes[0])}"
+        room = Counter(map(self.topology_cost.domain_of, self.nodes_with_room(job, max(placement.gpus))))
+        most = max((number for domain, number in room.items() if domain), default=0)
+        lost = "none has room for all of it" if most < count else "one alone has room, and is left whole"
+        return f" of {domains} NVLink domains: {lost}"
 
     def nodes_with_room(self, job: Job, gpus: int) -> list[str]:
         """Return nodes that have room for the job's GPUs on one node now, the one with least left first."""

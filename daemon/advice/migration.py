@@ -26,6 +26,8 @@ Amounts = tuple[int, int, int]
 
 MOST_NODES = 64
 """Nodes that are looked at for a part of a job, those that lack least first."""
+MOST_DOMAINS = 32
+"""NVLink domains that are looked at one by one for a job of several nodes."""
 MOST_BESIDE = 12
 """Jobs of a node that are considered, the smallest of them."""
 MOST_MOVES = 4
@@ -91,13 +93,33 @@ class MigrationPlanner:
         return self._kept_from_s >= (np.inf if limit_s is None else self._now_s + limit_s)
 
     def make_room(self, wanted: Need, most: int, limit_s: float | None = None) -> MigrationPlan | None:
-        """Return what at most so many moves can do for a job, carried out; None when it has room or they cannot."""
-        before, moved = self.free.copy(), set(self._moved)
-        plan = self._planned(wanted, self.allowed(wanted) & self.unkept(limit_s), most)
-        if plan is None or not plan.moves:
-            self.free, self._moved = before, moved
+        """Return what at most so many moves can do for a job, carried out; None when it has room or they cannot.
+
+        A job of several nodes gets them within one NVLink domain where moves can do that, else wherever they are.
+        """
+        usable = self.allowed(wanted) & self.unkept(limit_s)
+        anywhere = self._tried(wanted, usable, most)
+        if anywhere is None or not anywhere.moves:
             return None
+        inside = [(plan, place) for place in self._domains(wanted, usable)
+                  if (plan := self._tried(wanted, place, most)) is not None]
+        place = min(inside, key=lambda found: _cost(found[0]))[1] if inside else usable
+        return self._planned(wanted, place, most)
+
+    def _tried(self, wanted: Need, usable: Masks, most: int) -> MigrationPlan | None:
+        """Return a plan that is not carried out."""
+        before, moved = self.free.copy(), set(self._moved)
+        plan = self._planned(wanted, usable, most)
+        self.free, self._moved = before, moved
         return plan
+
+    def _domains(self, wanted: Need, usable: Masks) -> list[Masks]:
+        """Return the usable nodes of each NVLink domain that could hold a job of several nodes."""
+        parts = len(self._parts(wanted))
+        names = np.array([node.domain for node in self.nodes])
+        found, counts = np.unique(names[usable & (names != "")], return_counts=True) if parts > 1 else ((), ())
+        return [usable & (names == name) for name, count in zip(found, counts, strict=True)
+                if count >= parts][:MOST_DOMAINS]
 
     def _planned(self, wanted: Need, usable: Masks, most: int) -> MigrationPlan | None:
         closed = np.zeros(len(self.nodes), bool)
@@ -236,6 +258,10 @@ def _amounts(wanted: Need, gpus: int) -> Amounts:
 def _movable(job: Job) -> bool:
     return (job.state is JobState.RUNNING and len(job.allocations) == 1 and job.allocations[0].gpus > 0
             and not job.request.exclusive and max(job.request.gpus, job.request.gpus_per_node or 0) > 0)
+
+
+def _cost(plan: MigrationPlan) -> tuple[int, float]:
+    return _price([mover for mover, _ in plan.moves]) if plan.moves else (0, 0.0)
 
 
 def _price(movers: Iterable[Mover]) -> tuple[int, float]:

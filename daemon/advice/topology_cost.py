@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from ...storage.recommendations import Placed, Placement
 from ...storage.records import Node
-from ..replay.communication import PREDECESSOR, Weights, cost, pairs_apart
+from ..replay.communication import PREDECESSOR, Weights, cost_in_tree, pairs_apart
 from .gpu_assignment import Indexes
 
 
 class TopologyCost:
-    """The switches above the nodes of a snapshot, and the islands inside them."""
+    """The switches above the nodes of a snapshot, their NVLink domains, and the islands inside them."""
 
     def __init__(self, nodes: Sequence[Node], weights: Weights = PREDECESSOR) -> None:
-        self._leaf = {node.name: (node.spine, node.leaf) for node in nodes}
-        spines = {leaf: leaf[0] for leaf in self._leaf.values()}
-        self._spine = spines if any(spines.values()) else None
+        paths = {node.name: _switches(node) for node in nodes}
+        depth = max((len(path) for path in paths.values()), default=1)
+        self._above = {name: path + ("",) * (depth - len(path)) for name, path in paths.items()}
+        self._domain = {node.name: node.domain for node in nodes if node.domain}
+        self._depth = depth + 1
+        """Levels of places: domains, and those of switches."""
         self._islands = {node.name: node.islands for node in nodes}
         self._weights = weights
 
@@ -25,31 +28,67 @@ class TopologyCost:
 
         ``indexes`` are its GPUs; where they are not known they count as on one island.
         """
-        if placement is None or not all(node in self._leaf for node in placement.nodes):
+        if placement is None or not all(node in self._above for node in placement.nodes):
             return None
         held = dict(zip(placement.nodes, placement.gpus, strict=True))
         named = zip(placement.nodes, indexes, strict=False)
         apart = sum(pairs_apart(some, self._islands[node]) for node, some in named)
-        return cost(held, self._leaf, self._spine, self._weights, apart=apart)
+        return cost_in_tree(held, self._above, self._domain, self._weights, apart=apart)
+
+    def domains(self, names: Iterable[str]) -> int | None:
+        """Return in how many NVLink domains these nodes are; None where one of them is in none."""
+        found = {self._domain.get(name) for name in names}
+        return None if None in found else len(found)
+
+    def domain_of(self, name: str) -> str:
+        """Return the NVLink domain of a node, '' where it is in none."""
+        return self._domain.get(name, "")
 
     def closest(self, names: Sequence[str], count: int) -> tuple[str, ...]:
-        """Return ``count`` of these nodes that are close together: on one leaf switch, else one spine, else few leaves.
+        """Return ``count`` of these nodes that are close together: of the closest level on which one place suffices.
 
-        Much as the placement ``nearest`` does it: of the switches that have enough the one with least, of spines first
-        the one that needs fewest leaves; of nodes that are equally close the first.
+        Much as the placement ``nearest`` does it: of the domains or leaves that have enough the one with least, else of
+        the spines, and the switches above them, the one that needs fewest leaves; of nodes equally close the first.
         """
-        for leaf in sorted(_grouped(names, self._leaf), key=len):
-            if len(leaf) >= count:
-                return tuple(leaf[:count])
-        above = {name: leaf[0] for name, leaf in self._leaf.items()}
-        spines = [spine for spine in sorted(_grouped(names, above), key=len) if len(spine) >= count]
-        return min((self._leaf_after_leaf(among, count) for among in spines or [list(names)]),
-                   key=lambda nodes: len({self._leaf[node] for node in nodes}))
+        for level in range(self._depth):
+            enough = [group for group in sorted(self._grouped(names, level), key=len) if len(group) >= count]
+            if enough:
+                return tuple(enough[0][:count]) if level == 0 else min(
+                    (self._roomiest_first(group, level - 1, count) for group in enough), key=self._spread)
+        return self._roomiest_first(names, self._depth - 1, count)
 
-    def _leaf_after_leaf(self, names: Sequence[str], count: int) -> tuple[str, ...]:
-        """Return the first nodes, those of the leaf with most of them first."""
-        roomiest_first = sorted(_grouped(names, self._leaf), key=len, reverse=True)
-        return tuple([name for leaf in roomiest_first for name in leaf][:count])
+    def _roomiest_first(self, names: Sequence[str], level: int, count: int) -> tuple[str, ...]:
+        """Return the first nodes, those of the place with most of them first, and so on within each place."""
+        groups = sorted(self._grouped(names, level), key=len, reverse=True)
+        inside = [self._roomiest_first(group, level - 1, len(group)) if level else group for group in groups]
+        return tuple([name for group in inside for name in group][:count])
+
+    def _spread(self, names: Sequence[str]) -> list[int]:
+        return [len({self._place(name, level) for name in names}) for level in range(self._depth)]
+
+    def _place(self, name: str, level: int) -> tuple[str, ...]:
+        """Return where a node is on a level: its domain, which may lie across leaves, or a switch and those above it.
+
+        A node in no domain is as close to its neighbours as its leaf is.
+        """
+        if level == 0 and name in self._domain:
+            return ("domain", self._domain[name])
+        return self._above[name][max(0, level - 1):]
+
+    def _grouped(self, names: Sequence[str], level: int) -> list[list[str]]:
+        groups: dict[Hashable, list[str]] = {}
+        for name in names:
+            groups.setdefault(self._place(name, level), []).append(name)
+        return list(groups.values())
+
+
+def _switches(node: Node) -> tuple[str, ...]:
+    """Return the switches above a node, the closest first; its domain is none."""
+    path = (node.leaf, node.spine, *node.above)
+    path = path[1:] if node.domain and node.leaf == node.domain else path
+    while len(path) > 1 and not path[-1]:
+        path = path[:-1]
+    return path
 
 
 def compared(runs: Iterable[Placed], topology_cost: TopologyCost) -> dict[tuple[str, str], float]:
@@ -61,10 +100,3 @@ def compared(runs: Iterable[Placed], topology_cost: TopologyCost) -> dict[tuple[
             for placement, weight in (("actual", actual), ("advised", advised)):
                 total[run.partition, placement] = total.get((run.partition, placement), 0.0) + weight
     return total
-
-
-def _grouped(names: Sequence[str], switch: Mapping[str, Hashable]) -> list[list[str]]:
-    groups: dict[Hashable, list[str]] = {}
-    for name in names:
-        groups.setdefault(switch[name], []).append(name)
-    return list(groups.values())

@@ -1,8 +1,9 @@
 """Kubernetes as a source: its API server is listed once and watched from then on; pods become jobs by their owners.
 
-Importing the folder registers the kind ``kubernetes``. ``reader.yaml`` beside this file is what it has to be allowed.
+Importing the folder registers the kinds ``kubernetes`` and ``kubernetes_topology``. ``reader.yaml`` beside this file is
+what they have to be allowed.
 """
 
-from .config import KubernetesConfig
+from .config import KubernetesConfig, KubernetesTopologyConfig
 
-__all__ = ["KubernetesConfig"]
+__all__ = ["KubernetesConfig", "KubernetesTopologyConfig"]

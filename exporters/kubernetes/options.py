@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from ...storage.durations import Duration
-from ..fetch import HttpOptions
+from ..fetch import HttpOptions, Strict
 from ..source import SourceConfig
 
 _LABEL = r"[A-Za-z0-9._/-]{1,316}"
@@ -21,14 +21,28 @@ class KubernetesHttp(HttpOptions):
                                                                        "objects, each of 3 MiB at most.")
 
 
-class KubernetesOptions(SourceConfig):
-    """How to reach the API server of a cluster, and how to read it."""
+class KubernetesAccess(Strict):
+    """How to reach the API server of a cluster."""
 
     url: str = Field(default="", pattern=r"^(https?://[^/].*)?$", description="The API server, where neither a "
                      "kubeconfig nor the pod that idlewatt runs in says it, as for `kubectl proxy`.")
     kubeconfig: Path | None = Field(default=None, description="Certificates, token or exec plugin from outside of the "
                                                               "cluster; without it, and without url, the pod's own.")
     context: str = Field(default="", description="The context of the kubeconfig; its current one by default.")
+    http: KubernetesHttp = Field(default=KubernetesHttp(), description="Timeouts, TLS and bounds.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.url and self.kubeconfig:
+            raise ValueError("give url or kubeconfig, not both")
+        if self.context and not self.kubeconfig:
+            raise ValueError("context is of a kubeconfig, and there is none")
+        return self
+
+
+class KubernetesOptions(SourceConfig, KubernetesAccess):
+    """How to reach the API server of a cluster, and how to read it."""
+
     partition: str = Field(
         default="queue", pattern=rf"^(queue|namespace|label:{_LABEL})$",
         description="What a partition is: `queue` (Kueue's, KAI's or Volcano's, else the namespace), `namespace`, or "
@@ -39,12 +53,3 @@ class KubernetesOptions(SourceConfig):
     silence: Duration = Field(default=90.0, description="A watch that says nothing for so long is begun anew; a "
                                                         "server marks about every minute that it is alive.")
     resync: Duration = Field(default=3600.0, description="How often whole lists are read, whatever watches said.")
-    http: KubernetesHttp = Field(default=KubernetesHttp(), description="Timeouts, TLS and bounds.")
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if self.url and self.kubeconfig:
-            raise ValueError("give url or kubeconfig, not both")
-        if self.context and not self.kubeconfig:
-            raise ValueError("context is of a kubeconfig, and there is none")
-        return self

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..fetch import BasicAuth, Client, Refused, secret_of
+from ..fetch import BasicAuth, Client, Refused, TimedOut, secret_of
 from ..source import SourceError
 from ..text import decode, quoted
 
@@ -22,9 +24,16 @@ class Bmc:
     def __init__(self, base: str, client: Client, login: BasicAuth | None) -> None:
         self._base, self._client, self._login = base.rstrip("/"), client, login
         self._token = self._session = ""
+        self._until = math.inf
+
+    def allow(self, seconds: float) -> None:
+        """Begin a look that may take so long, all its requests together: each alone may be within its own limit."""
+        self._until = time.monotonic() + seconds
 
     def get(self, path: str) -> Resource:
-        """Return a resource; raise ``SourceError`` where it cannot be had or is no JSON object."""
+        """Return a resource; raise ``SourceError`` where it cannot be had, in time, or is no JSON object."""
+        if time.monotonic() > self._until:
+            raise TimedOut(f"did not tell its power in time (walk): {path} was to be asked for next")
         self._open()
         try:
             return self._resource(path)

@@ -38,6 +38,8 @@ class RedfishConfig(PageConfig):
         default="session", description="How basic_auth is used: to open a session, or with each request.")
     chassis: str = Field(default="", description="Pattern of the id of the chassis that counts; empty: the one that is "
                                                  "a whole server by its type and lies in no other.")
+    walk: Duration = Field(default=60.0, description="Longest time for all requests of one look at a BMC together; the "
+                                                     "first look, which chooses the chassis, makes dozens of them.")
     refresh: Duration = Field(default=30.0, description="How often each BMC is asked: an answer may take it seconds.")
 
     def build(self, clock: Clock) -> Source:
@@ -91,6 +93,7 @@ class RedfishSource(PageSource):
         known = self._bmcs.setdefault(target.url, _Known(Bmc(target.url, self._client, self._login)))
         with known.lock:
             look.check()
+            known.bmc.allow(self._redfish.walk)
             if rack := target.labels.get("enclosure"):
                 return Telemetry(enclosures=_shelves(known.bmc, rack, target.instance, look.read_s))
             return self._server(known, target, look.read_s)

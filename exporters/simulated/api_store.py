@@ -53,9 +53,11 @@ WORKLOADS = Resource(*_KUEUE, "workloads", "Workload")
 LOCAL_QUEUES = Resource(*_KUEUE, "localqueues", "LocalQueue")
 CLUSTER_QUEUES = Resource(*_KUEUE, "clusterqueues", "ClusterQueue", False)
 FLAVORS = Resource(*_KUEUE, "resourceflavors", "ResourceFlavor", False)
+TOPOLOGIES = Resource(*_KUEUE, "topologies", "Topology", False)
+HYPER_NODES = Resource("topology.volcano.sh", "v1alpha1", "hypernodes", "HyperNode", False)
 POD_GROUPS = Resource(*_VOLCANO, "podgroups", "PodGroup")
 CORE = (NODES, PODS, NAMESPACES, JOBS, PRIORITY_CLASSES)
-ALL = (*CORE, WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, FLAVORS, POD_GROUPS)
+ALL = (*CORE, WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, FLAVORS, POD_GROUPS, TOPOLOGIES, HYPER_NODES)
 
 
 @dataclass(frozen=True, slots=True)

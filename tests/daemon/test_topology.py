@@ -7,6 +7,7 @@ import pytest
 
 from idlewatt.daemon.topology import AttachTopology
 from idlewatt.storage.records import Node, SchedulerSnapshot
+from idlewatt.storage.telemetry import GpuReading
 from idlewatt.storage.topology import Fabric, NodeLinks, Switch
 
 SNAPSHOT = SchedulerSnapshot(0.0, (Node("n1", ("all",), 8), Node("n2", ("all",), 8)))
@@ -45,6 +46,56 @@ def test_the_snapshot_learns_how_gpus_are_linked_and_what_has_no_such_links_is_s
     assert [node.islands for node in nodes] == [halves.islands, (), ()]
     assert len(caplog.records) == 3
     assert "MIG slices have no links): sliced" in caplog.text
+
+
+def gpu(node, domain):
+    return GpuReading(f"{node}/{domain}", node, 0, 0.0, domain=domain)
+
+
+def test_trees_of_any_depth_reach_the_nodes():
+    tree = Fabric.of([Switch("leaf", ("n1", "n2")), Switch("spine", (), ("leaf",)), Switch("core", (), ("spine",)),
+                      Switch("top", (), ("core",))])
+    nodes = AttachTopology().hang(SNAPSHOT, [tree]).nodes
+    assert {(node.leaf, node.spine, node.above) for node in nodes} == {("leaf", "spine", ("core", "top"))}
+
+
+def test_domains_of_one_source_and_switches_of_another_are_laid_over_each_other():
+    switches = Fabric.of([Switch("leaf", ("n1", "n2")), Switch("spine", (), ("leaf",))])
+    for known in ([switches, Fabric(domain={"n1": "rack"})], [Fabric(domain={"n1": "rack"}), switches]):
+        nodes = AttachTopology().hang(SNAPSHOT, known).nodes
+        assert [(node.leaf, node.spine, node.above, node.domain) for node in nodes] == [
+            ("rack", "leaf", ("spine",), "rack"), ("leaf", "spine", (), "")]
+
+
+def test_what_gpus_tell_of_their_domain_holds_while_they_are_silent_and_yields_to_a_topology():
+    hanging = AttachTopology()
+    assert [node.domain for node in hanging.hang(SNAPSHOT, [], [gpu("n1", "u.1"), gpu("n2", "u.1")]).nodes] == \
+        ["u.1", "u.1"]
+    assert [node.domain for node in hanging.hang(SNAPSHOT, []).nodes] == ["u.1", "u.1"]
+    told = hanging.hang(SNAPSHOT, [Fabric(domain={"n2": "rack7"})], [gpu("n1", "")]).nodes
+    assert [(node.domain, node.leaf) for node in told] == [("", "n1"), ("rack7", "rack7")]
+
+
+def test_a_node_whose_gpus_tell_two_domains_is_in_none():
+    nodes = AttachTopology().hang(SNAPSHOT, [], [gpu("n1", "u.1"), gpu("n1", "u.2"), gpu("n2", "u.2")]).nodes
+    assert [node.domain for node in nodes] == ["", "u.2"]
+
+
+def test_a_clique_that_spans_sites_is_none_whoever_tells_of_it(caplog):
+    """One source tells the trees, the GPUs their clique; neither alone is wrong."""
+    sites = Fabric.of([Switch("north", ("n1",)), Switch("south", ("n2",))])
+    for _ in range(3):
+        nodes = AttachTopology().hang(SNAPSHOT, [sites], [gpu("n1", "fake.1"), gpu("n2", "fake.1")]).nodes
+    assert [(node.leaf, node.domain) for node in nodes] == [("north", ""), ("south", "")]
+    assert caplog.text.count("span several networks, which cannot be, and are left out: fake.1") == 1
+
+
+def test_topologies_that_make_no_tree_together_are_told_and_the_last_is_taken(caplog):
+    one = Fabric.of([Switch("a", ("n1",)), Switch("b", (), ("a",))])
+    other = Fabric.of([Switch("b", ("n2",)), Switch("a", (), ("b",))])
+    nodes = AttachTopology().hang(SNAPSHOT, [one, other]).nodes
+    assert [(node.leaf, node.spine) for node in nodes] == [("n1", "n1"), ("b", "a")]
+    assert "contradict each other, and the last is taken: switch" in caplog.text
 
 
 KUBERNETES = {"items": [{"metadata": {"name": name, "labels": {"network.topology.nvidia.com/leaf": leaf,

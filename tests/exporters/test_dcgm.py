@@ -270,3 +270,19 @@ def test_ratios_of_mig_instances_are_weighed_by_their_slices():
 def test_a_page_that_shows_only_grace_and_nvswitches_shows_no_gpu():
     page = 'DCGM_FI_DEV_CPU_POWER_WATTS{cpu="0"} 90\nDCGM_FI_DEV_BOARD_POWER_WATTS{nvswitch="0"} 90\n'
     assert read(page) == ()
+
+
+FABRIC, CLIQUE = "DCGM_FI_DEV_FABRIC_CLUSTER_UUID", "DCGM_FI_DEV_FABRIC_CLIQUE_ID"
+CLUSTER = "1A2B3C4D-0000-4000-8000-00AA00BB00CC"
+
+
+@pytest.mark.parametrize(("labels", "metric", "domain"), [
+    ({FABRIC: CLUSTER, CLIQUE: "32766"}, "", f"{CLUSTER.lower()}.32766"),
+    ({FABRIC: CLUSTER}, "32766", f"{CLUSTER.lower()}.32766"),
+    ({FABRIC: CLUSTER}, "0", f"{CLUSTER.lower()}.0"),
+    ({FABRIC: CLUSTER}, "", None), ({}, "7", None), ({}, "", None),
+    ({FABRIC: CLUSTER}, str(0x7FFFFFF0), None), ({FABRIC: CLUSTER}, "-1", None),
+    ({FABRIC: "00000000-0000-0000-0000-000000000000", CLIQUE: "0"}, "", "")])
+def test_the_nvlink_domain_is_told_by_fabric_and_clique_as_labels_or_metric(labels, metric, domain):
+    page = row(POWER, 200.0, **labels) + (row(CLIQUE, metric, **labels) if metric else "")
+    assert only(page).domain == domain

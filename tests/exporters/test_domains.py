@@ -71,6 +71,13 @@ def test_what_is_no_topology_is_refused(text):
         parse_yaml(text)
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "- {topology: x, tree: {switches: " + "[" * 3000 + "]" * 3000 + "}}",
+                                  "- topology: x\n  tree: " + "{a: " * 50_000])
+def test_lists_within_lists_are_refused_before_they_end_the_process(text):
+    with pytest.raises(TopologyError, match="more than 32 deep"):
+        parse_yaml(text)
+
+
 @pytest.mark.parametrize("label", ["nvidia.com/gpu.clique", "accelerator.topograph.run/domain",
                                    "network.topology.nvidia.com/accelerator"])
 def test_labels_name_domains(label):

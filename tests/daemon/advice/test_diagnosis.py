@@ -76,6 +76,21 @@ def test_a_placement_on_several_nodes_is_counted():
     assert ask().why_here(job(Request(16)), Placement(("a", "b"), (8, 8))) == "fits now on 2 nodes"
 
 
+@pytest.mark.parametrize(("names", "words"), [
+    (("a1", "a2"), "fits now on 2 nodes of NVLink domain rack-a"),
+    (("a1", "b1"), "fits now on 2 nodes of 2 NVLink domains: one alone has room, and is left whole"),
+    (("b1", "c1"), "fits now on 2 nodes of 2 NVLink domains: one alone has room, and is left whole"),
+    (("a1", "plain"), "fits now on 2 nodes")])
+def test_a_placement_tells_how_it_lies_in_nvlink_domains(names, words):
+    nodes = [node(name, 8, domain=domain, leaf=domain) for name, domain in (
+        ("a1", "rack-a"), ("a2", "rack-a"), ("b1", "rack-b"), ("c1", "rack-c"), ("plain", ""))]
+    wish = job(Request(16, 2, 8))
+    assert ask(*nodes).why_here(wish, Placement(names, (8, 8))) == words
+    without = [one for one in nodes if one.name != "a2"]
+    if "a2" not in names and "plain" not in names:
+        assert ask(*without).why_here(wish, Placement(names, (8, 8))).endswith("none has room for all of it")
+
+
 def test_a_node_that_has_gone_meanwhile_is_no_error():
     assert ask().why_here(job(Request(2)), Placement(("gone",), (2,))) == "fits exactly: no GPU of the node stays free"
 

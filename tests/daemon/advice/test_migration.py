@@ -87,6 +87,19 @@ def test_a_job_of_several_nodes_gets_empty_ones_and_one_that_is_emptied():
     assert planned(world([8, 8, 8], *jobs), waits(16, 2, 8)) == ({"a": "n2"}, "n1:8,n0:8")
 
 
+def test_a_job_of_several_nodes_is_given_one_nvlink_domain_where_moves_can_do_that():
+    """Emptying n1 beside n4 moves least, and would lead out of the rack."""
+    def rack(name):
+        return {"gpus": 4, "domain": name, "leaf": name}
+
+    jobs = runs("1", ("n0", 2)), runs("2", ("n1", 1)), runs("3", ("n2", 1)), runs("4", ("n3", 3)), runs("5", ("n4", 1))
+    snapshot = world([rack("a"), rack("a"), rack("b"), rack("b"), 8], *jobs)
+
+    assert planned(snapshot, waits(8, 2, 4))[1] == "n1:4,n0:4"
+    apart = world([rack("a"), rack("b"), rack("c"), rack("d"), 8], *jobs)
+    assert planned(apart, waits(8, 2, 4))[1] == "n4:4,n1:4"
+
+
 def test_a_job_that_lets_the_scheduler_choose_gets_one_node_where_one_can_hold_it():
     jobs = runs("a", ("n0", 2)), runs("b", ("n1", 4))
 

@@ -80,3 +80,45 @@ def test_runs_are_compared_by_partition_where_both_places_are_known():
 
     assert costs.keys() == {("p", "actual"), ("p", "advised")}
     assert costs["p", "actual"] - costs["p", "advised"] == pytest.approx(0.5)
+
+
+def deep(*paths: str, domains: str = "") -> TopologyCost:
+    """Return nodes n0, n1, … below switches, each ``core/pod/spine/leaf``, in domains of one letter each."""
+    nodes = list[Node]()
+    for row, path in enumerate(paths):
+        switches = tuple(reversed(path.split("/")))
+        domain = domains[row] if domains else ""
+        switches = (domain, *switches) if domain else switches
+        nodes.append(Node(f"n{row}", ("all",), 8, leaf=switches[0], spine=switches[1], above=switches[2:],
+                          domain=domain))
+    return TopologyCost(nodes)
+
+
+def test_each_level_of_a_deep_tree_weighs_twice_the_one_below():
+    tree = deep("c/p/s/l", "c/p/s/l", "c/p/s/m", "c/p/t/n", "c/q/u/o", "d/r/v/w")
+    near, *farther = (tree.cost(Placement(("n0", f"n{row}"), (1, 1))) for row in range(1, 6))
+
+    assert [cost - near for cost in farther] == pytest.approx([0.5, 1.5, 3.5, 7.5])
+
+
+def test_the_closest_of_a_deep_tree_are_below_the_lowest_switch_that_has_enough():
+    tree = deep("c/p/s/l", "c/p/t/m", "c/q/u/n", "c/q/u/n", "c/q/v/o", "d/r/w/x")
+
+    assert tree.closest([f"n{row}" for row in range(6)], 2) == ("n2", "n3")
+    assert tree.closest(["n0", "n1", "n2", "n5"], 2) == ("n0", "n1")
+    assert set(tree.closest([f"n{row}" for row in range(6)], 4)) == {"n2", "n3", "n4", "n0"}
+
+
+def test_leaving_an_nvlink_domain_weighs_far_more_than_leaving_a_leaf():
+    tree = deep("s/l", "s/l", "s/l", "s/m", domains="aabb")
+    inside, other_domain, other_leaf = (tree.cost(Placement(nodes, (1, 1)))
+                                        for nodes in (("n0", "n1"), ("n1", "n2"), ("n2", "n3")))
+
+    assert other_leaf - inside == pytest.approx(0.5)
+    assert other_domain - inside == pytest.approx(9.0)
+    assert tree.closest(["n1", "n2", "n3"], 2) == ("n2", "n3")
+
+
+def test_nodes_in_no_domain_have_none_to_leave():
+    assert deep("s/l", "s/l").cost(Placement(("n0", "n1"), (8, 8))) == cluster("s/l", "s/l").cost(
+        Placement(("n0", "n1"), (8, 8)))

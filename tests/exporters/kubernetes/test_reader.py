@@ -5,7 +5,7 @@ from importlib import resources
 import kubernetes_validate
 import yaml
 
-from idlewatt.exporters.kubernetes import KubernetesConfig
+from idlewatt.exporters.kubernetes import KubernetesConfig, KubernetesTopologyConfig
 from idlewatt.exporters.simulated.api_store import ALL, NODES
 
 from kube_objects import node  # isort: skip
@@ -31,6 +31,9 @@ def test_it_grants_exactly_what_is_asked_for(server, store):
     source = KubernetesConfig(kind="kubernetes", url=server.url).build(lambda: 1.8e9)
     source.read()
     source.close()
+    topology = KubernetesTopologyConfig(url=server.url).build(lambda: 1.8e9)
+    topology.read()
+    topology.close()
     paths = {request.partition("?")[0] for request in server.api.requests} - {"/apis"}
     asked = {(resource.group, resource.plural) for resource in ALL for path in paths
              if path == f"/{'apis' if resource.group else 'api'}/{resource.api_version}/{resource.plural}"}

@@ -86,13 +86,15 @@ def rack(shelves: Mapping[str, float], pdus: Mapping[str, float]) -> Tree:
 class MockBmc:
     """A controller that serves a tree, counts what is in flight, and forgets sessions when told to."""
 
-    def __init__(self, tree: Tree, *, login: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None) -> None:
-        self.tree, self.login = tree, login
+    def __init__(self, tree: Tree, *, login: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None,
+                 lag_s: float = 0.0) -> None:
+        self.tree, self.login, self.lag_s = tree, login, lag_s
         self.tokens: set[str] = set()
         self.opened = self.in_flight = self.most_in_flight = 0
         self.asked: list[str] = []
         self.hold = threading.Event()
         self.hold.set()
+        self.closing = threading.Event()
         self._change = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         if tls is not None:
@@ -103,6 +105,7 @@ class MockBmc:
 
     def close(self) -> None:
         self.hold.set()
+        self.closing.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -146,6 +149,7 @@ class MockBmc:
             def do_GET(self) -> None:
                 mock.count(1)
                 mock.hold.wait(10)
+                mock.closing.wait(mock.lag_s)
                 path = self.path.removeprefix(ROOT).rstrip("/")
                 mock.asked.append(path)
                 mock.count(-1)

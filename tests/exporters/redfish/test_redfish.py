@@ -136,6 +136,23 @@ def test_one_request_is_in_flight_and_a_bmc_that_hangs_is_asked_more_rarely(star
     found.close()
 
 
+def test_a_slow_bmc_holds_its_reader_no_longer_than_one_walk(start):
+    """Each answer is within its own limit, and all together would hold a reader for as long as the BMC has links."""
+    tree = empty()
+    for number in range(100):
+        chassis(tree, f"C{number}", "Module", inside="Self")
+    bmc = start(chassis(tree, "Self", "RackMount", control=500.0), lag_s=0.02)
+    found = source(bmc, walk=0.1, connect_timeout=60)
+    with pytest.raises(SourceError, match=r"did not tell its power in time \(walk\): /redfish/v1/Chassis/C"):
+        found.read()
+    asked = len(bmc.asked)
+    assert asked < 20
+    with pytest.raises(SourceError):
+        found.read()  # it is left alone now
+    assert len(bmc.asked) == asked
+    found.close()
+
+
 def test_a_bmc_is_left_alone_between_its_refreshes_and_its_reading_grows_older(start):
     clock = Clock()
     bmc = start(chassis(empty(), "Self", "RackMount", control=500.0))

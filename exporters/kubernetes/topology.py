@@ -1,0 +1,145 @@
+"""The source ``kubernetes_topology``: where each node of a cluster hangs, by what its API server tells.
+
+Levels are those of Kueue's Topology objects where a node has their labels, else Volcano's HyperNodes, else the labels
+that are known by name (topograph, clouds). Domains are labels in any case.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ...storage.topology import Fabric
+from ..domains import DOMAIN_LABELS, check_levels, domain_of, path_of, within_one_tree, within_paths
+from ..fetch import Refused
+from ..source import SourceError
+from ..text import clean
+from .access import reach
+from .api import ApiClient
+from .fields import ApiGroups, Bare, Listing, Meta, Part, some
+from .hypernodes import HyperNode, Labels, fabric_of
+from .options import KubernetesAccess
+
+log = logging.getLogger(__name__)
+
+_PAGE, _MOST_PAGES = "500", 200
+_HOST = "kubernetes.io/hostname"
+"""Often the lowest level of a Topology: the node itself, and no switch."""
+_GROUPS, _LIST = msgspec.json.Decoder(ApiGroups), msgspec.json.Decoder(Listing)
+
+
+class _Level(Part, frozen=True):
+    """A level of a Topology."""
+
+    node_label: str = ""
+
+
+class _Levels(Part, frozen=True):
+    """The levels of a Topology, the topmost first."""
+
+    levels: list[_Level] | None = None
+
+
+class KueueTopology(Part, frozen=True):
+    """Which labels tell where nodes hang."""
+
+    metadata: Meta = Meta()
+    spec: _Levels = _Levels()
+
+
+_TOPOLOGIES = ("kueue.x-k8s.io", ("v1beta2", "v1beta1", "v1alpha1"), "topologies")
+_HYPERNODES = ("topology.volcano.sh", ("v1alpha1",), "hypernodes")
+
+
+class TopologyAsker:
+    """Asks one API server, and keeps its connection."""
+
+    def __init__(self, config: KubernetesAccess) -> None:
+        self._config = config
+        self._api: ApiClient | None = None
+
+    def look(self) -> Fabric:
+        """Return the fabric of the moment; raise ``SourceError`` or ``TopologyError`` where there is none."""
+        if self._api is None:
+            config = self._config
+            self._api = ApiClient(reach(config.url, config.kubeconfig, config.context), config.http)
+        nodes = {clean(one.metadata.name): one.metadata.labels or {}
+                 for one in self._listed("/api/v1/nodes", Bare)}
+        return fabric(nodes, self._optional(_TOPOLOGIES, KueueTopology), self._optional(_HYPERNODES, HyperNode))
+
+    def close(self) -> None:
+        """End what is under way."""
+        if self._api is not None:
+            self._api.close()
+
+    def _optional(self, resource: tuple[str, tuple[str, ...], str], kind: type[Any]) -> list[Any]:
+        """Return what a list holds that a server may not have, or not show to us."""
+        group, versions, plural = resource
+        assert self._api is not None
+        try:
+            found = _GROUPS.decode(self._api.read("/apis"))
+        except msgspec.MsgspecError as error:
+            raise SourceError(f"/apis: no list of groups: {error!s:.120}") from error
+        served = {one.get("version", "") for listed in some(found.groups) if listed.name == group
+                  for one in some(listed.versions)}
+        version = next((one for one in versions if one in served), "")
+        if not version:
+            return []
+        try:
+            return self._listed(f"/apis/{group}/{version}/{plural}", kind)
+        except Refused as refused:
+            if refused.status == 404:  # the group is there, and without this kind
+                return []
+            if refused.status == 403:
+                log.warning("%s of %s are not shown to us, and are left out: reader.yaml grants them", plural, group)
+                return []
+            raise
+
+    def _listed(self, path: str, kind: type[Any]) -> list[Any]:
+        assert self._api is not None
+        query, found, decoder = {"limit": _PAGE}, list[Any](), msgspec.json.Decoder(kind)
+        for _ in range(_MOST_PAGES):
+            try:
+                page = _LIST.decode(self._api.read(path, query))
+                found += [decoder.decode(raw) for raw in some(page.items)]
+            except msgspec.MsgspecError as error:
+                raise SourceError(f"{path}: no list: {error!s:.120}") from error
+            if not page.metadata.continue_:
+                return found
+            query["continue"] = page.metadata.continue_
+        raise SourceError(f"{path}: more than {_MOST_PAGES} pages")
+
+
+def fabric(nodes: Labels, topologies: Iterable[KueueTopology], groups: Iterable[HyperNode]) -> Fabric:
+    """Return where nodes hang by their labels and the objects that give these a meaning; ``TopologyError`` for none."""
+    chains = sorted((chain for one in topologies if (chain := _chain(one))), key=len, reverse=True)
+    volcano = fabric_of(groups, nodes)
+    paths = {name: _kueue(labels, chains) or _volcano(name, volcano) for name, labels in nodes.items()}
+    known = {name: path_of(labels) for name, labels in nodes.items() if not paths[name]}
+    check_levels(known.values())
+    domains = {name: domain for name, labels in nodes.items() if (domain := domain_of(labels))}
+    return within_one_tree(within_paths(paths | known, domains))
+
+
+def _chain(topology: KueueTopology) -> tuple[str, ...]:
+    """Return the labels of the levels that are switches, the topmost first."""
+    return tuple(level.node_label for level in some(topology.spec.levels)
+                 if level.node_label and level.node_label != _HOST and level.node_label not in DOMAIN_LABELS)
+
+
+def _kueue(labels: Mapping[str, str], chains: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the path of a node by the first levels of which it has all, the closest switch first.
+
+    A value may stand again below another parent (rack 1 of each block): each is named with those above it.
+    """
+    values = next((found for chain in chains if all(found := [labels.get(key, "") for key in chain])), [])
+    return tuple("/".join(values[:end]) for end in range(len(values), 0, -1))
+
+
+def _volcano(name: str, found: Fabric) -> tuple[str, ...]:
+    leaf = found.leaf.get(name)
+    return () if leaf is None else (leaf, *found.above(leaf))
+
