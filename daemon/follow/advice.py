@@ -1,0 +1,120 @@
+"""What the daemon advises, asked over HTTP and believed only while it is fresh, whole and undegraded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import requests
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ...exporters.causes import innermost
+from ...exporters.text import clean
+from ..settings.follow import FollowSettings
+from .sight import Advice, Advised
+from .slurm import JOB, NODE
+
+MOST_BYTES = 64 << 20
+_FUTURE_S = 5.0
+"""How far clocks may be apart: what is read later than now is no fresher for it."""
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class _Degradation(_Row):
+    cause: str
+    words: str = ""
+
+
+class _Status(_Row):
+    ready: bool
+    no_advice: str = ""
+    degraded: list[_Degradation] = []
+
+
+class _Placement(_Row):
+    nodes: list[str]
+
+
+class _Recommendation(_Row):
+    job_id: str
+    submit_s: float
+    partition: str
+    issued_s: float
+    policy: str
+    action: str
+    shadow: bool = False
+    placement: _Placement | None = None
+    snapshot_s: float | None = None
+    command: str = ""
+
+
+class Adviser:
+    """Asks one daemon."""
+
+    def __init__(self, rules: FollowSettings) -> None:
+        self._rules = rules
+        self._session = requests.Session()
+
+    def advice(self, now_s: float) -> Advice:
+        """Return what is advised now; whatever is wrong with it is a silence with a reason."""
+        try:
+            standing = self._rows("status")
+            rows = self._rows("recommendations")
+            after = self._rows("status")
+        except (requests.RequestException, OSError, ValueError, RecursionError) as error:
+            return Advice(silence=f"the daemon does not answer ({clean(innermost(error))[:200]})")
+        for said in (standing, after):
+            if silence := _silence(said, self._rules.despite):
+                return Advice(silence=silence)
+        return Advice(tuple(start for row in rows if (start := _start(row, now_s, self._rules.advice_within))))
+
+    def _rows(self, endpoint: str) -> list[Any]:
+        """Return the rows of an endpoint; raises RequestException, or ValueError for what is no such answer."""
+        daemon = self._rules.daemon
+        url = f"{daemon.url.rstrip('/')}/api/v1/{endpoint}"
+        with self._session.get(url, timeout=daemon.timeout, verify=str(daemon.ca_file) if daemon.ca_file else True,
+                               stream=True, allow_redirects=False) as answer:
+            body = answer.raw.read(MOST_BYTES + 1, decode_content=True)
+            if answer.status_code != requests.codes.ok or len(body) > MOST_BYTES:
+                raise ValueError(f"HTTP status {answer.status_code}, {len(body)} bytes")
+        document = json.loads(body)
+        rows = document.get("data") if isinstance(document, dict) else None
+        if not isinstance(rows, list) or document.get("status") != "success":
+            raise ValueError("not as idlewatt answers")
+        return rows
+
+
+def _silence(rows: list[Any], despite: tuple[str, ...]) -> str:
+    """Return why nothing is believed; '' where it may be."""
+    try:
+        status = _Status.model_validate(rows[0])
+    except (IndexError, ValidationError):
+        return "its status is not understood"
+    if not status.ready:
+        return "the daemon has not read the scheduler lately"
+    wrong = [one for one in status.degraded if one.cause not in despite]
+    if wrong:
+        return f"degraded: {clean(wrong[0].words or wrong[0].cause)[:200]}"
+    return clean(status.no_advice)[:200]
+
+
+def _start(row: Any, now_s: float, within_s: float) -> Advised | None:
+    """Return advice to start a job of the policy in charge; None for all else, be it stale or not understood."""
+    try:
+        said = _Recommendation.model_validate(row)
+    except ValidationError:
+        return None
+    if said.shadow or said.action != "start" or said.placement is None or said.snapshot_s is None:
+        return None
+    if not -_FUTURE_S <= now_s - said.snapshot_s <= within_s or not -_FUTURE_S <= now_s - said.issued_s <= within_s:
+        return None
+    nodes = tuple(sorted(said.placement.nodes))
+    if not nodes or not all(map(NODE.fullmatch, nodes)) or not JOB.fullmatch(said.job_id):
+        return None
+    # Never run: it only tells that naming the nodes is all it takes.
+    plain = said.command == f"scontrol update jobid={said.job_id} ReqNodeList={','.join(said.placement.nodes)}"
+    return Advised(said.job_id, said.submit_s, clean(said.partition), nodes, clean(said.policy)[:256], said.issued_s,
+                   said.snapshot_s, plain)

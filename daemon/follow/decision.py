@@ -1,0 +1,165 @@
+"""What to do: a pure function of what is seen and what is allowed, so that every case of it can be tried."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from ...storage.follow import Attribute, Change
+from ..settings.follow import FollowSettings
+from .sight import ACTIVE, Advised, QueuedJob, Sight, spelled
+
+Fate = Literal["keep", "confirm", "started", "ended", "edited", "lapsed", "take_back", "taken_back"]
+RATE_S = 60.0
+LARGEST_NICE = 2_000_000_000
+PASSED_OVER = ("partition", "user", "policy", "plain", "unknown", "not_pending", "resubmitted", "pinned", "open",
+               "waited", "at_once", "per_minute")
+"""Why a job that is advised to start is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of one change that may still stand, and why."""
+
+    change: Change
+    fate: Fate
+    why: str = ""
+    found: str = ""
+    """The value that the scheduler has; '' where it does not know the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A change that should be made."""
+
+    advised: Advised
+    job: QueuedJob
+    attribute: Attribute
+    before: str
+    after: str
+    deadline_s: float
+
+
+def verdicts(sight: Sight, rules: FollowSettings) -> list[Verdict]:
+    """Return what becomes of each change that may still stand."""
+    return [_verdict(change, sight, rules) for change in sight.open]
+
+
+def _verdict(change: Change, sight: Sight, rules: FollowSettings) -> Verdict:
+    if change.dry_run and change.process != sight.process:
+        return Verdict(change, "ended", "a dry run that is over")
+    job = sight.jobs.get(change.job_id)
+    if job is None or not (job.pending or job.state in ACTIVE):
+        return Verdict(change, "ended", "the job is over")
+    found = job.value(change.attribute)
+    if not job.pending:
+        fate: Fate = "keep" if change.state == "started" else "started"
+        return Verdict(change, fate, "the job has started", found)
+    if found != change.after:
+        return _elsewhere(change, found, sight)
+    why = _against(change, sight, rules)
+    if why:
+        return Verdict(change, "take_back", why, found)
+    return Verdict(change, "keep" if change.state == "pinned" else "confirm", "", found)
+
+
+def _elsewhere(change: Change, found: str, sight: Sight) -> Verdict:
+    """Return what becomes of a change whose value is not the scheduler's."""
+    if found != change.before:
+        return Verdict(change, "edited", "somebody else changed it", found)
+    if change.state == "taking_back":
+        return Verdict(change, "taken_back", change.why, found)
+    if change.state != "intended":
+        return Verdict(change, "edited", "somebody else took it back", found)
+    # The command may still be on its way, even if whoever gave it is dead.
+    if sight.now_s < change.deadline_s:
+        return Verdict(change, "keep", "", found)
+    return Verdict(change, "lapsed", "it was never seen on the scheduler", found)
+
+
+def _against(change: Change, sight: Sight, rules: FollowSettings) -> str:
+    """Return why a change of ours that stands should not; '' where it should."""
+    reasons = (
+        (change.state == "taking_back", change.why),
+        (change.process != sight.process, "left behind by a former process"),
+        (sight.stopped, "the kill switch is thrown"),
+        (change.state == "started", "the job was requeued"),
+        (sight.now_s >= change.deadline_s, "the job has not started in time"),
+        (not _allowed(change, rules), "no longer on the allow-list"),
+        (bool(sight.advice.silence), f"no advice: {sight.advice.silence}"),
+        (not sight.advised(change), "the advice has changed"))
+    return next((why or "taken back" for applies, why in reasons if applies), "")
+
+
+def _allowed(change: Change, rules: FollowSettings) -> bool:
+    allow = rules.allow
+    return (change.partition in allow.partitions and change.attribute in allow.actions
+            and _user_allowed(change.user, rules))
+
+
+def _user_allowed(user: str, rules: FollowSettings) -> bool:
+    return any(fnmatch.fnmatchcase(user, pattern) for pattern in rules.allow.users)
+
+
+def wishes(sight: Sight, rules: FollowSettings) -> tuple[list[Wish], Counter[str]]:
+    """Return the changes that should be made now, the most urgent first, and why others should not."""
+    passed, made = Counter[str](), list[Wish]()
+    if sight.stopped or sight.advice.silence:
+        return made, passed
+    room = rules.limits.at_once - sum(change.state != "started" for change in sight.open)
+    lately = sum(sight.now_s - change.intended_s < RATE_S for change in sight.lately)
+    pace = rules.limits.per_minute - lately
+    for advised, job, attribute in _permitted(sight, rules, passed):
+        wish = _wish(advised, job, attribute, sight, rules)
+        if isinstance(wish, str):
+            passed[wish] += 1
+        elif len(made) >= min(room, pace):
+            passed["at_once" if room <= pace else "per_minute"] += 1
+        else:
+            made.append(wish)
+    return made, passed
+
+
+def _permitted(sight: Sight, rules: FollowSettings, passed: Counter[str]) \
+        -> Iterator[tuple[Advised, QueuedJob, Attribute]]:
+    """Yield what the allow-list lets through."""
+    for advised in sight.advice.starts:
+        job = sight.jobs.get(advised.job_id)
+        if job is None:
+            passed["unknown"] += 1
+        elif (why := _why_not(advised, job, rules)) is not None:
+            passed[why] += 1
+        else:
+            for attribute in rules.allow.actions:
+                yield advised, job, attribute
+
+
+def _why_not(advised: Advised, job: QueuedJob, rules: FollowSettings) -> str | None:
+    reasons = (
+        ("partition", job.partition not in rules.allow.partitions or job.partition != advised.partition),
+        ("user", not _user_allowed(job.user, rules)),
+        ("policy", rules.policy not in ("", advised.policy, advised.policy.partition("@")[0])),
+        ("plain", not (job.plain and advised.plain)),
+        ("not_pending", not job.pending),
+        ("resubmitted", abs(job.submit_s - advised.submit_s) >= 1.5))
+    return next((reason for reason, applies in reasons if applies), None)
+
+
+def _wish(advised: Advised, job: QueuedJob, attribute: Attribute, sight: Sight, rules: FollowSettings) -> Wish | str:
+    """Return the change that is wanted, or why there is none."""
+    if any(change.job_id == job.job_id and change.attribute == attribute for change in sight.open):
+        return "open"
+    if attribute == "required_nodes" and job.nodes:
+        return "pinned"
+    waited = sum(change.waited_s(sight.now_s) for change in sight.lately if change.job_id == job.job_id)
+    left = rules.start_within - waited
+    if left < 2 * rules.every:
+        return "waited"
+    after = spelled(advised.nodes) if attribute == "required_nodes" else str(job.nice + rules.nice)
+    if attribute == "nice" and abs(int(after)) > LARGEST_NICE:
+        return "pinned"
+    # A look before the time is up: the next one would be too late.
+    return Wish(advised, job, attribute, job.value(attribute), after, sight.now_s + left - rules.every)

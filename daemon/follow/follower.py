@@ -1,0 +1,182 @@
+"""One look at a time: what was changed is taken back, confirmed or let go; what should be changed is noted and done."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ...storage.follow import Change, State
+from ...storage.follow_ledger import FollowLedger
+from ..settings.follow import FollowSettings
+from .decision import Verdict, Wish, verdicts, wishes
+from .sight import Advice, Sight
+from .slurm import Refused, Scheduler, SlurmError
+
+log = logging.getLogger(__name__)
+
+DAY_S = 86400.0
+Ask = Callable[[float], Advice]
+
+
+@dataclass
+class Tally:
+    """What has been done since the start, and how the last look went."""
+
+    results: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By attribute and state."""
+    errors: Counter[str] = field(default_factory=Counter)
+    passed_over: Counter[str] = field(default_factory=Counter)
+    standing: tuple[Change, ...] = ()
+    silence: str = ""
+    stopped: bool = False
+    looked_s: float | None = None
+
+
+class Follower:
+    """Follows advice on one scheduler; everything that is done is in the ledger before it is done."""
+
+    def __init__(self, rules: FollowSettings, scheduler: Scheduler, ledger: FollowLedger, ask: Ask, process: str,
+                 clock: Callable[[], float] = time.time) -> None:
+        self._rules, self._scheduler, self._ledger, self._ask = rules, scheduler, ledger, ask
+        self._process, self._clock = process, clock
+        self._lately: dict[int, Change] = {
+            change.id: change for change in ledger.changes(clock() - DAY_S) if change.id is not None}
+        self.tally = Tally()
+
+    def look(self) -> None:
+        """Look once and act; raises SlurmError or StoreError where nothing can be done now."""
+        now_s = self._clock()
+        stopped = thrown(self._rules.kill_switch)
+        # Without leave to act nothing is asked: it would only be refused.
+        advice = Advice(silence="the kill switch is thrown") if stopped else self._ask(now_s)
+        sight = self._sight(now_s, advice, stopped)
+        self.tally.silence, self.tally.stopped = advice.silence, stopped
+        self._judge(verdicts(sight, self._rules))
+        wanted, self.tally.passed_over = wishes(self._sight(self._clock(), advice, stopped), self._rules)
+        for wish in wanted:
+            self._follow(wish)
+        self.tally.standing = self._ledger.open_changes()
+        self.tally.looked_s = self._clock()
+
+    def take_all_back(self, why: str) -> int:
+        """Take back all that stands, whoever did it; return how much may still be left."""
+        sight = self._sight(self._clock(), Advice(silence=why), stopped=False)
+        found = verdicts(sight, self._rules)
+        self._judge(replace(one, why=why) if one.fate == "take_back" and one.change.process == self._process else one
+                    for one in found)
+        self.tally.standing = self._ledger.open_changes()
+        return sum(change.state in ("intended", "done", "pinned", "taking_back") for change in self.tally.standing)
+
+    def take_back_overdue(self, grace_s: float) -> int:
+        """Take back what its process should have taken back itself some time ago; return how much may be left."""
+        late = [change for change in self._ledger.open_changes() if self._clock() > change.deadline_s + grace_s]
+        jobs = self._scheduler.jobs(change.job_id for change in late)
+        sight = Sight(self._clock(), jobs, Advice(silence="its process hangs"), tuple(late), (), "")
+        self._judge(verdicts(sight, self._rules))
+        return sum(change.state != "started" and self._clock() > change.deadline_s + grace_s
+                   for change in self._ledger.open_changes())
+
+    def _sight(self, now_s: float, advice: Advice, stopped: bool) -> Sight:
+        open_changes = self._ledger.open_changes()
+        self._lately = {number: change for number, change in self._lately.items() if change.intended_s > now_s - DAY_S}
+        jobs = self._scheduler.jobs([change.job_id for change in open_changes]
+                                    + [one.job_id for one in advice.starts])
+        return Sight(now_s, jobs, advice, open_changes, tuple(self._lately.values()), self._process, stopped)
+
+    def _judge(self, found: Iterable[Verdict]) -> None:
+        for one in found:
+            if one.fate == "take_back":
+                self._take_back(one)
+            elif one.fate == "confirm":
+                self._note(one.change, "pinned", "", one.found, confirmed_s=self._clock())
+            elif one.fate == "started":
+                self._note(one.change, "started", one.why, one.found, started_s=self._clock())
+            elif one.fate != "keep":
+                self._note(one.change, one.fate, one.why, one.found, ended_s=self._clock())
+
+    def _follow(self, wish: Wish) -> None:
+        """Note a change, make it, note that, and see whether it stands."""
+        job = self._scheduler.jobs([wish.job.job_id]).get(wish.job.job_id)
+        if job != wish.job:
+            return  # it changed since it was looked at: the next look sees what it is now
+        change = self._intend(wish)
+        if self._clock() >= change.deadline_s:
+            return  # stopped for long between two steps: nobody reckons with it any more
+        try:
+            self._scheduler.change(change.job_id, change.attribute, change.after)
+        except Refused as refusal:
+            self._note(change, "refused", str(refusal), wish.before, ended_s=self._clock())
+            log.warning("refused", extra={"target": change.job_id, "reason": str(refusal)})
+            return
+        except SlurmError:
+            self.tally.errors["slurm"] += 1
+            raise
+        self._see(self._note(change, "done", "", "", done_s=self._clock()))
+
+    def _intend(self, wish: Wish) -> Change:
+        advised, job = wish.advised, wish.job
+        change = Change(job.job_id, job.submit_s, job.user, job.partition, wish.attribute, wish.before, wish.after,
+                        advised.policy, advised.issued_s, advised.snapshot_s, self._clock(), wish.deadline_s,
+                        self._process, self._rules.dry_run)
+        change = replace(change, id=self._ledger.intend(change))
+        self._remember(change)
+        return change
+
+    def _see(self, change: Change) -> None:
+        """Read a change back from the scheduler."""
+        sight = Sight(self._clock(), self._scheduler.jobs([change.job_id]), Advice(), (change,), (), self._process)
+        job = sight.jobs.get(change.job_id)
+        if not change.open:  # a guard has given it up meanwhile
+            if job is not None and job.pending and job.value(change.attribute) == change.after:
+                self._scheduler.change(change.job_id, change.attribute, change.before)
+        elif job is not None and job.pending and job.value(change.attribute) == change.after:
+            self._note(change, "pinned", "", change.after, confirmed_s=self._clock())
+            log.info("followed", extra={"target": change.job_id, "what": f"{change.attribute} {change.after}"})
+        else:
+            self._judge(verdicts(sight, self._rules))
+
+    def _take_back(self, verdict: Verdict) -> None:
+        """Give a job its former value, if the present one is still ours."""
+        change = self._note(verdict.change, "taking_back", verdict.why, verdict.found, taking_back_s=self._clock())
+        job = self._scheduler.jobs([change.job_id]).get(change.job_id)
+        if job is None or not job.pending or job.value(change.attribute) != change.after:
+            return  # the next look tells what became of it
+        try:
+            self._scheduler.change(change.job_id, change.attribute, change.before)
+        except Refused as refusal:
+            self.tally.errors["taking_back"] += 1
+            log.error("not taken back", extra={"target": change.job_id, "reason": str(refusal)})
+            return
+        job = self._scheduler.jobs([change.job_id]).get(change.job_id)
+        if job is None or not job.pending or job.value(change.attribute) != change.after:
+            found = job.value(change.attribute) if job is not None else ""
+            self._note(change, "taken_back", change.why, found, ended_s=self._clock())
+            log.info("taken back", extra={"target": change.job_id, "reason": change.why})
+
+    def _note(self, change: Change, state: State, why: str, found: str, **moments: float) -> Change:
+        """Write how a change stands; one that is over already stays so, and is returned as over."""
+        known = replace(change, state=state, why=why, found=found, **moments)  # type: ignore[arg-type]
+        if not self._ledger.move(known):
+            return replace(change, state="ended")
+        self.tally.results[change.attribute, state] += 1
+        self._remember(known)
+        return known
+
+    def _remember(self, change: Change) -> None:
+        if change.id is not None:
+            self._lately[change.id] = change
+
+
+def thrown(kill_switch: Path) -> bool:
+    """Tell whether the kill switch is thrown; one that cannot be looked at is."""
+    try:
+        kill_switch.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,93 @@
+"""What one look at the world shows: the queue as Slurm has it, the daemon's advice, and changes as we noted them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...storage.follow import Attribute, Change
+
+PENDING, WINDING_DOWN = "PENDING", ("COMPLETING", "STOPPED", "SIGNALING")
+ACTIVE = ("RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "RESIZING", "REQUEUED", *WINDING_DOWN)
+"""States of Slurm in which a job has been started and is not over: nothing of it is touched."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """One job as squeue tells of it."""
+
+    job_id: str
+    state: str
+    partition: str
+    """Several joined by commas where it may run in any of them."""
+    user: str
+    nodes: tuple[str, ...]
+    """Nodes that it requires, in order of their names."""
+    nice: int
+    submit_s: float
+    plain: bool = True
+    """False for parts of arrays and of heterogeneous jobs."""
+
+    @property
+    def pending(self) -> bool:
+        """Tell whether it waits."""
+        return self.state == PENDING
+
+    def value(self, attribute: Attribute) -> str:
+        """Return an attribute as changes are noted."""
+        return spelled(self.nodes) if attribute == "required_nodes" else str(self.nice)
+
+
+def spelled(nodes: tuple[str, ...]) -> str:
+    """Return nodes as changes are noted, whatever the order they come in."""
+    return ",".join(sorted(nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """Advice to start one job now."""
+
+    job_id: str
+    submit_s: float
+    partition: str
+    nodes: tuple[str, ...]
+    policy: str
+    issued_s: float
+    snapshot_s: float
+    plain: bool = True
+    """False where naming the nodes takes more than the one change that is made here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """All that the policy in charge advises to start, the most urgent first; or why nothing it says is believed."""
+
+    starts: tuple[Advised, ...] = ()
+    silence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Everything that a decision rests on."""
+
+    now_s: float
+    jobs: Mapping[str, QueuedJob]
+    """By id; those that Slurm no longer knows are missing."""
+    advice: Advice
+    open: tuple[Change, ...] = ()
+    """What may still stand, the oldest first."""
+    lately: tuple[Change, ...] = ()
+    """What was intended within the last day, these among them."""
+    process: str = ""
+    stopped: bool = False
+    """Whether the kill switch is thrown."""
+
+    def advised(self, change: Change) -> bool:
+        """Tell whether what led to a change is still advised."""
+        return any(one.job_id == change.job_id and _same_job(one.submit_s, change.submit_s)
+                   and (change.attribute == "nice" or spelled(one.nodes) == change.after)
+                   for one in self.advice.starts)
+
+
+def _same_job(one_s: float, other_s: float) -> bool:
+    return abs(one_s - other_s) < 1.5

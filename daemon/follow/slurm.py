@@ -1,0 +1,127 @@
+"""What is read from Slurm and changed on it: fixed lists of arguments, no shell, nothing that came over HTTP is run."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from ...exporters.hostlist import expand
+from ...exporters.text import clean
+from ...storage.follow import Attribute
+from ..settings.follow import CommandSettings
+from .sight import QueuedJob
+
+_FORMAT = "%A|%i|%T|%P|%u|%n|%y|%V"
+"""Number, id, state, partition, user, required nodes, nice, submission: none of them is a user's free text."""
+_MOST_NAMED = 1000
+"""Beyond so many jobs the whole queue is read."""
+_ARGUMENT = {"required_nodes": "ReqNodeList", "nice": "Nice"}
+NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+JOB = re.compile(r"[1-9][0-9]{0,9}")
+_NICE = re.compile(r"-?[0-9]{1,10}")
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+
+class SlurmError(Exception):
+    """A command of Slurm's failed, or answered what is not understood; the text is for a person."""
+
+
+class Refused(SlurmError):
+    """Slurm does not do what it was told."""
+
+
+class Scheduler(Protocol):
+    """What is needed of Slurm."""
+
+    def partitions(self) -> frozenset[str]:
+        """Return the names of all partitions."""
+
+    def jobs(self, job_ids: Iterable[str]) -> dict[str, QueuedJob]:
+        """Return those of the jobs that are known."""
+
+    def change(self, job_id: str, attribute: Attribute, value: str) -> None:
+        """Change an attribute of a pending job."""
+
+
+class Slurm:
+    """Slurm's commands, each within its time; whatever is running ends with this process."""
+
+    def __init__(self, settings: CommandSettings) -> None:
+        self._settings = settings
+        self._environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
+        if settings.slurm_conf:
+            self._environment["SLURM_CONF"] = str(settings.slurm_conf)
+
+    def partitions(self) -> frozenset[str]:
+        """Return the names of all partitions; raises SlurmError."""
+        return frozenset(self._run("sinfo", "--noheader", "--all", "--format=%R").split())
+
+    def jobs(self, job_ids: Iterable[str]) -> dict[str, QueuedJob]:
+        """Return those of the jobs that Slurm knows, by id; raises SlurmError."""
+        wanted = {job_id for job_id in job_ids if JOB.fullmatch(job_id)}
+        if not wanted:
+            return {}
+        # One alone that is no longer known would be an error, and be told apart from others by its words only.
+        chosen = [f"--jobs={','.join((*sorted(wanted), min(wanted)))}"] if len(wanted) <= _MOST_NAMED else []
+        told = self._run("squeue", "--noheader", "--all", "--states=all", f"--format={_FORMAT}", *chosen)
+        found = (parse(line) for line in told.splitlines() if line.partition("|")[0] in wanted)
+        return {job.job_id: job for job in found}
+
+    def change(self, job_id: str, attribute: Attribute, value: str) -> None:
+        """Change an attribute of a job; raises Refused where Slurm does not, SlurmError if it is silent."""
+        self._run("scontrol", "update", f"jobid={job_id}", f"{_ARGUMENT[attribute]}={checked(attribute, value)}",
+                  job=job_id)
+
+    def _run(self, program: str, *arguments: str, job: str = "") -> str:
+        if job and not JOB.fullmatch(job):
+            raise Refused(f"{job[:40]!r} is no number of a job")
+        path = str(self._settings.bin_dir / program) if self._settings.bin_dir else program
+        try:
+            done = subprocess.run(  # noqa: S603 - fixed programs, checked arguments
+                (path, *arguments), env=self._environment, stdin=subprocess.DEVNULL, capture_output=True,
+                timeout=self._settings.timeout, check=False, preexec_fn=_die_with_parent)  # noqa: PLW1509
+        except subprocess.TimeoutExpired as error:
+            raise SlurmError(f"{program} did not answer within {self._settings.timeout:g} s") from error
+        except OSError as error:
+            raise SlurmError(f"{path}: {error.strerror}") from error
+        if done.returncode:
+            words = clean(" ".join(done.stderr.decode(errors="replace").split())[:300])
+            raise (Refused if job else SlurmError)(f"{program}: {words or f'exit status {done.returncode}'}")
+        return done.stdout.decode(errors="replace")
+
+
+def _die_with_parent() -> None:
+    """Let a command that is running be killed with us: it must change nothing once nobody watches."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def checked(attribute: Attribute, value: str) -> str:
+    """Return a value that goes into a command; Refused for what is none."""
+    if attribute == "nice":
+        good = _NICE.fullmatch(value) is not None
+    else:
+        good = all(NODE.fullmatch(node) for node in value.split(",")) if value else True
+    if not good:
+        raise Refused(f"{value[:80]!r} is no value of {attribute}")
+    return value
+
+
+def parse(line: str) -> QueuedJob:
+    """Return the job of one line; raises SlurmError for what is not understood."""
+    fields: Sequence[str] = line.split("|")
+    if len(fields) != _FORMAT.count("|") + 1:
+        raise SlurmError(f"squeue: not understood: {clean(line[:80])!r}")
+    number, name, state, partition, user, nodes, nice, submitted = fields
+    try:
+        submit_s = datetime.fromisoformat(submitted).replace(tzinfo=UTC).timestamp()
+        return QueuedJob(number, state, partition, user, tuple(sorted(expand(nodes))), int(nice), submit_s,
+                         plain=name == number)
+    except ValueError as error:
+        raise SlurmError(f"squeue: not understood: {clean(line[:80])!r}") from error
