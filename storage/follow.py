@@ -68,7 +68,8 @@ class Change:
 def store(connection: Connection, change: Change) -> int:
     """Write a new change and return its number."""
     values = {name: words(value) if isinstance(value, str) else value for name, value in _values(change).items()}
-    return int(connection.execute(insert(schema.follow_changes).values(values)).inserted_primary_key[0])
+    written = connection.execute(insert(schema.follow_changes).values(values).returning(schema.follow_changes.c.id))
+    return int(written.scalar_one())
 
 
 def move(connection: Connection, change: Change) -> bool:

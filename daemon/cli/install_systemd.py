@@ -14,11 +14,14 @@ _FILES = {
     "idlewatt.service": "etc/systemd/system/idlewatt.service",
     "idlewatt-train.service": "etc/systemd/system/idlewatt-train.service",
     "idlewatt-train.timer": "etc/systemd/system/idlewatt-train.timer",
+    "idlewatt-follow.service": "etc/systemd/system/idlewatt-follow.service",
+    "idlewatt-follow-guard.service": "etc/systemd/system/idlewatt-follow-guard.service",
+    "idlewatt-follow-guard.timer": "etc/systemd/system/idlewatt-follow-guard.timer",
     "sysusers.conf": "etc/sysusers.d/idlewatt.conf",
     "tmpfiles.conf": "etc/tmpfiles.d/idlewatt.conf",
     "default": "etc/default/idlewatt",
 }
-_KEPT = {"etc/default/idlewatt", "etc/idlewatt/config.yml"}
+_KEPT = {"etc/default/idlewatt", "etc/idlewatt/config.yml", "etc/idlewatt-follow/config.yml"}
 """The operator's files: written once, never overwritten."""
 _HIDDEN = (Path("/root"), Path("/home"), Path("/run/user"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - none is made
 """What the unit cannot see: ProtectHome and PrivateTmp."""
@@ -32,7 +35,8 @@ def command(root: Path, program: str | None) -> None:
     """Install the systemd units, their account, its folders and a sample configuration.
 
     Agents are trained by night either by the daemon (training.enabled in the configuration) or by idlewatt-train.timer,
-    never by both; out of the box by neither.
+    never by both; out of the box by neither. idlewatt-follow.service, which alone changes anything on Slurm, stays off,
+    and dry once it is on, until you say otherwise.
 
     \b
     Example:
@@ -43,12 +47,13 @@ def command(root: Path, program: str | None) -> None:
       sudo systemctl enable --now idlewatt-train.timer
     """
     from .. import config  # loads every source; --help must not
+    from ..follow import config as follow
 
     program = program or shutil.which("idlewatt") or str(Path(sys.argv[0]).resolve())
     _refuse_hidden(Path(program))
     texts = {place: (resources.files("idlewatt.systemd") / name).read_text("utf-8") for name, place in _FILES.items()}
     texts = {place: text.replace("/usr/bin/idlewatt ", f"{program} ") for place, text in texts.items()}
-    texts["etc/idlewatt/config.yml"] = config.sample()
+    texts |= {"etc/idlewatt/config.yml": config.sample(), "etc/idlewatt-follow/config.yml": follow.sample()}
     for place, text in texts.items():
         target = root / place
         if place in _KEPT and target.exists():

@@ -68,7 +68,7 @@ def _states() -> Row:
         (10, listing("Alerts that fire", "What fires or is about to. The runbook of each is in its annotations.",
                      ('max by (alertname, alertstate, cluster, partition, severity) '
                       '(ALERTS{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'
-                      'CollectorDown|ConfigReloadFailed|IdlewattDegraded|IdlewattDown", cluster=~"$cluster"})',),
+                      'CollectorDown|ConfigReloadFailed|Idlewatt.*", cluster=~"$cluster"})',),
                      {"alertname": "Alert", "alertstate": "State", "severity": "Severity", "partition": "Partition"},
                      special={"Alert": column(width=230)},
                      empty="no alert, or no rules")))

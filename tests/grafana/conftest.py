@@ -11,17 +11,18 @@ from typing import Any
 import promql_parser as promql
 import pytest
 
-GOLDEN = Path(__file__).parents[1] / "recorded" / "golden.prom"
+GOLDEN, FOLLOW = (Path(__file__).parents[1] / "recorded" / name for name in ("golden.prom", "follow.prom"))
 
 
 @pytest.fixture(scope="session")
 def golden() -> str:
-    return GOLDEN.read_text()
+    """The pages of the daemon and of what follows its advice."""
+    return GOLDEN.read_text() + FOLLOW.read_text()
 
 
 @pytest.fixture(scope="session")
 def exposed(golden) -> set[str]:
-    """The metrics that the daemon really exposes."""
+    """The metrics that are really exposed."""
     return set(re.findall(r"^(idlewatt_\w+)[{ ]", golden, re.M))
 
 

@@ -16,7 +16,7 @@ from idlewatt.storage.power_classes import GPU_CODES
 
 ROOT = Path(__file__).parents[2]
 OF_RULES = {'{cluster=~"$cluster"}', '{alertname=~"Gpu.*|WastedPowerHigh|EmptyNodesBurningPower|PowerSourcesDisagree|'
-            'CollectorDown|ConfigReloadFailed|IdlewattDegraded|IdlewattDown", cluster=~"$cluster"}'}
+            'CollectorDown|ConfigReloadFailed|Idlewatt.*", cluster=~"$cluster"}'}
 """Selectors of what rules make: it is of a cluster, no longer of a daemon."""
 BOARDS = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
 RECORDED = ROOT / "tests" / "recorded"

@@ -18,7 +18,8 @@ WANTED = {"GpuAllocatedIdle", "GpuBusyButDrawingIdlePower", "GpuError", "GpuJobW
           "GpusStranded",
           "WastedPowerHigh", "EmptyNodesBurningPower", "GpuTelemetryMissing", "PowerSourcesDisagree", "GpuAdviceStale",
           "GpuAdviceModelDrift", "GpuAdviceAgentDemoted", "GpuAdviceAgentAbstains", "GpuAdviceTrainingFailing",
-          "CollectorDown", "ConfigReloadFailed", "IdlewattDegraded", "IdlewattDown"}
+          "CollectorDown", "ConfigReloadFailed", "IdlewattDegraded", "IdlewattDown", "IdlewattFollowDown",
+          "IdlewattFollowOverdue", "IdlewattFollowStopped"}
 
 
 def named(rule):

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,11 +54,11 @@ class Site:
 
     def fill(self):
         """Keep both A100 nodes busy and return a job that waits for one of them."""
-        holders = [self.chain.sbatch("--gres=gpu:8", f"--nodelist={node}", script="sleep 600")
+        holders = [self.chain.sbatch("--gres=gpu:8", f"--nodelist={node}", script="sleep 3600")
                    for node in (FIRST, SECOND)]
         for job in holders:
             self.chain.wait_for(lambda job=job: self.chain.run("squeue", "-h", "-j", job, "-t", "RUNNING"))
-        return holders, self.chain.sbatch("--gres=gpu:2", script="sleep 600")
+        return holders, self.chain.sbatch("--gres=gpu:2", script="sleep 3600")
 
     def advise(self, job, *nodes):
         found = self.slurm.jobs([job])[job]
@@ -338,6 +337,22 @@ def test_a_partition_that_slurm_does_not_have_is_refused_with_its_line(site):
         assert f"{faulty}:5: allow.partitions[1]: Slurm has no partition 'A1000'; it has A100, V100" in done.output
 
 
+def come_back(chain):
+    """Start slurmctld again, whose predecessor may still have its port, and wait until it answers."""
+    environment = os.environ | {"SLURM_CONF": str(chain.slurm_conf)}
+    started = []
+
+    def answers():
+        if not started or started[-1].poll() is not None:
+            with (chain.root / "slurm/log/slurmctld.out").open("ab") as out:
+                started.append(subprocess.Popen(("slurmctld", "-D"), env=environment, stdout=out, stderr=out,
+                                                stdin=subprocess.DEVNULL, start_new_session=True))
+        ping = subprocess.run(("scontrol", "ping"), env=environment, capture_output=True, text=True, check=False)
+        return started[-1].poll() is None and "is UP" in ping.stdout
+    chain.wait_for(answers)
+    (chain.root / "slurm/run/slurmctld.pid").write_text(str(started[-1].pid))
+
+
 def test_slurm_that_is_away_and_comes_back_has_its_pin_taken_back(site):
     chain = site.chain
     site.look()
@@ -346,13 +361,7 @@ def test_slurm_that_is_away_and_comes_back_has_its_pin_taken_back(site):
     site.advice = Advice()
     with pytest.raises(SlurmError):
         site.look(slurm=quick)
-    environment = os.environ | {"SLURM_CONF": str(chain.slurm_conf)}
-    with (chain.root / "slurm/log/slurmctld.out").open("ab") as out:
-        again = subprocess.Popen(("slurmctld", "-D"), env=environment, stdout=out, stderr=out,
-                                 stdin=subprocess.DEVNULL, start_new_session=True)
-    (chain.root / "slurm/run/slurmctld.pid").write_text(str(again.pid))
-    chain.wait_for(lambda: subprocess.run(("scontrol", "ping"), env=environment, capture_output=True, text=True,
-                                          check=False).stdout.count("is UP"))
+    come_back(chain)
     site.look()
     assert (site.pins(site.job), site.states()) == ("", ["taken_back"])
 

@@ -11,6 +11,8 @@ from idlewatt.daemon.cli import install_systemd, main
 PROGRAM = "/usr/bin/idlewatt"
 SYSTEMD = Path(__file__).parents[2] / "systemd"
 UNIT, TRAIN, TIMER = (SYSTEMD / name for name in ("idlewatt.service", "idlewatt-train.service", "idlewatt-train.timer"))
+FOLLOW, GUARD, GUARD_TIMER = (SYSTEMD / f"idlewatt-follow{name}" for name in (
+    ".service", "-guard.service", "-guard.timer"))
 each_service = pytest.mark.parametrize("unit", [UNIT, TRAIN], ids=lambda unit: unit.stem)
 
 
@@ -30,7 +32,7 @@ def directives(unit=UNIT):
     return parser["Service"]
 
 
-@pytest.mark.parametrize("unit", [UNIT, TRAIN, TIMER], ids=lambda unit: unit.name)
+@pytest.mark.parametrize("unit", [UNIT, TRAIN, TIMER, FOLLOW, GUARD, GUARD_TIMER], ids=lambda unit: unit.name)
 def test_an_installed_unit_has_no_unknown_key(installed, unit):
     placed = installed / "etc/systemd/system" / unit.name
     subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=yes", placed], check=True, timeout=60)
@@ -134,3 +136,31 @@ def test_a_script_whose_interpreter_the_unit_cannot_see_is_refused(tmp_path, mon
     done = CliRunner().invoke(main, ["install-systemd", "--root", str(tmp_path / "root"), "--program", str(script)])
     assert done.exit_code == 2
     assert "runs /root/.pyenv/bin/python3" in done.stderr
+
+
+@pytest.mark.parametrize("unit", [FOLLOW, GUARD], ids=lambda unit: unit.stem)
+def test_what_acts_has_an_account_of_its_own_and_is_hardened_no_less_than_the_daemon(unit):
+    service, own = directives(unit), [line for line in hardening(UNIT) if line != "SystemCallFilter=setpriority"]
+    assert service["User"] == service["Group"] == "idlewatt-follow"
+    assert set(own) | {"MemoryDenyWriteExecute=true"} == set(hardening(unit))
+    assert [line.partition("=")[0] for line in hardening(unit)] == sorted(
+        line.partition("=")[0] for line in hardening(unit))
+    subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=20", unit], check=True, timeout=60,
+                   capture_output=True)
+    assert "u idlewatt-follow -" in (SYSTEMD / "sysusers.conf").read_text()
+
+
+def test_whatever_ends_what_acts_its_changes_are_taken_back():
+    service = directives(FOLLOW)
+    assert "follow --release " in service["ExecStopPost"]
+    assert service["WatchdogSec"]
+    assert "idlewatt-follow-guard.timer" in FOLLOW.read_text().split("[Service]")[0]
+    assert "Also=idlewatt-follow-guard.timer" in FOLLOW.read_text()
+    assert "follow --release-stale " in directives(GUARD)["ExecStart"]
+
+
+def test_what_acts_is_off_and_dry_until_somebody_says_otherwise(installed):
+    assert "\ndry_run: true\n" in (installed / "etc/idlewatt-follow/config.yml").read_text()
+    assert not list(installed.rglob("*.wants"))
+    for text in ("postinst", "../rpm/idlewatt.spec"):
+        assert "enable " not in (SYSTEMD / "packages/debian" / text).read_text().replace("disable ", "")

@@ -22,6 +22,7 @@ NOT_RUN = {"serve": "it does not end", "demo": "it does not end", "setup": "test
            "train": "tests/daemon/cli/test_train.py runs it, for some minutes",
            "models": "tests/daemon/cli/test_train.py runs it", "promote": "tests/daemon/cli/test_train.py runs it",
            "notices": "tests/daemon/cli/test_notices.py runs it",
+           "follow": "tests/stack/test_follow.py runs it, on Slurm",
            "live": "tests/daemon/cli/test_live.py runs it in a terminal"}
 """Commands of the tutorial and of runbooks that this test does not run, with the reason."""
 

@@ -1,0 +1,142 @@
+"""What is decided, for whatever may be seen: tried on random sights, changes and advice."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idlewatt.daemon.follow.config import parse
+from idlewatt.daemon.follow.decision import PASSED_OVER, verdicts, wishes
+from idlewatt.daemon.follow.sight import ACTIVE, Advice, Advised, QueuedJob, Sight
+from idlewatt.storage.follow import OPEN, Change
+
+NOW = 1_000_000.0
+RULES = parse("allow: {partitions: [gpu, big], users: ['stud-*', ada], actions: [required_nodes, nice]}\n"
+              "limits: {at_once: 3, per_minute: 4}\n")
+STATES = ("PENDING", "RUNNING", "COMPLETED", "CANCELLED", "COMPLETING", "SUSPENDED")
+IDS = ("1", "2", "3", "4")
+NODES = (("a",), ("b",), ("a", "b"))
+
+moments = st.floats(NOW - 400, NOW)
+queued = st.builds(QueuedJob, st.sampled_from(IDS), st.sampled_from(STATES),
+                   st.sampled_from(["gpu", "big", "cpu", "gpu,big"]), st.sampled_from(["ada", "stud-1", "root"]),
+                   st.sampled_from([(), *NODES]),
+                   st.sampled_from([0, 50, -100]), st.sampled_from([NOW - 500, NOW - 900]), st.booleans())
+advised = st.builds(Advised, st.sampled_from(IDS), st.sampled_from([NOW - 500, NOW - 900]),
+                    st.sampled_from(["gpu", "big", "cpu"]), st.sampled_from(NODES),
+                    st.sampled_from(["easy", "scorer@1"]), st.just(NOW), st.just(NOW), st.booleans())
+values = {"required_nodes": st.sampled_from(["a", "b", "a,b"]), "nice": st.sampled_from(["-100", "-50", "50"])}
+
+
+@st.composite
+def changes(draw, number):
+    attribute = draw(st.sampled_from(["required_nodes", "nice"]))
+    intended_s = draw(moments)
+    return Change(draw(st.sampled_from(IDS)), draw(st.sampled_from([NOW - 500, NOW - 900])),
+                  draw(st.sampled_from(["ada", "root"])), draw(st.sampled_from(["gpu", "cpu"])), attribute,
+                  "" if attribute == "required_nodes" else "0",
+                  draw(values[attribute]), "easy", intended_s, intended_s, intended_s, intended_s + 115.0,
+                  draw(st.sampled_from(["own", "former"])), draw(st.booleans()), draw(st.sampled_from(OPEN)), id=number)
+
+
+@st.composite
+def sights(draw):
+    jobs = {job.job_id: job for job in draw(st.lists(queued, max_size=4))}
+    standing = tuple(draw(changes(number)) for number in range(draw(st.integers(0, 4))))
+    advice = Advice(tuple(draw(st.lists(advised, max_size=5))), draw(st.sampled_from(["", "", "degraded"])))
+    return Sight(NOW, jobs, advice, standing, standing, "own", draw(st.booleans()))
+
+
+@given(sights())
+def test_only_what_waits_and_is_our_own_is_ever_taken_back(sight):
+    for verdict in verdicts(sight, RULES):
+        if verdict.fate == "take_back":
+            job = sight.jobs[verdict.change.job_id]
+            assert job.state == "PENDING"
+            assert job.value(verdict.change.attribute) == verdict.change.after
+            assert not (verdict.change.dry_run and verdict.change.process != "own")
+            assert verdict.why
+
+
+@given(sights())
+def test_what_stands_against_the_rules_is_always_taken_back(sight):
+    for verdict in verdicts(sight, RULES):
+        change, job = verdict.change, sight.jobs.get(verdict.change.job_id)
+        stands = job is not None and job.state == "PENDING" and job.value(change.attribute) == change.after
+        if not stands or change.dry_run and change.process != "own":
+            continue
+        wrong = (sight.stopped or sight.advice.silence or change.process != "own" or change.deadline_s <= NOW
+                 or change.user == "root" or change.partition == "cpu" or not sight.advised(change)
+                 or change.state in ("started", "taking_back"))
+        assert (verdict.fate == "take_back") == bool(wrong)
+
+
+@given(sights())
+def test_every_change_of_a_job_that_is_over_is_let_go(sight):
+    for verdict in verdicts(sight, RULES):
+        job = sight.jobs.get(verdict.change.job_id)
+        if job is None or job.state not in ("PENDING", *ACTIVE):
+            assert verdict.fate == "ended"
+        elif job.state != "PENDING" and not verdict.change.dry_run:
+            assert verdict.fate in ("keep", "started")
+
+
+@given(sights())
+def test_nothing_is_wished_for_beyond_what_is_allowed(sight):
+    made, passed = wishes(sight, RULES)
+    if sight.stopped or sight.advice.silence:
+        assert (made, passed) == ([], {})
+    assert set(passed) <= set(PASSED_OVER)
+    for wish in made:
+        job = wish.job
+        assert (job.state, job.plain, job.partition in ("gpu", "big")) == ("PENDING", True, True)
+        assert job.user != "root"
+        assert job.partition == wish.advised.partition
+        assert wish.attribute != "required_nodes" or job.nodes == ()
+        assert job.submit_s == wish.advised.submit_s
+        assert not any(change.job_id == job.job_id and change.attribute == wish.attribute for change in sight.open)
+        assert wish.before == job.value(wish.attribute) != wish.after
+
+
+@given(sights())
+def test_no_more_is_wished_for_than_the_limits_allow(sight):
+    made, _ = wishes(sight, RULES)
+    waiting = sum(change.state != "started" for change in sight.open)
+    minute = sum(NOW - change.intended_s < 60 for change in sight.lately)
+    assert len(made) <= max(0, min(3 - waiting, 4 - minute))
+
+
+@given(sights())
+def test_no_job_waits_longer_under_all_its_changes_than_the_stated_time(sight):
+    for wish in wishes(sight, RULES)[0]:
+        waited = sum(change.waited_s(NOW) for change in sight.lately if change.job_id == wish.job.job_id)
+        assert waited + wish.deadline_s + RULES.every - NOW <= RULES.start_within + 1e-6
+
+
+def one(**more):
+    job = QueuedJob("1", "PENDING", "gpu", "ada", (), 0, NOW - 500)
+    rows = (Advised("1", NOW - 500, "gpu", ("a",), "scorer@1", NOW, NOW),)
+    return replace(Sight(NOW, {"1": job}, Advice(rows), process="own"), **more)
+
+
+def test_an_intent_that_is_not_seen_is_waited_for_until_its_time_is_up():
+    change = Change("1", NOW - 500, "ada", "gpu", "required_nodes", "", "a", "easy", NOW, NOW, NOW - 10, NOW + 10,
+                    "former", id=1)
+    sight = one(open=(change,))
+    assert [verdict.fate for verdict in verdicts(sight, RULES)] == ["keep"]
+    assert [verdict.fate for verdict in verdicts(replace(sight, now_s=NOW + 10), RULES)] == ["lapsed"]
+
+
+@pytest.mark.parametrize(("policy", "followed"), [
+    ("", 2), ("scorer", 2), ("scorer@1", 2), ("scorer@2", 0), ("easy", 0)])
+def test_another_policy_than_the_one_that_is_named_is_not_followed(policy, followed):
+    made, _ = wishes(one(), RULES.model_copy(update={"policy": policy}))
+    assert len(made) == followed
+
+
+def test_nice_is_reckoned_from_what_the_job_has():
+    job = QueuedJob("1", "PENDING", "gpu", "ada", (), 30, NOW - 500)
+    made, _ = wishes(one(jobs={"1": job}), RULES)
+    assert [(wish.attribute, wish.before, wish.after) for wish in made] == [
+        ("required_nodes", "", "a"), ("nice", "30", "-70")]
