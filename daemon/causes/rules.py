@@ -11,6 +11,7 @@ them was not measured the cause is unknown, however likely it is. Sources:
 [lowutil] Gao et al., An Empirical Study on Low GPU Utilization of Deep Learning Jobs, ICSE 2024: improper batch sizes,
     data on the host's side, GPUs that are held and not used.
 [amp] Micikevicius et al., Mixed Precision Training, ICLR 2018: matrix units do nothing for plain 32 bit arithmetic.
+[h100] Programs recorded on an H100 (tests/recorded/h100_programs): what they showed is said beside each rule.
 [nvml] NVIDIA NVML, clocks event reasons: what each bit means; software power capping alone is usual at full load.
 """
 
@@ -30,6 +31,10 @@ RESIDENT = 0.75
 SM_LOW, SM_HIGH = 0.50, 0.60
 DRAM_BOUND, DRAM_LOW = 0.60, 0.30
 TENSOR_IDLE, TENSOR_LOW = 0.01, 0.15
+TENSOR_RATE = 8.0
+"""Operations of a matrix unit in one cycle, in TF32 or half precision, over those of the 32 bit units: 8 or more."""
+COMPUTES = 0.001
+"""Activity of any unit that computes, or of the memory, from which kernels do something: those that only wait do not."""
 OCCUPANCY_LOW = 0.15
 LINK_BUSY, LINK_QUIET = 0.20, 0.08
 """Of what NVLink, PCIe or the network can."""
@@ -138,8 +143,8 @@ def _at_most(value: float | None, limit: float) -> bool:
 
 def _idle(gpu: Means, host: HostMeans) -> Verdict | None:
     """One GPU of several works; one that nothing works on beside is idle, and no cause is known [lowutil]."""
-    if not _at_most(gpu.activity, IDLE):
-        return None
+    if not _at_most(gpu.activity, IDLE) or (gpu.engine is not None and gpu.engine > IDLE):
+        return None  # kernels of one block keep one SM of a hundred busy: that is little work, and no idle GPU
     evidence = _known(activity=gpu.activity, busiest=host.busiest)
     if _at_least(host.busiest, 5 * IDLE):
         return Verdict(Cause.ONE_OF_SEVERAL, STRONG if _at_least(host.busiest, 0.3) else FAIR, evidence)
@@ -230,8 +235,8 @@ def _memory(gpu: Means, host: HostMeans) -> Verdict | None:
 
 
 def _precision(gpu: Means, host: HostMeans) -> Verdict | None:
-    """A training keeps the SMs busy with 32 bit arithmetic, and the matrix units never work [amp]."""
-    if not host.training or not _at_most(gpu.tensor, TENSOR_IDLE) or not _at_least(gpu.sm, SM_HIGH):
+    """A training keeps the SMs busy with 32 bit arithmetic, and the matrix units do less of it, or never work [amp]."""
+    if not host.training or not _at_least(gpu.sm, SM_HIGH) or not _at_most(gpu.tensor, _rarely(gpu)):
         return None
     if _at_least(gpu.dram, DRAM_BOUND) or _at_least(gpu.fp64, FP64_BUSY) or not _at_least(
             gpu.fp32 if gpu.fp32 is not None else 1.0, FP32_BUSY):
@@ -240,13 +245,20 @@ def _precision(gpu: Means, host: HostMeans) -> Verdict | None:
                    _known(tensor=gpu.tensor, fp32=gpu.fp32, sm=gpu.sm))
 
 
+def _rarely(gpu: Means) -> float:
+    """Return the activity of matrix units up to which the 32 bit units do most: parts of attention may use them."""
+    return max(TENSOR_IDLE, (gpu.fp32 or 0.0) / TENSOR_RATE)
+
+
 def _small(gpu: Means, host: HostMeans) -> Verdict | None:
-    """Kernels are there nearly always and fill few SMs, or few warps of each; nothing else is busy [dcgm] [lowutil]."""
+    """Kernels are there nearly always, compute, and fill few SMs or few warps; nothing else is busy [dcgm] [lowutil]."""
     links = _known(nvlink=gpu.nvlink, pcie=gpu.pcie, fabric=host.fabric)
     if not _at_least(gpu.engine, RESIDENT) or not _at_most(gpu.dram, DRAM_LOW) or not _at_most(gpu.tensor, TENSOR_LOW):
         return None
     if any(share > LINK_QUIET for share in links.values()):
         return None
+    if not any(_at_least(unit, COMPUTES) for unit in (gpu.tensor, gpu.dram, gpu.fp32, gpu.fp64)):
+        return None  # a collective whose partner is gone asks a flag for ever, and fills few SMs too
     few_sms, few_warps = _at_most(gpu.sm, SM_LOW), _at_most(gpu.occupancy, OCCUPANCY_LOW)
     if not few_warps or not (few_sms or _at_most(gpu.occupancy, OCCUPANCY_LOW / 2)):
         return None

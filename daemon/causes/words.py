@@ -16,18 +16,19 @@ LEAST_SHARE_IDLE = 0.1
 _WORDS: Mapping[Cause, str] = {
     Cause.WAITING_FOR_DATA: "waits for data", Cause.CPU_BOUND: "waits for one thread on its CPUs",
     Cause.SMALL_BATCH: "work too small for the GPU", Cause.MEMORY_BOUND: "bound by the GPU's memory",
-    Cause.COMMUNICATION: "waits for other GPUs", Cause.ONE_OF_SEVERAL: "only some of its GPUs work",
+    Cause.COMMUNICATION: "waits for links", Cause.ONE_OF_SEVERAL: "only some of its GPUs work",
     Cause.HEAT: "slowed by heat", Cause.POWER: "slowed by a power limit",
     Cause.PRECISION: "matrix units idle in a training", Cause.NONE: "used well", Cause.UNKNOWN: "cause unknown"}
 _REMEDIES: Mapping[Cause, str] = {
     Cause.WAITING_FOR_DATA: "Try more data loader workers, prefetching, larger files, or data on a local disk.",
     Cause.CPU_BOUND: "Ask for more CPUs if they are all busy; otherwise launch less from Python (torch.compile, CUDA "
-                     "graphs) and move preprocessing to workers.",
+                     "graphs), give each launch more to do, and move preprocessing to workers.",
     Cause.SMALL_BATCH: "Try a larger batch, fused kernels or CUDA graphs, or a share of a GPU (MIG).",
     Cause.MEMORY_BOUND: "Try a larger batch, fused kernels, fewer bits for each number, or a GPU with faster memory; "
                         "the computing units will not be busier otherwise.",
     Cause.COMMUNICATION: "Ask for GPUs that are closer together, overlap communication with computing, accumulate "
-                         "gradients over several steps, or use fewer GPUs.",
+                         "gradients over several steps, or use fewer GPUs; where it is PCIe, keep on the GPU what is "
+                         "offloaded to the host.",
     Cause.ONE_OF_SEVERAL: "Ask for as many GPUs as work, or start one process for each (torchrun, srun --ntasks).",
     Cause.HEAT: "Look at cooling: inlet temperature, fans, dust, the rack's flow.",
     Cause.POWER: "Look at the power limit (nvidia-smi -q -d POWER) and at the server's power supplies.",
