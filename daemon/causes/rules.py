@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 
 from ...storage.underuse import Cause
 
-IDLE = 0.02
-"""Activity up to which a GPU did nothing."""
+IDLE, RESTS = 0.02, 0.005
+"""Activity up to which a GPU did next to nothing, beside others that work; and nothing (an idle one shows 0.0001)."""
 GAPS = 0.70
 """Share of the time with kernels below which a GPU waits for its host."""
 RESIDENT = 0.75
@@ -34,7 +34,7 @@ TENSOR_IDLE, TENSOR_LOW = 0.01, 0.15
 TENSOR_RATE = 8.0
 """Operations of a matrix unit in one cycle, in TF32 or half precision, over those of the 32 bit units: 8 or more."""
 COMPUTES = 0.001
-"""Activity of any unit that computes, or of the memory, from which kernels do something: those that only wait do not."""
+"""Activity of any unit that computes, or of the memory, from which kernels do something and do not only wait."""
 OCCUPANCY_LOW = 0.15
 LINK_BUSY, LINK_QUIET = 0.20, 0.08
 """Of what NVLink, PCIe or the network can."""
@@ -148,7 +148,8 @@ def _idle(gpu: Means, host: HostMeans) -> Verdict | None:
     evidence = _known(activity=gpu.activity, busiest=host.busiest)
     if _at_least(host.busiest, 5 * IDLE):
         return Verdict(Cause.ONE_OF_SEVERAL, STRONG if _at_least(host.busiest, 0.3) else FAIR, evidence)
-    return Verdict(Cause.UNKNOWN, 0.0, evidence)
+    rests = gpu.engine if gpu.engine is not None else gpu.activity
+    return Verdict(Cause.UNKNOWN, 0.0, evidence) if _at_most(rests, RESTS) else None
 
 
 def _heat(gpu: Means, host: HostMeans) -> Verdict | None:
@@ -251,7 +252,7 @@ def _rarely(gpu: Means) -> float:
 
 
 def _small(gpu: Means, host: HostMeans) -> Verdict | None:
-    """Kernels are there nearly always, compute, and fill few SMs or few warps; nothing else is busy [dcgm] [lowutil]."""
+    """Kernels are there nearly always, compute, and fill few SMs, or few warps; nothing else is busy [dcgm]."""
     links = _known(nvlink=gpu.nvlink, pcie=gpu.pcie, fabric=host.fabric)
     if not _at_least(gpu.engine, RESIDENT) or not _at_most(gpu.dram, DRAM_LOW) or not _at_most(gpu.tensor, TENSOR_LOW):
         return None

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from ...storage.power_classes import PowerClass
+from ...storage.telemetry import NO_DETAIL, GpuDetail
 from ..settings.waste import WasteSettings
 from .readings import WatchedGpu
+
+UNIT_WORKS = 0.001
+"""Activity of a computing unit or of the memory from which kernels do something: waiting ones show 0.00001 or less."""
+LINK_WORKS = 100e6
+"""Bytes per second over PCIe or NVLink from which something is moved: an idle GPU shows 1 MB/s."""
 
 
 def allocated(watts: float, activity: float, floor: float | None, *, quiet: bool, hung: bool,
@@ -42,12 +48,30 @@ def free(watts: float, *, planned: bool, stranded: bool, outside: bool = False) 
     return (PowerClass.STRANDED if stranded else PowerClass.IDLE_UNALLOCATED), watts
 
 
-def looks_hung(watts: float, busy: float | None, floor: float | None, limit: float | None,
-               settings: WasteSettings) -> bool:
-    """Tell whether a GPU is busy at idle draw: ``u >= 0.95`` and ``p <= c + 0.1 (L - c)``.
+def does_nothing(activity: float, busy: float | None, settings: WasteSettings) -> bool:
+    """Tell whether a GPU does nothing: neither do its SMs work, nor is there a kernel for more than that time.
 
-    A live job bound by kernel launches can look the same; show it as suspected.
+    Kernels of one block keep one SM of more than a hundred active, however long they run.
     """
+    return activity <= settings.epsilon and (busy is None or busy <= settings.epsilon)
+
+
+def does_something(detail: GpuDetail) -> bool:
+    """Tell whether any unit that is measured computes or moves bytes."""
+    units = (detail.tensor_active, detail.fp32_active, detail.fp64_active, detail.dram_active)
+    links = (detail.pcie_bytes_per_s, detail.nvlink_bytes_per_s)
+    return (any(one is not None and one >= UNIT_WORKS for one in units)
+            or any(one is not None and one >= LINK_WORKS for one in links))
+
+
+def looks_hung(watts: float, busy: float | None, floor: float | None, limit: float | None,
+               settings: WasteSettings, detail: GpuDetail = NO_DETAIL) -> bool:
+    """Tell whether a GPU is busy at idle draw: ``u >= 0.95`` and ``p <= c + 0.1 (L - c)``, and no unit does anything.
+
+    Where its units are not measured, a live job bound by kernel launches can look the same; show it as suspected.
+    """
+    if does_something(detail):
+        return False
     if busy is None or floor is None or limit is None or limit <= floor:
         return False
     return busy >= settings.hung_activity and watts <= floor + settings.hung_margin * (limit - floor)

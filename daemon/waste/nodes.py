@@ -67,7 +67,8 @@ class NodeJudge:
         assert gpu.activity is not None
         window = self.settings.window
         return gpu_classes.allocated(gpu.watts, gpu.activity, floor.watts if floor is not None else None,
-                                quiet=gpu.activity <= self.settings.epsilon and gpu.trail.quiet_for(window),
+                                quiet=gpu_classes.does_nothing(gpu.activity, gpu.busy, self.settings)
+                                and gpu.trail.quiet_for(window),
                                 hung=gpu.trail.hung_for(window), settings=self.settings)
 
     def _watch(self, gpu: WatchedGpu, holder: Holder | None, limit: float | None) -> None:
@@ -91,11 +92,12 @@ class NodeJudge:
         if holder is None or gpu.activity is None:
             return
         job, time_s = holder.job, gpu.reading.time_s
-        quiet = gpu.activity <= self.settings.epsilon and time_s >= self._grace_ends(job)
+        nothing = gpu_classes.does_nothing(gpu.activity, gpu.busy, self.settings)
         hung = gpu_classes.looks_hung(gpu.watts, gpu.busy, floor.watts if floor is not None else None, limit,
-                                 self.settings)
-        gpu.trail.observe(time_s, (*job.key, job.start_s) if job is not None else "unknown", quiet=quiet, hung=hung,
-                            longest_s=self.longest_s, worked=gpu.activity > self.settings.epsilon)
+                                 self.settings, gpu.reading.detail)
+        gpu.trail.observe(time_s, (*job.key, job.start_s) if job is not None else "unknown", hung=hung,
+                          quiet=nothing and time_s >= self._grace_ends(job), longest_s=self.longest_s,
+                          worked=not nothing)
 
     def _grace_ends(self, job: Job | None) -> float:
         if job is None or job.start_s is None:

@@ -1,7 +1,7 @@
 """The recorded programs, page by page through the real sources into one watch, as a site would see them.
 
-They ran one after the other on one GPU, 13 s each, with a page every second. The watch's windows are five seconds here
-instead of five minutes; nothing else of it or of the rules differs.
+They ran one after the other on one GPU, 7 or 13 s each, with a page every second. The watch's windows are four seconds
+here instead of five minutes; nothing else of it or of the rules differs.
 """
 
 import gzip
@@ -49,7 +49,7 @@ def telemetry(name: str) -> Iterator[tuple[float, Telemetry]]:
 
 def job(name: str, start_s: float) -> Job:
     """Return the job that ran a program, under a name as people give one."""
-    called = {"clean_transformer": "train-gpt", "precision_transformer": "train-gpt"}.get(name, name)
+    called = name.replace("clean", "train").replace("precision", "train").replace("apart", "train")
     return Job("1", start_s, JobState.RUNNING, "p", Request(1), name=called, start_s=start_s,
                allocations=(Allocation("n0", 1, (0,), CPUS),))
 
@@ -67,7 +67,7 @@ def judged(name: str, watcher: CauseWatch) -> tuple[tuple[CauseTally, ...], tupl
 
 def shortened() -> Iterator[None]:
     """Make the watch's windows fit recordings of seconds."""
-    with patch.multiple(watch, WINDOW_S=5.0, SETTLE_S=0.0), patch.object(words, "LEAST_S", 4.0):
+    with patch.multiple(watch, WINDOW_S=4.0, SETTLE_S=0.0), patch.object(words, "LEAST_S", 4.0):
         yield
 
 

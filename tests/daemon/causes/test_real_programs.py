@@ -4,6 +4,9 @@ import pytest
 import real_programs
 
 from idlewatt.daemon.causes import CauseWatch
+from idlewatt.daemon.waste import WasteSettings
+from idlewatt.daemon.waste.gpu_classes import does_nothing, looks_hung
+from idlewatt.storage.telemetry import NO_DETAIL
 from idlewatt.storage.underuse import Cause
 
 TRUE = {
@@ -15,7 +18,7 @@ TRUE = {
     "offload": {Cause.COMMUNICATION}, "precision_transformer": {Cause.PRECISION}}
 APART = {
     "apart_fp32_resnet": {Cause.PRECISION}, "apart_no_workers": {Cause.CPU_BOUND},
-    "apart_small_speech": {Cause.SMALL_BATCH}, "apart_recommender": {Cause.MEMORY_BOUND}}
+    "apart_small_speech": {Cause.SMALL_BATCH}}
 """Recorded after the rules were mended on the others, and labelled before."""
 CLEAN = ("clean_transformer", "clean_double", "clean_resnet", "apart_tf32_transformer")
 NOBODY_KNOWS = ("idle", "hung", "requests")
@@ -47,3 +50,28 @@ def test_of_an_idle_a_hung_and_a_rarely_asked_program_no_cause_is_told(watcher, 
 
 def test_every_recorded_program_has_a_label():
     assert set(real_programs.names()) == {*TRUE, *APART, *CLEAN, *NOBODY_KNOWS, "no_context"}
+
+
+def always(holds):
+    """Return the programs of which it holds in every second."""
+    return {name for name in real_programs.names()
+            if all(holds(read.gpus[0]) for _, read in real_programs.telemetry(name))}
+
+
+def test_of_real_programs_only_the_hung_one_looks_hung():
+    """Small kernels draw as little: what units and links do tells them apart."""
+    settings = WasteSettings()
+    floor = max(read.gpus[0].power_watts for _, read in real_programs.telemetry("idle"))
+
+    def looks(gpu, detail):
+        return looks_hung(gpu.power_watts, gpu.resident, floor, gpu.power_limit_watts, settings, detail)
+
+    assert always(lambda gpu: looks(gpu, NO_DETAIL)) == {"hung", "small_graph"}
+    assert always(lambda gpu: looks(gpu, gpu.detail)) == {"hung"}
+
+
+def test_of_real_programs_only_those_without_kernels_do_nothing():
+    """Reinforcement learning keeps 0.4 % of the SMs active, and has kernels 9 % of the time."""
+    nothing = always(lambda gpu: does_nothing(gpu.activity, gpu.resident, WasteSettings()))
+    assert "python_bound" in always(lambda gpu: gpu.activity <= WasteSettings().epsilon)
+    assert nothing == {"idle", "no_context"}

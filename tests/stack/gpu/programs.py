@@ -4,7 +4,6 @@ Each prepares itself, says that it is ready, and works until the clock says that
 people write it: nothing is made slower than its cause makes it.
 """
 
-import contextlib
 import io
 import math
 import mmap
@@ -65,8 +64,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
-        parts = self.qkv(self.before(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(*parts, is_causal=True)
+        query, key, value = self.qkv(self.before(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         return x + self.mlp(self.after(x))
 

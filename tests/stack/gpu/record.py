@@ -1,7 +1,7 @@
-"""Record what NVML and Linux tell of the programs on a machine with one GPU: `python record.py FOLDER SECONDS NAME...`.
+"""Record what NVML and Linux tell of the programs on a machine with one GPU: `record.py FOLDER SECONDS NAME...`.
 
-Needs PyTorch with CUDA, nvidia-ml-py, and a GPU whose driver has GPM (Hopper or later). Writes ``samples.jsonl``, a line
-each second, and ``marks.jsonl``, when each program was ready and over. :mod:`pages` makes pages of them.
+Needs PyTorch with CUDA, nvidia-ml-py, and a GPU whose driver has GPM (Hopper or later). Writes ``samples.jsonl``, a
+line each second, and ``marks.jsonl``, when each program was ready and over. :mod:`pages` makes pages of them.
 """
 
 import json
@@ -193,7 +193,8 @@ def record(folder: Path, seconds: float, names: list[str]) -> None:
     sampler = Sampler(nvml, folder / "samples.jsonl")
     marks = (folder / "marks.jsonl").open("w")
     sampler.start()
-    server = subprocess.Popen([sys.executable, __file__, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([sys.executable, __file__, "serve"], stdin=subprocess.PIPE, text=True,
+                              stdout=subprocess.PIPE)
     server.stdout.readline()
     for name in names:
         mark = _one(server, sampler, name, seconds * (0.3 if name.startswith("duty") else 1))
