@@ -25,7 +25,6 @@ from .niceness import give_way
 if TYPE_CHECKING:
     from .recorded_window import RecordedWindow
     from .replay.engine import Policy, Run
-    from .replay.power import PowerModel
 
 log = logging.getLogger(__name__)
 
@@ -134,20 +133,22 @@ def replayed(request: Request) -> Window:
     from .agents.kinds import FAILURES
     from .learning.models import ModelError
     from .recorded_speeds import site_speeds
-    from .recorded_window import calibrated, measured, past
+    from .recorded_watts import site_watts
+    from .recorded_window import measured, past
     from .replay.speed_coverage import coverage
     from .simulator_error import WATCHED, off, waited
 
     begin, span = request.since_s - WARM_UP_S, (request.since_s, request.until_s)
     with History.read_only(request.url) as history:
         speeds = site_speeds(history, request.until_s, request.applications)
-        found = past(history, begin, request.until_s, speeds)
+        # Nodes by what was known before; a job that is replayed draws what it drew.
+        watts = site_watts(history, request.since_s, own_until_s=request.until_s)
+        found = past(history, begin, request.until_s, speeds, watts)
         then = measured(history, *span)
-        model = calibrated(history, found, begin, request.since_s)
     trials, faults = dict[str, _Trial](), dict[str, str]()
     for policy in request.policies:
         try:
-            trials[policy] = _trial(found, _named(policy, request.models), span, model, request.seed)
+            trials[policy] = _trial(found, _named(policy, request.models), span, request.seed)
         except (ModelError, *FAILURES) as error:
             if "@" not in policy:
                 raise
@@ -168,12 +169,12 @@ class _Trial(NamedTuple):
     system_s: float
 
 
-def _trial(found: RecordedWindow, policy: Policy, span: tuple[float, float], model: PowerModel, seed: int) -> _Trial:
+def _trial(found: RecordedWindow, policy: Policy, span: tuple[float, float], seed: int) -> _Trial:
     from .agents.kinds import RESTART_S  # as above
     from .replay.timeline import energies
     from .simulator_error import waited
 
-    run, drawn = energies(found.cluster, found.workload, policy, (found.since_s, *span), model, seed,
+    run, drawn = energies(found.cluster, found.workload, policy, (found.since_s, *span), found.power, seed,
                           speed=found.speeds.table_for(policy), resize_s=RESTART_S)
     return _Trial(run, float(drawn[2] - drawn[1]), waited(run, run.start, *span), waited(run, run.end, *span))
 

@@ -13,8 +13,9 @@ from ..storage.power_classes import PowerClass
 from ..storage.reading import HistoryReader, JobRun
 from ..storage.records import Job, JobState, Node, NodeState, Request
 from .recorded_speeds import held_by
+from .recorded_watts import CATALOGUED, SiteWatts
 from .replay.cluster import Cluster, ClusterError, NodeEvent
-from .replay.power import Occupation, PowerModel
+from .replay.power import Occupation, PowerModel, by_node
 from .replay.recorded_work import as_work
 from .replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .replay.speed import SpeedTable
@@ -106,6 +107,8 @@ class RecordedWindow:
     """By which run times were turned into work, and replays go."""
     unplaced: int = 0
     """Jobs that ran, nobody knows where: their run times stand as they are."""
+    power: PowerModel = PowerModel()
+    """What its nodes draw; what its jobs do is in the workload."""
 
     @property
     def table(self) -> SpeedTable:
@@ -120,18 +123,24 @@ class RecordedWindow:
     def occupation(self, since_s: float, until_s: float) -> Occupation:
         """Return how the nodes really spent a part of the window: busy while a job held some of them, else empty."""
         row = {name: index for index, name in enumerate(self.cluster.names)}
-        gpu, held = np.zeros(len(row)), [list[tuple[float, float]]() for _ in row]
-        for job in self.jobs:
+        held: list[list[tuple[float, float]]] = [[] for _ in row]
+        parts: list[tuple[int, float, int]] = []
+        for number, job in enumerate(self.jobs):
             if job.start_s is None:
                 continue
             begin, end = max(job.start_s, since_s), until_s if job.end_s is None else min(until_s, job.end_s)
             for part in job.allocations:
                 if end > begin and part.node in row:
-                    gpu[row[part.node]] += part.gpus * (end - begin)
+                    parts.append((row[part.node], part.gpus * (end - begin), number))
                     held[row[part.node]].append((begin, end))
         busy = np.array([_covered(intervals) for intervals in held])
+        node, gpu_s, job_row = np.array(parts, np.float64).reshape(-1, 3).T
+        load, draw = (column[job_row.astype(np.int64)] for column in (self.workload.load, self.workload.draw))
+        told_s = np.where(np.isnan(draw), 0.0, gpu_s)
+        gpu, told, *rest = by_node(node.astype(np.int64), len(row), gpu_s, told_s, told_s * np.nan_to_num(load),
+                                   told_s * np.nan_to_num(draw))
         return Occupation(until_s, busy, until_s - since_s - busy, np.zeros(len(row)), gpu,
-                          np.full(len(row), until_s), float("inf"))
+                          np.full(len(row), until_s), float("inf"), told, *rest)
 
 
 def _covered(intervals: Iterable[tuple[float, float]]) -> float:
@@ -143,11 +152,12 @@ def _covered(intervals: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def past(history: HistoryReader, since_s: float, until_s: float, speeds: SiteSpeeds = FLAT_SPEEDS) -> RecordedWindow:
+def past(history: HistoryReader, since_s: float, until_s: float, speeds: SiteSpeeds = FLAT_SPEEDS,
+         watts: SiteWatts = CATALOGUED) -> RecordedWindow:
     """Return what is recorded of a window; ClusterError when no node is.
 
     A job that was put back into the queue is there once for each run, and each waits for the one before it. Run times
-    become the work that it was by these speeds.
+    become the work that it was by these speeds, and nodes and jobs draw these watts.
     """
     known = {job.key: job for some in (history.jobs(since_s, until_s, overlap=True), history.jobs(since_s, until_s),
                                        history.unfinished_jobs()) for job in some}
@@ -157,9 +167,10 @@ def past(history: HistoryReader, since_s: float, until_s: float, speeds: SiteSpe
     jobs = in_order([part for some in pieces for part in _within(some, since_s, until_s)])
     workload = Workload.from_records(jobs, run={job.key: _run_s(job, until_s) for job in jobs},
                                      foresight=RuntimeHistory(history.load_columns(until_s=until_s, last=RECENT)))
+    workload = watts.told(workload, [job.user for job in jobs], [job.name for job in jobs])
     cluster = recorded_cluster(history, since_s, until_s, reserved="up")
     found = RecordedWindow(since_s, until_s, cluster, tuple(jobs), workload, reservations(history, since_s, until_s),
-                           speeds)
+                           speeds, power=watts.on(cluster))
     return found if speeds.flat else _in_work(found)
 
 
@@ -244,12 +255,3 @@ def measured(history: HistoryReader, since_s: float, until_s: float) -> Measured
     scale = 1.0 / coverage if coverage > 0 else 0.0
     return Measured({power_class: scale * value for power_class, value in joules.items()}, coverage,
                     min(seconds, default=until_s), max((start + seconds[start] for start in seconds), default=since_s))
-
-
-def calibrated(history: HistoryReader, window: RecordedWindow, since_s: float, until_s: float) -> PowerModel:
-    """Return the power model that fits what was measured in a part of the window, as far as it was watched."""
-    found = measured(history, since_s, until_s)
-    if not found.joules:
-        return PowerModel()
-    watched = measured(history, found.first_s, found.last_s)
-    return PowerModel.calibrated(watched.joules, window.occupation(found.first_s, found.last_s), window.cluster.gpus)

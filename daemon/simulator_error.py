@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from ..storage.reading import HistoryReader
 from .policies import named
-from .recorded_window import calibrated, measured, past
+from .recorded_watts import site_watts
+from .recorded_window import RecordedWindow, measured, past
 from .replay.engine import Run
-from .replay.power import joules
+from .replay.power import joules, joules_of_nodes
 from .replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .replay.speed_coverage import NO_SPEEDS, SpeedCoverage, coverage
 from .replay.timeline import Floats, energies
 
+PARTS = 24
+"""Into so many the second half is cut, to see whether errors only cancel."""
+WINDOW_S, MOST_READ = 300.0, 500_000
+"""Length of the windows of recorded energy, and how many of them times nodes are read for the error by node."""
 WATCHED = 0.95
 """Share of a window that must have been watched before its energy is called measured."""
 MOMENT_S = 60.0
@@ -35,7 +41,7 @@ class Fidelity:
     """Quantiles of simulated less real start."""
     start_error_abs_mean_s: float | None
     measured_joules: float | None
-    """In the second half of the window; watts are calibrated on the first."""
+    """In the second half of the window; watts are what was recorded before it."""
     simulated_joules: float
     energy_error_ratio: float | None
     """(Simulated - measured) / measured."""
@@ -47,6 +53,13 @@ class Fidelity:
     """Mean absolute start error of those over their mean real wait; None when nobody waited."""
     speeds: SpeedCoverage = NO_SPEEDS
     """What the replay went by."""
+    watts: str = ""
+    """What the watts rest on, in words; nothing that was recorded in the second half."""
+    watts_part_error_ratio: float | None = None
+    """As ``schedule_energy_error_ratio``, but the mean absolute error over a few dozen parts of the second half."""
+
+    watts_node_error_ratio: float | None = None
+    """The same over nodes: what one draws too much another may draw too little."""
 
     def row(self) -> dict[str, float | int | str | None]:
         """Return the figures flat."""
@@ -55,21 +68,23 @@ class Fidelity:
                 "start_error_abs_mean_s": self.start_error_abs_mean_s, "jobs_waited": self.jobs_waited,
                 "wait_error_ratio": self.wait_error_ratio, "measured_joules": self.measured_joules,
                 "simulated_joules": self.simulated_joules, "energy_error_ratio": self.energy_error_ratio,
-                "schedule_energy_error_ratio": self.schedule_energy_error_ratio, **self.speeds.row()}
+                "schedule_energy_error_ratio": self.schedule_energy_error_ratio, "watts": self.watts,
+                "watts_part_error_ratio": self.watts_part_error_ratio,
+                "watts_node_error_ratio": self.watts_node_error_ratio, **self.speeds.row()}
 
 
 def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
           speeds: SiteSpeeds = FLAT_SPEEDS) -> Fidelity:
     """Replay a window of the history under the policy that really decided and compare."""
-    window, middle = past(history, since_s, until_s, speeds), (since_s + until_s) / 2
-    gpus = window.cluster.gpus
-    then, model = measured(history, middle, until_s), calibrated(history, window, since_s, middle)
+    middle = (since_s + until_s) / 2
+    watts = site_watts(history, middle)
+    window, then = past(history, since_s, until_s, speeds, watts), measured(history, middle, until_s)
     decider = named(policy)
-    run, drawn = energies(window.cluster, window.workload, decider, (since_s, middle, until_s), model,
+    run, drawn = energies(window.cluster, window.workload, decider, (since_s, middle, until_s), window.power,
                           reserved=window.reserved, speed=speeds.table_for(decider))
     simulated = float(drawn[2] - drawn[1])
     real = then.total if then.coverage >= WATCHED else None
-    as_it_ran = joules(window.occupation(middle, until_s), gpus, model).total
+    as_it_ran = joules(window.occupation(middle, until_s), window.cluster.gpus, window.power).total
     started = np.where(window.started < since_s, np.nan, window.started)
     error = (run.start - started)[~np.isnan(started)]
     known = error[~np.isnan(error)]
@@ -78,7 +93,36 @@ def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
         policy, len(known), len(error) - len(known),
         {name: float(np.quantile(known, q)) for name, q in QUANTILES.items()} if len(known) else {},
         float(np.abs(known).mean()) if len(known) else None, real, simulated, off(simulated, real),
-        off(as_it_ran, real), *waiting, coverage(run, speeds, window.unplaced))
+        off(as_it_ran, real), *waiting, coverage(run, speeds, window.unplaced), watts.summary,
+        _part_error(history, window, middle, until_s), _node_error(history, window, middle, until_s))
+
+
+def _part_error(history: HistoryReader, window: RecordedWindow, since_s: float, until_s: float) -> float | None:
+    """Return the mean absolute error over short parts, jobs being where they ran; None where none was watched."""
+    edges = np.linspace(since_s, until_s, PARTS + 1).tolist()
+    pairs = [(joules(window.occupation(*span), window.cluster.gpus, window.power).total, then.total)
+             for span in pairwise(edges) if (then := measured(history, *span)).coverage >= WATCHED]
+    modelled, real = np.array(pairs).reshape(-1, 2).T
+    return _apart(modelled, real)
+
+
+def _node_error(history: HistoryReader, window: RecordedWindow, since_s: float, until_s: float) -> float | None:
+    """Return the same over nodes, as far back from the end as is read at once."""
+    cluster = window.cluster
+    begin_s = max(since_s, until_s - WINDOW_S * MOST_READ / max(1, len(cluster)))
+    windows = history.waste_of_nodes(begin_s, until_s, MOST_READ)
+    if sum(length for (_, length), _ in windows) < WATCHED * (until_s - begin_s):
+        return None
+    drawn = {name: 0.0 for name in cluster.names}
+    for _, found in windows:
+        for node in found.keys() & drawn.keys():
+            drawn[node] += sum(found[node].values())
+    modelled = joules_of_nodes(window.occupation(begin_s, until_s), cluster.gpus, window.power)
+    return _apart(np.sum(list(modelled.values()), axis=0), np.array(list(drawn.values())))
+
+
+def _apart(modelled: Floats, real: Floats) -> float | None:
+    return float(np.abs(modelled - real).sum() / real.sum()) if real.sum() > 0 else None
 
 
 def wait_error(submit: Floats, real: Floats, simulated: Floats) -> tuple[int, float | None]:

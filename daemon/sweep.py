@@ -46,6 +46,9 @@ KEPT = 256
 """So many outcomes are kept; older ones make room."""
 ENGINES = {"processes": "idlewatt.daemon.sweep", "ray": "idlewatt.daemon.sweep_ray"}
 
+_SPENT = ("busy", "empty", "down", "gpu", "since", "told", "load", "draw")
+"""Columns of :class:`.replay.power.Occupation` by node."""
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -73,6 +76,8 @@ class Plan:
     """How fast jobs run wherever they are placed; run times are work by these."""
     unplaced: int = 0
     """Jobs whose run times are none, as where they ran is not recorded."""
+    watts: str = ""
+    """What the model rests on, in words."""
 
     @property
     def writes(self) -> tuple[Path, ...]:
@@ -106,9 +111,8 @@ class Outcome:
     @property
     def occupation(self) -> Occupation:
         """Return how the nodes spent their time."""
-        names = ("busy", "empty", "down", "gpu", "since")
         until, delay = self.arrays["span"].tolist()
-        return Occupation(until, **{name: self.arrays[f"node_{name}"] for name in names}, delay=delay)
+        return Occupation(until, **{name: self.arrays[f"node_{name}"] for name in _SPENT}, delay=delay)
 
 
 def replay(plan: Plan, policy: str) -> Outcome:
@@ -130,7 +134,7 @@ def replay(plan: Plan, policy: str) -> Outcome:
     if plan.groups_out is not None:
         tables.write(tables.GROUPS, tables.groups(run), table_path(plan.groups_out, policy))
     spent = occupation(run)
-    arrays = {f"node_{name}": getattr(spent, name) for name in ("busy", "empty", "down", "gpu", "since")}
+    arrays = {f"node_{name}": getattr(spent, name) for name in _SPENT}
     arrays |= {name: getattr(over_time, name) for name in ("time", "waiting", "used", "watts")}
     arrays |= {"span": np.array([spent.until, spent.delay]), "end": run.end, "bars": timeline.bars(run)}
     figures = outcome.row(run, plan.model) | {"policy": policy, "fragmentation_ratio": over_time.fragmentation}

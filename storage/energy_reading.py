@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from . import energy_queries, schema, timelines, underuse, uses
 from .energy_queries import Dimension, Order, RunFilter, RunRow
@@ -55,6 +55,20 @@ class EnergyReader(ABC):
         """Return what GPUs did in up to ``most`` windows of [since, until); by node their positions, None for all."""
         with self._reading() as connection:
             return timelines.gpus(connection, places, since_s, until_s, most)
+
+    def watched_until(self, until_s: float) -> float | None:
+        """Return the end of the last window of energy that ended by a moment; None where there is none."""
+        table = schema.waste.c
+        ends = table.start_s + table.seconds
+        with self._reading() as connection:
+            last_s: float | None = connection.execute(select(func.max(ends)).where(ends <= until_s)).scalar_one()
+        return last_s
+
+    def waste_of_nodes(self, since_s: float, until_s: float, most: int) \
+            -> tuple[tuple[Window, dict[str, dict[PowerClass, float]]], ...]:
+        """Return the joules of nodes by class in up to ``most`` windows that lie within [since, until)."""
+        with self._reading() as connection:
+            return tuple(timelines.nodes(connection, since_s, until_s, most))
 
     def use_of_run(self, job_id: str, submit_s: float, start_s: float) -> Use | None:
         """Return what a run used of its CPUs and memory; None where that is not known."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from sqlalchemy import Connection, Table, select
 
-from . import schema, windows
+from . import schema, waste_windows, windows
 from .energy_queries import RunRow
 from .packed import Window, readable, unpack
 from .power_classes import PowerClass
@@ -35,6 +35,20 @@ def gpus(connection: Connection, places: Mapping[str, tuple[int, ...] | None], s
     chosen = _spread(connection, schema.gpu_windows, since_s, until_s, most)
     return tuple(rollup for window in windows.gpu_windows(connection, schema.gpu_windows.c.start_s.in_(chosen))
                  for rollup in windows.rollups_of(window, names))
+
+
+def nodes(connection: Connection, since_s: float, until_s: float, most: int) \
+        -> Iterator[tuple[Window, dict[str, dict[PowerClass, float]]]]:
+    """Yield the joules of nodes by class in up to ``most`` windows that lie within [since, until)."""
+    table = schema.waste_windows
+    chosen = _spread(connection, table, since_s, until_s, most)
+    for (start_s, seconds), energies in waste_windows.waste_windows(connection, table.c.start_s.in_(chosen)):
+        found: dict[str, dict[PowerClass, float]] = {}
+        for (node, _, name), energy in energies.items():
+            of_node, power_class = found.setdefault(node, {}), PowerClass(name)
+            of_node[power_class] = of_node.get(power_class, 0.0) + energy / 1000
+        if start_s >= since_s and start_s + seconds <= until_s:
+            yield (start_s, seconds), found
 
 
 def _gpus(connection: Connection, node: str, positions: tuple[int, ...] | None) -> dict[int, windows.GpuKey]:

@@ -39,13 +39,13 @@ class Figures:
                  (objective.wait_p99, self.wait_p99_s + SMOOTHING_S, other.wait_p99_s + SMOOTHING_S)]
         if objective.energy_wasted:
             if self.wasted_joules is None or other.wasted_joules is None:
-                raise ValueError("the objective wants wasted energy, which was not counted: figures(…, watts=True)")
+                raise ValueError("the objective wants wasted energy, which was not counted: figures(…, watts=MODEL)")
             parts.append((objective.energy_wasted, self.wasted_joules, other.wasted_joules))
         logs = sum(weight * math.log(ours / theirs) for weight, ours, theirs in parts if weight)
         return math.exp(logs / sum(part[0] for part in parts))
 
 
-def figures(run: engine.Run, since_s: float, *, watts: bool = False) -> Figures:
+def figures(run: engine.Run, since_s: float, *, watts: PowerModel | None = None) -> Figures:
     """Return the figures of a run over the jobs submitted since a moment; whoever has not ended ends with the run."""
     jobs = run.state.arrays.jobs
     counted = (jobs.status != a.REJECTED) & (jobs.submit >= since_s)
@@ -53,6 +53,6 @@ def figures(run: engine.Run, since_s: float, *, watts: bool = False) -> Figures:
     jct = np.where(np.isnan(end), max(run.state.now, float(np.nanmax(end, initial=0.0))), end) - submit
     wait = np.maximum(0.0, jct - jobs.run[counted])
     slowdown = np.maximum(1.0, jct / np.maximum(jobs.run[counted], SHORT_S))
-    wasted = energy(run, PowerModel()).wasted if watts else None
+    wasted = None if watts is None else energy(run, watts).wasted
     return Figures(float(jct.mean()), float(slowdown.mean()), float(np.quantile(wait, 0.99)), float(wait.mean()),
                    wasted)

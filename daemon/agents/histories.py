@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from ...storage.reading import HistoryReader
 from ..recorded_speeds import unplaced
+from ..recorded_watts import CATALOGUED, SiteWatts
 from ..recorded_window import past
 from ..replay.cluster import Cluster, NodeEvent
 from ..replay.feasibility import pools, rejections, shape
+from ..replay.power import PowerModel
 from ..replay.runtime_prediction import foresight, template
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.workload import COLUMNS, Workload
@@ -72,6 +74,8 @@ class Material:
     """What was taken differently from how it is written."""
     speeds: SiteSpeeds = FLAT_SPEEDS
     """How fast its jobs run wherever they are placed; run times are the work that they were by these speeds."""
+    power: PowerModel = PowerModel()
+    """What its nodes draw; what its jobs do is in the workload."""
 
     def until(self, until_s: float) -> Material:
         """Return what was submitted before a moment."""
@@ -96,9 +100,9 @@ class Split:
 
 
 def recorded(history: HistoryReader, since_s: float, until_s: float, source: str,
-             speeds: SiteSpeeds = FLAT_SPEEDS) -> Material:
+             speeds: SiteSpeeds = FLAT_SPEEDS, watts: SiteWatts = CATALOGUED) -> Material:
     """Return what the daemon recorded of the jobs that have ended; ClusterError when no node is recorded."""
-    found = past(history, since_s, until_s, speeds)
+    found = past(history, since_s, until_s, speeds, watts)
     jobs, work = found.jobs, found.workload
     ran_s = np.array([np.nan if job.end_s is None or job.start_s is None else job.end_s - job.start_s for job in jobs])
     ended_s = np.array([np.nan if job.end_s is None else job.end_s for job in jobs])
@@ -112,7 +116,7 @@ def recorded(history: HistoryReader, since_s: float, until_s: float, source: str
     least, most = speeds.sizes(work.application, work.gpus)
     free = work.nodes == 0  # who names a number of nodes wants that shape
     work = replace(work, minimum=np.where(free, least, work.gpus), maximum=np.where(free, most, work.gpus))
-    return Material(source, found.cluster, work, tuple(unplaced(found.unplaced)), speeds)
+    return Material(source, found.cluster, work, tuple(unplaced(found.unplaced)), speeds, found.power)
 
 
 def split(material: Material, *, seed: int = 0) -> Split:
@@ -129,10 +133,10 @@ def split(material: Material, *, seed: int = 0) -> Split:
     parts = [_counted(cluster, work, begin, end, material.source)
              for begin, end in ((select_s, test_s), (test_s, until_s))]
     known, unseen = _known(cluster, first)
-    speeds = material.speeds
-    select, test = (replace(part, speeds=speeds) for part in parts)
-    return Split(Bootstrap(cluster, first, since_s, select_s, seed, speeds), (select,), (test,), since_s, test_s, known,
-                 (*material.notes, *notes, *unseen))
+    speeds, power = material.speeds, material.power
+    select, test = (replace(part, speeds=speeds, power=power) for part in parts)
+    return Split(Bootstrap(cluster, first, since_s, select_s, seed, speeds, power), (select,), (test,), since_s, test_s,
+                 known, (*material.notes, *notes, *unseen))
 
 
 def held_out(material: Material, after_s: float) -> tuple[Stretch, ...]:
@@ -146,7 +150,7 @@ def held_out(material: Material, after_s: float) -> tuple[Stretch, ...]:
     first_s, last_s = (after_s, min(until_s, after_s + TRIAL_S)) if np.isfinite(after_s) else (until_s - TEST_MOST_S,
                                                                                                until_s)
     counted = _counted(material.cluster, work, first_s, last_s, material.source)
-    return (replace(counted, speeds=material.speeds),)
+    return (replace(counted, speeds=material.speeds, power=material.power),)
 
 
 def taken(work: Workload, rows: Rows, **columns: object) -> Workload:
@@ -167,6 +171,7 @@ class Bootstrap:
     until_s: float
     seed: int = 0
     speeds: SiteSpeeds = FLAT_SPEEDS
+    power: PowerModel = PowerModel()
 
     @cached_property
     def days(self) -> int:
@@ -191,7 +196,7 @@ class Bootstrap:
         alone = np.full(len(rows), -1, np.int32)  # what a job waited for is hardly drawn with it
         work = taken(self.workload, rows, submit=submit, run=self._jittered(rng, rows), dependency=alone)
         cluster = self.cluster.with_events([*self._recorded_events(begins, pace), *self._outages(rng, pace)])
-        return Stretch(cluster, work, self.since_s + pace * DAY_S, self.speeds)
+        return Stretch(cluster, work, self.since_s + pace * DAY_S, self.speeds, power=self.power)
 
     def _begins(self, rng: np.random.Generator) -> Floats:
         """Return when the drawn days begin; days that hold hardly a job are drawn again, where there are others."""

@@ -18,6 +18,7 @@ from typing import Protocol, Self
 from ...storage.records import ModelCard
 from ..replay.cluster import Cluster
 from ..replay.engine import Policy
+from ..replay.power import PowerModel
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.state import ClusterState
 from ..replay.workload import Workload
@@ -57,6 +58,8 @@ class Stretch:
     speeds: SiteSpeeds = FLAT_SPEEDS
     """How fast jobs run wherever they are placed."""
     resize_s: float = RESTART_S
+    power: PowerModel = PowerModel()
+    """What its nodes draw; what its jobs do is in the workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,10 @@ class Objective:
         """Return what the configuration says."""
         return cls(settings.jct_mean, settings.slowdown_mean, settings.wait_p99, settings.energy_wasted,
                    settings.longest_wait)
+
+    def watts(self, stretch: Stretch) -> PowerModel | None:
+        """Return by which watts energy is counted; None where it has no weight, for to count it takes longest."""
+        return stretch.power if self.energy_wasted > 0 else None
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class Ground:
 
     def _figures(self, stretch: Stretch, policy: Policy) -> Figures:
         done = replayed(stretch, policy)
-        return figures(done, stretch.since_s, watts=self.course.objective.energy_wasted > 0)
+        return figures(done, stretch.since_s, watts=self.course.objective.watts(stretch))
 
 
 @dataclass

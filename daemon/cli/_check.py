@@ -50,6 +50,7 @@ def show_fidelity(where: Source, policies: Sequence[str], style: str) -> None:
     for note in speeds.notes:
         click.echo(f"speeds: {plain(note)}", err=True)
     click.echo(str(found.speeds), err=True)
+    click.echo(f"watts are {found.watts}{watts_error(found)}", err=True)
     if style == "table":
         lengths = {key: length(value) for key, value in row.items() if key in _LENGTHS and isinstance(value, float)}
         show([row | lengths], _COLUMNS, style)
@@ -58,6 +59,17 @@ def show_fidelity(where: Source, policies: Sequence[str], style: str) -> None:
     if found.measured_joules is None:
         click.echo("the energy error is not known: the daemon has watched less than 95 % of the second half", err=True)
     click.echo(f"verdict: {plain(verdict(found, settings(where.config_file).training.terms))}", err=style != "table")
+
+
+def watts_error(found: Fidelity) -> str:
+    """Say how far the watts are off on windows that they know nothing of."""
+    from ..simulator_error import PARTS
+
+    if found.schedule_energy_error_ratio is None or found.watts_part_error_ratio is None:
+        return ""
+    nodes = "" if found.watts_node_error_ratio is None else f", by {found.watts_node_error_ratio:.1%} by node"
+    return (f"; on later windows, jobs being where they ran, they are off by {found.schedule_energy_error_ratio:+.1%} "
+            f"in all{nodes}, by {found.watts_part_error_ratio:.1%} in the mean of {PARTS} parts")
 
 
 def verdict(found: Fidelity, terms: TermsSettings) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,7 @@ class Source:
         """Return the cluster and its jobs; click exceptions say what is wrong with either."""
         from ...storage.traces import TraceError, read_trace
         from ..recorded_speeds import in_groups
+        from ..recorded_watts import CATALOGUED
         from ..replay.cluster import ClusterError
         from ..replay.workload_builder import WorkloadError, fitted, from_trace
 
@@ -67,7 +68,7 @@ class Source:
                 raise click.UsageError("a trace does not tell its cluster: give --cluster, e.g. 64x8 or cluster.yaml")
             cluster, speeds = described(cluster_text), self.known_speeds()
             intake = fitted(from_trace(read_trace(self.name, self.format_name, progress)), cluster)
-            return cluster, in_groups(intake, speeds)
+            return cluster, replace(in_groups(intake, speeds), power=CATALOGUED.on(cluster), watts=CATALOGUED.summary)
         except ClusterError as error:
             raise click.UsageError(str(error)) from error
         except TraceError as error:
@@ -81,13 +82,15 @@ class Source:
 
     def _recorded(self, cluster_text: str | None) -> tuple[Cluster, WorkloadBuilder]:
         from ..recorded_speeds import applied
+        from ..recorded_watts import in_watts, site_watts
         from ..recorded_window import recorded_cluster
         from ..replay.workload_builder import fitted, from_columns
 
         with self.history() as reader:
             cluster = described(cluster_text) if cluster_text else recorded_cluster(reader, self.since())
             intake = fitted(from_columns(reader.load_columns(self.since())), cluster)
-            return cluster, applied(reader, intake, cluster, self.known_speeds(reader))
+            watts = site_watts(reader)
+            return cluster, in_watts(applied(reader, intake, cluster, self.known_speeds(reader)), cluster, watts)
 
     def known_speeds(self, reader: HistoryReader | None = None, until_s: float | None = None) -> SiteSpeeds:
         """Return the speeds that are asked for; click exceptions say what is wrong with them."""

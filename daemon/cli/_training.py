@@ -24,8 +24,10 @@ from ..learning.evidence import Comparison
 from ..learning.promotion import Row, Verdict
 from ..learning.training import TrainingJob
 from ..recorded_speeds import unplaced
+from ..recorded_watts import site_watts
 from ..replay.cluster import ClusterError
 from ..simulator_error import Fidelity, check
+from ._check import watts_error
 from ._history import Source, described
 from ._output import plain, show
 
@@ -43,15 +45,21 @@ def read(where: Source, order: TrainingJob) -> Material:
         cluster, intake = where.read(order.cluster, lambda done, total: None)
         left_out = [f"{count} rows are left out: {reason}" for reason, count in intake.left_out.items()]
         found = Material(order.source, cluster, intake.workload,
-                         (*intake.notes, *left_out, *unplaced(intake.unplaced), *intake.speeds.notes), intake.speeds)
+                         (*intake.notes, *left_out, *unplaced(intake.unplaced), *intake.speeds.notes),
+                         intake.speeds, intake.power)
         return found if order.until_s is None else found.until(order.until_s)
     since_s, until_s = order.since_s or 0.0, order.until_s or 0.0
     try:
         with where.history() as reader:
             speeds = where.known_speeds(reader, until_s)
-            found = recorded(reader, since_s, until_s, order.source, speeds)
-        found = replace(found, notes=(f"speeds are {speeds.summary}", *found.notes, *speeds.notes))
-        return found if order.cluster is None else replace(found, cluster=described(order.cluster))
+            watts = site_watts(reader, until_s)
+            found = recorded(reader, since_s, until_s, order.source, speeds, watts)
+        found = replace(found, notes=(f"speeds are {speeds.summary}", f"watts are {watts.summary}", *found.notes,
+                                      *speeds.notes))
+        if order.cluster is None:
+            return found
+        cluster = described(order.cluster)
+        return replace(found, cluster=cluster, power=watts.on(cluster))
     except ClusterError as error:
         raise click.ClickException(str(error)) from error
 
@@ -76,7 +84,9 @@ def fidelity(where: Source, order: TrainingJob, since_s: float) -> Fidelity | No
     if not where.recorded or order.cluster is not None or order.until_s is None:
         return None
     with where.history() as reader:
-        return check(reader, since_s, order.until_s, order.incumbent, where.known_speeds(reader, order.until_s))
+        found = check(reader, since_s, order.until_s, order.incumbent, where.known_speeds(reader, order.until_s))
+    tell([f"watts are {found.watts}{watts_error(found)}"])
+    return found
 
 
 def tell(notes: Iterable[str]) -> None:

@@ -19,7 +19,6 @@ from ._units import length
 if TYPE_CHECKING:
     from ..memory_mapped_workload import MappedWorkload
     from ..replay.cluster import Cluster
-    from ..replay.power import PowerModel
     from ..replay.site_speeds import SiteSpeeds
     from ..replay.workload_builder import WorkloadBuilder
     from ..sweep import Sweep
@@ -71,7 +70,8 @@ def _state_folder() -> Path:
 @click.option("--power-down-after", "power_down_s", type=Seconds(), help="Power empty nodes down after so long: 30m.")
 @click.option("--power", "power_text", metavar="MODEL|by-model|FILE.yaml",
               help="Watts: of a GPU model (a100, v100, h100), of each node by its own model, or from a file with idle, "
-                   "context, limit, host, standby, load, curve and models. About those of an A100 node by default.")
+                   "context, limit, host, standby, load, curve and models.  [as recorded, by node, GPU type, user and "
+                   "name, for a history; else those of the catalogue]")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
 @click.option("--speeds", metavar="site|flat|FILE.yaml", default="",
               help="How fast jobs run by where they are placed: as the site's records tell, however they are placed "
@@ -170,12 +170,13 @@ def _prepared(where: Source, cluster_text: str | None, wanted: list[str], option
               folder: Path) -> Sweep:
     from ..sweep import Plan, Shelf, Sweep
 
-    cluster, spool, intake = _taken_in(where, cluster_text, folder, wanted)
+    cluster, spool, intake = _taken_in(where, cluster_text, folder, wanted, options["power_text"])
+    _say(f"watts are {plain(intake.watts)}")
     _tell_speeds(intake.speeds, options["speeds_out"])
     power_down_s = float("inf") if options["power_down_s"] is None else options["power_down_s"]
     plan = Plan(cluster, spool.workload(), options["seed"], options["preemption_s"], power_down_s,
-                _watts(options["power_text"], cluster), options["jobs_out"], options["groups_out"], spool,
-                intake.speeds, intake.unplaced)
+                intake.power, options["jobs_out"], options["groups_out"], spool, intake.speeds, intake.unplaced,
+                intake.watts)
     return Sweep(plan, wanted, Shelf(options["state_dir"]), dict(intake.left_out), intake.lines)
 
 
@@ -190,8 +191,8 @@ def _tell_speeds(speeds: SiteSpeeds, path: Path | None) -> None:
         _say(f"speeds are written to {path}")
 
 
-def _taken_in(where: Source, cluster_text: str | None, folder: Path,
-              wanted: list[str]) -> tuple[Cluster, MappedWorkload, WorkloadBuilder]:
+def _taken_in(where: Source, cluster_text: str | None, folder: Path, wanted: list[str],
+              power_text: str | None) -> tuple[Cluster, MappedWorkload, WorkloadBuilder]:
     """Read the source and leave its jobs on disk: what they took in memory is free again."""
     import numpy as np
 
@@ -200,6 +201,8 @@ def _taken_in(where: Source, cluster_text: str | None, folder: Path,
 
     with _progress("reading") as tell:
         cluster, intake = where.read(cluster_text, tell)
+    if power_text is not None:
+        intake = _in_watts_of(power_text, intake, cluster)
     _tell_left_out(intake)
     for warning in warnings(cluster, intake.workload, wanted):
         _say(f"warning: {plain(warning)}")
@@ -207,12 +210,17 @@ def _taken_in(where: Source, cluster_text: str | None, folder: Path,
     return cluster, spool, replace(intake, workload=spool.rest, name=None, started=np.zeros(0), submitted=None)
 
 
-def _watts(text: str | None, cluster: Cluster) -> PowerModel:
-    from ..power_options import PowerError, described
-    from ..replay.power import PowerModel
+def _in_watts_of(text: str, intake: WorkloadBuilder, cluster: Cluster) -> WorkloadBuilder:
+    """Return a history with the watts that ``--power`` names, at which all its jobs are alike."""
+    import numpy as np
 
+    from ..power_options import PowerError, described
+    from ..replay.workload import WATTS
+
+    alike: dict[str, Any] = dict.fromkeys(WATTS, np.full(len(intake.workload), np.nan, np.float32))
     try:
-        return PowerModel() if text is None else described(text, cluster)
+        return replace(intake, workload=replace(intake.workload, **alike), power=described(text, cluster),
+                       watts=f"those of {text}")
     except PowerError as error:
         raise click.UsageError(f"--power: {error}") from error
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..agents.kinds import Stretch
 from ..replay.engine import Policy, Run
 from ..replay.outcome import times
-from ..replay.power import Occupation, PowerModel, energy, occupation
+from ..replay.power import Occupation, energy, occupation
 from ..replay.speed_coverage import SpeedCoverage, coverage
 from ..replay.state import ClusterState
 from ..replay.timeline import begun, proceed
@@ -125,10 +125,10 @@ class Trial:
 
 def replayed(policy: Policy, exam: Exam, seed: int, power_down_s: float = POWER_DOWN_S) -> Trial:
     """Replay every stretch to its end and return the times of the jobs that count."""
-    parts, courses, covered, power = [], list[Course](), list[SpeedCoverage](), PowerModel()
+    parts, courses, covered = [], list[Course](), list[SpeedCoverage]()
     for number, (stretch, counted) in enumerate(zip(exam.stretches, exam.counted, strict=True)):
-        done, marks, joules = _metered(stretch, policy, seed, power)
-        down, _, joules_down = _metered(stretch, policy, seed, power, power_down_s)
+        done, marks, joules = _metered(stretch, policy, seed)
+        down, _, joules_down = _metered(stretch, policy, seed, power_down_s)
         found = times(done)
         told = np.full((3, len(stretch.workload)), np.nan)
         told[:, found.jobs] = found.jct, found.wait, found.slowdown
@@ -140,7 +140,7 @@ def replayed(policy: Policy, exam: Exam, seed: int, power_down_s: float = POWER_
     return Trial(which.astype(np.int64), submit, jct, wait, slowdown, tuple(courses), tuple(covered))
 
 
-def _metered(stretch: Stretch, policy: Policy, seed: int, power: PowerModel,
+def _metered(stretch: Stretch, policy: Policy, seed: int,
              power_down_s: float = np.inf) -> tuple[Run, Floats, Floats]:
     """Replay a stretch to its end; return the run, moments of it and the joules drawn from the first one to each."""
     done, agenda = begun(stretch.cluster, stretch.workload, policy, seed=seed, power_down_s=power_down_s,
@@ -149,6 +149,6 @@ def _metered(stretch: Stretch, policy: Policy, seed: int, power: PowerModel,
     drawn = []
     for mark in marks.tolist() if np.isfinite(marks).all() else ():
         proceed(done.state, agenda, policy, mark)
-        drawn.append(energy(done, power, until=max(mark, done.state.now)).total)
+        drawn.append(energy(done, stretch.power, until=max(mark, done.state.now)).total)
     proceed(done.state, agenda, policy, np.inf)
     return done, marks, np.array(drawn) - (drawn[0] if drawn else 0.0)

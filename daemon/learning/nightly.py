@@ -22,6 +22,7 @@ from ..agents.histories import DAY_S, Split, TooLittle, recorded, split
 from ..agents.kinds import TrainingError
 from ..niceness import give_way
 from ..recorded_speeds import site_speeds
+from ..recorded_watts import site_watts
 from ..replay.cluster import ClusterError
 from ..replay.site_speeds import FLAT_SPEEDS, moved
 from ..settings.sections import Sections
@@ -77,7 +78,7 @@ def _trained(task: Task, store: ModelStore, training_directory: TrainingDirector
                         incumbent=task.incumbent, seed=int(task.now_s // DAY_S), objective=task.objective)
     with History.read_only(task.url) as reader:
         speeds = site_speeds(reader, until_s, task.applications)
-        material = recorded(reader, since_s, until_s, "the history", speeds)
+        material = recorded(reader, since_s, until_s, "the history", speeds, site_watts(reader, until_s))
         parts = split(material, seed=order.seed)
         fidelity = check(reader, parts.until_s, until_s, task.incumbent, speeds)
     training_directory.begin(order)

@@ -18,7 +18,7 @@ from ...storage.records import ModelCard
 from ..agents.kinds import FAILURES, Stretch
 from ..policies import named
 from ..replay.engine import Policy
-from ..replay.power import PowerModel, joules
+from ..replay.power import joules
 from ..replay.speed_coverage import SpeedCoverage
 from ..simulator_error import Fidelity
 from ..sweep import ALWAYS
@@ -190,8 +190,8 @@ def _joules(trial: Trial, trials: Mapping[str, Trial], exam: Exam) -> tuple[floa
     for number, stretch in enumerate(exam.stretches):
         course, end = trial.courses[number], max(other.courses[number].spent.until for other in trials.values())
         if np.isfinite(end):
-            on += joules(course.spent.later(end), stretch.cluster.gpus, PowerModel()).total
-            down += joules(course.spent_down.later(end), stretch.cluster.gpus, PowerModel()).total
+            on += joules(course.spent.later(end), stretch.cluster.gpus, stretch.power).total
+            down += joules(course.spent_down.later(end), stretch.cluster.gpus, stretch.power).total
     return on, down
 
 

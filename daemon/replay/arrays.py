@@ -76,12 +76,14 @@ JOB = np.dtype([
     ("preempted", "i4"), ("room", "i4"),  # how often; most nodes it can ever hold
     ("preemptible", "i4"), ("status", "i4"),
     ("whole", "i4"),  # 1 for a job that shares no node
+    ("load", "f4"), ("draw", "f4"),  # as in :class:`~.workload.Workload`
 ], align=True)
 
 METER = np.dtype([
     ("changed", "f8"),  # when the node last became busy or empty
     ("busy", "f8"), ("empty", "f8"), ("down", "f8"),  # seconds with a job; on without one; powered down
     ("gpu", "f8"),  # GPU-seconds held
+    ("told", "f8"), ("load", "f8"), ("draw", "f8"),  # of these by jobs whose watts are known; times theirs
 ], align=True)
 """How a node spent its time up to ``changed``; jobs that still run are not in ``gpu`` yet."""
 

@@ -253,7 +253,7 @@ def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes:
     for name in list(shapes):  # the largest arrays there are: let go of each as soon as it is copied
         jobs[name] = np.clip(shapes.pop(name), 0, np.iinfo(a.JOB[name]).max)
     for name in ("submit", "run", "limit", "prediction", "priority", "gpus", "minimum", "maximum", "dependency",
-                 "preemptible"):
+                 "preemptible", "load", "draw"):
         jobs[name] = getattr(workload, name)
     jobs.pool, jobs.queue, jobs.user, jobs.model = (
         pool, np.maximum(workload.partition, 0), workload.user + 1, workload.application)

@@ -265,7 +265,12 @@ def release(state: State, job: int) -> None:
     for index in range(row.held, row.held + row.nodes_held):
         node, gpus = state.held[index].node, state.held[index].gpus
         take(state.nodes, node, ask, gpus, -1)
-        state.meters[node].gpu += (now - row.since) * gpus
+        held_s = (now - row.since) * gpus
+        state.meters[node].gpu += held_s
+        if row.draw == row.draw:  # NaN differs from itself
+            state.meters[node].told += held_s
+            state.meters[node].load += held_s * row.load
+            state.meters[node].draw += held_s * row.draw
         if state.nodes[node].busy == 1:
             _read_meter(state, node)
         state.nodes[node].busy -= 1

@@ -1,8 +1,8 @@
 """What a replayed cluster draws: idle floor, context, load curve, host overhead, and nodes that power down.
 
 Node watts = hosts that are on + GPUs. A free GPU draws its idle floor ``b``; an allocated one its context floor
-``c`` plus ``(L - c) x share(load)``. A node that has been empty for longer than the run's ``power_down_s`` draws
-standby.
+``c`` plus ``(L - c) x share``, where the share is the job's own ``draw`` if it has one, else the curve's at the model's
+``load``. A node that has been empty for longer than the run's ``power_down_s`` draws standby.
 
 Of the classes of waste a replay knows idle, underused and empty. What a job makes of its GPUs is not replayed, so
 that idle and hung allocations are within ``allocated_underused``; stranded and planned GPUs are within
@@ -11,26 +11,18 @@ that idle and hung allocations are within ``allocated_underused``; stranded and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...storage.power_classes import ModelPart, PowerClass
+from ...storage.power_classes import PowerClass
 from . import arrays as a
 from .engine import Run
 from .state import ClusterState
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
-
-
-def _each(measured: Mapping[PowerClass, float], parts: tuple[ModelPart, ...], seconds: float,
-          usual: float) -> float:
-    """Return the mean watts of what was measured of parts of the model, else what is usual."""
-    joules = sum(measured.get(row, 0.0) for row in PowerClass if row.model_part in parts)
-    return joules / seconds if seconds > 0 and joules > 0 else usual
 
 
 Watts = float | Floats
@@ -56,26 +48,17 @@ class PowerModel:
     """Of an allocated GPU, 0..1."""
     curve: tuple[tuple[float, float], ...] = LINEAR
     """(load, share of the way from ``context`` to ``limit``) by rising load, linear in between."""
-
-    @classmethod
-    def calibrated(cls, measured: Mapping[PowerClass, float], spent: Occupation, gpus: Counts,
-                   load: float = 0.9) -> PowerModel:
-        """Return the model under which nodes that spent their time like this draw what was measured, J by class.
-
-        A kind of time that did not occur keeps its default watts.
-        """
-        usual, held = cls(), float(spent.gpu.sum())
-        on = spent.busy + spent.empty
-        idle = _each(measured, ("free",), float((gpus * on).sum()) - held, float(usual.idle))
-        at_work = _each(measured, ("held", "work"), held, float(usual.at_load(load)))
-        context = min(at_work, _each(measured, ("held",), held * (1 - load), float(usual.context)))
-        host = _each(measured, ("host",), float(on.sum()), float(usual.host))
-        return cls(idle, context, context + (at_work - context) / load, host, load=load)
+    host_busy: Watts | None = None
+    """Of a node with a job; None where that is ``host``."""
 
     def at_load(self, load: float) -> Watts:
         """Return the watts of an allocated GPU at a load of 0..1."""
+        return self.context + (self.limit - self.context) * self.share(load)
+
+    def share(self, load: float) -> float:
+        """Return how far the watts at a load are on the way from ``context`` to ``limit``."""
         loads, shares = zip(*self.curve, strict=True)
-        return self.context + (self.limit - self.context) * float(np.interp(load, loads, shares))
+        return float(np.interp(load, loads, shares))
 
     @property
     def told(self) -> tuple[object, ...]:
@@ -129,6 +112,12 @@ class Occupation:
     """When nodes last became busy or empty."""
     delay: float
     """Seconds after which an empty node is powered down."""
+    told: Floats | float = 0.0
+    """Of ``gpu``, by jobs whose own watts are known,"""
+    load: Floats | float = 0.0
+    """these times their activity,"""
+    draw: Floats | float = 0.0
+    """and times how far their watts are on the way from those of an idle context to those of full load."""
 
     def later(self, until: float) -> Occupation:
         """Return the same up to a later moment, if nothing runs any more: nodes stay empty or powered down."""
@@ -146,22 +135,29 @@ def occupation(run: Run, until: float | None = None) -> Occupation:
         raise ValueError(f"time is metered up to {run.state.now}, not up to {last}")
     left = np.where(np.isfinite(meters.changed), last - meters.changed, 0.0)
     delay = state.costs[a.POWER_DOWN]
+    gpu, told, load, draw = _held_by_running(run.state, last)
     return Occupation(
         last, meters.busy + np.where(busy, left, 0.0),
         meters.empty + np.where(busy, 0.0, np.minimum(left, delay)),
         meters.down + np.where(busy, 0.0, np.maximum(0.0, left - delay)),
-        meters.gpu + _held_by_running(run.state, last), np.where(np.isfinite(meters.changed), meters.changed, last),
-        float(delay))
+        meters.gpu + gpu, np.where(np.isfinite(meters.changed), meters.changed, last), float(delay),
+        meters.told + told, meters.load + load, meters.draw + draw)
 
 
-def _held_by_running(state: ClusterState, until: float) -> Floats:
-    """Return the GPU-seconds that running jobs have held since they were last metered, [node]."""
+def _held_by_running(state: ClusterState, until: float) -> tuple[Floats, ...]:
+    """Return what running jobs have held since they were last metered, as ``gpu, told, load, draw`` of nodes."""
     jobs = state.arrays.jobs[state.running]
     first = np.repeat(jobs.held - (np.cumsum(jobs.nodes_held) - jobs.nodes_held), jobs.nodes_held)
     parts = state.arrays.held[first + np.arange(len(first))]
-    seconds = np.repeat(until - jobs.since, jobs.nodes_held)
-    held = np.bincount(parts.node, weights=parts.gpus * seconds, minlength=len(state.arrays.nodes))
-    return np.asarray(held, np.float64)
+    held_s = parts.gpus * np.repeat(until - jobs.since, jobs.nodes_held)
+    told_s = np.where(np.repeat(np.isnan(jobs.draw), jobs.nodes_held), 0.0, held_s)
+    load, draw = (np.nan_to_num(np.repeat(column, jobs.nodes_held)) for column in (jobs.load, jobs.draw))
+    return by_node(parts.node, len(state.arrays.nodes), held_s, told_s, told_s * load, told_s * draw)
+
+
+def by_node(node: Counts, nodes: int, *columns: Floats) -> tuple[Floats, ...]:
+    """Return the sum of each column by node, of so many nodes."""
+    return tuple(np.bincount(node, weights=column, minlength=nodes).astype(np.float64) for column in columns)
 
 
 def energy(run: Run, model: PowerModel, *, until: float | None = None) -> Energy:
@@ -174,13 +170,18 @@ def energy(run: Run, model: PowerModel, *, until: float | None = None) -> Energy
 
 def joules(spent: Occupation, gpus: Counts, model: PowerModel) -> Energy:
     """Return the joules of nodes with so many ``gpus`` each that spent their time like this."""
-    floor = model.context * (1.0 - model.load)
+    return Energy(**{name: float(column.sum()) for name, column in joules_of_nodes(spent, gpus, model).items()})
+
+
+def joules_of_nodes(spent: Occupation, gpus: Counts, model: PowerModel) -> dict[str, Floats]:
+    """Return the same by node, under the names of :class:`Energy`."""
+    untold = spent.gpu - spent.told
+    idle_s = spent.gpu - spent.load - untold * model.load
+    share_s = spent.draw + untold * model.share(model.load)
+    held = model.context * spent.gpu + (model.limit - model.context) * share_s
+    underused = np.minimum(model.context * idle_s, held)
     free = gpus * (spent.busy + spent.empty) - spent.gpu
-    return Energy(
-        productive=_sum(spent.gpu, model.at_load(model.load) - floor), allocated_underused=_sum(spent.gpu, floor),
-        idle_unallocated=_sum(free, model.idle), node_overhead_empty=_sum(spent.empty, model.host),
-        host_active=_sum(spent.busy, model.host), unavailable=_sum(spent.down, model.standby))
-
-
-def _sum(seconds: Floats, watts: Watts) -> float:
-    return float((seconds * watts).sum())
+    return {"productive": held - underused, "allocated_underused": underused, "idle_unallocated": free * model.idle,
+            "node_overhead_empty": spent.empty * model.host,
+            "host_active": spent.busy * (model.host if model.host_busy is None else model.host_busy),
+            "unavailable": spent.down * model.standby}

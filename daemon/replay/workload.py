@@ -18,6 +18,8 @@ UNLIMITED_S = 30 * 86400.0
 
 FORESIGHT = ("prediction", "prediction_low", "prediction_high", "use", "use_low", "use_high", "usual")
 """Columns that tell what is known of a run time when the job is submitted."""
+WATTS = ("load", "draw")
+"""Columns that tell what is known of a job's watts: neither policies nor agents see them."""
 Foresight = Callable[[Sequence[Job]], Mapping[str, NDArray[np.float64]]]
 _PARENT = re.compile(r"after\w*:(\w+)")
 
@@ -84,6 +86,10 @@ class Workload:
     """1 for a job that shares no node with others."""
     eligible: NDArray[np.int32]
     """Row of ``constraints``; -1 for the whole partition."""
+    load: NDArray[np.float32]
+    """Mean activity of its GPUs, 0..1; NaN where nothing tells."""
+    draw: NDArray[np.float32]
+    """How far its GPUs' watts are on the way from those of an idle context to those of full load; NaN as ``load``."""
     partition_names: tuple[str, ...] = ("default",)
     model_names: tuple[str, ...] = ()
     user_names: tuple[str, ...] = ("",)
@@ -177,6 +183,7 @@ def _defaults(submit: NDArray[np.float64], run: Any, gpus: Any) -> dict[str, NDA
         "minimum": gpus, "maximum": gpus, "dependency": zeros - 1,
         "preemptible": np.ones(size, np.int8), "exclusive": np.zeros(size, np.int8), "eligible": zeros - 1,
         **dict.fromkeys(FORESIGHT, np.full(size, np.nan)),
+        **dict.fromkeys(WATTS, np.full(size, np.nan, np.float32)),
     }
 
 

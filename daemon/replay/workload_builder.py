@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...storage.columns import JobColumns
 from ...storage.traces import Trace
 from .cluster import Cluster
+from .power import PowerModel
 from .runtime_prediction import foresight, template_codes
 from .site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .workload import COLUMNS, Workload
@@ -51,6 +52,10 @@ class WorkloadBuilder:
     """By which run times are work."""
     unplaced: int = 0
     """Jobs whose run times are none by these speeds, as nobody knows where they ran."""
+    power: PowerModel = PowerModel()
+    """What the cluster's nodes draw; what its jobs do is in the workload."""
+    watts: str = ""
+    """What the watts rest on, in words."""
 
 
 def from_trace(trace: Trace) -> WorkloadBuilder:

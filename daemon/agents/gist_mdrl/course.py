@@ -154,5 +154,5 @@ def _training(course: Course, partition: Partition, number: int, stretches: Sequ
 
 def _replayed(policy: Policy, stretch: Stretch, course: Course) -> Figures:
     outcome = run(stretch.cluster, stretch.workload, policy, speed=stretch.speeds.table)
-    return figures(outcome, stretch.since_s, watts=course.objective.energy_wasted > 0)
+    return figures(outcome, stretch.since_s, watts=course.objective.watts(stretch))
 

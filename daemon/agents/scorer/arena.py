@@ -56,4 +56,4 @@ class Arena:
         return math.log(self.score(weights)) - self.bar
 
     def _judged(self, run: engine.Run) -> Figures:
-        return figures(run, self.stretch.since_s, watts=self._objective.energy_wasted > 0)
+        return figures(run, self.stretch.since_s, watts=self._objective.watts(self.stretch))
