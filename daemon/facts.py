@@ -9,6 +9,7 @@ from typing import Any
 
 from ..exporters.publish import ADVICE, DEGRADED, Distribution, Published
 from ..exporters.source import SourceStatus
+from ..storage.finished import Finished
 from ..storage.following import Following
 from ..storage.history import Recording
 from ..storage.power_classes import GPU_CODES, WASTED, PowerClass
@@ -23,7 +24,7 @@ from .advice.recommender import Recommendations
 from .counterfactual import Counterfactual
 from .cycles import CycleHealth
 from .degraded import Degradation
-from .job_facts import job_facts
+from .job_facts import fared, job_facts, queues
 from .learning.training_scheduler import Training
 from .spare import spare_nodes
 from .waste import Assessment
@@ -56,6 +57,8 @@ class Known:
     training: Training = Training()
     waits: Mapping[tuple[str, ...], Distribution] = field(default_factory=dict)
     """How long jobs really waited, since the daemon's start."""
+    fared: Mapping[str, tuple[Finished, ...]] = field(default_factory=dict)
+    """How the jobs of the last day and week fared."""
     old: bool = False
     """Whether the scheduler has not been read for too long, so that all that it said is the past."""
 
@@ -94,7 +97,7 @@ def published(known: Known, process: Process) -> Published:
         facts |= job_facts(known.assessment, known.snapshot, process.job_series)
     facts["job_wait_seconds"] = known.waits
     if known.snapshot is not None and not known.old:
-        facts["pending_jobs"] = _pending(known.snapshot)
+        facts |= {"pending_jobs": _pending(known.snapshot)} | queues(known.snapshot) | fared(known.fared)
         facts["node_info"] = {(node.name, partition): 1.0 for node in known.snapshot.nodes if node.gpus
                               for partition in node.partitions}
         facts |= _domains(known.snapshot)

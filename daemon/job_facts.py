@@ -1,10 +1,14 @@
-"""Publishes running jobs one by one, as few as are asked for: those that waste most power."""
+"""Publishes jobs: those that waste most power one by one, all others by partition and flavour, and users' queues."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..storage.records import SchedulerSnapshot
+from ..exporters.publish import FLAVOURS, QUEUES
+from ..storage.finished import Finished
+from ..storage.records import JobState, SchedulerSnapshot
 from .waste import Assessment
 
 
@@ -24,3 +28,29 @@ def job_facts(found: Assessment, snapshot: SchedulerSnapshot | None, most: int) 
     return {"job_power_watts": {labels[job.job_id]: power[job.job_id] for job in chosen},
             "job_wasted_power_watts": {labels[job.job_id]: wasted[job.job_id] for job in chosen},
             "job_start_timestamp_seconds": {labels[job.job_id]: job.start_s for job in chosen}}
+
+
+def queues(snapshot: SchedulerSnapshot) -> dict[str, Any]:
+    """Return jobs by partition, flavour and state, and the longest queues of users."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    waiting, gpus = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for job in snapshot.jobs:
+        state = "queued" if job.state is JobState.PENDING else "running" if job.state.active else ""
+        if state:
+            counts[job.partition, job.flavour or "", state] += job.tasks
+        if state == "queued":
+            waiting[job.user, job.partition] += job.tasks
+            gpus[job.user, job.partition] += job.tasks * job.request.gpus
+    longest = sorted(waiting, key=lambda queue: (-waiting[queue], queue))[:QUEUES]
+    return {"jobs": {key: float(count) for key, count in counts.most_common(2 * FLAVOURS)},
+            "user_queued_jobs": {queue: float(waiting[queue]) for queue in longest},
+            "user_queued_gpus": {queue: float(gpus[queue]) for queue in longest}}
+
+
+def fared(windows: Mapping[str, Sequence[Finished]]) -> dict[str, Any]:
+    """Return how the jobs of the last day and week fared."""
+    columns = {"finished_jobs": "jobs", "job_wait_mean_seconds": "wait_mean_s", "job_run_mean_seconds": "run_mean_s",
+               "job_completion_mean_seconds": "completion_mean_s", "job_slowdown_mean_ratio": "slowdown_mean",
+               "job_makespan_seconds": "makespan_s"}
+    return {metric: {(one.partition, one.flavour, name): float(getattr(one, column))
+                     for name, some in windows.items() for one in some} for metric, column in columns.items()}

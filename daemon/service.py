@@ -50,7 +50,7 @@ from .notices.desk import Desk
 from .pricing import priced
 from .runtime_history import RuntimeHistory
 from .topology import AttachTopology
-from .waits import WaitHistogram
+from .waits import WaitHistogram, fared
 from .waste import Closed, WasteAccountant
 
 log = logging.getLogger(__name__)
@@ -177,6 +177,7 @@ class Service:
 
     def _count(self) -> None:
         """Take note of how advice fared and how large the history is."""
+        self._learn(fared=fared(self._history, self._clock()))
         nodes = self.known.snapshot.nodes if self.known.snapshot else ()
         self._learn(following=self._history.following(),
                     communication=compared(self._history.placed(), TopologyCost(nodes)),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from ..exporters.publish import BUCKETS_S, Distribution
+from ..storage.errors import StoreError
+from ..storage.finished import Finished
+from ..storage.reading import HistoryReader
 from ..storage.records import Job
 
 MOST_ACCOUNTS = 40
@@ -18,7 +22,20 @@ REMEMBERED_S = 8 * 86400.0
 SIZES = ((0, "0"), (1, "1"), (4, "2-4"), (8, "5-8"), (32, "9-32"))
 LARGEST = "33+"
 
+WINDOWS = {"1d": 86400.0, "7d": 7 * 86400.0}
+"""Over which it is told how jobs fared."""
+
+log = logging.getLogger(__name__)
 Labels = tuple[str, str, str]
+
+
+def fared(history: HistoryReader, now_s: float) -> Mapping[str, tuple[Finished, ...]]:
+    """Return how the jobs of the last day and week fared; nothing, and nothing old, when the history is not there."""
+    try:
+        return {name: history.finished(now_s - length_s, now_s) for name, length_s in WINDOWS.items()}
+    except StoreError as error:
+        log.error("how jobs fared is not known", extra={"error": str(error)})
+        return {}
 
 
 @dataclass(slots=True)

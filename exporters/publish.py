@@ -99,6 +99,8 @@ SUBJECTS = 20
 USERS = 200
 JOBS = 100
 WAITS = 500
+FLAVOURS, QUEUES = 500, 50
+"""Flavours of partitions, and users whose queues are told."""
 NOTICES = 500
 
 
@@ -185,6 +187,30 @@ class Published:
         "Real waits of jobs in seconds, from when they could start until they first did, by partition, account and "
         "GPUs asked for; of those that started since the daemon did. Accounts beyond the first 40 are (other).",
         "partition", "account", "gpus", cap=WAITS)
+    jobs: Series = _gauge(
+        "Jobs by what they do now: queued or running, each task of an array. From the scheduler.",
+        "partition", "flavour", "state", cap=2 * FLAVOURS)
+    user_queued_jobs: Series = _gauge(
+        "Jobs that a user has in the queue, each task of an array; the 50 longest queues.", "user", "partition",
+        cap=QUEUES)
+    user_queued_gpus: Series = _gauge("GPUs that the jobs in these queues ask for.", "user", "partition", cap=QUEUES)
+    finished_jobs: Series = _gauge(
+        "Jobs that ran and ended within the last day (1d) or week (7d), those that were requeued left out; from the "
+        "recorded history, as all means over them.", "partition", "flavour", "window", cap=2 * FLAVOURS)
+    job_wait_mean_seconds: Series = _gauge(
+        "Mean wait of these jobs in seconds, from when they could start until they did.",
+        "partition", "flavour", "window", cap=2 * FLAVOURS)
+    job_run_mean_seconds: Series = _gauge(
+        "Mean run time of these jobs in seconds.", "partition", "flavour", "window", cap=2 * FLAVOURS)
+    job_completion_mean_seconds: Series = _gauge(
+        "Mean completion time of these jobs in seconds, from when they could start to their end.",
+        "partition", "flavour", "window", cap=2 * FLAVOURS)
+    job_slowdown_mean_ratio: Series = _gauge(
+        "Mean bounded slowdown of these jobs: completion over run time, both of at least 10 s; 1 is no wait.",
+        "partition", "flavour", "window", cap=2 * FLAVOURS)
+    job_makespan_seconds: Series = _gauge(
+        "Makespan of these jobs in seconds: from the first of their submissions within the window to the last end.",
+        "partition", "flavour", "window", cap=2 * FLAVOURS)
     fragmentation_ratio: Series = _gauge(
         "Share of free GPUs that the usual demand of the last seven days cannot use (FGD, ATC'23).",
         "partition", cap=PARTITIONS)

@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection, func, select
 
-from . import energy_queries, schema, timelines, underuse, uses
+from . import energy_queries, finished, schema, timelines, underuse, uses
 from .energy_queries import Dimension, Order, RunFilter, RunRow
+from .finished import Finished
 from .packed import Window
 from .power_classes import PowerClass
 from .records import GpuRollup
@@ -55,6 +56,11 @@ class EnergyReader(ABC):
         """Return what GPUs did in up to ``most`` windows of [since, until); by node their positions, None for all."""
         with self._reading() as connection:
             return timelines.gpus(connection, places, since_s, until_s, most)
+
+    def finished(self, since_s: float, until_s: float) -> tuple[Finished, ...]:
+        """Return how jobs fared that ended in [since, until), by partition and flavour."""
+        with self._reading() as connection:
+            return finished.since(connection, since_s, until_s)
 
     def watched_until(self, until_s: float) -> float | None:
         """Return the end of the last window of energy that ended by a moment; None where there is none."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from . import advice, cluster_waste, health, job, learning, node, partitions, user
+from . import advice, cluster_waste, health, job, jobs, learning, node, partitions, user
 
 BOARDS: dict[str, Callable[[], str]] = {
     "cluster-waste": cluster_waste.build,
     "partitions": partitions.build,
+    "jobs": jobs.build,
     "job": job.build,
     "user": user.build,
     "node": node.build,

@@ -5,6 +5,7 @@ from idlewatt.daemon.facts import Known, Process, published
 from idlewatt.daemon.job_facts import job_facts
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.exporters.source import SourceStatus
+from idlewatt.storage.finished import Finished
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 from idlewatt.storage.telemetry import GpuDetail, GpuReading, NodeReading, Telemetry
 from idlewatt.storage.waiting import WaitReason
@@ -104,3 +105,23 @@ def test_a_source_that_nobody_has_read_yet_is_not_said_to_be_down():
     unread = SourceStatus("throughput", "throughput", success=False, duration_s=0.0)
     page = published(Known(), Process((failed, unread)))
     assert (page.up, page.collector_duration_seconds) == ({"slurm": 0.0}, {"slurm": 0.5})
+
+
+def test_jobs_are_counted_by_partition_flavour_and_state_and_the_longest_queues_of_users_told():
+    pending = [Job(str(number), 0.0, JobState.PENDING, "a100", Request(4), user=f"u{number % 70}", tasks=2,
+                   flavour="4-gpu") for number in range(100, 240)]
+    page = published(known(*pending), Process())
+    assert page.jobs == {("a100", "4-gpu", "queued"): 280.0, ("a100", "", "running"): 1.0}
+    assert len(page.user_queued_jobs) == len(page.user_queued_gpus) == 50
+    assert set(page.user_queued_jobs.values()) == {4.0}
+    assert set(page.user_queued_gpus.values()) == {16.0}
+    assert published(replace(known(*pending), old=True), Process()).jobs == {}
+
+
+def test_how_jobs_fared_is_told_by_partition_flavour_and_window_and_not_while_the_scheduler_is_unread():
+    fared = {"1d": (Finished("a100", "4-gpu", 3, 60.0, 3600.0, 3660.0, 1.1, 80_000.0),)}
+    page, key = published(replace(known(), fared=fared), Process()), ("a100", "4-gpu", "1d")
+    assert (page.finished_jobs[key], page.job_wait_mean_seconds[key], page.job_slowdown_mean_ratio[key]) == (3, 60, 1.1)
+    assert (page.job_run_mean_seconds[key], page.job_completion_mean_seconds[key]) == (3600.0, 3660.0)
+    assert page.job_makespan_seconds == {key: 80_000.0}
+    assert published(replace(known(), fared=fared, old=True), Process()).finished_jobs == {}
