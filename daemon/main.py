@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -94,7 +94,7 @@ def serve(options: Options) -> None:
     service = Service(settings, history, clock, speed=options.speed, steps=ClockWatch(clock, options.speed))
     view = DaemonView(service, lambda: load(options.config_file))
     app = WebApp(view, gate, telemetry_path=options.telemetry_path, lifecycle=options.lifecycle)
-    with _served(WebServer(app, sockets, gate)), _running(service):
+    with closing(view), _served(WebServer(app, sockets, gate)), _running(service):
         _watch(service, view, signals)
     # The kernel frees memory at once; Python would look through millions of objects for seconds before it ends.
     gc.freeze()

@@ -16,6 +16,7 @@ from ..storage.recommendations import Recommendation
 from ..storage.records import Job
 from .advice.model_roles import ModelStatus
 from .advice.node_scores import NodeScores
+from .advice.outlook_worker import OutlookWorker
 from .advice.recommender import Row
 from .advice.wait_outlook import WaitOutlook, WaitOutlooks
 from .config import ConfigError, Settings
@@ -41,8 +42,12 @@ class DaemonView(View):
 
     def __init__(self, service: Service, load: Callable[[], Settings]) -> None:
         self._service, self._load = service, load
-        self._outlooks: WaitOutlooks | None = None
+        self._outlooks = OutlookWorker()
         self._scores: tuple[object, object, NodeScores] | None = None
+
+    def close(self) -> None:
+        """Work nothing out any more."""
+        self._outlooks.close()
 
     def published(self) -> Published:
         """Return the facts of the metrics page."""
@@ -94,16 +99,15 @@ class DaemonView(View):
         settings = self._service.settings
         return EnergyBook(self._service.history, Costing(settings.costs, settings.waste.pue), self.now)
 
-    def outlook(self, job_id: str) -> WaitOutlook | None:
+    def outlook(self, job_id: str, within_s: float | None = None) -> WaitOutlook | None:
         """Return when a waiting job starts and what would start sooner; None when it does not wait, or nobody knows."""
-        known, settings, last = self._service.standing(), self._service.settings, self._outlooks
-        if known.snapshot is None or known.old or not known.snapshot.nodes:
+        known, settings = self._service.standing(), self._service.settings
+        snapshot = known.snapshot
+        if snapshot is None or known.old or not snapshot.nodes:
             return None
-        if last is None or last.snapshot is not known.snapshot:
-            # Two who ask at once may both work it out; each answer is right.
-            last = self._outlooks = WaitOutlooks(known.snapshot, self.now(), settings.counterfactual.incumbent,
-                                                 self._service.experience, settings.advice.draws)
-        return last.of(job_id)
+        policy, draws, experience = settings.counterfactual.incumbent, settings.advice.draws, self._service.experience
+        return self._outlooks.ask(job_id, snapshot, (policy, draws), lambda: WaitOutlooks(
+            snapshot, self.now(), policy, experience, draws), within_s)
 
     def models(self) -> Sequence[ModelRow]:
         """Return the trained agents that were decided on, the one in charge first."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, literal, or_, select, true, tuple_
 
 from . import schema
 from .energy_schema import CLASS_COLUMNS, SUMS
@@ -14,6 +14,11 @@ from .power_classes import WASTED, PowerClass
 from .records import JobState
 from .run_energy import DAY_S
 from .values import words
+
+MOST_COUNTED = 100_000
+"""Runs up to which it is told how many a list has: a page does not wait for a count of millions."""
+FEW = 10_000
+"""Runs that a search may find so that each is looked up; where more do, those of the time asked for are walked."""
 
 Order = Literal["ended", "energy", "wasted", "gpu_hours"]
 ORDERS: tuple[Order, ...] = ("ended", "wasted", "energy", "gpu_hours")
@@ -72,20 +77,46 @@ class RunRow:
 
 def runs(connection: Connection, wanted: RunFilter, order: Order, limit: int, offset: int = 0) \
         -> tuple[tuple[RunRow, ...], int]:
-    """Return runs in an order, the most first, and how many there are in all."""
+    """Return runs in an order, the most first, and how many there are; beyond ``MOST_COUNTED`` one more than that."""
     table, jobs = schema.run_energy, schema.jobs
     joined = table.outerjoin(jobs, and_(jobs.c.job_id == table.c.job_id, jobs.c.submit_s == table.c.submit_s))
-    within = _within(wanted)
+    few = _few(connection, wanted)
+    within = and_(_within(wanted), true() if few is None else table.c.id.in_(few))
     keys = {"ended": table.c.last_s, "energy": table.c.energy_mj, "wasted": _wasted(table.c, wanted.wasted),
             "gpu_hours": table.c.gpu_ms}
     needs_jobs = bool(wanted.state or wanted.text)
     base = select(table.c.id).select_from(joined if needs_jobs else table).where(within)
-    total = connection.execute(select(func.count()).select_from(base.subquery())).scalar_one()
+    total = connection.execute(select(func.count()).select_from(base.limit(MOST_COUNTED + 1).subquery())).scalar_one()
     # The few that are shown first, and only then what belongs to them.
     some = base.order_by(keys[order].desc(), table.c.id.desc()).limit(limit).offset(offset)
-    numbers = connection.execute(some).scalars().all()
+    numbers = connection.execute(some).scalars().all() if total else []
     rows = {row.id: row for row in connection.execute(_full(joined).where(table.c.id.in_(numbers)))}
     return tuple(_run(rows[number]) for number in numbers), total
+
+
+def _few(connection: Connection, wanted: RunFilter) -> list[int] | None:
+    """Return the runs among which all are whose id, user, name or state is looked for; None where those are many.
+
+    Of a million runs each index is read once, where a join would look a million jobs up.
+    """
+    if not (wanted.text or wanted.state):
+        return None
+    table, jobs = schema.run_energy.c, schema.jobs.c
+    text = words(wanted.text)
+    named = [jobs.name.contains(text, autoescape=True)] if text else [jobs.state == words(wanted.state)]
+    of_jobs = select(jobs.job_id, jobs.submit_s).where(*named).limit(FEW + 1)
+    keys = connection.execute(of_jobs).all()
+    if len(keys) > FEW:
+        return None
+    pieces: list[ColumnElement[bool]] = [tuple_(table.job_id, table.submit_s).in_(of_jobs)] if keys else []
+    if text:
+        pieces += [table.job_id.contains(text, autoescape=True), table.user.contains(text, autoescape=True)]
+    found: set[int] = set()
+    for piece in pieces:
+        found.update(connection.execute(select(table.id).where(piece).limit(FEW + 1)).scalars())
+        if len(found) > FEW:
+            return None
+    return sorted(found)
 
 
 def runs_of(connection: Connection, job_id: str, most: int = 100) -> tuple[RunRow, ...]:
@@ -116,6 +147,10 @@ def sums_by(connection: Connection, by: Dimension, wanted: RunFilter, limit: int
     sums = [func.sum(table.c[column]).label(column) for column in SUMS]
     where = _within(wanted) if by == "job" else and_(*_days(table, wanted))
     most = func.sum(_wasted(table.c, wanted.wasted)).desc()
+    if by == "job" and limit is not None:
+        # A million sums of one column, and of all columns only those that are shown.
+        names = connection.execute(select(name).where(where).group_by(name).order_by(most, name).limit(limit))
+        where = and_(where, name.in_(names.scalars().all()))
     query = select(name.label("name"), *sums).where(where).group_by(name).order_by(
         name if by == "day" else most, name).limit(limit)
     return tuple((str(row.name), {column: int(getattr(row, column)) for column in SUMS})

@@ -13,7 +13,7 @@ from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import NotFound
 
 from ...storage.durations import seconds
-from ...storage.energy_queries import DIMENSIONS, ORDERS, Dimension, Order, RunFilter
+from ...storage.energy_queries import DIMENSIONS, MOST_COUNTED, ORDERS, Dimension, Order, RunFilter
 from ...storage.notices import STATES, Notice
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import Job, JobState
@@ -84,8 +84,12 @@ def answer(query: Query, view: View, arguments: Arguments, name: str = "") -> st
     found = query.ask(view, view.book(), arguments, name)
     envelope: dict[str, Any] = {"status": "success", "data": query.row.dump_python(tuple(found.rows), mode="json")}
     if found.total is not None and found.total > len(found.rows):
-        envelope["warnings"] = [f"{len(found.rows)} of {found.total} rows; the others with limit and offset"]
+        envelope["warnings"] = [f"{len(found.rows)} of {_many(found.total)} rows; the others with limit and offset"]
     return dumps(envelope)
+
+
+def _many(total: int) -> str:
+    return f"more than {MOST_COUNTED}" if total > MOST_COUNTED else str(total)
 
 
 def _check(name: str, value: str, choices: Mapping[str, Sequence[str]]) -> None:

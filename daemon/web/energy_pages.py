@@ -16,6 +16,8 @@ from ...storage.energy_queries import ORDERS, Order
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.records import Job, JobState
 from .. import charts
+from ..advice.outlook_worker import NotYet
+from ..advice.wait_outlook import WaitOutlook
 from ..charts import Chart, Shape
 from ..efficiency import EnergyRow, JobReport, Series
 from ..pricing import KWH_J
@@ -32,6 +34,8 @@ ROWS = 50
 MOST_LIVE = 50
 MOST_GPUS = 16
 """GPUs of a job that are drawn."""
+PATIENCE_S = 0.05
+"""How long a page waits for an outlook; it then says that it is coming, and asks again by itself."""
 SPANS = ("1d", "7d", "30d", "90d", "365d")
 KNOWN = ("since", "user", "account", "partition", "state", "search", "min_kwh", "sort", "offset")
 STATES = tuple(state.value for state in JobState if state.finished or state.active)
@@ -77,9 +81,18 @@ def job_page(view: View, arguments: Arguments, name: str, root: str) -> str:
         raise NotFound(f"no job {name[:40]!r} is known")
     advice = next((row for row in view.recommendations() if row.job_id == name and not row.shadow), None)
     waits = any(report.job.state is JobState.PENDING for report in reports)
+    outlook, awaited = _outlook(view, name) if waits else (None, False)
     return _render("job.html", view, root, name=name, reports=reports, advice=advice, pue=view.book().costing.pue,
-                   outlook=view.outlook(name) if waits else None, faults=[gpu_faults(view, one.job) for one in reports],
+                   outlook=outlook, awaited=awaited, faults=[gpu_faults(view, one.job) for one in reports],
                    power=[_power(report) for report in reports], gpus=[_activity(report) for report in reports])
+
+
+def _outlook(view: View, name: str) -> tuple[WaitOutlook | None, bool]:
+    """Return the outlook on a waiting job, and whether it is still being worked out: the page does not wait for it."""
+    try:
+        return view.outlook(name, PATIENCE_S), False
+    except NotYet:
+        return None, True
 
 
 def gpu_faults(view: View, job: Job) -> list[tuple[str, str]]:

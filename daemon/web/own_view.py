@@ -98,9 +98,9 @@ class OwnView(View):
         """Return whom to ask what the user's jobs took."""
         return OwnBook(self._view.book(), self._user)
 
-    def outlook(self, job_id: str) -> WaitOutlook | None:
+    def outlook(self, job_id: str, within_s: float | None = None) -> WaitOutlook | None:
         """Return when a job of the user starts; who stands before it is told without a name."""
-        found = self._view.outlook(job_id)
+        found = self._view.outlook(job_id, within_s)
         own = self._keys()
         if found is None or (found.job_id, found.submit_s) not in own:
             return None

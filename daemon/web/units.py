@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from ...storage.energy_queries import MOST_COUNTED
 from ..pricing import Cost
 
 
@@ -21,6 +22,11 @@ def money(cost: Cost | None, part: str = "energy") -> str:
     """Return an amount with its currency; '' where no price is set."""
     value: float | None = getattr(cost, part) if cost is not None else None
     return "" if cost is None or value is None else f"{value:,.2f} {cost.currency}"
+
+
+def counted(total: int) -> str:
+    """Return how many rows a list has, as far as they were counted."""
+    return f"More than {MOST_COUNTED:,}" if total > MOST_COUNTED else f"{total:,}"
 
 
 def job_path(job_id: str) -> str:

@@ -180,10 +180,11 @@ class View(Protocol):
     def book(self) -> EnergyBook:
         """Return whom to ask what jobs, users and nodes took; unlike all else here, it reads the history."""
 
-    def outlook(self, job_id: str) -> WaitOutlook | None:
+    def outlook(self, job_id: str, within_s: float | None = None) -> WaitOutlook | None:
         """Return when a waiting job starts and what would start sooner; None when it does not wait, or nobody knows.
 
-        Like the book it is no answer from memory: it is worked out when somebody asks.
+        Like the book it is no answer from memory: it is worked out when somebody asks. NotYet is raised when that
+        takes longer than ``within_s``, and goes on.
         """
 
     def models(self) -> Sequence[ModelRow]:

@@ -84,6 +84,21 @@ LISTS = {
     "a month by account": lambda history: history.energy_by("account", ALL),
     "a month by class": lambda history: history.energy_by("class", ALL),
     "a day's jobs by waste": lambda history: history.energy_by("job", RunFilter(since_s=MONTH + 30 * DAY_S), 50),
+    "search by id": lambda history: history.runs(RunFilter(since_s=MONTH, text="500000"), "ended", 50),
+    "search by part of an id": lambda history: history.runs(RunFilter(since_s=MONTH, text="4711"), "ended", 50),
+    "search by user": lambda history: history.runs(RunFilter(since_s=MONTH, text="user77"), "ended", 50),
+    "search by name": lambda history: history.runs(RunFilter(since_s=MONTH, text="train-4711"), "wasted", 50),
+    "search for what is not there": lambda history: history.runs(RunFilter(since_s=MONTH, text="nowhere"), "ended", 50),
+    "a month, at least 0.25 kWh": lambda history: history.runs(
+        RunFilter(since_s=MONTH, least_joules=9e5), "ended", 50),
+    "a month of an account": lambda history: history.runs(RunFilter(since_s=MONTH, account="lab7"), "energy", 50),
+    "a month of a partition, failed ones": lambda history: history.runs(
+        RunFilter(since_s=MONTH, partition="p3", state="failed"), "ended", 50),
+    "a month by GPU-hours, failed ones": lambda history: history.runs(
+        RunFilter(since_s=MONTH, state="failed"), "gpu_hours", 50),
+    "a month by user": lambda history: history.energy_by("user", ALL),
+    "a month by job": lambda history: history.energy_by("job", ALL, 50),
+    "a month by day": lambda history: history.energy_by("day", ALL),
     "one job": lambda history: history.runs_of("500000"),
 }
 

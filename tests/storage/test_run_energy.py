@@ -5,10 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
 
-from idlewatt.storage import schema
+from idlewatt.storage import energy_queries, schema
 from idlewatt.storage.batches import Batch, decode, encode, ended_by
+from idlewatt.storage.energy_queries import RunFilter
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
+from idlewatt.storage.records import Job, JobState, Request, SchedulerSnapshot
 from idlewatt.storage.retention import Retention
 from idlewatt.storage.run_energy import EnergyShare
 
@@ -152,3 +154,40 @@ def test_a_run_takes_less_than_500_bytes(history):
 def test_a_batch_of_windows_that_another_recorder_has_ended_is_cut():
     batch = Batch("shares", (share(0.0), share(300.0)), 2)
     assert ended_by(batch, 300.0).facts == (share(0.0),)
+
+
+@pytest.fixture
+def searched(history):
+    """Return a history of jobs of two users with names, one of them failed, and what each took."""
+    known = [("4711", "ada", "train", "completed"), ("4712", "ada", "sweep", "failed"),
+             ("815", "bob", "train-2", "running"), ("99", "train", "other", "completed")]
+    for number, (job_id, user, name, state) in enumerate(known):
+        job = Job(job_id, 10.0, JobState(state), "gpu", Request(2), user=user, name=name, start_s=20.0,
+                  end_s=900.0 if state != "running" else None)
+        history.record_snapshot(SchedulerSnapshot(1000.0 + number, (), (), (job,)))
+        history.record_shares([share(300.0 * number, job_id, user=user, joules={IDLE: 10.0 * number + 1})])
+    return history
+
+
+SEARCHES = [
+    ({"text": "471"}, ["4712", "4711"]), ({"text": "train"}, ["99", "815", "4711"]), ({"text": "sweep"}, ["4712"]),
+    ({"text": "_"}, []), ({"text": "%"}, []), ({"text": "nobody"}, []), ({"text": "train", "user": "ada"}, ["4711"]),
+    ({"text": "train", "state": "running"}, ["815"]), ({"state": "failed"}, ["4712"]),
+    ({"state": "completed", "since_s": 900.0}, ["99"]), ({}, ["99", "815", "4712", "4711"])]
+
+
+def test_a_search_finds_the_same_runs_whether_they_are_looked_up_or_walked(searched, monkeypatch):
+    for few in (energy_queries.FEW, 1, 0):
+        monkeypatch.setattr(energy_queries, "FEW", few)
+        for wanted, found in SEARCHES:
+            rows, total = searched.runs(RunFilter(**wanted), "wasted", 10)
+            assert ([row.job_id for row in rows], total) == (found, len(found)), (few, wanted)
+
+
+def test_runs_are_counted_up_to_a_bound_and_one_more_says_that_there_are_others(searched, monkeypatch):
+    monkeypatch.setattr(energy_queries, "MOST_COUNTED", 2)
+    assert searched.runs(RunFilter(), "ended", 1)[1] == 3
+
+
+def test_the_jobs_that_wasted_most_are_the_same_whether_all_are_asked_for_or_some(searched):
+    assert searched.energy_by("job", RunFilter(), 2) == searched.energy_by("job", RunFilter())[:2]

@@ -151,6 +151,10 @@ class Place:
         return Known(snapshot=SchedulerSnapshot(self.now_s, nodes, (), tuple(self.jobs)),
                      assessment=Assessment(self.now_s, tuple(self.gpus)))
 
+    def now(self, gpus: int, hours: float, state: PowerClass = PowerClass.ALLOCATED_IDLE) -> None:
+        """Let GPUs of the first job have been in a state for some hours."""
+        self.gpus[:] = idle(self.jobs[0], self.now_s - hours * HOUR, gpus, state)
+
     def look(self, desk: Desk, after_s: float = 0.0) -> None:
         self.now_s += after_s
         desk.look(self.known())

@@ -8,6 +8,7 @@ import pytest
 from energies import record
 from werkzeug.test import Client
 
+from idlewatt.daemon.advice.outlook_worker import NotYet
 from idlewatt.daemon.advice.smaller_shapes import Shape
 from idlewatt.daemon.advice.wait_outlook import Ahead, WaitOutlook
 from idlewatt.daemon.efficiency import EnergyBook
@@ -71,6 +72,7 @@ class ToyView(View):
     notice_rows: tuple[Notice, ...] = ()
     told: tuple[WaitOutlook, ...] = ()
     scores: dict[str, int] = dataclasses.field(default_factory=dict)
+    outlooks_take_s: float = 0.0
 
     def published(self): return self.facts
     def recommendations(self): return self.advice
@@ -79,7 +81,12 @@ class ToyView(View):
     def nodes(self): return self.node_rows
     def jobs(self): return self.job_rows
     def book(self): return self.ledger
-    def outlook(self, job_id): return next((one for one in self.told if one.job_id == job_id), None)
+
+    def outlook(self, job_id, within_s=None):
+        if within_s is not None and within_s < self.outlooks_take_s:
+            raise NotYet(job_id)
+        return next((one for one in self.told if one.job_id == job_id), None)
+
     def models(self): return self.model_rows
     def decisions(self): return self.decision_rows
     def notices(self, since_s, user=""): return tuple(row for row in self.notice_rows if user in ("", row.user))

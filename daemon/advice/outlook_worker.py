@@ -1,0 +1,69 @@
+"""Works outlooks on waiting jobs out beside those who ask: at a large site one takes seconds, and a page may not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from ...storage.records import JobState, SchedulerSnapshot
+from .wait_outlook import WaitOutlook, WaitOutlooks
+
+KEPT_S = 60.0
+"""How long outlooks on one snapshot are told: newer ones tell who waits for hours nothing more, and cost seconds."""
+MOST_AT_ONCE = 16
+"""Jobs whose outlooks are worked out or waited for at a time."""
+
+
+class NotYet(Exception):
+    """An outlook is being worked out and not there yet: ask again."""
+
+
+class OutlookWorker:
+    """Answers at once from what is worked out, and works the rest out in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._lock, self._pool = threading.Lock(), ThreadPoolExecutor(1, "outlook")
+        self._terms: Hashable = None
+        self._made_s = 0.0
+        self._listed: frozenset[str] = frozenset()
+        self._outlooks: Future[WaitOutlooks] = Future()
+        self._asked: dict[str, Future[WaitOutlook | None]] = {}
+
+    def ask(self, job_id: str, snapshot: SchedulerSnapshot, terms: Hashable, make: Callable[[], WaitOutlooks],
+            within_s: float | None = None) -> WaitOutlook | None:
+        """Return the outlook on a job, None of one that does not wait; NotYet when it takes longer than ``within_s``.
+
+        ``make`` prepares outlooks on the snapshot by the ``terms``; those on one of the last minute serve as well,
+        as long as terms are the same and the job was listed there.
+        """
+        waiting = frozenset(name for job in snapshot.jobs if job.state is JobState.PENDING
+                            for name in (job.job_id, job.array) if name)
+        if job_id not in waiting:
+            return None
+        with self._lock:
+            if not self._serves(job_id, snapshot.time_s, terms):
+                self._terms, self._made_s, self._listed = terms, snapshot.time_s, waiting
+                self._outlooks, self._asked = self._pool.submit(make), {}
+            asked = self._asked.get(job_id) or self._begin(job_id)
+        try:
+            return asked.result(within_s)
+        except TimeoutError:
+            raise NotYet(job_id) from None
+
+    def close(self) -> None:
+        """Begin nothing more; what is being worked out goes on, and nobody waits for it here."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _serves(self, job_id: str, time_s: float, terms: Hashable) -> bool:
+        if terms != self._terms or job_id not in self._listed:
+            return False
+        failed = self._outlooks.done() and self._outlooks.exception() is not None
+        return not failed and 0.0 <= time_s - self._made_s < KEPT_S
+
+    def _begin(self, job_id: str) -> Future[WaitOutlook | None]:
+        if sum(not one.done() for one in self._asked.values()) >= MOST_AT_ONCE:
+            raise NotYet(job_id)
+        outlooks = self._outlooks
+        self._asked[job_id] = self._pool.submit(lambda: outlooks.result().of(job_id))
+        return self._asked[job_id]
