@@ -31,8 +31,12 @@ ANNOTATIONS = (("Advice followed", "green",
 
 
 def board(uid: str, title: str, description: str, rows: Iterable[tuple[int, Row] | str], *,
-          shows: Sequence[str] = (), variables: Sequence[dashboard.TextBoxVariable] = (), hours: int = 24) -> str:
-    """Return the JSON of a board; ``shows`` are the variables to choose by, and every panel obeys each of them."""
+          shows: Sequence[str] = (), variables: Sequence[dashboard.TextBoxVariable] = (), hours: int = 24,
+          own: bool = True) -> str:
+    """Return the JSON of a board; ``shows`` are the variables to choose by, and every panel obeys each of them.
+
+    Without ``own`` metrics the choice of the daemon is hidden: it is there for links and marks only.
+    """
     build = dashboard.Dashboard(title).uid(f"idlewatt-{uid}").description(description)
     build.tags(["idlewatt", "gpu", "power"]).readonly().refresh("1m").time(f"now-{hours}h", "now").timezone("browser")
     build.tooltip(DashboardCursorSync.CROSSHAIR).version(1)
@@ -40,7 +44,7 @@ def board(uid: str, title: str, description: str, rows: Iterable[tuple[int, Row]
                .as_dropdown(True).include_vars(True).keep_time(True).icon("external link"))
     build.link(dashboard.DashboardLink("Page of idlewatt").type(DashboardLinkType.LINK).url("${page}/")
                .target_blank(True).icon("external link"))
-    for variable in (*_variables(shows), *variables, _page()):
+    for variable in (*_variables(shows, own), *variables, _page()):
         build.with_variable(variable)
     for panel in laid_out(rows):
         build.with_row(panel) if isinstance(panel, dashboard.Row) else build.with_panel(panel)
@@ -61,9 +65,10 @@ CHOICES = {
 }
 
 
-def _variables(shows: Sequence[str]) -> Iterable[dashboard.QueryVariable | dashboard.DatasourceVariable]:
+def _variables(shows: Sequence[str], own: bool) -> Iterable[dashboard.QueryVariable | dashboard.DatasourceVariable]:
     yield dashboard.DatasourceVariable("datasource").label("Data Source").type("prometheus")
-    yield _chosen("job", "Daemon", "label_values(idlewatt_build_info, job)", ".+")
+    daemon = _chosen("job", "Daemon", "label_values(idlewatt_build_info, job)", ".+")
+    yield daemon if own else daemon.hide(VariableHide.HIDE_VARIABLE)
     yield _chosen("cluster", "Cluster", 'label_values(idlewatt_build_info{job=~"$job"}, cluster)', ".*")
     for name in shows:
         yield _chosen(name, *CHOICES[name], ".*")

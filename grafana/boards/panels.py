@@ -268,6 +268,7 @@ def _links(heading: str) -> list[dict[str, object]]:
     named = f"var-{variable}=${{__value.raw:percentencode}}&" if variable else ""
     found: list[dict[str, object]] = [{"title": f"Dashboard {uid.capitalize()}",
                                        "url": f"/d/idlewatt-{uid}?{named}{CHOSEN}"}]
+    found += [{"title": "Dashboard Resources", "url": f"/d/idlewatt-resources?{named}{CHOSEN}"}] * (heading == "Node")
     return found + ([{"title": "Page of idlewatt", "url": f"${{page}}/{page}/${{__value.raw:percentencode}}",
                       "targetBlank": True}] if page else [])
 

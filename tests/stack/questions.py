@@ -13,6 +13,8 @@ import requests
 import yaml
 
 GRAFANA = Path(__file__).parents[2] / "grafana"
+SITES = "resources"
+"""The board of dcgm-exporter's and node_exporter's series."""
 POINTS = 200
 """Of a curve: what Grafana asks for a panel of a laptop's width, more or less."""
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -90,9 +92,14 @@ class Question:
 
 
 def of_boards() -> list[Question]:
-    """Return every query of every panel."""
-    return [question for path in sorted((GRAFANA / "dashboards").glob("*.json"))
+    """Return every query of every panel that asks for our own metrics."""
+    return [question for path in sorted((GRAFANA / "dashboards").glob("*.json")) if path.stem != SITES
             for question in _of_board(path.stem, json.loads(path.read_text()))]
+
+
+def of_resources() -> list[Question]:
+    """Return every query of the board of the site's own series."""
+    return list(_of_board(SITES, json.loads((GRAFANA / "dashboards" / f"{SITES}.json").read_text())))
 
 
 def _of_board(name: str, board: dict[str, Any]) -> Iterator[Question]:
