@@ -19,10 +19,12 @@ from ..reproduce import PAPERS
               help="Folder for the report and the trained agents.  [default: NAME-report]")
 @click.option("--quick", is_flag=True, help="Train and try little: minutes for a look, not the reported figures.")
 @click.option("--seed", type=click.IntRange(0, 9000), help="Random seed of the first training; other trainings follow.")
+@click.option("--real", "real", type=click.Path(dir_okay=False, path_type=Path), metavar="CONFIG",
+              help="Of gist: its experiment of Fig. 6 on a real Slurm, as docs/research.md describes.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
               help="Change one setting of the paper, see daemon/reproduce/NAME/setting.py; may be repeated.")
 def command(name: str, traces: Path | None, out: Path | None, quick: bool, seed: int | None,
-            changes: tuple[str, ...]) -> None:
+            real: Path | None, changes: tuple[str, ...]) -> None:
     """Rebuild what the paper NAME published, train its agents, and write its claims beside what came of them.
 
     Ctrl-C ends it; where trainings are kept, the same command then goes on with them. Training needs torch, plots need
@@ -32,11 +34,35 @@ def command(name: str, traces: Path | None, out: Path | None, quick: bool, seed:
     Examples:
       idlewatt reproduce gist
       idlewatt reproduce dl2 --traces traces --quick --out quick
+      idlewatt reproduce gist --real slurm.yml
       idlewatt reproduce maifs --traces traces --seed 2 --set ablations=true
     """
+    if real is not None:
+        _experiment(name, real, out or Path(f"{name}-report"))
+        return
     seeded = changes if seed is None else (f"seed={seed}", *changes)
     for path in _reproduced(name, traces, out or Path(f"{name}-report"), quick, seeded).values():
         click.echo(path)
+
+
+def _experiment(name: str, config: Path, out: Path) -> None:
+    """Run the paper's experiment on a real Slurm."""
+    from ...storage.errors import StoreError
+    from ..reproduce.failures import ReproductionError
+    from ..strict_yaml import ConfigError
+
+    if name != "gist":
+        raise click.UsageError("--real goes with gist alone")
+    try:
+        run = importlib.import_module("..reproduce.gist.real.run", __package__).run
+        for path in run(config, out).values():
+            click.echo(path)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    except ImportError as error:
+        raise click.ClickException(f"{error}; training needs torch: pip install 'idlewatt[train]'") from error
+    except (ReproductionError, StoreError, OSError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _reproduced(name: str, traces: Path | None, out: Path, quick: bool, changes: Sequence[str]) -> Mapping[str, Path]:

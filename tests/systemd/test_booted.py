@@ -9,8 +9,11 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
+from contextlib import contextmanager
 from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -385,3 +388,64 @@ def test_the_timers_unit_refuses_where_the_daemon_trains(machine, site):
     with pytest.raises(AssertionError, match="failed"):
         machine.run("systemctl", "start", "idlewatt-train")
     assert "one of them, never both" in machine.run("journalctl", "--unit=idlewatt-train", "--output=cat")
+
+
+QUEUE = "/var/lib/idlewatt-follow/queue"
+SQUEUE = f'#!/bin/sh\necho "7|7|PENDING|gpu|ada|$(cat {QUEUE} 2> /dev/null)|0|2026-11-22T16:16:55"\n'
+SCONTROL = f'#!/bin/sh\necho "${{3#ReqNodeList=}}" > {QUEUE}\n'
+
+
+@contextmanager
+def adviser(rows):
+    """Serve what a daemon answers that is well and advises these rows; yield its URL."""
+    class Api(BaseHTTPRequestHandler):
+        def do_GET(self):
+            data = [{"ready": True}] if self.path.endswith("/status") else [
+                row | {"issued_s": time.time(), "snapshot_s": time.time()} for row in rows]
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"status": "success", "data": data}).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Api) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_what_follows_is_hardened_and_leaves_nothing_behind_when_it_is_killed(machine):
+    submitted_s = datetime.fromisoformat("2026-11-22T16:16:55+00:00").timestamp()
+    rows = [{"job_id": "7", "submit_s": submitted_s, "partition": "gpu", "policy": "easy", "action": "start",
+             "placement": {"nodes": ["a"]}, "command": "scontrol update jobid=7 ReqNodeList=a"}]
+    for name, text in {"squeue": SQUEUE, "scontrol": SCONTROL, "sinfo": "#!/bin/sh\necho gpu\n"}.items():
+        machine.write(f"/srv/slurm/{name}", text)
+        machine.run("chmod", "755", f"/srv/slurm/{name}")
+    assert machine.run("systemctl", "list-unit-files", "idlewatt-follow.service").count("disabled") >= 1
+    with adviser(rows) as url:
+        machine.write("/etc/idlewatt-follow/config.yml", yaml.safe_dump({
+            "dry_run": False, "daemon": {"url": url}, "slurm": {"bin_dir": "/srv/slurm"}, "every": "30s",
+            "allow": {"partitions": ["gpu"], "users": ["ada"]}}))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        machine.write("/etc/systemd/system/idlewatt-follow.service.d/test.conf",
+                      "[Service]\nExecStart=\nExecStart=/opt/idlewatt/bin/idlewatt follow --listen-address=127.0.0.1:"
+                      f"{port}\n")
+        machine.run("systemctl", "daemon-reload")
+        machine.run("systemctl", "start", "idlewatt-follow")
+        machine.wait_for(lambda: machine.run("sh", "-c", f"cat {QUEUE} 2> /dev/null || true") == "a")
+        machine.wait_for(lambda: "idlewatt_follow_changes{attribute=\"required_nodes\"} 1.0" in requests.get(
+            f"http://127.0.0.1:{port}/metrics", timeout=5).text)
+        process = machine.run("systemctl", "show", "--property", "MainPID", "--value", "idlewatt-follow")
+        status = machine.run("cat", f"/proc/{process}/status")
+        assert machine.run("stat", "--format=%U", f"/proc/{process}") == "idlewatt-follow"
+        assert "CapEff:\t0000000000000000" in status
+        rows.clear()
+        machine.run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", "idlewatt-follow")
+        machine.wait_for(lambda: machine.run("cat", QUEUE) == "")
+        machine.run("systemctl", "stop", "idlewatt-follow")
+        assert machine.run("systemctl", "is-active", "idlewatt-follow-guard.timer") == "active"
+        machine.run("systemctl", "stop", "idlewatt-follow-guard.timer")
+    (change,) = json.loads(machine.run("/opt/idlewatt/bin/idlewatt", "follow", "--ledger", "--format", "json"))
+    assert (change["state"], change["why"]) == ("taken_back", "left behind by a former process")

@@ -1,0 +1,100 @@
+"""What the experiment says: utilisation, run time and power by the paper's equations, beside what was predicted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from jinja2 import Environment, PackageLoader
+from scipy import stats
+
+from ....agents.gist_mdrl.environment import PARTITIONS
+from .config import PolicyName, RealSettings
+from .policies import NAMED
+
+EPISODE_H = 720.0
+"""Of the paper's reckoning of power (§6.2)."""
+GOAL = 0.01
+TEMPLATES = Environment(loader=PackageLoader(__package__, "."), autoescape=False,  # noqa: S701 - Markdown
+                        trim_blocks=True, keep_trailing_newline=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One episode, as it was played and as it was predicted; hours are the paper's."""
+
+    policy: PolicyName
+    number: int
+    utilization: float
+    terminal_h: float
+    predicted: float
+    predicted_terminal_h: float
+    latency_s: float
+    strayed: int
+    decisions: int
+
+    @property
+    def error(self) -> float:
+        """Return how far utilisation is from its prediction, of one."""
+        return self.utilization - self.predicted
+
+
+def write(settings: RealSettings, results: Sequence[Result], out: Path) -> Mapping[str, Path]:
+    """Write the report as Markdown and its figures as JSON; return their paths."""
+    told = facts(settings, results)
+    paths = {"report": out / "real.md", "figures": out / "real.json"}
+    paths["report"].write_text(TEMPLATES.get_template("real.md.j2").render(**told), encoding="utf-8")
+    paths["figures"].write_text(json.dumps({**told, "results": [asdict(one) for one in results]}, indent=2),
+                                encoding="utf-8")
+    return paths
+
+
+def facts(settings: RealSettings, results: Sequence[Result]) -> dict[str, object]:
+    """Return all that the report says."""
+    by_policy = {policy: {one.number: one for one in results if one.policy == policy} for policy in settings.policies}
+    shared = sorted(set.intersection(*(set(some) for some in by_policy.values())) if by_policy else ())
+    kilowatts = PARTITIONS[settings.kind].kilowatts * PARTITIONS[settings.kind].servers
+    return {
+        "kind": settings.kind, "hour_s": settings.hour, "partitions": len(settings.partitions), "pairs": len(shared),
+        "goal": GOAL, "rows": [_row(policy, list(some.values()), kilowatts) for policy, some in by_policy.items()
+                               if some],
+        "differences": [_difference(policy, by_policy, shared) for policy in settings.policies if policy != "random"]
+        if "random" in by_policy and len(shared) > 1 else [],
+        "error": _told([one.error for one in results]), "error_absolute": _told([abs(one.error) for one in results]),
+        "within": sum(abs(one.error) <= GOAL for one in results), "episodes": len(results),
+        "strayed": sum(one.strayed for one in results),
+        "latency_s": _told([one.latency_s for one in results])}
+
+
+def _row(policy: PolicyName, some: Sequence[Result], kilowatts: float) -> dict[str, object]:
+    utilization = _told([one.utilization for one in some])
+    return {"policy": NAMED[policy], "episodes": len(some), "utilization": utilization,
+            "predicted": float(np.mean([one.predicted for one in some])),
+            "terminal_h": _told([one.terminal_h for one in some]),
+            "predicted_terminal_h": float(np.mean([one.predicted_terminal_h for one in some])),
+            "error": _told([one.error for one in some]),
+            # §6.2: what runs inefficiently of an episode of 720 h, at the servers' rated power.
+            "inefficient_mwh": EPISODE_H * (1.0 - utilization["mean"]) * kilowatts / 1000.0}
+
+
+def _difference(policy: PolicyName, by_policy: Mapping[PolicyName, Mapping[int, Result]], shared: Sequence[int]) \
+        -> dict[str, object]:
+    """Return how a policy differs from the paper's Naive on the very same sequences."""
+    def paired(figure: Callable[[Result], float]) -> dict[str, float]:
+        return _told([figure(by_policy[policy][number]) - figure(by_policy["random"][number]) for number in shared])
+
+    return {"policy": NAMED[policy], "utilization": paired(lambda one: one.utilization),
+            "terminal_h": paired(lambda one: one.terminal_h), "predicted": paired(lambda one: one.predicted)}
+
+
+def _told(values: Sequence[float]) -> dict[str, float]:
+    """Return the mean with its 95 % interval (Student's t); no interval of fewer than two."""
+    if not values:
+        return {"mean": float("nan"), "low": float("nan"), "high": float("nan")}
+    mean, spread = float(np.mean(values)), 0.0
+    if len(values) > 1:
+        spread = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    return {"mean": mean, "low": mean - spread, "high": mean + spread}

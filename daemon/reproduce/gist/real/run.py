@@ -1,0 +1,141 @@
+"""``idlewatt reproduce gist --real CONFIG``: play, note each result at once, report; what is done stays done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from .....storage.follow_ledger import FollowLedger
+from ....follow.slurm import SlurmError
+from ...failures import ReproductionError
+from ..exact import sequences
+from .cluster import Cluster
+from .config import PolicyName, RealSettings, load
+from .episode import Episode, Played
+from .policies import Players, chosen
+from .report import Result, write
+
+BEAT_S = 0.05
+RESULTS = "real.jsonl"
+Turn = tuple[PolicyName, int]
+
+
+def run(config: Path, out: Path) -> Mapping[str, Path]:
+    """Carry out the experiment and write its report; Ctrl-C cancels what runs, and the same command goes on later."""
+    settings = load(config)
+    out.mkdir(parents=True, exist_ok=True)
+    settings.scratch.mkdir(parents=True, exist_ok=True)
+    players = Players(settings, out / "runs")
+    turns: list[Turn] = [(policy, number) for number in chosen(players.kind, settings.sequences)
+                         for policy in settings.policies]
+    results = done(settings, out)
+    missing = [turn for turn in turns if turn not in results]
+    try:
+        with FollowLedger.own(out / "follow.db") as ledger:
+            for result in _played(settings, players, ledger, missing):
+                _keep(settings, out, result)
+                results[result.policy, result.number] = result
+    except SlurmError as error:
+        raise ReproductionError(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo(f"interrupted after {len(results)} of {len(turns)} episodes; the same command goes on", err=True)
+    return write(settings, [results[turn] for turn in turns if turn in results], out)
+
+
+def _played(settings: RealSettings, players: Players, ledger: FollowLedger, turns: list[Turn]) -> Iterator[Result]:
+    """Yield the results as they come, a partition's next episode as soon as it is free."""
+    cluster = Cluster(settings, ledger)
+    free = [(name, cluster.servers(name, players.kind)) for name in settings.partitions]
+    waiting, playing, next_s = list(turns), dict[Turn, Episode](), time.time()
+    with _progress(len(turns)) as advance, _cleared(cluster, playing):
+        while waiting or playing:
+            now_s = time.time()
+            if waiting and free and now_s >= next_s:
+                turn, (partition, servers) = waiting.pop(0), free.pop(0)
+                playing[turn] = _episode(settings, players, cluster, turn, partition, servers)
+                next_s = now_s + settings.stagger
+            cluster.follower.look()
+            pinned = cluster.pinned()
+            for turn, episode in list(playing.items()):
+                if (played := episode.poll(time.time(), pinned)) is not None:
+                    cluster.cancel(episode.jobs)
+                    free.append((episode.partition, episode.servers))
+                    del playing[turn]
+                    advance(f"{turn[0]} {turn[1]}: U {played.utilization:.3f}")
+                    yield _result(players, turn, played)
+            time.sleep(BEAT_S)
+
+
+def _episode(settings: RealSettings, players: Players, cluster: Cluster, turn: Turn, partition: str,
+             servers: tuple[str, ...]) -> Episode:
+    policy, number = turn
+    # A name of its own for each try: notes of one that was interrupted are nobody's.
+    name = f"gist-{policy}-{number}-{time.time_ns()}"
+    return Episode(cluster, players.kind, partition, servers, name, sequences(players.kind)[number],
+                   players.player(policy, number), settings.hour, policy != "slurm", time.time())
+
+
+def _result(players: Players, turn: Turn, played: Played) -> Result:
+    policy, number = turn
+    utilization, terminal_h = players.predicted(policy, number)
+    return Result(policy, number, played.utilization, played.terminal_start_h, utilization, terminal_h,
+                  played.latency_s, played.strayed, len(played.decisions))
+
+
+@contextmanager
+def _cleared(cluster: Cluster, playing: dict[Turn, Episode]) -> Iterator[None]:
+    """Leave neither job nor pin behind, however the experiment ends."""
+    try:
+        yield
+    finally:
+        cluster.cancel([job for episode in playing.values() for job in episode.jobs])
+        cluster.follower.take_all_back("the experiment is over")
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("playing", total=total)
+
+        def advance(words: str) -> None:
+            progress.update(task, advance=1, description=words)
+        yield advance
+
+
+def key(settings: RealSettings) -> str:
+    """Return the digest of what a result depends on beside policy and sequence."""
+    told = settings.model_dump(mode="json", include={"kind", "hour", "seed", "user"})
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def done(settings: RealSettings, out: Path) -> dict[Turn, Result]:
+    """Return what an earlier run of the same experiment left; a line that is not whole is done again."""
+    found: dict[Turn, Result] = {}
+    try:
+        lines = (out / RESULTS).read_text().splitlines()
+    except FileNotFoundError:
+        return found
+    for line in lines:
+        try:
+            told = json.loads(line)
+            result = Result(**told["result"])
+        except (ValueError, TypeError, KeyError):
+            continue
+        if told.get("key") == key(settings):
+            found[result.policy, result.number] = result
+    return found
+
+
+def _keep(settings: RealSettings, out: Path, result: Result) -> None:
+    with (out / RESULTS).open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"key": key(settings), "result": asdict(result)}) + "\n")
