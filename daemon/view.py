@@ -27,6 +27,7 @@ from .pseudonyms import pseudonymised
 from .service import Service
 from .spare import spare_nodes
 from .waste import Assessment, GpuVerdict, NodeVerdict
+from .waste.enclosures import EnclosureVerdict
 from .web.view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
 
 if TYPE_CHECKING:
@@ -88,6 +89,11 @@ class DaemonView(View):
                         spare.worth.get(node.name, ""), spare.unknown.get(node.name, ""))
                 if (verdict := verdicts.get(node.name)) else NodeRow(node, unknown_use=spare.unknown.get(node.name, ""))
                 for node in known.snapshot.nodes]
+
+    def racks(self) -> Sequence[EnclosureVerdict]:
+        """Return the racks with a meter of their own, taken apart."""
+        found = self._service.known.assessment
+        return found.enclosures if found else ()
 
     def jobs(self) -> Sequence[Job]:
         """Return pending, running and lately finished jobs."""

@@ -15,6 +15,16 @@ from typing import NoReturn, TypedDict, Unpack
 import click
 
 from ...exporters.simulated.slurm_shapes import SETTINGS
+from ._hardware import (
+    OPTIONS,
+    SOURCES,
+    advises,
+    enclosures,
+    exporters,
+    first_server,
+    links,
+    usual_nodes,
+)
 from ._parts import (
     ADVISES,
     COMPILED_WITHIN_S,
@@ -28,11 +38,12 @@ from ._parts import (
     tail,
 )
 
-SPEED = 60.0
+SPEED, SLOWER = 60.0, 20.0
+"""Simulated seconds per second: two racks have nine times as many pages to be read in each."""
+HARDWARE = ("dgx", "gb200-nvl72", "mi300x", "mixed")
+"""As ``exporters.simulated.hardware`` has them, which a command that only prints its help does not load."""
 TARGETS = {"slurm": ("dcgm", "node", "ipmi", "cgroup"), "kubernetes": ("dcgm_pods", "node", "ipmi")}
 """The pages that are read, by scheduler: the cgroups of pods are not those of Slurm's jobs."""
-HALVES = [[0, 1, 2, 3], [4, 5, 6, 7]]
-"""The GPUs of a DGX-1V by CPU: NVLink joins each of them to all others of its half, and to one of the other."""
 
 
 class _Site(TypedDict):
@@ -40,7 +51,8 @@ class _Site(TypedDict):
 
     speed: float | None
     seed: int
-    nodes: int
+    hardware: str
+    nodes: int | None
     port: int
     folder: Path | None
     once: bool
@@ -48,10 +60,13 @@ class _Site(TypedDict):
 
 @click.command("demo", short_help="Watch a simulated GPU cluster.")
 @click.option("--speed", type=click.FloatRange(1, 3600),
-              help=f"Simulated seconds per second.  [{SPEED:g}; 1 after --days]")
+              help=f"Simulated seconds per second.  [{SPEED:g}; {SLOWER:g} of gb200-nvl72; 1 after --days]")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Same seed, same cluster.")
-@click.option("--nodes", type=click.IntRange(1, 1000), default=4, show_default=True,
-              help="Half DGX A100, half DGX-1V.")
+@click.option("--hardware", type=click.Choice(HARDWARE), default="dgx", show_default=True,
+              help="DGX A100 and DGX-1V; racks of GB200 NVL72; servers with MI300X; or HGX H100, MI300X, Gaudi 3 and "
+                   "DGX A100 side by side.")
+@click.option("--nodes", type=click.IntRange(1, 1000),
+              help="Servers, as many of each kind.  [4; 36 trays of gb200-nvl72; 8 of mixed]")
 @click.option("--port", type=click.IntRange(1, 65535), default=9723, show_default=True,
               help="Where the daemon listens.")
 @click.option("--dir", "folder", type=click.Path(file_okay=False, path_type=Path),
@@ -77,16 +92,20 @@ def command(scheduler: str, days: float | None, prometheus_port: int, **site: Un
       idlewatt demo
       idlewatt demo --speed 120 --seed 7
       idlewatt demo --scheduler kubernetes
+      idlewatt demo --hardware gb200-nvl72
       idlewatt demo --nodes 100 --dir /tmp/demo
       idlewatt demo --days 14
     """
     from .live import watch
 
-    speed, nodes, seed, port = site["speed"], site["nodes"], site["seed"], site["port"]
+    speed, seed, port, hardware = site["speed"], site["seed"], site["port"], site["hardware"]
+    nodes = site["nodes"] or usual_nodes(hardware)
     if days and speed not in (None, 1.0):
         raise click.UsageError("after --days the demo goes on in real time, as Prometheus does: leave --speed out")
     if days and scheduler != "slurm":
         raise click.UsageError("a past is simulated under Slurm alone: leave --days or --scheduler out")
+    if hardware != "dgx" and (days or scheduler != "slurm"):
+        raise click.UsageError("other hardware is simulated under Slurm from now on: leave --days or --scheduler out")
     signal.signal(signal.SIGTERM, _interrupt)
     parts: list[Part] = []
     try:
@@ -94,7 +113,8 @@ def command(scheduler: str, days: float | None, prometheus_port: int, **site: Un
             if days:
                 url, notes = _with_past(stack, site["folder"], days, nodes, seed, (port, prometheus_port))
             else:
-                wanted = Wanted(_folder(site["folder"], stack), nodes, seed, speed or SPEED, port, scheduler)
+                usual = SLOWER if hardware == "gb200-nvl72" else SPEED
+                wanted = Wanted(_folder(site["folder"], stack), nodes, seed, speed or usual, port, scheduler, hardware)
                 url, notes = _from_now(stack, wanted, parts)
             click.echo("\n".join(notes))
             watch(url, once=site["once"], footer=notes, pause=_looking_after(parts))
@@ -124,17 +144,18 @@ class Wanted:
     speed: float
     port: int
     scheduler: str
+    hardware: str = "dgx"
 
 
 def _from_now(stack: ExitStack, site: Wanted, parts: list[Part]) -> tuple[str, list[str]]:
     """Start cluster and daemon now, as ``parts``; return the daemon's URL and what to tell."""
     folder, speed = site.folder, site.speed
-    _rehearse(folder)
+    _rehearse(folder, advises(site.hardware))
     start_s = float(int(time.time()))
-    simulation = stack.enter_context(_simulation(site.nodes, site.seed, speed, start_s, folder, parts))
-    config = _write_config(folder, simulation, site.scheduler)
+    simulation = stack.enter_context(_simulation(site, start_s, parts))
+    config = _write_config(site, simulation)
     url = stack.enter_context(_daemon(config, site.port, speed, start_s, folder, parts))
-    return url, _notes(url, simulation, speed, folder)
+    return url, _notes(url, simulation, site)
 
 
 def _with_past(stack: ExitStack, folder: Path | None, days: float, nodes: int, seed: int,
@@ -160,37 +181,44 @@ def _folder(wanted: Path | None, stack: ExitStack) -> Path:
     return wanted
 
 
-def _rehearse(folder: Path) -> None:
+def _rehearse(folder: Path, policy: str = ADVISES) -> None:
     """Wait until the policies are compiled; the clock starts afterwards."""
     click.echo("Getting the policies ready: half a minute the first time, a moment later on.")
-    with python("the compilation", ("-m", "idlewatt.daemon.advice.warm_up"), folder / "warm_up.log") as child:
+    arguments = ("-m", "idlewatt.daemon.advice.warm_up", *(() if policy == ADVISES else (SCHEDULER, policy)))
+    with python("the compilation", arguments, folder / "warm_up.log") as child:
         if child.wait(COMPILED_WITHIN_S):
             raise DemoError(f"the policies cannot be compiled:\n{tail(folder / 'warm_up.log')}")
 
 
-def _notes(url: str, simulation: str, speed: float, folder: Path) -> list[str]:
+def _notes(url: str, simulation: str, site: Wanted) -> list[str]:
     return [f"page     {url}/   metrics {url}/metrics",
-            f"cluster  {simulation}/dgx-a100-01/dcgm  (simulated, {speed:g} times as fast as real)",
-            f"files    {folder}   Ctrl-C ends the demo"]
+            f"cluster  {simulation}/{first_server(site.hardware)}  (simulated, {site.speed:g} times as fast as real)",
+            f"files    {site.folder}   Ctrl-C ends the demo"]
 
 
-def configuration(simulation: str, folder: Path, scheduler: str = "slurm") -> dict[str, object]:
+def configuration(simulation: str, site: Wanted) -> dict[str, object]:
     """Return the daemon's configuration for a simulation at that URL: what an operator would write for real nodes."""
     # A second of ours is minutes of theirs: what a real site looks at every 15 s is looked at as often as we can.
     beat = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "2s", "record": "5s", "retention": "1h",
             "counterfactual": "1m"}
-    pages = [{"kind": kind.partition("_")[0], "http_sd_configs": [{"url": f"{simulation}/targets/{kind}"}]}
-             for kind in TARGETS[scheduler]]
-    return {"cluster": "GIST AI-X (simulated)",
-            "storage": {"url": f"sqlite:///{folder / 'idlewatt.db'}"},
+    return {"cluster": "GIST AI-X (simulated)" if site.hardware == "dgx" else f"{site.hardware} (simulated)",
+            "storage": {"url": f"sqlite:///{site.folder / 'idlewatt.db'}"},
             "cycles": beat,
-            "waste": {"rated_node_watts": RATED_WATTS},
-            "advice": {"policy": ADVISES, "spare_nodes": SPARE_NODES},
+            "waste": {"rated_node_watts": RATED_WATTS, "enclosures": enclosures(site.hardware, site.nodes)},
+            "advice": {"policy": advises(site.hardware), "spare_nodes": SPARE_NODES},
             "counterfactual": {"incumbent": SCHEDULER},
             # Ten minutes of theirs are enough to see what a job does not use: it does the same all the time.
             "recommenders": {"elastic": _elastic(), "allocation": {"every": "1s", "window": "10m"}},
-            "sources": [*pages, *_scheduler(simulation, scheduler),
-                        {"kind": "gpu_links", "nodes": ["dgx-v100-*"], "islands": HALVES}]}
+            "sources": [*_pages(simulation, site), *_scheduler(simulation, site.scheduler),
+                        *links(site.hardware, site.nodes)]}
+
+
+def _pages(simulation: str, site: Wanted) -> Iterator[dict[str, object]]:
+    """Yield the sources of pages."""
+    kinds = TARGETS[site.scheduler] if site.hardware == "dgx" else exporters(site.hardware, site.nodes)
+    for kind in kinds:
+        yield {"kind": SOURCES.get(kind, kind.partition("_")[0]), **OPTIONS.get(kind, {}),
+               "http_sd_configs": [{"url": f"{simulation}/targets/{kind}"}]}
 
 
 def _scheduler(simulation: str, scheduler: str) -> list[dict[str, object]]:
@@ -213,19 +241,20 @@ def _elastic() -> dict[str, object]:
         for name in ("resnet50", "vit-large")]}
 
 
-def _write_config(folder: Path, simulation: str, scheduler: str = "slurm") -> Path:
+def _write_config(site: Wanted, simulation: str) -> Path:
     import yaml
 
-    path = folder / "idlewatt.yml"
-    path.write_text(yaml.safe_dump(configuration(simulation, folder, scheduler), sort_keys=False), encoding="utf-8")
+    path = site.folder / "idlewatt.yml"
+    path.write_text(yaml.safe_dump(configuration(simulation, site), sort_keys=False), encoding="utf-8")
     return path
 
 
 @contextmanager
-def _simulation(nodes: int, seed: int, speed: float, start_s: float, folder: Path, parts: list[Part]) -> Iterator[str]:
+def _simulation(site: Wanted, start_s: float, parts: list[Part]) -> Iterator[str]:
     """Run the simulated cluster as one of the parts and yield its URL."""
-    arguments = ("-m", "idlewatt.exporters.simulated", f"--nodes={nodes}", f"--seed={seed}", f"--speed={speed}",
-                 f"--start={start_s}")
+    folder = site.folder
+    arguments = ("-m", "idlewatt.exporters.simulated", f"--nodes={site.nodes}", f"--seed={site.seed}",
+                 f"--speed={site.speed}", f"--start={start_s}", f"--hardware={site.hardware}")
     with python("the simulated cluster", arguments, folder / "simulation.log") as child:
         announced = folder / "simulation.log"
         parts.append(Part("the simulated cluster", child, announced))

@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ...storage.records import Node
 
 STATES = ("free", "broken", "full", "out")
 """All GPUs of all its nodes free; some free and some not, or a node that is not up; none free; no node up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """An NVLink domain at one moment."""
+
+    name: str
+    nodes: int
+    gpus: int
+    free: int
+    """GPUs of nodes that are up and that nobody holds."""
+    state: str
+    """One of ``STATES``."""
+
+
+def domains(nodes: Iterable[Node]) -> list[Domain]:
+    """Return the NVLink domains by name."""
+    found = sorted(_members(nodes).items())
+    return [Domain(name, len(some), sum(node.gpus for node in some), free, state)
+            for name, some in found for state, free in (_state(some),)]
 
 
 def domain_states(nodes: Iterable[Node]) -> tuple[dict[tuple[str, str], int], dict[str, int]]:
@@ -17,12 +38,8 @@ def domain_states(nodes: Iterable[Node]) -> tuple[dict[tuple[str, str], int], di
     Broken domains are the fragmentation that owners of NVL72 racks feel: their free GPUs serve no job that needs a
     whole domain.
     """
-    domains: dict[str, list[Node]] = {}
-    for node in nodes:
-        if node.domain and node.gpus:
-            domains.setdefault(node.domain, []).append(node)
     states, lost = Counter[tuple[str, str]](), Counter[str]()
-    for members in domains.values():
+    for members in _members(nodes).values():
         state, free = _state(members)
         for partition in sorted({name for node in members for name in node.partitions}):
             states[partition, state] += 1
@@ -30,6 +47,14 @@ def domain_states(nodes: Iterable[Node]) -> tuple[dict[tuple[str, str], int], di
     partitions = {partition for partition, _ in states}
     return ({(partition, state): states[partition, state] for partition in partitions for state in STATES},
             {partition: lost[partition] for partition in partitions})
+
+
+def _members(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+    found: dict[str, list[Node]] = {}
+    for node in nodes:
+        if node.domain and node.gpus:
+            found.setdefault(node.domain, []).append(node)
+    return found
 
 
 def _state(members: list[Node]) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from ...storage.recommendations import ACTIONS, Recommendation
 from ...storage.records import Job, JobState, NodeState
 from ..advice.recommender import RecommenderKind
 from ..advice.recommenders import subjects, topics
+from ..waste.enclosures import EnclosureVerdict
 from .view import DecisionRow, ModelRow, NodeRow, SourceRow, Status, TargetGroup, View, WasteRow
 
 MOST_ROWS = 1_000_000
@@ -107,6 +108,12 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
          "flavour": Filter("Flavour of the job that holds the gpu.", lambda row: (row.flavour,)),
          "state": Filter("`wasted` or `useful`.", lambda row: ("wasted" if row.wasted else "useful",),
                          ("wasted", "useful"))}),
+    Endpoint(
+        "racks", "Racks with a meter of their own: its watts by part, and each tray with its share of switches and "
+        "loss.",
+        lambda view: view.racks(), TypeAdapter(tuple[EnclosureVerdict, ...]),
+        {"enclosure": Filter("Name of the rack.", lambda row: (row.name,)),
+         "node": Filter("A tray of it.", lambda row: row.nodes)}),
     Endpoint(
         "nodes", "Every node with its power and its GPUs by state.",
         lambda view: view.nodes(), TypeAdapter(tuple[NodeRow, ...]),

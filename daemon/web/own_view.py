@@ -18,6 +18,7 @@ from ..advice.recommender import Row
 from ..advice.wait_outlook import WaitOutlook
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
 from ..efficiency.wasters import Part
+from ..waste.enclosures import EnclosureVerdict
 from .view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
 
 if TYPE_CHECKING:
@@ -89,6 +90,10 @@ class OwnView(View):
         """Return every node, without whom it is kept for."""
         return [row if row.node.owner in ("", self._user) else replace(row, node=replace(row.node, owner=""))
                 for row in self._view.nodes()]
+
+    def racks(self) -> Sequence[EnclosureVerdict]:
+        """Return the racks: whose jobs are in them nobody can tell from these."""
+        return self._view.racks()
 
     def jobs(self) -> Sequence[Job]:
         """Return the user's jobs."""

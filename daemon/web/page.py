@@ -19,6 +19,7 @@ from ...storage.records import Job, JobState
 from ..efficiency import HolderRow
 from ..efficiency.wasters import wasters
 from ..headline import Balance, Part, Scope, balance, percent, scope, watts
+from ..waste.domains import domains
 from . import units
 from .view import ModelRow, NodeRow, Status, View, WasteRow
 
@@ -217,6 +218,7 @@ def render(view: View, telemetry_path: str) -> str:
         spare=spare[:MOST_NODES], more_spare=max(0, len(spare) - MOST_NODES),
         unknown_spare=sum(bool(row.unknown_use) for row in nodes),
         outside=outside[:MOST_NODES], more_outside=max(0, len(outside) - MOST_NODES), nodes=nodes,
+        racks=view.racks()[:MOST_NODES], more_racks=max(0, len(view.racks()) - MOST_NODES), **_nvlink(nodes),
         sources=view.sources())
 
 
@@ -238,6 +240,13 @@ def _only(status: Status) -> list[str]:
 def _troubled(status: Status) -> dict[str, str]:
     """Return the words on each source that is late or slow while its last read went well."""
     return {one.subject: one.words for one in status.degraded if one.cause in ("source_slow", "targets_slow")}
+
+
+def _nvlink(nodes: Sequence[NodeRow]) -> dict[str, object]:
+    """Return the NVLink domains, the broken ones first, since these are what can be mended."""
+    found = sorted(domains(row.node for row in nodes), key=lambda one: (one.state != "broken", one.name))
+    return {"domains": found[:MOST_NODES], "more_domains": max(0, len(found) - MOST_NODES),
+            "broken": [one for one in found if one.state == "broken"]}
 
 
 def _leader(view: View) -> ModelRow | None:

@@ -16,6 +16,7 @@ from ..advice.recommender import Row
 from ..advice.wait_outlook import WaitOutlook
 from ..degraded import Degradation
 from ..efficiency import EnergyBook
+from ..waste.enclosures import EnclosureVerdict
 
 if TYPE_CHECKING:
     from ...exporters.kubernetes.extender import PodQuestion
@@ -173,6 +174,9 @@ class View(Protocol):
 
     def nodes(self) -> Sequence[NodeRow]:
         """Return every node."""
+
+    def racks(self) -> Sequence[EnclosureVerdict]:
+        """Return the racks with a meter of their own, taken apart."""
 
     def jobs(self) -> Sequence[Job]:
         """Return pending, running and lately finished jobs."""

@@ -13,6 +13,7 @@ import click
 
 from .clock import SimulatedClock
 from .cluster import Shape, SimulatedCluster
+from .hardware import HARDWARE
 from .server import SimulationServer, Site
 
 
@@ -22,11 +23,13 @@ from .server import SimulationServer, Site
 @click.option("--speed", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True)
 @click.option("--start", type=float, default=None, help="Wall time at which the simulated time equals it.  [now]")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 takes a free one.")
+@click.option("--hardware", type=click.Choice(tuple(HARDWARE)), default="dgx", show_default=True)
 @click.option("--mig", is_flag=True, help="Put the last gpu of the first node into MIG mode.")
-def main(nodes: int, seed: int, speed: float, start: float | None, port: int, mig: bool) -> None:
-    """Serve a simulated DGX cluster on 127.0.0.1 until standard input closes."""
+def main(nodes: int, seed: int, speed: float, start: float | None, port: int, hardware: str,
+         mig: bool) -> None:
+    """Serve a simulated cluster on 127.0.0.1 until standard input closes."""
     start_s = float(int(time.time())) if start is None else start
-    cluster = SimulatedCluster(Shape(nodes=nodes, seed=seed, start_s=start_s))
+    cluster = SimulatedCluster(Shape(nodes=nodes, hardware=hardware, seed=seed, start_s=start_s))
     with SimulationServer(Site(cluster, SimulatedClock(speed, start_s), mig), port) as server:
         click.echo(server.url)
         sys.stdout.flush()

@@ -33,6 +33,8 @@ class Shape:
     """What makes one simulated cluster differ from another."""
 
     nodes: int = 4
+    hardware: str = "dgx"
+    """One of ``hardware.HARDWARE``."""
     seed: int = 1
     start_s: float = 1_750_000_000.0
     tick_s: float = 5.0
@@ -52,12 +54,13 @@ class SimulatedCluster:
 
     def __init__(self, shape: Shape | None = None, power: Power | None = None) -> None:
         self.shape = shape = shape or Shape()
-        self.servers = servers(shape.nodes)
+        self.servers = servers(shape.nodes, shape.hardware)
         seeds = np.random.SeedSequence(shape.seed).spawn(3)
         self._rng = np.random.default_rng(seeds[0])
         self.gpus = GpuPhysics(self.servers, np.random.default_rng(seeds[1]), power or Power())
         self.capacity = Capacity(self.servers)
-        self.submissions = Submissions(np.random.default_rng(seeds[2]), shape.hour_s)
+        self.submissions = Submissions(np.random.default_rng(seeds[2]), shape.hour_s,
+                                       {server.model.partition: server.model for server in self.servers})
         self.now_s = shape.start_s
         self.partitions = tuple(dict.fromkeys(server.model.partition for server in self.servers))
         self.pending: dict[str, list[SimulatedJob]] = {partition: [] for partition in self.partitions}

@@ -63,6 +63,10 @@ class GpuPhysics:
     def _hosts(self, servers: Sequence[Server]) -> None:
         self._host_idle = np.array([s.model.host_idle_watts for s in servers])
         self._host_cpu = np.array([s.model.host_cpu_watts for s in servers])
+        power = self._power
+        self._fan_share = np.array([power.fan_share if s.model.fan_share is None else s.model.fan_share
+                                    for s in servers])
+        self._efficiency = np.array([s.model.supply_efficiency or power.supply_efficiency for s in servers])
         self._cpus = np.array([float(s.model.cpus) for s in servers])
         self._memory = np.array([float(s.model.memory_bytes) for s in servers])
         self._cpu_load = np.zeros(len(servers))
@@ -128,6 +132,6 @@ class GpuPhysics:
 
     def _wall(self) -> Floats:
         gpus = np.bincount(self.facts.server, weights=self.watts, minlength=len(self._cpus))
-        behind = self._host_idle + self._host_cpu * self.cpu_busy + gpus * (1 + self._power.fan_share)
-        wall: Floats = behind / self._power.supply_efficiency
+        behind = self._host_idle + self._host_cpu * self.cpu_busy + gpus * (1 + self._fan_share)
+        wall: Floats = behind / self._efficiency
         return wall

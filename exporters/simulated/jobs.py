@@ -10,7 +10,7 @@ import numpy as np
 
 from ...storage.records import Flavor, JobState
 from ...storage.waiting import WaitReason
-from .hardware import GIB
+from .hardware import GIB, Model
 
 HOUR_S = 3600.0
 
@@ -23,6 +23,21 @@ _TABLE_2 = {
 }
 FLAVOR_WEIGHTS = (0.55, 0.30, 0.12, 0.03)
 """How often each flavour is asked for, small to full: most jobs are small on every published trace."""
+
+
+_HOURS = (72, 168, 336, 504)
+"""Limits of the four sizes of Table 2."""
+
+
+def flavors_of(model: Model, hour_s: float) -> tuple[Flavor, ...]:
+    """Return the flavours of a server that the paper does not have: of 2, 4, 8 and 16 GPUs, with their share of it.
+
+    The largest of an NVL72 takes 64, a whole domain but for two trays.
+    """
+    most = 64 if model.grace else 16
+    return tuple(Flavor(f"{size}-{model.partition}", gpus, gpus * (model.cpus // model.gpus),
+                        gpus * (model.memory_bytes // model.gpus), hours * hour_s, gpus / most)
+                 for size, gpus, hours in zip("smlf", (2, 4, 8, most), _HOURS, strict=True))
 
 
 def flavors(hour_s: float = HOUR_S) -> dict[str, tuple[Flavor, ...]]:
@@ -127,9 +142,9 @@ class SimulatedJob:
 class Submissions:
     """Draws jobs one after the other from one seeded generator."""
 
-    def __init__(self, rng: np.random.Generator, hour_s: float) -> None:
-        self._rng = rng
-        self._flavors = flavors(hour_s)
+    def __init__(self, rng: np.random.Generator, hour_s: float, models: Mapping[str, Model]) -> None:
+        self._rng, self._models = rng, models
+        self._flavors = {name: flavors_of(model, hour_s) for name, model in models.items()} | flavors(hour_s)
         self._next_id = 1
 
     def mean_gpu_seconds(self, partition: str) -> float:
@@ -153,12 +168,13 @@ class Submissions:
              *, cpu_factor: int = 1, fails: bool = False) -> SimulatedJob:
         """Return a job of the flavour number ``size`` (0 small to 3 full)."""
         flavor = self._flavors[partition][size]
-        nodes = max(1, flavor.gpus // 8)
+        model = self._models[partition]
+        nodes = max(1, flavor.gpus // model.gpus)
         job = SimulatedJob(
             job_id=self._next_id, user=user, name=str(self._rng.choice(_NAMES[user.account])), partition=partition,
             flavor=flavor, nodes=nodes,
-            # No node has more CPUs than the large flavour takes.
-            cpus=flavor.cpus * (cpu_factor if size < 2 else 1), memory_bytes=flavor.memory_bytes,
+            # No node has more CPUs than all of its GPUs come with.
+            cpus=flavor.cpus * (cpu_factor if flavor.gpus * 2 <= model.gpus else 1), memory_bytes=flavor.memory_bytes,
             behaviour=behaviour, activity=float(self._rng.uniform(*ACTIVITY[behaviour])),
             run_s=run_share * flavor.limit_s, fails=fails, submit_s=submit_s)
         self._next_id += 1

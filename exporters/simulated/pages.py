@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from prometheus_client.utils import floatToGoString
 
+from ..dcgm_fields import RENAMED
+from .accelerators import fabric_labels, grace_meters, grace_rows
 from .cluster import SimulatedCluster
 from .gpus import CPU_BUSY, MEMORY_SHARE, Floats
 from .jobs import SimulatedJob
@@ -35,6 +37,7 @@ class _View:
     used: Floats
     sm_clock: float
     memory_clock: float
+    limit: Floats
 
     @property
     def busy(self) -> Floats:
@@ -102,7 +105,14 @@ _FIELDS = (
            "The rate of data received over the PCIe bus - including both protocol headers and data payloads - "
            "in bytes per second.", "%d", lambda v: 1e5 + 9e8 * v.activity),
 )
-
+_NEWER = (
+    _Field("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "gauge", "Effective power limit (in W).", "%f", lambda v: v.limit),
+    _Field("DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF", "gauge", "Default power limit (in W).", "%f", lambda v: v.limit),
+    _Field("DCGM_FI_PROF_SM_ACTIVE", "gauge", "Ratio of cycles an SM has a warp.", "%f", lambda v: v.engine),
+    _Field("DCGM_FI_PROF_SM_OCCUPANCY", "gauge", "Ratio of resident warps.", "%f", lambda v: 0.5 * v.activity),
+)
+"""Which the default file of today has not, and that of a site with GPUs of today has."""
+_NEW_NAMES = {old: new for new, old in reversed(RENAMED.items())}
 
 Holder = Callable[[SimulatedCluster, int, int], str]
 """Returns the labels that name who holds a GPU, by the job's id and the server's number."""
@@ -126,15 +136,18 @@ class Pages:
     def dcgm(self, server: int) -> str:
         """Return what dcgm-exporter with its default counters and Slurm's job mapping shows of a server."""
         view, rows = self._view(server), self._rows(server)
-        ampere = self._cluster.servers[server].model.gres_type == "a100"
+        model = self._cluster.servers[server].model
         lines: list[str] = []
-        for field in _FIELDS:
-            if field.ampere and not ampere:
+        for field in (*_FIELDS, *_NEWER) if model.since_4_6 else _FIELDS:
+            if field.ampere and model.gres_type == "v100":
                 continue
-            lines += (f"# HELP {field.name} {field.help}", f"# TYPE {field.name} {field.kind}")
+            name = _NEW_NAMES.get(field.name, field.name) if model.since_4_6 else field.name
+            lines += (f"# HELP {name} {field.help}", f"# TYPE {name} {field.kind}")
             values = field.value(view).tolist()
-            lines += (f"{field.name}{{{labels}}} {field.form % values[index]}"
+            lines += (f"{name}{{{labels}}} {field.form % values[index]}"
                       for index, labels, instance in rows if not (instance and field.once))
+        if model.grace:
+            lines += grace_rows(self._cluster, server)
         return "\n".join(lines) + "\n"
 
     def _view(self, server: int) -> _View:
@@ -142,7 +155,7 @@ class Pages:
         part = slice(gpus.first[server], gpus.first[server] + model.gpus)
         return _View(gpus.watts[part], gpus.joules[part], gpus.utilization[part], gpus.engine_active[part],
                      gpus.activity[part], gpus.facts.framebuffer_mib[part], gpus.framebuffer_used_mib[part],
-                     model.sm_clock_mhz, model.memory_clock_mhz)
+                     model.sm_clock_mhz, model.memory_clock_mhz, gpus.facts.limit_watts[part])
 
     def _rows(self, server: int) -> list[tuple[int, str, bool]]:
         """Return GPU index, labels and whether it is a MIG instance, for every row of a field."""
@@ -150,7 +163,7 @@ class Pages:
         for index, labels in enumerate(self._labels[server]):
             job = int(self._cluster.gpus.job[first + index])
             tail = self._holder(self._cluster, job, server) if job else ""
-            if self._mig == (server, index):
+            if self._mig == (server, index) and ",Hostname" in labels:
                 head, host = labels.split(",Hostname", 1)
                 rows += [(index, f'{head},GPU_I_PROFILE="{profile}",GPU_I_ID="{number}",Hostname{host}{tail}', True)
                          for profile, number in MIG_INSTANCES]
@@ -198,9 +211,11 @@ class Pages:
 
 def _labels(cluster: SimulatedCluster, server: int, index: int) -> str:
     name, model = cluster.servers[server].name, cluster.servers[server].model
+    host = f'{"hostname" if model.since_4_6 else "Hostname"}="{name}"'
+    fabric = "".join(f',{label}="{text}"' for label, text in fabric_labels(cluster, cluster.servers[server]).items())
     return (f'gpu="{index}",UUID="{gpu_uuid(cluster.shape.seed, name, index)}",'
             f'pci_bus_id="00000000:{7 + 8 * index:02X}:00.0",device="nvidia{index}",modelName="{model.product}",'
-            f'Hostname="{name}",DCGM_FI_DRIVER_VERSION="{DRIVER}"')
+            f'{host},DCGM_FI_DRIVER_VERSION="{DRIVER}"{fabric}')
 
 
 def _job_labels(job: SimulatedJob) -> str:
@@ -241,10 +256,21 @@ def _node_lines(cluster: SimulatedCluster, server: int) -> Iterator[str]:
                          ("Buffers", 0.01 * (total - used)), ("Cached", 0.09 * (total - used)), ("SwapTotal", 0.0)):
         yield from _single(f"node_memory_{field}_bytes", f"Memory information field {field}_bytes.", [("", value // 1)])
     yield from _network_lines(float(gpus.cpu_busy_s[server]))
+    if model.grace:
+        yield from _meter_lines(cluster, server)
     yield from _single("node_time_seconds", "System time in seconds since epoch (1970).", [("", cluster.now_s)])
     yield from _single("node_uname_info", "Labeled system information as provided by the uname system call.",
                        [(f'{{domainname="(none)",machine="x86_64",nodename="{name}",release="5.15.0-1040-nvidia",'
                          f'sysname="Linux",version="#40-Ubuntu SMP"}}', 1.0)])
+
+
+def _meter_lines(cluster: SimulatedCluster, server: int) -> Iterator[str]:
+    """Yield hwmon's meters, and what the firmware calls them."""
+    meters = list(grace_meters(cluster, server))
+    yield from _single("node_hwmon_power_average_watt", "Hardware monitor for power usage in watts (average)",
+                       [(f'{{chip="lnxsybus:00_{chip}",sensor="power1"}}', watts) for chip, _, watts in meters])
+    yield from _single("node_power_meter_info", "ACPI power meters", [
+        (f'{{meter="{chip.upper()}",oem_info="{name}"}}', 1.0) for chip, name, _ in meters])
 
 
 def _cpu_lines(cpus: int, busy_s: float, uptime_s: float) -> Iterator[str]:

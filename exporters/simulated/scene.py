@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from .hardware import Server
+from .hardware import A100, V100, Server
 from .jobs import USERS, Behaviour, SimulatedJob, Submissions
 from .scheduler import Capacity
 
@@ -20,7 +20,9 @@ ELAPSED_S = (960.0, 2700.0, 0.0, 0.0)
 """How long jobs of each size have run: just past the fifteen minutes of grace that a young job is given."""
 _USER = {user.name: user for user in USERS}
 
-_RUNNING = {
+Script = tuple[tuple[str, int, Behaviour, int], ...]
+"""User, size, behaviour, and how many times the CPUs of the size are asked for."""
+_RUNNING: dict[str, Script] = {
     "dgx-a100-01": (("alice", MEDIUM, Behaviour.PRODUCTIVE, 1), ("dave", SMALL, Behaviour.PRODUCTIVE, 2)),
     "dgx-a100-02": (("carol", SMALL, Behaviour.IDLE, 1), ("erin", SMALL, Behaviour.HUNG, 1),
                     ("carol", SMALL, Behaviour.UNDERUSED, 1)),
@@ -30,6 +32,12 @@ _RUNNING = {
 # Bob's large jobs end long before their limits: the show must not be one job's for hours.
 _PENDING = {"A100": (("bob", LARGE, 0.25), ("alice", MEDIUM, 0.6)),
             "V100": (("bob", FULL, 0.12), ("alice", SMALL, 0.8))}
+_OTHERS: dict[int, Script] = {
+    0: (("carol", SMALL, Behaviour.IDLE, 1), ("erin", SMALL, Behaviour.HUNG, 1),
+        ("carol", SMALL, Behaviour.UNDERUSED, 1)),
+    1: (("alice", MEDIUM, Behaviour.PRODUCTIVE, 1), ("dave", SMALL, Behaviour.PRODUCTIVE, 2)), 3: ()}
+"""Of other servers, by their place among those of their model; a tray of four GPUs takes the first jobs of these."""
+_WAITING = (("bob", FULL, 0.1), ("alice", LARGE, 0.4), ("dave", MEDIUM, 0.6))
 
 
 class Stage(Protocol):
@@ -54,17 +62,26 @@ class Stage(Protocol):
 def open_scene(cluster: Stage) -> None:
     """Start and queue the scene's jobs; fill the servers of a larger cluster with drawn ones."""
     for number, server in enumerate(cluster.servers):
-        script = _RUNNING.get(_short(server.name))
+        script = _script(server)
         if script is None:
             _fill(cluster, number)
             continue
         for user, size, behaviour, cpu_factor in script:
             job = _make(cluster, user, server.model.partition, size, behaviour, cpu_factor=cpu_factor)
-            cluster.start(job, [number], job.submit_s)
+            if job.cpus_per_node <= cluster.capacity.free_cpus[number]:
+                cluster.start(job, [number], job.submit_s)
     for partition in cluster.partitions:
-        for user, size, run_share in _PENDING[partition]:
+        for user, size, run_share in _PENDING.get(partition, _WAITING):
             cluster.submit(_make(cluster, user, partition, size, Behaviour.PRODUCTIVE, run_share=run_share))
     cluster.schedule()
+
+
+def _script(server: Server) -> Script | None:
+    """Return who runs on a server at first; None fills it with drawn jobs."""
+    if server.model in (A100, V100):
+        return _RUNNING.get(_short(server.name))
+    # Room in every rack: domains that are free, broken and full are there to be seen.
+    return _OTHERS.get(server.place, () if server.place % 5 == 4 else None)
 
 
 def _short(name: str) -> str:

@@ -8,6 +8,9 @@
 ``/api/v1/query``                      a Prometheus that knows ``job_throughput``, and nothing else
 ``/targets/dcgm`` (node, ipmi, cgroup) the pages as Prometheus HTTP service discovery, with ``node`` labels
 ``/NODE/dcgm_pods``                    dcgm-exporter's page as it is under Kubernetes: pods in place of jobs
+``/NODE/amd``, ``/NODE/gaudi``         the pages of other vendors' GPUs, where a node has them
+``/NODE/redfish/v1/...``,              the BMC of a Grace tray, and the controller of its rack's shelves; as targets
+``/RACK/redfish/v1/...``               they are called ``redfish`` and ``shelves``
 ``/kubernetes/...``                    the API server of the same cluster under Kubernetes: a kubeconfig's server
 ``POST /steer``                        ``{"job_id": 9, "nodes": ["dgx-v100-02"]}``, as ``scontrol update ReqNodeList=``
 =====================================  ==================================================
@@ -20,18 +23,20 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from . import kubernetes, slurm, throughput
+from . import accelerators, kubernetes, redfish, slurm, throughput
 from .api_server import Api
 from .api_store import Store
 from .cluster import SimulatedCluster
 from .pages import CONTENT_TYPE, Pages
 
 JSON = "application/json"
+_OF_GPUS = ("dcgm", "dcgm_pods", "amd", "gaudi")
 LARGEST_BODY = 65_536
 REFRESH_S = 0.2
 """How often the objects of Kubernetes are made anew, at most."""
@@ -54,6 +59,7 @@ class Site:
         self._number = {server.name: number for number, server in enumerate(cluster.servers)}
         pages = Pages(cluster, mig)
         self._pages: Mapping[str, Callable[[int], str]] = {
+            "amd": partial(accelerators.amd, cluster), "gaudi": partial(accelerators.gaudi, cluster),
             "dcgm": pages.dcgm, "dcgm_pods": Pages(cluster, mig, kubernetes.pod_labels).dcgm,
             "node": pages.node, "ipmi": pages.ipmi, "cgroup": pages.cgroup}
         self.kubernetes = Api(Store(), root="/kubernetes", bookmark_s=1.0, before=self._refresh)
@@ -89,15 +95,47 @@ class Site:
         self._refreshed = time.monotonic()
 
     def _page(self, steps: list[str], base_url: str) -> tuple[str, str]:
-        if len(steps) == 2 and steps[1] in self._pages:
-            if steps[0] in self._number:
-                if steps[1].startswith("dcgm") and not self._cluster.exporter_answers(self._number[steps[0]]):
-                    raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the hostengine is gone")
-                return CONTENT_TYPE, self._pages[steps[1]](self._number[steps[0]])
-            if steps[0] == "targets":
-                return JSON, json.dumps([{"targets": [f"{base_url}/{name}/{steps[1]}"], "labels": {"node": name}}
-                                         for name in self._number])
-        raise _Refused(HTTPStatus.NOT_FOUND, "no such page")
+        if steps[1:3] == ["redfish", "v1"]:
+            return JSON, json.dumps(self._redfish(steps[0], "".join(f"/{step}" for step in steps[3:])))
+        if len(steps) == 2 and steps[0] == "targets":
+            return JSON, json.dumps(self._targets(steps[1], base_url))
+        number = self._number.get(steps[0]) if len(steps) == 2 else None
+        if number is None or not self._has(number, steps[1]):
+            raise _Refused(HTTPStatus.NOT_FOUND, "no such page")
+        if steps[1] in _OF_GPUS and not self._cluster.exporter_answers(number):
+            raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the hostengine is gone")
+        return CONTENT_TYPE, self._pages[steps[1]](number)
+
+    def _has(self, number: int, kind: str) -> bool:
+        """Tell whether a server has such an exporter."""
+        model = self._cluster.servers[number].model
+        if kind in _OF_GPUS:
+            return kind.partition("_")[0] == model.exporter
+        return kind in self._pages and not (kind == "ipmi" and model.grace)
+
+    def _targets(self, kind: str, base_url: str) -> list[dict[str, object]]:
+        if kind == "shelves":
+            return [{"targets": [f"{base_url}/{rack}"], "labels": {"enclosure": rack}}
+                    for rack in redfish.racks(self._cluster)]
+        if kind == "redfish":
+            return [{"targets": [f"{base_url}/{server.name}"], "labels": {"node": server.name}}
+                    for server in self._cluster.servers if server.model.grace]
+        if kind not in self._pages:
+            raise _Refused(HTTPStatus.NOT_FOUND, "no such page")
+        return [{"targets": [f"{base_url}/{name}/{kind}"], "labels": {"node": name}}
+                for name, number in self._number.items() if self._has(number, kind)]
+
+    def _redfish(self, name: str, path: str) -> object:
+        number = self._number.get(name)
+        if number is not None and not self._cluster.meter_answers(number):
+            raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the BMC restarts")
+        if number is not None and self._cluster.servers[number].model.grace:
+            tree = redfish.tray(self._cluster, number)
+        else:
+            tree = redfish.shelves(self._cluster, name) if name in redfish.racks(self._cluster) else {}
+        if path not in tree:
+            raise _Refused(HTTPStatus.NOT_FOUND, "no such resource")
+        return tree[path]
 
     def steer(self, body: bytes) -> str:
         """Require nodes for a pending job and return a line for a person."""

@@ -132,6 +132,7 @@ def _node(cluster: SimulatedCluster, number: int) -> Answer:
     whole = model.memory_bytes // MIB
     return NODE | {
         "boot_time": int(cluster.shape.start_s) - 864_000, "cores": model.cores,
+        "threads": model.threads,
         "cpu_load": int(cluster.gpus.cpu_busy[number] * model.cpus * 100),
         "free_memory": whole - int(cluster.gpus.memory_used_bytes[number]) // MIB,
         "cpus": model.cpus, "last_busy": int(cluster.now_s), "features": model.features,

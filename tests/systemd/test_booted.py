@@ -22,7 +22,7 @@ import yaml
 from sites import record
 from sites import site as three_weeks
 
-from idlewatt.daemon.cli.demo import configuration
+from idlewatt.daemon.cli.demo import Wanted, configuration
 
 pytestmark = [pytest.mark.systemd, pytest.mark.xdist_group("systemd")]
 
@@ -60,7 +60,7 @@ class Machine:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        config = configuration(simulation, Path("/var/lib/idlewatt"))
+        config = configuration(simulation, Wanted(Path("/var/lib/idlewatt"), 4, 1, 60.0, 9723, "slurm"))
         self.config = yaml.safe_dump(config | {"cycles": dict.fromkeys(config["cycles"], "1s")})
 
     def boot(self) -> None:

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 import pytest
 import requests
 import yaml
+from click.testing import CliRunner
 
-from idlewatt.daemon.cli import _parts, demo, live
+from idlewatt.daemon.cli import _hardware, _parts, demo, live
+from idlewatt.daemon.config import load
 from idlewatt.exporters.source import kinds
 
 
@@ -25,19 +27,35 @@ def alive(process: int) -> bool:
     return True
 
 
+def wanted(folder, scheduler="slurm", hardware="dgx"):
+    return demo.Wanted(folder, _hardware.usual_nodes(hardware), 1, 60.0, 9723, scheduler, hardware)
+
+
 @pytest.mark.parametrize("scheduler", demo.TARGETS)
 def test_the_configuration_names_sources_that_exist(tmp_path, scheduler):
-    for source in demo.configuration("http://127.0.0.1:22002", tmp_path, scheduler)["sources"]:
+    for source in demo.configuration("http://127.0.0.1:22002", wanted(tmp_path, scheduler=scheduler))["sources"]:
         kinds()[source["kind"]].model_validate(source)
 
 
+@pytest.mark.parametrize("hardware", demo.HARDWARE)
+def test_the_configuration_of_each_hardware_is_one_that_the_daemon_takes(tmp_path, hardware):
+    path = demo._write_config(wanted(tmp_path, hardware=hardware), "http://127.0.0.1:22002")
+    assert load(path).cluster.startswith("GIST" if hardware == "dgx" else hardware)
+
+
+def test_other_hardware_has_no_past_and_no_pods():
+    for more in (["--days", "1"], ["--scheduler", "kubernetes"]):
+        done = CliRunner().invoke(demo.command, ["--hardware", "mi300x", *more])
+        assert (done.exit_code, "leave --days or --scheduler out" in done.output) == (2, True)
+
+
 def test_the_written_configuration_is_the_one_described(tmp_path):
-    path = demo._write_config(tmp_path, "http://127.0.0.1:22002")
-    assert yaml.safe_load(path.read_text()) == demo.configuration("http://127.0.0.1:22002", tmp_path)
+    path = demo._write_config(wanted(tmp_path), "http://127.0.0.1:22002")
+    assert yaml.safe_load(path.read_text()) == demo.configuration("http://127.0.0.1:22002", wanted(tmp_path))
 
 
 def test_the_simulation_serves_while_it_is_wanted_and_no_longer(tmp_path):
-    with demo._simulation(4, 1, 60.0, time.time(), tmp_path, []) as url:
+    with demo._simulation(wanted(tmp_path), time.time(), []) as url:
         assert requests.get(f"{url}/slurm/v0.0.38/ping", timeout=5).status_code == 200
     with pytest.raises(requests.ConnectionError):
         requests.get(f"{url}/slurm/v0.0.38/ping", timeout=5)
@@ -45,7 +63,7 @@ def test_the_simulation_serves_while_it_is_wanted_and_no_longer(tmp_path):
 
 def test_the_demo_ends_and_says_so_when_its_cluster_has_died(shell, tmp_path, capfd):
     parts = []
-    with demo._simulation(4, 1, 60.0, time.time(), tmp_path, parts):
+    with demo._simulation(wanted(tmp_path), time.time(), parts):
         demo._looking_after(parts)(0.0)  # all are well
         parts[0].running.kill()
         parts[0].running.wait()

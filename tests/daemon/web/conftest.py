@@ -13,6 +13,7 @@ from idlewatt.daemon.advice.smaller_shapes import Shape
 from idlewatt.daemon.advice.wait_outlook import Ahead, WaitOutlook
 from idlewatt.daemon.efficiency import EnergyBook
 from idlewatt.daemon.pricing import Costing
+from idlewatt.daemon.waste.enclosures import EnclosureVerdict
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.gate import WebConfigFile
 from idlewatt.daemon.web.server import WebServer, listen
@@ -73,12 +74,14 @@ class ToyView(View):
     told: tuple[WaitOutlook, ...] = ()
     scores: dict[str, int] = dataclasses.field(default_factory=dict)
     outlooks_take_s: float = 0.0
+    rack_rows: tuple[EnclosureVerdict, ...] = ()
 
     def published(self): return self.facts
     def recommendations(self): return self.advice
     def recommended(self, subject): return self.by_subject.get(subject, ())
     def waste(self): return self.waste_rows
     def nodes(self): return self.node_rows
+    def racks(self): return self.rack_rows
     def jobs(self): return self.job_rows
     def book(self): return self.ledger
 
@@ -101,6 +104,10 @@ class ToyView(View):
         if self.reload_fault:
             raise ReloadError(self.reload_fault)
         self.reloads += 1
+
+
+RACK = EnclosureVerdict("rack7", 120_000.0, {"trays": 112_000.0, "switches": 3_600.0, "loss": 4_400.0,
+                                             "unmeasured": 0.0}, {"tray01": 120_000.0})
 
 
 def waste_rows() -> tuple[WasteRow, ...]:
@@ -247,7 +254,7 @@ def view(energies: History) -> ToyView:
                    model_rows=models(), decision_rows=decisions(), by_subject=recommended(),
                    notice_rows=(Notice("idle_gpus", "first", "mail", "4712", 0.0, 0.0, "idle_gpus", "bob", "", "a100",
                                        "sent", NOW, NOW),),
-                   ledger=EnergyBook(energies, Costing(), lambda: NOW), told=(outlook(),))
+                   ledger=EnergyBook(energies, Costing(), lambda: NOW), told=(outlook(),), rack_rows=(RACK,))
 
 
 @pytest.fixture

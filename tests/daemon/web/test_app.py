@@ -10,11 +10,11 @@ from werkzeug.test import Client
 
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.page import bars, part_of, percent, span, watts
-from idlewatt.daemon.web.view import SourceRow, WasteRow
+from idlewatt.daemon.web.view import NodeRow, SourceRow, WasteRow
 from idlewatt.exporters.publish import Published
 from idlewatt.storage.power_classes import WASTED, PowerClass
 from idlewatt.storage.recommendations import Recommendation
-from idlewatt.storage.records import Job, JobState, Request
+from idlewatt.storage.records import Job, JobState, Node, Request
 
 ROOT = Path(__file__).parents[3]
 NASTY = '<script>alert(1)</script>"\'&{{7*7}}'
@@ -144,6 +144,27 @@ def test_page_names_gpus_that_are_in_use_outside_the_scheduler_and_since_when(vi
     since_s = view.now() - 7200
     view.waste_rows += (WasteRow("a100", "dgx02", PowerClass.OUTSIDE_SCHEDULER, 690.0, gpu=3, since_s=since_s),)
     assert "<code>dgx02</code> GPU 3: 690 W, for 2 h</li>" in client.get("/").text
+
+
+def test_page_shows_racks_by_their_parts_and_the_domains_that_are_broken(view, client):
+    rack = view.rack_rows[0]
+    view.rack_rows = (rack, dataclasses.replace(rack, name="<rack8>", disagreement_watts=800.0, parts={
+        "trays": 100_000.0, "switches": 0.0, "loss": 0.0, "unmeasured": 20_000.0}))
+    view.node_rows = tuple(NodeRow(Node(f"tray{row}", ("p",), 4, gpus_allocated=held, domain=domain))
+                           for row, (domain, held) in enumerate((("a", 4), ("a", 0), ("b", 0), ("c", 4))))
+    text = client.get("/").text
+    assert all(words in text for words in ("112.00 kW", "3.60 kW", "4.40 kW", "&lt;rack8&gt;",
+                                           "trays exceed the meter by 800 W", "20.00 kW",
+                                           "1 broken domain: 4 free GPUs that serve no job of a whole domain",
+                                           "<code>a</code> broken – 4 of 8 GPUs on 2 nodes free"))
+    assert text.index("<code>a</code>") < text.index("<code>b</code> free") < text.index("<code>c</code> full")
+    racks = client.get("/api/v1/racks?enclosure=rack7").json["data"]
+    assert [(row["name"], sum(row["parts"].values())) for row in racks] == [("rack7", 120_000.0)]
+
+
+def test_page_of_a_site_without_racks_and_domains_says_nothing_of_them(client, view):
+    view.rack_rows = ()
+    assert 'id="racks"' not in client.get("/").text
 
 
 def test_page_counts_the_nodes_whose_use_nobody_knows_and_does_not_list_them(view, client):
