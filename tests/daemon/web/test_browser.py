@@ -201,9 +201,9 @@ def test_new_section_appears_and_an_old_one_goes(serve, view, browser, hurried):
     view.node_rows = spare
     browser.wait_for("document.getElementById('spare') !== null")
     order = "[...document.querySelector('main').children].map(part => part.id).join(' ')"
-    assert browser.script(order) == "power partitions wasters jobs spare sources more"
+    assert browser.script(order) == "power partitions wasters jobs racks spare sources more"
     view.waste_rows = view.waste_rows[:20]
-    browser.wait_for(f"{order} === 'power wasters jobs spare sources more'")
+    browser.wait_for(f"{order} === 'power wasters jobs racks spare sources more'")
 
 
 def test_page_says_when_the_daemon_no_longer_answers_and_when_it_does_again(serve, view, browser, hurried):
