@@ -14,6 +14,7 @@ from ..storage.power_classes import WASTED, PowerClass
 from ..storage.promotions import Decision, Promotion
 from ..storage.recommendations import Recommendation
 from ..storage.records import Job
+from .advice.kubectl import cordon_command
 from .advice.model_roles import ModelStatus
 from .advice.node_scores import NodeScores
 from .advice.outlook_worker import OutlookWorker
@@ -86,7 +87,9 @@ class DaemonView(View):
         wasted = _wasted_by_node(found)
         spare = spare_nodes(known.advice.power_down if known.advice else {}, verdicts)
         return [NodeRow(node, verdict.wall_watts, verdict.source, wasted.get(node.name), verdict.gpus,
-                        spare.worth.get(node.name, ""), spare.unknown.get(node.name, ""))
+                        spare.worth.get(node.name, ""), unknown_use=spare.unknown.get(node.name, ""),
+                        power_down_command=cordon_command(node.name)
+                        if node.name in spare.worth and node.vacant is not None else "")
                 if (verdict := verdicts.get(node.name)) else NodeRow(node, unknown_use=spare.unknown.get(node.name, ""))
                 for node in known.snapshot.nodes]
 

@@ -37,3 +37,9 @@ class Details:
     exclusive_user: bool = False
     """It shares nodes with jobs of its user only."""
     disk_bytes: int = 0
+    slices: tuple[tuple[str, int], ...] = ()
+    """Parts of GPUs, by the scheduler's name of the resource, that one node has to give."""
+    unknown: tuple[str, ...] = ()
+    """Rules that it is bound by and that nobody here can judge, in words."""
+    queue: str = ""
+    """The queue whose quota it uses, where the scheduler has such."""

@@ -18,6 +18,8 @@ class Move:
     destination: str
     ran_s: float | None = None
     """How long it has run: what is lost where it keeps no checkpoint."""
+    command: str = ""
+    """What takes it away so that it starts again, in a scheduler that chooses where; '' for those that are told."""
 
 
 @dataclass(frozen=True, slots=True)

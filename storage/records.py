@@ -13,6 +13,8 @@ from .details import Details
 from .owners import Holder, OwnerKind
 from .power_classes import PowerClass
 from .rules import Rules
+from .steering import Steering
+from .waiting import StrandedCause as StrandedCause
 from .waiting import WaitReason
 
 
@@ -79,16 +81,6 @@ class JobState(StrEnum):
         return not self.active and self not in (JobState.PENDING, JobState.UNKNOWN)
 
 
-class StrandedCause(StrEnum):
-    """Why no eligible pending job can use a free GPU: the first binding constraint."""
-
-    CPU = "cpu"
-    MEMORY = "memory"
-    GPU_FRAGMENT = "gpu_fragment"
-    CONSTRAINT = "constraint"
-    INSUFFICIENT = "insufficient"
-
-
 Islands = tuple[tuple[int, ...], ...]
 """GPUs of a node by NVLink, NVSwitch or NUMA domain."""
 
@@ -135,6 +127,10 @@ class Node:
     """The user whose jobs alone may use the node."""
     wakes: bool = False
     """Powered down or waking, and the scheduler starts jobs on it as soon as it is up."""
+    slices: tuple[tuple[str, int, int], ...] = ()
+    """Parts of GPUs by the scheduler's name of the resource: how many there are, how many are taken."""
+    vacant: bool | None = None
+    """Whether nothing but what runs on every node is there; None where amounts tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +224,8 @@ class Allocation:
     memory_bytes: int = 0
     members: tuple[str, ...] = ()
     """How exporters name the parts of the job that hold its GPUs here, where that is not ``Job.job_id``: its pods."""
+    gpu_uuids: tuple[str, ...] = ()
+    """The vendor's ids of its GPUs, or of their instances, where the scheduler hands out devices by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +288,8 @@ class Job:
     owner_kind: OwnerKind = OwnerKind.BATCH
     owner: str = ""
     """The object that it belongs to, as its owner would name it to the scheduler's commands: ``Deployment/llm``."""
+    steering: Steering | None = None
+    """By which objects it can be told where to run, where its scheduler has such; never recorded."""
     flavour: str | None = None
     """The named request that it is of; '' when none allows it, None when nobody has told yet."""
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from .quotas import Flavored, Queue
+
 Amounts = tuple[tuple[str, float], ...]
 """Ceilings (or least amounts) by name of the resource."""
 
@@ -140,6 +142,9 @@ class Rules:
     qos: tuple[Qos, ...] | None = None
     associations: tuple[Association, ...] | None = None
     site: Site = field(default_factory=Site)
+    queues: tuple[Queue, ...] = ()
+    """Queues with quotas that lend to one another."""
+    flavors: tuple[Flavored, ...] = ()
 
 
 def amount(amounts: Iterable[tuple[str, float]], name: str) -> float | None:

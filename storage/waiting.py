@@ -53,3 +53,13 @@ class WaitReason(StrEnum):
 
 
 _ONLY_ROOM = (WaitReason.NONE, WaitReason.RESOURCES, WaitReason.TOPOLOGY, WaitReason.PRIORITY, WaitReason.OTHER)
+
+
+class StrandedCause(StrEnum):
+    """Why no eligible pending job can use a free GPU: the first binding constraint."""
+
+    CPU = "cpu"
+    MEMORY = "memory"
+    GPU_FRAGMENT = "gpu_fragment"
+    CONSTRAINT = "constraint"
+    INSUFFICIENT = "insufficient"

@@ -138,4 +138,5 @@ class Advisor:
 
 
 def _empty(node: Node) -> bool:
-    return node.state is NodeState.UP and not node.reservation and not node.gpus_allocated and not node.cpus_allocated
+    empty = not node.gpus_allocated and not node.cpus_allocated if node.vacant is None else node.vacant
+    return node.state is NodeState.UP and not node.reservation and empty

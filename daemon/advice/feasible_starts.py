@@ -25,6 +25,7 @@ from ..replay.queue import remove
 from ..replay.rules import Rules
 from ..replay.state import Actions, ClusterState, Start
 from .preemption import second_chances
+from .quota_reclaim import quota_starts
 
 MOST_ROUNDS = 40
 """Times that a policy is asked again; what is refused after that is held without asking."""
@@ -71,6 +72,8 @@ def feasible_starts(state: ClusterState, policy: Policy) -> FeasibleStarts:
             break
         state = _without(state, refused)
     more, words = second_chances(state, gate, taken, holds)
+    reclaimed, at_cost = quota_starts(state, gate, taken | more, holds)
+    more, words = more | reclaimed, words | at_cost
     own = {**_other_sizes(state, taken), **_other_grants(state, taken, grants_of(actions))}
     return FeasibleStarts(state, actions, taken | more, holds, gate, {**words, **own}, frozenset(own))
 

@@ -8,6 +8,7 @@ somebody who comes first is used only by who is gone before, as in EASY backfill
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -73,6 +74,8 @@ class MigrationPlanner:
                 self._beside[self.row[job.allocations[0].node]].append(job)
         self.movable = np.array([sum(job.allocations[0].gpus for job in jobs) for jobs in self._beside], np.int64)
         self._moved: set[tuple[str, float]] = set()
+        self._disrupted: Counter[str] = Counter()
+        """Pods that moves take away, by disruption budget."""
         self._roomy: dict[tuple[Need, Amounts, str, float | None], list[int]] = {}
         self._kept_from_s = np.full(len(self.nodes), np.inf)
 
@@ -108,9 +111,9 @@ class MigrationPlanner:
 
     def _tried(self, wanted: Need, usable: Masks, most: int) -> MigrationPlan | None:
         """Return a plan that is not carried out."""
-        before, moved = self.free.copy(), set(self._moved)
+        before, moved, disrupted = self.free.copy(), set(self._moved), Counter(self._disrupted)
         plan = self._planned(wanted, usable, most)
-        self.free, self._moved = before, moved
+        self.free, self._moved, self._disrupted = before, moved, disrupted
         return plan
 
     def _domains(self, wanted: Need, usable: Masks) -> list[Masks]:
@@ -186,7 +189,16 @@ class MigrationPlanner:
         held = (self._mover(job, node) for job in self._beside[node] if job.key not in self._moved)
         able = sorted((mover for mover in held if self._candidates(mover, closed)), key=lambda mover: _price([mover]))
         some = sorted(able[:MOST_BESIDE], key=lambda mover: -mover.holds[0])
-        return sorted((group for size in range(1, most + 1) for group in combinations(some, size)), key=_price)
+        return sorted((group for size in range(1, most + 1) for group in combinations(some, size)
+                       if self._within_budgets(group)), key=_price)
+
+    def _within_budgets(self, movers: Sequence[Mover]) -> bool:
+        """Tell whether so many pods may be taken away, beside those of earlier moves."""
+        budgets = [budget for mover in movers if mover.job.steering for budget in mover.job.steering.budgets]
+        taken = self._disrupted + Counter({budget.name: 0 for budget in budgets})
+        for budget in budgets:
+            taken[budget.name] += budget.pods
+        return all(taken[budget.name] <= budget.allowed for budget in budgets)
 
     def _mover(self, job: Job, node: int) -> Mover:
         wanted, held = need(job), job.allocations[0]
@@ -240,6 +252,8 @@ class MigrationPlanner:
             self.free[mover.node] += mover.holds
             self.free[home] -= mover.holds
             self._moved.add(mover.job.key)
+            for budget in mover.job.steering.budgets if mover.job.steering else ():
+                self._disrupted[budget.name] += budget.pods
 
 
 def _free(node: Node) -> Amounts:
@@ -256,6 +270,8 @@ def _amounts(wanted: Need, gpus: int) -> Amounts:
 
 
 def _movable(job: Job) -> bool:
+    if job.steering is not None and not job.steering.movable:
+        return False
     return (job.state is JobState.RUNNING and len(job.allocations) == 1 and job.allocations[0].gpus > 0
             and not job.request.exclusive and max(job.request.gpus, job.request.gpus_per_node or 0) > 0)
 

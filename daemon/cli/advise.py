@@ -39,7 +39,7 @@ def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
 @click.option("--job", help="Only this job, with all that is said of it.")
 @click.option("--wide", is_flag=True, help="More columns than fit 80.")
-@click.option("--commands", is_flag=True, help="Only the commands that tell Slurm to follow, one a line.")
+@click.option("--commands", is_flag=True, help="Only the commands that tell the scheduler to follow, one a line.")
 @_on_subjects
 def command(url: str, ca_file: str | None, style: str, subject: str | None = None, commands: bool = False,
             wide: bool = False, **filters: Any) -> None:

@@ -85,6 +85,11 @@ def _row(job: Job, found: _Held) -> HolderRow:
     return HolderRow(job.job_id, job.user, job.account, job.partition, job.name, worst, wasting, len(found.gpus),
                      found.watts, sum(found.wasted.values()), since_s=since_s, action=action, command=command)
 
+SCALED = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "LeaderWorkerSet", "ReplicationController"))
+"""Kinds whose pods are made again when they are deleted."""
+LOGGED = frozenset(("Pod", "Job", "Deployment", "StatefulSet", "ReplicaSet"))
+"""Kinds of which kubectl finds the pods' logs by itself."""
+
 
 def remedy(job: Job, power_class: PowerClass, gpus: int, held: int) -> tuple[str, str]:
     """Return what to do about a job that wastes power, and the command for it; idlewatt itself ends nothing."""
@@ -99,13 +104,23 @@ def remedy(job: Job, power_class: PowerClass, gpus: int, held: int) -> tuple[str
 
 
 def _ending(job: Job) -> str:
-    namespace, _, name = job.job_id.rpartition("/")
-    return f"kubectl delete pod -n {quote(namespace)} {quote(name)}" if namespace else f"scancel {quote(job.job_id)}"
+    if not job.owner:
+        return f"scancel {quote(job.job_id)}"
+    kind, where, what = job.owner.partition("/")[0], *_object(job)
+    if kind in SCALED:  # its pods would be made again
+        return f"kubectl {where} scale {what} --replicas=0"
+    return f"kubectl {where} delete {what}"
 
 
 def _looking(job: Job) -> str:
+    if not job.owner:
+        return f"scontrol show job {quote(job.job_id)}"
+    where, what = _object(job)
+    return f"kubectl {where} {'logs' if job.owner.partition('/')[0] in LOGGED else 'describe'} {what}"
+
+
+def _object(job: Job) -> tuple[str, str]:
+    """Return the namespace and the object of a job of Kubernetes, as commands take them."""
     namespace, _, name = job.job_id.rpartition("/")
-    return f"kubectl logs -n {quote(namespace)} {quote(name)}" if namespace \
-        else f"scontrol show job {quote(job.job_id)}"
-
-
+    what = job.steering.owner if job.steering is not None and job.steering.owner else ""
+    return quote(f"--namespace={namespace}"), quote(what or f"{job.owner.partition('/')[0].lower()}/{name}")

@@ -84,7 +84,7 @@ def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int
     for job, allocation in held:
         indexes = None if mixed else allocation.gpu_indexes
         if allocation.members:
-            named = _labelled(places, allocation.members)
+            named = _labelled(places, allocation)
             for position in named:
                 taken.setdefault(position, Holder(job))
             unnamed.append((job, max(0, allocation.gpus - len(named))))
@@ -103,10 +103,10 @@ def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int
     return taken
 
 
-def _labelled(places: list[Slot], members: Collection[str]) -> list[int]:
-    """Return the positions of the GPUs on which an exporter names one of these."""
-    return [position for position, slot in enumerate(places)
-            if slot.gpu is not None and any(name in members for name in slot.gpu.reading.jobs)]
+def _labelled(places: list[Slot], held: Allocation) -> list[int]:
+    """Return the positions of the GPUs that the scheduler names by id, or on which an exporter names a member."""
+    return [position for position, slot in enumerate(places) if slot.gpu is not None and (
+        slot.gpu.reading.uuid in held.gpu_uuids or any(name in held.members for name in slot.gpu.reading.jobs))]
 
 
 def _choose(places: list[Slot], taken: dict[int, Holder], job: Job, count: int) -> list[int]:

@@ -138,7 +138,7 @@ class NodeJudge:
             return PowerClass.UNMEASURED
         # A server without GPUs is no empty GPU server: its CPUs tell whether it works.
         busy = (any(verdict.allocated or verdict.since_s is not None for verdict in verdicts) if verdicts
-                else self.node.cpus_allocated > 0)
+                else self.node.cpus_allocated > 0 and self.node.vacant is not True)
         return PowerClass.HOST_ACTIVE if busy else PowerClass.NODE_OVERHEAD_EMPTY
 
 

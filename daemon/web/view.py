@@ -64,6 +64,8 @@ class NodeRow:
     """GPUs by state."""
     power_down: str = ""
     """Why it is worth powering down now; '' when it is not."""
+    power_down_command: str = ""
+    """What keeps new work off it first, where its scheduler has to be told; nobody here runs it."""
     unknown_use: str = ""
     """Why nobody can say whether it is worth powering down, although no job needs it; '' for all others."""
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .fields import Amounts, quantity, some
 from .objects import Container, PodSpec, Requirement, Taint, Term, Toleration
@@ -58,10 +59,13 @@ NOTHING = Amount()
 
 def amount(amounts: Amounts | None) -> Amount:
     """Return amounts by resource in our terms; raise ``ValueError`` for quantities that cannot be."""
-    if not amounts:
-        return NOTHING
-    gpus, slices = 0, dict[str, int]()
-    for name, value in amounts.items():
+    return _amount(tuple(amounts.items())) if amounts else NOTHING
+
+
+@lru_cache(maxsize=4096)
+def _amount(given: tuple[tuple[str, str | int | float], ...]) -> Amount:
+    gpus, slices, amounts = 0, dict[str, int](), dict(given)
+    for name, value in given:
         if name in WHOLE:
             gpus += math.ceil(quantity(value))
         elif name.startswith("nvidia.com/") and _SLICE.fullmatch(name):
@@ -70,9 +74,16 @@ def amount(amounts: Amounts | None) -> Amount:
                   next(iter(slices), ""))
 
 
+def is_slice(resource: str) -> bool:
+    """Tell whether a resource is a part of a GPU."""
+    return resource.startswith("nvidia.com/") and _SLICE.fullmatch(resource) is not None
+
+
 def asked(spec: PodSpec) -> Amount:
     """Return what a pod asks of its node: containers side by side, those that prepare it one after the other."""
     # Of what cannot be overcommitted, GPUs, the limit is the request, and may stand alone.
+    if not spec.init_containers and not spec.overhead and spec.containers and len(spec.containers) == 1:
+        return _container(spec.containers[0])
     together, preparing = amount(spec.overhead), NOTHING
     for container in some(spec.init_containers):
         own = _container(container)
@@ -89,8 +100,8 @@ def _container(container: Container) -> Amount:
     resources = container.resources
     if resources is None:
         return NOTHING
-    return amount({**(resources.limits or {}), **(resources.requests or {})} if resources.requests or resources.limits
-                  else None)
+    limits, requests = resources.limits, resources.requests
+    return amount({**limits, **requests} if limits and requests and limits != requests else requests or limits)
 
 
 def share_of_gpu(product: str) -> float:

@@ -15,6 +15,8 @@ from typing import TypeVar
 import msgspec
 
 Item = TypeVar("Item")
+Text = bytes | msgspec.Raw
+"""An object as it came, or the place of it in a longer answer: it is not copied to be read."""
 Amounts = dict[str, str | int | float]
 """Quantities by resource."""
 _SUFFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
@@ -34,15 +36,20 @@ class Owner(Part, frozen=True):
     kind: str = ""
     name: str = ""
     uid: str = ""
+    api_version: str = ""
     controller: bool | None = False
 
 
 class Annotations(Part, frozen=True):
-    """The annotations that name a gang."""
+    """The annotations that name a gang, and what Kueue is told by annotations."""
 
     volcano: str = msgspec.field(name="scheduling.k8s.io/group-name", default="")
     kai: str = msgspec.field(name="pod-group-name", default="")
     volcano_queue: str = msgspec.field(name="volcano.sh/queue-name", default="")
+    fraction: str = msgspec.field(name="gpu-fraction", default="")
+    gpu_memory: str = msgspec.field(name="gpu-memory", default="")
+    gated_by: str = msgspec.field(name="kueue.x-k8s.io/admission-gated-by", default="")
+    boost: str = msgspec.field(name="kueue.x-k8s.io/priority-boost", default="")
 
 
 class Meta(Part, frozen=True):
@@ -61,7 +68,10 @@ class Meta(Part, frozen=True):
     @property
     def controller(self) -> Owner | None:
         """Return the owner that manages it."""
-        return next((owner for owner in some(self.owner_references) if owner.controller), None)
+        for owner in self.owner_references or ():
+            if owner.controller:
+                return owner
+        return None
 
     def label(self, name: str) -> str:
         """Return the value of a label, '' where it has none."""
@@ -135,6 +145,7 @@ def condition(found: list[Condition] | None, kind: str) -> Condition | None:
     return next((one for one in some(found) if one.type == kind), None)
 
 
+@lru_cache(maxsize=8192)
 def seconds(text: str | None) -> float | None:
     """Return seconds since the epoch of a time such as ``2026-11-22T10:00:00Z``; None for none, or nonsense."""
     if not text:

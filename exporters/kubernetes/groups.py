@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ..text import clean
-from .fields import Condition, Owner, condition, seconds
+from .fields import Condition, Owner, Text, condition, seconds
 from .objects import BatchJob
 from .pods import (
     JOBSET,
@@ -47,13 +47,14 @@ class BatchFacts:
     created_s: float | None
     limit_s: float | None
     suspended: bool
+    begun: bool
     ended_s: float | None
     complete: bool
     failed: str
     """Why it failed, '' where it has not."""
 
 
-def parse_batch(raw: bytes) -> BatchFacts:
+def parse_batch(raw: Text) -> BatchFacts:
     """Return a job of the group batch."""
     job = _BATCH.decode(raw)
     complete, failed = (condition(job.status.conditions, kind) for kind in ("Complete", "Failed"))
@@ -61,6 +62,7 @@ def parse_batch(raw: bytes) -> BatchFacts:
         namespace=clean(job.metadata.namespace), name=clean(job.metadata.name), uid=job.metadata.uid,
         owner=job.metadata.controller, created_s=seconds(job.metadata.creation_timestamp),
         limit_s=job.spec.active_deadline_seconds, suspended=bool(job.spec.suspend),
+        begun=job.status.start_time is not None,
         ended_s=seconds(job.status.completion_time) or _since(failed) or _since(complete),
         complete=complete is not None and complete.status == "True",
         failed=(failed.reason or "Failed") if failed and failed.status == "True" else "")
@@ -80,6 +82,8 @@ class Group:
     """Those that were deleted since the last look."""
     batch: BatchFacts | None = None
     work: WorkloadFacts | None = None
+    owner: Owner | None = None
+    """Who is at the top; None for bare pods and gangs."""
 
     @property
     def namespace(self) -> str:
@@ -109,18 +113,20 @@ def gather(pods: Iterable[PodFacts], gone: Iterable[PodFacts], batches: Iterable
     known = {batch.uid: batch for batch in batches}
     groups: dict[Key, Group] = {}
     for pod, left in (*((pod, False) for pod in pods), *((pod, True) for pod in gone)):
-        key = _key(pod, known)
+        owner = _top(pod, known)
+        key = _key(pod, owner)
         if key is not None:
-            group = groups.setdefault(key, Group(key))
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group(key, owner=owner)
             (group.gone if left else group.pods).append(pod)
     _attach(groups, known, works)
     return [group for group in groups.values() if group.asks]
 
 
-def _key(pod: PodFacts, batches: Mapping[str, BatchFacts]) -> Key | None:
+def _key(pod: PodFacts, owner: Owner | None) -> Key | None:
     if pod.namespace == RESERVATIONS:
         return None
-    owner = _top(pod, batches)
     if owner is None:
         if pod.gang:
             return pod.namespace, "PodGroup", pod.gang, ""
@@ -144,13 +150,13 @@ def _top(pod: PodFacts, batches: Mapping[str, BatchFacts]) -> Owner | None:
         return None
     suffix = f"-{labels.get(TEMPLATE_HASH, '')}"
     if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
-        return Owner("Deployment", owner.name.removesuffix(suffix))
+        return Owner("Deployment", owner.name.removesuffix(suffix), api_version="apps/v1")
     if owner.kind == "Job" and labels.get(JOBSET):
-        return Owner("JobSet", labels[JOBSET])
+        return Owner("JobSet", labels[JOBSET], api_version="jobset.x-k8s.io/v1alpha2")
     if labels.get(LEADER_WORKER_SET):
-        return Owner("LeaderWorkerSet", labels[LEADER_WORKER_SET])
+        return Owner("LeaderWorkerSet", labels[LEADER_WORKER_SET], api_version="leaderworkerset.x-k8s.io/v1")
     if labels.get(RAY) and labels.get(RAY_NAME):
-        return Owner(labels.get(RAY_KIND) or "RayCluster", labels[RAY_NAME])
+        return Owner(labels.get(RAY_KIND) or "RayCluster", labels[RAY_NAME], api_version="ray.io/v1")
     return owner
 
 
@@ -165,5 +171,5 @@ def _attach(groups: dict[Key, Group], batches: Mapping[str, BatchFacts], works: 
             (work.namespace, "Workload", work.name)
         if name not in named:
             key = (*name, owner.uid if owner is not None and owner.kind not in _RENEWED else "")
-            groups[key] = named[name] = Group(key, batch=batches.get(key[3]))
+            groups[key] = named[name] = Group(key, batch=batches.get(key[3]), owner=owner)
         named[name].work = work

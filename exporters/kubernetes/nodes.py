@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from ...storage.records import Node, NodeState
 from ..text import clean
-from .asks import NOTHING, WHOLE, Amount, features, repels, share_of_gpu
-from .fields import Amounts, condition, quantity, some
+from .asks import NOTHING, WHOLE, Amount, features, is_slice, repels, share_of_gpu
+from .fields import Amounts, Text, condition, quantity, some
 from .objects import NodeObject, Taint
 from .pods import PodFacts
 
@@ -43,13 +43,22 @@ class NodeFacts:
     """Those that keep pods away for what the node is."""
     amounts: Mapping[str, float]
     """What it has by resource, as quotas count it."""
+    slices: tuple[tuple[str, int], ...] = ()
+    """Parts of GPUs that it hands out, by resource."""
 
     def whole(self, asked: Amount) -> int:
         """Return how many whole GPUs of it somebody holds who asked for so much."""
         return 0 if self.shares else asked.gpus
 
+    def parts(self, asked: Amount) -> Iterator[tuple[str, int]]:
+        """Yield the parts of GPUs that somebody holds of it."""
+        if asked.slices:
+            yield asked.profile, asked.slices
+        if asked.gpus and self.shares:
+            yield WHOLE[0], asked.gpus
 
-def parse_node(raw: bytes) -> NodeFacts:
+
+def parse_node(raw: Text) -> NodeFacts:
     """Return a node."""
     node = _NODE.decode(raw)
     labels = {clean(name): clean(value) for name, value in (node.metadata.labels or {}).items()}
@@ -66,7 +75,13 @@ def parse_node(raw: bytes) -> NodeFacts:
         cordoned=node.spec.unschedulable or bool(leaving),
         reason="" if up and not leaving else clean(leaving or (ready.message or ready.reason if ready else "")),
         taints=tuple(taint for taint in taints if repels(taint) and taint.key not in _LEAVING),
-        amounts={name: quantity(value) for name, value in able.items()})
+        amounts={name: quantity(value) for name, value in able.items()}, slices=_slices(able, shares))
+
+
+def _slices(able: Amounts, shares: bool) -> tuple[tuple[str, int], ...]:
+    """Return the parts of GPUs that a node hands out; those under the name of whole GPUs too, where these are none."""
+    return tuple((clean(name), math.floor(quantity(value))) for name, value in sorted(able.items())
+                 if is_slice(name) or (shares and name == WHOLE[0]))
 
 
 def _gpus(able: Amounts, labels: Mapping[str, str]) -> tuple[int, bool]:
@@ -88,17 +103,21 @@ def _number(text: str) -> int:
 
 def node_of(facts: NodeFacts, pods: Iterable[PodFacts], partitions: tuple[str, ...], keys: Iterable[str]) -> Node:
     """Return a node with what the pods on it take; of its labels those that ``keys`` name."""
-    taken, busy, whole = NOTHING, False, 0
+    taken, busy, whole, vacant, parts = NOTHING, False, 0, True, dict[str, int]()
     for pod in pods:
         if pod.holds:
             taken += pod.amount
             whole += facts.whole(pod.amount)
             busy = busy or pod.amount.any_gpu
+            vacant = vacant and pod.overhead
+            for name, count in facts.parts(pod.amount):
+                parts[name] = parts.get(name, 0) + count
     return Node(
         name=facts.name, partitions=partitions, gpus=facts.gpus, gpu_model=facts.model, cpus=facts.cpus,
         memory_bytes=facts.memory_bytes, state=_state(facts, busy=busy), features=features(facts.labels, keys),
         cpus_allocated=math.ceil(taken.cpus), memory_allocated_bytes=int(taken.memory_bytes), gpus_allocated=whole,
-        reason=facts.reason)
+        reason=facts.reason, vacant=vacant,
+        slices=tuple((name, total, parts.get(name, 0)) for name, total in facts.slices))
 
 
 def _state(facts: NodeFacts, *, busy: bool) -> NodeState:

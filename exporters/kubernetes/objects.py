@@ -17,6 +17,7 @@ class Resources(Part, frozen=True):
 class Container(Part, frozen=True):
     """A container of a pod."""
 
+    name: str = ""
     resources: Resources | None = None
     restart_policy: str | None = None
     tty: bool = False
@@ -49,10 +50,51 @@ class NodeAffinity(Part, frozen=True):
     required: Terms | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
+class Selector(Part, frozen=True):
+    """Which objects are meant, by their labels."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Requirement] | None = None
+
+
+class PodTerm(Part, frozen=True):
+    """Pods beside which, or not beside which, a pod is to be, and what counts as beside."""
+
+    label_selector: Selector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: Selector | None = None
+    topology_key: str = ""
+
+
+class PodAffinity(Part, frozen=True):
+    """Which other pods a pod is bound to; what it would only like is left out."""
+
+    required: list[PodTerm] | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
 class Affinity(Part, frozen=True):
-    """Where a pod is to be; of other pods nothing is read."""
+    """Where a pod is to be."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Spread(Part, frozen=True):
+    """How evenly pods have to be spread."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: Selector | None = None
+    match_label_keys: list[str] | None = None
+
+
+class ClaimOfPod(Part, frozen=True):
+    """Devices that a pod asks for by a claim (DRA)."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
 
 
 class Toleration(Part, frozen=True):
@@ -90,6 +132,8 @@ class PodSpec(Part, frozen=True):
     priority_class_name: str = ""
     scheduling_gates: list[Gate] | None = None
     scheduling_group: Group | None = None
+    topology_spread_constraints: list[Spread] | None = None
+    resource_claims: list[ClaimOfPod] | None = None
     active_deadline_seconds: float | None = None
 
 
@@ -130,6 +174,7 @@ class PodStatus(Part, frozen=True):
     start_time: str | None = None
     nominated_node_name: str = ""
     container_statuses: list[ContainerStatus] | None = None
+    resource_claim_statuses: list[ClaimOfPod] | None = None
 
 
 class Pod(Part, frozen=True):
@@ -181,6 +226,7 @@ class BatchStatus(Part, frozen=True):
     """How a batch job fares."""
 
     conditions: list[Condition] | None = None
+    start_time: str | None = None
     completion_time: str | None = None
 
 

@@ -49,6 +49,11 @@ class KubernetesOptions(SourceConfig, KubernetesAccess):
                     "`label:KEY` of pods.")
     user: str = Field(default="namespace", pattern=rf"^(namespace|label:{_LABEL})$",
                       description="Who a job is of: `namespace`, or `label:KEY` of pods or their Job.")
+    gate: str = Field(default="idlewatt/advice", pattern=rf"^({_LABEL})?$",
+                      description="The scheduling gate of pods, or the name in `kueue.x-k8s.io/admission-gated-by`, "
+                                  "behind which jobs wait for advice; empty for none.")
+    admission_check: str = Field(default="idlewatt", pattern=r"^[a-z0-9.-]{0,253}$",
+                                 description="The AdmissionCheck of Kueue that waits for advice; empty for none.")
     watch: Duration = Field(default=300.0, description="How long one watch is asked to last.")
     silence: Duration = Field(default=90.0, description="A watch that says nothing for so long is begun anew; a "
                                                         "server marks about every minute that it is alive.")

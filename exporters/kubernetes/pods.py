@@ -1,4 +1,8 @@
-"""A pod, reduced to what jobs are made of."""
+"""A pod, reduced to what jobs are made of.
+
+Ten thousand of them are read at every start: what most pods have not is not looked for, and what they have alike is
+worked out once.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ import msgspec
 
 from ..text import clean
 from .asks import Amount, asked, expression, keys_of, named_nodes
-from .fields import Owner, condition, seconds, some
-from .objects import Pod, PodSpec, Toleration
+from .fields import Condition, Owner, Text, seconds, some
+from .objects import Container, ContainerStatus, Pod, PodSpec, Toleration
+from .rules import PodRule, Terms, exact, rules_of, terms_of
 
 _POD = msgspec.json.Decoder(Pod)
 QUEUE, KAI_QUEUE = "kueue.x-k8s.io/queue-name", "kai.scheduler/queue"
@@ -18,10 +23,10 @@ _GANGS = ("kueue.x-k8s.io/pod-group-name", "scheduling.x-k8s.io/pod-group")
 TEMPLATE_HASH, JOBSET = "pod-template-hash", "jobset.sigs.k8s.io/jobset-name"
 LEADER_WORKER_SET, RAY = "leaderworkerset.sigs.k8s.io/name", "ray.io/cluster"
 RAY_KIND, RAY_NAME = "ray.io/originated-from-crd", "ray.io/originated-from-cr-name"
-_READ = frozenset((QUEUE, KAI_QUEUE, *_GANGS, TEMPLATE_HASH, JOBSET, LEADER_WORKER_SET, RAY, RAY_KIND, RAY_NAME,
-                   "component", "notebook-name"))
 RESERVATIONS = "kai-resource-reservation"
 """The namespace in which KAI holds whole GPUs for those who share them."""
+_MOST_TERMS = 20
+_NO_LABELS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,14 @@ class Wish:
     nodes: tuple[str, ...] = ()
     tolerations: tuple[tuple[str, str, str, str], ...] = ()
     """Key, operator, value and effect of each."""
+    terms: tuple[Terms, ...] = ()
+    """All of what it asks of labels and names: alternatives."""
+    inexact: bool = False
+    """``features`` and ``nodes`` do not say all of that."""
+    rules: tuple[PodRule, ...] = ()
+    """How it is bound to other pods."""
+    unknown: tuple[str, ...] = ()
+    """What binds it and cannot be judged, in words."""
 
     @property
     def tolerated(self) -> list[Toleration]:
@@ -41,8 +54,10 @@ class Wish:
         return [Toleration(*parts) for parts in self.tolerations]
 
 
-@dataclass(frozen=True, slots=True)
-class PodFacts:
+ANYWHERE = Wish()
+
+
+class PodFacts(msgspec.Struct, frozen=True, gc=False):
     """A pod; times in seconds since the epoch, None for what has not happened."""
 
     namespace: str
@@ -52,7 +67,7 @@ class PodFacts:
     gang: str
     volcano_queue: str
     labels: Mapping[str, str]
-    """Those that grouping and the configuration ask for."""
+    """As they are: whoever shows one makes it harmless."""
     amount: Amount
     wish: Wish
     node: str
@@ -78,6 +93,14 @@ class PodFacts:
     disrupted: str = ""
     """Who ended it, where it was not itself."""
     interactive: bool = False
+    container: str = ""
+    """The name of its only container."""
+    limited: bool = False
+    """That has limits of CPU and memory."""
+    claims: tuple[str, ...] = ()
+    """Claims of devices (DRA), by name."""
+    devices: tuple[str, ...] = ()
+    """The vendor's ids of what its claims were given."""
 
     @property
     def over(self) -> bool:
@@ -87,37 +110,48 @@ class PodFacts:
     @property
     def holds(self) -> bool:
         """Tell whether it holds what it asked for, be it only while its image is pulled."""
-        return bool(self.node) and not self.over
+        return self.node != "" and self.phase not in ("Succeeded", "Failed")
 
     @property
     def full_name(self) -> str:
         """Return how exporters name it."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def overhead(self) -> bool:
+        """Tell whether it is of a DaemonSet, or the node's own: every node has it."""
+        return self.owner is not None and self.owner.kind in ("DaemonSet", "Node")
 
-def parse_pod(raw: bytes, wanted: Iterable[str] = ()) -> PodFacts:
-    """Return a pod; of its labels those that are needed and those that are ``wanted`` besides."""
+
+def parse_pod(raw: Text) -> PodFacts:
+    """Return a pod."""
     pod = _POD.decode(raw)
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    labels = {name: clean(value) for name, value in (meta.labels or {}).items() if name in _READ or name in wanted}
-    scheduled, disrupted = condition(status.conditions, "PodScheduled"), condition(status.conditions,
-                                                                                   "DisruptionTarget")
-    bound = bool(spec.node_name)
+    labels, conditions = meta.labels or _NO_LABELS, {one.type: one for one in some(status.conditions)}
+    scheduled, disrupted = conditions.get("PodScheduled"), conditions.get("DisruptionTarget")
+    bound, states = spec.node_name != "", status.container_statuses or ()
+    over = status.phase in ("Succeeded", "Failed")
+    exits = _exits(states)
+    only = spec.containers[0] if spec.containers and len(spec.containers) == 1 else None
     return PodFacts(
         namespace=clean(meta.namespace), name=clean(meta.name), uid=meta.uid, owner=meta.controller, gang=_gang(pod),
         volcano_queue=clean(meta.annotations.volcano_queue) if meta.annotations else "", labels=labels,
-        amount=asked(spec), wish=wish_of(spec), node=clean(spec.node_name), phase=status.phase,
+        amount=_amount(pod), wish=wish_of(spec), node=clean(spec.node_name), phase=status.phase,
         created_s=_created(meta.creation_timestamp),
-        scheduled_s=_scheduled(pod) if bound else None, deleted_s=seconds(meta.deletion_timestamp),
-        ended_s=_ended(pod), gates=tuple(gate.name for gate in some(spec.scheduling_gates)),
+        scheduled_s=_scheduled(pod, scheduled) if bound else None, deleted_s=seconds(meta.deletion_timestamp),
+        ended_s=max((time_s for _, _, time_s in exits if time_s is not None), default=None) if over else None,
+        gates=tuple(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
         wait=(scheduled.reason, clean(scheduled.message)) if scheduled and not bound else ("", ""),
-        ready=status.phase == "Running", starting=_starting(pod), nominated=clean(status.nominated_node_name),
-        restarts=sum(max(0, one.restart_count) for one in some(status.container_statuses)),
+        ready=status.phase == "Running", starting=_starting(states) if states else "",
+        nominated=clean(status.nominated_node_name),
+        restarts=sum(max(0, one.restart_count) for one in states),
         priority=None if spec.priority is None else float(spec.priority),
-        priority_class=clean(spec.priority_class_name),
-        limit_s=spec.active_deadline_seconds, exit_code=_exit_code(pod), end_reason=_end_reason(pod),
+        priority_class=clean(spec.priority_class_name), limit_s=spec.active_deadline_seconds,
+        exit_code=max((code for code, _, _ in exits), key=abs, default=None),
+        end_reason=clean(status.reason or next((why for _, why, _ in exits if why != "Completed"), "")),
         disrupted=disrupted.reason if disrupted and disrupted.status == "True" else "",
-        interactive=_interactive(pod, labels))
+        interactive=_interactive(spec.containers, labels), container=clean(only.name) if only else "",
+        limited=only is not None and _limited(only), claims=_claims(pod) if spec.resource_claims else ())
 
 
 def _created(text: str | None) -> float:
@@ -128,53 +162,70 @@ def _created(text: str | None) -> float:
 
 
 def _gang(pod: Pod) -> str:
-    notes, group = pod.metadata.annotations, pod.spec.scheduling_group
+    notes, group, labels = pod.metadata.annotations, pod.spec.scheduling_group, pod.metadata.labels
+    if notes is None and group is None and not labels:
+        return ""
     named = (group.pod_group_name if group else "", notes.volcano if notes else "", notes.kai if notes else "",
-             *(pod.metadata.label(name) for name in _GANGS))
+             *((labels or _NO_LABELS).get(name, "") for name in _GANGS))
     return clean(next(filter(None, named), ""))
+
+
+def _amount(pod: Pod) -> Amount:
+    """Return what a pod asks for; a fraction of a GPU that KAI gives is asked for by a note alone."""
+    found, notes = asked(pod.spec), pod.metadata.annotations
+    if notes is not None and (notes.fraction or notes.gpu_memory) and not found.any_gpu:
+        return found + Amount(slices=1, profile="gpu-fraction")
+    return found
+
+
+def _claims(pod: Pod) -> tuple[str, ...]:
+    """Return the claims of a pod by name; one that is still to be made of a template has none."""
+    made = {one.name: one.resource_claim_name for one in some(pod.status.resource_claim_statuses)}
+    return tuple(clean(one.resource_claim_name or made.get(one.name) or "") for one in some(pod.spec.resource_claims))
 
 
 def wish_of(spec: PodSpec) -> Wish:
     """Return what a pod, or a template of pods, asks of nodes."""
-    found = tuple((one.key, one.operator, one.value, one.effect) for one in some(spec.tolerations))
-    return Wish(expression(spec), keys_of(spec), named_nodes(spec), found)
+    affinity, spread = spec.affinity, spec.topology_spread_constraints
+    tolerations = tuple([(one.key, one.operator, one.value, one.effect) for one in some(spec.tolerations)])
+    if not (spec.node_selector or affinity or spread):
+        return Wish(tolerations=tolerations) if tolerations else ANYWHERE
+    terms = terms_of(spec)
+    rules, unknown = rules_of(spec)
+    named = named_nodes(spec)
+    labelled = tuple(found for term in terms if (found := tuple(one for one in term if one[0] != "metadata.name")))
+    inexact = not exact(labelled, _MOST_TERMS) or (bool(named) and len(terms) > 1)
+    return Wish(expression(spec), keys_of(spec), named, tolerations, terms, inexact, rules, unknown)
 
 
-def _scheduled(pod: Pod) -> float | None:
+def _scheduled(pod: Pod, found: Condition | None) -> float | None:
     """Return since when a pod holds what it asked for: the same time while it lives."""
-    found = condition(pod.status.conditions, "PodScheduled")
     told = seconds(found.last_transition_time) if found and found.status == "True" else None
-    return next((time_s for time_s in (told, seconds(pod.status.start_time), seconds(pod.metadata.creation_timestamp))
-                 if time_s is not None), None)
+    if told is None:
+        told = seconds(pod.status.start_time)
+    return seconds(pod.metadata.creation_timestamp) if told is None else told
 
 
-def _ended(pod: Pod) -> float | None:
-    """Return when the last container ended, of a pod that has ended."""
-    if pod.status.phase not in ("Succeeded", "Failed"):
-        return None
-    times = [seconds(one.state.terminated.finished_at) for one in some(pod.status.container_statuses)
-             if one.state and one.state.terminated]
-    return max((time_s for time_s in times if time_s is not None), default=None)
+def _exits(states: Iterable[ContainerStatus]) -> list[tuple[int, str, float | None]]:
+    """Return code, reason and time of the containers that have ended."""
+    return [(one.state.terminated.exit_code, one.state.terminated.reason, seconds(one.state.terminated.finished_at))
+            for one in states if one.state and one.state.terminated]
 
 
-def _exit_code(pod: Pod) -> int | None:
-    codes = [one.state.terminated.exit_code for one in some(pod.status.container_statuses)
-             if one.state and one.state.terminated]
-    return max(codes, key=abs, default=None)
-
-
-def _end_reason(pod: Pod) -> str:
-    told = [one.state.terminated.reason for one in some(pod.status.container_statuses)
-            if one.state and one.state.terminated]
-    return clean(pod.status.reason or next((reason for reason in told if reason != "Completed"), ""))
-
-
-def _starting(pod: Pod) -> str:
-    waits = [one.state.waiting.reason for one in some(pod.status.container_statuses) if one.state and one.state.waiting]
+def _starting(states: Iterable[ContainerStatus]) -> str:
+    waits = [one.state.waiting.reason for one in states if one.state and one.state.waiting]
     return clean(next(filter(None, waits), ""))
 
 
-def _interactive(pod: Pod, labels: Mapping[str, str]) -> bool:
+def _interactive(containers: list[Container] | None, labels: Mapping[str, str]) -> bool:
     """Tell whether somebody sits before it: a terminal, a notebook of JupyterHub or Kubeflow."""
-    return (any(one.tty for one in some(pod.spec.containers)) or labels.get("component") == "singleuser-server"
-            or "notebook-name" in labels)
+    for one in containers or ():
+        if one.tty:
+            return True
+    return bool(labels) and (labels.get("component") == "singleuser-server" or "notebook-name" in labels)
+
+
+def _limited(container: Container) -> bool:
+    limits = container.resources.limits if container.resources else None
+    return bool(limits) and not {"cpu", "memory"}.isdisjoint(limits or ())
+

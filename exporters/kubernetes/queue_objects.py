@@ -16,6 +16,7 @@ class Template(Part, frozen=True):
 class PodSet(Part, frozen=True):
     """Pods of a workload that are alike."""
 
+    name: str = ""
     count: int = 1
     template: Template = Template()
 
@@ -36,9 +37,17 @@ class Admission(Part, frozen=True):
     cluster_queue: str = ""
 
 
+class CheckState(Part, frozen=True):
+    """How an admission check of a workload stands."""
+
+    name: str = ""
+    state: str = ""
+
+
 class WorkloadStatus(Part, frozen=True):
     """How a workload fares."""
 
+    admission_checks: list[CheckState] | None = None
     admission: Admission | None = None
     conditions: list[Condition] | None = None
 
@@ -69,6 +78,8 @@ class Quota(Part, frozen=True):
 
     name: str = ""
     nominal_quota: str | int | float = "0"
+    borrowing_limit: str | int | float | None = None
+    lending_limit: str | int | float | None = None
 
 
 class FlavorQuotas(Part, frozen=True):
@@ -84,12 +95,39 @@ class ResourceGroup(Part, frozen=True):
     flavors: list[FlavorQuotas] | None = None
 
 
+class Preemption(Part, frozen=True):
+    """Whom a queue may preempt."""
+
+    reclaim_within_cohort: str = "Never"
+
+
 class ClusterQueueSpec(Part, frozen=True):
     """What a queue may use."""
 
     resource_groups: list[ResourceGroup] | None = None
+    preemption: Preemption | None = None
     cohort_name: str = ""
     cohort: str = ""
+
+
+class Usage(Part, frozen=True):
+    """How much of a resource is used."""
+
+    name: str = ""
+    total: str | int | float = "0"
+
+
+class FlavorUsage(Part, frozen=True):
+    """What of one flavour is used."""
+
+    name: str = ""
+    resources: list[Usage] | None = None
+
+
+class ClusterQueueStatus(Part, frozen=True):
+    """How a queue fares."""
+
+    flavors_reservation: list[FlavorUsage] | None = None
 
 
 class ClusterQueue(Part, frozen=True):
@@ -97,6 +135,22 @@ class ClusterQueue(Part, frozen=True):
 
     metadata: Meta = Meta()
     spec: ClusterQueueSpec = ClusterQueueSpec()
+    status: ClusterQueueStatus = ClusterQueueStatus()
+
+
+class CohortSpec(Part, frozen=True):
+    """What a cohort has beside its queues' quotas, and above it."""
+
+    parent_name: str = ""
+    parent: str = ""
+    resource_groups: list[ResourceGroup] | None = None
+
+
+class Cohort(Part, frozen=True):
+    """Queues that lend to one another."""
+
+    metadata: Meta = Meta()
+    spec: CohortSpec = CohortSpec()
 
 
 class FlavorSpec(Part, frozen=True):

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from ...storage.quotas import NEVER, Flavored, Queue, Quota
 from ...storage.waiting import WaitReason
 from ..text import clean
-from .asks import Amount, asked
-from .fields import Meta, Owner, condition, quantity, seconds, some
+from .asks import WHOLE, Amount, asked
+from .fields import Meta, Owner, Text, condition, quantity, seconds, some
 from .messages import shortened, wanted_resource, workload_reason
 from .nodes import NodeFacts
 from .pods import Wish, wish_of
-from .queue_objects import ClusterQueue, Flavor, LocalQueue, PodGroup, Workload, WorkloadSpec
+from .queue_objects import ClusterQueue, Cohort, Flavor, FlavorQuotas, LocalQueue, PodGroup, Workload, WorkloadSpec
 
 _WORKLOAD = msgspec.json.Decoder(Workload)
 _LOCAL, _CLUSTER = msgspec.json.Decoder(LocalQueue), msgspec.json.Decoder(ClusterQueue)
+_COHORT = msgspec.json.Decoder(Cohort)
 _FLAVOR, _GANG = msgspec.json.Decoder(Flavor), msgspec.json.Decoder(PodGroup)
 _MOST_PODS = 100_000
 
@@ -53,9 +55,22 @@ class WorkloadFacts:
     reason: str = ""
     message: str = ""
     """Of why it waits."""
+    reserved: bool = False
+    """Its quota is kept for it already."""
+    gated_by: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    """Admission checks in the order of its status."""
+    pending_checks: tuple[str, ...] = ()
+    pod_sets: tuple[str, ...] = ()
+    boost: float = 0.0
+
+    @property
+    def effective_priority(self) -> float:
+        """Return its priority with its boost."""
+        return (self.priority or 0.0) + self.boost
 
 
-def parse_workload(raw: bytes) -> WorkloadFacts:
+def parse_workload(raw: Text) -> WorkloadFacts:
     """Return a workload."""
     work = _WORKLOAD.decode(raw)
     meta, spec, status = work.metadata, work.spec, work.status
@@ -75,7 +90,21 @@ def parse_workload(raw: bytes) -> WorkloadFacts:
         admitted=admitted is not None and admitted.status == "True",
         finished=finished is not None and finished.status == "True",
         evicted=evicted.reason if evicted and evicted.status == "True" else "",
-        reason=clean(waits.reason) if waits else "", message=clean(waits.message) if waits else "")
+        reason=clean(waits.reason) if waits else "", message=clean(waits.message) if waits else "",
+        reserved=reserved is not None and reserved.status == "True", gated_by=_gates(meta),
+        checks=tuple(clean(one.name) for one in some(status.admission_checks)),
+        pending_checks=tuple(clean(one.name) for one in some(status.admission_checks) if one.state == "Pending"),
+        pod_sets=tuple(clean(one.name) for one in some(spec.pod_sets)), boost=_boost(meta))
+
+
+def _gates(meta: Meta) -> tuple[str, ...]:
+    gated_by = meta.annotations.gated_by if meta.annotations else ""
+    return tuple(clean(name) for part in gated_by.split(",") if (name := part.strip()))
+
+
+def _boost(meta: Meta) -> float:
+    text = meta.annotations.boost if meta.annotations else ""
+    return float(text) if len(text) < 12 and text.removeprefix("-").isdecimal() else 0.0
 
 
 def _labels(meta: Meta, spec: WorkloadSpec) -> dict[str, str]:
@@ -93,9 +122,11 @@ class QueueFacts:
     name: str
     flavors: tuple[str, ...]
     quotas: Mapping[str, float]
+    queue: Queue
+    """The same, flavour by flavour, with what is used and lent."""
 
 
-def parse_cluster_queue(raw: bytes) -> QueueFacts:
+def parse_cluster_queue(raw: Text) -> QueueFacts:
     """Return a queue of the cluster."""
     queue = _CLUSTER.decode(raw)
     rows = [row for group in some(queue.spec.resource_groups) for row in some(group.flavors)]
@@ -103,22 +134,48 @@ def parse_cluster_queue(raw: bytes) -> QueueFacts:
     for row in rows:
         for quota in some(row.resources):
             quotas[quota.name] = quotas.get(quota.name, 0.0) + quantity(quota.nominal_quota)
-    return QueueFacts(clean(queue.metadata.name), tuple(clean(row.name) for row in rows), quotas)
+    name = clean(queue.metadata.name)
+    return QueueFacts(name, tuple(clean(row.name) for row in rows), quotas, _queue(name, queue, rows))
 
 
-def parse_local_queue(raw: bytes) -> tuple[tuple[str, str], str]:
+def _queue(name: str, queue: ClusterQueue, rows: Iterable[FlavorQuotas]) -> Queue:
+    used = {(row.name, one.name): quantity(one.total) for row in some(queue.status.flavors_reservation)
+            for one in some(row.resources)}
+    quotas = tuple(
+        Quota(resource_word(one.name), clean(row.name), quantity(one.nominal_quota),
+              used.get((row.name, one.name), 0.0),
+              None if one.borrowing_limit is None else quantity(one.borrowing_limit),
+              None if one.lending_limit is None else quantity(one.lending_limit))
+        for row in rows for one in some(row.resources))
+    reclaims = queue.spec.preemption.reclaim_within_cohort if queue.spec.preemption else NEVER
+    return Queue(name, clean(queue.spec.cohort_name or queue.spec.cohort), quotas, reclaims)
+
+
+def resource_word(name: str) -> str:
+    """Return how a resource is called here."""
+    return "gpu" if name in WHOLE else {"cpu": "cpu", "memory": "mem"}.get(name, clean(name))
+
+
+def parse_cohort(raw: Text) -> str:
+    """Return the name of a cohort that has more than its queues: quotas of its own, or one above it; else ''."""
+    cohort = _COHORT.decode(raw)
+    more = cohort.spec.parent_name or cohort.spec.parent or cohort.spec.resource_groups
+    return clean(cohort.metadata.name) if more else ""
+
+
+def parse_local_queue(raw: Text) -> tuple[tuple[str, str], str]:
     """Return a queue of a namespace, and the queue of the cluster that it stands for."""
     queue = _LOCAL.decode(raw)
     return (clean(queue.metadata.namespace), clean(queue.metadata.name)), clean(queue.spec.cluster_queue)
 
 
-def parse_flavor(raw: bytes) -> tuple[str, Mapping[str, str]]:
+def parse_flavor(raw: Text) -> tuple[str, Mapping[str, str]]:
     """Return a flavour with the labels of its nodes."""
     flavor = _FLAVOR.decode(raw)
     return clean(flavor.metadata.name), flavor.spec.node_labels or {}
 
 
-def parse_gang(raw: bytes) -> tuple[tuple[str, str], str]:
+def parse_gang(raw: Text) -> tuple[tuple[str, str], str]:
     """Return a gang of Volcano or KAI, and its queue."""
     gang = _GANG.decode(raw)
     return (clean(gang.metadata.namespace), clean(gang.metadata.name)), clean(gang.spec.queue)
@@ -133,6 +190,8 @@ class Queues:
     flavors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     gangs: Mapping[tuple[str, str], str] = field(default_factory=dict)
     nodes: tuple[NodeFacts, ...] = ()
+    nested: frozenset[str] = frozenset()
+    """Cohorts that have more than their queues."""
     _has: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def serving(self, node: NodeFacts) -> list[str]:
@@ -142,6 +201,14 @@ class Queues:
     def _serves(self, queue: QueueFacts, node: NodeFacts) -> bool:
         wanted = [self.flavors[name] for name in queue.flavors if name in self.flavors]
         return any(all(node.labels.get(key) == value for key, value in labels.items()) for labels in wanted)
+
+    def told(self) -> tuple[tuple[Queue, ...], tuple[Flavored, ...]]:
+        """Return all queues with their quotas, and the nodes of each flavour."""
+        flavors = tuple(Flavored(clean(name), frozenset(
+            node.name for node in self.nodes if all(node.labels.get(key) == value for key, value in labels.items())))
+            for name, labels in self.flavors.items())
+        return tuple(replace(one.queue, nested=one.queue.cohort in self.nested) for one in self.clusters.values()), \
+            flavors
 
     def waits_for(self, work: WorkloadFacts, queue: str) -> tuple[WaitReason, str]:
         """Return why a workload waits in a queue, in our word and in Kueue's."""

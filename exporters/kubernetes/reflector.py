@@ -22,7 +22,7 @@ from ..fetch import Refused
 from ..source import FAULTS, Clock, SourceError
 from ..text import quoted
 from .api import ApiClient
-from .fields import Bare, Event, Listing, Status, some
+from .fields import Bare, Event, Listing, Status, Text, some
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Patience:
 class Reflector(Generic[Kept]):
     """Keeps what ``parse`` makes of each object of a path."""
 
-    def __init__(self, api: ApiClient, path: str, parse: Callable[[bytes], Kept], clock: Clock,
+    def __init__(self, api: ApiClient, path: str, parse: Callable[[Text], Kept], clock: Clock,
                  patience: Patience | None = None) -> None:
         self.path = path
         self._api, self._parse, self._clock = api, parse, clock
@@ -156,7 +156,7 @@ class Reflector(Generic[Kept]):
             page = self._page(token)
             version = page.metadata.resource_version or version
             for raw in some(page.items):
-                name, _, found = self._read(bytes(raw))
+                name, _, found = self._read(raw)
                 if not isinstance(found, str):
                     fresh[name] = found
                 elif len(skipped) < PAGE:
@@ -185,7 +185,7 @@ class Reflector(Generic[Kept]):
         except msgspec.MsgspecError as error:
             raise SourceError(f"{self.path}: no list: {error!s:.120}") from error
 
-    def _read(self, raw: bytes) -> tuple[Name, str, tuple[str, Kept] | str]:
+    def _read(self, raw: Text) -> tuple[Name, str, tuple[str, Kept] | str]:
         """Return name and version of an object, and its uid with what is kept of it, or why it is not understood."""
         name, version = ("", "something"), ""
         try:
@@ -220,7 +220,7 @@ class Reflector(Generic[Kept]):
             event = _EVENT.decode(line)
         except msgspec.MsgspecError as error:
             raise SourceError(f"{self.path}: no event: {error!s:.120}") from error
-        raw = bytes(event.object)
+        raw = event.object
         if event.type == "ERROR":
             status = _STATUS.decode(raw)
             told = quoted(status.message, 120)
@@ -232,7 +232,7 @@ class Reflector(Generic[Kept]):
         self._change(event.type, raw)
         self.events += 1
 
-    def _change(self, kind: str, raw: bytes) -> None:
+    def _change(self, kind: str, raw: Text) -> None:
         name, version, found = self._read(raw)
         with self._lock:
             before = self._kept.pop(name, None)

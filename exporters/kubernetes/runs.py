@@ -9,21 +9,19 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...storage.details import Details
 from ...storage.owners import OwnerKind
-from ...storage.records import Allocation, Job, JobState, Request
+from ...storage.records import Allocation, Job, JobState
 from ...storage.waiting import WaitReason
-from .asks import NOTHING, WHOLE, Amount, tolerates
 from .groups import NOTEBOOKS, SERVICES, Group, Key
 from .messages import pod_reason, shortened
-from .nodes import NodeFacts
-from .objects import Toleration
-from .pods import PodFacts, Wish
-from .queues import Part, Queues
+from .pods import PodFacts
+from .queues import Queues
+from .request import Grounds, parts_of
+from .steer import Levers
 
 KEPT = 20_000
 """Ended runs that are remembered."""
@@ -40,12 +38,13 @@ Naming = Callable[[Group], str]
 class Scene:
     """What jobs are laid over."""
 
-    nodes: Mapping[str, NodeFacts]
+    grounds: Grounds
     queues: Queues
     partition: Naming
     user: Naming
-    widest: int
-    """GPUs of the largest node."""
+    queue: Naming = lambda group: ""  # noqa: E731 - a default
+    """Of whom quota is used."""
+    levers: Levers = Levers()
 
 
 @dataclass(slots=True)
@@ -68,11 +67,9 @@ class Runs:
     _lives: dict[Key, _Life] = field(default_factory=dict)
     _ended: OrderedDict[tuple[str, float, float | None], Job] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _barred: dict[tuple[tuple[str, str, str, str], ...], tuple[str, ...]] = field(default_factory=dict)
 
     def look(self, groups: Iterable[Group], scene: Scene, now_s: float) -> list[Job]:
         """Return the jobs that wait or run now; those that have ended since the last look are kept for ``ended``."""
-        self._barred.clear()
         jobs, seen = [], dict[Key, _Life]()
         for group in groups:
             life = seen[group.key] = self._lives.get(group.key) or _Life(_submitted(group))
@@ -146,49 +143,27 @@ class Runs:
         work, batch, everybody = group.work, group.batch, [*group.pods, *group.gone]
         first = next(iter(pods), None)
         limits = (batch.limit_s if batch else None, work.limit_s if work else None, first.limit_s if first else None)
-        parts = _parts(pods) if pods else work.parts if work else ()
+        parts = parts_of(pods) if pods else work.parts if work else ()
+        queue = scene.queue(group)
+        pending = state is JobState.PENDING
+        labels = first.labels if first else work.labels if work else {}
+        request = scene.grounds.wanted(parts, group.namespace, labels, queue) if pending \
+            else scene.grounds.held(parts, queue)
         return Job(
             job_id=f"{group.namespace}/{group.name}", submit_s=life.submit_s, state=state,
-            partition=scene.partition(group), request=self._request(parts, scene), user=scene.user(group),
+            partition=scene.partition(group), request=request, user=scene.user(group),
             account=group.namespace, name=group.name, qos=first.priority_class if first else "",
             limit_s=next((limit for limit in limits if limit is not None and 0 < limit < math.inf), None),
             priority=first.priority if first else work.priority if work else None,
             restarts=sum(pod.restarts for pod in everybody), owner_kind=_kind(group),
-            owner=f"{group.kind}/{group.name}", **others)
-
-    def _request(self, parts: Sequence[Part], scene: Scene) -> Request:
-        """Return what pods ask for together: alike ones that cannot share a node each want one of their own."""
-        together = sum((part.amount.times(part.count) for part in parts), NOTHING)
-        with_gpus = [part for part in parts if part.amount.any_gpu]
-        count, each = sum(part.count for part in with_gpus), {part.amount.gpus for part in with_gpus}
-        wish = with_gpus[0].wish if with_gpus else Wish()
-        gpus = each.pop() if len(each) == 1 else 0
-        apart = count > 1 and 2 * gpus > scene.widest
-        return Request(
-            gpus=together.gpus or together.slices, nodes=count if apart else 1,
-            gpus_per_node=gpus or None if apart or count == 1 else None, cpus=math.ceil(together.cpus),
-            memory_bytes=int(together.memory_bytes), gpu_model="" if together.gpus else together.profile,
-            features=wish.features, required_nodes=wish.nodes,
-            excluded_nodes=self._excluded(wish, scene),
-            details=Details(gpus_per_task=gpus if count > 1 else 0, tasks=max(1, count)))
-
-    def _excluded(self, wish: Wish, scene: Scene) -> tuple[str, ...]:
-        """Return the nodes that have a taint which a pod does not tolerate.
-
-        Taints that are named as GPUs keep away those who ask for none; whoever asks is let in, often not before its
-        pods are made.
-        """
-        if wish.tolerations not in self._barred:
-            tolerated: list[Toleration] = wish.tolerated
-            self._barred[wish.tolerations] = tuple(
-                name for name, node in scene.nodes.items()
-                if not all(taint.key in WHOLE or tolerates(tolerated, taint) for taint in node.taints))
-        return self._barred[wish.tolerations]
+            owner=f"{group.kind}/{group.name}", steering=scene.levers.steering(group, pods, queue), **others)
 
     def _waits(self, group: Group, pods: Sequence[PodFacts], partition: str, scene: Scene) -> tuple[WaitReason, str]:
         """Return why a group waits: for its gates, in its queue, or by the word of the scheduler on its first pod."""
         gates = sorted({gate for pod in pods for gate in pod.gates})
         work = group.work
+        if scene.levers.awaits(group, pods):
+            return WaitReason.NONE, "waits for advice"
         if work is not None and not work.admitted:
             return scene.queues.waits_for(work, scene.queues.local.get((work.namespace, work.queue), partition))
         if gates:
@@ -213,14 +188,6 @@ def _first(times: Iterable[float | None]) -> float | None:
     return min((time_s for time_s in times if time_s is not None), default=None)
 
 
-def _parts(pods: Iterable[PodFacts]) -> list[Part]:
-    """Return pods that are alike as one."""
-    counts: dict[tuple[Amount, Wish], int] = {}
-    for pod in pods:
-        counts[pod.amount, pod.wish] = counts.get((pod.amount, pod.wish), 0) + 1
-    return [Part(count, amount, wish) for (amount, wish), count in counts.items()]
-
-
 def _held(pods: Iterable[PodFacts], scene: Scene) -> tuple[Allocation, ...]:
     """Return what pods hold of each node; which GPUs these are the exporters tell, by the pods' names."""
     nodes: dict[str, list[PodFacts]] = {}
@@ -230,11 +197,12 @@ def _held(pods: Iterable[PodFacts], scene: Scene) -> tuple[Allocation, ...]:
 
 
 def _allocation(name: str, pods: Sequence[PodFacts], scene: Scene) -> Allocation:
-    node = scene.nodes.get(name)
+    node = scene.grounds.nodes.get(name)
     return Allocation(
         name, sum(node.whole(pod.amount) if node else pod.amount.gpus for pod in pods), None,
         math.ceil(sum(pod.amount.cpus for pod in pods)), int(sum(pod.amount.memory_bytes for pod in pods)),
-        members=tuple(sorted(pod.full_name for pod in pods if pod.amount.any_gpu)))
+        members=tuple(sorted(pod.full_name for pod in pods if pod.amount.any_gpu)),
+        gpu_uuids=tuple(sorted({uuid for pod in pods for uuid in pod.devices})))
 
 
 def _starts(active: Iterable[PodFacts]) -> tuple[WaitReason, str]:

@@ -12,18 +12,33 @@ from typing import Any
 import msgspec
 
 from ...storage.records import Job, Node, Partition, SchedulerSnapshot
+from ...storage.rules import Rules
 from ..fetch import Refused
 from ..source import Clock, Role, SourceError, TargetHealth
+from ..text import clean
 from .access import reach
 from .api import ApiClient
-from .fields import ApiGroups, some
+from .budgets import by_namespace, parse_budget
+from .claims import Devices, parse_claim, parse_slice
+from .fields import ApiGroups, Text, some
 from .groups import Group, gather, parse_batch
 from .nodes import NodeFacts, node_of, parse_node
 from .options import KubernetesOptions
 from .pods import KAI_QUEUE, QUEUE, PodFacts, parse_pod
-from .queues import Queues, by_name, parse_cluster_queue, parse_flavor, parse_gang, parse_local_queue, parse_workload
+from .queues import (
+    Queues,
+    by_name,
+    parse_cluster_queue,
+    parse_cohort,
+    parse_flavor,
+    parse_gang,
+    parse_local_queue,
+    parse_workload,
+)
 from .reflector import Patience, Reflector
+from .request import Grounds
 from .runs import Runs, Scene
+from .steer import Levers, highest_waiting
 
 log = logging.getLogger(__name__)
 
@@ -43,18 +58,23 @@ class _Kind:
     group: str
     versions: tuple[str, ...]
     plural: str
-    parse: Callable[[bytes], Any]
+    parse: Callable[[Text], Any]
     fact: str
     """What is not known without it."""
 
 
 _KUEUE, _KUEUE_VERSIONS = "kueue.x-k8s.io", ("v1beta2", "v1beta1")
+_DRA = ("v1", "v1beta2", "v1beta1")
 _OPTIONAL = (
     _Kind("jobs", "batch", ("v1",), "jobs", parse_batch, "owners, limits and ends of batch jobs"),
     _Kind("workloads", _KUEUE, _KUEUE_VERSIONS, "workloads", parse_workload, "what waits in Kueue's queues"),
     _Kind("localqueues", _KUEUE, _KUEUE_VERSIONS, "localqueues", parse_local_queue, "Kueue's queues of namespaces"),
     _Kind("clusterqueues", _KUEUE, _KUEUE_VERSIONS, "clusterqueues", parse_cluster_queue, "Kueue's queues"),
     _Kind("resourceflavors", _KUEUE, _KUEUE_VERSIONS, "resourceflavors", parse_flavor, "the nodes of Kueue's queues"),
+    _Kind("cohorts", _KUEUE, ("v1beta2", "v1beta1", "v1alpha1"), "cohorts", parse_cohort, "quotas of Kueue's cohorts"),
+    _Kind("budgets", "policy", ("v1",), "poddisruptionbudgets", parse_budget, "whether pods may be moved"),
+    _Kind("claims", "resource.k8s.io", _DRA, "resourceclaims", parse_claim, "devices that pods claim (DRA)"),
+    _Kind("slices", "resource.k8s.io", _DRA, "resourceslices", parse_slice, "devices of nodes (DRA)"),
     _Kind("volcano", "scheduling.volcano.sh", ("v1beta1",), "podgroups", parse_gang, "Volcano's queues"),
     _Kind("kai", "scheduling.run.ai", ("v2alpha2",), "podgroups", parse_gang, "KAI's queues"),
 )
@@ -121,11 +141,10 @@ class KubernetesSource:
             self._api = ApiClient(reach(self._config.url, self._config.kubeconfig, self._config.context),
                                   self._config.http)
         if not self._reflectors:
-            wanted = tuple(rule.partition(":")[2] for rule in (self._config.partition, self._config.user))
             self._watch(self._api, "nodes", "/api/v1/nodes", parse_node)
-            self._watch(self._api, "pods", "/api/v1/pods", partial(parse_pod, wanted=wanted))
+            self._watch(self._api, "pods", "/api/v1/pods", parse_pod)
 
-    def _watch(self, api: ApiClient, name: str, path: str, parse: Callable[[bytes], Any]) -> None:
+    def _watch(self, api: ApiClient, name: str, path: str, parse: Callable[[Text], Any]) -> None:
         self._reflectors[name] = Reflector(api, path, parse, self._clock, self._patience)
         self._reflectors[name].start()
 
@@ -196,18 +215,28 @@ class KubernetesSource:
 
     def _snapshot(self, now_s: float) -> SchedulerSnapshot:
         optional = {kind.name: self._optional(kind.name) for kind in _OPTIONAL}
-        facts: list[NodeFacts] = self._reflectors["nodes"].kept()
-        gone: list[PodFacts] = self._reflectors["pods"].gone()  # before those that are there: none may be in neither
-        pods: list[PodFacts] = self._reflectors["pods"].kept()
+        devices = Devices.of(optional["claims"], optional["slices"])
+        facts = devices.equipped(self._reflectors["nodes"].kept())
+        # Those that have gone before those that are there: none may be in neither.
+        gone, pods = (devices.laid_over(found()) for found in (self._reflectors["pods"].gone,
+                                                               self._reflectors["pods"].kept))
         queues = Queues(by_name(optional["localqueues"]), {one.name: one for one in optional["clusterqueues"]},
                         dict(optional["resourceflavors"]), by_name((*optional["volcano"], *optional["kai"])),
-                        tuple(facts))
+                        tuple(facts), frozenset(filter(None, optional["cohorts"])))
         groups = gather(pods, gone, optional["jobs"], optional["workloads"])
-        scene = Scene({node.name: node for node in facts}, queues, partial(self._partition, queues), self._user,
-                      max((node.gpus for node in facts), default=0))
+        scene = Scene(Grounds.of(facts, pods), queues, partial(self._partition, queues), self._user,
+                      partial(queue_of, queues=queues), self._levers(optional, queues))
         jobs = self._runs.look(groups, scene, now_s)
         nodes = self._nodes(facts, pods, jobs, queues)
-        return SchedulerSnapshot(now_s, nodes, partitions_of(nodes), tuple(jobs))
+        told, flavors = queues.told()
+        return SchedulerSnapshot(now_s, nodes, partitions_of(nodes), tuple(jobs), Rules(queues=told, flavors=flavors))
+
+    def _levers(self, optional: Mapping[str, list[Any]], queues: Queues) -> Levers:
+        budgets = self._reflectors.get("budgets")
+        shown = budgets is not None and budgets.synced.is_set() and budgets.refused not in (401, 403, 404)
+        return Levers(self._config.gate, self._config.admission_check,
+                      by_namespace(optional["budgets"]) if shown else None,
+                      highest_waiting(optional["workloads"], queues.local))
 
     def _nodes(self, facts: Sequence[NodeFacts], pods: Sequence[PodFacts], jobs: Sequence[Job],
                queues: Queues) -> tuple[Node, ...]:
@@ -248,7 +277,7 @@ def queue_of(group: Group, queues: Queues) -> str:
 
 def _label(group: Group, name: str) -> str:
     """Return a label of a job's pods, else of its workload."""
-    found = next((pod.labels[name] for pod in (*group.pods, *group.gone) if name in pod.labels), "")
+    found = clean(next((pod.labels[name] for pod in (*group.pods, *group.gone) if name in pod.labels), ""))
     return found or (group.work.labels.get(name, "") if group.work else "")
 
 

@@ -134,6 +134,8 @@ class Api:
             namespace = ""
             if len(steps) > 2 and steps[0] == "namespaces" and resource.namespaced:
                 namespace, steps = steps[1], steps[2:]
+            if steps[2:] and steps[2] in ("status", "resize"):
+                steps = steps[:2]  # a part of an object is shown as the whole of it
             if path.startswith(self._path(resource) + "/") and steps[0] == resource.plural and len(steps) <= 2:
                 return resource, namespace, steps[1] if len(steps) == 2 else ""
         raise RefusedError(404, "the server could not find the requested resource")

@@ -93,7 +93,7 @@ def test_nobody_is_blamed_for_what_is_not_measured_or_not_held():
 
 
 @pytest.mark.parametrize(("job_id", "command"), [
-    ("1", "scancel 1"), ("team/train-0", "kubectl delete pod -n team train-0"), ("1; rm -rf /", None)])
+    ("1", "scancel 1"), ("team/train-0", "kubectl --namespace=team delete pod/train-0"), ("1; rm -rf /", None)])
 def test_a_command_is_the_schedulers_own_and_harms_nobody(job_id, command):
     _, told = remedy(replace(RUNNING, job_id=job_id), PowerClass.ALLOCATED_IDLE, 4, 4)
     assert told == command if command else "'" in told

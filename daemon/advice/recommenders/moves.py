@@ -1,7 +1,8 @@
 """Moves of running jobs that would let one start that waits for room.
 
 Slurm moves no job: it is requeued from its checkpoint and told where to start (``scontrol requeue``, ``scontrol update
-… ReqNodeList=``). Whoever is moved finds room on a node that meets all it asked for, with the same GPUs.
+… ReqNodeList=``). Whoever is moved finds room on a node that meets all it asked for, with the same GPUs. Kubernetes
+evicts pods within their disruption budgets, whose owners make them again; where these start its scheduler says.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ....storage.records import Job
 from ...durations import ago
 from ...settings.recommenders import MovesSettings
 from ...waste.demand import Need, need
+from ..kubectl import evict_commands
 from ..migration import MigrationPlan, MigrationPlanner, Mover
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
 
@@ -85,7 +87,8 @@ def _relief(job: Job, plan: MigrationPlan, advice: Recommendation | None, now_s:
 def _move(mover: Mover, home: str) -> Move:
     job = mover.job
     return Move(job.job_id, job.user, mover.holds[0], job.allocations[0].node, home,
-                None if job.start_s is None else mover.ran_s)
+                None if job.start_s is None else mover.ran_s,
+                evict_commands(job.steering) if job.steering is not None else "")
 
 
 def _metrics(rows: tuple[Relief, ...]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ....storage.records import Job
 from ....storage.shares import Giver, ShareAdvice
+from ..kubectl import resize_command
 from . import wording
 from .node_view import NodeView
 from .sensitivity import Part, Speed
@@ -62,7 +63,7 @@ class ShareRows:
         known, part = tenant.speed_estimate, self._plan.parts[tenant.key]
         return ShareAdvice(
             job.job_id, job.submit_s, job.partition, self._now_s, state, nodes, tenant.gpus, known.has.cpus, part.cpus,
-            known.has.memory_bytes, part.memory_bytes, known.basis, reason, wording.ask(part, known.has, tenant.gpus),
+            known.has.memory_bytes, part.memory_bytes, known.basis, reason, _ask(job, part, known.has, tenant.gpus),
             POLICY, known.used, known.memory_used, sooner, interval, starts_sooner_s, tuple(self._givers(tenant.key)))
 
     def _givers(self, taker: Key) -> Iterator[Giver]:
@@ -82,3 +83,15 @@ class ShareRows:
 
 def _sum(parts: Sequence[Part]) -> Part:
     return Part(sum(part.cpus for part in parts), sum(part.memory_bytes for part in parts))
+
+
+def _ask(job: Job, part: Part, has: Part, gpus: int) -> str:
+    """Return what is asked of the scheduler for a part of each node: options of Slurm, or commands of Kubernetes."""
+    steering = job.steering
+    if steering is None:
+        return wording.ask(part, has, gpus)
+    pods = max(1, len(steering.pods) // max(1, len(job.allocations)))  # on each node
+    requests = {"cpu": str(part.cpus // pods)} if part.cpus != has.cpus else {}
+    if part.memory_bytes != has.memory_bytes:
+        requests["memory"] = f"{part.memory_bytes // pods // 2**20}Mi"
+    return resize_command(steering, job.owner, requests) if part.cpus >= pods else ""

@@ -20,13 +20,13 @@ from ....storage.waiting import WaitReason
 from .ground import Ground, Mask
 from .limits import Licences, Limits
 from .partition_terms import unfit
+from .quotas import Quotas
 from .seek import seek
-from .wish import Wish, choices, counts, wish_of
+from .wish import Wish, wish_of
 
 HELD, LIMIT, LICENSES, RESERVATION, PARTITION, NODES, ROOM, NEVER, UNKNOWN, GROUP, AHEAD = (
     "held", "limit", "licenses", "reservation", "partition", "nodes", "room", "never", "unknown", "group", "ahead")
 """Causes of a hold."""
-
 
 ARRAY_LIMIT = "JobArrayTaskLimit"
 
@@ -57,7 +57,7 @@ class Gate:
         self.now_s = now_s
         self.snapshot = snapshot
         self.ground = Ground(snapshot)
-        self.limits, self.licences = Limits(snapshot), Licences(snapshot)
+        self.limits, self.licences, self.quotas = Limits(snapshot), Licences(snapshot), Quotas(snapshot)
         self.site = snapshot.rules.site
         self.partitions = {partition.name: partition for partition in snapshot.partitions}
         self.reservations = {one.name: one for one in snapshot.rules.reservations}
@@ -77,6 +77,7 @@ class Gate:
         other = object.__new__(Gate)
         other.__dict__.update(self.__dict__)
         other.ground, other.limits, other.licences = self.ground.copy(), self.limits.copy(), self.licences.copy()
+        other.quotas = self.quotas.copy()
         other._finds = dict(self._finds)
         other._running, other._booked = Counter(self._running), dict(self._booked)
         return other
@@ -97,7 +98,9 @@ class Gate:
         later = job.eligible_s is not None and job.eligible_s > self.now_s
         if later and job.reason not in (WaitReason.HELD, WaitReason.DEPENDENCY):
             return Hold(HELD, "not eligible yet: the scheduler says BeginTime: its begin time has not come")
-        if not eligible(job, self.now_s):
+        if job.request.details.unknown:
+            return Hold(UNKNOWN, f"unknown: {'; '.join(job.request.details.unknown)}: not known here")
+        if not eligible(job, self.now_s) and not self.quotas.judges(job):
             # Slurm looks at limits before it looks for nodes, but for those that are named.
             unnamed = job.reason is WaitReason.NODES_UNAVAILABLE and not job.request.required_nodes
             broken = self.limits_bar(job) if unnamed else None
@@ -244,6 +247,8 @@ class Gate:
     def sought(self, job: Job, way: Way, ground: Ground | None = None) -> Placement | Hold | None:
         """Return where a job could start on some nodes, on what is free now or on what is free there otherwise."""
         ground, wish, switches = ground or self.ground_of(way), self.wish(job), self.switches(job)
+        if job.request.details.slices:
+            way = replace(way, usable=way.usable & ground.with_slices(job))
         if switches == 0 or wish.least == 1 == wish.most:
             return seek(ground, job, wish, way.usable)
         if ground.as_planned and (found := seek(ground, job, wish, way.usable)) and len(found.nodes) == 1:
@@ -342,7 +347,8 @@ class Gate:
         gpus = sum(placement.gpus) if placement else wish.gpus
         nodes = len(placement.nodes) if placement else wish.least
         cpus = max(job.request.cpus, wish.cpus_per_gpu * gpus, wish.cpus_per_node * nodes)
-        used = Counter({"jobs": 1, "node": nodes, "gpu": gpus, "cpu": cpus, "mem": job.request.memory_bytes})
+        used = Counter({"jobs": 1, "node": nodes, "gpu": gpus, "cpu": cpus, "mem": job.request.memory_bytes,
+                        "pods": job.request.details.tasks, **dict(job.request.details.slices)})
         for name, number in zip(placement.nodes, placement.gpus, strict=True) if placement else ():
             row = self.ground.row[name]
             model = self.ground.nodes[row].gpu_model
@@ -354,7 +360,11 @@ class Gate:
 
     def limit_bars(self, job: Job, partition: str, placement: Placement | None) -> Hold | None:
         """Return the limit that a start would break; None when there is none."""
-        breach = self.limits.breach(job, partition, self.wants(job, placement), job.limit_s)
+        wants = self.wants(job, placement)
+        short = self.quotas.shortage(job, wants, placement)
+        if short is not None:
+            return Hold(UNKNOWN if short.unknown else LIMIT, short.words)
+        breach = self.limits.breach(job, partition, wants, job.limit_s)
         if breach is None:
             return None
         if self.limits.enforced is None:
@@ -366,6 +376,8 @@ class Gate:
         """Take what a job that starts takes."""
         before = self.ground.free_cpus.copy()
         self.ground.take(self.wish(job), placement, job.user)
+        self.ground.take_slices(job, placement)
+        self.quotas.add(job, self.wants(job, placement), placement)
         # What found no room before finds none now.
         self._finds = {kind: found for kind, found in self._finds.items() if isinstance(found, Hold)}
         self._booked[partition] = self._booked.get(partition, 0) + before - self.ground.free_cpus
@@ -373,18 +385,15 @@ class Gate:
         self.licences.take(job.request.details.licenses)
         self._running[job.array] += bool(job.array)
 
+    def end(self, job: Job) -> None:
+        """Free what a running job holds."""
+        self.ground.give_back(job)
+        self.quotas.give_back(job, {**self.limits.held(job), "pods": job.request.details.tasks})
+        self._finds = {}
+
     def room_for_tasks(self, job: Job) -> int:
         """Return how many more tasks of its array may run now."""
         return max(0, job.array_limit - self._running[job.array]) if job.array_limit is not None else 1 << 30
-
-
-def special(job: Job, wish: Wish) -> bool:
-    """Tell whether the engine's own terms cannot say on which nodes a job may start together."""
-    features = job.request.features
-    switched = job.request.details.switches != 0 and wish.most != 1
-    return bool(wish.contiguous or wish.per_socket or switched or wish.whole_memory or wish.alone or wish.exclusive
-                or len(choices(features)) > 1 or counts(features)
-                or 0 < len(job.request.required_nodes) < wish.least or len(job.request.required_nodes) > 1)
 
 
 def _names(text: str) -> tuple[str, ...]:

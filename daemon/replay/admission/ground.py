@@ -41,6 +41,8 @@ class Ground:
         self.busy = self.mask(bool(node.gpus_allocated or node.cpus_allocated) for node in self.nodes)
         self.open = self.mask(node.state.schedulable or node.state is NodeState.RESERVED for node in self.nodes)
         self.leaf = np.unique([f"{node.spine}/{node.leaf}" for node in self.nodes], return_inverse=True)[1]
+        self._slices = {(row, name): total - taken for row, node in enumerate(self.nodes)
+                        for name, total, taken in node.slices}
         self.users = [frozenset[str]()] * len(self.nodes)
         self.owners = [node.owner for node in self.nodes]
         self._tell(snapshot.jobs)
@@ -110,6 +112,18 @@ class Ground:
             self._suited[key] = mask
         return self._suited[key]
 
+    def with_slices(self, job: Job) -> Mask:
+        """Return which nodes can give all the parts of GPUs that a job asks for."""
+        wanted = job.request.details.slices
+        return self.mask(all(self._slices.get((row, name), 0) >= count for name, count in wanted)
+                         for row in range(len(self.nodes)))
+
+    def take_slices(self, job: Job, placement: Placement) -> None:
+        """Book the parts of GPUs that a job takes."""
+        for name, count in job.request.details.slices:
+            key = self.row[placement.nodes[0]], name
+            self._slices[key] = self._slices.get(key, 0) - count
+
     def shared(self, wish: Wish, user: str) -> Mask:
         """Return which nodes a job may share with those who are there now."""
         if wish.exclusive:
@@ -126,6 +140,7 @@ class Ground:
         other.free_gpus, other.free_cpus, other.free_memory = self.gpus, self.cpus, self.memory
         other.busy, other.users = np.zeros(len(self.nodes), bool), [frozenset()] * len(self.nodes)
         other.owners, other._idle = [""] * len(self.nodes), True
+        other._slices = {(row, name): total for row, node in enumerate(self.nodes) for name, total, _ in node.slices}
         return other
 
     def copy(self) -> Ground:
@@ -135,6 +150,7 @@ class Ground:
         for name in ("free_gpus", "free_cpus", "free_memory", "busy"):
             setattr(other, name, getattr(self, name).copy())
         other.users, other.owners = list(self.users), list(self.owners)
+        other._slices = dict(self._slices)
         return other
 
     def clear(self, rows: NDArray[np.int64]) -> None:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ....storage.recommendations import Placement
 from ....storage.records import Job, JobState
 from .. import arrays as a
-from .gate import Gate, Hold, special
-from .wish import Wish, choices
+from .gate import Gate, Hold
+from .wish import Wish, choices, special
 
 TIER = 2.0**33
 """More than any priority within a tier: partitions of a higher tier come first."""

@@ -110,3 +110,12 @@ def choices(expression: str) -> tuple[str, ...]:
 def counts(expression: str) -> tuple[tuple[str, int], ...]:
     """Return which features are wanted on how many nodes: ``a*2&b*1`` is a on two and b on one."""
     return tuple((name.strip("()"), int(number)) for name, number in _COUNTED.findall(expression))
+
+
+def special(job: Job, wish: Wish) -> bool:
+    """Tell whether the engine's own terms cannot say on which nodes a job may start together."""
+    features = job.request.features
+    switched = job.request.details.switches != 0 and wish.most != 1
+    return bool(wish.contiguous or wish.per_socket or switched or wish.whole_memory or wish.alone or wish.exclusive
+                or len(choices(features)) > 1 or counts(features)
+                or 0 < len(job.request.required_nodes) < wish.least or len(job.request.required_nodes) > 1)

@@ -95,7 +95,7 @@ def test_a_cluster_without_optional_groups_is_read_all_the_same(server, build):
     server.api.store.put(NODES, make.node("n1"))
     source = build()
     assert len(source.read().nodes) == 1
-    assert set(health(source)) == {"nodes", "pods", "jobs"}
+    assert set(health(source)) == {"nodes", "pods", "jobs", "budgets", "claims", "slices"}
     assert all(up for up, _ in health(source).values())
 
 

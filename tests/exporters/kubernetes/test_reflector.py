@@ -16,7 +16,7 @@ PATH = "/api/v1/pods"
 
 
 def named(raw):
-    return json.loads(raw)["metadata"]["name"]
+    return json.loads(bytes(raw))["metadata"]["name"]
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_list_that_is_forgotten_between_its_pages_is_begun_anew(store, server,
 
 def test_another_object_of_the_same_name_is_another(store, reflect, until):
     store.put(PODS, make.pod("a"))
-    copy = reflect(parse=lambda raw: json.loads(raw)["metadata"]["uid"])
+    copy = reflect(parse=lambda raw: json.loads(bytes(raw))["metadata"]["uid"])
     assert copy.synced.wait(5.0)
     again = make.pod("a")
     again["metadata"]["uid"] = "another"

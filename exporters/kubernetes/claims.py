@@ -1,0 +1,220 @@
+"""Devices that are handed out by name (DRA): claims of pods, and the slices of devices that drivers offer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from ..text import clean
+from .asks import NOTHING, Amount
+from .fields import Meta, Part, Text, some
+from .nodes import NodeFacts
+from .pods import PodFacts
+
+GPUS = "gpu.nvidia.com"
+_MIG = "mig.nvidia.com"
+_MOST = 1024
+Place = tuple[str, str, str]
+"""Driver, pool and device."""
+
+
+class _Ask(Part, frozen=True):
+    """Devices of one class that are asked for; before v1beta2 these stood in the request itself."""
+
+    device_class_name: str = ""
+    count: int = 1
+    allocation_mode: str = "ExactCount"
+    selectors: list[msgspec.Raw] | None = None
+
+
+class _Request(_Ask, frozen=True):
+    """One line of a claim."""
+
+    exactly: _Ask | None = None
+    first_available: list[msgspec.Raw] | None = None
+
+
+class _Result(Part, frozen=True):
+    """A device that was given."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+
+
+class _Devices(Part, frozen=True):
+    """What is asked for, or was given."""
+
+    requests: list[_Request] | None = None
+    results: list[_Result] | None = None
+
+
+class _Allocation(Part, frozen=True):
+    """What was given to a claim."""
+
+    devices: _Devices = _Devices()
+
+
+class _Spec(Part, frozen=True):
+    """What a claim asks for."""
+
+    devices: _Devices = _Devices()
+
+
+class _Status(Part, frozen=True):
+    """How a claim fares."""
+
+    allocation: _Allocation | None = None
+
+
+class _Claim(Part, frozen=True):
+    """A claim of devices."""
+
+    metadata: Meta = Meta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+class _Value(Part, frozen=True):
+    """An attribute of a device."""
+
+    string: str = ""
+
+
+class _Basic(Part, frozen=True):
+    """A device by its attributes."""
+
+    attributes: dict[str, _Value] | None = None
+
+
+class _Device(_Basic, frozen=True):
+    """A device that a driver offers; v1beta1 nests what it is."""
+
+    name: str = ""
+    basic: _Basic | None = None
+
+
+class _Pool(Part, frozen=True):
+    """Of which pool a slice is a part."""
+
+    name: str = ""
+
+
+class _SliceSpec(Part, frozen=True):
+    """What a driver offers on a node."""
+
+    driver: str = ""
+    node_name: str = ""
+    pool: _Pool = _Pool()
+    devices: list[_Device] | None = None
+
+
+class _Slice(Part, frozen=True):
+    """A slice of the devices of a driver."""
+
+    metadata: Meta = Meta()
+    spec: _SliceSpec = _SliceSpec()
+
+
+_CLAIM, _SLICE = msgspec.json.Decoder(_Claim), msgspec.json.Decoder(_Slice)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFacts:
+    """A claim: what it was given, or what it asks for."""
+
+    key: tuple[str, str]
+    """Namespace and name."""
+    devices: tuple[Place, ...] = ()
+    gpus: int = 0
+    """Whole GPUs that are asked for."""
+    unknown: str = ""
+    """What of it cannot be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """A GPU, or an instance of one, that a driver offers."""
+
+    place: Place
+    node: str
+    uuid: str
+    instance: bool
+    profile: str = ""
+
+
+def parse_claim(raw: Text) -> ClaimFacts:
+    """Return a claim."""
+    claim = _CLAIM.decode(raw)
+    key = clean(claim.metadata.namespace), clean(claim.metadata.name)
+    given = claim.status.allocation
+    results = tuple((one.driver, one.pool, one.device) for one in some(given.devices.results)) if given else ()
+    gpus, unknown = 0, ""
+    for request in some(claim.spec.devices.requests):
+        ask = request.exactly or request
+        if ask.device_class_name == GPUS and ask.allocation_mode == "ExactCount" and not ask.selectors:
+            gpus += max(0, min(ask.count, _MOST))
+        elif request.first_available or ask.selectors or ask.device_class_name in (GPUS, _MIG):
+            unknown = "which devices its claim would take (DRA)"
+    return ClaimFacts(key, results, gpus, "" if results else unknown)
+
+
+def parse_slice(raw: Text) -> tuple[DeviceFacts, ...]:
+    """Return the GPUs, and instances of GPUs, of a slice."""
+    spec = _SLICE.decode(raw).spec
+    if spec.driver != GPUS:
+        return ()
+    found = []
+    for device in some(spec.devices):
+        told = device.attributes or (device.basic.attributes if device.basic else None) or {}
+        kind, uuid = (told.get(name, _Value()).string for name in ("type", "uuid"))
+        if kind in ("gpu", "mig"):
+            profile = told.get("profile", _Value()).string
+            found.append(DeviceFacts((spec.driver, spec.pool.name, device.name), clean(spec.node_name), clean(uuid),
+                                     kind == "mig", clean(profile)))
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class Devices:
+    """All claims and devices at one moment."""
+
+    claims: Mapping[tuple[str, str], ClaimFacts] = field(default_factory=dict)
+    devices: Mapping[Place, DeviceFacts] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, claims: Iterable[ClaimFacts], slices: Iterable[tuple[DeviceFacts, ...]]) -> Devices:
+        """Return what was listed."""
+        return cls({one.key: one for one in claims}, {one.place: one for some in slices for one in some})
+
+    def equipped(self, nodes: list[NodeFacts]) -> list[NodeFacts]:
+        """Return nodes with the GPUs that are handed out by name alone."""
+        if not self.devices:
+            return nodes
+        gpus = Counter(one.node for one in self.devices.values() if not one.instance)
+        return [replace(node, gpus=gpus[node.name]) if gpus[node.name] > node.gpus else node for node in nodes]
+
+    def laid_over(self, pods: Iterable[PodFacts]) -> list[PodFacts]:
+        """Return pods with what their claims are, or were given."""
+        return [self._with_claims(pod) if pod.claims else pod for pod in pods]
+
+    def _with_claims(self, pod: PodFacts) -> PodFacts:
+        found, uuids, unknown = NOTHING, list[str](), list[str]()
+        for name in pod.claims:
+            claim = self.claims.get((pod.namespace, name))
+            if claim is None:
+                unknown.append("a claim of devices that is not there, or not shown (DRA)")
+                continue
+            unknown += [claim.unknown] if claim.unknown else []
+            held = [self.devices[place] for place in claim.devices if place in self.devices]
+            lost = sum(place[0] == GPUS and place not in self.devices for place in claim.devices)
+            uuids += [one.uuid for one in held if one.uuid]
+            slices = [one for one in held if one.instance]
+            gpus = len(held) - len(slices) + lost if claim.devices else claim.gpus
+            found += Amount(gpus, len(slices), profile=f"mig-{slices[0].profile}" if slices else "")
+        told = tuple(dict.fromkeys((*pod.wish.unknown, *unknown)))
+        wish = replace(pod.wish, unknown=told) if unknown and not pod.node else pod.wish
+        return msgspec.structs.replace(pod, amount=pod.amount + found, devices=tuple(uuids), wish=wish)

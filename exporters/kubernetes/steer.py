@@ -1,0 +1,89 @@
+"""By which objects a job of Kubernetes can be told where and when to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...storage.steering import Steering
+from ..text import clean
+from .budgets import BudgetFacts, budgets_of
+from .groups import Group
+from .pods import PodFacts
+from .queues import WorkloadFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Levers:
+    """What a site has to be told by, at one moment."""
+
+    gate: str = ""
+    check: str = ""
+    budgets: Mapping[str, list[BudgetFacts]] | None = None
+    """None where nobody shows them."""
+    highest: Mapping[str, float] = field(default_factory=dict)
+    """The highest priority that waits, with its boost, by queue of the cluster."""
+
+    def awaits(self, group: Group, waiting: Sequence[PodFacts]) -> bool:
+        """Tell whether a group waits for advice alone: behind our gate, or our admission check."""
+        work = group.work
+        if work is not None and not work.admitted:
+            return bool(self.gate and work.gated_by == (self.gate,)) or (
+                work.reserved and work.pending_checks == (self.check,))
+        return bool(self.gate and waiting) and all(pod.gates == (self.gate,) for pod in waiting)
+
+    def steering(self, group: Group, pods: Sequence[PodFacts], queue: str) -> Steering:
+        """Return by what a group can be told: one that waits, or one that runs."""
+        work = group.work if group.work is not None and not group.work.admitted else None
+        gated = tuple(pod.name for pod in pods if self.gate and pod.gates == (self.gate,))
+        running = [pod for pod in pods if pod.holds]
+        containers = {(pod.container, pod.limited) for pod in pods if pod.amount.any_gpu}
+        only, limited = containers.pop() if len(containers) == 1 else ("", False)
+        return Steering(
+            group.namespace, owner=_resource(group), suspended=_unmade(group), gated=gated, gate=self.gate,
+            admission_gated=work is not None and self.gate in work.gated_by,
+            bound=any(pod.wish.nodes or pod.wish.terms for pod in pods) or any(
+                part.wish.terms for part in (work.parts if work else ())),
+            workload=work.name if work else "", pod_sets=work.pod_sets if work else (),
+            boost=self._boost(work, queue) if work else 0,
+            check=work.checks.index(self.check) if work and self.check in work.pending_checks else None,
+            check_name=self.check, reserved=bool(work and work.reserved),
+            pods=tuple(pod.name for pod in running), container=only, limited=limited,
+            movable=self._movable(running), budgets=budgets_of(running, self.budgets or {}))
+
+    def _movable(self, running: Sequence[PodFacts]) -> bool:
+        """Tell whether pods are made again when they are evicted, as far as that and its bounds are known."""
+        return self.budgets is not None and bool(running) and all(
+            pod.owner is not None and not pod.overhead and not pod.wish.rules and pod.deleted_s is None
+            for pod in running)
+
+    def _boost(self, work: WorkloadFacts, queue: str) -> int:
+        """Return what a workload lacks to be the first of its queue."""
+        highest = self.highest.get(queue)
+        lacks = 0 if highest is None else int(highest - work.effective_priority)
+        return max(0, lacks)
+
+
+def highest_waiting(works: Iterable[WorkloadFacts], queue_of: Mapping[tuple[str, str], str]) -> dict[str, float]:
+    """Return the priority that somebody needs to come before all who wait in a queue, by queue."""
+    found: dict[str, float] = {}
+    for work in works:
+        if not work.admitted and not work.finished and work.active:
+            queue = queue_of.get((work.namespace, work.queue), work.queue)
+            found[queue] = max(found.get(queue, float("-inf")), work.effective_priority)
+    return found
+
+
+def _resource(group: Group) -> str:
+    """Return the owner of a group as commands name it, '' for what no command names."""
+    owner = group.owner
+    if owner is None or not owner.kind:
+        return ""
+    kind, group_name = clean(owner.kind).lower(), owner.api_version.rpartition("/")[0]
+    return f"{kind}.{clean(group_name)}/{clean(owner.name)}" if group_name else f"{kind}/{clean(owner.name)}"
+
+
+def _unmade(group: Group) -> bool:
+    """Tell whether its owner is a Job that is suspended and has never made pods: its template may be changed."""
+    return group.batch is not None and group.batch.suspended and not group.batch.begun and not group.pods
+

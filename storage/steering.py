@@ -1,0 +1,55 @@
+"""What a job's objects are called where its scheduler is told about it by commands on objects, as in Kubernetes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A rule on how many pods may be taken away at once (PodDisruptionBudget)."""
+
+    name: str
+    allowed: int
+    """So many may be taken away now."""
+    pods: int
+    """So many of the job's pods are under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """By which objects a job can be told where and when to run; '' and () for what it has not.
+
+    Every name was made harmless, and may still hold anything that a shell would act upon.
+    """
+
+    namespace: str
+    owner: str = ""
+    """As commands name it: ``job.batch/train``."""
+    suspended: bool = False
+    """Its owner is a Job that has made no pods yet: its template may still be changed."""
+    gated: tuple[str, ...] = ()
+    """Pods that wait behind the gate alone."""
+    gate: str = ""
+    """What waits for advice: a gate of pods, or of the owner's admission."""
+    admission_gated: bool = False
+    bound: bool = False
+    """It names nodes by affinity already, which may not be loosened."""
+    workload: str = ""
+    pod_sets: tuple[str, ...] = ()
+    boost: int = 0
+    """What its priority lacks to be the first in its queue; 0 where it is."""
+    check: int | None = None
+    """Place of the admission check in its workload's status that waits for advice."""
+    check_name: str = ""
+    reserved: bool = False
+    """Its queue has given it its quota already."""
+    pods: tuple[str, ...] = ()
+    """Those that run."""
+    container: str = ""
+    """Of each of its pods, where they have one."""
+    limited: bool = False
+    """The container has limits of CPU and memory beside its requests."""
+    movable: bool = False
+    """Its pods are made again when they are taken away, and nothing binds them to others."""
+    budgets: tuple[Budget, ...] = ()
