@@ -104,7 +104,7 @@ def remedy(job: Job, power_class: PowerClass, gpus: int, held: int) -> tuple[str
 
 
 def _ending(job: Job) -> str:
-    if not job.owner:
+    if "/" not in job.job_id:
         return f"scancel {quote(job.job_id)}"
     kind, where, what = job.owner.partition("/")[0], *_object(job)
     if kind in SCALED:  # its pods would be made again
@@ -113,7 +113,7 @@ def _ending(job: Job) -> str:
 
 
 def _looking(job: Job) -> str:
-    if not job.owner:
+    if "/" not in job.job_id:
         return f"scontrol show job {quote(job.job_id)}"
     where, what = _object(job)
     return f"kubectl {where} {'logs' if job.owner.partition('/')[0] in LOGGED else 'describe'} {what}"
@@ -123,4 +123,4 @@ def _object(job: Job) -> tuple[str, str]:
     """Return the namespace and the object of a job of Kubernetes, as commands take them."""
     namespace, _, name = job.job_id.rpartition("/")
     what = job.steering.owner if job.steering is not None and job.steering.owner else ""
-    return quote(f"--namespace={namespace}"), quote(what or f"{job.owner.partition('/')[0].lower()}/{name}")
+    return quote(f"--namespace={namespace}"), quote(what or f"{job.owner.partition('/')[0].lower() or 'pod'}/{name}")

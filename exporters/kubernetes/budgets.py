@@ -66,6 +66,8 @@ def by_namespace(budgets: Iterable[BudgetFacts]) -> Mapping[str, list[BudgetFact
 
 def budgets_of(pods: Iterable[PodFacts], budgets: Mapping[str, list[BudgetFacts]]) -> tuple[Budget, ...]:
     """Return the budgets that some pods are under, with how many of them are."""
+    if not budgets:
+        return ()
     counts: Counter[BudgetFacts] = Counter(
         one for pod in pods for one in budgets.get(pod.namespace, ())
         if one.selector is not None and meets(one.selector, pod.labels))

@@ -84,6 +84,8 @@ class Group:
     work: WorkloadFacts | None = None
     owner: Owner | None = None
     """Who is at the top; None for bare pods and gangs."""
+    queue: str | None = None
+    """Its queue, once it was looked for."""
 
     @property
     def namespace(self) -> str:

@@ -58,8 +58,8 @@ class Reflector(Generic[Kept]):
     """Keeps what ``parse`` makes of each object of a path."""
 
     def __init__(self, api: ApiClient, path: str, parse: Callable[[Text], Kept], clock: Clock,
-                 patience: Patience | None = None) -> None:
-        self.path = path
+                 patience: Patience | None = None, identify: Callable[[Kept], tuple[Name, str]] | None = None) -> None:
+        self.path, self._identify = path, identify
         self._api, self._parse, self._clock = api, parse, clock
         self._patience = patience or Patience()
         self._kept: dict[Name, tuple[str, Kept]] = {}
@@ -156,7 +156,7 @@ class Reflector(Generic[Kept]):
             page = self._page(token)
             version = page.metadata.resource_version or version
             for raw in some(page.items):
-                name, _, found = self._read(raw)
+                name, _, found = self._listed_as(raw)
                 if not isinstance(found, str):
                     fresh[name] = found
                 elif len(skipped) < PAGE:
@@ -184,6 +184,15 @@ class Reflector(Generic[Kept]):
             raise
         except msgspec.MsgspecError as error:
             raise SourceError(f"{self.path}: no list: {error!s:.120}") from error
+
+    def _listed_as(self, raw: Text) -> tuple[Name, str, tuple[str, Kept] | str]:
+        """Return an object of a list as ``_read`` does; one that says itself who it is is read once only."""
+        if self._identify is not None:
+            with suppress(msgspec.MsgspecError, *FAULTS):
+                kept = self._parse(raw)
+                name, uid = self._identify(kept)
+                return name, "", (uid, kept)
+        return self._read(raw)
 
     def _read(self, raw: Text) -> tuple[Name, str, tuple[str, Kept] | str]:
         """Return name and version of an object, and its uid with what is kept of it, or why it is not understood."""

@@ -13,7 +13,7 @@ from .nodes import NodeFacts
 from .objects import Toleration
 from .pods import PodFacts, Wish
 from .queues import Part
-from .rules import Neighbourhood, several, suits
+from .rules import Neighbourhood, Terms, several, suits
 
 _SHARED = WHOLE[0]
 _Barred = tuple[str, ...]
@@ -27,6 +27,9 @@ class Grounds:
     neighbours: Neighbourhood
     widest: int
     """GPUs of the largest node."""
+    _kinds: dict[tuple[Terms, ...], set[bool]] = field(default_factory=dict)
+    _held: dict[tuple[object, ...], Request] = field(default_factory=dict)
+    _wanted: dict[tuple[object, ...], Request] = field(default_factory=dict)
     _tainted: dict[tuple[object, ...], _Barred] = field(default_factory=dict)
     _beside: dict[tuple[object, ...], set[str]] = field(default_factory=dict)
 
@@ -38,11 +41,19 @@ class Grounds:
 
     def held(self, parts: Sequence[Part], queue: str = "") -> Request:
         """Return what pods that run asked for; where they might be otherwise was judged when they were placed."""
-        return self._request(parts, "", {}, queue, placed=True)
+        key = tuple(parts), queue
+        if key not in self._held:
+            self._held[key] = self._request(parts, "", {}, queue, placed=True)
+        return self._held[key]
 
     def wanted(self, parts: Sequence[Part], namespace: str, labels: Mapping[str, str], queue: str = "") -> Request:
         """Return what pods that wait ask for."""
-        return self._request(parts, namespace, labels, queue)
+        if any(part.wish.rules for part in parts) or self.neighbours.watched:
+            return self._request(parts, namespace, labels, queue)
+        key = tuple(parts), queue, namespace
+        if key not in self._wanted:
+            self._wanted[key] = self._request(parts, namespace, labels, queue)
+        return self._wanted[key]
 
     def _request(self, parts: Sequence[Part], namespace: str, labels: Mapping[str, str], queue: str = "", *,
                  placed: bool = False) -> Request:
@@ -72,7 +83,10 @@ class Grounds:
         slices = ((together.profile, together.slices),) if together.slices else ()
         if not together.gpus:
             return 0, slices, []
-        kinds = {node.shares for node in self.nodes.values() if _hands_out(node) and suits(wish.terms, node)}
+        if wish.terms not in self._kinds:
+            self._kinds[wish.terms] = {node.shares for node in self.nodes.values()
+                                       if _hands_out(node) and suits(wish.terms, node)}
+        kinds = self._kinds[wish.terms]
         if kinds == {True}:
             return 0, (*slices, (_SHARED, together.gpus)), []
         mixed = ["GPUs are shared under the same name on some nodes and whole on others"] if len(kinds) > 1 else []
@@ -123,7 +137,10 @@ def _uneven(parts: Sequence[Part], slices: Sequence[tuple[str, int]]) -> Iterabl
 
 def parts_of(pods: Iterable[PodFacts]) -> list[Part]:
     """Return pods that are alike as one."""
+    found = list(pods)
+    if len(found) == 1:
+        return [Part(1, found[0].amount, found[0].wish)]
     counts: dict[tuple[Amount, Wish], int] = {}
-    for pod in pods:
+    for pod in found:
         counts[pod.amount, pod.wish] = counts.get((pod.amount, pod.wish), 0) + 1
     return [Part(count, amount, wish) for (amount, wish), count in counts.items()]

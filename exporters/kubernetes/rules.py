@@ -129,6 +129,11 @@ class Neighbourhood:
     _counts: dict[tuple[PodRule, str], Counter[str]] = field(default_factory=dict)
     _against: dict[tuple[PodRule, str], set[str]] | None = None
 
+    @property
+    def watched(self) -> bool:
+        """Tell whether pods that are there want some others away."""
+        return bool(self._enemies())
+
     def barred(self, rules: Iterable[PodRule], namespace: str, labels: Mapping[str, str],
                terms: Collection[Terms]) -> set[str]:
         """Return the nodes on which rules, its own and those of the pods that are there, do not let one pod be."""

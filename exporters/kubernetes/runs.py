@@ -198,6 +198,10 @@ def _held(pods: Iterable[PodFacts], scene: Scene) -> tuple[Allocation, ...]:
 
 def _allocation(name: str, pods: Sequence[PodFacts], scene: Scene) -> Allocation:
     node = scene.grounds.nodes.get(name)
+    if len(pods) == 1:
+        pod, amount = pods[0], pods[0].amount
+        return Allocation(name, node.whole(amount) if node else amount.gpus, None, math.ceil(amount.cpus),
+                          int(amount.memory_bytes), (pod.full_name,) if amount.any_gpu else (), pod.devices)
     return Allocation(
         name, sum(node.whole(pod.amount) if node else pod.amount.gpus for pod in pods), None,
         math.ceil(sum(pod.amount.cpus for pod in pods)), int(sum(pod.amount.memory_bytes for pod in pods)),

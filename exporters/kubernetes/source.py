@@ -81,6 +81,14 @@ _OPTIONAL = (
 _REQUIRED = ("nodes", "pods")
 
 
+def _who(found: Any) -> tuple[tuple[str, str], str]:
+    return (found.namespace, found.name), found.uid
+
+
+_IDENTIFIED: Mapping[str, Callable[[Any], tuple[tuple[str, str], str]]] = {"pods": _who, "jobs": _who}
+"""Of the longest lists, who something is that was read."""
+
+
 class KubernetesSource:
     """Reads a cluster by watching it; without nodes and pods there is no snapshot, of the rest each may be missing.
 
@@ -145,7 +153,7 @@ class KubernetesSource:
             self._watch(self._api, "pods", "/api/v1/pods", parse_pod)
 
     def _watch(self, api: ApiClient, name: str, path: str, parse: Callable[[Text], Any]) -> None:
-        self._reflectors[name] = Reflector(api, path, parse, self._clock, self._patience)
+        self._reflectors[name] = Reflector(api, path, parse, self._clock, self._patience, _IDENTIFIED.get(name))
         self._reflectors[name].start()
 
     def _discover(self) -> None:
@@ -264,6 +272,12 @@ class KubernetesSource:
 
 def queue_of(group: Group, queues: Queues) -> str:
     """Return the queue of a job: Kueue's, KAI's or Volcano's, '' for none."""
+    if group.queue is None:
+        group.queue = _queue_of(group, queues)
+    return group.queue
+
+
+def _queue_of(group: Group, queues: Queues) -> str:
     if group.work is not None and group.work.admitted_to:
         return group.work.admitted_to
     named = (group.work.queue if group.work else "") or _label(group, QUEUE)

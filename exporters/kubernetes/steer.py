@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from ...storage.steering import Steering
 from ..text import clean
@@ -35,21 +36,35 @@ class Levers:
     def steering(self, group: Group, pods: Sequence[PodFacts], queue: str) -> Steering:
         """Return by what a group can be told: one that waits, or one that runs."""
         work = group.work if group.work is not None and not group.work.admitted else None
-        gated = tuple(pod.name for pod in pods if self.gate and pod.gates == (self.gate,))
+        if len(pods) == 1 and pods[0].holds:
+            return self._running(group, pods[0])
         running = [pod for pod in pods if pod.holds]
         containers = {(pod.container, pod.limited) for pod in pods if pod.amount.any_gpu}
         only, limited = containers.pop() if len(containers) == 1 else ("", False)
-        return Steering(
-            group.namespace, owner=_resource(group), suspended=_unmade(group), gated=gated, gate=self.gate,
-            admission_gated=work is not None and self.gate in work.gated_by,
-            bound=any(pod.wish.nodes or pod.wish.terms for pod in pods) or any(
-                part.wish.terms for part in (work.parts if work else ())),
-            workload=work.name if work else "", pod_sets=work.pod_sets if work else (),
-            boost=self._boost(work, queue) if work else 0,
-            check=work.checks.index(self.check) if work and self.check in work.pending_checks else None,
-            check_name=self.check, reserved=bool(work and work.reserved),
-            pods=tuple(pod.name for pod in running), container=only, limited=limited,
-            movable=self._movable(running), budgets=budgets_of(running, self.budgets or {}))
+        runs = Steering(
+            group.namespace, owner=_resource(group), pods=tuple([pod.name for pod in running]), container=only,
+            limited=limited, movable=self._movable(running), budgets=budgets_of(running, self.budgets or {}))
+        return runs if len(running) == len(pods) > 0 else self._waiting(runs, group, pods, work, queue)
+
+    def _running(self, group: Group, pod: PodFacts) -> Steering:
+        """Return it for a job of one pod, as most are."""
+        movable = self.budgets is not None and pod.owner is not None and not pod.wish.rules and pod.deleted_s is None
+        return Steering(group.namespace, owner=_resource(group), pods=(pod.name,), container=pod.container,
+                        limited=pod.limited, movable=movable, budgets=budgets_of((pod,), self.budgets or {}))
+
+    def _waiting(self, steering: Steering, group: Group, pods: Sequence[PodFacts], work: WorkloadFacts | None,
+                 queue: str) -> Steering:
+        """Return it with what a job is told by that waits, or some pods of it."""
+        gated = tuple(pod.name for pod in pods if self.gate and pod.gates == (self.gate,))
+        bound = any(pod.wish.nodes or pod.wish.terms for pod in pods) or any(
+            part.wish.terms for part in (work.parts if work else ()))
+        steering = replace(steering, suspended=_unmade(group), gated=gated, gate=self.gate, bound=bound,
+                           check_name=self.check)
+        if work is None:
+            return steering
+        return replace(steering, admission_gated=self.gate in work.gated_by, workload=work.name,
+                       pod_sets=work.pod_sets, boost=self._boost(work, queue), reserved=work.reserved,
+                       check=work.checks.index(self.check) if self.check in work.pending_checks else None)
 
     def _movable(self, running: Sequence[PodFacts]) -> bool:
         """Tell whether pods are made again when they are evicted, as far as that and its bounds are known."""
@@ -79,8 +94,14 @@ def _resource(group: Group) -> str:
     owner = group.owner
     if owner is None or not owner.kind:
         return ""
-    kind, group_name = clean(owner.kind).lower(), owner.api_version.rpartition("/")[0]
-    return f"{kind}.{clean(group_name)}/{clean(owner.name)}" if group_name else f"{kind}/{clean(owner.name)}"
+    return f"{_kind(owner.kind, owner.api_version)}/{clean(owner.name)}"
+
+
+@lru_cache(maxsize=1024)
+def _kind(kind: str, version: str) -> str:
+    """Return a kind as commands name it: ``job.batch``."""
+    group = version.rpartition("/")[0]
+    return f"{clean(kind).lower()}.{clean(group)}" if group else clean(kind).lower()
 
 
 def _unmade(group: Group) -> bool:

@@ -1,6 +1,7 @@
 """What reading Kubernetes costs: the first lists, each change, each look; the emulated server is another process."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -20,6 +21,12 @@ CHANGES, LOOKS = 2000, 240
 def resident_megabytes() -> float:
     with open("/proc/self/status", encoding="ascii") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) / 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return what a process has used of CPU time since it began."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.fixture(params=[(5_000, 1_000), (10_000, 1_000)], ids=lambda size: f"{size[0]} pods")
@@ -55,7 +62,7 @@ def test_a_cluster_is_read_once_and_then_followed_at_little_cost(site, capsys):
               f"+{resident_megabytes() - memory:.0f} MB; a change {1000 * event:.2f} ms, a look {1000 * look:.0f} ms")
     source.close()
     assert event < 0.005
-    assert first < 1.0 * pods / 5_000
+    assert first < 1.0 * pods / 10_000  # 0.5 is wanted, on an idle machine
 
 
 @pytest.mark.parametrize("site", [(5_000, 1_000)], ids=["5000 pods"], indirect=True)
@@ -64,7 +71,7 @@ def test_an_hour_of_twenty_changes_a_second_costs_less_than_a_tenth_of_a_core(si
     _, url, process = site
     source = KubernetesConfig(kind="kubernetes", url=url).build(time.time)
     source.read()
-    memory, began, lags = resident_megabytes(), time.process_time(), []
+    memory, began, lags, emulated = resident_megabytes(), time.process_time(), [], cpu_seconds(process.pid)
     for _ in range(LOOKS):
         process.stdin.write(f"{20 * 15}\n")
         process.stdin.flush()
@@ -73,12 +80,12 @@ def test_an_hour_of_twenty_changes_a_second_costs_less_than_a_tenth_of_a_core(si
             time.sleep(0.001)
         lags.append(time.monotonic() - written)
         source.read()
-    cpu = time.process_time() - began
+    cpu, emulated = time.process_time() - began, cpu_seconds(process.pid) - emulated
     source.close()
     with capsys.disabled():
-        print(f"\n{300 * LOOKS:,} changes and {LOOKS} looks, an hour's: {cpu:.1f} CPU-s, "
-              f"{resident_megabytes() - memory:+.1f} MB, the last of 300 changes seen {1000 * max(lags):.0f} ms after "
-              f"it was written at worst; a resident set of {resident_megabytes():.0f} MB")
+        print(f"\n{300 * LOOKS:,} changes and {LOOKS} looks, an hour's: {cpu:.1f} CPU-s (the emulator {emulated:.1f} beside "
+              f"it), {resident_megabytes() - memory:+.1f} MB, the last of 300 changes seen {1000 * max(lags):.0f} ms "
+              f"after it was written at worst; a resident set of {resident_megabytes():.0f} MB")
     assert cpu < 360.0
     assert resident_megabytes() < 300.0
 

@@ -109,17 +109,36 @@ def advised(service):
             for row in service.known.advice.recommendations if not row.shadow}
 
 
+def further(service):
+    """Return what is said beyond starts: who would move where for whom, who holds idle GPUs, which nodes are spare."""
+    for subject in ("moves", "reclaim"):
+        service.recommend(subject)
+    moves, reclaim = (service.known.recommended[subject].rows for subject in ("moves", "reclaim"))
+
+    def number(job_id):
+        return job_id.rpartition("-")[2]
+
+    return ([(number(row.job_id), row.placement, [(number(move.job_id), move.origin, move.destination)
+                                                  for move in row.moves]) for row in moves],
+            {(number(row.job_id), row.gpus_idle, row.gpus_held, row.starts and tuple(
+                number(one.job_id) for one in row.starts)) for row in reclaim},
+            set(service.known.advice.power_down))
+
+
 def test_the_same_scenario_has_the_same_advice_whatever_the_scheduler(rig, kube, step):
-    slurm, compared = rig.service(**configured(rig.server.url, rig.folder, "slurm")), 0
+    slurm, compared, told = rig.service(**configured(rig.server.url, rig.folder, "slurm")), 0, set()
     for _ in range(6):
         step(600.0, slurm, kube)
         for service in (slurm, kube):
             service.advise()
         assert advised(kube) == advised(slurm), f"at {rig.now_s}"
+        assert further(kube) == further(slurm), f"at {rig.now_s}"
         compared += len(advised(kube))
+        for words, service in (("kubectl --namespace=", kube), ("scontrol update ", slurm)):
+            told |= {words for row in service.known.advice.recommendations if row.command.startswith(words)}
+            assert all(row.command.startswith(words) for row in service.known.advice.recommendations if row.command)
     assert compared > 10
-    assert not any(row.command for row in kube.known.advice.recommendations)
-    assert any(row.command for row in slurm.known.advice.recommendations)
+    assert told == {"kubectl --namespace=", "scontrol update "}
 
 
 def test_nothing_is_unmeasured_and_jobs_are_shown_with_namespace_and_queue(kube, step):
