@@ -38,7 +38,7 @@ class Steering:
     workload: str = ""
     pod_sets: tuple[str, ...] = ()
     boost: int = 0
-    """What its priority lacks to be the first in its queue; 0 where it is."""
+    """What its priority has to be raised by to be the first in its queue; 0 where it is."""
     check: int | None = None
     """Place of the admission check in its workload's status that waits for advice."""
     check_name: str = ""

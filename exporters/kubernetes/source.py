@@ -38,7 +38,7 @@ from .queues import (
 from .reflector import Patience, Reflector
 from .request import Grounds
 from .runs import Runs, Scene
-from .steer import Levers, highest_waiting
+from .steer import Levers, first_waiting
 
 log = logging.getLogger(__name__)
 
@@ -244,7 +244,7 @@ class KubernetesSource:
         shown = budgets is not None and budgets.synced.is_set() and budgets.refused not in (401, 403, 404)
         return Levers(self._config.gate, self._config.admission_check,
                       by_namespace(optional["budgets"]) if shown else None,
-                      highest_waiting(optional["workloads"], queues.local))
+                      first_waiting(optional["workloads"], queues.local))
 
     def _nodes(self, facts: Sequence[NodeFacts], pods: Sequence[PodFacts], jobs: Sequence[Job],
                queues: Queues) -> tuple[Node, ...]:

@@ -22,8 +22,8 @@ class Levers:
     check: str = ""
     budgets: Mapping[str, list[BudgetFacts]] | None = None
     """None where nobody shows them."""
-    highest: Mapping[str, float] = field(default_factory=dict)
-    """The highest priority that waits, with its boost, by queue of the cluster."""
+    first: Mapping[str, WorkloadFacts] = field(default_factory=dict)
+    """Who comes first of those who wait, by queue of the cluster."""
 
     def awaits(self, group: Group, waiting: Sequence[PodFacts]) -> bool:
         """Tell whether a group waits for advice alone: behind our gate, or our admission check."""
@@ -73,20 +73,27 @@ class Levers:
             for pod in running)
 
     def _boost(self, work: WorkloadFacts, queue: str) -> int:
-        """Return what a workload lacks to be the first of its queue."""
-        highest = self.highest.get(queue)
-        lacks = 0 if highest is None else int(highest - work.effective_priority)
-        return max(0, lacks)
+        """Return the boost with which a workload is the first of its queue; 0 where it is."""
+        first = self.first.get(queue)
+        if first is None or (first.namespace, first.name) == (work.namespace, work.name):
+            return 0
+        return max(0, int(work.boost + first.effective_priority - work.effective_priority) + 1)
 
 
-def highest_waiting(works: Iterable[WorkloadFacts], queue_of: Mapping[tuple[str, str], str]) -> dict[str, float]:
-    """Return the priority that somebody needs to come before all who wait in a queue, by queue."""
-    found: dict[str, float] = {}
+def first_waiting(works: Iterable[WorkloadFacts], queue_of: Mapping[tuple[str, str], str]) -> dict[str, WorkloadFacts]:
+    """Return who comes first in each queue: the highest priority with its boost, of equal ones the oldest."""
+    found: dict[str, WorkloadFacts] = {}
     for work in works:
         if not work.admitted and not work.finished and work.active:
             queue = queue_of.get((work.namespace, work.queue), work.queue)
-            found[queue] = max(found.get(queue, float("-inf")), work.effective_priority)
+            first = found.get(queue)
+            if first is None or _turn(work) < _turn(first):
+                found[queue] = work
     return found
+
+
+def _turn(work: WorkloadFacts) -> tuple[float, float, str, str]:
+    return -work.effective_priority, work.created_s, work.namespace, work.name
 
 
 def _resource(group: Group) -> str:

@@ -84,8 +84,8 @@ def test_an_hour_of_twenty_changes_a_second_costs_less_than_a_tenth_of_a_core(si
     source.close()
     with capsys.disabled():
         print(f"\n{300 * LOOKS:,} changes and {LOOKS} looks, an hour's: {cpu:.1f} CPU-s (the emulator {emulated:.1f} "
-              f"beside), {resident_megabytes() - memory:+.1f} MB, the last of 300 changes seen {1000 * max(lags):.0f} ms "
-              f"after it was written at worst; a resident set of {resident_megabytes():.0f} MB")
+              f"beside), {resident_megabytes() - memory:+.1f} MB, the last of 300 changes seen {1000 * max(lags):.0f} "
+              f"ms after it was written at worst; a resident set of {resident_megabytes():.0f} MB")
     assert cpu < 360.0
     assert resident_megabytes() < 300.0
 

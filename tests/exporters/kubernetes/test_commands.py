@@ -103,11 +103,18 @@ def test_a_workload_of_kueue_is_placed_by_its_template_and_raised_to_the_head(st
     workload(store)
     workload(store, "job-first", "first", priority=100)
     command = start_commands(job("team/train").steering, Placement(("n1",), (4,)))
-    assert "kueue.x-k8s.io/priority-boost=100" in command
+    assert "kueue.x-k8s.io/priority-boost=101" in command
     dry_run(command)
     ahead = start_commands(job("team/first").steering, Placement(("n1",), (4,)))
     assert "priority-boost" not in ahead
     dry_run(ahead)
+
+
+def test_of_equal_priorities_the_oldest_comes_first_and_a_boost_is_counted_on(store, job):
+    workload(store, "job-a", "a")
+    workload(store, "job-b", "b", metadata={"annotations": {"kueue.x-k8s.io/priority-boost": "-5"}})
+    boosts = [job(f"team/{name}").steering.boost for name in "ab"]
+    assert boosts == [0, 1]  # without what holds it down, and one to pass
 
 
 def test_a_job_behind_our_admission_gate_is_let_in(store, job, dry_run):
