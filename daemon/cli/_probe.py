@@ -16,7 +16,7 @@ from ...storage.topology import Fabric, NodeLinks
 from .. import config, opening
 from ..collection import Collection
 from ._client import Unreachable
-from ._output import plain
+from ._output import plain, told_once
 
 if TYPE_CHECKING:
     from ..config import Settings
@@ -34,8 +34,9 @@ def show_probe(settings: Settings) -> None:
         raise Unreachable(str(error)) from error
     collection = Collection(sources)
     try:
-        for _ in collection.read(*{source.role for source in sources}, within_s=_WITHIN_S):
-            pass
+        with told_once():
+            for _ in collection.read(*{source.role for source in sources}, within_s=_WITHIN_S):
+                pass
         for source in sources:
             click.echo(_line(source))
             for line in _targets(source):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._output import plain
+from ._output import plain, told_once
 
 if TYPE_CHECKING:
     from ..discovery import Site
@@ -55,23 +55,28 @@ def command(cluster: str, hostlist: str | None, rest: tuple[str, ...], prometheu
       idlewatt setup --nodes 'dgx-a100-[01-02]' --port dcgm=9401
       idlewatt setup --prometheus http://prometheus:9090
     """
-    from .. import discovery
-
     if output is not None and output.exists() and not _untouched(output):
         raise click.UsageError(f"{output} exists and is left alone; name another file")
-    found = discovery.scheduler(rest or discovery.SLURM_REST)
-    nodes = _expanded(hostlist) if hostlist else found.nodes
-    if prometheus_url:
-        found = found.and_with(discovery.prometheus(prometheus_url))
-    elif nodes:
-        found = found.and_with(discovery.exporters(nodes, dict(ports)))
-    else:
-        found = found.and_with(discovery.Site(missing=["exporters: no server is known; name some with --nodes"]))
+    with told_once():
+        found = _found(hostlist, rest, prometheus_url, ports)
     for line in found.missing:
         click.echo(f"not found: {plain(line)}", err=True)
     if not found.sources:
         raise click.ClickException("nothing was found, so there is nothing to configure")
     _write(_text(cluster, found), output)
+
+
+def _found(hostlist: str | None, rest: tuple[str, ...], prometheus_url: str | None,
+           ports: tuple[tuple[str, int], ...]) -> Site:
+    from .. import discovery
+
+    found = discovery.scheduler(rest or discovery.SLURM_REST)
+    nodes = _expanded(hostlist) if hostlist else found.nodes
+    if prometheus_url:
+        return found.and_with(discovery.prometheus(prometheus_url))
+    if nodes:
+        return found.and_with(discovery.exporters(nodes, dict(ports)))
+    return found.and_with(discovery.Site(missing=["exporters: no server is known; name some with --nodes"]))
 
 
 def _expanded(hostlist: str) -> tuple[str, ...]:

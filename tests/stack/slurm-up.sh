@@ -2,6 +2,7 @@
 # Start a whole Slurm under ROOT on loopback: munge, MariaDB, slurmdbd, slurmctld, its slurmds, slurmrestd on a socket and TCP.
 # usage: slurm-up.sh ROOT [TEMPLATES]   (root; Debian 12 with debian-packages.txt; nothing outside ROOT is touched)
 # TEMPLATES, a folder like slurm/, tells the nodes and ports; REST_PORT is that of slurmrestd, '' leaves TCP away.
+# CGROUP_CONF is what cgroup.conf says; nothing by default.
 set -Eeuo pipefail
 trap 'echo "$0: failed at line $LINENO; logs are under $1" >&2' ERR
 here=$(dirname "$(realpath "$0")")
@@ -30,7 +31,7 @@ chmod 755 "$root" "$root/etc"
 for template in "$templates"/*; do
     sed -e "s|@ROOT@|$root|g" -e "s|@HOST@|$(hostname -s)|g" "$template" > "$root/etc/$(basename "$template" .in)"
 done
-: > "$root/etc/cgroup.conf"
+printf "%s\n" "${CGROUP_CONF-}" > "$root/etc/cgroup.conf"
 chmod 600 "$root/etc/slurmdbd.conf"   # slurmdbd insists
 [ ! -e "$root/etc/gpu-map" ] || chmod 755 "$root/etc/gpu-map"
 head -c 32 /dev/urandom > "$root/etc/jwt.key"

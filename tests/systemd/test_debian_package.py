@@ -2,84 +2,18 @@
 
 import gzip
 import json
-import os
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 
 import pytest
-import requests
 import yaml
 
 pytestmark = [pytest.mark.long, pytest.mark.systemd, pytest.mark.xdist_group("systemd"), pytest.mark.timeout(1800)]
 
 REPOSITORY = Path(__file__).parents[2]
-SANDBOX = Path(__file__).parent / "sandbox.sh"
-BUILD = REPOSITORY / "systemd/packages/debian.sh"
-FORMER = "c0a9df8"
-"""Version 0.1.0."""
 RECORDED = REPOSITORY / "tests/recorded/idlewatt-0.1.0.sql.gz"
 KEPT = "# a line of the operator's\n"
-
-
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory):
-    """The packages of 0.1.0 and of now, built here, or those in the folder IDLEWATT_PACKAGES."""
-    folder = Path(os.environ.get("IDLEWATT_PACKAGES", tmp_path_factory.mktemp("packages")))
-    if not list(folder.glob("*.deb")):
-        former = tmp_path_factory.mktemp("former")
-        archive = subprocess.run(("git", "archive", FORMER), cwd=REPOSITORY, stdout=subprocess.PIPE, check=True)
-        subprocess.run(("tar", "x", "-C", former), input=archive.stdout, check=True)
-        for source in (former, REPOSITORY):
-            subprocess.run((BUILD, source, folder), check=True, timeout=900,
-                           env=os.environ | {"SOURCE_DATE_EPOCH": "1763749525"})
-    old, new = sorted(folder.glob("idlewatt_*.deb"))
-    assert "_0.1.0_" in old.name
-    return old, new
-
-
-class Machine:
-    """A booted Debian, and a port for the daemon in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-
-    def run(self, *argv: str, **options) -> str:
-        """Run a command inside as root and return what it prints."""
-        # Its own programs, not those of the environment that runs the tests.
-        done = subprocess.run([SANDBOX, "exec", self.folder, *argv], capture_output=True, text=True, timeout=300,
-                              check=False, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}, **options)
-        assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
-        return done.stdout.strip() + done.stderr.strip()
-
-    def write(self, path: str, text: str) -> None:
-        """Write a file as an editor would: it keeps its owner and mode."""
-        self.run("sh", "-c", 'cat > "$1"', "-", path, input=text)
-
-    def show(self, name: str) -> str:
-        return self.run("systemctl", "show", "--property", name, "--value", "idlewatt")
-
-    def get(self, path: str):
-        """Return the daemon's answer, None while there is none."""
-        try:
-            answer = requests.get(f"http://127.0.0.1:{self.port}{path}", timeout=10)
-        except requests.ConnectionError:
-            return None
-        return answer if answer.ok else None
-
-    @staticmethod
-    def wait_for(condition, seconds: float = 300):
-        deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            assert time.monotonic() < deadline, f"not within {seconds:g} s"
-            time.sleep(0.2)
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -92,17 +26,9 @@ def simulation():
 
 
 @pytest.fixture(scope="module")
-def machine(packages):
-    folder = Path(tempfile.mkdtemp(prefix="idlewatt-debian-"))
-    bound = folder.with_name(f"{folder.name}-packages")
-    bound.mkdir()
-    for package in packages:
-        shutil.copy(package, bound)
-    shutil.copy(RECORDED, bound)
-    subprocess.run([SANDBOX, "start", folder, f"{bound}:/srv/packages"], check=True, timeout=60)
-    yield Machine(folder)
-    subprocess.run([SANDBOX, "stop", folder], check=True, timeout=60)
-    shutil.rmtree(bound)
+def machine(packages, boot):
+    with boot(*packages, RECORDED) as booted:
+        yield booted
 
 
 def configuration(simulation: str) -> str:
@@ -123,7 +49,7 @@ def recorded_jobs() -> set[str]:
         return {job for job, in database.execute("SELECT job_id FROM jobs")}
 
 
-def query(machine: Machine, sql: str) -> list[list]:
+def query(machine, sql: str) -> list[list]:
     script = ("import json, sqlite3; database = sqlite3.connect('/var/lib/idlewatt/idlewatt.db'); "
               f"print(json.dumps(database.execute({sql!r}).fetchall()))")
     return json.loads(machine.run("python3", "-c", script))

@@ -58,6 +58,12 @@ def test_slurm_and_the_exporters_of_the_named_servers_are_found(rig, exporter):
     dcgm = yaml.safe_load(done.stdout)["sources"][1]
     assert [group["labels"]["node"] for group in dcgm["static_configs"]] == ["127.0.1.1", "127.0.1.2"]
     assert "not found: ipmi: no server answers at port 9 (wall power)" in done.stderr
+
+
+def test_what_is_missing_is_told_once_and_not_by_a_log_as_well(rig, caplog):
+    done = setup(f"--slurm-rest={rig.server.url}", "--nodes=127.0.1.1", *closed())
+    assert [line.split(":")[1] for line in done.stderr.splitlines()] == [" dcgm", " node", " ipmi", " cgroup"]
+    assert caplog.records == []
     assert "#   ipmi: no server answers at port 9 (wall power)" in done.stdout
 
 
