@@ -32,7 +32,7 @@ def blocks(page: Path, heading: str = "", language: str = "sh") -> list[str]:
 
 
 def typed(page: Path) -> list[str]:
-    """Return what a reader may type: lines of blocks, and what stands between backticks, split at pipes and the like."""
+    """Return what a reader may type: lines of blocks and what stands between backticks, split at pipes."""
     text = text_of(page)
     fenced = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
     inside = [block for language, block in fenced if language in ("", "sh", "text")]

@@ -54,7 +54,7 @@ def test_a_second_run_changes_nothing(play, first):
 
 def test_a_changed_configuration_is_reloaded_and_the_daemon_goes_on(machine, play, first):
     before = machine.show("MainPID")
-    assert play(CONFIGURATION | {"cluster": "renamed"}) == (1, {"Reload idlewatt"})
+    assert play(CONFIGURATION | {"cluster": "renamed"}) == (2, {"Reload idlewatt"})   # the file and the handler
     assert machine.show("MainPID") == before
 
 

@@ -21,7 +21,8 @@ EPOCH = {"SOURCE_DATE_EPOCH": "1763749525"}
 
 
 def built(source: Path, folder: Path) -> None:
-    subprocess.run((source / "systemd/packages/rpm.sh", source, folder), check=True, timeout=900, env=os.environ | EPOCH)
+    subprocess.run((source / "systemd/packages/rpm.sh", source, folder), check=True, timeout=900,
+                   env=os.environ | EPOCH)
 
 
 @pytest.fixture(scope="module")

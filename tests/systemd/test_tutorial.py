@@ -76,7 +76,8 @@ def followed(machine) -> list[Step]:
 
 def meters(machine) -> float:
     """Return what the service processors of all nodes read, in watts."""
-    return sum(float(text) for text in machine.run("sh", "-c", f"for file in {SITE}/watts/*; do cat $file; echo; done").split())
+    told = machine.run("sh", "-c", f"for file in {SITE}/watts/*; do cat $file; echo; done")
+    return sum(map(float, told.split()))
 
 
 def rows_of(machine, command: str) -> list[dict]:
