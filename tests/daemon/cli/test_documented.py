@@ -48,7 +48,6 @@ RUN_BY = {
     r"(sqlite3|install -d|install -o|cp -r /etc/idlewatt|rm -f /var/lib/idlewatt)\b": BOOTED,
     r"chown -R idlewatt": BOOTED,
     r"(chmod 755 /usr/local/sbin|chmod 640 /etc/idlewatt|chown root:idlewatt /etc/idlewatt|mv /etc/idlewatt)": BOOTED,
-    r"dpkg --install\b": "tests/systemd/test_debian_package.py",
     r"(dnf remove|rm -rf /etc/idlewatt|userdel)\b": "tests/systemd/test_rpm_package.py",
     r"kubectl apply\b": "tests/systemd/test_kubernetes.py",
     r"helm install\b": "tests/systemd/test_kubernetes.py",
