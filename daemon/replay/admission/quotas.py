@@ -42,6 +42,18 @@ class Quotas:
             for quota in queue.quotas:
                 self._used[queue.name, quota.flavor, quota.resource] = quota.used  # type: ignore[assignment]
 
+        self._ample = frozenset(self._found_ample(snapshot))
+        """Quotas of no less than their nodes have: whoever waits for these waits for nodes."""
+
+    def _found_ample(self, snapshot: SchedulerSnapshot) -> Iterator[Key]:
+        for queue in self._queues.values():
+            for quota in queue.quotas:
+                nodes = [node for node in snapshot.nodes if node.name in self._nodes.get(quota.flavor, ())]
+                has = {"gpu": sum(node.gpus for node in nodes), "cpu": sum(node.cpus for node in nodes),
+                       "mem": sum(node.memory_bytes for node in nodes)}.get(quota.resource)
+                if nodes and has is not None and quota.nominal >= has:
+                    yield queue.name, quota.flavor, quota.resource
+
     def copy(self) -> Quotas:
         """Return quotas of which more can be booked."""
         other = object.__new__(Quotas)
@@ -126,7 +138,7 @@ class Quotas:
     def _lacking(self, queue: Queue, flavor: str, wants: Mapping[str, float]) -> Shortage | None:
         for quota in queue.quotas:
             asks = wants.get(quota.resource, 0.0)
-            if quota.flavor != flavor or asks <= 0:
+            if quota.flavor != flavor or asks <= 0 or (queue.name, flavor, quota.resource) in self._ample:
                 continue
             used = self._used[queue.name, flavor, quota.resource]
             if queue.nested and queue.cohort and used + asks > quota.nominal + _LEAST:

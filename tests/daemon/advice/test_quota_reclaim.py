@@ -59,6 +59,13 @@ def test_a_quota_that_is_used_up_holds_a_job_beside_free_gpus(queues, words):
     assert (holds["2"].cause, words in holds["2"].words) == ("limit", True)
 
 
+def test_a_quota_of_no_less_than_its_nodes_have_is_no_limit_but_they_are():
+    starts, holds = played([queue("a", nominal=8.0, used=8.0, cohort="")], job("1", "a", on="n0"),
+                           job("2", "a", on="n1"), job("3", "a", reason=WaitReason.RESOURCES))
+    assert not starts
+    assert holds["3"].cause == "room"
+
+
 def test_what_starts_uses_up_the_quota_of_the_next():
     starts, holds = played([queue("a", cohort="")], job("1", "a"), job("2", "a"))
     assert set(starts) == {"1"}
