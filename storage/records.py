@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from .details import Details
+from .gpu_parts import GpuPart
 from .owners import Holder, OwnerKind
 from .power_classes import PowerClass
 from .rules import Rules
@@ -226,6 +227,8 @@ class Allocation:
     """How exporters name the parts of the job that hold its GPUs here, where that is not ``Job.job_id``: its pods."""
     gpu_uuids: tuple[str, ...] = ()
     """The vendor's ids of its GPUs, or of their instances, where the scheduler hands out devices by name."""
+    parts: tuple[GpuPart, ...] = ()
+    """Parts of GPUs, which ``gpus`` does not count; never recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,10 +59,12 @@ def report(row: Row, width: int) -> Iterator[str]:
     yield _line("Submitted", f"{day(job['submit_s'])} UTC" + _waited(row))
     if row["reasons"]:
         yield from _folded("Waited for", ", ".join(row["reasons"]), width)
+    parts = bool(run and run["gpus"]) and not any(part["gpus"] for part in job["allocations"])
     for part in job["allocations"]:
         indexes = part["gpu_indexes"]
         which = f" ({','.join(map(str, indexes))})" if indexes else ""
-        yield _line("Ran on", f"{part['node']}: {gpus(part['gpus'])}{which}, {part['cpus']} CPUs")
+        held = "parts of GPUs" if parts else f"{gpus(part['gpus'])}{which}"
+        yield _line("Ran on", f"{part['node']}: {held}, {part['cpus']} CPUs")
     if run:
         yield from _took(row, run)
         yield from _over_time(row, width)

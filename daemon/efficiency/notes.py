@@ -55,7 +55,8 @@ def _coverage(run: JobRow, ran_s: float) -> Iterator[Note]:
         yield Note(f"It was looked at {percent(run.seen_seconds / ran_s)} of the time that it ran: energies are of "
                    "that part.")
     if run.shared_share > 0.0:
-        yield Note("It shares GPUs with other jobs: their watts are split in equal parts.")
+        yield Note("It holds GPUs with other jobs, or parts of them: idle watts are split by what each holds, the rest "
+                   "by what MIG instances do or by what is held; where neither is recorded, in equal parts.")
 
 
 def _causes(causes: Iterable[CauseRow]) -> Iterator[Note]:

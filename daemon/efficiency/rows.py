@@ -58,7 +58,7 @@ class JobRow:
     seen_seconds: float
     """How long of its time it was looked at."""
     shared_share: float
-    """Share of its GPU-seconds on GPUs that others held too: such watts are split in equal parts."""
+    """Share of its GPU-seconds on GPUs that others held too, or of which it held a part."""
     power_mean_watts: float | None
     power_max_watts: float | None
     memory_max_bytes: float | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ...storage.records import Allocation, Job, Node
+from ...storage.records import Allocation, GpuPart, Job, Node
 from ..settings.waste import WasteSettings
 from .gpu_classes import at_work
 from .readings import WatchedGpu
@@ -34,6 +34,8 @@ class Holder:
     guessed: bool = False
     others: tuple[Job, ...] = ()
     """Who holds the same GPU beside it: an instance of it, or a share."""
+    shares: tuple[float | None, ...] = ()
+    """What each of them holds of the GPU, 0..1, None for what nobody tells; () where it is handed out whole."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -50,7 +52,7 @@ def allocations_by_node(jobs: Iterable[Job]) -> dict[str, list[Held]]:
     for job in jobs:
         if job.state.active:
             for allocation in job.allocations:
-                if allocation.gpus > 0 or allocation.members:
+                if allocation.gpus > 0 or allocation.members or allocation.parts:
                     nodes.setdefault(allocation.node, []).append((job, allocation))
     for held in nodes.values():
         held.sort(key=lambda pair: (pair[0].start_s or 0.0, pair[0].job_id, pair[0].submit_s))
@@ -74,33 +76,70 @@ def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int
     """Return the holder of each taken slot, by position.
 
     The scheduler counts GPUs 0, 1, 2, ... where NVML may leave a hole, so its index is a position. GPUs that it names
-    go first, and those on which an exporter names a member of the job, shared ones for the job that began first; jobs
-    whose GPUs nobody names then choose among the rest.
+    go first, and those on which an exporter names a member of the job; of those that several hold the one that began
+    first stands first. Jobs whose GPUs nobody names then choose among the rest.
     """
     taken: dict[int, Holder] = {}
     unnamed: list[tuple[Job, int]] = []
     # Two vendors in one node count from 0 each: an index then names two places, and says nothing.
     mixed = len({place.index for place in places}) < len(places)
     for job, allocation in held:
-        indexes = None if mixed else allocation.gpu_indexes
-        if allocation.members:
-            named = _labelled(places, allocation)
-            for position in named:
-                taken.setdefault(position, Holder(job))
-            unnamed.append((job, max(0, allocation.gpus - len(named))))
-        elif indexes is None:
-            unnamed.append((job, allocation.gpus))
-        else:
-            for position in indexes:
-                if 0 <= position < len(places):
-                    first = taken.get(position)
-                    taken[position] = Holder(job) if first is None else replace(first, others=(*first.others, job))
+        for part in allocation.parts:
+            for position in _parted(places, part, mixed=mixed):
+                _join(taken, position, job, part)
+        unnamed.append((job, _hold(places, taken, job, allocation, mixed=mixed)))
     for job, count in unnamed:
         for position in _choose(places, taken, job, count):
             taken[position] = Holder(job, guessed=True)
     if node is not None:
         _fill_anonymous(places, taken, node, () if mixed else node.gpu_indexes_allocated or ())
     return taken
+
+
+def _hold(places: list[Slot], taken: dict[int, Holder], job: Job, allocation: Allocation, *, mixed: bool) -> int:
+    """Give a job the GPUs on which it is named; return how many of its GPUs are named by nobody."""
+    indexes = None if mixed else allocation.gpu_indexes
+    if allocation.members:
+        named = _labelled(places, allocation)
+        left = max(0, allocation.gpus - len(named))
+    elif indexes is None:
+        return allocation.gpus
+    else:
+        named, left = [position for position in indexes if 0 <= position < len(places)], 0
+    for position in named:
+        first = taken.get(position)
+        if first is None or job not in first.jobs:
+            taken[position] = Holder(job) if first is None else _beside(first, job)
+    return left
+
+
+def _beside(first: Holder, job: Job) -> Holder:
+    """Return the holder of a GPU that another job holds, too, nobody tells how much of it."""
+    return replace(first, others=(*first.others, job), shares=(*first.shares, None) if first.shares else ())
+
+
+def _parted(places: list[Slot], part: GpuPart, *, mixed: bool) -> list[int]:
+    """Return the position of the GPU that a part is of; none where nobody tells which."""
+    if part.uuid:
+        return [position for position, slot in enumerate(places)
+                if slot.gpu is not None and slot.gpu.reading.uuid == part.uuid][:1]
+    return [part.index] if part.index is not None and not mixed and 0 <= part.index < len(places) else []
+
+
+def _join(taken: dict[int, Holder], position: int, job: Job, part: GpuPart) -> None:
+    """Add the holder of a part; several parts of one job are one."""
+    share = part.share if part.share is not None and 0.0 < part.share <= 1.0 else None
+    first = taken.get(position)
+    if first is None or first.job is None:
+        taken[position] = Holder(job, shares=(share,))
+        return
+    shares = first.shares or (None,) * len(first.jobs)
+    if job not in first.jobs:
+        taken[position] = replace(first, others=(*first.others, job), shares=(*shares, share))
+        return
+    place, had = first.jobs.index(job), shares[first.jobs.index(job)]
+    total = None if had is None or share is None else min(1.0, had + share)
+    taken[position] = replace(first, shares=(*shares[:place], total, *shares[place + 1:]))
 
 
 def _labelled(places: list[Slot], held: Allocation) -> list[int]:

@@ -1,7 +1,8 @@
 """Whose watts they are: of every node, what each run takes of its GPUs and of its host, and what nobody holds.
 
 The rules, stated once: a GPU's watts are its holder's; where several jobs hold one GPU, instances (MIG) have parts by
-their slices and activity (``instances``), all others (MPS, time slicing) equal ones. The watts of a host are divided
+their slices and activity, others (shards, MPS, time slicing, fractions) by what the scheduler records that each holds,
+else equal ones (``instances``). The watts of a host are divided
 among the jobs that hold its GPUs, by their number; on a server without GPUs among its jobs, by their CPUs. What is left
 is nobody's.
 """
@@ -72,7 +73,7 @@ class NodeShares:
             if holder is None or job is None:
                 self._anonymous += holder is not None
                 _add_watts(self._free(verdict.partition).values, verdict, 1.0)
-            elif holder.others:
+            elif holder.others or holder.shares:
                 self._add_shared(holder, verdict, places[position].gpu)
             else:
                 if last is None or job is not last.job:
@@ -83,9 +84,10 @@ class NodeShares:
         """Divide a GPU among those who hold it, and give nobody what is left."""
         told = () if gpu is None else gpu.reading.instances
         floor = verdict.floor.watts if verdict.floor is not None else None
-        found = parts(holder.jobs, told, verdict.watts, floor)
-        for job, part in zip(holder.jobs, found, strict=True):
-            _take(self._of(job), verdict, gpu, part, 1.0 / len(found))
+        found = parts(holder.jobs, told, verdict.watts, floor, holder.shares)
+        shares = holder.shares or (None,) * len(found)
+        for job, part, share in zip(holder.jobs, found, shares, strict=True):
+            _take(self._of(job), verdict, gpu, part, 1.0 / len(found) if share is None else share)
         left = 1.0 - sum(found)
         if left > _ROUNDING:
             _add_watts(self._free(verdict.partition).values, verdict, left)

@@ -10,6 +10,8 @@ _MAX_LENGTH = 10_000
 _UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 _GPU = re.compile(r"(?:gres[:/])?gpu(?:[:/](?P<model>(?!\d+(?:[:=(]|$))[^:=(]+))?"
                   r"(?:[:=](?P<count>\d{1,9}))?(?P<rest>\(.*)?")
+_PART = re.compile(r"(?:gres[:/])?(?P<kind>shard|mps)(?:[:/](?!-?\d+(?:[:=(]|$))[^:=(]+)?"
+                   r"(?:[:=](?P<count>\d{1,9}))?(?P<rest>\(.*)?")
 _INDEXES = re.compile(r"\(IDX:([^)]*)\)")
 _SPAN = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 _MEMORY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)(?:[nc])?")
@@ -25,6 +27,16 @@ class Gpus:
     """The first type named; '' when none is."""
     indexes: tuple[int, ...] | None = None
     """None where no indexes are given, or where UUIDs stand in their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Parts of GPUs (``shard``, ``mps``) of one node, or of one job on a node."""
+
+    kind: str
+    count: int
+    indexes: tuple[int, ...] = ()
+    """Of the GPUs that they are on; () where none are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +67,18 @@ def parse_gres(text: str) -> Gpus:
     if len(parts) != len(found) or any(part is None for part in parts):
         return Gpus(count, model)
     return Gpus(count, model, tuple(sorted(index for part in parts for index in part or ())) if found else None)
+
+
+def parse_parts(text: str) -> tuple[Parts, ...]:
+    """Return the parts of GPUs in a GRES string.
+
+    What is in use of a node stands as ``shard:a100:2(IDX:0,4)``, two GPUs of which some is taken; of a job as
+    ``shard:3(IDX:0)``, three shards of GPU 0.
+    """
+    found = [_PART.fullmatch(entry.strip()) for entry in _OUTSIDE_PARENTHESES.split((text or "")[:_MAX_LENGTH])]
+    named = [(match, _INDEXES.search(match["rest"] or "")) for match in found if match]
+    return tuple(Parts(match["kind"], int(match["count"] or 1), (parse_indexes(where[1]) if where else None) or ())
+                 for match, where in named)
 
 
 def parse_indexes(text: str) -> tuple[int, ...] | None:

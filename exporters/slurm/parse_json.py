@@ -14,12 +14,12 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ...storage.records import Allocation, Job, JobState, Node, Request
+from ...storage.records import Allocation, GpuPart, Job, JobState, Node, Request
 from ..hostlist import expand
 from ..source import FAULTS
 from ..text import decode, described, quoted
 from .fields import BadRecord, Fields
-from .gres import Gpus, parse_gres, parse_tres
+from .gres import Gpus, Parts, parse_gres, parse_parts, parse_tres
 from .parse_details import parse_details
 from .parse_rules import named
 from .reasons import DEPENDENCY, reason_text, wait_reason
@@ -124,6 +124,9 @@ def _fault(error: Exception) -> str:
 def parse_node(raw: Fields) -> Node:
     """Return a node of ``nodes``."""
     gpus, used = parse_gres(",".join(raw.texts("gres"))), parse_gres(",".join(raw.texts("gres_used")))
+    parts, parted = parse_parts(",".join(raw.texts("gres"))), parse_parts(",".join(raw.texts("gres_used")))
+    # A GPU of which a part is taken is not handed out whole.
+    broken = {index for part in parted for index in part.indexes} - set(used.indexes or ())
     total_tres = parse_tres(raw.text("tres")).gpus
     return Node(
         name=named(raw),
@@ -136,8 +139,9 @@ def parse_node(raw: Fields) -> Node:
         features=raw.texts("active_features") or raw.texts("features"),
         cpus_allocated=raw.integer("alloc_cpus") or 0,
         memory_allocated_bytes=(raw.integer("alloc_memory") or 0) * MIB,
-        gpus_allocated=used.count,
-        gpu_indexes_allocated=used.indexes if gpus.count else (),
+        gpus_allocated=used.count + len(broken),
+        gpu_indexes_allocated=_and(used.indexes, broken) if gpus.count else (),
+        slices=tuple((part.kind, part.count, _taken(raw.text("tres_used"), part.kind)) for part in parts),
         reservation=raw.text("reservation"),
         reason=raw.text("reason"),
         threads_per_core=raw.integer("threads") or 1,
@@ -145,6 +149,16 @@ def parse_node(raw: Fields) -> Node:
         owner=raw.text("owner") if raw.is_text("owner") else str(raw.integer("owner") or ""),
         wakes=wakes(raw.texts("state") + raw.texts("state_flags")),
     )
+
+
+def _and(indexes: tuple[int, ...] | None, more: set[int]) -> tuple[int, ...] | None:
+    return tuple(sorted({*indexes, *more})) if indexes is not None and more else indexes
+
+
+def _taken(tres: str, kind: str) -> int:
+    """Return how many parts of a kind are in use, of ``cpu=8,gres/gpu=2,gres/shard=6``."""
+    return next((int(amount) for name, _, amount in (part.partition("=") for part in tres.split(","))
+                 if name == f"gres/{kind}" and amount.isdecimal() and len(amount) < 10), 0)
 
 
 def parse_job(raw: Fields) -> Job:
@@ -289,13 +303,20 @@ def parse_allocations(raw: Fields, request: Request) -> tuple[Allocation, ...]:
     nodes = expand(raw.text("nodes"))
     tres = parse_tres(raw.text("tres_alloc_str"))
     details = [parse_gres(detail) for detail in raw.texts("gres_detail")]
+    parts = [_parts(parse_parts(detail)) for detail in raw.texts("gres_detail")]
     if len(details) != len(nodes):
         # Slurm lists the details in node order, and none once the job has ended.
         details = share_gpus(tres.gpus.count if tres.gpus else request.gpus, len(nodes))
+        parts = [()] * len(nodes)
     cpus = share(tres.cpus or raw.integer("cpus") or 0, len(nodes))
     memory = share(tres.memory_bytes or request.memory_bytes, len(nodes))
-    return tuple(Allocation(node, detail.count, detail.indexes, cpus[place], memory[place])
+    return tuple(Allocation(node, detail.count, detail.indexes, cpus[place], memory[place], parts=parts[place])
                  for place, (node, detail) in enumerate(zip(nodes, details, strict=True)))
+
+
+def _parts(told: tuple[Parts, ...]) -> tuple[GpuPart, ...]:
+    """Return a part for each GPU; over several GPUs Slurm does not say how they are spread."""
+    return tuple(GpuPart(part.kind, index, part.count / len(part.indexes)) for part in told for index in part.indexes)
 
 
 def begun(start_s: float | None, end_s: float | None, allocations: tuple[Allocation, ...]) -> float | None:

@@ -14,6 +14,7 @@ from ...storage.topology import Fabric, TopologyError
 from ..source import Clock, Role, SourceError, TargetHealth
 from ..topology import parse_switches
 from .fields import BadRecord
+from .gpu_parts import with_shares
 from .parse_json import Parsed, Record
 from .parse_settings import site_of
 
@@ -97,6 +98,7 @@ class SlurmSource:
         except SourceError as error:
             log.warning("%s: partitions and reservations stay as they were: %s", self.name, error)
         rules = self._enforced(now)
+        jobs = with_shares(jobs, nodes)
         if self._fabric is not None:
             nodes = tuple(self._fabric.placed(nodes))
         return SchedulerSnapshot(now, cover(nodes, self._reservations, now), self._partitions or partitions_of(nodes),

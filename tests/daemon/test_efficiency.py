@@ -38,7 +38,7 @@ def test_nothing_is_said_of_a_job_that_does_well():
     ({"classes": {PowerClass.ALLOCATED_HUNG: 2e6}}, "for 20 % of its energy: it may have hung."),
     ({"measured_share": 0.5}, "Its GPUs were measured 50 % of the time: of the rest nothing is known."),
     ({"seen_seconds": 9000.0}, "It was looked at 25 % of the time that it ran"),
-    ({"shared_share": 0.5}, "split in equal parts")])
+    ({"shared_share": 0.5}, "idle watts are split by what each holds")])
 def test_what_stands_out_is_said_with_its_fix(changes, words):
     assert any(words in one for one in said(**changes)), said(**changes)
 

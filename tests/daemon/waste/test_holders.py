@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.waste.holders import allocations_by_node, holders, slots
 from idlewatt.daemon.waste.readings import WatchedGpu
+from idlewatt.storage.gpu_parts import GpuPart
 from idlewatt.storage.records import JobState
 
 
@@ -87,7 +88,42 @@ def test_a_part_of_a_gpu_is_held_where_the_exporter_names_it_and_nowhere_else(si
     gpus = [site.gpu(0), site.gpu(1, jobs=("team/a-0", "team/b-0"))]
     jobs = [members(site, "a", gpus=0), members(site, "b", gpus=0, start_s=50.0)]
     _, taken = held(site, site.node(gpus=2), jobs, gpus)
-    assert who(taken) == {1: "a"}  # it began first
+    assert [job.job_id for job in taken[1].jobs] == ["a", "b"]  # the first began first
+    assert set(taken) == {1}
+
+
+def parted(site, job_id, *parts, gpus=0):
+    """Return a job that holds parts of GPUs."""
+    job = site.running(job_id, indexes=None, gpus=gpus)
+    return replace(job, allocations=tuple(replace(part, parts=parts) for part in job.allocations))
+
+
+def test_parts_of_a_gpu_have_their_holders_and_shares_and_what_the_scheduler_calls_taken_is_not_counted_twice(site):
+    jobs = [parted(site, "a", GpuPart("shard", 1, 1, 0.25)), parted(site, "b", GpuPart("shard", 1, 2, 0.5)),
+            site.running("7", indexes=[2])]
+    _, taken = held(site, site.node(gpus=4, gpus_allocated=2), jobs, [site.gpu(index) for index in range(4)])
+    assert {position: ([job.job_id for job in one.jobs], one.shares) for position, one in taken.items()} == {
+        1: (["a", "b"], (0.25, 0.5)), 2: (["7"], ())}
+
+
+def test_parts_by_uuid_are_found_and_two_of_one_job_are_one(site):
+    gpus = [site.gpu(0), site.gpu(1)]
+    job = parted(site, "a", *(GpuPart("fraction", None, 1, 0.3, gpus[1].uuid),) * 2)
+    _, taken = held(site, site.node(gpus=2), [job], gpus)
+    assert {position: (one.job.job_id, one.shares) for position, one in taken.items()} == {1: ("a", (0.6,))}
+
+
+@pytest.mark.parametrize("part", [GpuPart("shard", 99), GpuPart("shard", -1), GpuPart("shard"),
+                                  GpuPart("fraction", None, 1, 0.5, "GPU-of-nobody")])
+def test_a_part_of_a_gpu_that_is_not_there_holds_nothing(site, part):
+    _, taken = held(site, site.node(gpus=2), [parted(site, "a", part)], [site.gpu(0), site.gpu(1)])
+    assert taken == {}
+
+
+@pytest.mark.parametrize("share", [float("nan"), -1.0, 0.0, 2.0, float("inf")])
+def test_a_share_that_is_none_is_not_believed(site, share):
+    _, taken = held(site, site.node(gpus=1), [parted(site, "a", GpuPart("mps", 0, 1, share))], [site.gpu(0)])
+    assert taken[0].shares == (None,)
 
 
 def test_a_guess_does_not_wander_from_cycle_to_cycle(site):

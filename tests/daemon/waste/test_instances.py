@@ -43,6 +43,37 @@ def test_where_instances_do_not_tell_the_jobs_have_equal_parts(jobs, instances, 
     assert parts(tuple(map(job, jobs)), instances, watts, idle) == [0.5, 0.5]
 
 
+def test_what_shards_hold_divides_idle_watts_and_what_nobody_holds_is_nobodys():
+    """A quarter and a half of a GPU that draws 300 W, 100 W of them idle: a quarter of those is nobody's."""
+    first, second = parts((job("7"), job("8")), (), 300.0, 100.0, (0.25, 0.5))
+    assert first == pytest.approx((25 + 200 / 3) / 300)
+    assert second == pytest.approx((50 + 400 / 3) / 300)
+    assert 1 - first - second == pytest.approx(25 / 300)
+
+
+def test_a_job_alone_on_a_part_of_a_gpu_leaves_nobody_the_idle_watts_of_the_rest():
+    assert parts((job("7"),), (), 100.0, 100.0, (0.25,)) == pytest.approx([0.25])
+    assert parts((job("7"),), (), 300.0, 100.0, (0.25,)) == pytest.approx([225 / 300])
+
+
+def test_where_one_share_is_not_told_all_parts_are_equal():
+    assert parts((job("7"), job("8")), (), 300.0, 100.0, (0.25, None)) == [0.5, 0.5]
+
+
+def test_more_than_a_gpu_is_handed_out_where_jobs_take_turns():
+    assert parts((job("7"), job("8")), (), 300.0, 100.0, (1.0, 0.5)) == pytest.approx([2 / 3, 1 / 3])
+
+
+@given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=8), st.none() | st.floats(0, 1000),
+       st.none() | st.floats(0, 900))
+def test_parts_by_shares_and_what_is_nobodys_make_the_gpu(shares, watts, idle):
+    found = parts(tuple(job(str(place)) for place in range(len(shares))), (), watts, idle, shares)
+    assert all(part >= 0 for part in found)
+    assert sum(found) <= 1 + 1e-9
+    if sum(shares) >= 1:
+        assert sum(found) == pytest.approx(1.0)
+
+
 @given(st.lists(st.tuples(st.floats(0.01, 1), st.none() | st.floats(0, 1)), min_size=1, max_size=7),
        st.floats(1, 1000), st.floats(0, 1000))
 def test_parts_and_idle_make_the_gpu(told, watts, idle):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idlewatt.storage.gpu_parts import GpuPart
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, JobState, NodeState
 
@@ -151,3 +152,26 @@ def test_what_is_not_measured_stays_unmeasured_in_the_hands_of_its_job(site):
 def test_a_job_that_completes_holds_its_gpus_until_it_is_gone(site):
     shares = one_node(site, [site.running("1", indexes=(0,), state=JobState.COMPLETING)])
     assert of(shares, "1")[1].gpu_seconds > 0
+
+
+def shard(site, job_id, share):
+    """Return a job that holds a part of GPU 0."""
+    part = Allocation("dgx-0", 0, cpus=4, parts=(GpuPart("shard", 0, 1.0, share),))
+    return site.running(job_id, "dgx-0", [], allocations=(part,))
+
+
+def test_shards_and_what_nobody_holds_make_the_gpu(site):
+    """One GPU at 300 W: idle watts are divided by what is held, the rest among those who hold it."""
+    shares = one_node(site, [shard(site, "1", 0.25), shard(site, "2", 0.5)], walls=(300.0,), gpus=1, watts=300.0)
+    (first, one), (second, other) = of(shares, "1"), of(shares, "2")
+    nobody = sum(sum(share.joules.values()) for share in shares if not share.job_id)
+    assert second == pytest.approx(2 * first)
+    assert first + second + nobody == pytest.approx(300.0 * 375, rel=1e-6)
+    assert 40 * 375 / 4 < nobody < 150 * 375 / 4  # a quarter of an idle GPU's
+    assert (one.gpus, other.gpus) == (0.25, 0.5)
+
+
+def test_shards_of_which_nobody_tells_the_size_are_equal_parts_and_leave_nothing_over(site):
+    shares = one_node(site, [shard(site, "1", None), shard(site, "2", 0.5)], walls=(300.0,), gpus=1, watts=300.0)
+    assert of(shares, "1")[0] == pytest.approx(of(shares, "2")[0], rel=0.4)
+    assert not [share for share in shares if not share.job_id and sum(share.joules.values()) > 1e-6]
