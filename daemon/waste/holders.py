@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ...storage.records import Allocation, GpuPart, Job, Node
+from ...storage.gpu_parts import GpuPart
+from ...storage.records import Allocation, Job, Node
 from ..settings.waste import WasteSettings
 from .gpu_classes import at_work
 from .readings import WatchedGpu

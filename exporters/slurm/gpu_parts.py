@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ...storage.records import Allocation, GpuPart, Job, Node
+from ...storage.gpu_parts import GpuPart
+from ...storage.records import Allocation, Job, Node
 
 
 def with_shares(jobs: tuple[Job, ...], nodes: Iterable[Node]) -> tuple[Job, ...]:

@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ...storage.records import Allocation, GpuPart, Job, JobState, Node, Request
+from ...storage.gpu_parts import GpuPart
+from ...storage.records import Allocation, Job, JobState, Node, Request
 from ..hostlist import expand
 from ..source import FAULTS
 from ..text import decode, described, quoted
