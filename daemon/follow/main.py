@@ -54,8 +54,7 @@ def follow(options: Options) -> int:
         scheduler: Scheduler = DryScheduler(slurm) if rules.dry_run else slurm
         follower = Follower(rules, scheduler, ledger, Adviser(rules).advice, secrets.token_hex(8))
         with _page(options.address, rules, follower):
-            _run(rules, follower, stop)
-    return len(follower.tally.standing)
+            return _run(rules, follower, stop)
 
 
 def settings(options: Options) -> FollowSettings:
@@ -139,8 +138,9 @@ def _page(address: str, rules: FollowSettings, follower: Follower) -> Iterator[N
         thread.join()
 
 
-def _run(rules: FollowSettings, follower: Follower, stop: threading.Event) -> None:
-    """Look again and again; whatever ends this, what stands is taken back."""
+def _run(rules: FollowSettings, follower: Follower, stop: threading.Event) -> int:
+    """Look again and again; whatever ends this, what stands is taken back. Return how much may be left."""
+    left = 0
     notify("READY=1", f"STATUS={'dry run' if rules.dry_run else 'following'}")
     log.info("ready", extra={"dry_run": rules.dry_run})
     try:
@@ -152,6 +152,7 @@ def _run(rules: FollowSettings, follower: Follower, stop: threading.Event) -> No
         notify("STOPPING=1")
         left = _leave(follower)
         log.info("stopped", extra={"left": left})
+    return left
 
 
 def _look(follower: Follower) -> None:

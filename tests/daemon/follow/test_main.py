@@ -1,0 +1,41 @@
+"""The end of what follows: what it tells is whether anything of its own may still stand."""
+
+import threading
+
+from idlewatt.daemon.follow import main
+from idlewatt.daemon.follow.config import parse
+from idlewatt.daemon.follow.follower import Tally
+from idlewatt.storage.errors import StoreUnavailable
+from idlewatt.storage.follow import Change
+
+RULES = parse("allow: {partitions: [gpu], users: ['*']}\n")
+STARTED = Change("7", 1.0, "ada", "gpu", "required_nodes", "", "a", "easy", 2.0, 2.0, 3.0, 90.0, "own", state="started",
+                 id=1)
+
+
+class Follower:
+    """One whose job has started, and that has nothing else to take back."""
+
+    tally = Tally(standing=(STARTED,))
+
+    def take_all_back(self, why):
+        return 0
+
+
+class Away(Follower):
+    def take_all_back(self, why):
+        raise StoreUnavailable("the disk is gone")
+
+
+def stopped():
+    stop = threading.Event()
+    stop.set()
+    return stop
+
+
+def test_jobs_that_have_started_are_nothing_that_is_left():
+    assert main._run(RULES, Follower(), stopped()) == 0
+
+
+def test_what_could_not_be_taken_back_is_told():
+    assert main._run(RULES, Away(), stopped()) == 1
