@@ -64,7 +64,7 @@ EXCEPTIONS = {
     r"(make bench|pytest (--benchmarks|--long)|python tests/benchmarks|python -m judge)": "takes minutes to hours",
     r"make reproduce": "takes hours",
     r"(docker|podman|kind|buildah|make image)": "no container service takes part in the tests",
-    r"kubectl (create|label|run|-n)": "there is no real cluster",
+    r"kubectl (?!apply)": "no real cluster; tests/exporters/kubernetes/test_commands.py has what advice prints",
     r"(nvidia-smi|dcgmi)": "there is no GPU",
     r"pip (install|download)": "needs a package index; make install is the same from a checkout",
     r"(python3? -m venv|tar )": "makes the environment for a package index",
