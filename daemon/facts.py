@@ -24,7 +24,7 @@ from .advice.recommender import Recommendations
 from .counterfactual import Counterfactual
 from .cycles import CycleHealth
 from .degraded import Degradation
-from .job_facts import fared, job_facts, queues
+from .job_facts import fared, flavour_facts, job_facts, queues
 from .learning.training_scheduler import Training
 from .spare import spare_nodes
 from .waste import Assessment
@@ -95,6 +95,7 @@ def published(known: Known, process: Process) -> Published:
     if known.assessment is not None:
         facts |= _watts(known, known.assessment) | _wasters(known.assessment) | _gpus(known.assessment)
         facts |= job_facts(known.assessment, known.snapshot, process.job_series)
+        facts |= flavour_facts(known.assessment, known.snapshot)
     facts["job_wait_seconds"] = known.waits
     if known.snapshot is not None and not known.old:
         facts |= {"pending_jobs": _pending(known.snapshot)} | queues(known.snapshot) | fared(known.fared)
@@ -280,6 +281,9 @@ def _held_out(judged: Promotion | None) -> dict[str, Any]:
                                 for statistic in STATISTICS},
         "heldout_wait_seconds": {(policy, statistic): row[f"wait_{statistic}_s"] for policy, row in rows.items()
                                  for statistic in STATISTICS},
+        "heldout_utilization_ratio": {policy: row["utilization"] for policy, row in rows.items()
+                                      if "utilization" in row},
+        "heldout_makespan_seconds": {policy: row["makespan_s"] for policy, row in rows.items() if "makespan_s" in row},
         "heldout_jct_ratio": {(policy, bound): row["jct_ratio"][bound] for policy, row in rows.items()
                               for bound in BOUNDS},
         "heldout_energy_joules": {(policy, empty): row[f"{name}_joules"] for policy, row in rows.items()

@@ -24,7 +24,7 @@ def job_facts(found: Assessment, snapshot: SchedulerSnapshot | None, most: int) 
             wasted[gpu.job_id] = wasted.get(gpu.job_id, 0.0) + gpu.wasted_watts
     jobs = {job.job_id: job for job in snapshot.jobs if job.state.active and job.job_id in power}
     chosen = sorted(jobs.values(), key=lambda job: (-wasted[job.job_id], job.job_id))[:most]
-    labels = {job.job_id: (job.job_id, job.partition, job.user, job.account) for job in chosen}
+    labels = {job.job_id: (job.job_id, job.partition, job.user, job.account, job.flavour or "") for job in chosen}
     return {"job_power_watts": {labels[job.job_id]: power[job.job_id] for job in chosen},
             "job_wasted_power_watts": {labels[job.job_id]: wasted[job.job_id] for job in chosen},
             "job_start_timestamp_seconds": {labels[job.job_id]: job.start_s for job in chosen}}
@@ -54,3 +54,17 @@ def fared(windows: Mapping[str, Sequence[Finished]]) -> dict[str, Any]:
                "job_makespan_seconds": "makespan_s"}
     return {metric: {(one.partition, one.flavour, name): float(getattr(one, column))
                      for name, some in windows.items() for one in some} for metric, column in columns.items()}
+
+
+def flavour_facts(found: Assessment, snapshot: SchedulerSnapshot | None) -> dict[str, Any]:
+    """Return power and wasted power of the GPUs that jobs hold, by partition and flavour, as far as it is measured."""
+    flavours = {job.job_id: job.flavour for job in snapshot.jobs if job.state.active} if snapshot is not None else {}
+    power: dict[tuple[str, str], float] = {}
+    wasted: dict[tuple[str, str], float] = {}
+    for gpu in found.gpu_verdicts:
+        flavour = flavours.get(gpu.job_id)
+        if flavour is not None and gpu.watts is not None:
+            place = gpu.partition, flavour
+            power[place] = power.get(place, 0.0) + gpu.watts
+            wasted[place] = wasted.get(place, 0.0) + gpu.wasted_watts
+    return {"flavour_power_watts": power, "flavour_wasted_power_watts": wasted}

@@ -90,7 +90,7 @@ class Service:
         self.accountant.floors.restore(history.load_floors())
         self._booking = threading.Lock()
         self._steps, self._chronicle, self._hanging = steps, Chronicle(), AttachTopology()
-        self._waits, self._flavours = WaitHistogram(clock()), FlavourBook(settings.flavours)
+        self._waits, self.flavours = WaitHistogram(clock()), FlavourBook(settings.flavours)
         self._warm_up = opening.warm_up(settings)
         self._replays = WindowReplayer()
         self._nights = TrainingScheduler(settings.storage.models_folder, clock())
@@ -113,7 +113,7 @@ class Service:
             topologies = [known for known in self._collection.facts("topology")
                           if isinstance(known, Fabric | NodeLinks)]
             attached = self._hanging.hang(merged, topologies, self.known.telemetry.gpus)
-            hung = self._flavours.tell(attached)
+            hung = self.flavours.tell(attached)
             self._learn(snapshot=hung, waits=self._waits.noted(hung.jobs))
             if any(watched.snapshot.fresh for watched in read if watched.role == "scheduler"):
                 self._keep(partial(self._history.record_snapshot, hung))
@@ -164,7 +164,7 @@ class Service:
             windows, floors = self.accountant.drain_closed(), self.accountant.floors.learned()
         self._write(windows, floors)
         self._complete()
-        self._keep(lambda: self._history.tell_flavours(self._flavours.of_recorded))
+        self._keep(lambda: self._history.tell_flavours(self.flavours.of_recorded))
         self._keep(self._count)
         give_back()
 
@@ -278,7 +278,7 @@ class Service:
             fresh.counters = self.accountant.counters
             self.accountant = fresh
         self.settings, self.desk = settings, self.desk.renewed(settings)
-        self._flavours = FlavourBook(settings.flavours)
+        self.flavours = FlavourBook(settings.flavours)
         self.beat = CycleScheduler(self._cycles(settings), wall=self._clock)
         self.beat.start()
 
@@ -391,7 +391,7 @@ class Service:
                 continue
             self._accounted_s = told.asked_s
             self._learn(waits=self._waits.noted(told.jobs))
-            self._keep(partial(self._history.record_finished, self._flavours.named(told.jobs)))
+            self._keep(partial(self._history.record_finished, self.flavours.named(told.jobs)))
             for recommender in self._recommenders.values():
                 if isinstance(recommender, RunListener):
                     self._keep(partial(recommender.finished, told.jobs))

@@ -13,7 +13,8 @@ from ..storage.notices import Notice
 from ..storage.power_classes import WASTED, PowerClass
 from ..storage.promotions import Decision, Promotion
 from ..storage.recommendations import Recommendation
-from ..storage.records import Job
+from ..storage.records import Job, SchedulerSnapshot
+from . import flavour_rows
 from .advice.kubectl import cordon_command
 from .advice.model_roles import ModelStatus
 from .advice.node_scores import NodeScores
@@ -23,6 +24,7 @@ from .advice.wait_outlook import WaitOutlook, WaitOutlooks
 from .config import ConfigError, Settings
 from .efficiency import EnergyBook
 from .facts import published
+from .flavour_rows import FlavourRow
 from .pricing import Costing
 from .pseudonyms import pseudonymised
 from .service import Service
@@ -132,6 +134,12 @@ class DaemonView(View):
     def notices(self, since_s: float, user: str = "") -> Sequence[Notice]:
         """Return what was said to whom since a moment, the newest first."""
         return self._service.history.notices(since_s, user)
+
+    def flavours(self, since_s: float) -> Sequence[FlavourRow]:
+        """Return the flavours, with how many jobs asked for each since a moment."""
+        snapshot = self._service.known.snapshot or SchedulerSnapshot(self.now())
+        return flavour_rows.rows(self._service.flavours, snapshot.nodes, snapshot.jobs,
+                                 self._service.history.flavours(since_s))
 
     def sources(self) -> Sequence[SourceRow]:
         """Return how each source fares."""

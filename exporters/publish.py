@@ -147,12 +147,18 @@ class Published:
                                "partition", cap=2 * NODES)
     job_power_watts: Series = _gauge(
         "Power of the GPUs that a job holds, in watts: of the running jobs that waste most, as many as "
-        "waste.job_series says.", "job_id", "partition", "user", "account", cap=JOBS)
+        "waste.job_series says.", "job_id", "partition", "user", "account", "flavour", cap=JOBS)
     job_wasted_power_watts: Series = _gauge(
         "Part of it that does no work, in watts, of the same jobs.", "job_id", "partition", "user", "account",
-        cap=JOBS)
+        "flavour", cap=JOBS)
     job_start_timestamp_seconds: Series = _gauge(
-        "When these jobs started, in seconds since the epoch.", "job_id", "partition", "user", "account", cap=JOBS)
+        "When these jobs started, in seconds since the epoch.", "job_id", "partition", "user", "account", "flavour",
+        cap=JOBS)
+    flavour_power_watts: Series = _gauge(
+        "Power of the GPUs that jobs hold, in watts, by the flavour of the job: a configured one, or its size.",
+        "partition", "flavour", cap=FLAVOURS)
+    flavour_wasted_power_watts: Series = _gauge(
+        "Part of it that does no work, in watts.", "partition", "flavour", cap=FLAVOURS)
     unaccounted_power_watts: Scalar = _gauge(
         "Power of all nodes less the sum of all classes, in watts: 0 unless the accounting is broken.")
     host_unused_watts: Series = _gauge(
@@ -216,10 +222,12 @@ class Published:
         "partition", cap=PARTITIONS)
     utilization_ratio: Series = _gauge(
         "Share of GPU time that jobs held over the window, Eq. (4) of the GIST AI-X paper; basis limit counts the "
-        "requested time limit, actual the time really used. From the scheduler.",
+        "requested time limit of jobs that have ended, and exceeds 1 where others run on their GPUs since; actual the "
+        "time really used. From the scheduler.",
         "partition", "basis", cap=PARTITIONS * 2)
     paper_inefficient_power_watts: Series = _gauge(
-        "Rated power x unallocated share in watts; upper bound, not a measurement.",
+        "Rated power x (1 - utilisation) in watts; upper bound, not a measurement, and below 0 where utilisation by "
+        "limit exceeds 1.",
         "partition", "basis", cap=PARTITIONS * 2)
     unmeasured_gpus: Series = _gauge(
         "GPUs without fresh power, or allocated without activity, from DCGM; they are in no wasted figure.",
@@ -400,6 +408,12 @@ class Published:
     heldout_wait_seconds: Series = _gauge(
         "Wait of jobs on held-out history in seconds; statistic is mean or p99.", "policy", "statistic",
         cap=POLICIES * 2)
+    heldout_utilization_ratio: Series = _gauge(
+        "Share of GPU time that jobs held while jobs came, mean over partitions (Eq. (5) of the GIST AI-X paper), on "
+        "the last held-out history under each policy.", "policy", cap=POLICIES)
+    heldout_makespan_seconds: Series = _gauge(
+        "Time from when jobs count to the last end on the last held-out history under each policy, in seconds.",
+        "policy", cap=POLICIES)
     heldout_jct_ratio: Series = _gauge(
         "Mean completion time on held-out history over the incumbent's; bound is estimate, low or high of the 95 % "
         "interval over blocks that share no queue.", "policy", "bound", cap=POLICIES * 3)

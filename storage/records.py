@@ -391,6 +391,8 @@ class ModelCard:
     """Held-out score by the share of the budget spent, as ``agents.kinds.Progress`` told them."""
     speeds: str = ""
     """What told how fast jobs run wherever they are placed, in training: origin and digest; '' where nothing did."""
+    objective: str = ""
+    """What it is after, by the names of the weights that it was chosen by: ``utilization+jct_mean``; '' unknown."""
 
     @property
     def model(self) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...storage.recommendations import Recommendation
-from ...storage.records import Node, NodeState, SchedulerSnapshot
+from ...storage.records import ModelCard, Node, NodeState, SchedulerSnapshot
 from ..durations import span
 from ..policies import named
+from ..replay.engine import Policy
 from ..replay.site_speeds import FLAT_SPEEDS
 from ..replay.state import ClusterState
 from ..replay.workload import Foresight
@@ -107,7 +108,7 @@ class Advisor:
     def _told(self, answer: PolicyAdvice, context: DecisionContext,
               changes: Mapping[int, WaitChange] | None = None) -> list[Recommendation]:
         """Return advice in words; without ``changes`` it is that of a shadow."""
-        options = RenderOptions(context.now_s, self._settings.objective, changes is None, changes or {},
+        options = RenderOptions(context.now_s, self._aim(answer.policy), changes is None, changes or {},
                         self._settings.applications, context.snapshot.time_s)
         return [said for _, said in answer.recommend(options)]
 
@@ -115,11 +116,16 @@ class Advisor:
                        context: DecisionContext) -> list[Recommendation]:
         """Return an agent's advice with what moved it, and what the heuristic would have said."""
         otherwise = {(said.job_id, said.submit_s): instead_of(said) for said in self._told(heuristic, context)}
-        options = RenderOptions(context.now_s, self._settings.objective, changes=leader.changes,
+        options = RenderOptions(context.now_s, self._aim(leader.agent), changes=leader.changes,
                         applications=self._settings.applications, snapshot_s=context.snapshot.time_s)
         return [replace(said, instead=otherwise.get((said.job_id, said.submit_s)),
                         reasons=reasons(leader.agent, context.state, row) if number < MOST_REASONED else ())
                 for number, (row, said) in enumerate(leader.answer.recommend(options))]
+
+    def _aim(self, policy: Policy) -> str:
+        """Return what a policy is after: an agent what it was trained for, a heuristic what the configuration says."""
+        card: ModelCard | None = getattr(policy, "card", None)
+        return self._settings.objective if card is None or not card.objective else card.objective
 
     def _power_down(self, snapshot: SchedulerSnapshot, needed: Mapping[str, float], now_s: float) -> dict[str, str]:
         """Return empty nodes that no known job needs soon, but for the spare ones of each partition."""

@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -22,6 +22,7 @@ from ..replay.power import PowerModel
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.state import ClusterState
 from ..replay.workload import Workload
+from ..settings.flavours import FlavourSettings
 from ..settings.training import ObjectiveSettings
 
 
@@ -70,18 +71,38 @@ class Objective:
     slowdown_mean: float = 0.2
     wait_p99: float = 0.1
     energy_wasted: float = 0.0
+    wait_mean: float = 0.0
+    utilization: float = 0.0
+    """Of which more is better, unlike of all the others."""
+    makespan: float = 0.0
+    energy: float = 0.0
     longest_wait_s: float = 7 * 86400.0
     """Whoever has waited for longer goes before all younger ones, whatever an agent makes of them."""
 
     @classmethod
     def of(cls, settings: ObjectiveSettings) -> Self:
         """Return what the configuration says."""
-        return cls(settings.jct_mean, settings.slowdown_mean, settings.wait_p99, settings.energy_wasted,
-                   settings.longest_wait)
+        return cls(**settings.weights, longest_wait_s=settings.longest_wait)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Return the weights by what they are of."""
+        return {name: value for name, value in asdict(self).items() if name != "longest_wait_s"}
+
+    @property
+    def aim(self) -> str:
+        """Return what it is after in a word: the names of its weights, the heaviest first."""
+        heavy = sorted(((-weight, name) for name, weight in self.weights.items() if weight))
+        return "+".join(name for _, name in heavy)
+
+    @property
+    def counts_energy(self) -> bool:
+        """Tell whether energy has a part in it: to count that takes longer than all else."""
+        return self.energy > 0 or self.energy_wasted > 0
 
     def watts(self, stretch: Stretch) -> PowerModel | None:
         """Return by which watts energy is counted; None where it has no weight, for to count it takes longest."""
-        return stretch.power if self.energy_wasted > 0 else None
+        return stretch.power if self.counts_energy else None
 
 
 @dataclass(frozen=True)
@@ -106,6 +127,8 @@ class Course:
     steps: int | None = None
     """Train for so many steps, however long that takes, in place of ``budget_s``: then the weights are the same on any
     machine. What a step is, is the kind's."""
+    flavours: tuple[FlavourSettings, ...] = ()
+    """The site's, smallest first or in any order; without any, sizes are flavours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +155,8 @@ class Kind:
     """Raises ``checkpoint.CheckpointError`` when the weights must not be used."""
     torch: bool = False
     """Whether it trains with torch, and so where ``Course.device`` says."""
+    objective: Objective = Objective()
+    """What it is after where the operator says nothing."""
 
 
 FAILURES = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError,

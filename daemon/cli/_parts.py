@@ -21,11 +21,21 @@ ADVISES = "limit-aged+best-fit+easy"
 """An operator's choice, so that there is something to compare: by itself a daemon advises by the scheduler's order."""
 SPARE_NODES = 0
 """Of two nodes a partition, one in reserve would leave nothing to show."""
+TABLE_2_HOUR_S = 60.0
+"""Length of an hour of the paper's Table 2 in a demo that begins now, as ``Shape`` has it."""
 COMPILED_WITHIN_S = 300.0
 READY_WITHIN_S = 90.0
 STOP_WITHIN_S = 20.0
 SMALL = {"MALLOC_ARENA_MAX": "2"}
 """As in the systemd unit: many threads, little memory."""
+
+
+def table_2(hour_s: float) -> list[dict[str, object]]:
+    """Return the flavours of the simulated cluster, as its configuration has them: the paper's Table 2."""
+    from ...exporters.simulated.jobs import flavors
+
+    return [{"name": one.name, "gpus": one.gpus, "partition": partition, "limit": one.limit_s}
+            for partition, some in flavors(hour_s).items() for one in some]
 
 
 class DemoError(click.ClickException):

@@ -25,11 +25,12 @@ from ..config import Settings
 from ..counterfactual import Request, replayed
 from ..service import Service
 from ..settings.advice import AdviceSettings, CounterfactualSettings
+from ..settings.flavours import FlavourSettings
 from ..settings.storage import StorageSettings
 from ..view import DaemonView
 from ..waste import WasteSettings
 from . import _openmetrics as openmetrics
-from ._parts import ADVISES, COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError
+from ._parts import ADVISES, COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError, table_2
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ def serving(cluster: SimulatedCluster, clock: Time, folder: Path) -> Iterator[Se
         # Recommenders are asked seldom while days go by in seconds; none is older than the cluster's own pace.
         "waste": WasteSettings(gap_factor=gap, rated_node_watts=RATED_WATTS,
                                scheduler_max_age=PATIENCE * max(CYCLES.values()) * STEP_S),
+        "flavours": tuple(FlavourSettings.model_validate(one) for one in table_2(HOUR_S)),
         "sources": sources(cluster, clock)})
     service = Service(settings, History.open(settings.storage.url), clock)
     try:

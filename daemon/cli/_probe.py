@@ -15,6 +15,7 @@ from ...storage.telemetry import Telemetry
 from ...storage.topology import Fabric, NodeLinks
 from .. import config, opening
 from ..collection import Collection
+from ..flavours import impossible
 from ._client import Unreachable
 from ._output import plain, told_once
 
@@ -41,11 +42,24 @@ def show_probe(settings: Settings) -> None:
             click.echo(_line(source))
             for line in _targets(source):
                 click.echo(line)
+        wrong = _impossible(settings, collection)
     finally:
         collection.leave()
     silent = [source.name for source in sources if not source.snapshot.fresh]
     if silent:
         raise Unreachable(f"nothing came from {', '.join(silent)}")
+    if wrong:
+        raise click.exceptions.Exit(2)
+
+
+def _impossible(settings: Settings, collection: Collection) -> list[str]:
+    """Print the flavours that no partition can hold, and return their names."""
+    nodes = [node for facts in collection.facts("scheduler") if isinstance(facts, SchedulerSnapshot)
+             for node in facts.nodes]
+    wrong, names = impossible(settings.flavours, nodes), [one.name for one in settings.flavours]
+    for name, why in wrong.items():
+        click.echo(f"  WRONG   flavours[{names.index(name)}] ({plain(name)}): {plain(why)}")
+    return list(wrong)
 
 
 def _line(source: Watched) -> str:

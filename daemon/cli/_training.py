@@ -31,7 +31,8 @@ from ._check import watts_error
 from ._history import Source, described
 from ._output import plain, show
 
-_COLUMNS = {"policy": "policy", "jct_mean_s": "JCT s", "compared": "of incumbent", "wait_p99_s": "p99 wait s",
+_COLUMNS = {"policy": "policy", "utilization": "U", "makespan_days": "makespan d", "jct_mean_s": "JCT s",
+            "compared": "of incumbent", "wait_mean_s": "wait s", "wait_p99_s": "p99 wait s",
             "energy": "kWh at the wall", "energy_down": "empty nodes down"}
 _JOULES_PER_KWH = 3.6e6
 HIDDEN = "***"
@@ -157,6 +158,8 @@ def show_verdict(verdict: Verdict, style: str) -> None:
     columns = _COLUMNS if style == "table" else {key: key for row in rows[:1] for key in row}
     title = (f"{verdict.days:.1f} held-out days with {verdict.jobs} jobs, seed {verdict.seed}; the incumbent is "
              f"{verdict.incumbent}, the best heuristic {verdict.best}")
+    if verdict.objective:
+        title += f"; it is after {verdict.objective}"
     for speeds in verdict.speeds:
         click.echo(plain(str(speeds)), err=True)
     show(rows, columns, style, title=title, empty="nobody was replayed")
@@ -171,7 +174,9 @@ def _row(row: Row, verdict: Verdict) -> dict[str, object]:
             "wait_p99_s": row.wait_p99_s, "slowdown_mean": row.slowdown_mean,
             "energy": _kwh(row.energy_joules, row.energy_ratio), "energy_kwh": row.energy_joules / _JOULES_PER_KWH,
             "energy_down": _kwh(row.energy_down_joules, row.energy_down_ratio),
-            "energy_down_kwh": row.energy_down_joules / _JOULES_PER_KWH, "seed": verdict.seed}
+            "energy_down_kwh": row.energy_down_joules / _JOULES_PER_KWH, "utilization": row.utilization,
+            "utilization_ratio": row.utilization_ratio.estimate, "makespan_days": row.makespan_s / 86400.0,
+            "seed": verdict.seed}
 
 
 def _kwh(joules: float, ratio: Comparison) -> str:

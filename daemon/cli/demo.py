@@ -31,10 +31,12 @@ from ._parts import (
     RATED_WATTS,
     SCHEDULER,
     SPARE_NODES,
+    TABLE_2_HOUR_S,
     DemoError,
     Part,
     answered,
     python,
+    table_2,
     tail,
 )
 
@@ -207,6 +209,7 @@ def configuration(simulation: str, site: Wanted) -> dict[str, object]:
             "waste": {"rated_node_watts": RATED_WATTS, "enclosures": enclosures(site.hardware, site.nodes)},
             "advice": {"policy": advises(site.hardware), "spare_nodes": SPARE_NODES},
             "counterfactual": {"incumbent": SCHEDULER},
+            "flavours": table_2(TABLE_2_HOUR_S) if site.hardware == "dgx" else [],
             # Ten minutes of theirs are enough to see what a job does not use: it does the same all the time.
             "recommenders": {"elastic": _elastic(), "allocation": {"every": "1s", "window": "10m"}},
             "sources": [*_pages(simulation, site), *_scheduler(simulation, site.scheduler),

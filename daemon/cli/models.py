@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from ...storage.promotions import Promotion
     from ..learning.models import Stored
 
-_COLUMNS = {"model": "model", "state": "state", "over_incumbent": "JCT of incumbent",
-            "over_best": "of best heuristic"}
+_COLUMNS = {"model": "model", "state": "state", "objective": "is after", "utilization": "U",
+            "makespan_days": "makespan d", "jct_mean_s": "JCT s", "wait_mean_s": "wait s", "energy_kwh": "kWh",
+            "over_incumbent": "JCT of incumbent"}
 STATES = {"promote": "in charge", "shadow": "shadow", "demote": "demoted", "refuse": "refused"}
 
 
@@ -53,7 +54,9 @@ def _tell(rows: Sequence[Mapping[str, object]]) -> None:
     for row in rows:
         click.echo(f"\n{row['model']}: {row['state']}{', ' + plain(row['why']) if row['why'] else ''}")
         if row["card"]:
-            click.echo(f"  learned from {plain(row['learned_from'])}; held out: {row['held_out'] or 'not judged yet'}")
+            best = f"; JCT of the best heuristic's {row['over_best']}" if row["over_best"] else ""
+            held_out = row["held_out"] or "not judged yet"
+            click.echo(f"  learned from {plain(row['learned_from'])}; held out: {held_out}{best}")
 
 
 def _row(model: Stored, decision: Promotion | None) -> dict[str, object]:
@@ -67,6 +70,7 @@ def _row(model: Stored, decision: Promotion | None) -> dict[str, object]:
         return {"model": model.name, "state": state, "why": why, "folder": str(model.folder), "card": None}
     figures = card.metrics
     return {"model": model.name, "trained": _minute(card.trained_s), "state": state,
+            "objective": card.objective or None, **_five(figures),
             "over_incumbent": _interval(figures, "jct_over_incumbent"),
             "over_best": _interval(figures, "jct_over_best_heuristic"), "held_out": _held_out(figures),
             "learned_from": f"{card.source}, {_span(card.history_from_s, card.history_until_s)}", "why": why,
@@ -80,11 +84,21 @@ def _heuristic(decision: Promotion) -> dict[str, object]:
     against = figures.get("against", {}).get(figures.get("incumbent", ""), {})
     told = {f"jct_over_incumbent{part}": against[name] for part, name in (("", "estimate"), ("_low", "low"),
                                                                         ("_high", "high")) if against.get(name)}
-    return {"model": decision.model, "trained": None, "state": STATES[decision.decision.value],
+    own: Mapping[str, Any] = next((row for row in figures.get("rows", ()) if row.get("policy") == decision.model), {})
+    return {"model": decision.model, "trained": None, "state": STATES[decision.decision.value], "objective": None,
+            **_five(own),
             "over_incumbent": _interval(told, "jct_over_incumbent") if "jct_over_incumbent_low" in told else None,
             "over_best": None, "held_out": _held_out(figures) if "days" in figures else None, "learned_from": None,
             "why": decision.reason, "decided": _minute(decision.time_s), "by": decision.by, "folder": None,
             "card": None}
+
+
+def _five(figures: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the five figures that every policy is told by; None where it was not judged, or long ago."""
+    makespan_s, joules = figures.get("makespan_s"), figures.get("energy_joules")
+    return {"utilization": figures.get("utilization"), "makespan_days": makespan_s and makespan_s / 86400,
+            "jct_mean_s": figures.get("jct_mean_s"), "wait_mean_s": figures.get("wait_mean_s"),
+            "energy_kwh": joules and joules / 3.6e6}
 
 
 def _interval(figures: Mapping[str, float], name: str) -> str | None:

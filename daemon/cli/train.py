@@ -16,6 +16,7 @@ from .replay import Seconds
 if TYPE_CHECKING:
     from threading import Event
 
+    from ..agents.histories import Split
     from ..agents.tracking import Tracker
     from ..learning.models import ModelStore, Stored
     from ..learning.promotion import Verdict
@@ -62,6 +63,9 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
 @click.option("--steps", type=click.IntRange(1), help="Train for so many steps in place of a time: the same weights "
               "again on any machine.")
 @click.option("--incumbent", help="The policy to start from and to beat.  [the configuration's]")
+@click.option("--objective", metavar="NAME[=WEIGHT],…", help="What it is after: utilization, makespan, jct, wait, "
+              "energy or a mixture of them.  [the configuration's, else the kind's]")
+@click.option("--start", "start_from", metavar="MODEL", help="Go on from this model (fine-tuning), where its kind can.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True,
               help="Where an agent that trains with torch shall; auto is CUDA where there is one.")
@@ -80,6 +84,7 @@ def command(nightly: bool, every: bool, resume: bool, config_file: Path, folder:
       idlewatt train
       idlewatt train --from jobs.csv --cluster 64x8 --budget 5m
       idlewatt train --agent topdrl --steps 200
+      idlewatt train --objective utilization=0.7,energy=0.3
       idlewatt train --all
       idlewatt train --resume
     """
@@ -154,7 +159,7 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
             training_directory.begin(order)
         with contextlib.ExitStack() as stack:
             tracker = _tracker(training_directory, options["tensorboard"], stack)
-            lesson = TrainingRun(order, parts, training_directory, tracker)
+            lesson = TrainingRun(order, parts, training_directory, tracker, _start(models, parts, kind.name, options))
             interrupted = _learn(lesson)
         model = _kept(lesson, models, interrupted)
         if not interrupted.is_set():
@@ -163,10 +168,30 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
                 _listened_to(config_file, models, verdict)
 
 
+def _start(models: ModelStore, parts: Split, kind: str, options: dict[str, Any]) -> Path | None:
+    """Return the folder of the model to go on from; a UsageError when it is of another kind."""
+    if options["start_from"] is None:
+        return None
+    from ..learning.training import gone_partitions
+    from ._store import found
+
+    model = found(models, options["start_from"])
+    if model.name.partition("@")[0] != kind or model.fault:
+        raise click.UsageError(f"{kind} cannot go on from {model.name}: " + (
+            model.fault or f"it is of another kind; name a {kind}@VERSION, or leave --start away"))
+    gone = gone_partitions(model.card, parts)
+    if gone:
+        raise click.UsageError(
+            f"{model.name} learned on partition {', '.join(gone)}, which this cluster has not (renamed?); it has "
+            f"{', '.join(parts.fit.cluster.partitions)}. Partitions are known by name: give it back its name, or leave "
+            "--start away to train anew")
+    return model.folder
+
+
 def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
     """Return what is to be trained, as the options say."""
-    from ..agents.kinds import Objective
-    from ..learning.training import TrainingJob
+    from ..learning.aims import AimError, aimed
+    from ..learning.training import TrainingJob, kind_of
     from ..policies.registry import parse
     from ._training import now_of, shown
 
@@ -176,13 +201,18 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
         parse(incumbent)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    try:
+        objective = aimed(options["objective"], known.training, kind_of(options["agent"]))
+    except AimError as error:
+        raise click.BadParameter(str(error), param_hint="--objective") from error
     until_s, since_s = options["until_s"], None
     if Source(options["source"]).recorded:
         until_s = now_of(Source(options["source"], config_file)) if until_s is None else until_s
         since_s = until_s - (options["last_s"] or known.training.history)
     return TrainingJob(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
                  options["trace_format"], since_s, until_s, incumbent, options["seed"],
-                 Objective.of(known.training.objective), options["device"], shown(options["speeds"]), options["steps"])
+                 objective, options["device"], shown(options["speeds"]), options["steps"],
+                 known.flavours)
 
 
 def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> TrainingJob:
@@ -201,8 +231,23 @@ def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> 
                                    f"not {options[name]!r}; leave it away, or leave --resume away")
     if HIDDEN in order.source and context.get_parameter_source("source") is click.core.ParameterSource.DEFAULT:
         raise click.UsageError(f"name the database once more, with its password: --from {order.source}")
+    _same_objective(order, options["objective"])
     return replace(order, budget_s=options["budget_s"], device=options["device"],
                    steps=options["steps"] if options["steps"] is not None else order.steps)
+
+
+def _same_objective(order: TrainingJob, told: str | None) -> None:
+    from ..learning.aims import AimError, parsed
+
+    if told is None:
+        return
+    try:
+        given = parsed(told, order.objective.longest_wait_s).weights
+    except AimError as error:
+        raise click.BadParameter(str(error), param_hint="--objective") from error
+    if given != order.objective.weights:
+        raise click.UsageError(f"the interrupted training is after {order.objective.aim}; leave --objective away, or "
+                               "leave --resume away")
 
 
 def _tracker(training_directory: TrainingDirectory, wanted: bool, stack: contextlib.ExitStack) -> Tracker:

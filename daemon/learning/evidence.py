@@ -25,6 +25,8 @@ RATES = (2.0, 4.0, 8.0, 16.0, 32.0)
 """Bets on completion times, whose log ratio by block is a few hundredths to a few tenths."""
 FINE_RATES = tuple(20.0 * rate for rate in RATES)
 """Bets on energy, of which all but thousandths is the jobs' own."""
+USE_RATES = tuple(4.0 * rate for rate in RATES)
+"""Bets on utilisation, of which hundredths differ."""
 FEWEST_BLOCKS = 6
 """From fewer pairs nothing is said."""
 UNKNOWN = float("nan")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..agents.kinds import Stretch
 from ..replay.engine import Policy, Run
-from ..replay.outcome import times
+from ..replay.outcome import held_time, times
 from ..replay.power import Occupation, energy, occupation
 from ..replay.speed_coverage import SpeedCoverage, coverage
 from ..replay.state import ClusterState
@@ -26,6 +26,8 @@ Members = NDArray[np.bool_]
 
 MARK_S = 4 * 3600.0
 """Energy is read so often, and taken to be drawn evenly in between."""
+USE_MARK_S = 3600.0
+"""What jobs hold is read so often."""
 POWER_DOWN_S = 1800.0
 """Where the site does not say after how long it powers empty nodes down: the energy is shown for this."""
 
@@ -97,6 +99,16 @@ class Course:
     """also had empty nodes been powered down."""
     spent: Occupation
     spent_down: Occupation
+    times: Floats
+    """Edges of short windows, and"""
+    held: Floats
+    """what jobs held from the first of them to each, as shares of their partitions, in seconds: Eq. (5)'s sum."""
+    last_end_s: float
+    """When the last job ended."""
+
+    def filled(self, edges: Floats) -> Floats:
+        """Return the mean share of partitions that jobs held in each block, 0..1, times its length."""
+        return np.diff(np.interp(edges, self.times, self.held))
 
     def drawn(self, edges: Floats, *, down: bool) -> Floats:
         """Return the joules drawn in each block."""
@@ -118,6 +130,13 @@ class Trial:
     """On what the speeds of its jobs rest, by stretch."""
 
     @property
+    def utilization(self) -> float:
+        """Return U, Eq. (5) over the number of partitions, from when jobs count to the last submission; NaN without."""
+        lengths = [course.times[-1] - course.times[0] for course in self.courses if len(course.times) > 1]
+        filled = [course.held[-1] for course in self.courses if len(course.times) > 1]
+        return float(sum(filled) / sum(lengths)) if lengths else float("nan")
+
+    @property
     def jct_mean_s(self) -> float:
         """Return the mean completion time; infinite where no job ended."""
         return float(np.nanmean(self.jct)) if np.isfinite(self.jct).any() else np.inf
@@ -134,7 +153,10 @@ def replayed(policy: Policy, exam: Exam, seed: int, power_down_s: float = POWER_
         told[:, found.jobs] = found.jct, found.wait, found.slowdown
         parts.append(np.vstack([np.full(int(counted.sum()), number), stretch.workload.submit[counted],
                                 told[:, counted]]))
-        courses.append(Course(done.start, marks, joules, joules_down, occupation(done), occupation(down)))
+        edges = np.append(np.arange(stretch.since_s, _until(stretch), USE_MARK_S), _until(stretch))
+        held = np.append(0.0, np.cumsum(held_time(done, edges))) if len(edges) > 1 else np.zeros(len(edges))
+        courses.append(Course(done.start, marks, joules, joules_down, occupation(done), occupation(down), edges, held,
+                              float(np.nanmax(done.end, initial=stretch.since_s))))
         covered.append(coverage(done, stretch.speeds))
     which, submit, jct, wait, slowdown = np.hstack(parts) if parts else np.zeros((5, 0))
     return Trial(which.astype(np.int64), submit, jct, wait, slowdown, tuple(courses), tuple(covered))

@@ -17,7 +17,7 @@ from pathlib import Path
 from ...storage.errors import StoreError
 from ...storage.history import History
 from ...storage.ledger import Ledger
-from ..agents.checkpoint import write
+from ..agents.checkpoint import verify, write
 from ..agents.histories import DAY_S, Split, TooLittle, recorded, split
 from ..agents.kinds import TrainingError
 from ..niceness import give_way
@@ -29,7 +29,7 @@ from ..settings.sections import Sections
 from ..simulator_error import check
 from .models import ModelError, ModelStore, speeds_of
 from .night_decisions import NightDecisions
-from .training import Room, TrainingDirectory, TrainingJob, TrainingRun, make_room
+from .training import Room, TrainingDirectory, TrainingJob, TrainingRun, gone_partitions, kind_of, make_room
 from .training_scheduler import NIGHT, NOTE, TASK, Night, Task
 from .trials import agent_on_trial, trials
 
@@ -75,7 +75,8 @@ def _trained(task: Task, store: ModelStore, training_directory: TrainingDirector
     """
     since_s, until_s = task.now_s - task.history_s, task.now_s
     order = TrainingJob(task.agent, "history", task.budget_s, since_s=since_s, until_s=until_s,
-                        incumbent=task.incumbent, seed=int(task.now_s // DAY_S), objective=task.objective)
+                        incumbent=task.incumbent, seed=int(task.now_s // DAY_S), flavours=task.flavours,
+                        objective=task.objective if task.aims else kind_of(task.agent).objective)
     with History.read_only(task.url) as reader:
         speeds = site_speeds(reader, until_s, task.applications)
         material = recorded(reader, since_s, until_s, "the history", speeds, site_watts(reader, until_s))
@@ -102,6 +103,9 @@ def _start(store: ModelStore, agent: str, parts: Split) -> tuple[Path | None, st
     What was learned of distances on another network is not gone on from.
     """
     newest, speeds = _newest(store, agent, parts.until_s), parts.fit.speeds
+    gone = [] if newest is None else gone_partitions(verify(newest), parts)
+    if gone:
+        return None, f"; trained anew: partition {', '.join(gone)} is not there any more (renamed?)"
     before = FLAT_SPEEDS if newest is None else speeds_of(newest)
     elsewhere = moved(before.topology, speeds.topology) if before.told else []
     if not elsewhere:

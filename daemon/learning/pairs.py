@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .blocks import OUTSIDE, block_of, cuts, sums
-from .evidence import FINE_RATES, Comparison, compared, jackknifed
+from .evidence import FINE_RATES, USE_RATES, Comparison, compared, jackknifed
 from .exam import Exam, Trial
 
 Floats = NDArray[np.float64]
@@ -53,6 +53,12 @@ class Pair:
         ours, theirs = (np.concatenate([np.zeros(0), *(course.drawn(edges, down=down) for course, edges in zip(
             trial.courses, self.edges, strict=True))]) for trial in (self.ours, self.theirs))
         return compared(ours, theirs, FINE_RATES)
+
+    def utilization(self) -> Comparison:
+        """Return what jobs held of their partitions over theirs, Eq. (5); above 1 is better."""
+        ours, theirs = (np.concatenate([np.zeros(0), *(course.filled(edges) for course, edges in zip(
+            trial.courses, self.edges, strict=True))]) for trial in (self.ours, self.theirs))
+        return compared(ours, theirs, USE_RATES)
 
     def tail(self, floor_s: float) -> Comparison:
         """Return p99 wait over theirs, neither taken to be less than ``floor_s``."""

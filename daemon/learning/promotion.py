@@ -55,6 +55,12 @@ class Row:
     energy_ratio: Comparison
     """Energy at the wall over the incumbent's, all nodes on."""
     energy_down_ratio: Comparison
+    utilization: float
+    """Mean over partitions of the share of GPU time that jobs held while jobs came, Eq. (5) of the GIST AI-X paper."""
+    makespan_s: float
+    """From when jobs count to the last end, summed over stretches."""
+    utilization_ratio: Comparison
+    """Over the incumbent's: above 1 is better."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,10 @@ class Verdict:
     """Energy at the wall over theirs, by their names and by how it is counted."""
     tail: Comparison | None = None
     """p99 wait over the incumbent's."""
+    utilization: Mapping[str, Comparison] = field(default_factory=dict)
+    """U over the incumbent's and over the best heuristic's, by their names; above 1 is better."""
+    objective: str = ""
+    """What the candidate is after; '' where nobody told."""
     since_s: float | None = None
     until_s: float | None = None
     """From the first held-out submission to the last."""
@@ -111,7 +121,7 @@ def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], stretche
     """
     card: ModelCard = getattr(candidate, "card", None) or ModelCard(candidate.name, "", 0.0, 0, "", "", "")
     empty = Verdict(_name(candidate), Decision.REFUSE, (), incumbent, incumbent, seed=seed, fidelity=fidelity,
-                    terms=terms)
+                    terms=terms, objective=card.objective)
     if wrong := not_finite(candidate):
         return replace(empty, reasons=(f"its {wrong} holds numbers that are none",))
     try:
@@ -169,6 +179,7 @@ def _measured(empty: Verdict, trials: Mapping[str, Trial], exam: Exam) -> Verdic
         days=exam.days, jobs=len(ours.jct),
         since_s=float(submit.min()) if len(submit) else None, until_s=float(submit.max()) if len(submit) else None,
         against={name: pair.jct() for name, pair in pairs.items()},
+        utilization={name: pair.utilization() for name, pair in pairs.items()},
         energy={name: {ON: pair.energy(down=False), DOWN: pair.energy(down=True)} for name, pair in pairs.items()},
         groups={} if incumbent is None else {name: incumbent.jct(members) for name, members in exam.groups()
                                              if members.sum() >= terms.group_jobs},
@@ -181,7 +192,12 @@ def _row(name: str, trial: Trial, trials: Mapping[str, Trial], empty: Verdict, e
     pair = Pair.of(trial, trials.get(empty.incumbent, trial), exam)
     return Row(name, int(ended.sum()), int((~ended).sum()), mean(jct), p99(jct), mean(wait), p99(wait),
                mean(trial.slowdown[ended]), *_joules(trial, trials, exam), pair.jct(), pair.energy(down=False),
-               pair.energy(down=True))
+               pair.energy(down=True), trial.utilization, _makespan_s(trial, exam), pair.utilization())
+
+
+def _makespan_s(trial: Trial, exam: Exam) -> float:
+    return float(sum(course.last_end_s - stretch.since_s
+                     for course, stretch in zip(trial.courses, exam.stretches, strict=True)))
 
 
 def _joules(trial: Trial, trials: Mapping[str, Trial], exam: Exam) -> tuple[float, float]:
@@ -254,6 +270,9 @@ def _harmful(found: Verdict) -> Iterator[str]:
     tail = found.tail
     if tail is not None and not np.isnan(tail.estimate) and not tail.estimate <= found.terms.tail:
         yield f"p99 wait is {tail.said} of that under {found.incumbent}, {found.terms.tail:.2f} at most"
+    use = found.utilization.get(found.incumbent)
+    if _aims_at_use(found) and use is not None and use.known and use.high < 1.0:
+        yield f"utilisation, which it is after, is {use.said} of that under {found.incumbent}: worse"
     for counted, energy in found.energy.get(found.incumbent, {}).items():
         if energy.known and energy.low > 1.0 / found.terms.saving:
             yield f"energy at the wall, {counted}, is {energy.said} of that under {found.incumbent}: worse"
@@ -262,7 +281,7 @@ def _harmful(found: Verdict) -> Iterator[str]:
 def _not_better(found: Verdict) -> Iterator[str]:
     """Yield whom it does not beat."""
     for name, jct in found.against.items():
-        if not (jct.below(found.terms.error) or _saves(found, name)):
+        if not (jct.below(found.terms.error) or _saves(found, name) or _fills(found, name)):
             yield f"mean JCT is {jct.said} of that under {name}: {_verdict(jct, found.terms)}"
 
 
@@ -284,10 +303,22 @@ def _saves(found: Verdict, name: str) -> bool:
             and energy[counted].high <= terms.saving and not energy[other].above(terms.error))
 
 
+def _aims_at_use(found: Verdict) -> bool:
+    return "utilization" in found.objective.split("+")
+
+
+def _fills(found: Verdict, name: str) -> bool:
+    """Tell whether one that is after utilisation surely has more of it, and costs nobody time."""
+    jct, use, terms = found.against[name], found.utilization[name], found.terms
+    return _aims_at_use(found) and jct.known and jct.high <= terms.alike and use.above(terms.error)
+
+
 def _why(found: Verdict, name: str) -> str:
     jct = found.against[name]
     if jct.below(found.terms.error):
         return f"mean JCT is {jct.said} of that under {name}: better"
+    if _fills(found, name):
+        return f"utilisation is {found.utilization[name].said} of that under {name}: better, and mean JCT is {jct.said}"
     counted = ON if found.terms.power_down_s is None else DOWN
     return (f"energy at the wall, {counted}, is {found.energy[name][counted].said} of that under {name}: better, and "
             f"mean JCT is {jct.said} of it")

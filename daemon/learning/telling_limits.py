@@ -11,7 +11,7 @@ import numpy as np
 from ..policies.registry import parse
 from ..replay.workload import Workload
 
-BY_LIMIT = frozenset({"sjf-limit", "limit-aged", "wfp3", "ljf"})
+BY_LIMIT = frozenset({"sjf-limit", "limit-aged", "wfp3"})
 """Orders that look at limits."""
 MISSING, ALIKE, LEAKED = 0.5, 0.8, 0.5
 """Share of jobs from which limits count as missing, as the same, or as run times."""

@@ -20,15 +20,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from ...storage.ledger import Ledger
 from ...storage.promotions import Decision, Promotion, states
+from ...storage.records import ModelCard
 from ..agents.checkpoint import CheckpointError, verify, write, write_card
 from ..agents.histories import Split
 from ..agents.kinds import ALIASES, Course, Kind, Objective, Progress, Stretch, TrainingError, kinds
 from ..agents.lessons import WAY
 from ..agents.tracking import NoTracker, Tracker
 from ..replay.speed_file import text
+from ..settings.flavours import FlavourSettings
 from ..simulator_error import Fidelity
 from .models import SPEEDS, ModelStore, Stored
-from .promotion import HEURISTICS, Verdict, judge
+from .promotion import HEURISTICS, Row, Verdict, judge
 from .promotion_criteria import ASSUMED, PromotionCriteria
 
 INCUMBENT = "fifo+first-fit+easy"
@@ -64,6 +66,8 @@ class TrainingJob:
     """``site``, ``flat`` or a YAML file; '' is the site's for a recorded history, and flat for a trace."""
     steps: int | None = None
     """Trained for so many steps in place of the budget; None trains for the budget."""
+    flavours: tuple[FlavourSettings, ...] = ()
+    """Those that are configured; without any, sizes are flavours."""
 
     def write(self, folder: Path) -> None:
         """Keep the order beside what is made for it."""
@@ -173,6 +177,12 @@ class Sequel:
         write(self._path, json.dumps(done).encode())
 
 
+def gone_partitions(card: ModelCard | None, parts: Split) -> list[str]:
+    """Return the partitions that a model has met and that the cluster has no more: gone, or renamed."""
+    met = card.known.get("partition", ()) if card is not None else ()
+    return [name for name in met if name not in parts.fit.cluster.partitions]
+
+
 @dataclass
 class TrainingRun:
     """A training under way; iterate over it, and stop whenever it is enough."""
@@ -192,7 +202,7 @@ class TrainingRun:
         """Train and yield how far it has come; ``TrainingError`` when it comes to nothing."""
         course = Course(self.split.fit, self.split.select, self.order.incumbent, self.order.seed, self.order.budget_s,
                         self.training_directory.course, self.order.objective, self.start, self.order.device,
-                        self.order.steps)
+                        self.order.steps, self.order.flavours)
         self.saved = (course.folder / "best").is_dir()
         try:
             for step, progress in enumerate(kind_of(self.order.agent).train(course)):
@@ -222,7 +232,7 @@ class TrainingRun:
                 verify(best), kind=order.agent, trained_s=trained_s, seed=order.seed, code_version=version("idlewatt"),
                 source=_told(order), history_from_s=self.split.since_s, history_until_s=self.split.until_s,
                 known=dict(self.split.known), curve=tuple(sorted(self.curve.items())),
-                speeds=self.split.fit.speeds.told))
+                speeds=self.split.fit.speeds.told, objective=order.objective.aim))
         except (OSError, CheckpointError) as error:
             raise TrainingError(f"the trained {self.order.agent} cannot be kept: {error}") from error
 
@@ -259,9 +269,18 @@ def figures(verdict: Verdict) -> Mapping[str, float]:
             found |= {f"jct_over_{role}": interval.estimate, f"jct_over_{role}_low": interval.low,
                       f"jct_over_{role}_high": interval.high}
             found[f"evidence_over_{role}"] = interval.evidence
+    found |= next((_columns(row) for row in verdict.rows if row.policy == verdict.model), {})
+    if verdict.incumbent in verdict.utilization:
+        found["utilization_over_incumbent"] = verdict.utilization[verdict.incumbent].estimate
     if verdict.tail is not None:
         found["wait_p99_over_incumbent"] = verdict.tail.estimate
     return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
+def _columns(row: Row) -> dict[str, float]:
+    """Return the five figures that every policy is told by, whatever it is after."""
+    return {"utilization": row.utilization, "makespan_s": row.makespan_s, "jct_mean_s": row.jct_mean_s,
+            "wait_mean_s": row.wait_mean_s, "energy_joules": row.energy_joules}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from typing import Literal, Self
 from pydantic import TypeAdapter, ValidationError
 
 from ..agents.kinds import Objective
+from ..settings.flavours import FlavourSettings
 from ..settings.sections import Sections
 from .promotion_criteria import ASSUMED, PromotionCriteria
 
@@ -54,6 +55,9 @@ class Task:
     terms: PromotionCriteria = ASSUMED
     applications: dict[str, str] = field(default_factory=dict)
     """By pattern of job names, whose published speeds they follow until the site's own are known."""
+    flavours: tuple[FlavourSettings, ...] = ()
+    aims: bool = True
+    """Whether the operator says what it is after; else its kind does."""
 
     @classmethod
     def of(cls, settings: Sections, now_s: float) -> Self:
@@ -62,7 +66,8 @@ class Task:
         return cls(settings.storage.url, settings.storage.models_folder, now_s, wanted.agent, wanted.budget,
                    wanted.history, settings.counterfactual.incumbent, wanted.promote, wanted.keep,
                    Objective.of(wanted.objective), PromotionCriteria.of(wanted.terms),
-                   dict(settings.advice.applications))
+                   dict(settings.advice.applications), settings.flavours,
+                   "objective" in wanted.model_fields_set)
 
 
 @dataclass(frozen=True, slots=True)

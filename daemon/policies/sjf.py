@@ -1,4 +1,4 @@
-"""Shortest and longest job first, by what is known of a job's length: its limit, a prediction, or the truth."""
+"""Shortest job first, by what is known of a job's length: its limit, a prediction, or the truth; and largest first."""
 
 import math
 
@@ -28,5 +28,5 @@ def sjf_oracle(state: State, job: int) -> float:
 
 @order("ljf")
 def ljf(state: State, job: int) -> float:
-    """Order by requested time limit, longest first (GIST AI-X paper, section 5)."""
-    return -state.jobs[job].limit
+    """Order by size, most GPUs first: the largest job first of the GIST AI-X paper, section 5.2."""
+    return -float(state.jobs[job].gpus)

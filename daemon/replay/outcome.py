@@ -55,6 +55,43 @@ def utilization(run: Run, until: float | None = None) -> float:
     return float(spent.gpu.sum()) / capacity if capacity > 0 else 0.0
 
 
+def rates(run: Run) -> Floats:
+    """Return lambda of every job, Eq. (4): its share of its partition's GPUs, over the number of partitions.
+
+    Summed with the time that jobs ran, and divided by that there was, these give the mean of U over partitions, which
+    is Eq. (5) but for that number.
+    """
+    cluster, work, jobs = run.cluster, run.workload, run.state.arrays.jobs
+    sizes = {name: float(cluster.gpus[nodes].sum()) for name, nodes in cluster.partitions.items()}
+    sizes = {name: size for name, size in sizes.items() if size}
+    whole = float(cluster.gpus.sum()) or 1.0
+    # Who names several partitions, or none, counts against all that there is; a code of -1 is the last one: none.
+    known = [sizes.get(name) for name in (*work.partition_names, "")]
+    share = np.array([1.0 / whole if size is None else 1.0 / size / len(sizes) for size in known])
+    return np.asarray(jobs.gpus * share[work.partition], np.float64)
+
+
+def held_time(run: Run, edges: Floats) -> Floats:
+    """Return the sum of ``rates`` times the time that jobs held their GPUs, in seconds, between each two edges."""
+    jobs = run.state.arrays.jobs
+    weight, start = rates(run), np.where(np.isnan(run.start), np.inf, run.start)
+    end = np.where(np.isnan(run.end), run.state.now, run.end)
+    span = np.maximum(end - start, 0.0)
+    # Of a job that was preempted, or resized, its span is not the time on GPUs: spread evenly over it what was.
+    moved = (jobs.preempted > 0) & (span > 0.0) & (jobs.gpus > 0)
+    weight = np.where(moved, weight * np.minimum(1.0, jobs.attained / np.maximum(1.0, jobs.gpus * span)), weight)
+    done = [float((weight * np.clip(np.minimum(end, edge) - start, 0.0, None)).sum()) for edge in edges.tolist()]
+    return np.diff(np.array(done))
+
+
+def paper_utilization(run: Run, since_s: float, until_s: float) -> float:
+    """Return Eq. (5) of the GIST AI-X paper over a window, divided by the number of partitions: the mean of their U.
+
+    The window should end with the last submission: what runs out afterwards only tells how long the last job is.
+    """
+    return float(held_time(run, np.array([since_s, until_s]))[0] / (until_s - since_s)) if until_s > since_s else 0.0
+
+
 def jain(values: Floats) -> float:
     """Return Jain's index ``(sum x)^2 / (n sum x^2)``: 1 when all are equal, 1/n when one has everything."""
     squares = float((values ** 2).sum())

@@ -21,15 +21,28 @@ class ObjectiveSettings(Strict):
     slowdown_mean: Weight = 0.2
     """Mean of that time over the run time: short jobs count as much as long ones."""
     wait_p99: Weight = 0.1
+    wait_mean: Weight = 0.0
+    utilization: Weight = 0.0
+    """Share of GPU time that jobs hold while jobs come, the mean over partitions: Eq. (5) of the GIST AI-X paper."""
+    makespan: Weight = 0.0
+    """Time until the last job has ended."""
+    energy: Weight = 0.0
+    """At the wall, of all nodes."""
     energy_wasted: Weight = 0.0
     longest_wait: Duration = 7 * 86400.0
     """No weight: whoever has waited for longer goes before all younger ones, whatever an agent makes of them."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:
-        if not self.jct_mean + self.slowdown_mean + self.wait_p99 + self.energy_wasted:
-            raise ValueError("at least one weight must be more than 0")
+        if not any(self.weights.values()):
+            raise ValueError("all weights are 0, so that no policy is better than another: give one of "
+                             f"{', '.join(self.weights)} more than 0")
         return self
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Return the weights by what they are of."""
+        return {name: value for name, value in self.model_dump().items() if name != "longest_wait"}
 
 
 class TermsSettings(Strict):

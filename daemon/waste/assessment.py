@@ -101,14 +101,17 @@ class Utilization:
     """Eq. (4) of the GIST AI-X paper for one partition over the sliding window; see ``utilization.py``."""
 
     limit: float
-    """Completed jobs count with their time limit, as the paper has it."""
+    """Completed jobs count with their time limit, as the paper has it; above 1 where others run on their GPUs since."""
     actual: float
     """Every job counts with the time it really ran."""
     rated_watts: float | None
     """Rated draw of the partition's available nodes; None when not known for all."""
 
     def inefficient_watts(self, basis: str) -> float | None:
-        """Return rated power x unallocated share: the paper's upper bound, not a measurement."""
+        """Return rated power x unallocated share: the paper's upper bound, not a measurement.
+
+        Below 0 on basis ``limit`` where U exceeds 1: the formula then says nothing of power.
+        """
         return None if self.rated_watts is None else (1.0 - getattr(self, basis)) * self.rated_watts
 
 

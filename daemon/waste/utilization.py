@@ -3,6 +3,9 @@
 ``U = sum of lambda_j * tau_j / (R * T)``. In GPUs: ``lambda_j * R_gpus`` is what job j holds, ``R * T`` is the
 integral of the GPUs that could be used, so R shrinks while nodes are drained. T begins with our first observation
 (Eq. (3) begins with the first job) and never reaches back more than the window.
+
+On basis ``limit`` U may exceed 1. Eq. (2) counts a job that has ended with its whole limit, so the same GPUs count
+twice once the next job has them: such an overrun says that limits are far from run times, not that more was used.
 """
 
 from __future__ import annotations
@@ -137,7 +140,8 @@ class UtilizationWindow:
         gpu_seconds = self._capacity[partition].gpu_seconds
         rated = [catalogue.rated_watts(node, self._settings.rated_node_watts) for node in nodes if node.gpus]
         known = [watts for watts in rated if watts is not None]
-        return Utilization(_share(limit, gpu_seconds), _share(actual, gpu_seconds),
+        # A GPU is not held for longer than there is time: more is left of nodes that went while their jobs ran.
+        return Utilization(_share(limit, gpu_seconds), min(1.0, _share(actual, gpu_seconds)),
                            sum(known) if len(known) == len(rated) else None)
 
 
@@ -153,7 +157,7 @@ def _gpu_seconds(rows: Rows, ends: Rows, now_s: float, since_s: float) -> float:
 
 
 def _share(part: float, whole: float) -> float:
-    return min(1.0, part / whole) if whole > 0.0 else 0.0
+    return part / whole if whole > 0.0 else 0.0
 
 
 def _available(nodes: Iterable[Node]) -> dict[str, list[Node]]:

@@ -20,6 +20,7 @@ from ...storage.records import Job, JobState
 from ..advice.wait_outlook import WaitOutlook
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow, digest_pages
 from ..efficiency.digest import Saved, digest
+from ..flavour_rows import FlavourRow
 from ..pricing import KWH_J
 from .api import ENDPOINTS, LONGEST_FILTER, BadData, dumps
 from .view import NodeRow, View
@@ -216,6 +217,10 @@ def _notices(view: View, book: EnergyBook, arguments: Arguments, name: str) -> A
     return Answer(rows[:whole(arguments, "limit", 1000, MOST_ROWS)], len(rows))
 
 
+def _flavours(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+    return Answer(view.flavours(moment(arguments.get("since", DEFAULT_SINCE), view.now())))
+
+
 QUERIES: Mapping[str, Query] = {query.name: query for query in (
     Query("runs", "jobs", "With `since`, `sort` or the like: recorded runs with what they took, newest first.",
           TypeAdapter(tuple[JobRow, ...]), SPAN | HOLDERS | CLASS | PAGE | {
@@ -241,6 +246,9 @@ QUERIES: Mapping[str, Query] = {query.name: query for query in (
     Query("digest", "digest", "What a span took and wasted beside the one before, the best and the worst of it, and "
           "what advice would have saved; whole days (UTC).", digest_pages.ADAPTER, {
               "since": SPAN["since"], "account": HOLDERS["account"]}, _digest),
+    Query("flavours", "flavours", "What users may ask for under a name, or the sizes that occur with their limits: how "
+          "often since when, what waits and runs, what no partition can hold; '' are jobs of none.",
+          TypeAdapter(tuple[FlavourRow, ...]), {"since": SPAN["since"]}, _flavours),
     Query("notices", "notices", "What was said, or would have been, to whom about which job, the newest first.",
           TypeAdapter(tuple[Notice, ...]), {
               "since": SPAN["since"], "user": HOLDERS["user"], "state": "What became of it.",

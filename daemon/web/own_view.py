@@ -18,6 +18,7 @@ from ..advice.recommender import Row
 from ..advice.wait_outlook import WaitOutlook
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
 from ..efficiency.wasters import Part
+from ..flavour_rows import FlavourRow
 from ..waste.enclosures import EnclosureVerdict
 from .view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
 
@@ -124,6 +125,10 @@ class OwnView(View):
     def notices(self, since_s: float, user: str = "") -> Sequence[Notice]:
         """Return what was said to the user."""
         return self._view.notices(since_s, self._user) if user in ("", self._user) else ()
+
+    def flavours(self, since_s: float) -> Sequence[FlavourRow]:
+        """Return the flavours: they are about nobody."""
+        return self._view.flavours(since_s)
 
     def sources(self) -> Sequence[SourceRow]:
         """Return how each source fares, without its targets."""

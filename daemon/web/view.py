@@ -16,6 +16,7 @@ from ..advice.recommender import Row
 from ..advice.wait_outlook import WaitOutlook
 from ..degraded import Degradation
 from ..efficiency import EnergyBook
+from ..flavour_rows import FlavourRow
 from ..waste.enclosures import EnclosureVerdict
 
 if TYPE_CHECKING:
@@ -201,6 +202,9 @@ class View(Protocol):
 
     def notices(self, since_s: float, user: str = "") -> Sequence[Notice]:
         """Return what was said to whom since a moment, the newest first; it reads the history."""
+
+    def flavours(self, since_s: float) -> Sequence[FlavourRow]:
+        """Return the flavours, with how many jobs asked for each since a moment; it reads the history."""
 
     def sources(self) -> Sequence[SourceRow]:
         """Return how each source fares."""

@@ -77,19 +77,22 @@ def _figures() -> Row:
 def _judged() -> Row:
     columns = {"policy": "Policy", "Value #A": "Against the scheduler", "Value #B": "From", "Value #C": "To",
                "Value #D": "Completion", "Value #E": "Completion, p99", "Value #F": "Wait", "Value #G": "Wait, p99",
-               "Value #H": "Energy at the wall"}
+               "Value #H": "Energy at the wall", "Value #I": "Utilisation", "Value #J": "Makespan"}
     ratio, seconds = column("percentunit", width=75), column("s")
-    looks = (column(width=240), column("percentunit", width=185), *2 * (ratio,), *4 * (seconds,), column("kwatth"))
+    looks = (column(width=240), column("percentunit", width=185), *2 * (ratio,), *4 * (seconds,), column("kwatth"),
+             column("percentunit"), seconds)
     return (
         (24, listing("Policies on held-out history", "The last judgement: everybody replayed the same jobs of days "
                      "that no agent was trained on. Completion time against the scheduler's own policy with its 95 % "
                      "interval over stretches of a day or more that share no queue; energy is at the wall, with "
-                     "all nodes on. Who is promoted has shown more: evidence that holds for somebody who looks every "
-                     "night.",
+                     "all nodes on; utilisation is GPU time held while jobs came (Eq. (5) of the GIST AI-X paper), of "
+                     "which more is better. Who is promoted has shown more: evidence that holds for somebody who looks "
+                     "every night.",
                      (*(_heldout("jct_ratio", bound=bound) for bound in ("estimate", "low", "high")),
                       *(_heldout(f"{what}_seconds", statistic=statistic)
                         for what in ("jct", "wait") for statistic in ("mean", "p99")),
-                      f"{_heldout('energy_joules', empty_nodes='on')} / 3.6e6"),
+                      f"{_heldout('energy_joules', empty_nodes='on')} / 3.6e6",
+                      _heldout("utilization_ratio"), _heldout("makespan_seconds")),
                      columns, special=dict(zip(columns.values(), looks, strict=True)), order="Against the scheduler",
                      empty=NOT_JUDGED)),)
 

@@ -73,8 +73,8 @@ def build() -> str:
     """Return the board."""
     return board("partitions", "Partitions and fragmentation",
                  "What is free, why waiting jobs cannot use it, and how full the partitions are.",
-                 ((4, _figures()), (6, _table()), (9, _stranded()), (9, _shares()), (10, _nodes()), (16, _gpus()),
-                  (9, _states())), shows=("partition",))
+                 ((4, _figures()), (6, _table()), (9, _stranded()), (9, _shares()), (9, _flavours()), (10, _nodes()),
+                  (16, _gpus()), (9, _states())), shows=("partition",))
 
 
 def _figures() -> Row:
@@ -130,9 +130,10 @@ def _shares() -> Row:
     return (
         (12, lines("Utilisation of GPU time", "Share of GPU time that jobs held over the sliding window, Eq. (4) of "
                    "the GIST AI-X paper. 'limit' counts the requested time limit, as the paper does, and overstates "
-                   "use when jobs end early; 'actual' is what was really held. Of the ten largest partitions.",
+                   "use when jobs end early: above 100 % others run on GPUs that still count for a job that has ended. "
+                   "'actual' is what was really held. Of the ten largest partitions.",
                    ((f"avg by (partition, basis) (idlewatt_utilization_ratio{{{PARTITION}}}) "
-                     f"and on (partition) {largest(10)}", "{{partition}}, {{basis}}"),), "percentunit", most=1.0)),
+                     f"and on (partition) {largest(10)}", "{{partition}}, {{basis}}"),), "percentunit")),
         (12, lines("Fragmentation of free GPUs",
                    "Share of the free GPUs that the usual demand of the last seven days cannot use "
                    "(FGD, ATC'23), of the ten largest partitions. High with many free GPUs: jobs should be placed "
@@ -140,6 +141,20 @@ def _shares() -> Row:
                    ((f"avg by (partition) (idlewatt_fragmentation_ratio{{{PARTITION}}}) and on (partition) "
                      f"{largest(10)}", "{{partition}}"),), "percentunit", most=1.0,
                    empty=quiet("nothing is free, or no demand is known"))))
+
+
+def _flavours() -> Row:
+    watts = "sum by (flavour) (idlewatt_flavour_{}power_watts{{{}}})"
+    return (
+        (12, lines("Power of held GPUs by flavour", "What the GPUs draw that jobs hold, by the flavour of the job: "
+                   "what users ask for under a name (flavours in the configuration), else the size, 4-gpu for three "
+                   "and four. Without a name: jobs that no flavour allows; idlewatt flavours tells why.",
+                   ((watts.format("", PARTITION), "{{flavour}}"),), "watt", stacked=True,
+                   empty=quiet("no job holds a GPU that is measured"))),
+        (12, lines("Share of it that is wasted, by flavour", "Of the power that GPUs draw in the hands of jobs, the "
+                   "part that does no work. One flavour far above the others: its jobs ask for more than they use.",
+                   ((f"{watts.format('wasted_', PARTITION)} / {watts.format('', PARTITION)}", "{{flavour}}"),),
+                   "percentunit", most=1.0, empty=quiet("no job holds a GPU that is measured"))))
 
 
 def _nodes() -> Row:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL
-from idlewatt.daemon.agents.gist_mdrl.environment import PARTITIONS, Environment, play
+from idlewatt.daemon.agents.gist_mdrl.environment import PARTITIONS, Environment, play, sequences
 from idlewatt.daemon.agents.gist_mdrl.train import Training
 from idlewatt.daemon.reproduce.gist import seeds
-from idlewatt.daemon.reproduce.gist.exact import sequences
 from idlewatt.daemon.reproduce.gist.trial import Trial, carry_out_all, figures
 
 

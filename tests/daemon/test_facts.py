@@ -2,7 +2,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from idlewatt.daemon.facts import Known, Process, published
-from idlewatt.daemon.job_facts import job_facts
+from idlewatt.daemon.job_facts import flavour_facts, job_facts
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.exporters.source import SourceStatus
 from idlewatt.storage.finished import Finished
@@ -37,7 +37,7 @@ def test_a_user_is_named_with_what_the_own_jobs_waste_and_nothing_else():
 
 def test_jobs_are_published_one_by_one_only_as_many_as_are_asked_for():
     page = published(known(), Process(job_series=10))
-    labels = ("1", "a100", "carol", "")
+    labels = ("1", "a100", "carol", "", "")
     assert page.job_power_watts == page.job_wasted_power_watts == {labels: 100.0}
     assert page.job_start_timestamp_seconds == {labels: 0.0}
     assert page.user_power_watts == {("carol", "a100"): 100.0}
@@ -52,6 +52,17 @@ def test_of_many_jobs_those_that_waste_most_are_published():
     gpus.append(SimpleNamespace(job_id="gone", watts=300.0, wasted_watts=300.0))
     found = job_facts(SimpleNamespace(gpu_verdicts=gpus), SchedulerSnapshot(0.0, jobs=tuple(jobs)), 3)
     assert [labels[0] for labels in found["job_wasted_power_watts"]] == ["19", "18", "17"]
+
+
+def test_watts_add_up_by_flavour_and_those_of_no_flavour_are_told_as_such():
+    jobs = [Job(str(number), 0.0, JobState.RUNNING, "a100", Request(1), start_s=0.0, flavour=flavour)
+            for number, flavour in enumerate(("s", "s", "", None))]
+    gpus = [SimpleNamespace(job_id=job.job_id, partition="a100", watts=300.0, wasted_watts=100.0) for job in jobs]
+    gpus += [SimpleNamespace(job_id="0", partition="a100", watts=None, wasted_watts=0.0),
+             SimpleNamespace(job_id="", partition="a100", watts=50.0, wasted_watts=50.0)]
+    found = flavour_facts(SimpleNamespace(gpu_verdicts=gpus), SchedulerSnapshot(0.0, jobs=tuple(jobs)))
+    assert found == {"flavour_power_watts": {("a100", "s"): 600.0, ("a100", ""): 300.0},
+                     "flavour_wasted_power_watts": {("a100", "s"): 200.0, ("a100", ""): 100.0}}
 
 
 def test_of_a_node_that_is_not_measured_nobody_says_that_it_wastes_nothing():

@@ -31,7 +31,7 @@ NO_AGENT = {
     "learning: Best agent on held-out history A", "learning: Drift of waiting jobs A",
     "learning: Agent in charge abstains A", "learning: Age of the agent in charge A",
     "learning: Last judgement of agents A",
-    *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGH"), "learning: Regret of policies A",
+    *(f"learning: Policies on held-out history {letter}" for letter in "ABCDEFGHIJ"), "learning: Regret of policies A",
     "learning: Rounds without advice A", "learning: Training curves A", "learning: Trainings of agents A",
     "GpuAdviceAgentAbstains: idlewatt_abstaining", "GpuAdviceAgentDemoted: idlewatt_policy_info",
     "GpuAdviceTrainingFailing: idlewatt_training_last_success_timestamp_seconds",

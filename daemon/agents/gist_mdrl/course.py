@@ -7,12 +7,13 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 import numpy as np
 
-from ....storage.records import ModelCard
+from ....storage.records import ModelCard, Node
+from ...flavours import Asked, FlavourBook, impossible
 from ...policies import named
 from ...replay.engine import Policy, run
 from ...replay.state import ClusterState
@@ -20,7 +21,7 @@ from ..checkpoint import CheckpointError, write
 from ..figures import Figures, figures
 from ..kinds import Course, Progress, Stretch, TrainingError
 from . import live
-from .agent import Hyperparameters
+from .agent import GistAgent, Hyperparameters
 from .environment import Partition
 from .live import SERVING, GistPolicy
 from .site import Episodes, forms, single_server
@@ -35,6 +36,8 @@ MOST_EPISODES = 3000
 """The learning rate has come down by then."""
 VALUES = Hyperparameters(discount=0.99, exploration_episodes=500, learning_episodes=MOST_EPISODES)
 """Like the paper's agents; rewards of a longer episode need a discount to stay in bounds."""
+TUNING = replace(VALUES, exploration=(0.3, 0.1), learning_rate=(3e-4, 2e-5))
+"""Where it goes on from an agent: whoever forgets all of it by trying anything might as well begin anew."""
 
 
 @dataclass
@@ -118,18 +121,22 @@ class School:
 def train(course: Course) -> Iterator[Progress]:
     """Train an agent for each partition that has the paper's form; ``TrainingError`` when none has.
 
-    They learn within minutes, so they begin anew and not from ``course.start``.
+    Those go on from ``course.start`` whose partition it has an agent for, of the same form; the others begin anew.
     """
-    fitting, reasons = forms(course.fit(0))
+    first = course.fit(0)
+    _refuse_impossible(course, first)
+    fitting, reasons = forms(first, course.flavours)
     if not fitting:
         told = "; ".join(f"{name}: {why}" for name, why in reasons.items())
         raise TrainingError(f"no partition has the form that gist_mdrl is made for ({told}); try another agent")
     for name, why in reasons.items():
         log.warning("partition %s gets no agent, a heuristic decides there: %s", name, why)
+    _tell_unnamed(course, first, fitting)
     course.folder.mkdir(parents=True, exist_ok=True)
     stretches = [course.fit(number) for number in range(Episodes.STRETCHES)]
     try:
-        trainings = {name: _training(course, partition, number, stretches)
+        before = live.load(course.start).agents if course.start is not None else {}
+        trainings = {name: _training(course, partition, number, stretches, before.get(name))
                      for number, (name, partition) in enumerate(fitting.items())}
     except RuntimeError as error:  # no such device
         raise TrainingError(str(error)) from error
@@ -145,11 +152,49 @@ def train(course: Course) -> Iterator[Progress]:
         raise TrainingError(str(error)) from error
 
 
-def _training(course: Course, partition: Partition, number: int, stretches: Sequence[Stretch]) -> Training:
+def _training(course: Course, partition: Partition, number: int, stretches: Sequence[Stretch],
+              before: GistAgent | None) -> Training:
     jobs = {index: single_server(ClusterState.of(stretch.cluster, stretch.workload), partition.name)
             for index, stretch in enumerate(stretches)}
-    return Training(partition, SERVING, VALUES, seed=1000 * course.seed + number, device=course.device,
-                    draw=Episodes(partition, jobs))
+    alike = before is not None and _shape(before) == _shape(GistAgent(partition, SERVING, VALUES))
+    training = Training(partition, SERVING, TUNING if alike else VALUES, seed=1000 * course.seed + number,
+                        device=course.device, draw=Episodes(partition, jobs))
+    if before is not None and alike:
+        training.start_from(before.weights)
+    elif course.start is not None:
+        log.warning("partition %s is learned anew: %s", partition.name, "its flavours or servers are others now"
+                    if before is not None else "the model to go on from has no agent for it")
+    return training
+
+
+def _shape(agent: GistAgent) -> object:
+    """Return what weights must have in common to go on with: limits may have changed."""
+    return agent.eyes.names, agent.shape
+
+
+def _refuse_impossible(course: Course, stretch: Stretch) -> None:
+    """Raise ``TrainingError`` for flavours that no partition of this cluster can hold."""
+    cluster = stretch.cluster
+    nodes = [Node(name, tuple(partition for partition, mine in cluster.partitions.items() if mine[number]),
+                  int(cluster.gpus[number]), cluster.model[number]) for number, name in enumerate(cluster.names)]
+    wrong = impossible(course.flavours, nodes)
+    if wrong:
+        names = [one.name for one in course.flavours]
+        raise TrainingError("; ".join(f"flavours[{names.index(name)}] ({name}): {why}" for name, why in wrong.items()))
+
+
+def _tell_unnamed(course: Course, stretch: Stretch, fitting: Mapping[str, Partition]) -> None:
+    """Log how many jobs are of no configured flavour: those that are too long count as the longest of their size."""
+    state = ClusterState.of(stretch.cluster, stretch.workload)
+    book = FlavourBook([one for one in course.flavours if not one.gpu_model])
+    for name in fitting if book.configured else ():
+        jobs = single_server(state, name)
+        asked = [Asked(name, gpus, limit if np.isfinite(limit) else None) for gpus, limit
+                 in zip(jobs.gpus.tolist(), jobs.limit_s.tolist(), strict=True)]
+        none = [one for one in asked if not book.of(one)]
+        if none:
+            log.warning("%d of %d single-server jobs of partition %s are of no flavour; of the first: %s", len(none),
+                        len(asked), name, book.why_none(none[0]))
 
 
 def _replayed(policy: Policy, stretch: Stretch, course: Course) -> Figures:

@@ -6,11 +6,14 @@ first submission, utilisation 0..1. Servers are counted from 0.
 
 from __future__ import annotations
 
+import itertools
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from operator import ge
+
+import numpy as np
 
 from ....storage.records import Flavor
 
@@ -38,6 +41,11 @@ class Partition:
         """Return what one server has: its share of the flavour that takes them all."""
         gpus, cpus, memory = demand(self.terminal)
         return gpus // self.servers, cpus // self.servers, memory // self.servers
+
+    @property
+    def jobs(self) -> int:
+        """Return how many single-server jobs an episode has: the paper's four on two servers, two a server."""
+        return JOBS * self.servers // 2 or 2
 
     def with_limits(self, *hours: float) -> Partition:
         """Return the same partition with other time limits, the terminal flavour's last."""
@@ -101,7 +109,9 @@ class Arrival:
     flavor: int
     submit_s: float
     run_s: float
-    """Nobody who decides is shown it, only the flavour's limit."""
+    """Nobody who decides is shown it, only the limit."""
+    limit_s: float | None = None
+    """Its own; None where it is its flavour's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +123,8 @@ class Bar:
     submit_s: float
     start_s: float
     end_s: float
+    limit_s: float = 0.0
+    """Of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +236,7 @@ class Environment:
 
     def _ask(self, job: Arrival, *, dequeued: bool = False) -> Decision:
         self._current = job
-        last = [max((run.start_s + run.flavor.limit_s for run in self._running if run.server == server),
+        last = [max((run.start_s + run.limit_s for run in self._running if run.server == server),
                     default=0.0) for server in range(len(self._free))]
         queued = [sum(other.flavor == flavor for other in self._queue) for flavor in range(self._terminal)]
         return Decision(job.flavor, tuple(self._free), self._room(job.flavor),
@@ -237,7 +249,8 @@ class Environment:
 
     def _start(self, job: Arrival, server: int) -> None:
         flavor = self._flavors[job.flavor]
-        run = Bar(flavor, server, job.submit_s, self._now, self._now + job.run_s)
+        limit_s = flavor.limit_s if job.limit_s is None else job.limit_s
+        run = Bar(flavor, server, job.submit_s, self._now, self._now + job.run_s, limit_s)
         self._started.append(run)
         insort(self._running, run, key=lambda other: other.end_s)
         if server >= 0:
@@ -272,6 +285,19 @@ class Environment:
                 if any(self._room(left.flavor)):
                     self._take_from_queue(left)
         self._outcome = Outcome(at_start, self._utilization(), terminal_start, self._now, tuple(self._started))
+
+
+MOST_SEQUENCES = 243
+"""Up to so many sequences are played one by one; of more, as many are drawn, always the same."""
+
+
+def sequences(partition: Partition) -> list[tuple[int, ...]]:
+    """Return every sequence of single-server flavours, or some where there are too many."""
+    kinds, jobs = len(partition.flavors), partition.jobs
+    if kinds ** jobs <= MOST_SEQUENCES:
+        return list(itertools.product(range(kinds), repeat=jobs))
+    drawn = np.random.default_rng(2022).integers(0, kinds, (MOST_SEQUENCES, jobs))
+    return [tuple(row) for row in drawn.tolist()]
 
 
 def play(environment: Environment, flavors: Sequence[int], act: Callable[[Decision], int]) -> Outcome:

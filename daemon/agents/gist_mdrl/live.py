@@ -179,7 +179,17 @@ class Desk:
     def _flavor_of(self, job: int) -> int | None:
         """Return the flavour of a job that one server holds."""
         row = self._state.arrays.jobs[job]
-        return flavor_of(self._partition, int(row.chunk)) if row.chunks == 1 and row.rest == 0 else None
+        if row.chunks != 1 or row.rest != 0:
+            return None
+        return flavor_of(self._partition, int(row.chunk), float(row.limit))
+
+    def _limit_s(self, job: int) -> float:
+        """Return how long a job may run: by its own limit, else by that of its flavour."""
+        limit_s = float(self._state.arrays.jobs[job].limit)
+        if np.isfinite(limit_s):
+            return limit_s
+        flavor = self._flavor_of(job)
+        return (self._partition.terminal if flavor is None else self._partition.flavors[flavor]).limit_s
 
     def _room(self, job: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Tell by server whether it can hold a job's chunk now."""
@@ -212,8 +222,7 @@ class Desk:
 
     def _start(self, job: int, servers: Sequence[int]) -> Start:
         """Take what a job needs away from what is free."""
-        row, flavor = self._state.arrays.jobs[job], self._flavor[job]
-        limit_s = (self._partition.terminal if flavor is None else self._partition.flavors[flavor]).limit_s
+        row, flavor, limit_s = self._state.arrays.jobs[job], self._flavor[job], self._limit_s(job)
         self._free[servers] -= (int(row.chunk), int(row.cpus), int(row.memory))
         self._busy[servers] += 1
         self._remaining[servers] = np.maximum(self._remaining[servers], limit_s)
@@ -223,15 +232,14 @@ class Desk:
         return Start(job, tuple(int(self._servers[server]) for server in servers), tuple(gpus))
 
     def _remaining_s(self) -> Any:
-        """Return by server how long its last job still runs, if it runs as long as its flavour does."""
+        """Return by server how long its last job still runs, if it runs as long as it may."""
         place = {int(node): server for server, node in enumerate(self._servers)}
         remaining = np.zeros(len(self._servers))
         jobs = self._state.arrays.jobs
         for job in self._state.running.tolist():
             if jobs[job].queue not in self.queues:
                 continue
-            flavor = self._flavor_of(job)
-            limit_s = (self._partition.terminal if flavor is None else self._partition.flavors[flavor]).limit_s
+            limit_s = self._limit_s(job)
             for node in self._state.held(job).node.tolist():
                 if node in place:
                     left = jobs[job].since + limit_s - self._state.now
@@ -245,6 +253,8 @@ def save(folder: Path, agents: Mapping[str, GistAgent], card: ModelCard, longest
     for name, agent in agents.items():
         flavors = (*agent.partition.flavors, agent.partition.terminal)
         arrays[f"{name}/flavors"] = np.array([(*demand(flavor), flavor.limit_s) for flavor in flavors], np.float64)
+        told = "\n".join(flavor.name.replace("\n", " ") for flavor in flavors).encode()
+        arrays[f"{name}/names"] = np.frombuffer(told, np.uint8)
         arrays[f"{name}/servers"] = np.array([agent.partition.servers], np.int64)
         arrays |= {f"{name}/{layer}": array for layer, array in agent.weights.items()}
     return checkpoint.save(folder, card, arrays, schema(agents))
@@ -258,12 +268,15 @@ def schema(agents: Mapping[str, GistAgent]) -> dict[str, object]:
 def load(folder: Path) -> GistPolicy:
     """Return saved agents; ``CheckpointError`` when they are not whole or not of this code."""
     checkpoint.verify(folder)
-    agents = {name: GistAgent(partition, SERVING) for name, partition in _partitions(folder / WEIGHTS).items()}
+    told = _partitions(folder / WEIGHTS)
+    agents = {name: GistAgent(partition, SERVING) for name, (partition, _) in told.items()}
     like: dict[str, Any] = {"longest_wait_s": np.zeros(1)}
     for name, agent in agents.items():
         like |= {f"{name}/{layer}": array for layer, array in agent.weights.items()}
         like |= {f"{name}/flavors": np.zeros((len(agent.partition.flavors) + 1, 4)),
                  f"{name}/servers": np.zeros(1, np.int64)}
+        names = told[name][1]
+        like |= {} if names is None else {f"{name}/names": names}
     arrays: Mapping[str, Any]
     arrays, card = checkpoint.load(folder, schema(agents), like=like)
     for name, agent in agents.items():
@@ -271,31 +284,36 @@ def load(folder: Path) -> GistPolicy:
     return GistPolicy(agents, card, float(arrays["longest_wait_s"][0]))
 
 
-def _partitions(path: Path) -> dict[str, Partition]:
-    """Return the partitions that a file has agents for."""
+def _partitions(path: Path) -> dict[str, tuple[Partition, Any]]:
+    """Return the partitions that a file has agents for, and the names of their flavours as the file has them."""
     try:
         with safe_open(path, framework="numpy") as file:
-            told = {key.rpartition("/")[0]: (file.get_tensor(key), int(file.get_tensor(_servers(key))[0]))
-                    for key in list(file.keys()) if key.endswith("/flavors")}
+            keys = set(file.keys())
+            told = {name: (file.get_tensor(key), int(file.get_tensor(f"{name}/servers")[0]),
+                           file.get_tensor(f"{name}/names") if f"{name}/names" in keys else None)
+                    for key in sorted(keys) if key.endswith("/flavors") for name in (key.rpartition("/")[0],)}
     except (SafetensorError, OSError, ValueError, IndexError) as error:
         raise CheckpointError(f"{path}: does not say which partitions it is for: {error}") from error
-    if not told or not all(_sensible(flavors, servers) for flavors, servers in told.values()):
+    if not told or not all(_sensible(*one) for one in told.values()):
         raise CheckpointError(f"{path}: its partitions make no sense; train it anew")
-    return {name: _partition(name, flavors, servers) for name, (flavors, servers) in told.items()}
+    return {name: (_partition(name, *one), one[2]) for name, one in told.items()}
 
 
-def _servers(key: str) -> str:
-    return f"{key.rpartition('/')[0]}/servers"
-
-
-def _sensible(flavors: Any, servers: int) -> bool:
+def _sensible(flavors: Any, servers: int, names: Any) -> bool:
+    if names is not None and (names.ndim != 1 or names.dtype != np.uint8 or len(_names(names)) != len(flavors)):
+        return False
     return bool(flavors.ndim == 2 and flavors.shape[1] == 4 and 2 <= len(flavors) <= 16
                 and np.isfinite(flavors).all() and (flavors >= 0).all() and flavors[-1, 0] >= servers
                 and 2 <= servers <= MOST_SERVERS)
 
 
-def _partition(name: str, rows: Any, servers: int) -> Partition:
+def _names(names: Any) -> list[str]:
+    return names.tobytes().decode("utf-8", "replace").split("\n") if names is not None else []
+
+
+def _partition(name: str, rows: Any, servers: int, names: Any) -> Partition:
     total = int(rows[-1, 0])
-    flavors = tuple(Flavor(f"{gpus:.0f}-gpu", int(gpus), int(cpus), int(memory), float(limit_s), gpus / total)
-                    for gpus, cpus, memory, limit_s in rows.tolist())
-    return Partition(name, flavors[:-1], replace(flavors[-1], name="all"), servers, 0.0)
+    told = _names(names) or [f"{row[0]:.0f}-gpu" for row in rows[:-1].tolist()] + ["all"]
+    flavors = tuple(Flavor(flavor, int(gpus), int(cpus), int(memory), float(limit_s), gpus / total)
+                    for flavor, (gpus, cpus, memory, limit_s) in zip(told, rows.tolist(), strict=True))
+    return Partition(name, flavors[:-1], flavors[-1], servers, 0.0)

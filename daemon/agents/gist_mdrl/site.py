@@ -5,16 +5,18 @@ The paper's agent has an action for each flavour and server, so it is made for f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ....storage.eligibility import same_model
 from ....storage.records import Flavor
 from ...replay.cluster import Cluster
 from ...replay.state import ClusterState
 from ...replay.workload import Workload
+from ...settings.flavours import FlavourSettings
 from ..kinds import Stretch
 from .environment import Arrival, Partition
 
@@ -24,6 +26,8 @@ MOST_SERVERS = 16
 FEWEST_JOBS = 50
 TERMINAL_LIMIT = 1.5
 """Of the longest flavour's limit, as in Table 2."""
+NEARLY_ALL = 0.95
+"""Share of a size's jobs that keep within its limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class Jobs:
     memory: NDArray[np.int64]
     submit_s: NDArray[np.float64]
     run_s: NDArray[np.float64]
+    limit_s: NDArray[np.float64]
+    """Infinite where a job has none, or nobody knows."""
 
 
 def partition_of(cluster: Cluster, workload: Workload, queue: int) -> str | None:
@@ -57,7 +63,7 @@ def single_server(state: ClusterState, partition: str) -> Jobs:
     rows = np.flatnonzero(np.isin(jobs.queue, queues_of(state.cluster, state.workload, partition))
                           & (jobs.chunk > 0) & (jobs.chunks == 1) & (jobs.rest == 0))
     return Jobs(jobs.chunk[rows].astype(np.int64), jobs.cpus[rows].astype(np.int64), jobs.memory[rows],
-                jobs.submit[rows], jobs.run[rows])
+                jobs.submit[rows], jobs.run[rows], jobs.limit[rows].astype(np.float64))
 
 
 def misfit(cluster: Cluster, name: str) -> str | None:
@@ -74,47 +80,99 @@ def misfit(cluster: Cluster, name: str) -> str | None:
     return None
 
 
-def forms(stretch: Stretch) -> tuple[dict[str, Partition], dict[str, str]]:
+def forms(stretch: Stretch, configured: Sequence[FlavourSettings] = ()) -> tuple[dict[str, Partition], dict[str, str]]:
     """Return the partitions that fit, with their flavours, and for each of the others why it does not."""
     state = ClusterState.of(stretch.cluster, stretch.workload)
     fitting: dict[str, Partition] = {}
     reasons: dict[str, str] = {}
     for name in stretch.cluster.partitions:
-        why = misfit(stretch.cluster, name)
         jobs = single_server(state, name)
-        if why is None and len(jobs.gpus) < FEWEST_JOBS:
-            why = f"{len(jobs.gpus)} single-server jobs are too few to learn from; {FEWEST_JOBS} are the least"
-        if why is None and len(np.unique(jobs.gpus)) < 2:
-            why = "all its single-server jobs want as many GPUs: wherever there is room is as good"
-        if why is None:
-            fitting[name] = form(stretch.cluster, name, jobs)
+        why = misfit(stretch.cluster, name) or _too_few(jobs)
+        found = None if why else form(stretch.cluster, name, jobs, meant(stretch.cluster, name, configured))
+        if found is not None and len(found.flavors) < 2:
+            why = _one_flavour(name, configured)
+        if why or found is None:
+            reasons[name] = why or ""
         else:
-            reasons[name] = why
+            fitting[name] = found
     return fitting, reasons
 
 
-def form(cluster: Cluster, name: str, jobs: Jobs) -> Partition:
-    """Return a partition as the paper describes one: flavours of 1, 2, 4 … GPUs, those that occur."""
+def _too_few(jobs: Jobs) -> str | None:
+    if len(jobs.gpus) < FEWEST_JOBS:
+        return f"{len(jobs.gpus)} single-server jobs are too few to learn from; {FEWEST_JOBS} are the least"
+    return None
+
+
+def _one_flavour(name: str, configured: Sequence[FlavourSettings]) -> str:
+    if not configured:
+        return "all its single-server jobs want as many GPUs: wherever there is room is as good"
+    return (f"fewer than two configured flavours are for single servers of {name}, and with one wherever there is room "
+            "is as good: add some under flavours, or leave that empty")
+
+
+def meant(cluster: Cluster, name: str, configured: Sequence[FlavourSettings]) -> list[FlavourSettings]:
+    """Return the configured flavours that one server of a partition holds, smallest first."""
     servers = np.flatnonzero(cluster.partitions[name])
-    size = int(cluster.gpus[servers[0]])
-    cpus, memory = int(cluster.cpus[servers].min()), int(cluster.memory[servers].min())
-    steps = [*(2 ** power for power in range(size.bit_length()) if 2 ** power < size), size]
-    numbers = np.searchsorted(steps, jobs.gpus)
-    total = size * len(servers)
-    flavors = tuple(
-        Flavor(f"{gpus}-gpu", gpus, min(cpus, int(np.median(jobs.cpus[numbers == number]))),
-               # How long such jobs ran says more about their end than what their users asked for.
-               min(memory, int(np.median(jobs.memory[numbers == number]))),
-               max(1.0, float(np.mean(jobs.run_s[numbers == number]))), gpus / total)
-        for number, gpus in enumerate(steps) if (numbers == number).any())
-    limit_s = TERMINAL_LIMIT * max(flavor.limit_s for flavor in flavors)
-    terminal = Flavor("all", total, cpus * len(servers), memory * len(servers), limit_s, 1.0)
+    model, size = cluster.model[int(servers[0])], int(cluster.gpus[servers[0]])
+    return sorted((one for one in configured if one.partition in ("", name) and one.gpus <= size
+                   and same_model(one.gpu_model, model)), key=lambda one: (one.gpus, one.limit or float("inf")))
+
+
+def form(cluster: Cluster, name: str, jobs: Jobs, configured: Sequence[FlavourSettings] = ()) -> Partition:
+    """Return a partition as the paper describes one: with the configured flavours, else those that its jobs come in.
+
+    These are sizes of 1, 2, 4 … GPUs, each with the limit that nearly all of its jobs keep within.
+    """
+    servers = np.flatnonzero(cluster.partitions[name])
+    size, total = int(cluster.gpus[servers[0]]), int(cluster.gpus[servers].sum())
+    server = size, int(cluster.cpus[servers].min()), int(cluster.memory[servers].min())
+    if configured:
+        asked = [(one.name, one.gpus, one.limit) for one in configured]
+    else:
+        steps = [*(2 ** power for power in range(size.bit_length()) if 2 ** power < size), size]
+        occur = np.bincount(np.searchsorted(steps, jobs.gpus), minlength=len(steps))
+        asked = [(f"{gpus}-gpu", gpus, None) for gpus, count in zip(steps, occur.tolist(), strict=True) if count]
+    below = [0, *(gpus for _, gpus, _ in asked)]
+    flavors = tuple(_flavor(one, server, total, jobs, (jobs.gpus > less) & (jobs.gpus <= one[1]))
+                    for one, less in zip(asked, _smaller(below), strict=True))
+    limit_s = TERMINAL_LIMIT * max((flavor.limit_s for flavor in flavors), default=1.0)
+    terminal = Flavor("all", total, server[1] * len(servers), server[2] * len(servers), limit_s, 1.0)
     return Partition(name, flavors, terminal, len(servers), 0.0)
 
 
-def flavor_of(partition: Partition, gpus: int) -> int | None:
-    """Return the smallest flavour that holds so many GPUs; None when a job is larger than all of them."""
-    return next((number for number, flavor in enumerate(partition.flavors) if flavor.gpus >= gpus), None)
+def _smaller(sizes: Sequence[int]) -> list[int]:
+    """Return for each size but the first the next smaller one: two flavours may differ in their limits alone."""
+    return [max(less for less in sizes if less < size) for size in sizes[1:]]
+
+
+def _flavor(asked: tuple[str, int, float | None], server: tuple[int, int, int], total: int, jobs: Jobs,
+            own: NDArray[np.bool_]) -> Flavor:
+    """Return a flavour; CPUs and memory as its jobs usually have them, else its share of a server."""
+    name, gpus, limit_s = asked
+    cpus, memory = ((int(np.median(column[own])) if own.any() else whole * gpus // server[0])
+                    for column, whole in ((jobs.cpus, server[1]), (jobs.memory, server[2])))
+    return Flavor(name, gpus, min(server[1], cpus), min(server[2], memory),
+                  limit_s if limit_s is not None else _usual_limit(jobs, own), gpus / total)
+
+
+def _usual_limit(jobs: Jobs, own: NDArray[np.bool_]) -> float:
+    """Return the limit that nearly all jobs keep within; where they have none, the run time that nearly all do."""
+    for column in (jobs.limit_s[own], jobs.run_s[own], jobs.run_s):
+        told = column[np.isfinite(column)]
+        if len(told):
+            return max(1.0, float(np.quantile(told, NEARLY_ALL, method="higher")))
+    return 1.0
+
+
+def flavor_of(partition: Partition, gpus: int, limit_s: float = float("inf")) -> int | None:
+    """Return the smallest flavour that holds so many GPUs for so long; None when a job is larger than all of them.
+
+    One that asks for longer than its size may is of the longest of that size.
+    """
+    wide = [(number, flavor) for number, flavor in enumerate(partition.flavors) if flavor.gpus >= gpus]
+    least = [number for number, flavor in wide if flavor.gpus == wide[0][1].gpus]
+    return next((number for number, flavor in wide if flavor.limit_s >= limit_s), least[-1] if least else None)
 
 
 class Episodes:
@@ -139,6 +197,9 @@ class Episodes:
         submit, run = jobs.submit_s[piece] - jobs.submit_s[first], jobs.run_s[piece]
         # Jobs that never meet teach nothing: as in the paper they all come while the first ones run.
         squeeze = min(1.0, float(run.mean()) / max(1.0, float(submit[-1])))
-        flavors = [flavor_of(self._partition, gpus) for gpus in jobs.gpus[piece].tolist()]
-        return [Arrival(flavor, when * squeeze, max(1.0, length)) for flavor, when, length
-                in zip(flavors, submit.tolist(), run.tolist(), strict=True) if flavor is not None]
+        limits = jobs.limit_s[piece].tolist()
+        flavors = [flavor_of(self._partition, gpus, limit) for gpus, limit
+                   in zip(jobs.gpus[piece].tolist(), limits, strict=True)]
+        return [Arrival(flavor, when * squeeze, max(1.0, length), limit if np.isfinite(limit) else None)
+                for flavor, when, length, limit in zip(flavors, submit.tolist(), run.tolist(), limits, strict=True)
+                if flavor is not None]

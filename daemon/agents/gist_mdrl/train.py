@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from ..checkpoint import CheckpointError, read_unfinished, schema_hash, write_un
 from ..memory import Arrays, Batch, Returns, Step, Transition
 from ..schedules import Linear
 from .agent import UNNAMED, GistAgent, Hyperparameters, Options
-from .environment import CLOSEST, JOBS, Arrival, Decision, Environment, Outcome, Partition, Reading, play
+from .environment import CLOSEST, Arrival, Decision, Environment, Outcome, Partition, Reading, play, sequences
 from .network import Weights, q_values
 
 TRAINING = "training.safetensors"
@@ -96,6 +95,13 @@ class DeepQ:
                                             for key, parts in moments if parts[2] == name}
 
     @torch.no_grad()
+    def take(self, weights: Weights) -> None:
+        """Go on from the weights of another training, with nothing of how it moved them."""
+        for name, tensor in self.policy.items():
+            tensor.copy_(torch.from_numpy(np.array(weights[name])))
+        self.copy_to_target()
+
+    @torch.no_grad()
     def copy_to_target(self) -> None:
         """Let the target network be what the policy network is now."""
         for name, tensor in self.target.items():
@@ -154,6 +160,11 @@ class Training:
                 self._test()
             yield episode
 
+    def start_from(self, weights: Weights) -> None:
+        """Begin with the weights of another training (fine-tuning)."""
+        self._learner.take(weights)
+        self.agent.weights = self._learner.weights
+
     def conclude(self) -> GistAgent:
         """Return the agent as it is to serve: with its last weights, or, where its options say so, its best."""
         if self._best is not None:
@@ -167,15 +178,16 @@ class Training:
 
     def _test(self) -> None:
         """Play every sequence without exploration; keep the weights if they did better than any before."""
-        sequences = itertools.product(range(len(self.agent.partition.flavors)), repeat=JOBS)
-        worth = float(np.mean([play(self._environment, flavors, self.agent.act).utilization for flavors in sequences]))
+        worth = float(np.mean([play(self._environment, flavors, self.agent.act).utilization
+                               for flavors in sequences(self.agent.partition)]))
         if self._best is None or worth > self._best[0]:
             self._best = worth, {name: array.copy() for name, array in self.agent.weights.items()}
 
     def _begin(self) -> Decision:
         if self._draw is not None:
             return self._environment.begin(self._draw(self._jobs))
-        return self._environment.reset(self._jobs.integers(0, len(self.agent.partition.flavors), JOBS).tolist())
+        partition = self.agent.partition
+        return self._environment.reset(self._jobs.integers(0, len(partition.flavors), partition.jobs).tolist())
 
     def _play(self, decision: Decision | None, exploration: float) -> float:
         """Play one episode (Algorithm 1, lines 11-21); return its rewards."""

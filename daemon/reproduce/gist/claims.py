@@ -21,7 +21,7 @@ from ...agents.gist_mdrl.environment import (
 from .. import plots
 from ..plots import Plot
 from ..report import Section, Table
-from . import drawings
+from . import drawings, sensitivity
 from .baselines import first_fit, naive, random_feasible
 from .exact import QUEUE, Node, Policy, ends, optimum, root, roots, stationary, value
 from .seeds import mean_of, settled
@@ -72,7 +72,11 @@ def _drawn(random: np.random.Generator) -> Policy:
 
 def facts(results: Results, exact: Exact) -> dict[str, object]:
     """Return all that the report says, by the names of its template."""
-    return {"title": TITLE, "preface": preface(results), "sections": list(sections(results, exact))}
+    usual = {trial: result for trial, result in results.items() if not trial.label}
+    found = list(sections(usual, exact))
+    if (changed := sensitivity.section(results)) is not None:
+        found.insert(-1, changed)
+    return {"title": TITLE, "preface": preface(results), "sections": found}
 
 
 def preface(results: Results) -> list[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...agents.gist_mdrl.environment import CLOSEST, JOBS, Decision, Environment, Outcome, Partition, Reading
+from ...agents.gist_mdrl.environment import CLOSEST, Decision, Environment, Outcome, Partition, Reading, sequences
 
 QUEUE = -1
 Choice = int
@@ -48,11 +47,6 @@ def action(partition: Partition, flavor: int, choice: Choice) -> int:
     """Return the number that §5.2 gives a choice."""
     servers = partition.servers
     return len(partition.flavors) * servers + flavor if choice == QUEUE else flavor * servers + choice
-
-
-def sequences(partition: Partition) -> list[tuple[int, ...]]:
-    """Return every sequence of single-server flavours."""
-    return list(itertools.product(range(len(partition.flavors)), repeat=JOBS))
 
 
 def root(partition: Partition, sequence: Sequence[int], reading: Reading = CLOSEST) -> Node:

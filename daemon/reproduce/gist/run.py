@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,8 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ...agents.gist_mdrl.train import device_named
 from ..failures import SettingError
 from ..report import write_report
-from . import claims
+from . import claims, sensitivity, variant
 from .setting import Setting
+from .table import partitions_of
 from .trial import Result, Trial, all_trials, carry_out_all
 
 
@@ -30,8 +32,9 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
                        "the same command goes on with the others", err=True)
             afterwards.callback(_interrupt)
         click.echo("enumerating all job sequences", err=True)
-        exact = claims.exact_values()
-        return write_report(out, "sections.md.j2", claims.facts(results, exact))
+        if setting.table:
+            return write_report(out, "sections.md.j2", variant.facts(results, partitions_of(setting.table)))
+        return write_report(out, "sections.md.j2", claims.facts(results, claims.exact_values()))
 
 
 def _trials(setting: Setting) -> list[Trial]:
@@ -39,8 +42,17 @@ def _trials(setting: Setting) -> list[Trial]:
         device = device_named(setting.device)
     except RuntimeError as error:
         raise SettingError(f"device: {error}") from error
-    return all_trials(range(setting.seed, setting.seed + setting.seeds), setting.apart, setting.episodes,
-                      setting.tests, device)
+    known = partitions_of(setting.table)
+    seeds = range(setting.seed, setting.seed + setting.seeds)
+    if setting.table:
+        usual = [Trial(name, agent, 1000 * number + seed, setting.episodes, setting.tests, device, setting.values,
+                       other=partition) for number, (name, partition) in enumerate(known.items())
+                 for agent in ("literal", "improved") for seed in seeds]
+    else:
+        usual = [replace(trial, values=setting.values)
+                 for trial in all_trials(seeds, setting.apart, setting.episodes, setting.tests, device)]
+    first = next(trial for trial in usual if trial.agent == "literal")
+    return usual + sensitivity.trials(first, range(setting.seed, setting.seed + setting.sensitivity))
 
 
 def _interrupt() -> None:

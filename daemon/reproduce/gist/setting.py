@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import Field
+
+from ...agents.gist_mdrl.agent import UNNAMED, Hyperparameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,24 @@ class Setting:
     """Agents trained at a time."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     """Where to train; auto is CUDA where there is one. Networks so small gain nothing from it."""
+    table: str = ""
+    """A YAML file with another table of flavours, other numbers of servers (N) and partitions (M); '' the paper's."""
+    sensitivity: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Agents for each change of a hyper-parameter that the paper leaves out; 0 leaves the table out."""
+    discount: Annotated[float, Field(ge=0, le=1)] = UNNAMED.discount
+    learning_rate: Annotated[float, Field(gt=0, lt=1)] = UNNAMED.learning_rate[0]
+    """At first; it falls to a fiftieth."""
+    hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(min_length=1)] = UNNAMED.hidden
+    """Neurons of each layer, separated by commas."""
     tensorboard: bool = False
     """Whether the curves of each training are written for TensorBoard, too."""
+
+
+    @property
+    def values(self) -> Hyperparameters:
+        """Return the hyper-parameters."""
+        return replace(UNNAMED, discount=self.discount, learning_rate=(self.learning_rate, self.learning_rate / 50),
+                       hidden=self.hidden)
 
 
 FULL = Setting()

@@ -21,10 +21,9 @@ import numpy as np
 from ....storage.records import ModelCard
 from ...agents.checkpoint import write
 from ...agents.gist_mdrl import environment
-from ...agents.gist_mdrl.agent import IMPROVED, LITERAL, UNNAMED, GistAgent, Options
-from ...agents.gist_mdrl.environment import JOBS, PARTITIONS, Environment, Outcome, play
+from ...agents.gist_mdrl.agent import IMPROVED, LITERAL, UNNAMED, GistAgent, Hyperparameters, Options
+from ...agents.gist_mdrl.environment import A100, PARTITIONS, Environment, Outcome, Partition, play, sequences
 from ...agents.tracking import NoTracker, TensorBoard, Tracker
-from .exact import sequences
 
 DAY_S = 86400.0
 OPTIONS = tuple(field.name for field in fields(Options))
@@ -49,15 +48,25 @@ class Trial:
     episodes: int = 1000
     tests: int = 100
     device: str = "cpu"
+    values: Hyperparameters = UNNAMED
+    label: str = ""
+    """What is changed, where that is neither agent nor partition; a part of the name."""
+    other: Partition | None = None
+    """The partition, where it is none of the paper's."""
 
     @property
     def name(self) -> str:
         """Return the name of its folder."""
-        return f"{self.partition}-{self.agent}-{self.seed}"
+        return "-".join(filter(None, (self.partition, self.agent, self.label, str(self.seed))))
+
+    @property
+    def form(self) -> Partition:
+        """Return the partition."""
+        return self.other or PARTITIONS[self.partition]
 
     def key(self) -> str:
         """Return the digest of all that its result depends on."""
-        told = (asdict(self), asdict(options_named(self.agent)), asdict(UNNAMED), _sources())
+        told = (asdict(self), asdict(options_named(self.agent)), _sources())
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
@@ -100,9 +109,10 @@ def all_trials(seeds: range, apart: int, episodes: int, tests: int, device: str 
     return [Trial(partition, agent, seed, episodes, tests, device) for partition, agent, seed in kinds]
 
 
-def random_episodes(count: int) -> list[tuple[int, ...]]:
+def random_episodes(count: int, partition: Partition = A100) -> list[tuple[int, ...]]:
     """Return the random episodes that all agents are tested on."""
-    return [tuple(row) for row in np.random.default_rng(2022).integers(0, 3, (count, JOBS)).tolist()]
+    drawn = np.random.default_rng(2022).integers(0, len(partition.flavors), (count, partition.jobs))
+    return [tuple(row) for row in drawn.tolist()]
 
 
 def figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
@@ -118,7 +128,7 @@ def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> Resul
     from ...agents.gist_mdrl.train import Training  # torch is loaded where it is used
 
     home, began = folder / trial.name, time.perf_counter()
-    training = Training(PARTITIONS[trial.partition], options_named(trial.agent), seed=trial.seed, device=trial.device)
+    training = Training(trial.form, options_named(trial.agent), trial.values, seed=trial.seed, device=trial.device)
     with ExitStack() as stack:
         tracker: Tracker = stack.enter_context(TensorBoard(home)) if tensorboard else NoTracker()
         curve = [_tracked(tracker, episode.number, episode.outcome.utilization, training.agent)
@@ -126,7 +136,8 @@ def carry_out(trial: Trial, folder: Path, *, tensorboard: bool = False) -> Resul
     agent = training.conclude()
     seconds, environment = time.perf_counter() - began, Environment(agent.partition)
     mean = figures([play(environment, flavors, agent.act) for flavors in sequences(agent.partition)])
-    tested = [play(environment, flavors, agent.act).utilization for flavors in random_episodes(trial.tests)]
+    tested = [play(environment, flavors, agent.act).utilization
+              for flavors in random_episodes(trial.tests, agent.partition)]
     agent.save(home, ModelCard(f"gist_mdrl {trial.name}", "1", time.time(), trial.seed, version("idlewatt"), "", "",
                                metrics=mean))
     result = Result(trial.key(), tuple(curve), tuple(tested), mean, seconds)

@@ -162,3 +162,9 @@ def test_an_agent_that_learned_of_distances_on_another_network_abstains():
     assert (heard.cause, heard.said) == ("unknown", None)
     assert heard.words.startswith("2 nodes hang together with others than when it was trained")
     assert advise(replace(leads(Agent()), topology={"dgx1": ("a", ""), "dgx2": ("b", "")}), snapshot=two).heard[0].said
+
+
+def test_advice_carries_the_aim_of_the_policy_that_gave_it():
+    found = advise(leads(Agent(objective="utilization+jct_mean")), ServedModel("b@1", False, Agent(FIFO, kind="b")))
+    aims = {row.policy: row.objective for row in found.recommendations}
+    assert aims == {"agent@1": "utilization+jct_mean", FIFO: "wait", "b@1": "wait"}

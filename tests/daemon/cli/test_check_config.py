@@ -55,6 +55,13 @@ def test_a_probe_reads_every_source_once_and_shows_what_came(rig, tmp_path):
                      "ok      slurm_rest: 4 nodes with 32 GPUs, 11 jobs"]
 
 
+def test_a_probe_tells_flavours_that_no_partition_can_hold(rig, tmp_path):
+    (tmp_path / "site.yml").write_text(rig.text() + "\nflavours: [{name: s, gpus: 2}, {name: huge, gpus: 64}]\n")
+    done = check("--probe", tmp_path / "site.yml")
+    assert done.exit_code == 2
+    assert "  WRONG   flavours[1] (huge): no partition can hold it: it has 64 GPUs, and " in done.stdout
+
+
 def test_a_probe_says_which_source_gave_nothing_and_why(rig, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]

@@ -15,7 +15,10 @@ import yaml
 from click.testing import CliRunner
 
 from idlewatt.daemon.cli import _hardware, _parts, demo, live
+from idlewatt.daemon.cli._parts import TABLE_2_HOUR_S, table_2
 from idlewatt.daemon.config import load
+from idlewatt.exporters.simulated.cluster import Shape
+from idlewatt.exporters.simulated.jobs import flavors
 from idlewatt.exporters.source import kinds
 
 
@@ -47,6 +50,12 @@ def test_other_hardware_has_no_past_and_no_pods():
     for more in (["--days", "1"], ["--scheduler", "kubernetes"]):
         done = CliRunner().invoke(demo.command, ["--hardware", "mi300x", *more])
         assert (done.exit_code, "leave --days or --scheduler out" in done.output) == (2, True)
+
+
+def test_flavours_are_table_2_in_the_hours_of_the_simulated_cluster():
+    assert Shape().hour_s == TABLE_2_HOUR_S
+    told = {one["name"]: (one["gpus"], one["limit"]) for one in table_2(TABLE_2_HOUR_S)}
+    assert told == {one.name: (one.gpus, one.limit_s) for some in flavors(Shape().hour_s).values() for one in some}
 
 
 def test_the_written_configuration_is_the_one_described(tmp_path):

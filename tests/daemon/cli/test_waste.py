@@ -17,7 +17,7 @@ def test_the_classes_add_up_to_the_wall_and_to_all(shell):
 
 
 @pytest.mark.parametrize(("by", "key"), [("class", "power_class"), ("partition", "partition"), ("node", "node"),
-                                         ("user", "user"), ("job", "job_id")])
+                                         ("user", "user"), ("job", "job_id"), ("flavour", "flavour")])
 def test_the_same_watts_whatever_they_are_added_up_by(shell, by, key):
     wanted = defaultdict(lambda: [0.0, 0.0])
     for row in rows(shell):

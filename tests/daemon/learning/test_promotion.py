@@ -10,7 +10,7 @@ from idlewatt.daemon.agents.kinds import Stretch
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, Scorer
 from idlewatt.daemon.agents.scorer.network import SIZE
 from idlewatt.daemon.learning import promotion
-from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, compared
+from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, NOTHING, USE_RATES, compared
 from idlewatt.daemon.learning.promotion import DOWN, ON, judge
 from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
 from idlewatt.daemon.policies import named
@@ -281,3 +281,37 @@ def test_an_agent_that_was_trained_with_speeds_is_not_judged_without_them():
     assert f"it was trained with speeds ({SLOW.told}), and these replays have none" in found.reason
     judged = judge(agent, INCUMBENT, ("fifo+best-fit+easy",), [apart(SLOW)], terms=LAX)
     assert judged.decision is Decision.PROMOTE, judged.reason
+
+
+def test_every_policy_is_told_by_all_five_figures(held_out):
+    found = verdict(Agent("fifo+best-fit+easy"), held_out)
+    assert all(0.3 < row.utilization <= 1.0 and row.makespan_s > 16 * DAY and row.jct_mean_s > row.wait_mean_s >= 0
+               and row.energy_joules > 0 for row in found.rows)
+    rows = {row.policy: row for row in found.rows}
+    assert rows[INCUMBENT].utilization_ratio.estimate == 1.0
+
+
+def aiming(use, objective="utilization"):
+    """Return a verdict on one that is as fast as the incumbent and has so much of its utilisation, in forty blocks."""
+    return promotion.Verdict("agent@1", Decision.SHADOW, (), INCUMBENT, INCUMBENT, objective=objective, terms=LAX,
+                             against={INCUMBENT: compared(np.ones(40), np.ones(40))},
+                             utilization={INCUMBENT: compared(np.full(40, use), np.ones(40), USE_RATES)},
+                             energy={INCUMBENT: {ON: NOTHING, DOWN: NOTHING}})
+
+
+def test_an_agents_aim_is_told_with_its_verdict(held_out):
+    assert verdict(Agent("fifo+best-fit", objective="utilization+jct_mean"), held_out).objective \
+        == "utilization+jct_mean"
+
+
+def test_one_that_is_after_utilisation_and_has_less_of_it_stays_in_shadow_for_that():
+    assert list(promotion._harmful(aiming(0.9))) == [
+        f"utilisation, which it is after, is 0.900 in every block of that under {INCUMBENT}: worse"]
+    assert not list(promotion._harmful(aiming(0.9, "jct_mean")))
+
+
+def test_one_that_is_after_utilisation_and_surely_has_more_is_promoted_though_it_is_no_faster():
+    found = aiming(1.1)
+    assert list(promotion._not_better(found)) == []
+    assert promotion._why(found, INCUMBENT).startswith("utilisation is 1.100")
+    assert list(promotion._not_better(replace(found, objective="jct_mean")))

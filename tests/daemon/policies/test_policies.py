@@ -36,6 +36,11 @@ def test_orders_order(policy, order):
     assert sorted(range(4), key=lambda job: (got[job], job)) == order or policy == "qssf"
 
 
+def test_the_largest_job_of_the_paper_is_the_one_with_most_gpus_whatever_its_limit():
+    got = starts("ljf", [0, 1, 1, 1], [10] * 4, [8, 2, 8, 4], limit=[10, 900, 10, 90])
+    assert got == [0, 20, 10, 20]
+
+
 def test_ageing_lets_a_long_job_pass_newcomers_in_the_end():
     submit = [0, 1, *range(10, 2000, 10)]
     run = [10, 10, *[10] * 199]

@@ -10,7 +10,7 @@ from idlewatt.daemon.replay.workload import Workload
 DIGESTS = {
     "fifo": "983bbe16eed8bdf0",
     "sjf-oracle+best-fit+easy": "3c33e39fff6c42c9",
-    "ljf+first-fit+conservative": "fb20a893e4f9bc64",
+    "ljf+first-fit+conservative": "97f4f533423c57c0",
     "srtf": "a7df678fd2a23c0a",
     "las": "21e34f487227492c",
     "drf": "d8a7d0def0ab50b6",

@@ -226,7 +226,7 @@ class Twin:
         served = job.attained + (self.now - job.since) * sum(g for _, g in job.held)
         shares = [used / max(1.0, whole) for used, whole in zip(self.usage[job.user], self.total, strict=True)]
         keys = {"las": 1.0 if served >= 3600 - 1e-6 else 0.0, "drf": max(shares), "fifo": job.submit,
-                "sjf-limit": job.limit, "sjf-oracle": job.run, "ljf": -job.limit,
+                "sjf-limit": job.limit, "sjf-oracle": job.run, "ljf": -job.gpus,
                 "sjf-prediction": length, "qssf": length * max(1, job.gpus),
                 "limit-aged": min(job.limit, 30 * 86400.0) + job.submit,
                 "wfp3": -(wait * wait * wait) * max(1, job.gpus), "srtf": left, "srsf": left * max(1, job.gpus)}

@@ -1,6 +1,7 @@
 """Training the paper's agents on a site: which partitions fit, what is learned from, what is kept."""
 
 import itertools
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,23 +10,25 @@ import torch
 
 from idlewatt.daemon.agents.gist_mdrl import course as training
 from idlewatt.daemon.agents.gist_mdrl import live
-from idlewatt.daemon.agents.gist_mdrl.agent import Hyperparameters
-from idlewatt.daemon.agents.gist_mdrl.site import Episodes, forms, single_server
+from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent, Hyperparameters
+from idlewatt.daemon.agents.gist_mdrl.live import SERVING
+from idlewatt.daemon.agents.gist_mdrl.site import Episodes, flavor_of, forms, single_server
 from idlewatt.daemon.agents.kinds import Course, Stretch, TrainingError
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
+from idlewatt.daemon.settings.flavours import FlavourSettings
 
 HOUR_S = 3600.0
 
 
-def stretch(number=0, *, jobs=200, sizes=(1, 2, 4, 8), nodes=2, extra=()):
+def stretch(number=0, *, jobs=200, sizes=(1, 2, 4, 8), nodes=2, extra=(), **columns):
     random = np.random.default_rng(number)
     cluster = Cluster.from_mapping({"nodes": [
         {"name": "a", "count": nodes, "gpus": 8, "partitions": ["a"]}, *extra]})
     return Stretch(cluster, Workload.of(
         np.sort(random.uniform(0, 60 * HOUR_S, jobs)), random.uniform(HOUR_S, 8 * HOUR_S, jobs),
-        random.choice(sizes, jobs), partition=["a"] * jobs), 10 * HOUR_S)
+        random.choice(sizes, jobs), partition=["a"] * jobs, **columns), 10 * HOUR_S)
 
 
 @pytest.fixture
@@ -35,13 +38,67 @@ def course(tmp_path, monkeypatch):
     return Course(stretch, [stretch(99, jobs=80)], "fifo+first-fit", 0, 1e9, tmp_path / "course")
 
 
-def test_flavours_are_the_sizes_that_occur_and_how_long_they_ran():
+def test_flavours_are_the_sizes_that_occur_with_the_limits_that_nearly_all_keep():
+    limited = stretch(limit=np.where(np.arange(200) < 195, 9 * HOUR_S, 900 * HOUR_S))
     jobs = single_server(ClusterState.of(stretch().cluster, stretch().workload), "a")
     partition = forms(stretch(sizes=(1, 3, 8, 16)))[0]["a"]
     assert [(flavor.name, flavor.rate) for flavor in partition.flavors] == [
         ("1-gpu", 1 / 16), ("4-gpu", 4 / 16), ("8-gpu", 8 / 16)]
     assert partition.terminal.gpus == 16
-    assert forms(stretch())[0]["a"].flavors[0].limit_s == pytest.approx(jobs.run_s[jobs.gpus == 1].mean())
+    assert {flavor.limit_s for flavor in forms(limited)[0]["a"].flavors} == {9 * HOUR_S}
+    nearly_all = np.quantile(jobs.run_s[jobs.gpus == 1], 0.95, method="higher")
+    assert forms(stretch())[0]["a"].flavors[0].limit_s == pytest.approx(nearly_all), "where nobody has a limit"
+
+
+TABLE = [FlavourSettings(name="large", gpus=8, limit=8 * HOUR_S),
+         FlavourSettings(name="long", gpus=2, limit=9 * HOUR_S),
+         FlavourSettings(name="short", gpus=2, limit=2 * HOUR_S),
+         FlavourSettings(name="other", gpus=4, partition="b")]
+
+
+def test_configured_flavours_are_the_agents_and_two_may_differ_in_their_limit_alone():
+    partition = forms(stretch(), TABLE)[0]["a"]
+    assert [(flavor.name, flavor.gpus, flavor.limit_s) for flavor in partition.flavors] == [
+        ("short", 2, 2 * HOUR_S), ("long", 2, 9 * HOUR_S), ("large", 8, 8 * HOUR_S)]
+    names = GistAgent(partition, SERVING).eyes.names
+    assert {"queued short", "queued long", "queued large"} <= set(names)
+    asked = (1, HOUR_S), (2, 3 * HOUR_S), (2, 99 * HOUR_S), (3, 1.0), (9, 1.0)
+    assert [flavor_of(partition, *one) for one in asked] == [0, 1, 1, 2, None]
+
+
+def test_a_flavour_that_no_partition_can_hold_is_refused_with_its_place(course):
+    with pytest.raises(TrainingError, match=r"flavours\[1\] \(huge\): no partition can hold it"):
+        next(training.train(replace(course, flavours=(TABLE[0], FlavourSettings(name="huge", gpus=17)))))
+
+
+def test_too_few_configured_flavours_are_refused_with_what_to_do(course):
+    with pytest.raises(TrainingError, match="fewer than two configured flavours are for single servers of a"):
+        next(training.train(replace(course, flavours=(TABLE[0],))))
+
+
+def test_jobs_of_no_flavour_are_told_with_the_reason(course, caplog):
+    next(training.train(replace(course, flavours=tuple(TABLE[:3]))))
+    assert re.search(r"\d+ of \d+ single-server jobs of partition a are of no flavour; of the first: it asks for no "
+                     "time limit, and the longest flavour of its size", caplog.text)
+
+
+def test_fine_tuning_goes_on_from_the_agents_of_partitions_that_are_there_alike(course, tmp_path, caplog):
+    list(itertools.islice(training.train(course), 2))
+    before = live.load(course.folder / "best").agents["a"].weights
+    again = replace(course, folder=tmp_path / "again", start=course.folder / "best", steps=1)
+    assert "anew" not in caplog.text
+    list(training.train(again))
+    ours = live.load(tmp_path / "again" / "best").agents["a"].weights
+    assert max(float(np.abs(ours[layer] - before[layer]).max()) for layer in ours) < 0.05
+    flavours = tuple(TABLE[:3])
+    list(training.train(replace(again, folder=tmp_path / "other", flavours=flavours)))
+    assert "partition a is learned anew: its flavours or servers are others now" in caplog.text
+
+
+def test_the_names_of_flavours_are_kept_with_the_weights(course):
+    next(training.train(replace(course, flavours=tuple(TABLE[:3]))))
+    loaded = live.load(course.folder / "best").agents["a"]
+    assert [flavor.name for flavor in loaded.partition.flavors] == ["short", "long", "large"]
 
 
 @pytest.mark.parametrize(("changed", "why"), [

@@ -1,0 +1,101 @@
+"""What flavours there are, how often each was asked for, and which jobs are of none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..storage.flavours import FlavourCount
+from ..storage.records import Job, JobState, Node
+from .flavours import NONE, Asked, FlavourBook, impossible
+
+NEARLY_ALL = 0.95
+"""Share of a size's jobs that keep within the limit that is told of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlavourRow:
+    """A flavour in one partition; the one called '' are jobs of none."""
+
+    flavour: str
+    partition: str
+    """'' for one that every partition may have."""
+    gpu_model: str
+    gpus: int
+    limit_s: float | None
+    """None where there is none; of a size, the one that 95 % of its recorded jobs asked for at most."""
+    configured: bool
+    jobs: int
+    """Recorded since the moment that was asked about."""
+    pending: int
+    running: int
+    fault: str = ""
+    """What is wrong with it, and what to do."""
+
+
+def rows(book: FlavourBook, nodes: Sequence[Node], jobs: Sequence[Job], counts: Iterable[FlavourCount]) \
+        -> tuple[FlavourRow, ...]:
+    """Return the configured flavours, smallest first, else the sizes that occur, and last the jobs of none."""
+    counts, wrong = list(counts), impossible(book.configured, nodes)
+    if not book.configured:
+        return _sizes(jobs, counts)
+    recorded, now = _counted(counts), Counter[tuple[str, JobState]]()
+    for job in jobs:
+        now[job.flavour or NONE, job.state] += job.tasks
+    found = [FlavourRow(one.name, one.partition, one.gpu_model, one.gpus, one.limit, True, recorded[one.name],
+                        now[one.name, JobState.PENDING], now[one.name, JobState.RUNNING], wrong.get(one.name, ""))
+             for one in book.configured]
+    none = [job for job in jobs if job.request.gpus and not job.flavour and not job.state.finished]
+    if none or recorded[NONE]:
+        why = book.why_none(Asked.of(none[0])) if none else _why(book, counts)
+        found.append(FlavourRow(NONE, "", "", 0, None, False, recorded[NONE], sum(
+            job.tasks for job in none if job.state is JobState.PENDING), sum(
+            job.state is JobState.RUNNING for job in none), why))
+    return tuple(found)
+
+
+def _why(book: FlavourBook, counts: Sequence[FlavourCount]) -> str:
+    """Return why recorded jobs have no flavour; '' where they would have one now."""
+    untold = (one for one in counts if one.flavour == NONE)
+    return next((book.why_none(Asked(one.partition, one.gpus, one.limit_s)) for one in untold), "")
+
+
+def _counted(counts: Iterable[FlavourCount]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for one in counts:
+        found[one.flavour] += one.jobs
+    return found
+
+
+def _sizes(jobs: Sequence[Job], counts: Sequence[FlavourCount]) -> tuple[FlavourRow, ...]:
+    """Return the sizes that occur by partition, each with the limit that nearly all of its jobs keep within."""
+    now = Counter[tuple[str, str, JobState]]()
+    for job in jobs:
+        if job.flavour:
+            now[job.partition, job.flavour, job.state] += job.tasks
+    limits: dict[tuple[str, str], list[FlavourCount]] = {}
+    for one in counts:
+        limits.setdefault((one.partition, one.flavour), []).append(one)
+    places = {place for place in limits if place[1]} | {(partition, flavour) for partition, flavour, _ in now}
+    found = [FlavourRow(flavour, partition, "", _gpus(flavour), _usual(limits.get((partition, flavour), [])), False,
+                        sum(one.jobs for one in limits.get((partition, flavour), [])),
+                        now[partition, flavour, JobState.PENDING], now[partition, flavour, JobState.RUNNING])
+             for partition, flavour in places]
+    return tuple(sorted(found, key=lambda row: (row.partition, row.gpus)))
+
+
+def _gpus(flavour: str) -> int:
+    size = flavour.partition("-")[0]
+    return int(size) if size.isdecimal() else 0
+
+
+def _usual(counts: Sequence[FlavourCount]) -> float | None:
+    """Return the limit that nearly all of these jobs keep within; None where they have none."""
+    told = sorted((one.limit_s, one.jobs) for one in counts if one.limit_s is not None)
+    whole, seen = sum(jobs for _, jobs in told), 0
+    for limit_s, jobs in told:
+        seen += jobs
+        if seen >= NEARLY_ALL * whole:
+            return limit_s
+    return None
