@@ -31,11 +31,11 @@ from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
 from idlewatt.exporters.simulated.jobs import SimulatedJob, flavors
 from idlewatt.storage.traces import read_trace
 
-SEEDS, EPISODES, TUNED, ROUND = 3, 200, 100, 200
+SEEDS, EPISODES, TUNED, ROUND = 3, 100, 50, 100
 EARLIER = 0.8
 """Share of the jobs that an agent learned from before it is fine-tuned."""
 DAYS, HOUR_S, DAY_S = 14, 120.0, 86400.0
-CLUSTERS, SPAN = {"103959": 4, "6c71a0": 8}, (70, 88)
+CLUSTERS, SPAN = {"103959": 4, "6c71a0": 4}, (79, 90)
 """Virtual clusters of Philly with servers, and the days that are taken of them."""
 INCUMBENT = "fifo+first-fit"
 OTHERS = (INCUMBENT, "ljf+first-fit", "fifo+first-fit+easy", "qssf+best-fit+easy", "sjf-limit+best-fit+easy",
@@ -81,7 +81,8 @@ def trained(material: Material, flavours: tuple[FlavourSettings, ...], seed: int
     course = Course(parts.fit, parts.select, INCUMBENT, seed, 1e9, folder, KIND.objective, start,
                     steps=EPISODES if start is None else TUNED, flavours=flavours)
     for progress in KIND.train(course):
-        print(f"  {time.strftime('%X')} seed {seed}, {folder.name}: {progress.done:.0%}, {progress.score:.3f}", file=sys.stderr, flush=True)
+        told = f"seed {seed}, {folder.name}: {progress.done:.0%}, {progress.score:.3f}"
+        print(f"  {time.strftime('%X')} {told}", file=sys.stderr, flush=True)
     return parts, folder / "best"
 
 
@@ -100,10 +101,13 @@ def judged(material: Material, flavours: tuple[FlavourSettings, ...], folder: Pa
     for seed in range(SEEDS):
         parts, best = trained(material, flavours, seed, folder / f"{seed}-anew")
         exam = Exam.of(parts.test)
+        if not seed:
+            show("beside", {name: [row_of(replayed(named(name), exam, seed))] for name in OTHERS})
         anew.append(row_of(replayed(live.load(best), exam, seed)))
         _, first = trained(material.until(earlier), flavours, seed, folder / f"{seed}-earlier")
         _, best = trained(material, flavours, seed, folder / f"{seed}-tuned", first)
         tuned.append(row_of(replayed(live.load(best), exam, seed)))
+        print(f"  {anew[-1]}; fine-tuned {tuned[-1]}", file=sys.stderr, flush=True)
     yield "gist_mdrl", anew
     yield "gist_mdrl, fine-tuned", tuned
     for name in OTHERS:
