@@ -71,13 +71,13 @@ class Objective:
     slowdown_mean: float = 0.2
     wait_p99: float = 0.1
     energy_wasted: float = 0.0
+    longest_wait_s: float = 7 * 86400.0
+    """Whoever has waited for longer goes before all younger ones, whatever an agent makes of them."""
     wait_mean: float = 0.0
     utilization: float = 0.0
     """Of which more is better, unlike of all the others."""
     makespan: float = 0.0
     energy: float = 0.0
-    longest_wait_s: float = 7 * 86400.0
-    """Whoever has waited for longer goes before all younger ones, whatever an agent makes of them."""
 
     @classmethod
     def of(cls, settings: ObjectiveSettings) -> Self:
