@@ -35,8 +35,8 @@ class ObjectiveSettings(Strict):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if not any(self.weights.values()):
-            raise ValueError("all weights are 0, so that no policy is better than another: give one of "
-                             f"{', '.join(self.weights)} more than 0")
+            raise ValueError("all weights are 0, and at least one weight must be more than 0: "
+                             f"{', '.join(self.weights)}")
         return self
 
     @property

@@ -28,7 +28,7 @@ def test_weights_are_those_that_are_named_and_no_others(told, weights, aim):
     ("energy=much", "'energy=much': 'much' is no number"),
     ("jct,energy=-1", "energy: Input should be greater than or equal to 0"),
     ("jct=nan", "jct_mean: Input should be a finite number"),
-    ("jct=0,wait=0", "all weights are 0, so that no policy is better than another: give one of jct_mean"),
+    ("jct=0,wait=0", "all weights are 0, and at least one weight must be more than 0: jct_mean, "),
     ("", "'': there is no weight ''")])
 def test_weights_that_make_no_sense_are_refused_with_what_is_possible(told, fault):
     with pytest.raises(AimError) as refused:
