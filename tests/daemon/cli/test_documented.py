@@ -61,6 +61,7 @@ RUN_BY = {
 }
 """Other programs, and what runs the same."""
 EXCEPTIONS = {
+    r"python tests/benchmarks/gist_serves": "trainings that take the better part of an hour",
     r"(make bench|pytest (--benchmarks|--long)|python tests/benchmarks|python -m judge)": "takes minutes to hours",
     r"make reproduce": "takes hours",
     r"(docker|podman|kind|buildah|make image)": "no container service takes part in the tests",
