@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..storage.columns import JobColumns
 from ..storage.records import Job
-from .replay.runtime_prediction import foresight, template
+from .replay.runtime_prediction import foresight, known_codes, template
 from .replay.workload import FORESIGHT, waits_from
 
 Floats = NDArray[np.float64]
@@ -33,6 +33,9 @@ class RuntimeHistory:
         for name in past.vocabularies["name"]:
             self._templates.setdefault(template(name), len(self._templates))
         self._names = np.array([self._templates[template(name)] for name in past.vocabularies["name"]], np.int64)
+        images = past.vocabularies["image"]
+        self._image_of = {image: code for code, image in enumerate(images) if image}
+        self._images = known_codes(images)
         self._told: dict[tuple[str, float], Floats] = {}
 
     def __call__(self, jobs: Sequence[Job]) -> dict[str, Floats]:
@@ -74,6 +77,7 @@ class RuntimeHistory:
             user=np.append(past.user[kept], _codes([job.user for job in jobs], self._users)),
             template=np.append(self._names[past.name[kept]], _codes([template(job.name) for job in jobs],
                                                                     self._templates)),
+            image=np.append(self._images[past.image[kept]], [self._image_of.get(job.image, -1) for job in jobs]),
             limit_s=np.append(past.limit_s[kept], [np.nan if job.limit_s is None else job.limit_s for job in jobs]))
         return np.stack([found[name][-len(jobs):] for name in FORESIGHT], axis=1)
 

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, Select, select
 from . import schema
 
 _NUMBERS = ("submit_s", "eligible_s", "start_s", "end_s", "limit_s", "gpus", "nodes", "cpus", "memory_bytes")
-_WORDS = ("partition", "user", "name", "state")
+_WORDS = ("partition", "user", "name", "state", "image")
 _ROWS_AT_ONCE = 500
 """Fewer tuples than wake the garbage collector, which would cost a third of the time."""
 
@@ -23,7 +23,7 @@ class JobColumns:
     """Jobs as a structure of arrays, ordered by submit time; ties keep the order of recording.
 
     Times are seconds and memory bytes (float64, NaN is unmeasured); counts are int64. ``partition``, ``user``,
-    ``name`` and ``state`` are int32 codes into ``vocabularies`` under the same name.
+    ``name``, ``state`` and ``image`` are int32 codes into ``vocabularies`` under the same name.
     """
 
     job_id: NDArray[np.object_]
@@ -40,6 +40,7 @@ class JobColumns:
     user: NDArray[np.int32]
     name: NDArray[np.int32]
     state: NDArray[np.int32]
+    image: NDArray[np.int32]
     vocabularies: dict[str, tuple[str, ...]]
 
     def __len__(self) -> int:

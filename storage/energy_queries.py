@@ -39,6 +39,8 @@ class RunFilter:
     state: str = ""
     text: str = ""
     """Part of the id, the user or the name."""
+    software: str = ""
+    """Part of the image, the framework or the version of CUDA."""
     least_joules: float = 0.0
     wasted: tuple[PowerClass, ...] = WASTED
     """Classes that count as wasted."""
@@ -84,7 +86,7 @@ def runs(connection: Connection, wanted: RunFilter, order: Order, limit: int, of
     within = and_(_within(wanted), true() if few is None else table.c.id.in_(few))
     keys = {"ended": table.c.last_s, "energy": table.c.energy_mj, "wasted": _wasted(table.c, wanted.wasted),
             "gpu_hours": table.c.gpu_ms}
-    needs_jobs = bool(wanted.state or wanted.text)
+    needs_jobs = bool(wanted.state or wanted.text or wanted.software)
     base = select(table.c.id).select_from(joined if needs_jobs else table).where(within)
     total = connection.execute(select(func.count()).select_from(base.limit(MOST_COUNTED + 1).subquery())).scalar_one()
     # The few that are shown first, and only then what belongs to them.
@@ -209,6 +211,10 @@ def _within(wanted: RunFilter) -> ColumnElement[bool]:
             tests.append(column == words(value))
     if wanted.least_joules:
         tests.append(table.energy_mj >= round(wanted.least_joules * 1000))
+    if wanted.software:
+        asked = words(wanted.software)
+        tests.append(or_(*(column.contains(asked, autoescape=True) for column in (jobs.image, jobs.framework,
+                                                                                 jobs.cuda))))
     if wanted.text:
         text = words(wanted.text)
         tests.append(or_(table.job_id.contains(text, autoescape=True), table.user.contains(text, autoescape=True),

@@ -336,7 +336,8 @@ def _job(row: Row[Any], allocations: tuple[Allocation, ...]) -> Job:
                start_s=row.start_s, end_s=row.end_s, limit_s=row.limit_s,
                priority=row.priority, dependency=row.dependency, restarts=row.restarts, exit_code=row.exit_code,
                tasks=row.tasks, raw_id=row.raw_id, allocations=allocations, array=row.array,
-               owner_kind=OwnerKind(row.owner_kind), owner=row.owner, flavour=row.flavour)
+               owner_kind=OwnerKind(row.owner_kind), owner=row.owner, flavour=row.flavour,
+               image=row.image, framework=row.framework, cuda=row.cuda)
 
 
 def _allocation(row: Row[Any]) -> Allocation:

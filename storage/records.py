@@ -295,6 +295,11 @@ class Job:
     """By which objects it can be told where to run, where its scheduler has such; never recorded."""
     flavour: str | None = None
     """The named request that it is of; '' when none allows it, None when nobody has told yet."""
+    image: str = ""
+    """Container image that it runs, without registry passwords and digest; '' where nobody tells, as the next two."""
+    framework: str = ""
+    cuda: str = ""
+    """Version of CUDA, as 12.1."""
 
     @property
     def holder(self) -> Holder:

@@ -67,6 +67,9 @@ jobs = Table(
     Column("owner_kind", Text, nullable=False, server_default="batch"),
     Column("owner", Text, nullable=False, server_default=""),
     Column("flavour", Text),  # NULL: not told yet; '' of none
+    Column("image", Text, nullable=False, server_default=""),
+    Column("framework", Text, nullable=False, server_default=""),
+    Column("cuda", Text, nullable=False, server_default=""),
     Column("gpus", BigInteger, nullable=False),
     Column("nodes", BigInteger, nullable=False),
     Column("cpus", BigInteger, nullable=False),

@@ -36,6 +36,7 @@ _PLAIN = {name: name for name in (
 @click.option("--sort", type=click.Choice(["ended", "wasted", "energy", "gpu_hours"]),
               help="The most first; recorded jobs, of the last 7 days without --since.")
 @click.option("--search", help="Part of the id, the user or the name; with --since.")
+@click.option("--software", help="Part of the container image, the framework or the CUDA version; with --since.")
 @click.option("--min-kwh", type=click.FloatRange(0), help="Those that took at least so much; with --since.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
 @click.option("--wide", is_flag=True, help="More columns than fit 80.")
@@ -55,7 +56,7 @@ def command(url: str, ca_file: str | None, style: str, wide: bool, **filters: An
             raise click.UsageError("--node goes with the jobs of now, not with --since or --sort")
         _recorded(url, ca_file, style, wide, filters)
         return
-    for name in ("account", "until", "search", "min_kwh"):
+    for name in ("account", "until", "search", "software", "min_kwh"):
         if filters.pop(name) is not None:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --since")
     rows = [_row(job) for job in ask(url, "jobs", ca_file, **filters)]

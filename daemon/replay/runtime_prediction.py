@@ -1,7 +1,8 @@
 """How long a job will run, told from what its user's like jobs did, and only from those that had ended when it came.
 
 A job is compared with the last runs of the most specific group that has enough of them: same user, name and size;
-same user and name; same user and size; same user; same size; all. (Recent runs of the same user are the field's
+same user and name; same user, container image and size; same user and image; same user and size; same user; same size;
+all. (Recent runs of the same user are the field's
 strong simple predictor: Tsafrir, Etsion and Feitelson, TPDS 2007.)
 """
 
@@ -23,7 +24,8 @@ Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 Groups = npt.NDArray[np.int32]
 
-LEVELS = (("user", "template", "gpus"), ("user", "template"), ("user", "gpus"), ("user",), ("gpus",), ())
+LEVELS = (("user", "template", "gpus"), ("user", "template"), ("user", "image", "gpus"), ("user", "image"),
+          ("user", "gpus"), ("user",), ("gpus",), ())
 """Groups from the most specific to all jobs."""
 ENOUGH = 3
 """Runs that make a group worth asking; the last level needs one."""
@@ -67,15 +69,20 @@ def template_codes(names: Codes, vocabulary: Sequence[str]) -> Codes:
     return np.asarray(of_name[np.asarray(names, np.int64)])
 
 
+def known_codes(vocabulary: Sequence[str]) -> Codes:
+    """Return for codes of words the same codes, but -1 for '', which is nothing in common."""
+    return np.array([code if word else -1 for code, word in enumerate(vocabulary)] + [-1], np.int64)
+
+
 def predict(*, submit_s: Column, run_s: Column, ended_s: Column, gpus: Column, user: Column | None = None,
             template: Column | None = None, limit_s: Column | None = None,
             quantiles: Sequence[float] = QUANTILES) -> Prediction:
     """Predict the run time of every job from those that had ended at its submission.
 
-    ``user`` and ``template`` are codes, negative where unknown; ``ended_s`` is when the run time became known, NaN or
-    infinite for a job that has not ended (its ``run_s`` is then never looked at). No prediction exceeds a limit.
+    ``user`` and ``template`` are codes, negative where unknown; ``ended_s`` is when a run time became known,
+    NaN or infinite for a job that has not ended (its ``run_s`` is then not looked at). No prediction exceeds a limit.
     """
-    return _predicted(_groups(gpus, user, template), submit_s, run_s, ended_s, limit_s, quantiles)
+    return _predicted(_groups(gpus, user, template, None), submit_s, run_s, ended_s, limit_s, quantiles)
 
 
 def _predicted(groups: Groups, submit_s: Column, run_s: Column, ended_s: Column, limit_s: Column | None,
@@ -92,11 +99,12 @@ def _predicted(groups: Groups, submit_s: Column, run_s: Column, ended_s: Column,
 
 
 def foresight(*, submit_s: Column, run_s: Column, ended_s: Column, gpus: Column, user: Column | None = None,
-              template: Column | None = None, limit_s: Column | None = None) -> dict[str, Floats]:
+              template: Column | None = None, limit_s: Column | None = None,
+              image: Column | None = None) -> dict[str, Floats]:
     """Return a workload's columns of what is known at submission: run times of like jobs, and their use of limits."""
     limits = np.full(len(submit_s), np.nan) if limit_s is None else np.asarray(limit_s, np.float64)
     limits = np.where(np.isfinite(limits) & (limits > 0), limits, np.nan)
-    groups = _groups(gpus, user, template)
+    groups = _groups(gpus, user, template, image)
     runs = _predicted(groups, submit_s, run_s, ended_s, limits, QUARTILES).quantiles
     uses = _predicted(groups, submit_s, np.asarray(run_s, np.float64) / limits, ended_s, None, QUARTILES).quantiles
     names = ("prediction_low", "prediction", "prediction_high", "use_low", "use", "use_high")
@@ -118,11 +126,12 @@ def _usual(submit_s: Floats, limit_s: Floats, user: Column | None) -> Floats:
     return np.where(np.isnan(limit_s), np.nan, found)
 
 
-def _groups(gpus: Column, user: Column | None, template: Column | None) -> Groups:
+def _groups(gpus: Column, user: Column | None, template: Column | None, image: Column | None) -> Groups:
     """Return [level, job] the group of each job at each level; -1 where a column of the level is unknown."""
     unknown = np.full(len(gpus), -1, np.int64)
     columns = {"user": unknown if user is None else np.asarray(user, np.int64),
                "template": unknown if template is None else np.asarray(template, np.int64),
+               "image": unknown if image is None else np.asarray(image, np.int64),
                "gpus": np.asarray(gpus, np.int64)}
     codes = {name: _renumbered(column) for name, column in columns.items()}
     groups = np.zeros((len(LEVELS), len(gpus)), np.int32)

@@ -14,7 +14,7 @@ from ...storage.columns import JobColumns
 from ...storage.traces import Trace
 from .cluster import Cluster
 from .power import PowerModel
-from .runtime_prediction import foresight, template_codes
+from .runtime_prediction import foresight, known_codes, template_codes
 from .site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .workload import COLUMNS, Workload
 
@@ -119,7 +119,8 @@ def from_columns(jobs: JobColumns) -> WorkloadBuilder:
     submit = np.fmax(jobs.submit_s, jobs.eligible_s)[kept]
     order = np.argsort(submit, kind="stable")
     known = _foresight(submit, run[kept], jobs.start_s[kept], jobs.gpus[kept], jobs.user[kept],
-                       template_codes(jobs.name.astype(np.int64), words["name"])[kept], jobs.limit_s[kept])
+                       template_codes(jobs.name.astype(np.int64), words["name"])[kept], jobs.limit_s[kept],
+                       known_codes(words["image"])[jobs.image][kept])
     workload = Workload.of(
         submit, run[kept], jobs.gpus[kept], ids=jobs.job_id[kept].tolist(), limit=_unlimited(jobs.limit_s[kept]),
         nodes=np.where(jobs.nodes > 1, jobs.nodes, 0)[kept], cpus=jobs.cpus[kept],
@@ -190,8 +191,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _foresight(submit_s: Any, run_s: Any, start_s: Any, gpus: Any, user: Any, template: Any,
-               limit_s: Any) -> dict[str, NDArray[np.float64]]:
+               limit_s: Any, image: Any = None) -> dict[str, NDArray[np.float64]]:
     """Return what is known at submission; run times become known at recorded ends, else at submission + run at best."""
     ended_s = np.where(np.isnan(start_s), submit_s, start_s) + run_s
     return foresight(submit_s=submit_s, run_s=run_s, ended_s=ended_s, gpus=gpus, user=user, template=template,
-                     limit_s=limit_s)
+                     limit_s=limit_s, image=image)

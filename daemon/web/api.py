@@ -127,6 +127,9 @@ ENDPOINTS: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in (
          "node": Filter("Node that the job holds or is planned for.", _job_nodes),
          "user": Filter("User of the job.", lambda row: (row.user,)),
          "flavour": Filter("Flavour of the job.", lambda row: (row.flavour or "",)),
+         "image": Filter("Container image of the job.", lambda row: (row.image,)),
+         "framework": Filter("Framework of the job.", lambda row: (row.framework,)),
+         "cuda": Filter("CUDA version of the job.", lambda row: (row.cuda,)),
          "state": Filter("State of the job.", lambda row: (row.state,), tuple(JobState))}),
     Endpoint(
         "models", "Trained agents that were decided on: who is in charge, who is silent and why, how each stands.",

@@ -130,6 +130,7 @@ def wanted(arguments: Arguments, now_s: float) -> RunFilter:
         raise BadData(f"min_kwh must be a number, not {least[:40]!r}")
     return RunFilter(since_s, until_s, arguments.get("user", ""), arguments.get("account", ""),
                      arguments.get("partition", ""), arguments.get("state", ""), arguments.get("search", ""),
+                     arguments.get("software", ""),
                      min(float(least), 1e9) * KWH_J, classes or WASTED)
 
 
@@ -225,7 +226,8 @@ QUERIES: Mapping[str, Query] = {query.name: query for query in (
     Query("runs", "jobs", "With `since`, `sort` or the like: recorded runs with what they took, newest first.",
           TypeAdapter(tuple[JobRow, ...]), SPAN | HOLDERS | CLASS | PAGE | {
               "state": "State in which it ended, or is.", "sort": "By what: the most first.",
-              "search": "Part of the id, the user or the name.", "min_kwh": "Those that took at least so much."},
+              "search": "Part of the id, the user or the name.", "min_kwh": "Those that took at least so much.",
+              "software": "Part of the container image, the framework or the version of CUDA."},
           _runs),
     Query("job", "jobs/{job}", "A job with all that is known of its runs: energy, use, notes, timeline. Of an array, "
           "its tasks.", TypeAdapter(tuple[JobReport, ...]), {}, _job),

@@ -37,7 +37,7 @@ MOST_GPUS = 16
 PATIENCE_S = 0.05
 """How long a page waits for an outlook; it then says that it is coming, and asks again by itself."""
 SPANS = ("1d", "7d", "30d", "90d", "365d")
-KNOWN = ("since", "user", "account", "partition", "state", "search", "min_kwh", "sort", "offset")
+KNOWN = ("since", "user", "account", "partition", "state", "search", "software", "min_kwh", "sort", "offset")
 STATES = tuple(state.value for state in JobState if state.finished or state.active)
 HEIGHT = 220
 
@@ -62,7 +62,7 @@ def _live(view: View, given: Mapping[str, str]) -> list[Job]:
     """Return the jobs that wait or run now and are looked for by name: in no record is one before it has run."""
     text, state = given.get("search", ""), given.get("state", "")
     holders = {name: given[name] for name in ("user", "account", "partition") if name in given}
-    if not (text or holders or state) or given.get("min_kwh"):
+    if not (text or holders or state) or given.get("min_kwh") or given.get("software"):
         return []
     return [job for job in view.jobs() if not job.state.finished and state in ("", job.state)
             and any(text in word for word in (job.job_id, job.user, job.name))

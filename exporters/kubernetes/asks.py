@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -94,6 +94,14 @@ def asked(spec: PodSpec) -> Amount:
     for container in some(spec.containers):
         together += _container(container)
     return together if preparing is NOTHING else together.most(preparing)
+
+
+def image_of(containers: Sequence[Container] | None) -> str:
+    """Return the image of the first container that asks for GPUs, else of the first one."""
+    given = containers or ()
+    if len(given) > 1:
+        return next((one.image for one in given if _container(one).any_gpu), given[0].image)
+    return given[0].image if given else ""
 
 
 def _container(container: Container) -> Amount:

@@ -19,6 +19,7 @@ class Container(Part, frozen=True):
 
     name: str = ""
     resources: Resources | None = None
+    image: str = ""
     restart_policy: str | None = None
     tty: bool = False
 

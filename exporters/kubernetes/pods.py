@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ..text import clean
-from .asks import Amount, asked, expression, keys_of, named_nodes
+from .asks import Amount, asked, expression, image_of, keys_of, named_nodes
 from .fields import Condition, Owner, Text, seconds, some
 from .objects import Container, ContainerStatus, Pod, PodSpec, Toleration
 from .rules import PodRule, Terms, exact, rules_of, terms_of
@@ -78,6 +78,7 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     ended_s: float | None
     wait: tuple[str, str] = ("", "")
     """Reason and message of why it is not scheduled."""
+    image: str = ""
     gates: tuple[str, ...] = ()
     ready: bool = False
     """It has begun, or need not wait for anything more to do so."""
@@ -136,7 +137,8 @@ def parse_pod(raw: Text) -> PodFacts:
     return PodFacts(
         namespace=clean(meta.namespace), name=clean(meta.name), uid=meta.uid, owner=meta.controller, gang=_gang(pod),
         volcano_queue=clean(meta.annotations.volcano_queue) if meta.annotations else "", labels=labels,
-        amount=_amount(pod), wish=wish_of(spec), node=clean(spec.node_name), phase=status.phase,
+        amount=_amount(pod), image=image_of(spec.containers), wish=wish_of(spec),
+        node=clean(spec.node_name), phase=status.phase,
         created_s=_created(meta.creation_timestamp),
         scheduled_s=_scheduled(pod, scheduled) if bound else None, deleted_s=seconds(meta.deletion_timestamp),
         ended_s=max((time_s for _, _, time_s in exits if time_s is not None), default=None) if over else None,

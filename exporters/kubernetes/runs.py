@@ -16,6 +16,7 @@ from typing import Any
 from ...storage.owners import OwnerKind
 from ...storage.records import Allocation, Job, JobState
 from ...storage.waiting import WaitReason
+from ..software import software
 from .groups import NOTEBOOKS, SERVICES, Group, Key
 from .messages import pod_reason, shortened
 from .pods import PodFacts
@@ -156,7 +157,8 @@ class Runs:
             limit_s=next((limit for limit in limits if limit is not None and 0 < limit < math.inf), None),
             priority=first.priority if first else work.priority if work else None,
             restarts=sum(pod.restarts for pod in everybody), owner_kind=_kind(group),
-            owner=f"{group.kind}/{group.name}", steering=scene.levers.steering(group, pods, queue), **others)
+            owner=f"{group.kind}/{group.name}", steering=scene.levers.steering(group, pods, queue),
+            **software(first.image if first else "")._asdict(), **others)
 
     def _waits(self, group: Group, pods: Sequence[PodFacts], partition: str, scene: Scene) -> tuple[WaitReason, str]:
         """Return why a group waits: for its gates, in its queue, or by the word of the scheduler on its first pod."""

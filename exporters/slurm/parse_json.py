@@ -17,6 +17,7 @@ import msgspec
 from ...storage.gpu_parts import GpuPart
 from ...storage.records import Allocation, Job, JobState, Node, Request
 from ..hostlist import expand
+from ..software import software
 from ..source import FAULTS
 from ..text import decode, described, quoted
 from .fields import BadRecord, Fields
@@ -202,7 +203,23 @@ def parse_job(raw: Fields) -> Job:
         array=array_of(job_id, raw.integer("array_job_id")),
         array_limit=raw.integer("array_max_tasks") or None,
         group=str(raw.integer("het_job_id") or ""),
+        **_software(raw),
     )
+
+
+def _software(raw: Fields) -> dict[str, Any]:
+    """Return what a job runs, as its container, comment, features and TRES tell; what is strange tells nothing."""
+    texts = [_text(raw, name) for name in ("comment", "features", "constraints", "tres_req_str")]
+    if raw.is_object("comment"):
+        texts.append(_text(raw.part("comment"), "job"))
+    return software(_text(raw, "container"), *texts)._asdict()
+
+
+def _text(raw: Fields, name: str) -> str:
+    try:
+        return raw.text(name)
+    except BadRecord:
+        return ""  # an endless comment is no reason to lose the job
 
 
 def _submitted(submit_s: float | None) -> float:
@@ -362,7 +379,7 @@ def parse_accounted(raw: Fields) -> Job:
         restarts=raw.integer("restart_cnt") or 0,
         # 22.05 tells 0 of every job here, even of one that failed with 3.
         exit_code=None if state is JobState.FAILED and _exit_code(raw) == 0 else _exit_code(raw),
-        allocations=allocations, cpu_seconds=_cpu_seconds(raw))
+        allocations=allocations, cpu_seconds=_cpu_seconds(raw), **_software(raw))
 
 
 def _cpu_seconds(raw: Fields) -> float | None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.daemon.replay.runtime_prediction import LEVELS, MEMORY, predict, template, template_codes
+from idlewatt.daemon.replay.runtime_prediction import LEVELS, MEMORY, foresight, predict, template, template_codes
 
 
 def history(runs, ended=None, **columns):
@@ -105,3 +105,17 @@ def test_nine_in_ten_jobs_end_within_the_upper_quantile():
     steady = prediction.evidence == MEMORY
     assert np.mean(runs[steady] <= prediction.quantiles[steady, 2]) == pytest.approx(0.9, abs=0.03)
     assert np.mean(runs[steady] <= prediction.median_s[steady]) == pytest.approx(0.5, abs=0.03)
+
+
+def test_where_names_tell_nothing_the_last_runs_with_the_same_image_do():
+    run = np.array([100.0, 5000.0, 110.0, 5100.0, 90.0, 4900.0, 105.0, 5050.0])
+    image = np.array([0, 1, 0, 1, 0, 1, 0, 1])
+    submit = np.arange(8) * 10_000.0
+    known = {"submit_s": submit, "run_s": run, "ended_s": submit + run, "gpus": np.ones(8), "user": np.zeros(8),
+             "template": np.arange(8)}
+    told, blind = foresight(**known, image=image)["prediction"], foresight(**known)["prediction"]
+    assert told[6] == pytest.approx(100.0, abs=10)
+    assert told[7] == pytest.approx(5000.0, abs=100)
+    assert blind[6] not in (told[6], told[7])
+    unknown = foresight(**known, image=np.full(8, -1))["prediction"]
+    np.testing.assert_array_equal(unknown, blind)

@@ -323,3 +323,15 @@ def test_a_long_list_item_by_item_takes_little_more_than_what_is_kept_of_it(raw)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] / 2
+
+
+@pytest.mark.parametrize("comment", ["framework=jax see wiki", {"job": "framework=jax", "administrator": "cuda=9"}])
+def test_container_comment_and_tres_tell_what_a_job_runs_and_strange_ones_tell_nothing(comment):
+    raw = {"job_id": 1, "submit_time": 100, "job_state": "PENDING", "partition": "gpu",
+           "container": "docker://lab/own:cu121\x1b", "comment": comment, "tres_req_str": "cpu=1,gres/gpu=2"}
+    job = parse_job(Fields(raw))
+    assert (job.framework, job.cuda) == ("jax", "12.1")
+    assert job.image.startswith("lab/own:cu121")
+    assert job.image.isprintable()
+    strange = parse_job(Fields(raw | {"container": 7, "comment": "x" * 10_000_000}))
+    assert (strange.image, strange.framework, strange.cuda) == ("", "", "")

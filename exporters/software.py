@@ -1,0 +1,68 @@
+"""What a job runs, as far as its scheduler tells: container image, framework and CUDA.
+
+The name of an image, a job's comment and what it asks for are texts of users: only what is known by its form is taken
+from them, made fit and short. A job's script is never looked at, and no more is kept of a comment.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .text import clean
+
+LONGEST_IMAGE, LONGEST_READ = 200, 4096
+FRAMEWORKS = ("pytorch", "tensorflow", "jax", "mxnet", "paddlepaddle", "nemo", "megatron", "deepspeed", "vllm",
+              "tritonserver", "sglang", "rapids", "horovod", "gromacs", "lammps", "namd", "amber", "quantum_espresso")
+"""Words by which images and comments are known, the first that is found."""
+_TOLD = re.compile(r"\b(image|container|framework|cuda)\s*=\s*([^\s,;|]{1,200})", re.IGNORECASE)
+_CUDA = re.compile(r"(?<![a-z])cuda(?:[-_:/=]?v?)(\d{1,2}(?:\.\d{1,2})?)(?!\d)", re.IGNORECASE)
+_SHORT_CUDA = re.compile(r"(?<![a-z0-9])cu(1[0-9])(\d)(?!\d)", re.IGNORECASE)
+_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_CREDENTIALS = re.compile(r"^[^/@#]*:[^/@#]*@")
+"""A user with a password before the registry: ``docker://alice:secret@registry/image``."""
+
+
+class Software(NamedTuple):
+    """What is known of what a job runs; '' where nobody tells."""
+
+    image: str = ""
+    framework: str = ""
+    cuda: str = ""
+
+
+NOTHING = Software()
+
+
+def software(image: str, *texts: str) -> Software:
+    """Return what the name of an image and further texts, such as a comment, tell."""
+    read = " ".join(text[:LONGEST_READ] for text in texts if text)
+    if not image and not read:
+        return NOTHING
+    told = {key.lower(): value for key, value in reversed(_TOLD.findall(read))}
+    name = _image(image or told.get("image") or told.get("container") or "")
+    framework = told.get("framework", "").lower()
+    return Software(name, framework if framework in FRAMEWORKS else _framework(name, read),
+                    _cuda(told.get("cuda", ""), name, read))
+
+
+def _image(name: str) -> str:
+    """Return an image's name without scheme, password and digest; enroot writes ``registry#image``."""
+    found = _CREDENTIALS.sub("", _SCHEME.sub("", clean(name[:LONGEST_READ]).strip())).replace("#", "/", 1)
+    return "".join(found.partition("@sha256:")[0].split())[:LONGEST_IMAGE]
+
+
+def _framework(*texts: str) -> str:
+    words = [word for text in texts for word in re.split(r"[^a-z_]+", text.lower()[:LONGEST_READ])]
+    return next((name for name in FRAMEWORKS if name in words), "")
+
+
+def _cuda(told: str, *texts: str) -> str:
+    if re.fullmatch(r"\d{1,2}(\.\d{1,2}){0,2}", told):
+        return ".".join(told.split(".")[:2])
+    for text in texts:
+        if found := _CUDA.search(text):
+            return found[1]
+        if found := _SHORT_CUDA.search(text):
+            return f"{found[1]}.{found[2]}"
+    return ""

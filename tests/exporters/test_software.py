@@ -1,0 +1,33 @@
+"""What a job runs, taken from texts of users: known by their form, made fit, short, without secrets."""
+
+import pytest
+
+from idlewatt.exporters.software import LONGEST_IMAGE, NOTHING, Software, software
+
+
+@pytest.mark.parametrize(("image", "texts", "told"), [
+    ("nvcr.io/nvidia/pytorch:23.10-py3", (), ("nvcr.io/nvidia/pytorch:23.10-py3", "pytorch", "")),
+    ("docker://pytorch/pytorch:2.1-cuda12.1-cudnn8", (), ("pytorch/pytorch:2.1-cuda12.1-cudnn8", "pytorch", "12.1")),
+    ("nvcr.io#nvidia/tensorflow:24.01", (), ("nvcr.io/nvidia/tensorflow:24.01", "tensorflow", "")),
+    ("ghcr.io/lab/vllm:cu124", (), ("ghcr.io/lab/vllm:cu124", "vllm", "12.4")),
+    ("nvidia/cuda:12.2.0-base", (), ("nvidia/cuda:12.2.0-base", "", "12.2")),
+    ("", ("framework=jax cuda=12.4.1 image=/images/own.sqsh",), ("/images/own.sqsh", "jax", "12.4")),
+    ("", ("ask bob about this one", "gres/gpu=2,gres/cuda:11.8=1"), ("", "", "11.8")),
+    ("repo/thing@sha256:abcdef", (), ("repo/thing", "", "")),
+    ("docker://alice:secret@registry.example.org/x", (), ("registry.example.org/x", "", "")),
+    ("", ("framework=<script> cuda=12;rm",), ("", "", "12")),
+])
+def test_what_is_known_by_its_form_is_told(image, texts, told):
+    assert software(image, *texts) == Software(*told)
+
+
+def test_nothing_is_kept_of_a_comment_but_what_is_known_by_its_form():
+    assert software("", "my private diary: cudaless pytorchish, barracuda 12") == NOTHING
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[31mred\x07", "a\u202eb", "x" * 100_000, "<img src=x>\n\n", "\0", "\ud800"])
+def test_an_image_of_any_name_is_made_fit_and_short(hostile):
+    image = software(hostile).image
+    assert len(image) <= LONGEST_IMAGE
+    assert image.isprintable()
+    assert not any(character.isspace() for character in image)
