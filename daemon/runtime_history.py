@@ -29,6 +29,7 @@ class RuntimeHistory:
     def __init__(self, past: JobColumns) -> None:
         self._past = past
         self._users = {user: code for code, user in enumerate(past.vocabularies["user"])}
+        self._partitions = {name: code for code, name in enumerate(past.vocabularies["partition"])}
         self._templates: dict[str, int] = {}
         for name in past.vocabularies["name"]:
             self._templates.setdefault(template(name), len(self._templates))
@@ -69,7 +70,8 @@ class RuntimeHistory:
         own = [row.get(job.key, -1) for job in jobs]
         kept = np.ones(len(past), bool)
         kept[[number for number in own if number >= 0]] = False
-        became_run_s, became_ended_s = (np.append(column, np.nan)[own] for column in (run_s, ended_s))
+        became_run_s, became_ended_s, became_started_s = (
+            np.append(column, np.nan)[own] for column in (run_s, ended_s, past.start_s))
         found = foresight(
             submit_s=np.append(np.fmax(past.submit_s, past.eligible_s)[kept], [waits_from(job) for job in jobs]),
             run_s=np.append(run_s[kept], became_run_s), ended_s=np.append(ended_s[kept], became_ended_s),
@@ -78,6 +80,8 @@ class RuntimeHistory:
             template=np.append(self._names[past.name[kept]], _codes([template(job.name) for job in jobs],
                                                                     self._templates)),
             image=np.append(self._images[past.image[kept]], [self._image_of.get(job.image, -1) for job in jobs]),
+            partition=np.append(past.partition[kept], _codes([job.partition for job in jobs], self._partitions)),
+            started_s=np.append(past.start_s[kept], became_started_s),
             limit_s=np.append(past.limit_s[kept], [np.nan if job.limit_s is None else job.limit_s for job in jobs]))
         return np.stack([found[name][-len(jobs):] for name in FORESIGHT], axis=1)
 

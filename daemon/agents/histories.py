@@ -111,7 +111,8 @@ def recorded(history: HistoryReader, since_s: float, until_s: float, source: str
     seen: dict[str, int] = {}
     images = np.array([seen.setdefault(job.image, len(seen)) if job.image else -1 for job in jobs], np.int64)
     known = foresight(submit_s=work.submit, run_s=ran_s, ended_s=ended_s, gpus=work.gpus, user=work.user,
-                      template=groups, limit_s=work.limit, image=images)
+                      template=groups, image=images, partition=work.partition, limit_s=work.limit,
+                      started_s=[np.nan if job.start_s is None else job.start_s for job in jobs])
     # Those that ran into the window are cut and tied to their nodes: nothing to learn from.
     rows = np.flatnonzero(np.isfinite(ended_s) & (work.submit >= since_s))
     work = taken(work, rows, **{name: column[rows] for name, column in known.items()})

@@ -1,9 +1,12 @@
 """How long a job will run, told from what its user's like jobs did, and only from those that had ended when it came.
 
-A job is compared with the last runs of the most specific group that has enough of them: same user, name and size;
-same user and name; same user, container image and size; same user and image; same user and size; same user; same size;
-all. (Recent runs of the same user are the field's
-strong simple predictor: Tsafrir, Etsion and Feitelson, TPDS 2007.)
+Each group of like jobs, from all jobs down to the same user, name and size or container
+image and size, pulls the estimate towards the median of
+its last runs, the more of them the stronger. How many last runs count is what would have been right of late (recent
+runs of the same user are the field's strong simple predictor: Tsafrir, Etsion and Feitelson, TPDS 2007). Intervals are
+conformal: how far estimates were off for the last jobs, those that still run included, which are known to be longer
+than they have been running (the product-limit estimator, Kaplan and Meier 1958): without them a time in which long jobs
+begin looks as if all were short.
 """
 
 from __future__ import annotations
@@ -25,12 +28,19 @@ Codes = npt.NDArray[np.int64]
 Groups = npt.NDArray[np.int32]
 
 LEVELS = (("user", "template", "gpus"), ("user", "template"), ("user", "image", "gpus"), ("user", "image"),
-          ("user", "gpus"), ("user",), ("gpus",), ())
+          ("user", "gpus"), ("user",), ("partition", "gpus"), ("partition",), ("gpus",), ())
 """Groups from the most specific to all jobs."""
-ENOUGH = 3
-"""Runs that make a group worth asking; the last level needs one."""
-MEMORY = 32
-"""Last runs of a group that are looked at: users change their minds."""
+MEMORIES = np.array([1, 2, 3, 5, 8, 16, 32])
+"""So many last runs of a group may count; the number that would have been right of late does."""
+MEMORY = int(MEMORIES[-1])
+WEIGHT = 1.0
+"""So many runs of its own weigh as much for a group as all that is known of the wider one."""
+FORGET = 0.99
+"""What an error of an earlier job still counts beside one of the next."""
+ERRORS, ENOUGH, KNOWN = 600, 20, 10
+"""Last jobs whose errors make an interval; those that a level must have for one of its own, and errors among them."""
+RENEWED = 8
+"""An interval is worked out again after so many jobs."""
 QUANTILES = (0.1, 0.5, 0.9)
 QUARTILES = (0.25, 0.5, 0.75)
 """How far run times spread, whatever becomes of the jobs that fail at once: often every seventh."""
@@ -75,23 +85,46 @@ def known_codes(vocabulary: Sequence[str]) -> Codes:
 
 
 def predict(*, submit_s: Column, run_s: Column, ended_s: Column, gpus: Column, user: Column | None = None,
-            template: Column | None = None, limit_s: Column | None = None,
-            quantiles: Sequence[float] = QUANTILES) -> Prediction:
+            template: Column | None = None, partition: Column | None = None, started_s: Column | None = None,
+            limit_s: Column | None = None, quantiles: Sequence[float] = QUANTILES) -> Prediction:
     """Predict the run time of every job from those that had ended at its submission.
 
-    ``user`` and ``template`` are codes, negative where unknown; ``ended_s`` is when a run time became known,
-    NaN or infinite for a job that has not ended (its ``run_s`` is then not looked at). No prediction exceeds a limit.
+    ``user``, ``template`` and ``partition`` are codes, negative where unknown; ``ended_s`` is when the run time became
+    known, NaN or infinite for a job that has not ended (its ``run_s`` is then never looked at). ``started_s`` tells how
+    long those have run that have not ended. No prediction exceeds a limit.
     """
-    return _predicted(_groups(gpus, user, template, None), submit_s, run_s, ended_s, limit_s, quantiles)
+    return _predicted(_groups(gpus, user, template, None, partition), _Runs.of(submit_s, run_s, ended_s, started_s),
+                      limit_s, quantiles)
 
 
-def _predicted(groups: Groups, submit_s: Column, run_s: Column, ended_s: Column, limit_s: Column | None,
-               quantiles: Sequence[float]) -> Prediction:
-    submit_s, run_s, ended_s = (np.asarray(column, np.float64) for column in (submit_s, run_s, ended_s))
-    known = np.flatnonzero(np.isfinite(ended_s) & np.isfinite(run_s))
-    ends = known[np.argsort(ended_s[known], kind="stable")]
-    found, level, evidence = _sweep(np.argsort(submit_s, kind="stable"), ends, submit_s, run_s, ended_s, groups,
-                                    _rings(groups), np.asarray(quantiles, np.float64))
+class _Runs(NamedTuple):
+    """What became of the jobs."""
+
+    submit_s: Floats
+    started_s: Floats
+    """NaN where nobody knows it."""
+    ended_s: Floats
+    value: Floats
+    """Logarithm of the run time, in units; NaN where there is none."""
+    unit_s: Floats
+    """Of each job: a second, or its limit."""
+
+    @classmethod
+    def of(cls, submit_s: Column, run_s: Column, ended_s: Column, started_s: Column | None,
+           unit_s: Floats | None = None) -> _Runs:
+        """Return the columns; a run of no time counts as one of a second."""
+        submit, run, ended = (np.asarray(column, np.float64) for column in (submit_s, run_s, ended_s))
+        started = np.full(len(run), np.nan) if started_s is None else np.asarray(started_s, np.float64)
+        unit = np.ones(len(run)) if unit_s is None else unit_s
+        return cls(submit, started, ended, np.log(np.maximum(run, 1.0) / unit), unit)
+
+
+def _predicted(groups: Groups, runs: _Runs, limit_s: Column | None, quantiles: Sequence[float]) -> Prediction:
+    known = np.flatnonzero(np.isfinite(runs.ended_s) & np.isfinite(runs.value))
+    ends = known[np.argsort(runs.ended_s[known], kind="stable")]
+    found, level, evidence = _sweep(np.argsort(runs.submit_s, kind="stable"), ends, runs, groups, _rings(groups),
+                                    np.asarray(quantiles, np.float64))
+    found = np.exp(found)
     if limit_s is not None:
         limits = np.asarray(limit_s, np.float64)[:, None]
         found = np.where(np.isnan(found), limits, np.fmin(found, limits))
@@ -99,14 +132,15 @@ def _predicted(groups: Groups, submit_s: Column, run_s: Column, ended_s: Column,
 
 
 def foresight(*, submit_s: Column, run_s: Column, ended_s: Column, gpus: Column, user: Column | None = None,
-              template: Column | None = None, limit_s: Column | None = None,
-              image: Column | None = None) -> dict[str, Floats]:
+              template: Column | None = None, image: Column | None = None,
+              partition: Column | None = None, started_s: Column | None = None,
+              limit_s: Column | None = None) -> dict[str, Floats]:
     """Return a workload's columns of what is known at submission: run times of like jobs, and their use of limits."""
     limits = np.full(len(submit_s), np.nan) if limit_s is None else np.asarray(limit_s, np.float64)
     limits = np.where(np.isfinite(limits) & (limits > 0), limits, np.nan)
-    groups = _groups(gpus, user, template, image)
-    runs = _predicted(groups, submit_s, run_s, ended_s, limits, QUARTILES).quantiles
-    uses = _predicted(groups, submit_s, np.asarray(run_s, np.float64) / limits, ended_s, None, QUARTILES).quantiles
+    groups = _groups(gpus, user, template, image, partition)
+    runs = _predicted(groups, _Runs.of(submit_s, run_s, ended_s, started_s), limits, QUARTILES).quantiles
+    uses = _predicted(groups, _Runs.of(submit_s, run_s, ended_s, started_s, limits), None, QUARTILES).quantiles
     names = ("prediction_low", "prediction", "prediction_high", "use_low", "use", "use_high")
     known = dict(zip(names, np.concatenate([runs, uses], axis=1).T.copy(), strict=True))
     return known | {"usual": _usual(np.asarray(submit_s, np.float64), limits, user)}
@@ -126,12 +160,14 @@ def _usual(submit_s: Floats, limit_s: Floats, user: Column | None) -> Floats:
     return np.where(np.isnan(limit_s), np.nan, found)
 
 
-def _groups(gpus: Column, user: Column | None, template: Column | None, image: Column | None) -> Groups:
+def _groups(gpus: Column, user: Column | None, template: Column | None, image: Column | None,
+            partition: Column | None) -> Groups:
     """Return [level, job] the group of each job at each level; -1 where a column of the level is unknown."""
     unknown = np.full(len(gpus), -1, np.int64)
     columns = {"user": unknown if user is None else np.asarray(user, np.int64),
                "template": unknown if template is None else np.asarray(template, np.int64),
                "image": unknown if image is None else np.asarray(image, np.int64),
+               "partition": unknown if partition is None else np.asarray(partition, np.int64),
                "gpus": np.asarray(gpus, np.int64)}
     codes = {name: _renumbered(column) for name, column in columns.items()}
     groups = np.zeros((len(LEVELS), len(gpus)), np.int32)
@@ -171,31 +207,133 @@ def _rings(groups: Groups) -> Rings:
     return Rings(starts, lengths, np.empty(int(lengths.sum())))
 
 
+class _Errors(NamedTuple):
+    """The last jobs of each level, and the quantiles of how far estimates were off for them."""
+
+    jobs: Groups
+    """[level, place]"""
+    seen: Codes
+    quantiles: Floats
+    """[level, quantile]; NaN while too few are known."""
+    asked: Codes
+    """[level] since they were worked out."""
+
+
 @compiled_with_arrays
-def _sweep(order: Codes, ends: Codes, submit_s: Floats, run_s: Floats, ended_s: Floats, groups: Groups, rings: Rings,
+def _sweep(order: Codes, ends: Codes, runs: _Runs, groups: Groups, rings: Rings,
            quantiles: Floats) -> tuple[Floats, Codes, Codes]:
     """Go through submissions in time; what ended before one, or at the same moment, is learnt first."""
-    found = np.full((len(submit_s), len(quantiles)), np.nan)
-    chosen, evidence = np.full(len(submit_s), -1), np.zeros(len(submit_s), np.int64)
-    seen = np.zeros(rings.starts.shape, np.int64)
-    learnt = 0
+    levels, size = groups.shape
+    found, estimate = np.full((size, len(quantiles)), np.nan), np.full((size, len(MEMORIES)), np.nan)
+    told, chosen, evidence = np.full(size, np.nan), np.full(size, -1), np.zeros(size, np.int64)
+    seen, off, learnt = np.zeros(rings.starts.shape, np.int64), np.zeros(len(MEMORIES)), 0
+    errors = _Errors(np.zeros((levels, ERRORS), np.int32), np.zeros(levels, np.int64),
+                     np.full((levels, len(quantiles)), np.nan), np.zeros(levels, np.int64))
     for job in order:
-        while learnt < len(ends) and ended_s[ends[learnt]] <= submit_s[job]:
-            _learn(ends[learnt], run_s, groups, rings, seen)
+        while learnt < len(ends) and runs.ended_s[ends[learnt]] <= runs.submit_s[job]:
+            ended = ends[learnt]
+            if chosen[ended] >= 0:
+                off[:] = FORGET * off + np.abs(runs.value[ended] - estimate[ended])
+            _learn(ended, runs.value, groups, rings, seen)
             learnt += 1
-        level = _level(job, groups, seen)
-        if level >= 0:
-            group = groups[level, job]
-            count = min(seen[level, group], rings.lengths[level, group])
-            first = rings.starts[level, group]
-            _quantiles(np.sort(rings.store[first:first + count]), quantiles, found[job])
-            chosen[job], evidence[job] = level, count
+        chosen[job], evidence[job] = _estimates(job, groups, rings, seen, estimate[job])
+        if chosen[job] < 0:
+            continue
+        told[job] = estimate[job, np.argmin(off)]
+        level = chosen[job] if errors.seen[chosen[job]] >= ENOUGH else levels - 1
+        _renew(level, runs.submit_s[job], runs, told, errors, quantiles)
+        if np.isnan(errors.quantiles[level, 0]):
+            _quantiles(_last(groups, rings, seen, job, chosen[job]), quantiles, found[job])
+        else:
+            found[job] = told[job] + errors.quantiles[level]
+        _centre(told[job], quantiles, found[job])
+        for noted in (chosen[job], levels - 1):
+            if noted == levels - 1 or chosen[job] != levels - 1:
+                errors.jobs[noted, errors.seen[noted] % ERRORS] = job
+                errors.seen[noted] += 1
     return found, chosen, evidence
 
 
 @compiled_with_arrays
-def _quantiles(ordered: Floats, quantiles: Floats, out: Floats) -> None:
+def _estimates(job: int, groups: Groups, rings: Rings, seen: Codes, out: Floats) -> tuple[int, int]:
+    """Fill in an estimate for each of ``MEMORIES``; return the most specific level that has runs, and how many."""
+    found, count = -1, 0
+    for level in range(len(groups) - 1, -1, -1):
+        group = groups[level, job]
+        if group < 0 or seen[level, group] == 0:
+            continue
+        last = _last(groups, rings, seen, job, level)
+        for place in range(len(MEMORIES)):
+            some = np.sort(last[:MEMORIES[place]])
+            median = 0.5 * (some[(len(some) - 1) // 2] + some[len(some) // 2])
+            own = len(some) / (len(some) + WEIGHT) if found >= 0 else 1.0
+            out[place] = median if found < 0 else own * median + (1.0 - own) * out[place]
+        found, count = level, len(last)
+    return found, count
+
+
+@compiled_with_arrays
+def _last(groups: Groups, rings: Rings, seen: Codes, job: int, level: int) -> Floats:
+    """Return the last runs of a job's group at a level, the latest first."""
+    group = groups[level, job]
+    length, first = rings.lengths[level, group], rings.starts[level, group]
+    last = np.empty(min(seen[level, group], length))
+    for back in range(len(last)):
+        last[back] = rings.store[first + (seen[level, group] - 1 - back) % length]
+    return last
+
+
+@compiled_with_arrays
+def _renew(level: int, now: float, runs: _Runs, told: Floats, errors: _Errors, quantiles: Floats) -> None:
+    """Work out the quantiles of a level's errors once in a while."""
+    errors.asked[level] += 1
+    if errors.asked[level] < RENEWED and not np.isnan(errors.quantiles[level, 0]):
+        return
+    off, open_ended, count, known = np.empty(ERRORS), np.zeros(ERRORS, np.bool_), 0, 0
+    for place in range(min(errors.seen[level], ERRORS)):
+        job = errors.jobs[level, place]
+        if runs.ended_s[job] <= now and not np.isnan(runs.value[job]):
+            off[count] = runs.value[job] - told[job]
+            count, known = count + 1, known + 1
+        elif runs.started_s[job] < now and not np.isnan(runs.unit_s[job]):
+            off[count] = np.log(max(now - runs.started_s[job], 1.0) / runs.unit_s[job]) - told[job]
+            open_ended[count] = True
+            count += 1
+    if known >= KNOWN:
+        _product_limit(off[:count], open_ended[:count], quantiles, errors.quantiles[level])
+        errors.asked[level] = 0
+
+
+@compiled_with_arrays
+def _product_limit(values: Floats, open_ended: Any, quantiles: Floats, out: Floats) -> None:
+    """Fill in quantiles of values of which some are known to be larger than they are told (Kaplan and Meier 1958)."""
+    order = np.argsort(values)
+    larger, filled = 1.0, 0
+    for place in range(len(order)):
+        if not open_ended[order[place]]:
+            larger *= 1.0 - 1.0 / (len(order) - place)
+            while filled < len(quantiles) and 1.0 - larger >= quantiles[filled] - 1e-9:
+                out[filled] = values[order[place]]
+                filled += 1
+    out[filled:] = values[order[-1]]
+
+
+@compiled_with_arrays
+def _centre(told: float, quantiles: Floats, out: Floats) -> None:
+    """Put the estimate itself in the middle, and let no quantile be on its wrong side."""
+    for place in range(len(quantiles)):
+        if quantiles[place] < 0.5:
+            out[place] = min(out[place], told)
+        elif quantiles[place] > 0.5:
+            out[place] = max(out[place], told)
+        else:
+            out[place] = told
+
+
+@compiled_with_arrays
+def _quantiles(values: Floats, quantiles: Floats, out: Floats) -> None:
     """Fill in quantiles, linear between neighbours; numpy's own takes ten seconds to compile."""
+    ordered = np.sort(values)
     for index in range(len(quantiles)):
         place = quantiles[index] * (len(ordered) - 1)
         below = int(place)
@@ -204,21 +342,10 @@ def _quantiles(ordered: Floats, quantiles: Floats, out: Floats) -> None:
 
 
 @compiled_with_arrays
-def _learn(job: int, run_s: Floats, groups: Groups, rings: Rings, seen: Codes) -> None:
+def _learn(job: int, value: Floats, groups: Groups, rings: Rings, seen: Codes) -> None:
     for level in range(len(groups)):
         group = groups[level, job]
         if group >= 0:
             place = rings.starts[level, group] + seen[level, group] % rings.lengths[level, group]
-            rings.store[place] = run_s[job]
+            rings.store[place] = value[job]
             seen[level, group] += 1
-
-
-@compiled_with_arrays
-def _level(job: int, groups: Groups, seen: Codes) -> int:
-    """Return the most specific level that has enough runs; -1 when nothing has ended yet."""
-    last = len(groups) - 1
-    for level in range(len(groups)):
-        group = groups[level, job]
-        if group >= 0 and seen[level, group] >= (1 if level == last else ENOUGH):
-            return level
-    return -1

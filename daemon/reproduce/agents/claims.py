@@ -73,10 +73,15 @@ def _row(policy: str, found: Sequence[Judged], agent: bool) -> tuple[str, ...]:
     ratios = np.array([np.divide(one.rows[policy], np.maximum(one.rows[INCUMBENT], (1.0, 1.0, 1.0))) for one in own])
     if not agent:
         return (policy, *(_spread(column) for column in ratios.T), "", "")
-    intervals = "; ".join("unknown" if one.interval is None else f"{one.interval[0]:.3f} to {one.interval[1]:.3f}"
-                          for one in own)
+    intervals = "; ".join(_interval(one.interval) for one in own)
     return (policy, *(_spread(column) for column in ratios.T), intervals,
             ", ".join(sorted({one.decision for one in own})))
+
+
+def _interval(found: tuple[float, float] | None) -> str:
+    if found is None or not np.isfinite(found).all():
+        return "too few blocks"
+    return f"{found[0]:.3f} to {found[1]:.3f}"
 
 
 def _spread(ratios: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:

@@ -79,7 +79,7 @@ def stretch(regime: Regime, seed: int) -> Stretch:
     # What is known of run times is what had ended under the incumbent, the same for all who are compared.
     past = run(cluster, work, named(INCUMBENT))
     known: dict[str, Any] = foresight(submit_s=work.submit, run_s=work.run, ended_s=past.end, gpus=work.gpus,
-                                      user=work.user, template=kinds, limit_s=work.limit)
+                                      user=work.user, template=kinds, limit_s=work.limit, started_s=past.start)
     return Stretch(cluster, replace(work, **known), float(work.submit[int(WARM_UP * jobs)]))
 
 
