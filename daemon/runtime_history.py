@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..storage.columns import JobColumns
 from ..storage.records import Job
-from .replay.runtime_prediction import foresight, known_codes, template
+from .replay.runtime_prediction import Traits, foresight, known_codes, template
 from .replay.workload import FORESIGHT, waits_from
 
 Floats = NDArray[np.float64]
@@ -75,15 +75,19 @@ class RuntimeHistory:
         found = foresight(
             submit_s=np.append(np.fmax(past.submit_s, past.eligible_s)[kept], [waits_from(job) for job in jobs]),
             run_s=np.append(run_s[kept], became_run_s), ended_s=np.append(ended_s[kept], became_ended_s),
-            gpus=np.append(past.gpus[kept], [job.request.gpus for job in jobs]),
-            user=np.append(past.user[kept], _codes([job.user for job in jobs], self._users)),
-            template=np.append(self._names[past.name[kept]], _codes([template(job.name) for job in jobs],
-                                                                    self._templates)),
-            image=np.append(self._images[past.image[kept]], [self._image_of.get(job.image, -1) for job in jobs]),
-            partition=np.append(past.partition[kept], _codes([job.partition for job in jobs], self._partitions)),
-            started_s=np.append(past.start_s[kept], became_started_s),
+            traits=self._traits(jobs, kept), started_s=np.append(past.start_s[kept], became_started_s),
             limit_s=np.append(past.limit_s[kept], [np.nan if job.limit_s is None else job.limit_s for job in jobs]))
         return np.stack([found[name][-len(jobs):] for name in FORESIGHT], axis=1)
+
+    def _traits(self, jobs: Sequence[Job], kept: NDArray[np.bool_]) -> Traits:
+        """Return what makes jobs of the past and these alike."""
+        past = self._past
+        return Traits(
+            np.append(past.gpus[kept], [job.request.gpus for job in jobs]),
+            np.append(past.user[kept], _codes([job.user for job in jobs], self._users)),
+            np.append(self._names[past.name[kept]], _codes([template(job.name) for job in jobs], self._templates)),
+            np.append(self._images[past.image[kept]], [self._image_of.get(job.image, -1) for job in jobs]),
+            np.append(past.partition[kept], _codes([job.partition for job in jobs], self._partitions)))
 
 
 def _codes(words: Sequence[str], known: dict[str, int]) -> NDArray[np.int64]:

@@ -180,19 +180,6 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Flavor:
-    """A named resource request with its time limit (GIST AI-X paper, Table 2)."""
-
-    name: str
-    gpus: int
-    cpus: int
-    memory_bytes: int
-    limit_s: float
-    rate: float
-    """Share of the partition's GPUs, the paper's lambda."""
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """What a job asks for, over all its nodes unless the name says otherwise."""
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ...storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 from ..learning.models import ModelError, ModelStore
 from ..niceness import give_way
-from ..replay.runtime_prediction import foresight
+from ..replay.runtime_prediction import Traits, foresight
 from ..settings.advice import AdviceSettings, CounterfactualSettings
 from .advisor import AdviceInputs, Advisor
 from .inference import ServedModel
@@ -79,7 +79,8 @@ def warm_up(names: Sequence[str], models: Path | None = None) -> None:
 def _foreseen(jobs: Sequence[Job]) -> dict[str, Floats]:
     """Let run times be foreseen from nothing."""
     nothing = np.full(len(jobs), np.nan)
-    return foresight(submit_s=[job.submit_s for job in jobs], run_s=nothing, ended_s=nothing, gpus=[1] * len(jobs))
+    return foresight(submit_s=[job.submit_s for job in jobs], run_s=nothing, ended_s=nothing,
+                     traits=Traits([1] * len(jobs)))
 
 
 def _end_with_parent() -> None:

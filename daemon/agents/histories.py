@@ -22,7 +22,7 @@ from ..recorded_window import past
 from ..replay.cluster import Cluster, NodeEvent
 from ..replay.feasibility import pools, rejections, shape
 from ..replay.power import PowerModel
-from ..replay.runtime_prediction import foresight, template
+from ..replay.runtime_prediction import Traits, foresight, template
 from ..replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from ..replay.workload import COLUMNS, Workload
 from ..settings.training import TRIAL_S
@@ -110,8 +110,8 @@ def recorded(history: HistoryReader, since_s: float, until_s: float, source: str
     groups = np.array([names.setdefault(template(job.name), len(names)) if job.name else -1 for job in jobs], np.int64)
     seen: dict[str, int] = {}
     images = np.array([seen.setdefault(job.image, len(seen)) if job.image else -1 for job in jobs], np.int64)
-    known = foresight(submit_s=work.submit, run_s=ran_s, ended_s=ended_s, gpus=work.gpus, user=work.user,
-                      template=groups, image=images, partition=work.partition, limit_s=work.limit,
+    traits = Traits(work.gpus, work.user, groups, images, work.partition)
+    known = foresight(submit_s=work.submit, run_s=ran_s, ended_s=ended_s, traits=traits, limit_s=work.limit,
                       started_s=[np.nan if job.start_s is None else job.start_s for job in jobs])
     # Those that ran into the window are cut and tied to their nodes: nothing to learn from.
     rows = np.flatnonzero(np.isfinite(ended_s) & (work.submit >= since_s))

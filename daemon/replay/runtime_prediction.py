@@ -84,17 +84,27 @@ def known_codes(vocabulary: Sequence[str]) -> Codes:
     return np.array([code if word else -1 for code, word in enumerate(vocabulary)] + [-1], np.int64)
 
 
-def predict(*, submit_s: Column, run_s: Column, ended_s: Column, gpus: Column, user: Column | None = None,
-            template: Column | None = None, partition: Column | None = None, started_s: Column | None = None,
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What makes jobs alike, a column each: codes, negative where unknown."""
+
+    gpus: Column
+    user: Column | None = None
+    template: Column | None = None
+    """Of the name."""
+    image: Column | None = None
+    """Container image."""
+    partition: Column | None = None
+
+
+def predict(*, submit_s: Column, run_s: Column, ended_s: Column, traits: Traits, started_s: Column | None = None,
             limit_s: Column | None = None, quantiles: Sequence[float] = QUANTILES) -> Prediction:
     """Predict the run time of every job from those that had ended at its submission.
 
-    ``user``, ``template`` and ``partition`` are codes, negative where unknown; ``ended_s`` is when the run time became
-    known, NaN or infinite for a job that has not ended (its ``run_s`` is then never looked at). ``started_s`` tells how
-    long those have run that have not ended. No prediction exceeds a limit.
+    ``ended_s`` is when the run time became known, NaN or infinite for a job that has not ended (its ``run_s`` is then
+    never looked at). ``started_s`` tells how long those have run that have not ended. No prediction exceeds a limit.
     """
-    return _predicted(_groups(gpus, user, template, None, partition), _Runs.of(submit_s, run_s, ended_s, started_s),
-                      limit_s, quantiles)
+    return _predicted(_groups(traits), _Runs.of(submit_s, run_s, ended_s, started_s), limit_s, quantiles)
 
 
 class _Runs(NamedTuple):
@@ -131,19 +141,17 @@ def _predicted(groups: Groups, runs: _Runs, limit_s: Column | None, quantiles: S
     return Prediction(found, level, evidence)
 
 
-def foresight(*, submit_s: Column, run_s: Column, ended_s: Column, gpus: Column, user: Column | None = None,
-              template: Column | None = None, image: Column | None = None,
-              partition: Column | None = None, started_s: Column | None = None,
+def foresight(*, submit_s: Column, run_s: Column, ended_s: Column, traits: Traits, started_s: Column | None = None,
               limit_s: Column | None = None) -> dict[str, Floats]:
     """Return a workload's columns of what is known at submission: run times of like jobs, and their use of limits."""
     limits = np.full(len(submit_s), np.nan) if limit_s is None else np.asarray(limit_s, np.float64)
     limits = np.where(np.isfinite(limits) & (limits > 0), limits, np.nan)
-    groups = _groups(gpus, user, template, image, partition)
+    groups = _groups(traits)
     runs = _predicted(groups, _Runs.of(submit_s, run_s, ended_s, started_s), limits, QUARTILES).quantiles
     uses = _predicted(groups, _Runs.of(submit_s, run_s, ended_s, started_s, limits), None, QUARTILES).quantiles
     names = ("prediction_low", "prediction", "prediction_high", "use_low", "use", "use_high")
     known = dict(zip(names, np.concatenate([runs, uses], axis=1).T.copy(), strict=True))
-    return known | {"usual": _usual(np.asarray(submit_s, np.float64), limits, user)}
+    return known | {"usual": _usual(np.asarray(submit_s, np.float64), limits, traits.user)}
 
 
 def _usual(submit_s: Floats, limit_s: Floats, user: Column | None) -> Floats:
@@ -160,15 +168,12 @@ def _usual(submit_s: Floats, limit_s: Floats, user: Column | None) -> Floats:
     return np.where(np.isnan(limit_s), np.nan, found)
 
 
-def _groups(gpus: Column, user: Column | None, template: Column | None, image: Column | None,
-            partition: Column | None) -> Groups:
+def _groups(traits: Traits) -> Groups:
     """Return [level, job] the group of each job at each level; -1 where a column of the level is unknown."""
-    unknown = np.full(len(gpus), -1, np.int64)
-    columns = {"user": unknown if user is None else np.asarray(user, np.int64),
-               "template": unknown if template is None else np.asarray(template, np.int64),
-               "image": unknown if image is None else np.asarray(image, np.int64),
-               "partition": unknown if partition is None else np.asarray(partition, np.int64),
-               "gpus": np.asarray(gpus, np.int64)}
+    gpus = np.asarray(traits.gpus, np.int64)
+    told = {name: getattr(traits, name) for name in ("user", "template", "image", "partition")}
+    columns = {name: np.full(len(gpus), -1, np.int64) if column is None else np.asarray(column, np.int64)
+               for name, column in told.items()} | {"gpus": gpus}
     codes = {name: _renumbered(column) for name, column in columns.items()}
     groups = np.zeros((len(LEVELS), len(gpus)), np.int32)
     for level, names in enumerate(LEVELS):

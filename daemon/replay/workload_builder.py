@@ -14,7 +14,7 @@ from ...storage.columns import JobColumns
 from ...storage.traces import Trace
 from .cluster import Cluster
 from .power import PowerModel
-from .runtime_prediction import foresight, known_codes, template_codes
+from .runtime_prediction import Traits, foresight, known_codes, template_codes
 from .site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .workload import COLUMNS, Workload
 
@@ -70,8 +70,9 @@ def from_trace(trace: Trace) -> WorkloadBuilder:
         memory=np.nan_to_num(trace.mem_bytes), partition=trace.partition, partition_names=_names(trace, "partition"),
         model=trace.gpu_model, model_names=_names(trace, "gpu_model"), user=trace.user,
         user_names=_names(trace, "user"),
-        **_foresight(trace.submit_s, trace.run_s, trace.start_s, trace.gpus, trace.user,
-                     template_codes(trace.name.astype(np.int64), trace.vocabularies["name"]), trace.partition, limit_s))
+        **_foresight(trace.submit_s, trace.run_s, trace.start_s, limit_s, Traits(
+            trace.gpus, trace.user, template_codes(trace.name.astype(np.int64), trace.vocabularies["name"]),
+            partition=trace.partition)))
     notes = {"jobs have their very run time for a limit, which nobody knew beforehand: they are given none": leaked,
              "jobs ask for a part of a GPU and get a whole one": shared,
              "jobs do not wait for one that the history does not have": (trace.after >= 0) & (parents < 0)}
@@ -118,9 +119,9 @@ def from_columns(jobs: JobColumns) -> WorkloadBuilder:
     words = jobs.vocabularies
     submit = np.fmax(jobs.submit_s, jobs.eligible_s)[kept]
     order = np.argsort(submit, kind="stable")
-    known = _foresight(submit, run[kept], jobs.start_s[kept], jobs.gpus[kept], jobs.user[kept],
-                       template_codes(jobs.name.astype(np.int64), words["name"])[kept], jobs.partition[kept],
-                       jobs.limit_s[kept], known_codes(words["image"])[jobs.image][kept])
+    known = _foresight(submit, run[kept], jobs.start_s[kept], jobs.limit_s[kept], Traits(
+        jobs.gpus[kept], jobs.user[kept], template_codes(jobs.name.astype(np.int64), words["name"])[kept],
+        known_codes(words["image"])[jobs.image][kept], jobs.partition[kept]))
     workload = Workload.of(
         submit, run[kept], jobs.gpus[kept], ids=jobs.job_id[kept].tolist(), limit=_unlimited(jobs.limit_s[kept]),
         nodes=np.where(jobs.nodes > 1, jobs.nodes, 0)[kept], cpus=jobs.cpus[kept],
@@ -190,9 +191,9 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown}, …" if len(names) > 3 else shown
 
 
-def _foresight(submit_s: Any, run_s: Any, start_s: Any, gpus: Any, user: Any, template: Any, partition: Any,
-               limit_s: Any, image: Any = None) -> dict[str, NDArray[np.float64]]:
+def _foresight(submit_s: Any, run_s: Any, start_s: Any, limit_s: Any,
+               traits: Traits) -> dict[str, NDArray[np.float64]]:
     """Return what is known at submission; run times become known at recorded ends, else at submission + run at best."""
     started_s = np.where(np.isnan(start_s), submit_s, start_s)
-    return foresight(submit_s=submit_s, run_s=run_s, ended_s=started_s + run_s, gpus=gpus, user=user,
-                     template=template, partition=partition, started_s=started_s, limit_s=limit_s, image=image)
+    return foresight(submit_s=submit_s, run_s=run_s, ended_s=started_s + run_s, traits=traits, started_s=started_s,
+                     limit_s=limit_s)

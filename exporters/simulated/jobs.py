@@ -8,7 +8,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from ...storage.records import Flavor, JobState
+from ...storage.flavor import Flavor
+from ...storage.records import JobState
 from ...storage.waiting import WaitReason
 from .hardware import GIB, Model
 

@@ -124,3 +124,13 @@ def parse_memory(text: str) -> int:
     if not match:
         raise ValueError(f"not an amount of memory: {text[:40]!r}")
     return int(float(match[1]) * _UNITS[match[2]])
+
+
+def share_gpus(gpus: int, nodes: int) -> list[Gpus]:
+    """Return GPUs of unknown index, spread over the nodes as evenly as they go."""
+    return [Gpus(count) for count in share(gpus, nodes)]
+
+
+def share(amount: int, parts: int) -> list[int]:
+    """Return whole shares that add up to the amount, the larger ones first."""
+    return [amount // parts + (place < amount % parts) for place in range(parts)]

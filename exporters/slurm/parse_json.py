@@ -21,7 +21,7 @@ from ..software import software
 from ..source import FAULTS
 from ..text import decode, described, quoted
 from .fields import BadRecord, Fields
-from .gres import Gpus, Parts, parse_gres, parse_parts, parse_tres
+from .gres import Gpus, Parts, parse_gres, parse_parts, parse_tres, share, share_gpus
 from .parse_details import parse_details
 from .parse_rules import named
 from .reasons import DEPENDENCY, reason_text, wait_reason
@@ -340,16 +340,6 @@ def _parts(told: tuple[Parts, ...]) -> tuple[GpuPart, ...]:
 def begun(start_s: float | None, end_s: float | None, allocations: tuple[Allocation, ...]) -> float | None:
     """Return the start of a run; None of a job that ended while it waited: Slurm gives the end as its start."""
     return None if start_s == end_s and not allocations else start_s
-
-
-def share_gpus(gpus: int, nodes: int) -> list[Gpus]:
-    """Return GPUs of unknown index, spread over the nodes as evenly as they go."""
-    return [Gpus(count) for count in share(gpus, nodes)]
-
-
-def share(amount: int, parts: int) -> list[int]:
-    """Return whole shares that add up to the amount, the larger ones first."""
-    return [amount // parts + (place < amount % parts) for place in range(parts)]
 
 
 def parse_accounted(raw: Fields) -> Job:

@@ -15,8 +15,8 @@ from ...storage.rules import Reservation
 from ..hostlist import expand
 from ..text import clean, quoted
 from .fields import BadRecord
-from .gres import parse_tres
-from .parse_json import Parsed, accounted_state, array_of, begun, share
+from .gres import parse_tres, share
+from .parse_json import Parsed, accounted_state, array_of, begun
 
 SACCT_FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit",
                 "Eligible", "Start", "End", "TimelimitRaw", "NNodes", "ReqTRES", "AllocTRES", "NodeList", "Priority",

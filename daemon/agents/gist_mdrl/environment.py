@@ -15,7 +15,7 @@ from operator import ge
 
 import numpy as np
 
-from ....storage.records import Flavor
+from ....storage.flavor import Flavor
 
 HOUR_S = 3600.0
 JOBS = 4

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from ....storage.records import Flavor, ModelCard
+from ....storage.flavor import Flavor
+from ....storage.records import ModelCard
 from ...policies import named
 from ...replay.arrays import WAITING
 from ...replay.state import Actions, ClusterState, Start

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....storage.eligibility import same_model
-from ....storage.records import Flavor
+from ....storage.flavor import Flavor
 from ...replay.cluster import Cluster
 from ...replay.state import ClusterState
 from ...replay.workload import Workload

@@ -9,7 +9,7 @@ from typing import Annotated
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ....storage.records import Flavor
+from ....storage.flavor import Flavor
 from ...agents.gist_mdrl.environment import HOUR_S, PARTITIONS, Partition
 from ..failures import SettingError
 

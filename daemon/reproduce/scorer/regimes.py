@@ -17,7 +17,7 @@ from ...agents.kinds import Stretch
 from ...policies import named
 from ...replay.cluster import Cluster
 from ...replay.engine import run
-from ...replay.runtime_prediction import foresight
+from ...replay.runtime_prediction import Traits, foresight
 from ...replay.workload import Workload
 
 Floats = NDArray[np.float64]
@@ -78,8 +78,8 @@ def stretch(regime: Regime, seed: int) -> Stretch:
     work = Workload.of(submit, run_s, gpus, limit=limit, user=user)
     # What is known of run times is what had ended under the incumbent, the same for all who are compared.
     past = run(cluster, work, named(INCUMBENT))
-    known: dict[str, Any] = foresight(submit_s=work.submit, run_s=work.run, ended_s=past.end, gpus=work.gpus,
-                                      user=work.user, template=kinds, limit_s=work.limit, started_s=past.start)
+    known: dict[str, Any] = foresight(submit_s=work.submit, run_s=work.run, ended_s=past.end, limit_s=work.limit,
+                                      traits=Traits(work.gpus, work.user, kinds), started_s=past.start)
     return Stretch(cluster, replace(work, **known), float(work.submit[int(WARM_UP * jobs)]))
 
 

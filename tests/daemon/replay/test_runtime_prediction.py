@@ -1,5 +1,6 @@
 """Predictions come from the past alone, from the most alike jobs, and their quantiles mean what they say."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.daemon.replay.runtime_prediction import LEVELS, MEMORY, foresight, predict, template, template_codes
+from idlewatt.daemon.replay import runtime_prediction
+from idlewatt.daemon.replay.runtime_prediction import LEVELS, MEMORY, Traits, template, template_codes
 from idlewatt.daemon.replay.workload_builder import from_trace
 from idlewatt.storage.traces import read_trace
+
+
+def told_by(function, *, gpus, user=None, template=None, image=None, **columns):
+    return function(traits=Traits(gpus, user, template, image), **columns)
+
+
+predict, foresight = (partial(told_by, function) for function in (runtime_prediction.predict,
+                                                                  runtime_prediction.foresight))
 
 
 def history(runs, ended=None, **columns):

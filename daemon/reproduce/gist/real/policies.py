@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from ....agents.gist_mdrl.agent import GistAgent
-from ....agents.gist_mdrl.environment import PARTITIONS, Decision, Environment, Partition, play
+from ....agents.gist_mdrl.environment import PARTITIONS, Decision, Environment, Partition, play, sequences
 from ..baselines import first_fit, naive
-from ..exact import Policy, action, sequences
+from ..exact import Policy, action
 from ..trial import Trial, carry_out, done_before, options_named
 from .config import PolicyName, RealSettings
 from .episode import Act

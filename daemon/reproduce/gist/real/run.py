@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .....storage.follow_ledger import FollowLedger
+from ....agents.gist_mdrl.environment import sequences
 from ....follow.slurm import SlurmError
 from ...failures import ReproductionError
-from ..exact import sequences
 from .cluster import Cluster
 from .config import PolicyName, RealSettings, load
 from .episode import Episode, Played
