@@ -49,7 +49,8 @@ def text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise ConfigError(f"{path}: cannot be read: {why}") from error
 
 
 def read_strictly(model: type[Model], text: str, where: str, checks: Checks, tags: Collection[str] = ()) -> Model:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import re
+import time
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import click
 
@@ -15,6 +17,36 @@ DEFAULT_URL = "http://127.0.0.1:9723"
 BAD_REQUEST = 400
 BESIDE_S = 2.0
 """How long a command that reads the database itself waits for the daemon's word on it."""
+
+
+class Address(click.ParamType):  # type: ignore[type-arg]
+    """Where a daemon listens."""
+
+    name = "url"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the address; refuse what is none before anybody is asked."""
+        found = urlsplit(value)
+        if found.scheme not in ("http", "https") or not found.netloc:
+            self.fail(f"{plain(value)!r} is no address such as {DEFAULT_URL}", param, ctx)
+        return value
+
+
+class Since(click.ParamType):  # type: ignore[type-arg]
+    """An age, a day or seconds since the epoch."""
+
+    name = "time"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the words; refuse those that the daemon would not understand before it is asked."""
+        from ..web.api import BadData
+        from ..web.energy_api import moment
+
+        try:
+            moment(value, time.time())
+        except BadData as error:
+            self.fail(str(error), param, ctx)
+        return value
 
 
 def asks_daemon(command: Callable[..., None]) -> Callable[..., None]:
@@ -29,8 +61,8 @@ def asks_in(*styles: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
 def _with_options(styles: tuple[str, ...], command: Callable[..., None]) -> Callable[..., None]:
     options = (
-        click.option("--url", default=DEFAULT_URL, envvar="IDLEWATT_URL", show_default=True, show_envvar=True,
-                     help="Where the daemon listens; user:password@ before the host for basic auth."),
+        click.option("--url", type=Address(), default=DEFAULT_URL, envvar="IDLEWATT_URL", show_default=True,
+                     show_envvar=True, help="Where the daemon listens; user:password@ before the host for basic auth."),
         click.option("--ca-file", envvar="IDLEWATT_CA_FILE", type=click.Path(exists=True),
                      help="Certificate authority of the daemon's certificate."),
         click.option("--format", "style", type=click.Choice(styles), default=styles[0],

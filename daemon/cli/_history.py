@@ -67,6 +67,7 @@ class Source:
             if cluster_text is None:
                 raise click.UsageError("a trace does not tell its cluster: give --cluster, e.g. 64x8 or cluster.yaml")
             cluster, speeds = described(cluster_text), self.known_speeds()
+            self._there()
             intake = fitted(from_trace(read_trace(self.name, self.format_name, progress)), cluster)
             return cluster, replace(in_groups(intake, speeds), power=CATALOGUED.on(cluster), watts=CATALOGUED.summary)
         except ClusterError as error:
@@ -75,6 +76,11 @@ class Source:
             raise click.ClickException(str(error)) from error
         except WorkloadError as error:
             raise click.ClickException(f"{self.name}: {error}") from error
+
+    def _there(self) -> None:
+        """Raise UsageError for a trace that is not there, as for every file that a command is to read."""
+        if not Path(self.name).exists():
+            raise click.UsageError(f"there is no file or folder {self.name!r}, and neither is it history or a database")
 
     def since(self) -> float | None:
         """Return the moment from which on the history is replayed."""

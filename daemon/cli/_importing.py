@@ -51,6 +51,8 @@ def bring(url: str, what: str, since_s: float, commands: SlurmCommands, *, trust
         except KeyboardInterrupt as interrupt:
             click.echo(f"interrupted: {_said(brought)}; the same command goes on from there", err=True)
             raise click.exceptions.Exit(130) from interrupt
+        except FileNotFoundError as error:
+            raise click.UsageError(f"{what}: {error.strerror}") from error
         except OSError as error:
             raise click.ClickException(f"{what}: {error.strerror}") from error
         except (BadRecord, SourceError) as error:

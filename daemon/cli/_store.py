@@ -61,7 +61,7 @@ def found(models: ModelStore, name: str) -> Stored:
     try:
         return models.find(name)
     except ModelError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.UsageError(str(error)) from error
 
 
 def decided(config_file: Path) -> Mapping[str, Promotion]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ._client import Unreachable, warn_beside
+from ._client import Since, Unreachable, warn_beside
 from ._output import Row, show
 
 if TYPE_CHECKING:
@@ -32,12 +33,24 @@ def _url(config_file: Path, url: str | None) -> str:
     from .. import config
 
     if url:
-        return url
+        return _parsed(url)
     try:
         return config.load(config_file).storage.url
     except config.ConfigError as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
+
+
+def _parsed(url: str) -> str:
+    """Return the URL; refuse one of a kind that nobody knows: that is wrong usage, and no database that is away."""
+    from ...storage.database import parse
+    from ...storage.errors import StoreError
+
+    try:
+        parse(url)
+    except StoreError as error:
+        raise click.UsageError(str(error)) from error
+    return url
 
 
 @contextmanager
@@ -112,8 +125,8 @@ def stats(config_file: Path, url: str | None, style: str) -> None:
 @command.command("import", short_help="Import past accounting.")
 @_which_database
 @click.argument("what", metavar="sacct|FILE")
-@click.option("--since", default="365d", show_default=True, metavar="DURATION",
-              help="How far back sacct is asked, e.g. 90d or 2y; a file is read whole.")
+@click.option("--since", type=Since(), default="365d", show_default=True,
+              help="From when on sacct is asked: an age (90d, 2y) or a day (2026-01-01); a file is read whole.")
 @click.option("--trusted", is_flag=True,
               help="Take a table split by a single character, in which a job's name may forge rows of other users.")
 def bring_in(config_file: Path, url: str | None, what: str, since: str, *, trusted: bool) -> None:
@@ -127,14 +140,11 @@ def bring_in(config_file: Path, url: str | None, what: str, since: str, *, trust
       idlewatt db import sacct --since 1y
       TZ=UTC sacct --allusers --allocations --json --starttime=2026-01-01 > past.json; idlewatt db import past.json
     """
-    from ...storage.durations import seconds
+    from ..web.energy_api import moment
     from ._importing import bring
 
-    try:
-        since_s = seconds(since)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--since") from error
-    bring(_url(config_file, url), what, float(str(since_s)), _commands(config_file), trusted=trusted)
+    now_s = time.time()
+    bring(_url(config_file, url), what, max(0.0, now_s - moment(since, now_s)), _commands(config_file), trusted=trusted)
 
 
 def _commands(config_file: Path) -> SlurmCommands:

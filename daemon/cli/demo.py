@@ -179,7 +179,10 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 def _folder(wanted: Path | None, stack: ExitStack) -> Path:
     if wanted is None:
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="idlewatt-demo-")))
-    wanted.mkdir(parents=True, exist_ok=True)
+    try:
+        wanted.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.UsageError(f"--dir: {wanted} cannot be made: {error.strerror}") from error
     return wanted
 
 

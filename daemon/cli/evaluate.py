@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--cluster", metavar="NODESxGPUS|FILE.yaml", help="What a trace ran on; the history knows its own.")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
 @click.option("--incumbent", help="The policy that everybody is compared with.  [the configuration's]")
-@click.option("--seed", type=int, help="Random seed.  [that of its training, so that both say the same]")
+@click.option("--seed", type=click.IntRange(0), help="Random seed.  [that of its training, so that both say the same]")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="For people, or for programs.")
 @uses_models

@@ -50,6 +50,8 @@ def command(root: Path, program: str | None) -> None:
     from ..follow import config as follow
 
     program = program or shutil.which("idlewatt") or str(Path(sys.argv[0]).resolve())
+    if root == Path("/") and not Path(program).is_file():
+        raise click.UsageError(f"there is no program {program}")
     _refuse_hidden(Path(program))
     texts = {place: (resources.files("idlewatt.systemd") / name).read_text("utf-8") for name, place in _FILES.items()}
     texts = {place: text.replace("/usr/bin/idlewatt ", f"{program} ") for place, text in texts.items()}

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ._client import ask, asks_daemon
+from ._client import Since, ask, asks_daemon
 from ._output import Row, show
 from ._units import day, energy, hours, money, ran, share, wasted_share
 
@@ -31,8 +31,8 @@ _PLAIN = {name: name for name in (
 @click.option("--user", help="Only this user's jobs.")
 @click.option("--account", help="Only this account's jobs; with --since.")
 @click.option("--state", help="Only this state, e.g. pending.")
-@click.option("--since", help="Recorded jobs since then, with their energy: 7d, 12h, 2026-10-01.")
-@click.option("--until", help="Until then; with --since.")
+@click.option("--since", type=Since(), help="Recorded jobs since then, with their energy: 7d, 12h, 2026-10-01.")
+@click.option("--until", type=Since(), help="Until then; with --since.")
 @click.option("--sort", type=click.Choice(["ended", "wasted", "energy", "gpu_hours"]),
               help="The most first; recorded jobs, of the last 7 days without --since.")
 @click.option("--search", help="Part of the id, the user or the name; with --since.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._client import DEFAULT_URL, ask, status, warn
+from ._client import DEFAULT_URL, Address, ask, status, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,7 @@ Pause = Callable[[float], object]
 
 
 @click.command("live", short_help="Watch watts, pending jobs and sources in the terminal.")
-@click.option("--url", default=DEFAULT_URL, envvar="IDLEWATT_URL", show_default=True, show_envvar=True,
+@click.option("--url", type=Address(), default=DEFAULT_URL, envvar="IDLEWATT_URL", show_default=True, show_envvar=True,
               help="Where the daemon listens; user:password@ before the host for basic auth.")
 @click.option("--ca-file", envvar="IDLEWATT_CA_FILE", type=click.Path(exists=True),
               help="Certificate authority of the daemon's certificate.")

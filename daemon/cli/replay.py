@@ -65,7 +65,7 @@ def _state_folder() -> Path:
               help="Write a table of jobs per policy, .csv or .parquet; the policy goes before the suffix.")
 @click.option("--groups-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write likewise a table of users and partitions: how each of them fared.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option("--preemption-cost", "preemption_s", type=Seconds(), default=0.0, help="Work lost at a preemption: 30s.")
 @click.option("--power-down-after", "power_down_s", type=Seconds(), help="Power empty nodes down after so long: 30m.")
 @click.option("--power", "power_text", metavar="MODEL|by-model|FILE.yaml",

@@ -15,7 +15,7 @@ from ..reproduce import PAPERS
 @click.argument("name", type=click.Choice(PAPERS))
 @click.option("--traces", envvar="IDLEWATT_TRACES", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Folder of the packaged traces (or IDLEWATT_TRACES); most reports leave out what needs it without.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+@click.option("--dir", "--out", "out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Folder for the report and the trained agents.  [default: NAME-report]")
 @click.option("--quick", is_flag=True, help="Train and try little: minutes for a look, not the reported figures.")
 @click.option("--seed", type=click.IntRange(0, 9000), help="Random seed of the first training; other trainings follow.")

@@ -8,7 +8,8 @@ import click
 
 
 @click.command("slurm-settings", short_help="Print Slurm's settings for the configuration.")
-@click.option("--slurm-conf", type=click.Path(path_type=Path), help="SLURM_CONF for scontrol; else Slurm's default.")
+@click.option("--slurm-conf", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="SLURM_CONF for scontrol; else Slurm's default.")
 def command(slurm_conf: Path | None) -> None:
     """Print what decides about starts and their order, to be put into the configuration.
 

@@ -30,7 +30,7 @@ ALL_BUDGET_S = 240.0
 class Moment(click.ParamType):  # type: ignore[type-arg]
     """A date such as ``2026-11-01`` or ``2026-11-01T03:00``, in UTC unless it says otherwise, or seconds."""
 
-    name = "moment"
+    name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds since the epoch; a trace may count from its own beginning."""
@@ -66,7 +66,7 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
 @click.option("--objective", metavar="NAME[=WEIGHT],…", help="What it is after: utilization, makespan, jct, wait, "
               "energy or a mixture of them.  [the configuration's, else the kind's]")
 @click.option("--start", "start_from", metavar="MODEL", help="Go on from this model (fine-tuning), where its kind can.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True,
               help="Where an agent that trains with torch shall; auto is CUDA where there is one.")
 @click.option("--resume", is_flag=True, help="Go on with the training that was interrupted, on what it began with.")
@@ -89,6 +89,7 @@ def command(nightly: bool, every: bool, resume: bool, config_file: Path, folder:
       idlewatt train --resume
     """
     from ..agents.kinds import TrainingError
+    from ..learning.training import NoAgent
 
     models = store(config_file, folder)
     try:
@@ -98,6 +99,8 @@ def command(nightly: bool, every: bool, resume: bool, config_file: Path, folder:
             _train_all(config_file, models, resume, options)
         else:
             _train(config_file, models, resume, options)
+    except NoAgent as error:
+        raise click.UsageError(str(error)) from error
     except TrainingError as error:
         raise click.ClickException(str(error)) from error
 

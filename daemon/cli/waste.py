@@ -10,7 +10,7 @@ import click
 
 from ...storage.power_classes import WASTED, PowerClass
 from ..headline import Balance, Part, balance, scope
-from ._client import ask, asks_daemon
+from ._client import Since, ask, asks_daemon
 from ._output import Row, show
 from ._units import energy, hours, money, share, wasted_share
 from .jobs import costs
@@ -25,8 +25,9 @@ _WIDE = {"measured": "measured", "worst": "most wasted as", "carbon": "kg CO2e"}
 @click.command("waste", short_help="Show watts by class, partition, node, user, job or flavour.")
 @asks_daemon
 @click.option("--by", type=click.Choice([*_BY, "day"]), default="class", show_default=True, help="What to add up.")
-@click.option("--since", help="Energy since then instead of power now, in whole days (UTC): 7d, 2026-10-01.")
-@click.option("--until", help="Until then; with --since.")
+@click.option("--since", type=Since(),
+              help="Energy since then instead of power now, in whole days (UTC): 7d, 2026-10-01.")
+@click.option("--until", type=Since(), help="Until then; with --since.")
 @click.option("--account", help="Only this account; with --since.")
 @click.option("--class", "classes", multiple=True, type=click.Choice([row.value for row in WASTED]),
               help="Only this counts as wasted, more than once if need be; with --since.")

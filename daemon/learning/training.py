@@ -85,11 +85,15 @@ class TrainingJob:
 _ORDER = TypeAdapter(TrainingJob)
 
 
+class NoAgent(TrainingError):
+    """There is no agent of that kind."""
+
+
 def kind_of(agent: str) -> Kind:
-    """Return a kind of agent; ``TrainingError`` lists those that there are."""
+    """Return a kind of agent; ``NoAgent`` lists those that there are."""
     known, agent = kinds(), ALIASES.get(agent, agent)
     if agent not in known:
-        raise TrainingError(f"there is no agent {agent!r}; there are {', '.join(sorted(known))}")
+        raise NoAgent(f"there is no agent {agent!r}; there are {', '.join(sorted(known))}")
     return known[agent]
 
 

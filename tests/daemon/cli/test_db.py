@@ -88,7 +88,7 @@ def test_a_newer_schema_ends_with_3(url, tmp_path):
 @pytest.mark.parametrize("address", ["mysql://host/name", "sqlite://", "not a url://"])
 def test_an_address_that_is_none_is_told_without_a_traceback(address):
     done = db("stats", "--url", address)
-    assert done.exit_code == 3
+    assert done.exit_code == 2
     assert "Error:" in done.stderr
 
 

@@ -150,12 +150,12 @@ def test_a_file_comes_in_once_whatever_it_is_called(site, tmp_path):
     assert len(_jobs(site)) == 2500
 
 
-@pytest.mark.parametrize(("what", "told"), [
-    ("nowhere.txt", "nowhere.txt: No such file or directory"), ("site.yml", "is nothing that sacct prints"),
+@pytest.mark.parametrize(("what", "told", "code"), [
+    ("nowhere.txt", "nowhere.txt: No such file or directory", 2), ("site.yml", "is nothing that sacct prints", 1),
 ])
-def test_a_file_that_cannot_be_read_ends_with_1_and_says_why(site, what, told):
+def test_a_file_that_cannot_be_read_says_why_and_one_that_is_not_there_is_wrong_usage(site, what, told, code):
     done = _import(site, site / what)
-    assert done.exit_code == 1
+    assert done.exit_code == code
     assert told in done.stderr
 
 
