@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import requests
 import yaml
+from letters import mail_server, telling
 from sites import record
 from sites import site as three_weeks
 
@@ -241,6 +242,18 @@ def test_a_reload_takes_effect_and_a_bad_one_does_not(machine, first_start):
     machine.run("systemctl", "reload", "idlewatt")
     machine.wait_for(lambda: machine.value("idlewatt_config_last_reload_successful") == 1)
     assert machine.wait_for(lambda: running(machine)) == before
+
+
+def test_owners_are_told_by_mail_and_a_hook_runs_in_spite_of_the_hardening(machine):
+    with mail_server() as (box, port):
+        machine.write("/etc/idlewatt/config.yml", telling(machine.config, port))
+        machine.run("systemctl", "reload-or-restart", "idlewatt")
+        machine.wait_for(lambda: box.taken, 120)
+        sent = 'SELECT DISTINCT channel FROM notices WHERE state = "sent" ORDER BY channel'
+        machine.wait_for(lambda: machine.query(sent) == [["hook"], ["mail"]])
+    assert "done nothing for" in box.taken[0][1]
+    machine.write("/etc/idlewatt/config.yml", machine.config)
+    machine.run("systemctl", "reload", "idlewatt")
 
 
 def test_a_killed_daemon_is_started_again_faster_and_with_its_data(machine, first_start):
