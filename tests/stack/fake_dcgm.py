@@ -4,7 +4,8 @@ usage: fake_dcgm.py JOBMAP_ROOT WATTS_DIRECTORY
 
 One listener per node on 127.0.1.N:9400. Each second every node's GPUs are stepped and the box's own watts (GPUs
 plus 1500 W) are written to WATTS_DIRECTORY/NODE for fake_bmc.py. A file JOBMAP_ROOT/NODE/load, when a test writes
-one, sets the load of its busy GPUs (0..1). Idle and loaded watts are of the order of public dcgm-exporter output.
+one, sets the load of its busy GPUs (0..1), and with a file `hung` they are busy at idle power. Idle and loaded watts
+are of the order of public dcgm-exporter output.
 """
 
 import hashlib
@@ -86,7 +87,8 @@ class Node:
         for gpu in range(8):
             jobs = self.jobs(gpu)
             load = self.load(jobs)
-            watts = self.model.idle_watts + (self.model.loaded_watts - self.model.idle_watts) * load
+            drawn = 0.0 if (self.jobmap / "hung").exists() else load
+            watts = self.model.idle_watts + (self.model.loaded_watts - self.model.idle_watts) * drawn
             total += watts
             self.millijoules[gpu] += watts * seconds * 1000
             suffixes = [f',hpc_job="{job}"' for job in jobs] or [""]  # dcgm-exporter repeats a shared GPU per job
