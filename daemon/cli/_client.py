@@ -26,10 +26,17 @@ class Address(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the address; refuse what is none before anybody is asked."""
-        found = urlsplit(value)
-        if found.scheme not in ("http", "https") or not found.netloc:
+        if not _is_address(value):
             self.fail(f"{plain(value)!r} is no address such as {DEFAULT_URL}", param, ctx)
         return value
+
+
+def _is_address(value: str) -> bool:
+    try:
+        found = urlsplit(value)
+        return found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
+    except ValueError:  # brackets that do not close, a port that is none
+        return False
 
 
 class Since(click.ParamType):  # type: ignore[type-arg]

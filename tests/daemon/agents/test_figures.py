@@ -10,6 +10,7 @@ from idlewatt.daemon.agents.kinds import Objective
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
+from idlewatt.daemon.replay.power import PowerModel
 from idlewatt.daemon.replay.workload import Workload
 
 ONE = Figures(100.0, 2.0, 40.0, 10.0, None)
@@ -44,7 +45,7 @@ def test_utilisation_is_the_mean_over_partitions_of_the_gpu_time_held_while_jobs
                                               {"name": "b", "gpus": 4, "partitions": ["b"]}]})
     work = Workload.of([0.0, 0.0, 100.0], [50.0, 200.0, 10.0], [8, 2, 4], partition=["a", "b", "a"])
     done = run(cluster, work, named("fifo+first-fit"))
-    found = figures(done, 0.0, watts=True)
+    found = figures(done, 0.0, watts=PowerModel())
     assert found.utilization == pytest.approx((50 / 100 + 0.5) / 2)
     assert found.makespan_s == 200.0
     assert found.joules > found.wasted_joules > 0.0

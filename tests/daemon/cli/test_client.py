@@ -33,9 +33,9 @@ def test_a_daemon_that_is_not_there_ends_with_3_and_says_what_to_do(shell, comma
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://127.0.0.1", "http://127.0.0.1:99999", "http://[::1"])
-def test_an_address_that_is_none_ends_with_3(shell, url):
+def test_an_address_that_is_none_is_wrong_usage(shell, url):
     done = shell.run("jobs", "--url", url)
-    assert done.exit_code == 3
+    assert done.exit_code == 2
     assert url in done.stderr
 
 

@@ -52,8 +52,8 @@ def test_the_operators_data_source_is_kept_and_dashboards_are_renewed(tmp_path):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     done = install(tmp_path / "file")
-    assert done.exit_code == 1
-    assert "cannot be written: Not a directory" in done.output
+    assert done.exit_code == 2
+    assert "is a file" in done.output
 
 
 def test_boards_lead_to_the_sites_own_page_and_count_in_its_money(tmp_path):
