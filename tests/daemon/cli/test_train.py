@@ -180,7 +180,7 @@ def test_ctrl_c_before_anything_was_learned_keeps_nothing(desk, monkeypatch):
 
 
 @pytest.mark.parametrize(("arguments", "status", "why"), [
-    (["--agent", "gambler"], 1, "there is no agent 'gambler'; there are chooser"),
+    (["--agent", "gambler"], 2, "there is no agent 'gambler'; there are chooser"),
     (["--resume"], 1, "there is no interrupted training"),
     (["--incumbent", "slurm"], 2, "'slurm' is no rule"),
     (["--until", "yesterday"], 2, "neither a date"),
