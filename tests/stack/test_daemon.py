@@ -333,6 +333,39 @@ def shapes(daemon):
             for job in daemon.rows("jobs") if job["state"] in ("running", "pending")}
 
 
+def test_advice_is_followed_on_slurm_and_every_change_is_noted(cluster, daemon, tmp_path):
+    slurm = Slurm(cluster.root)
+    usual = re.search(r"^SchedulerParameters=(.*)$", cluster.slurm_conf.read_text(), re.MULTILINE)[1]
+    rules = follow_rules(f"dry_run: false\nledger: {tmp_path}/ledger.db\nkill_switch: {tmp_path}/stop\n"
+                         f"daemon: {{url: '{daemon.url}'}}\nslurm: {{slurm_conf: {cluster.slurm_conf}}}\n"
+                         "allow: {partitions: [A100], users: [nobody]}\n")
+    slurm.schedule(FROZEN)
+    try:
+        job = cluster.sbatch("--gres=gpu:2", "--time=10")
+        told = cluster.wait_for(lambda: (row := advice(daemon, job)) and row["action"] == "start" and row,
+                                2 * COMPILED_WITHIN_S)
+        with FollowLedger.own(rules.ledger) as ledger:
+            follower = Follower(rules, FollowedSlurm(rules.slurm), ledger, Adviser(rules).advice, "test")
+            cluster.wait_for(lambda: follower.look() or follower.tally.standing)
+            (change,) = follower.tally.standing
+            assert (change.state, change.after, change.policy) == ("pinned", told["placement"]["nodes"][0], IN_CHARGE)
+            assert cluster.run("squeue", "-h", "-j", job, "-o", "%n").strip() == change.after
+            # A daemon that says nothing any more is believed no more.
+            with daemon.looking_away():
+                hurried = Adviser(rules.model_copy(update={"daemon": rules.daemon.model_copy(update={"timeout": 0.5})}))
+                Follower(rules, FollowedSlurm(rules.slurm), ledger, hurried.advice, "test").look()
+            assert cluster.run("squeue", "-h", "-j", job, "-o", "%n").strip() == ""
+            cluster.wait_for(lambda: follower.look() or follower.tally.standing)
+            slurm.schedule(usual)
+            running(cluster, job)
+            follower.look()
+            (change,) = follower.tally.standing
+            assert change.state == "started"
+            assert cluster.run("squeue", "-h", "-j", job, "-o", "%N").strip() == change.after
+    finally:
+        slurm.schedule(usual)
+
+
 def test_restarts_lose_nothing_and_double_nothing(daemon, cluster):
     submit = ("-p", "A100", "--gres=gpu:a100:1")
     across = cluster.sbatch(*submit, "-J", "across")
@@ -386,36 +419,3 @@ def runs_in_the_accounts(chain, since_s):
     runs = [tuple(line.split("|")[:3]) for line in lines if not line.endswith("|None assigned")]
     # Other tests had jobs before, some of them resized, which accounts tell as several.
     return sorted(run for run in runs if int(run[1]) > since_s)
-
-
-def test_advice_is_followed_on_slurm_and_every_change_is_noted(cluster, daemon, tmp_path):
-    slurm = Slurm(cluster.root)
-    usual = re.search(r"^SchedulerParameters=(.*)$", cluster.slurm_conf.read_text(), re.MULTILINE)[1]
-    rules = follow_rules(f"dry_run: false\nledger: {tmp_path}/ledger.db\nkill_switch: {tmp_path}/stop\n"
-                         f"daemon: {{url: '{daemon.url}'}}\nslurm: {{slurm_conf: {cluster.slurm_conf}}}\n"
-                         "allow: {partitions: [A100], users: [nobody]}\n")
-    slurm.schedule(FROZEN)
-    try:
-        job = cluster.sbatch("--gres=gpu:2", "--time=10")
-        told = cluster.wait_for(lambda: (row := advice(daemon, job)) and row["action"] == "start" and row,
-                                2 * COMPILED_WITHIN_S)
-        with FollowLedger.own(rules.ledger) as ledger:
-            follower = Follower(rules, FollowedSlurm(rules.slurm), ledger, Adviser(rules).advice, "test")
-            cluster.wait_for(lambda: follower.look() or follower.tally.standing)
-            (change,) = follower.tally.standing
-            assert (change.state, change.after, change.policy) == ("pinned", told["placement"]["nodes"][0], IN_CHARGE)
-            assert cluster.run("squeue", "-h", "-j", job, "-o", "%n").strip() == change.after
-            # A daemon that says nothing any more is believed no more.
-            with daemon.looking_away():
-                hurried = Adviser(rules.model_copy(update={"daemon": rules.daemon.model_copy(update={"timeout": 0.5})}))
-                Follower(rules, FollowedSlurm(rules.slurm), ledger, hurried.advice, "test").look()
-            assert cluster.run("squeue", "-h", "-j", job, "-o", "%n").strip() == ""
-            cluster.wait_for(lambda: follower.look() or follower.tally.standing)
-            slurm.schedule(usual)
-            running(cluster, job)
-            follower.look()
-            (change,) = follower.tally.standing
-            assert change.state == "started"
-            assert cluster.run("squeue", "-h", "-j", job, "-o", "%N").strip() == change.after
-    finally:
-        slurm.schedule(usual)

@@ -323,7 +323,8 @@ def test_after_a_death_the_timer_takes_back_what_was_left(site):
     done = CliRunner().invoke(main, ["follow", "--config.file", f"{site.folder}/follow.yml", "--release-stale"])
     assert (done.exit_code, done.output.strip().splitlines()[-1]) == (0, "1 taken back, 0 may be left")
     assert site.pins(site.job) == ""
-    done = CliRunner().invoke(main, ["follow", "--config.file", f"{site.folder}/follow.yml", "--ledger"])
+    done = CliRunner().invoke(main, ["follow", "--config.file", f"{site.folder}/follow.yml", "--ledger"],
+                              env={"COLUMNS": "200"})
     assert f"required_nodes - -> {SECOND}" in done.output
 
 
@@ -371,7 +372,7 @@ def test_no_job_waits_longer_than_the_stated_time_and_one_that_is_requeued_is_fr
     site = Site(chain, tmp_path, empty_ledger)
     (first, second), job = site.fill()
     site.advise(job, FIRST)
-    within = {"start_within": 3.0, "every": 0.2}
+    within = {"start_within": 8.0, "every": 2.0}  # a busy machine takes a second for a look
     with FollowLedger.own(site.path) as ledger:
         follower = site.follower(ledger, **within)
         follower.look()
@@ -383,7 +384,7 @@ def test_no_job_waits_longer_than_the_stated_time_and_one_that_is_requeued_is_fr
             return site.last() if not site.last().open else None
         over = chain.wait_for(looked)
         assert (over.state, over.why) == ("taken_back", "the job has not started in time")
-        assert over.ended_s - over.intended_s <= 3.0
+        assert over.ended_s - over.intended_s <= 8.0
         chain.wait_for(lambda: chain.run("squeue", "-h", "-j", job, "-t", "RUNNING"))
         assert chain.run("squeue", "-h", "-j", job, "-o", "%N").strip() == SECOND
     chain.run("scancel", first, job)
