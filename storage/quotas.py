@@ -1,4 +1,4 @@
-"""How much the queues of a scheduler may use, and borrow of one another (ClusterQueues and cohorts of Kueue)."""
+"""How much the queues of a scheduler may use, and borrow of one another."""
 
 from __future__ import annotations
 

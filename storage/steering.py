@@ -1,4 +1,4 @@
-"""What a job's objects are called where its scheduler is told about it by commands on objects, as in Kubernetes."""
+"""What a job's objects are called where its scheduler is told about it by commands on objects."""
 
 from __future__ import annotations
 

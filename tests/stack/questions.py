@@ -38,6 +38,11 @@ NO_AGENT = {
     "GpuAdviceTrainingFailing: idlewatt_training_runs_total",
 }
 """Empty as long as nothing has been trained: a heuristic is in charge."""
+NO_FOLLOWER = {
+    "IdlewattFollowDown: idlewatt_follow_last_look_timestamp_seconds",
+    "IdlewattFollowOverdue: idlewatt_follow_overdue_changes", "IdlewattFollowStopped: idlewatt_follow_stopped",
+}
+"""Empty where nobody follows advice: that is a process of its own."""
 BY_CHANCE = {
     "advice: Communication cost above the advised A",
     *(f"advice: Communication cost of placements, as they are and as advised {letter}" for letter in "AB"),

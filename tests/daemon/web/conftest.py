@@ -84,6 +84,7 @@ class ToyView(View):
     def racks(self): return self.rack_rows
     def jobs(self): return self.job_rows
     def book(self): return self.ledger
+    def flavours(self, since_s): return ()
 
     def outlook(self, job_id, within_s=None):
         if within_s is not None and within_s < self.outlooks_take_s:

@@ -26,6 +26,7 @@ def by_chance(seed):
     return Maifs(initial(random) + random.normal(size=SIZE), CARD)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_the_weights_every_job_runs_where_it_may(seed):
     done = run(cluster(), workload(60, seed), by_chance(seed), speed=SITE.fungible)
