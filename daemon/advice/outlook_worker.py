@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from typing import TypeVar
 
+from ...exporters.errand import Errand
 from ...storage.records import JobState, SchedulerSnapshot
 from .wait_outlook import WaitOutlook, WaitOutlooks
 
@@ -13,6 +17,9 @@ KEPT_S = 60.0
 """How long outlooks on one snapshot are told: newer ones tell who waits for hours nothing more, and cost seconds."""
 MOST_AT_ONCE = 16
 """Jobs whose outlooks are worked out or waited for at a time."""
+
+
+Result = TypeVar("Result")
 
 
 class NotYet(Exception):
@@ -23,7 +30,9 @@ class OutlookWorker:
     """Answers at once from what is worked out, and works the rest out in a thread of its own."""
 
     def __init__(self) -> None:
-        self._lock, self._pool = threading.Lock(), ThreadPoolExecutor(1, "outlook")
+        self._lock, self._waiting = threading.Lock(), deque[Callable[[], None]]()
+        # Not a pool's thread: the process would wait for it at its end, and an outlook takes seconds.
+        self._errand = Errand("outlook", self._work, self._go_on)
         self._terms: Hashable = None
         self._made_s = 0.0
         self._listed: frozenset[str] = frozenset()
@@ -44,7 +53,7 @@ class OutlookWorker:
         with self._lock:
             if not self._serves(job_id, snapshot.time_s, terms):
                 self._terms, self._made_s, self._listed = terms, snapshot.time_s, waiting
-                self._outlooks, self._asked = self._pool.submit(make), {}
+                self._outlooks, self._asked = self._later(make), {}
             asked = self._asked.get(job_id) or self._begin(job_id)
         try:
             return asked.result(within_s)
@@ -53,7 +62,31 @@ class OutlookWorker:
 
     def close(self) -> None:
         """Begin nothing more; what is being worked out goes on, and nobody waits for it here."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._waiting.clear()
+
+    def _later(self, work: Callable[[], Result]) -> Future[Result]:
+        """Have something worked out after what waits already."""
+        told: Future[Result] = Future()
+
+        def settle() -> None:
+            try:
+                told.set_result(work())
+            except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+                told.set_exception(error)
+
+        self._waiting.append(settle)
+        self._errand.begin()
+        return told
+
+    def _work(self) -> None:
+        with contextlib.suppress(IndexError):  # of the empty queue: what work raises is kept for whoever asks
+            while True:
+                self._waiting.popleft()()
+
+    def _go_on(self) -> None:
+        """Begin again where something came just as the last run ended."""
+        if self._waiting:
+            self._errand.begin()
 
     def _serves(self, job_id: str, time_s: float, terms: Hashable) -> bool:
         if terms != self._terms or job_id not in self._listed:
@@ -65,5 +98,5 @@ class OutlookWorker:
         if sum(not one.done() for one in self._asked.values()) >= MOST_AT_ONCE:
             raise NotYet(job_id)
         outlooks = self._outlooks
-        self._asked[job_id] = self._pool.submit(lambda: outlooks.result().of(job_id))
+        self._asked[job_id] = self._later(lambda: outlooks.result().of(job_id))
         return self._asked[job_id]

@@ -1,5 +1,7 @@
 """Outlooks are worked out beside those who ask, told again for a minute, and never more than a few at a time."""
 
+import subprocess
+import sys
 from concurrent.futures import wait
 from threading import Event
 
@@ -94,3 +96,12 @@ def test_what_went_wrong_is_told_and_tried_again(worker, slow):
         worker.ask("5", snapshot(waits("5")), "fifo", broken)
     slow.go.set()
     assert worker.ask("5", snapshot(waits("5")), "fifo", lambda: slow) == "outlook on 5"
+
+
+def test_a_process_ends_although_an_outlook_never_comes():
+    code = ("import threading; from idlewatt.daemon.advice.outlook_worker import *; "
+            "from idlewatt.storage.records import Job, Request; "
+            "waits = Job('5', 0.0, JobState.PENDING, 'p', Request(8)); w = OutlookWorker()\n"
+            "try: w.ask('5', SchedulerSnapshot(0.0, (), (), (waits,)), 'fifo', threading.Event().wait, 0.0)\n"
+            "except NotYet: w.close()")
+    assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == 0
