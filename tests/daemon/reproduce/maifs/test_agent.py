@@ -16,9 +16,6 @@ from idlewatt.daemon.reproduce.maifs.placing import TUNE
 from idlewatt.daemon.reproduce.maifs.sight import PAIR_INPUTS, SEEN
 from idlewatt.daemon.reproduce.maifs.train import MaifsTrainingConfig, card_of, figures, score, train
 
-# Compiled for the paper alone, which takes minutes; the agents that serve sites are tried in tests/daemon/agents.
-pytestmark = pytest.mark.long
-
 STATES = 100_000
 
 

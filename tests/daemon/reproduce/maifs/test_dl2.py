@@ -17,9 +17,6 @@ from idlewatt.daemon.reproduce.maifs.dl2 import USUAL, Dl2, Shape, most_decision
 from idlewatt.daemon.reproduce.maifs.dl2_kernel import BUNDLE, PER_JOB, SERVER, WORKER
 from idlewatt.daemon.reproduce.maifs.placing import TUNE
 
-# Compiled for the paper alone, which takes minutes; the agents that serve sites are tried in tests/daemon/agents.
-pytestmark = pytest.mark.long
-
 SMALL = Shape(window=6, hidden=8)
 
 

@@ -94,7 +94,6 @@ def test_bert_runs_at_half_its_speed_when_split_and_resnet_does_not_care():
     assert kernel.speed(here, BERT, 8, 4, 2, 1) == 1.0  # measured faster than the closest; none counts as that
 
 
-@pytest.mark.long
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 1000), gpus=st.sampled_from([16, 32]), mix=st.sampled_from(MIXES))
 def test_every_job_ends_nobody_shares_a_gpu_and_no_policy_is_below_the_bound(seed, gpus, mix):
