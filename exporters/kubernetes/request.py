@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from ...storage.details import Details
 from ...storage.records import Request
 from .asks import NOTHING, WHOLE, Amount, tolerates
+from .neighbours import Neighbourhood, several, suits
 from .nodes import NodeFacts
 from .objects import Toleration
 from .pods import PodFacts, Wish
 from .queues import Part
-from .rules import Neighbourhood, Terms, several, suits
+from .rules import Terms
 
 _SHARED = WHOLE[0]
 _Barred = tuple[str, ...]

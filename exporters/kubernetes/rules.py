@@ -1,21 +1,14 @@
-"""What binds pods to labels of nodes and to other pods, hashable, and on which nodes that leaves them."""
+"""What binds pods to labels of nodes and to other pods, hashable."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from .fields import some
 from .objects import PodAffinity, PodSpec, PodTerm, Requirement, Selector, Spread
 
-if TYPE_CHECKING:
-    from .nodes import NodeFacts
-    from .pods import PodFacts
-
 NEAR, APART, EVEN = "near", "apart", "even"
-HOSTNAME = "kubernetes.io/hostname"
 Terms = tuple[tuple[str, str, tuple[str, ...]], ...]
 """Key, operator and values of requirements that have to be met together."""
 NAME = "metadata.name"
@@ -33,6 +26,11 @@ class PodRule:
     namespaces: tuple[str, ...] = ()
     """Of those pods; () for its own."""
     skew: int = 1
+
+    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether the pod that has the rule, of this namespace and labels, is one of those that it is about."""
+        return (self.selector is not None and meets(self.selector, labels)
+                and namespace in (self.namespaces or (namespace,)))
 
 
 def terms_of(spec: PodSpec) -> tuple[Terms, ...]:
@@ -57,9 +55,9 @@ def rules_of(spec: PodSpec) -> tuple[tuple[PodRule, ...], tuple[str, ...]]:
             if term.namespace_selector is not None:
                 unknown.append("namespaces that are chosen by their labels (affinity of pods)")
             else:
-                rules.append(PodRule(kind, term.topology_key, _selected(term.label_selector),
+                rules.append(PodRule(kind, term.topology_key, selector_of(term.label_selector),
                                      tuple(sorted(term.namespaces or ()))))
-    rules += (PodRule(EVEN, one.topology_key, _selected(one.label_selector), skew=one.max_skew)
+    rules += (PodRule(EVEN, one.topology_key, selector_of(one.label_selector), skew=one.max_skew)
               for one in some(spec.topology_spread_constraints)
               if one.when_unsatisfiable == "DoNotSchedule" and not one.match_label_keys)
     if any(one.match_label_keys for one in _hard(spec.topology_spread_constraints)):
@@ -79,16 +77,12 @@ def _terms(found: list[Requirement] | None) -> Terms:
     return tuple((one.key, one.operator, tuple(one.values or ())) for one in some(found))
 
 
-def _selected(selector: Selector | None) -> Terms | None:
+def selector_of(selector: Selector | None) -> Terms | None:
+    """Return a selector of pods, hashable."""
     if selector is None:
         return None
     named = tuple((key, "In", (value,)) for key, value in sorted((selector.match_labels or {}).items()))
     return (*named, *_terms(selector.match_expressions))
-
-
-def selector_of(selector: Selector | None) -> Terms | None:
-    """Return a selector of pods, hashable."""
-    return _selected(selector)
 
 
 def meets(terms: Terms, labels: Mapping[str, str]) -> bool:
@@ -113,96 +107,6 @@ def _meets(value: str | None, operator: str, values: Collection[str]) -> bool:
 
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and len(text) < 20 and text.removeprefix("-").isdecimal() else None
-
-
-def suits(alternatives: Collection[Terms], node: NodeFacts) -> bool:
-    """Tell whether a node has the labels, or the name, that are asked for."""
-    return not alternatives or any(meets(terms, {**node.labels, NAME: node.name}) for terms in alternatives)
-
-
-@dataclass(slots=True)
-class Neighbourhood:
-    """Which pods are where, at one moment; what is worked out once is kept."""
-
-    nodes: Mapping[str, NodeFacts]
-    pods: Iterable[PodFacts]
-    _counts: dict[tuple[PodRule, str], Counter[str]] = field(default_factory=dict)
-    _against: dict[tuple[PodRule, str], set[str]] | None = None
-
-    @property
-    def watched(self) -> bool:
-        """Tell whether pods that are there want some others away."""
-        return bool(self._enemies())
-
-    def barred(self, rules: Iterable[PodRule], namespace: str, labels: Mapping[str, str],
-               terms: Collection[Terms]) -> set[str]:
-        """Return the nodes on which rules, its own and those of the pods that are there, do not let one pod be."""
-        found = set[str]()
-        for rule in rules:
-            found |= self._barred(rule, namespace, labels, terms)
-        for (rule, where), places in self._enemies().items():
-            if namespace in (rule.namespaces or (where,)) and rule.selector is not None \
-                    and meets(rule.selector, labels):
-                found |= {name for name, node in self.nodes.items() if node.labels.get(rule.key) in places}
-        return found
-
-    def _barred(self, rule: PodRule, namespace: str, labels: Mapping[str, str], terms: Collection[Terms]) -> set[str]:
-        counts = self._count(rule, namespace)
-        own = rule.selector is not None and meets(rule.selector, labels) and namespace in (
-            rule.namespaces or (namespace,))
-        places = {name: node.labels.get(rule.key) for name, node in self.nodes.items()}
-        if rule.kind == APART:
-            return {name for name, place in places.items() if place is not None and counts[place]}
-        if rule.kind == NEAR:
-            if own and not counts:  # the first of those who want to be together may be anywhere
-                return {name for name, place in places.items() if place is None}
-            return {name for name, place in places.items() if place is None or not counts[place]}
-        usable = {place for name, place in places.items()
-                  if place is not None and suits(terms, self.nodes[name])}
-        least = min((counts[place] for place in usable), default=0)
-        return {name for name, place in places.items()
-                if place is None or counts[place] + own - least > max(1, rule.skew)}
-
-    def _count(self, rule: PodRule, namespace: str) -> Counter[str]:
-        """Return how many pods a rule is about in each place."""
-        key = rule, "" if rule.namespaces else namespace
-        if key not in self._counts:
-            wanted, counts, selector = rule.namespaces or (namespace,), Counter[str](), rule.selector
-            for pod in self.pods if selector is not None else ():
-                if pod.holds and pod.namespace in wanted and meets(selector or (), pod.labels):
-                    place = self.nodes[pod.node].labels.get(rule.key) if pod.node in self.nodes else None
-                    if place is not None:
-                        counts[place] += 1
-            self._counts[key] = counts
-        return self._counts[key]
-
-    def _enemies(self) -> dict[tuple[PodRule, str], set[str]]:
-        """Return the places in which pods stay that want others away, by rule and their namespace."""
-        if self._against is None:
-            self._against = {}
-            for pod in self.pods:
-                if pod.wish.rules and pod.holds and pod.node in self.nodes:
-                    for rule in pod.wish.rules:
-                        place = self.nodes[pod.node].labels.get(rule.key)
-                        if rule.kind == APART and place is not None:
-                            self._against.setdefault((rule, pod.namespace), set()).add(place)
-        return self._against
-
-
-def several(rules: Iterable[PodRule], namespace: str, labels: Mapping[str, str]) -> tuple[bool, list[str]]:
-    """Return whether like pods each want a node of their own, and what of their rules nobody can judge for several."""
-    alone, unknown = False, list[str]()
-    for rule in rules:
-        own = rule.selector is not None and meets(rule.selector, labels) and namespace in (
-            rule.namespaces or (namespace,))
-        if not own:
-            continue
-        if rule.kind == APART and rule.key == HOSTNAME:
-            alone = True
-        else:
-            what = {NEAR: "affinity", APART: "anti-affinity", EVEN: "topology spread"}[rule.kind]
-            unknown.append(f"{what} of several of its pods by {rule.key}")
-    return alone, unknown
 
 
 def exact(alternatives: Iterable[Terms], most: int) -> bool:

@@ -1,16 +1,15 @@
 """A real Prometheus that scrapes the golden page: it says when the page is gone, and answers what needs an agent."""
 
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import requests
 import yaml
+from one_page import one_page
 from questions import GRAFANA, NO_AGENT, Prometheus, free_port, of_alerts, of_boards
 
 from idlewatt.daemon.cli import _parts, _prometheus
@@ -21,25 +20,6 @@ WITHIN_S = 60.0
 NOT_GOLDEN = {"GpuAdviceAgentDemoted: idlewatt_policy_info", "learning: Agent in charge abstains A",
               "learning: Age of the agent in charge A"}
 """On the golden page a heuristic is in charge, and nobody has been demoted."""
-
-
-@contextmanager
-def page(port: int, text: str) -> Iterator[None]:
-    """Serve a daemon's page."""
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", port), Page) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        yield
-        server.shutdown()
 
 
 @contextmanager
@@ -88,12 +68,12 @@ def test_a_daemon_that_has_gone_is_missed_by_name_and_its_return_noticed(tmp_pat
     down = {"alertname": "IdlewattDown", "cluster": "gist", "instance": f"127.0.0.1:{port}", "job": "idlewatt",
             "severity": "warning"}
     with prometheus(tmp_path, f"127.0.0.1:{port}") as url:
-        with page(port, golden):
+        with one_page(golden, port):
             wait_until(lambda: asked(url, "partition:idlewatt_wasted_power:ratio"))
             wait_until(lambda: not firing(url))
         wait_until(lambda: firing(url) == [down])
         assert asked(url, "idlewatt_power_watts") == []
-        with page(port, golden):
+        with one_page(golden, port):
             wait_until(lambda: not firing(url))
 
 
@@ -104,7 +84,7 @@ def test_a_daemon_that_was_never_seen_is_missed_too(tmp_path):
 
 def test_what_is_empty_without_an_agent_is_answered_by_a_page_that_tells_of_one(tmp_path, golden):
     port, asked_of = free_port(), {question for question in of_boards() + of_alerts() if question.where in NO_AGENT}
-    with page(port, golden), prometheus(tmp_path, f"127.0.0.1:{port}") as url:
+    with one_page(golden, port), prometheus(tmp_path, f"127.0.0.1:{port}") as url:
         unanswered: set[str] = set()
 
         def looked() -> bool:

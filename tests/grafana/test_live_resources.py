@@ -5,14 +5,14 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import requests
 import yaml
 from fake_dcgm import A100, Node
+from one_page import one_page
 from questions import Prometheus, free_port, of_resources
 
 from idlewatt.daemon.cli import _parts
@@ -36,24 +36,6 @@ def dcgm(name: str, folder: Path, *, renamed: bool) -> str:
     text = node.page.decode() + "".join(
         f"{field}{{{node.labels(gpu)}}} {value}\n" for field, value in MORE.items() for gpu in range(8))
     return re.sub(r"\bDCGM_\w+", lambda found: NEW.get(found[0], found[0]), text) if renamed else text
-
-
-@contextmanager
-def served(text: str) -> Iterator[str]:
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 def kernel(folder: Path) -> tuple[str, ...]:
@@ -93,7 +75,7 @@ def site(tmp_path_factory) -> Iterator[Prometheus]:
     """A Prometheus of a site: two servers, one with each spelling of DCGM; the kernel is ours under both names."""
     folder, exporter, url = tmp_path_factory.mktemp("site"), f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     with ExitStack() as stack:
-        pages = [stack.enter_context(served(dcgm(name, folder, renamed=renamed)))
+        pages = [stack.enter_context(one_page(dcgm(name, folder, renamed=renamed)))
                  for name, renamed in (("old", False), ("new.example.org", True))]
         command = (EXPORTER, f"--web.listen-address={exporter}", *kernel(folder))
         stack.enter_context(_parts.child("node_exporter", command, folder / "exporter.log"))
