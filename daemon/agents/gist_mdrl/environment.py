@@ -26,7 +26,7 @@ Resources = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition of equal GPU servers and the flavours it offers (Table 2)."""
+    """A partition of GPU servers and the flavours it offers (Table 2)."""
 
     name: str
     flavors: tuple[Flavor, ...]
@@ -35,10 +35,17 @@ class Partition:
     servers: int
     kilowatts: float
     """Of one server (§6.2)."""
+    sizes: tuple[Resources, ...] = ()
+    """What each server has, smallest first; empty where they are equal, as the paper's are."""
+    among: int = 0
+    """Servers of which only so few are looked at at a time; 0 where all of them are."""
 
     @property
     def server(self) -> Resources:
-        """Return what one server has: its share of the flavour that takes them all."""
+        """Return what the largest server has: of equal ones, its share of the flavour that takes them all."""
+        if self.sizes:
+            gpus, cpus, memory = (max(size[what] for size in self.sizes) for what in range(3))
+            return gpus, cpus, memory
         gpus, cpus, memory = demand(self.terminal)
         return gpus // self.servers, cpus // self.servers, memory // self.servers
 
@@ -161,7 +168,8 @@ class Environment:
         """Begin an episode with these jobs, at least one, by submission; the terminal job follows them."""
         terminal = Arrival(self._terminal, jobs[-1].submit_s + self.reading.gap_s, self.partition.terminal.limit_s)
         self._arrivals = [terminal, *reversed(jobs)]
-        self._free = [self.partition.server for _ in range(self.partition.servers)]
+        # A smaller server is a larger one that is partly taken, whatever runs.
+        self._free = list(self.partition.sizes or [self.partition.server] * self.partition.servers)
         self._running: list[Bar] = []
         self._started: list[Bar] = []
         self._queue: list[Arrival] = []

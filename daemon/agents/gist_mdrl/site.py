@@ -1,6 +1,8 @@
-"""Which partitions of a cluster have the paper's form, and the flavours that a history's jobs come in.
+"""How an agent sees the partitions of a cluster, and the flavours that a history's jobs come in.
 
 The paper's agent has an action for each flavour and server, so it is made for few equal servers and few sizes of jobs.
+Of many servers it therefore looks at a shortlist (``desk.py``), and learns on as few: the smallest, the largest, and
+evenly between. A smaller server is to it a larger one that is partly taken.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from ...replay.state import ClusterState
 from ...replay.workload import Workload
 from ...settings.flavours import FlavourSettings
 from ..kinds import Stretch
-from .environment import Arrival, Partition
+from .environment import Arrival, Partition, Resources
 
 Rows = NDArray[np.intp]
 
 MOST_SERVERS = 16
+"""That are looked at for a job."""
+MOST_FLAVOURS = 15
 FEWEST_JOBS = 50
 TERMINAL_LIMIT = 1.5
 """Of the longest flavour's limit, as in Table 2."""
@@ -67,17 +71,25 @@ def single_server(state: ClusterState, partition: str) -> Jobs:
 
 
 def misfit(cluster: Cluster, name: str) -> str | None:
-    """Return why the servers of a partition are not as the paper's; None when they are."""
+    """Return why an agent cannot serve a partition; None when it can."""
     mine = cluster.partitions[name]
-    sizes = np.unique(cluster.gpus[mine])
     shared = [other for other, theirs in cluster.partitions.items() if other != name and (mine & theirs).any()]
-    if not 2 <= mine.sum() <= MOST_SERVERS:
-        return f"it has {mine.sum()} servers, and the agent is made for 2 to {MOST_SERVERS}: it has an action for each"
-    if len(sizes) > 1 or sizes[0] == 0:
-        return f"its servers are not equal: they have {', '.join(map(str, sizes))} GPUs"
+    if len(servers_of(cluster, name)) < 2:
+        return "it has fewer than 2 servers with GPUs: there is nothing to choose between"
     if shared:
         return f"it shares nodes with {', '.join(shared)}, and an agent counts on having them to itself"
     return None
+
+
+def servers_of(cluster: Cluster, name: str) -> NDArray[np.intp]:
+    """Return the nodes of a partition that have GPUs, smallest first, equal ones as the cluster counts them."""
+    servers = np.flatnonzero(cluster.partitions[name] & (cluster.gpus > 0))
+    return servers[np.lexsort((cluster.memory[servers], cluster.cpus[servers], cluster.gpus[servers]))]
+
+
+def looked_at(servers: int) -> NDArray[np.intp]:
+    """Return which of so many servers are learned on: all, or the smallest, the largest, and evenly between."""
+    return np.linspace(0, servers - 1, min(servers, MOST_SERVERS)).round().astype(np.intp)
 
 
 def forms(stretch: Stretch, configured: Sequence[FlavourSettings] = ()) -> tuple[dict[str, Partition], dict[str, str]]:
@@ -113,10 +125,10 @@ def _one_flavour(name: str, configured: Sequence[FlavourSettings]) -> str:
 
 def meant(cluster: Cluster, name: str, configured: Sequence[FlavourSettings]) -> list[FlavourSettings]:
     """Return the configured flavours that one server of a partition holds, smallest first."""
-    servers = np.flatnonzero(cluster.partitions[name])
-    model, size = cluster.model[int(servers[0])], int(cluster.gpus[servers[0]])
-    return sorted((one for one in configured if one.partition in ("", name) and one.gpus <= size
-                   and same_model(one.gpu_model, model)), key=lambda one: (one.gpus, one.limit or float("inf")))
+    servers = servers_of(cluster, name).tolist()
+    return sorted((one for one in configured if one.partition in ("", name) and any(
+        one.gpus <= cluster.gpus[server] and same_model(one.gpu_model, cluster.model[server]) for server in servers)),
+        key=lambda one: (one.gpus, one.limit or float("inf")))
 
 
 def form(cluster: Cluster, name: str, jobs: Jobs, configured: Sequence[FlavourSettings] = ()) -> Partition:
@@ -124,21 +136,43 @@ def form(cluster: Cluster, name: str, jobs: Jobs, configured: Sequence[FlavourSe
 
     These are sizes of 1, 2, 4 … GPUs, each with the limit that nearly all of its jobs keep within.
     """
-    servers = np.flatnonzero(cluster.partitions[name])
-    size, total = int(cluster.gpus[servers[0]]), int(cluster.gpus[servers].sum())
-    server = size, int(cluster.cpus[servers].min()), int(cluster.memory[servers].min())
+    sizes, among = sizes_of(cluster, name)
+    server, total = sizes[-1], sum(gpus for gpus, _, _ in sizes)
     if configured:
         asked = [(one.name, one.gpus, one.limit) for one in configured]
     else:
-        steps = [*(2 ** power for power in range(size.bit_length()) if 2 ** power < size), size]
-        occur = np.bincount(np.searchsorted(steps, jobs.gpus), minlength=len(steps))
+        steps = _steps([gpus for gpus, _, _ in sizes])
+        occur = np.bincount(np.searchsorted(steps, jobs.gpus), minlength=len(steps))[:len(steps)]
         asked = [(f"{gpus}-gpu", gpus, None) for gpus, count in zip(steps, occur.tolist(), strict=True) if count]
     below = [0, *(gpus for _, gpus, _ in asked)]
     flavors = tuple(_flavor(one, server, total, jobs, (jobs.gpus > less) & (jobs.gpus <= one[1]))
                     for one, less in zip(asked, _smaller(below), strict=True))
     limit_s = TERMINAL_LIMIT * max((flavor.limit_s for flavor in flavors), default=1.0)
-    terminal = Flavor("all", total, server[1] * len(servers), server[2] * len(servers), limit_s, 1.0)
-    return Partition(name, flavors, terminal, len(servers), 0.0)
+    terminal = Flavor("all", total, sum(cpus for _, cpus, _ in sizes), sum(memory for _, _, memory in sizes), limit_s,
+                      1.0)
+    return Partition(name, flavors, terminal, len(sizes), 0.0, sizes if sizes[0] != server else (), among)
+
+
+def sizes_of(cluster: Cluster, name: str) -> tuple[tuple[Resources, ...], int]:
+    """Return what each server that is looked at has, and of how many they are; 0 where all of them are looked at.
+
+    Of servers with as many GPUs everywhere, it is what all of them have of the rest.
+    """
+    servers = servers_of(cluster, name)
+    found = np.stack([cluster.gpus[servers], cluster.cpus[servers], cluster.memory[servers]], axis=1).astype(np.int64)
+    if found[0, 0] == found[-1, 0]:
+        found[:] = found.min(axis=0)
+    seats = looked_at(len(servers))
+    sizes = tuple((gpus, cpus, memory) for gpus, cpus, memory in found[seats].tolist())
+    return sizes, len(servers) if len(seats) < len(servers) else 0
+
+
+def _steps(gpus: Sequence[int]) -> list[int]:
+    """Return sizes of jobs that are told apart: powers of two, the largest server, and as many others as there may."""
+    most = max(gpus)
+    powers = {2 ** power for power in range(most.bit_length()) if 2 ** power < most} | {most}
+    others = sorted(set(gpus) - powers, reverse=True)[:max(0, MOST_FLAVOURS - len(powers))]
+    return sorted(powers | set(others))
 
 
 def _smaller(sizes: Sequence[int]) -> list[int]:
@@ -165,14 +199,23 @@ def _usual_limit(jobs: Jobs, own: NDArray[np.bool_]) -> float:
     return 1.0
 
 
-def flavor_of(partition: Partition, gpus: int, limit_s: float = float("inf")) -> int | None:
-    """Return the smallest flavour that holds so many GPUs for so long; None when a job is larger than all of them.
+def flavors_of(partition: Partition, gpus: NDArray[np.int64], limit_s: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return for jobs the smallest flavour that holds so many GPUs for so long; -1 for those larger than all of them.
 
     One that asks for longer than its size may is of the longest of that size.
     """
-    wide = [(number, flavor) for number, flavor in enumerate(partition.flavors) if flavor.gpus >= gpus]
-    least = [number for number, flavor in wide if flavor.gpus == wide[0][1].gpus]
-    return next((number for number, flavor in wide if flavor.limit_s >= limit_s), least[-1] if least else None)
+    sizes = np.array([flavor.gpus for flavor in partition.flavors])
+    limits = np.array([flavor.limit_s for flavor in partition.flavors])
+    wide = sizes >= gpus[:, None]
+    enough = wide & (limits >= limit_s[:, None])
+    longest = np.searchsorted(sizes, sizes[wide.argmax(axis=1)], side="right") - 1
+    return np.where(enough.any(axis=1), enough.argmax(axis=1), np.where(wide.any(axis=1), longest, -1))
+
+
+def flavor_of(partition: Partition, gpus: int, limit_s: float = float("inf")) -> int | None:
+    """Return the flavour of one job, as :func:`flavors_of`; None when it is larger than all of them."""
+    found = int(flavors_of(partition, np.array([gpus]), np.array([limit_s]))[0])
+    return None if found < 0 else found
 
 
 class Episodes:
@@ -198,8 +241,7 @@ class Episodes:
         # Jobs that never meet teach nothing: as in the paper they all come while the first ones run.
         squeeze = min(1.0, float(run.mean()) / max(1.0, float(submit[-1])))
         limits = jobs.limit_s[piece].tolist()
-        flavors = [flavor_of(self._partition, gpus, limit) for gpus, limit
-                   in zip(jobs.gpus[piece].tolist(), limits, strict=True)]
+        flavors = flavors_of(self._partition, jobs.gpus[piece], jobs.limit_s[piece]).tolist()
         return [Arrival(flavor, when * squeeze, max(1.0, length), limit if np.isfinite(limit) else None)
                 for flavor, when, length, limit in zip(flavors, submit.tolist(), run.tolist(), limits, strict=True)
-                if flavor is not None]
+                if flavor >= 0]

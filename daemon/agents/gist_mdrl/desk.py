@@ -1,0 +1,229 @@
+"""One partition at one moment, as its agent sees it, while jobs are placed one by one.
+
+Of many servers the agent looks at a shortlist for each job: half of it are the fullest on which the job fits, a quarter
+the emptiest of those, the rest stand evenly between the fullest and the emptiest of all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...replay.state import ClusterState, Start
+from ..observation import Observation
+from ..room import CHUNK, CHUNKS, ISLAND, RESTS, Masks, Room, Spot
+from .agent import GistAgent
+from .environment import Decision
+from .network import q_values
+from .site import flavors_of, queues_of
+
+Rows = NDArray[np.intp]
+Key = tuple[int, int, int, float, int]
+"""Free GPUs, CPUs and bytes, minus the time that its jobs still run, and the node."""
+
+PROMPT_S = 60.0
+"""A job that waits for longer comes from the queue."""
+MOST_LOOKED_AT = 128
+"""Waiting jobs of a partition that are considered at a time."""
+MOST_REASONS = 3
+
+
+def line_of(state: ClusterState, seen: Observation, queues: Sequence[int], longest_wait_s: float) -> Rows:
+    """Return those first in the queues, by index among the waiting: who is late, then the largest, then the oldest."""
+    waiting = seen.waiting
+    mine = np.flatnonzero(_inside(state, seen, queues))
+    late = seen.now - waiting.submit[mine] > longest_wait_s
+    order = np.lexsort((waiting.submit[mine], np.where(late, 0, -waiting.gpus[mine]), ~late))
+    return mine[order[:MOST_LOOKED_AT]]
+
+
+def _inside(state: ClusterState, seen: Observation, queues: Sequence[int]) -> Masks:
+    """Tell which of the waiting jobs are in these queues."""
+    return np.asarray(np.isin(_column(state, "queue", seen.waiting.rows), queues))
+
+
+class Servers:
+    """The servers of a partition by how full they are, the fullest first."""
+
+    def __init__(self, nodes: Rows, room: Room, remaining_s: NDArray[np.float64]) -> None:
+        """Look at ``nodes``, whose jobs still run for ``remaining_s``, by node."""
+        self._room, self.remaining_s = room, remaining_s
+        self._order: list[Key] = sorted(zip(*room.free[nodes].T.tolist(), (-remaining_s[nodes]).tolist(),
+                                            nodes.tolist(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def moved(self, node: int, before: Sequence[int], remaining_s: float) -> None:
+        """Note that a job has started on a node, where so much was free before."""
+        at = bisect_left(self._order, (*before, -float(self.remaining_s[node]), node))
+        if at == len(self._order) or self._order[at][-1] != node:
+            return  # none of those with GPUs
+        del self._order[at]
+        self.remaining_s[node] = max(float(self.remaining_s[node]), remaining_s)
+        gpus, cpus, memory = self._room.free[node].tolist()
+        insort(self._order, (gpus, cpus, memory, -float(self.remaining_s[node]), node))
+
+    def shortlist(self, fits: Masks, gpus: int, seats: int) -> list[int]:
+        """Return so many servers, the fullest first, for a job of so many GPUs that fits on some of them."""
+        first = bisect_left(self._order, (gpus,))
+        fullest = self._some(fits, range(first, len(self._order)), (seats + 1) // 2)
+        emptiest = self._some(fits, range(len(self._order) - 1, first - 1, -1), seats // 4)
+        evenly = np.linspace(0, len(self._order) - 1, seats).round().astype(int).tolist()
+        chosen = list(dict.fromkeys((*fullest, *emptiest, *evenly)))[:seats]
+        return [self._order[place][-1] for place in sorted(chosen)]
+
+    def all_of(self) -> list[int]:
+        """Return all servers, as the cluster counts them."""
+        return sorted(key[-1] for key in self._order)
+
+    def _some(self, fits: Masks, places: range, wanted: int) -> list[int]:
+        """Return the first places of servers on which the job fits."""
+        found: list[int] = []
+        for place in places:
+            if len(found) == wanted:
+                break
+            if fits[self._order[place][-1]]:
+                found.append(place)
+        return found
+
+
+class Desk:
+    """Some waiting jobs of one partition, in their order, while they are placed."""
+
+    def __init__(self, state: ClusterState, seen: Observation, agent: GistAgent, jobs: Rows) -> None:
+        """Look at ``jobs``, by index among the waiting."""
+        self._seen, self._agent, self._partition = seen, agent, agent.partition
+        self._names, self._jobs = state.cluster.names, jobs
+        self._room = Room(seen, seen.waiting.asks[jobs])
+        self._nodes = np.flatnonzero(state.cluster.partitions[self._partition.name])
+        self._without = self._nodes[seen.nodes.gpus[self._nodes] == 0]
+        flavor = _flavors(agent, seen.waiting.asks, _column(state, "limit", seen.waiting.rows))
+        self._flavor = flavor[jobs].tolist()
+        mine = _inside(state, seen, queues_of(state.cluster, state.workload, self._partition.name))
+        self._queued = np.bincount(flavor[mine & (flavor >= 0)], minlength=len(self._partition.flavors)).tolist()
+        self._limit_s = self._limits(_column(state, "limit", seen.waiting.rows[jobs]), flavor[jobs])
+        with_gpus = self._nodes[seen.nodes.gpus[self._nodes] > 0]
+        self._servers = Servers(with_gpus, self._room, self._remaining(state))
+        self._wait = seen.now - seen.waiting.submit[jobs]
+        self._held: set[tuple[int, int, bool]] = set()
+        """Kinds, flavours and whether queued of those that are to wait as long as nothing starts."""
+
+    def starts(self, longest_wait_s: float) -> Iterator[Start]:
+        """Yield what to start now."""
+        running, held = bool(self._room.busy[self._nodes].any()), None
+        for job, late in enumerate((self._wait > longest_wait_s).tolist()):
+            nodes = self._several(job) if late or self._flavor[job] < 0 else self._chosen(job)
+            if nodes:
+                running = True
+                yield self._start(job, nodes)
+            elif late:
+                return  # nobody overtakes who has waited for so long
+            elif held is None and self._fits(job).any():
+                held = job
+        nodes = [] if running or held is None else self._several(held)
+        if held is not None and nodes:
+            yield self._start(held, nodes)  # nothing would happen that could change the agent's mind
+
+    def reasons(self, job: int) -> tuple[str, ...]:
+        """Return what each choice for one of the jobs is worth by its agent, the best first."""
+        if self._flavor[job] < 0:
+            return ("takes several servers: the first with room, as the paper's largest jobs",)
+        if not self._fits(job).any():
+            return ("no server of the partition has room",)
+        seats = self._seats(job)
+        decision = self._decision(job, seats)
+        q = q_values(self._agent.weights, self._agent.eyes.look(decision))
+        worth = {self._agent.eyes.meant(decision, int(chosen)): float(q[chosen])
+                 for chosen in np.flatnonzero(self._agent.eyes.allowed(decision))}
+        told = []
+        for action, value in sorted(worth.items(), key=lambda item: -item[1])[:MOST_REASONS]:
+            node = self._node(job, seats, action)
+            told.append(f"{'waiting' if node is None else self._names[node]} is worth {value:+.2f}")
+        return tuple(told)
+
+    def _limits(self, limit_s: NDArray[np.float64], flavor: Rows) -> NDArray[np.float64]:
+        """Return how long jobs may run: by their own limit, else by that of their flavour, the terminal one last."""
+        flavors = (*self._partition.flavors, self._partition.terminal)
+        return np.where(np.isfinite(limit_s), limit_s, np.array([one.limit_s for one in flavors])[flavor])
+
+    def _fits(self, job: int) -> Masks:
+        """Tell on which nodes there is room for a job's chunk now."""
+        return self._room.fitting(int(self._room.kind[job]))
+
+    def _chosen(self, job: int) -> list[int]:
+        """Return the node that the agent chooses for a job; none to wait."""
+        kind, fits = int(self._room.kind[job]), self._fits(job)
+        same = kind, self._flavor[job], bool(self._wait[job] > PROMPT_S)
+        if same in self._held or not fits.any():
+            return []
+        if self._room.kinds[kind, CHUNK] == 0 and fits[self._without].any():
+            return [int(self._without[fits[self._without]][0])]
+        seats = self._seats(job)
+        node = self._node(job, seats, self._agent.act(self._decision(job, seats)))
+        if node is None:
+            self._held.add(same)
+        return [] if node is None else [node]
+
+    def _seats(self, job: int) -> list[int]:
+        """Return the nodes that the agent looks at for a job."""
+        if len(self._servers) <= self._partition.servers:
+            return self._servers.all_of()
+        return self._servers.shortlist(self._fits(job), int(self._room.kinds[self._room.kind[job], CHUNK]),
+                                       self._partition.servers)
+
+    def _node(self, job: int, seats: Sequence[int], action: int) -> int | None:
+        """Return the node that an action names; None to wait."""
+        servers = self._partition.servers
+        return seats[action - self._flavor[job] * servers] if action < len(self._partition.flavors) * servers else None
+
+    def _decision(self, job: int, seats: Sequence[int]) -> Decision:
+        queued = list(self._queued)
+        queued[self._flavor[job]] -= 1
+        gpus, cpus, memory = self._room.free[seats].T.tolist()
+        return Decision(self._flavor[job], tuple(zip(gpus, cpus, memory, strict=True)),
+                        tuple(self._fits(job)[seats].tolist()), tuple(self._servers.remaining_s[seats].tolist()),
+                        tuple(queued), bool(self._wait[job] > PROMPT_S))
+
+    def _several(self, job: int) -> list[int]:
+        """Return the first nodes that hold all chunks of a job and its rest; none when they do not."""
+        ask = self._room.kinds[self._room.kind[job]]
+        needed = int(ask[CHUNKS] + ask[RESTS])
+        found: list[int] = np.flatnonzero(self._fits(job))[:needed].tolist()
+        return found if len(found) == needed else []
+
+    def _start(self, job: int, nodes: Sequence[int]) -> Start:
+        """Take what a job needs away from what is free."""
+        before = [self._room.free[node].tolist() for node in nodes]
+        start = self._room.take(int(self._room.kind[job]), Spot(np.array(nodes), ISLAND, 0, opens=False),
+                                int(self._seen.waiting.rows[self._jobs[job]]))
+        for node, free in zip(nodes, before, strict=True):
+            self._servers.moved(node, free, float(self._limit_s[job]))
+        if self._flavor[job] >= 0:
+            self._queued[self._flavor[job]] -= 1
+        self._held.clear()
+        return start
+
+    def _remaining(self, state: ClusterState) -> NDArray[np.float64]:
+        """Return by node how long its last job still runs, if it runs as long as it may."""
+        running, found = self._seen.running, np.zeros(len(self._seen.nodes.gpus))
+        limit_s = _column(state, "limit", running.rows)
+        flavor = _flavors(self._agent, running.asks, limit_s)
+        left = running.since + self._limits(limit_s, flavor) - self._seen.now
+        np.maximum.at(found, running.shares[:, 1], left[running.shares[:, 0]])
+        return found
+
+
+def _flavors(agent: GistAgent, asks: NDArray[np.int64], limit_s: NDArray[np.float64]) -> Rows:
+    """Return the flavours of jobs; -1 for those that no single server holds."""
+    found = flavors_of(agent.partition, asks[:, CHUNK], limit_s)
+    return np.where(asks[:, CHUNKS] + asks[:, RESTS] == 1, found, -1)
+
+
+def _column(state: ClusterState, name: str, rows: Any) -> Any:
+    """Return a column of some jobs; that of a record array takes ten times as long."""
+    return state.arrays.jobs.view(np.ndarray)[name][rows]
