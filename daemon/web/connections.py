@@ -139,7 +139,7 @@ class Client:
     def _send(self) -> None:
         with contextlib.suppress(*_NOT_NOW):
             while self.unsent:
-                self.unsent = self.unsent[self.sock.send(self.unsent[:_PIECE]):]
+                self.unsent = self.unsent[self.sock.send(self.unsent[:_PIECE]):] or memoryview(b"")
 
     def _receive(self, now_s: float) -> bool:
         """Take what has come; tell whether the client may still say more."""
@@ -381,5 +381,6 @@ class Answer:
         self.closed = True
 
     def whole(self) -> memoryview:
-        """Return everything that was written."""
-        return memoryview(b"".join(self._pieces))
+        """Return everything that was written, and keep none of it."""
+        pieces, self._pieces = self._pieces, []
+        return memoryview(b"".join(pieces))

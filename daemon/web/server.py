@@ -180,6 +180,9 @@ class _Exchange(HTTPConnection):
 
     def close(self) -> None:
         """Hand the connection back; without an answer it is closed there."""
+        # cheroot keeps these with a reference to itself: each answer would stay until the collector finds it.
+        for name in ("resolve_peer_creds", "get_peer_creds"):
+            vars(self).pop(name, None)
         self._connections.hand_back(self._client)
 
 

@@ -1,4 +1,5 @@
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -20,7 +21,7 @@ import trustme
 from idlewatt.daemon.web import connections
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.gate import WebConfigFile
-from idlewatt.daemon.web.server import ListenError, WebServer, activated, listen
+from idlewatt.daemon.web.server import THREADS, ListenError, WebServer, activated, listen
 
 TIMEOUT = 10
 
@@ -75,6 +76,28 @@ class Tls:
 @pytest.fixture
 def tls(tmp_path: Path) -> Tls:
     return Tls(tmp_path)
+
+
+def test_nothing_of_an_answer_stays_once_it_is_sent(serve, view):
+    server = serve(WebApp(view))
+    gc.collect()
+    gc.disable()  # what only the collector would find stays for minutes in a daemon that makes little garbage
+    try:
+        for _ in range(2 * THREADS):
+            requests.get(f"{server.urls[0]}metrics", timeout=TIMEOUT)
+        kept = [found for found in gc.get_objects() if isinstance(found, connections.Answer)]
+    finally:
+        gc.enable()
+    assert len(kept) <= THREADS  # each worker remembers its last exchange, but nothing of what was in it
+    assert not any(found._pieces for found in kept)
+
+
+def test_a_kept_connection_keeps_nothing_of_its_answer():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        client = connections.Client(ours, "127.0.0.1", 1, float("inf"), unsent=memoryview(b"answer" * 9))
+        client._send()
+        assert client.unsent.obj == b""
 
 
 def test_page_is_served_over_a_real_socket(serve, view):
