@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Union
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ..exporters.source import SourceConfig, kinds
 from .agents.kinds import names as agent_names
@@ -75,6 +75,15 @@ class Settings(Sections):
             if names.count(name) > 1:
                 raise ValueError(f"two sources are called {name!r}: give each its own name")
         return sources
+
+    @model_validator(mode="after")
+    def _one_currency(self) -> Settings:
+        for source in self.sources:
+            told = getattr(source, "currency", "")
+            if told and told != self.costs.currency:
+                raise ValueError(f"source {source.name or source.kind} tells prices in {told}, and costs.currency is "
+                                 f"{self.costs.currency or 'not set'}")
+        return self
 
     @field_validator("notices")
     @classmethod

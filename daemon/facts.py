@@ -71,6 +71,10 @@ class Process:
     cycles: Mapping[str, CycleHealth] = field(default_factory=dict)
     advice_interval_s: float | None = None
     pue: float | None = None
+    currency: str = ""
+    per_kwh: float | None = None
+    grams_per_kwh: float | None = None
+    """What a kWh costs and means now."""
     reloaded: bool = True
     """Whether the last reload of the configuration succeeded."""
     loaded_s: float | None = None
@@ -316,6 +320,8 @@ def _daemon(known: Known, process: Process) -> dict[str, Any]:
         "cycle_last_run_timestamp_seconds": {name: cycle.ended_at_s for name, cycle in process.cycles.items()},
         "advice_interval_seconds": process.advice_interval_s,
         "pue_ratio": process.pue,
+        "electricity_price": {process.currency: process.per_kwh},
+        "carbon_intensity": process.grams_per_kwh,
         "policy_info": dict.fromkeys(process.roles, 1.0),
         "recorder_backlog_records": float(process.recording.backlog),
         "recorder_backlog_bytes": float(process.recording.backlog_bytes),

@@ -65,4 +65,4 @@ def unchanged(opened: Mapping[str, Recommender], before: Settings, settings: Set
 def kept(opened: Sequence[Watched], before: Settings, settings: Settings) -> dict[str, Watched]:
     """Return the sources that go on with what they know of their targets; what is read from files is read anew."""
     return {watched.name: watched for config, watched in zip(before.sources, opened, strict=True)
-            if config in settings.sources and watched.role in ("telemetry", "scheduler")}
+            if config in settings.sources and watched.role in ("telemetry", "scheduler", "grid")}

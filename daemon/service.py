@@ -34,7 +34,7 @@ from .advice.recommender import Recommender, RecommenderContext, RunListener
 from .advice.recommenders import subjects
 from .advice.topology_cost import TopologyCost, compared
 from .clock_steps import ClockWatch
-from .collection import Accounts, Collection
+from .collection import Collection
 from .config import ConfigError, Settings
 from .counterfactual import Counterfactual, Request, Window, WindowReplayer
 from .current import current
@@ -47,7 +47,7 @@ from .learning.training_scheduler import TrainingScheduler
 from .memory import give_back, settle
 from .moments import believed
 from .notices.desk import Desk
-from .pricing import priced
+from .pricing import in_force, priced
 from .runtime_history import RuntimeHistory
 from .topology import AttachTopology
 from .waits import WaitHistogram, fared
@@ -84,7 +84,7 @@ class Service:
         self._reloaded, self._loaded_s = True, clock()
         self._accounted_s: float | None = None
         self._collection = Collection(opening.sources(settings, clock, {}))
-        self._accounts = self._accounted()
+        self._accounts = self._collection.accounts(self._clock)
         self._recommenders = opening.recommenders(settings, history, {})
         self.accountant = WasteAccountant(settings.waste, settings.cycles.scrape * speed)
         self.accountant.floors.restore(history.load_floors())
@@ -106,9 +106,10 @@ class Service:
 
     def jobs(self) -> None:
         """Read the schedulers and what is known of switches, and record what changed."""
-        for read in self._collection.read("scheduler", "topology", within_s=PATIENCE * self.settings.cycles.jobs):
+        for read in self._collection.read("scheduler", "topology", "grid",
+                                          within_s=PATIENCE * self.settings.cycles.jobs):
             merged = self._collection.snapshot(self._clock(), self.settings.waste.scheduler_max_age)
-            if merged is None:
+            if merged is None or all(watched.role == "grid" for watched in read):
                 continue
             topologies = [known for known in self._collection.facts("topology")
                           if isinstance(known, Fabric | NodeLinks)]
@@ -169,10 +170,10 @@ class Service:
         give_back()
 
     def _write(self, closed: Closed, floors: Mapping[tuple[str, str], IdleFloor]) -> None:
-        rollups, readings, shares = closed
+        (rollups, readings, shares), told = closed, self._collection.facts("grid")
         self._keep(lambda: self._history.record_rollups(rollups))
         self._keep(lambda: self._history.record_waste(readings))
-        self._keep(lambda: self._history.record_shares(priced(shares, self.settings.costs)))
+        self._keep(lambda: self._history.record_shares(priced(shares, self.settings.costs, told)))
         self._keep(lambda: self._history.save_floors(floors))
 
     def _count(self) -> None:
@@ -266,7 +267,7 @@ class Service:
             self._model_roles.end()
             self._model_roles = ModelRoles(settings, self._history, self._speed, self._clock())
         self._collection = Collection(sources, self._collection)
-        self._accounts = self._accounted()
+        self._accounts = self._collection.accounts(self._clock)
         self._recommenders = recommenders
         self._learn(recommended={name: said for name, said in self.known.recommended.items() if name in recommenders})
         if settings.waste != self.settings.waste or settings.cycles.scrape != self.settings.cycles.scrape:
@@ -326,8 +327,10 @@ class Service:
 
     def process(self) -> Process:
         """Return how the daemon itself fares."""
+        price, grams = in_force(self.settings.costs, self._collection.facts("grid"), self._clock())
         return Process(tuple(watched.status for watched in self.sources), self.beat.health(),
-                       self.settings.cycles.advise, self.settings.waste.pue, self._reloaded, self._loaded_s,
+                       self.settings.cycles.advise, self.settings.waste.pue,
+                       self.settings.costs.currency, price, grams, self._reloaded, self._loaded_s,
                        self._roles(), self.degraded(), self.settings.waste.job_series, self._history.recording,
                        self.desk.counts())
 
@@ -395,6 +398,3 @@ class Service:
             for recommender in self._recommenders.values():
                 if isinstance(recommender, RunListener):
                     self._keep(partial(recommender.finished, told.jobs))
-
-    def _accounted(self) -> list[Accounts]:
-        return self._collection.accounts(self._clock)

@@ -173,6 +173,12 @@ class Published:
     pue_ratio: Scalar = _gauge(
         "Power usage effectiveness of the site as configured; multiplies nothing here.")
 
+    electricity_price: Series = _gauge(
+        "What a kWh costs now by the configured prices, file or metric; below 0 where it is paid to use it. Not there "
+        "while nobody knows.", "currency")
+    carbon_intensity: Scalar = _gauge(
+        "Carbon dioxide equivalents that a kWh of the grid means now, in grams. Not there while nobody knows.")
+
     # What the GPUs are doing
     gpus: Series = _gauge(
         "GPUs by state (the power class of the GPU). Allocation from the scheduler, activity from DCGM.",

@@ -17,6 +17,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..storage.energy_prices import GridReading
 from ..storage.records import Job, SchedulerSnapshot
 from ..storage.speeds import Throughput
 from ..storage.telemetry import Telemetry
@@ -33,9 +34,9 @@ _OVERDUE_S = 60.0
 Clock = Callable[[], float]
 """Returns seconds since the epoch; simulations pass an accelerated one."""
 
-Facts = Telemetry | SchedulerSnapshot | Topology | Throughput
+Facts = Telemetry | SchedulerSnapshot | Topology | Throughput | GridReading
 """What a source gives, by its role."""
-Role = Literal["telemetry", "scheduler", "topology", "throughput"]
+Role = Literal["telemetry", "scheduler", "topology", "throughput", "grid"]
 
 
 class SourceError(Exception):

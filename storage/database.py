@@ -297,9 +297,16 @@ def _accumulate(dialect: str, table: Table, add: tuple[str, ...], most: tuple[st
         -> Executable:
     insert = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table)
     unique = next((item for item in table.constraints if isinstance(item, UniqueConstraint)), table.primary_key)
-    new: dict[str, Any] = {name: table.c[name] + insert.excluded[name] for name in add}
+    new: dict[str, Any] = {name: _added(table.c[name], insert.excluded[name]) for name in add}
     for name in most:
         old, given = table.c[name], insert.excluded[name]
         new[name] = case((old.is_(None) | (given > old), given), else_=old)
     new |= {name: insert.excluded[name] for name in replace}
     return insert.on_conflict_do_update(index_elements=[column.name for column in unique.columns], set_=new)
+
+
+def _added(old: Any, given: Any) -> Any:
+    """Return the sum of a row and what is given; of a column that may be NULL, of as much as is known."""
+    if not old.nullable:
+        return old + given
+    return func.coalesce(old + given, old, given)

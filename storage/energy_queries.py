@@ -155,7 +155,7 @@ def sums_by(connection: Connection, by: Dimension, wanted: RunFilter, limit: int
         where = and_(where, name.in_(names.scalars().all()))
     query = select(name.label("name"), *sums).where(where).group_by(name).order_by(
         name if by == "day" else most, name).limit(limit)
-    return tuple((str(row.name), {column: int(getattr(row, column)) for column in SUMS})
+    return tuple((str(row.name), {column: int(getattr(row, column) or 0) for column in SUMS})
                  for row in connection.execute(query))
 
 
@@ -168,7 +168,7 @@ def _by_flavour(connection: Connection, wanted: RunFilter, limit: int | None) \
     sums = [func.sum(table.c[column]).label(column) for column in SUMS]
     query = select(name, *sums).select_from(joined).where(_within(wanted)).group_by(name).order_by(
         func.sum(_wasted(table.c, wanted.wasted)).desc(), name).limit(limit)
-    return tuple((row.name, {column: int(getattr(row, column)) for column in SUMS})
+    return tuple((row.name, {column: int(getattr(row, column) or 0) for column in SUMS})
                  for row in connection.execute(query))
 
 
@@ -242,4 +242,5 @@ def _run(row: Row[Any]) -> RunRow:
         row.gpus, row.gpu_model, row.first_s, row.last_s, row.seen_ms / 1000, row.shared_ms / 1000,
         None if row.power_max_mw is None else row.power_max_mw / 1000,
         None if row.memory_max_bytes is None else float(row.memory_max_bytes),
-        None if row.idle is None else tuple(map(str, row.idle)), {name: getattr(row, name) for name in SUMS}, row.id)
+        None if row.idle is None else tuple(map(str, row.idle)),
+        {name: getattr(row, name) or 0 for name in SUMS}, row.id)

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection, func, select
 
-from . import energy_queries, finished, schema, timelines, underuse, uses
+from . import energy_prices, energy_queries, finished, schema, timelines, underuse, uses
+from .energy_prices import EnergyPrice
 from .energy_queries import Dimension, Order, RunFilter, RunRow
 from .finished import Finished
 from .packed import Window
@@ -45,6 +46,11 @@ class EnergyReader(ABC):
         """Return the sums of whole days (UTC) by a dimension, the most wasteful first."""
         with self._reading() as connection:
             return energy_queries.sums_by(connection, by, wanted, limit)
+
+    def energy_prices(self, since_s: float, until_s: float, most: int) -> tuple[EnergyPrice, ...]:
+        """Return what a kWh cost and meant in the quarters of hours that begin in [since, until), the newest first."""
+        with self._reading() as connection:
+            return energy_prices.load(connection, since_s, until_s, most)
 
     def classes_of(self, run: RunRow, most: int) -> tuple[tuple[Window, dict[PowerClass, int]], ...]:
         """Return the millijoules of a run by class in up to ``most`` windows, as long as windows are kept fine."""

@@ -27,13 +27,17 @@ from .power_classes import PowerClass
 CLASS_COLUMNS = {power_class: f"{power_class.value}_mj" for power_class in PowerClass}
 """The column of each class in every table here."""
 SUMS = ("energy_mj", "wasted_mj", *CLASS_COLUMNS.values(), "gpu_ms", "measured_ms", "active_ms", "priced_mj",
-        "cost_micro", "wasted_cost_micro", "gpu_cost_micro")
+        "cost_micro", "wasted_cost_micro", "gpu_cost_micro", "intensity_mj", "carbon_mg")
 """Columns that add up over runs: energy; time of GPUs held, with activity measured, and active; energy with a price,
-and what it cost, of which wasted; the price of the GPU-hours."""
+and what it cost, of which wasted; the price of the GPU-hours; energy with a known carbon intensity, and its carbon."""
+
+
+CARBON = ("intensity_mj", "carbon_mg")
+"""Sums that are NULL where no carbon intensity was ever told: a row then has no room for them."""
 
 
 def _sums() -> list[Column[Any]]:
-    return [Column(name, BigInteger, nullable=False) for name in SUMS]
+    return [Column(name, BigInteger, nullable=name in CARBON) for name in SUMS]
 
 
 def tables(metadata: MetaData) -> tuple[Table, Table, Table, Table]:
@@ -70,6 +74,15 @@ def tables(metadata: MetaData) -> tuple[Table, Table, Table, Table]:
     nodes = Table("node_days", metadata, Column("day_s", Double, primary_key=True),
                   Column("node", Text, primary_key=True), *_sums(), sqlite_with_rowid=False)
     return runs, windows, days, nodes
+
+
+def prices(metadata: MetaData) -> Table:
+    """Return the table ``energy_prices``: what a kWh cost, and what carbon it meant, by quarters of an hour."""
+    return Table(
+        "energy_prices", metadata, Column("start_s", Double, primary_key=True),
+        Column("per_kwh", Double),  # NULL where nobody knew it
+        Column("currency", Text, nullable=False),
+        Column("grams_per_kwh", Double))
 
 
 def causes(metadata: MetaData) -> Table:

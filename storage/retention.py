@@ -43,6 +43,7 @@ def steps(connection: Connection, now_s: float, keep: Retention) -> Iterator[Ste
         func.coalesce(jobs.end_s, jobs.changed_s) < now_s - keep.jobs_s, jobs.changed_s < now_s - keep.jobs_s))
     yield from _prunes(connection, schema.run_energy, schema.run_energy.c.last_s < now_s - keep.jobs_s)
     yield from drops(connection, schema.run_windows, now_s - keep.rollups_s)
+    yield from drops(connection, schema.energy_prices, now_s - keep.hourly_waste_s)
     for days in (schema.energy_days, schema.node_days):
         yield from drops(connection, days, now_s - keep.hourly_waste_s, clock="day_s")
     yield from _advice(connection, now_s, keep)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, Table, select
 
-from . import schema
+from . import energy_prices, schema
 from .database import accumulate
-from .energy_schema import CLASS_COLUMNS, SUMS
+from .energy_schema import CARBON, CLASS_COLUMNS, SUMS
 from .packed import Window, pack, put_packed
 from .power_classes import WASTED, PowerClass
 from .values import chunks, number, thousandths, whole, words
@@ -63,6 +63,10 @@ class EnergyShare:
     """GPUs of the node (``node:index``) that the run has not used so far; None where that is not known."""
     price_per_kwh: float | None = None
     price_per_gpu_hour: float | None = None
+    grams_per_kwh: float | None = None
+    """Carbon dioxide that a kWh meant then, g CO2e."""
+    currency: str = ""
+    """Of the prices."""
 
     @property
     def run(self) -> RunKey:
@@ -74,31 +78,37 @@ class EnergyShare:
 class _Total:
     """Sums of one row, in whole units."""
 
-    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMS, 0))
+    sums: dict[str, int | None] = field(default_factory=lambda: dict.fromkeys(SUMS, 0) | dict.fromkeys(CARBON))
 
     def add(self, share: EnergyShare) -> None:
         """Add one share."""
         energy = wasted = 0
         for power_class, joules in share.joules.items():
             part = thousandths(joules) or 0
-            self.sums[CLASS_COLUMNS[power_class]] += part
+            self._plus(CLASS_COLUMNS[power_class], part)
             energy += part
             wasted += part if power_class in WASTED else 0
         for name, value in (("energy_mj", energy), ("wasted_mj", wasted),
                             ("gpu_ms", thousandths(share.gpu_seconds)),
                             ("active_ms", thousandths(share.active_seconds)),
                             ("measured_ms", thousandths(share.measured_seconds))):
-            self.sums[name] += value or 0
+            self._plus(name, value or 0)
         self._pay(share, energy, wasted)
 
     def _pay(self, share: EnergyShare, energy: int, wasted: int) -> None:
         if share.price_per_kwh is not None:
-            self.sums["priced_mj"] += energy
+            self._plus("priced_mj", energy)
             # Millijoules to kWh is 3.6e9, the currency to its millionths 1e6.
-            self.sums["cost_micro"] += round(energy * share.price_per_kwh / 3600)
-            self.sums["wasted_cost_micro"] += round(wasted * share.price_per_kwh / 3600)
+            self._plus("cost_micro", round(energy * share.price_per_kwh / 3600))
+            self._plus("wasted_cost_micro", round(wasted * share.price_per_kwh / 3600))
+        if share.grams_per_kwh is not None:
+            self._plus("intensity_mj", energy)
+            self._plus("carbon_mg", round(energy * share.grams_per_kwh / 3.6e6))
         if share.price_per_gpu_hour is not None:
-            self.sums["gpu_cost_micro"] += round(share.gpu_seconds / 3600 * share.price_per_gpu_hour * 1e6)
+            self._plus("gpu_cost_micro", round(share.gpu_seconds / 3600 * share.price_per_gpu_hour * 1e6))
+
+    def _plus(self, name: str, value: int) -> None:
+        self.sums[name] = (self.sums[name] or 0) + value
 
 
 def store(connection: Connection, shares: Iterable[EnergyShare]) -> None:
@@ -122,6 +132,7 @@ def _store_window(connection: Connection, window: Window, shares: Sequence[Energ
     _add(connection, schema.energy_days, shares, lambda one: {
         "day_s": day_s, "partition": words(one.partition), "account": words(one.account), "user": words(one.user)})
     _add(connection, schema.node_days, shares, lambda one: {"day_s": day_s, "node": words(one.node)})
+    energy_prices.store(connection, window[0], shares)
     numbers = _store_runs(connection, [share for share in shares if share.job_id])
     codes = {power_class: code for code, power_class in enumerate(PowerClass)}
     energies: dict[tuple[int, int], int] = {}

@@ -161,7 +161,7 @@ waste_windows = Table(
 )
 
 run_energy, run_windows, energy_days, node_days = energy_schema.tables(metadata)
-run_causes = energy_schema.causes(metadata)
+run_causes, energy_prices = energy_schema.causes(metadata), energy_schema.prices(metadata)
 notices, notice_opt_outs = notice_schema.tables(metadata)
 follow_changes = follow_schema.table(metadata)
 
@@ -394,5 +394,6 @@ CLOCKS = {
     "promotions": "time_s", "abstentions": "first_s", "standings": "since_s", "simulated": "until_s",
     "speeds": "last_s", "uses": "updated_s", "run_causes": "updated_s", "recorders": "since_s", "imports": "done_s",
     "notices": "updated_s", "notice_opt_outs": "since_s", "follow_changes": "intended_s",
+    "energy_prices": "start_s",
 }
 """The column that tells a row's age, by table."""

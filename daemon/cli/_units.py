@@ -45,12 +45,6 @@ def hours(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds / 3600:,.1f}"
 
 
-def money(cost: Row | None, part: str = "energy") -> str:
-    """Return an amount with its currency; '' where no price is set."""
-    value = cost.get(part) if cost else None
-    return "" if cost is None or value is None else f"{value:,.2f} {cost['currency']}"
-
-
 def day(seconds: float | None) -> str:
     """Return a moment as day and minute, UTC."""
     return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%m-%d %H:%M")

@@ -8,11 +8,12 @@ from urllib.parse import quote
 import click
 
 from ...storage.power_classes import PowerClass
+from ..amounts import amount, carbon
 from ..durations import ago
 from ..headline import watts
 from ._client import ask, asks_in
 from ._output import Row, plain
-from ._units import WIDTH, day, energy, gpus, hours, money, ran, share
+from ._units import WIDTH, day, energy, gpus, hours, ran, share
 
 _BAR = 30
 _LEVELS = "_▁▂▃▄▅▆▇█"
@@ -102,16 +103,16 @@ def _took(row: Row, run: Row) -> Iterator[str]:
     yield _line("Ran", f"{day(run['start_s'])} UTC for {ran(run)}, {hours(run['gpu_seconds'])} GPU-hours"
                 + (f" of {run['gpu_model']}" if run["gpu_model"] else ""))
     peak = "" if run["power_max_watts"] is None else f", at most {watts(run['power_max_watts'])}"
-    cost = money(run["cost"])
+    cost = amount(run["cost"])
     yield _line("Energy", f"{energy(run['energy_joules'])}{f' = {cost}' if cost else ''}, mean "
                 f"{watts(run['power_mean_watts'])}{peak}")
-    wasted, lost = run["wasted_joules"], money(run["cost"], "wasted")
+    wasted, lost = run["wasted_joules"], amount(run["cost"], "wasted")
     yield _line("Wasted", f"{energy(wasted)} ({share(wasted / run['energy_joules'] if run['energy_joules'] else None)})"
                 + (f" = {lost}" if lost else ""))
     if run["cost"] and run["cost"]["gpu_hours"] is not None:
-        yield _line("GPU-hours", money(run["cost"], "gpu_hours"))
-    if run["cost"] and run["cost"]["carbon_grams"] is not None:
-        yield _line("Carbon", f"{run['cost']['carbon_grams'] / 1000:.3g} kg CO2e")
+        yield _line("GPU-hours", amount(run["cost"], "gpu_hours"))
+    if emitted := carbon(run["cost"]):
+        yield _line("Carbon", emitted)
     yield _bar("GPU activity", run["activity"], "not measured")
     yield _line("GPU memory", "not measured" if run["memory_max_bytes"] is None
                 else f"{run['memory_max_bytes'] / GIB:.1f} GiB in the fullest GPU")

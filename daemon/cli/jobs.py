@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
+from ..amounts import amount
 from ._client import Since, ask, asks_daemon
 from ._output import Row, show
-from ._units import day, energy, hours, money, ran, share, wasted_share
+from ._units import day, energy, hours, ran, share, wasted_share
 
 _COLUMNS = {"job_id": "job", "user": "user", "name": "name", "partition": "partition", "state": "state",
             "reason": "reason", "gpus": "GPUs", "nodes": "nodes"}
@@ -82,9 +83,9 @@ def costs(row: Row) -> Row:
 def _figures(row: Row) -> Row:
     return {**row, "gpus": f"{row['gpus']:g}", "ran": ran(row), "activity": share(row["activity"]),
             "energy": energy(row["energy_joules"]), "wasted": energy(row["wasted_joules"]),
-            "share": share(wasted_share(row)), "cost": money(row["cost"]), "start": day(row["start_s"]),
+            "share": share(wasted_share(row)), "cost": amount(row["cost"]), "start": day(row["start_s"]),
             "gpu_hours": hours(row["gpu_seconds"]), "mean": row["power_mean_watts"], "peak": row["power_max_watts"],
-            "wasted_cost": money(row["cost"], "wasted")}
+            "wasted_cost": amount(row["cost"], "wasted")}
 
 
 def _row(job: Row) -> Row:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import click
 
+from ..amounts import amount, carbon, total
 from ._against import COLUMNS as COMPARED
 from ._against import compared
 from ._client import ask, asks_in
 from ._output import Row, show
-from ._units import energy, hours, money, share, wasted_share
+from ._units import energy, hours, share, wasted_share
 from .jobs import costs
 
 _MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
@@ -85,9 +86,9 @@ def _more(row: Row) -> Row:
 def _figures(row: Row, by: str) -> Row:
     return {"name": _name(row, by), "energy": energy(row["energy_joules"]), "wasted": energy(row["wasted_joules"]),
             "share": share(wasted_share(row)), "gpu_hours": hours(row["gpu_seconds"]) if row["gpu_seconds"] else "",
-            "activity": share(row["activity"]) if row["activity"] is not None else "", "cost": money(row["cost"]),
-            "wasted_cost": money(row["cost"], "wasted"), "held": money(row["cost"], "gpu_hours"),
-            "carbon": "" if _more(row)["carbon_grams"] is None else f"{_more(row)['carbon_grams'] / 1000:,.1f} kg"}
+            "activity": share(row["activity"]) if row["activity"] is not None else "", "cost": amount(row["cost"]),
+            "wasted_cost": amount(row["cost"], "wasted"), "held": amount(row["cost"], "gpu_hours"),
+            "carbon": carbon(row["cost"])}
 
 
 def page(month: str, by: str, rows: list[Row]) -> str:
@@ -96,10 +97,11 @@ def page(month: str, by: str, rows: list[Row]) -> str:
 
     pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=True, undefined=StrictUndefined,
                         trim_blocks=True, lstrip_blocks=True)
-    total = {key: sum(row[key] for row in rows) for key in ("energy_joules", "wasted_joules")}
+    sums = {key: sum(row[key] for row in rows) for key in ("energy_joules", "wasted_joules")}
     columns = _COLUMNS | {"held": "GPU-hours cost", "carbon": "CO2e"}
     figures = [_figures(row, by) for row in rows]
     shown = {key: heading for key, heading in columns.items() if any(row[key] != "" for row in figures)}
     return pages.get_template("month.html").render(
-        month=month, by=by, rows=figures, columns=shown | {"name": by}, energy=energy(total["energy_joules"]),
-        wasted=energy(total["wasted_joules"]), share=share(wasted_share(total)))
+        month=month, by=by, rows=figures, columns=shown | {"name": by}, energy=energy(sums["energy_joules"]),
+        wasted=energy(sums["wasted_joules"]), share=share(wasted_share(sums)), cost=amount(total(rows)),
+        wasted_cost=amount(total(rows), "wasted"))

@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from ...storage.power_classes import WASTED, PowerClass
+from ..amounts import amount
 from ..headline import Balance, Part, balance, scope
 from ._client import Since, ask, asks_daemon
 from ._output import Row, show
-from ._units import energy, hours, money, share, wasted_share
+from ._units import energy, hours, share, wasted_share
 from .jobs import costs
 
 _BY = {"class": "power_class", "partition": "partition", "node": "node", "user": "user", "account": "account",
@@ -113,7 +114,7 @@ def _figures(row: Row) -> Row:
     return {"energy": energy(row["energy_joules"]), "wasted": energy(row["wasted_joules"]),
             "share": share(wasted_share(row)), "gpu_hours": hours(row["gpu_seconds"]) if row["gpu_seconds"] else "",
             "activity": row["activity"] if row["activity"] is None else share(row["activity"]),
-            "cost": money(row["cost"]), "wasted_cost": money(row["cost"], "wasted"),
+            "cost": amount(row["cost"]), "wasted_cost": amount(row["cost"], "wasted"),
             "measured": share(row["measured_share"]), "worst": PowerClass(worst).label if worst else "",
             "carbon": None if carbon is None else carbon / 1000}
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ...storage.energy_queries import RunFilter
 from ...storage.run_energy import DAY_S
+from ..amounts import total
+from ..pricing import Cost
 from .book import EnergyBook
 from .rows import EnergyRow, JobRow
 
@@ -88,16 +90,10 @@ def _total(book: EnergyBook, wanted: RunFilter) -> EnergyRow | None:
         return None
     held = sum(row.gpu_seconds for row in rows)
     classes = {name: sum(row.classes.get(name, 0.0) for row in rows) for row in rows for name in row.classes}
-    costs = [row.cost for row in rows if row.cost is not None]
-    cost = None if not costs else type(costs[0])(costs[0].currency, *(
-        _sum([getattr(one, part) for one in costs]) for part in ("energy", "wasted", "gpu_hours", "carbon_grams")))
+    summed = total([asdict(row) for row in rows])
     measured = [(row.activity, row.gpu_seconds * (row.measured_share or 0.0)) for row in rows]
     known = sum(weight for activity, weight in measured if activity is not None)
     activity = sum((activity or 0.0) * weight for activity, weight in measured if activity is not None)
     return EnergyRow("", sum(row.energy_joules for row in rows), sum(row.wasted_joules for row in rows), classes, held,
-                     activity / known if known else None, known / held if held else None, cost)
-
-
-def _sum(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+                     activity / known if known else None, known / held if held else None,
+                     None if summed is None else Cost(**summed))

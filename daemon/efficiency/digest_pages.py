@@ -12,10 +12,13 @@ from pydantic import TypeAdapter
 
 from ...exporters.text import clean
 from ...storage.power_classes import PowerClass
+from ..amounts import amount, carbon
 from .digest import Digest
 
 ADAPTER = TypeAdapter(tuple[Digest, ...])
 Row = Mapping[str, Any]
+LEAST_PRICED = 0.5
+"""Share of a span's energy whose price must be known so that its mean stands for all."""
 
 
 def as_json(digest: Digest) -> Row:
@@ -46,8 +49,8 @@ def html(row: Row, cluster: str = "") -> str:
 def _pages(escaped: bool) -> Environment:
     pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=escaped,  # noqa: S701 - plain text
                         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    pages.filters |= {"kwh": kwh, "percent": percent, "span": span, "change": change, "money": money, "plain": _plain,
-                      "share": share, "label": label}
+    pages.filters |= {"kwh": kwh, "percent": percent, "span": span, "change": change, "money": amount,
+                      "carbon": carbon, "worth": worth, "plain": _plain, "share": share, "label": label}
     return pages
 
 
@@ -86,10 +89,13 @@ def change(row: Row) -> str:
     return f"{100 * abs(ratio):.0f} % {'more' if ratio > 0 else 'less'} than in the span before"
 
 
-def money(cost: Row | None, part: str) -> str:
-    """Return an amount with its currency; '' where no price is set."""
-    value = cost.get(part) if cost else None
-    return "" if cost is None or value is None else f"{value:,.2f} {cost['currency']}"
+def worth(row: Row) -> str:
+    """Return what saved energy would have cost at the span's mean price; '' where its price is not known."""
+    cost, total = row["total"]["cost"], row["total"]["energy_joules"]
+    if not cost or cost["energy"] is None or not total or cost["priced_ratio"] < LEAST_PRICED:
+        return ""
+    saved = abs(row["saved"]["joules"]) * cost["energy"] / (total * cost["priced_ratio"])
+    return f"{saved:,.2f} {cost['currency']} at the mean price of these days"
 
 
 def label(name: str) -> str:

@@ -13,6 +13,7 @@ from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import NotFound
 
 from ...storage.durations import seconds
+from ...storage.energy_prices import EnergyPrice
 from ...storage.energy_queries import DIMENSIONS, MOST_COUNTED, ORDERS, Dimension, Order, RunFilter
 from ...storage.notices import STATES, Notice
 from ...storage.power_classes import WASTED, PowerClass
@@ -222,6 +223,12 @@ def _flavours(view: View, book: EnergyBook, arguments: Arguments, name: str) -> 
     return Answer(view.flavours(moment(arguments.get("since", DEFAULT_SINCE), view.now())))
 
 
+def _prices(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+    since_s = moment(arguments.get("since", DEFAULT_SINCE), view.now())
+    until_s = moment(arguments["until"], view.now()) if "until" in arguments else view.now()
+    return Answer(book.history.energy_prices(since_s, until_s, whole(arguments, "limit", 1000, MOST_ROWS)))
+
+
 QUERIES: Mapping[str, Query] = {query.name: query for query in (
     Query("runs", "jobs", "With `since`, `sort` or the like: recorded runs with what they took, newest first.",
           TypeAdapter(tuple[JobRow, ...]), SPAN | HOLDERS | CLASS | PAGE | {
@@ -248,6 +255,9 @@ QUERIES: Mapping[str, Query] = {query.name: query for query in (
     Query("digest", "digest", "What a span took and wasted beside the one before, the best and the worst of it, and "
           "what advice would have saved; whole days (UTC).", digest_pages.ADAPTER, {
               "since": SPAN["since"], "account": HOLDERS["account"]}, _digest),
+    Query("prices", "prices", "What a kWh cost, and what carbon it meant, by quarters of an hour as it was booked with "
+          "the energy, the newest first; null where nobody knew it.", TypeAdapter(tuple[EnergyPrice, ...]), SPAN | {
+              "limit": "Most rows to return, 1000 by default."}, _prices),
     Query("flavours", "flavours", "What users may ask for under a name, or the sizes that occur with their limits: how "
           "often since when, what waits and runs, what no partition can hold; '' are jobs of none.",
           TypeAdapter(tuple[FlavourRow, ...]), {"since": SPAN["since"]}, _flavours),

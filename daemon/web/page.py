@@ -197,11 +197,11 @@ def _source(name: str) -> str:
 
 
 TEMPLATES = Environment(loader=FunctionLoader(_source), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-TEMPLATES.filters |= {"energy": units.energy, "day": day, "money": units.money, "job_path": units.job_path,
-                       "counted": units.counted, "user_path": units.user_path, "node_path": units.node_path,
-                       "watts": watts, "percent": percent, "span": span, "change": change, "gpus": gpus,
-                       "closeness": closeness, "speedup": speedup, "capitalized": _capitalized,
-                       "named_reason": named_reason}
+TEMPLATES.filters |= {"energy": units.energy, "day": day, "money": units.money, "carbon": units.carbon,
+                      "job_path": units.job_path, "counted": units.counted, "user_path": units.user_path,
+                      "node_path": units.node_path, "watts": watts, "percent": percent, "span": span,
+                      "change": change, "gpus": gpus, "closeness": closeness, "speedup": speedup,
+                      "capitalized": _capitalized, "named_reason": named_reason}
 
 
 def render(view: View, telemetry_path: str) -> str:

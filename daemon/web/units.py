@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from urllib.parse import quote
 
 from ...storage.energy_queries import MOST_COUNTED
+from .. import amounts
 from ..pricing import Cost
 
 
@@ -19,9 +21,13 @@ def energy(joules: float | None) -> str:
 
 
 def money(cost: Cost | None, part: str = "energy") -> str:
-    """Return an amount with its currency; '' where no price is set."""
-    value: float | None = getattr(cost, part) if cost is not None else None
-    return "" if cost is None or value is None else f"{value:,.2f} {cost.currency}"
+    """Return an amount with its currency; '' where no price is known."""
+    return "" if cost is None else amounts.amount(asdict(cost), part)
+
+
+def carbon(cost: Cost | None) -> str:
+    """Return the carbon of some energy; '' where no intensity is known."""
+    return "" if cost is None else amounts.carbon(asdict(cost))
 
 
 def counted(total: int) -> str:

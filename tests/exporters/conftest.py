@@ -1,5 +1,8 @@
 """A real HTTP server on loopback whose every path behaves as the test says."""
 
+import json
+import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -106,3 +109,18 @@ def until():
             pause.wait(0.005)
 
     return wait
+
+
+@pytest.fixture
+def server(loopback, tmp_path):
+    """A real Prometheus that scrapes the loopback server, on a port of its own."""
+    port = 21031
+    job = {"job_name": "all", "metrics_path": "/metrics", "static_configs": [{"targets": [loopback.address]}]}
+    config = {"global": {"scrape_interval": "200ms", "scrape_timeout": "200ms"}, "scrape_configs": [job]}
+    (tmp_path / "prometheus.yml").write_text(json.dumps(config))
+    process = subprocess.Popen([shutil.which("prometheus"), f"--config.file={tmp_path}/prometheus.yml",
+                                f"--storage.tsdb.path={tmp_path}", f"--web.listen-address=127.0.0.1:{port}",
+                                "--log.level=error"])
+    yield f"http://127.0.0.1:{port}"
+    process.terminate()
+    process.wait()

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 import time
 from urllib.parse import parse_qs, urlsplit
 
@@ -230,21 +228,6 @@ def test_a_server_that_is_gone_is_a_fault_with_its_health(clock):
     with pytest.raises(SourceError, match="Connection refused"):
         source.read()
     assert [health.up for health in source.health()] == [False]
-
-
-@pytest.fixture
-def server(loopback, tmp_path):
-    """A real Prometheus that scrapes the loopback server, on a port of its own."""
-    port = 21031
-    job = {"job_name": "all", "metrics_path": "/metrics", "static_configs": [{"targets": [loopback.address]}]}
-    config = {"global": {"scrape_interval": "200ms", "scrape_timeout": "200ms"}, "scrape_configs": [job]}
-    (tmp_path / "prometheus.yml").write_text(json.dumps(config))
-    process = subprocess.Popen([shutil.which("prometheus"), f"--config.file={tmp_path}/prometheus.yml",
-                                f"--storage.tsdb.path={tmp_path}", f"--web.listen-address=127.0.0.1:{port}",
-                                "--log.level=error"])
-    yield f"http://127.0.0.1:{port}"
-    process.terminate()
-    process.wait()
 
 
 def until(condition, seconds=30):

@@ -32,7 +32,7 @@ FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
 COUNTED = {"domains", "gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "verdicts",
            "overruns", "failures", "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs",
-           "cost", "cpus", "rows", "degraded", "hosts", "notices"}
+           "cost", "cpus", "rows", "degraded", "hosts", "notices", "price", "intensity"}
 
 
 def facts(**more) -> Published:
@@ -62,6 +62,8 @@ def facts(**more) -> Published:
         "power_source_disagreement_watts": 12.5,
         "gpu_idle_floor_watts": {("NVIDIA A100-SXM4-40GB", "learned"): 51.2},
         "pue_ratio": 1.3,
+        "electricity_price": {"EUR": 0.25},
+        "carbon_intensity": 380.0,
         "gpus": {(a100, "productive"): 14, (a100, "stranded"): 2, (v100, "idle_unallocated"): 8},
         "node_gpus": {("dgx01", "allocated"): 14, ("dgx01", "stranded"): 2, ("dgx03", "idle"): 8},
         "gpu_state": {("dgx01", "0"): 8, ("dgx01", "7"): 3, ("dgx03", "0"): 4},

@@ -7,6 +7,7 @@ from sqlalchemy import select, text
 
 from idlewatt.storage import energy_queries, schema
 from idlewatt.storage.batches import Batch, decode, encode, ended_by
+from idlewatt.storage.energy_prices import EnergyPrice
 from idlewatt.storage.energy_queries import RunFilter
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
@@ -191,3 +192,25 @@ def test_runs_are_counted_up_to_a_bound_and_one_more_says_that_there_are_others(
 
 def test_the_jobs_that_wasted_most_are_the_same_whether_all_are_asked_for_or_some(searched):
     assert searched.energy_by("job", RunFilter(), 2) == searched.energy_by("job", RunFilter())[:2]
+
+
+def test_carbon_is_booked_with_its_energy_and_absent_where_nobody_knew_it(history):
+    history.record_shares([share(0.0)])
+    assert (rows(history)[0]["intensity_mj"], rows(history)[0]["carbon_mg"]) == (None, None)
+    history.record_shares([share(300.0, joules={WORK: 3.6e6}, grams_per_kwh=400.0)])
+    history.record_shares([share(600.0)])
+    for table in (schema.run_energy, schema.energy_days, schema.node_days):
+        (row,) = rows(history, table)
+        assert (row["intensity_mj"], row["carbon_mg"]) == (3_600_000_000, 400_000)
+    ((_, sums),) = history.energy_by("user", RunFilter())
+    assert sums["carbon_mg"] == 400_000
+
+
+def test_what_a_kwh_cost_is_kept_by_quarters_of_an_hour(history):
+    history.record_shares([share(0.0, price_per_kwh=0.2, currency="EUR"),
+                           share(300.0, price_per_kwh=0.3, currency="EUR", grams_per_kwh=380.0), share(600.0),
+                           share(900.0, grams_per_kwh=390.0)])
+    assert history.energy_prices(0.0, 1e9, 10) == (EnergyPrice(900.0, None, "", 390.0),
+                                                   EnergyPrice(0.0, 0.3, "EUR", 380.0))
+    history.compact(60 * DAY, Retention(hourly_waste_s=30 * DAY))
+    assert history.energy_prices(0.0, 1e9, 10) == ()

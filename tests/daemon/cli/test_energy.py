@@ -10,8 +10,9 @@ import energies
 import pytest
 from click.testing import CliRunner
 
+from idlewatt.daemon.amounts import amount
 from idlewatt.daemon.cli import main
-from idlewatt.daemon.cli._units import energy, money
+from idlewatt.daemon.cli._units import energy
 
 
 @pytest.fixture
@@ -96,8 +97,8 @@ def test_energy_in_people_s_units(joules, text):
 
 
 def test_no_price_is_no_amount_and_never_zero():
-    assert money(None) == money({"currency": "EUR", "energy": None}) == ""
-    assert money({"currency": "EUR", "energy": 0.0}) == "0.00 EUR"
+    assert amount(None) == amount({"currency": "EUR", "energy": None}) == ""
+    assert amount({"currency": "EUR", "energy": 0.0}) == "0.00 EUR"
 
 
 def accounted(job_id, start_s, *consumed):

@@ -57,8 +57,9 @@ def test_the_owner_of_an_account_hears_of_its_users_and_jobs_only(week):
 
 def test_what_advice_would_have_saved_stands_beside_its_error(week):
     saved = Saved.of({"fifo": 1e9, "sjf": 0.9e9}, "fifo", "sjf", 0.02)
-    assert "would have saved 27.8 kWh since counting began, by replay; its error is 2.0 %" in digest_pages.text(
-        told(week, saved=saved))
+    text = digest_pages.text(told(week, saved=saved))
+    assert "would have saved 27.8 kWh (6.94 EUR at the mean price of these days) since counting began" in text
+    assert "by replay; its error is 2.0 %" in text
     unsure = Saved.of({"fifo": 1e9, "sjf": 0.999e9}, "fifo", "sjf", 0.02)
     assert "no more than its error" in digest_pages.text(told(week, saved=unsure))
     assert Saved.of({"fifo": 1e9}, "fifo", "sjf", None) is None

@@ -11,6 +11,7 @@ from idlewatt.daemon.pricing import Costing
 from idlewatt.daemon.settings.costs import CostSettings
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.storage.records import JobState
+from idlewatt.storage.run_energy import EnergyShare
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_money_and_carbon_stand_beside_the_energy(client):
     (row,) = rows(client, "jobs?since=7d&user=alice")
     assert row["cost"] == {"currency": "EUR", "energy": pytest.approx(2.4 / 3.6 * 0.25, abs=1e-5),
                            "wasted": pytest.approx(0.72 / 3.6 * 0.25, abs=1e-5), "gpu_hours": None,
-                           "carbon_grams": pytest.approx(2.4 / 3.6 * 400)}
+                           "carbon_grams": pytest.approx(2.4 / 3.6 * 400), "priced_ratio": 1.0, "carbon_ratio": 1.0}
 
 
 def test_without_prices_there_is_no_cost(view, energies):
@@ -131,3 +132,12 @@ def test_who_wastes_now_with_what_to_do(client, view):
     found = rows(client, "wasters")
     assert found == sorted(found, key=lambda row: -row["wasted_watts"])
     assert all(row["action"] for row in found)
+
+
+def test_what_a_kwh_cost_is_told_by_quarters_of_an_hour(client, energies):
+    energies.record_shares([EnergyShare(NOW - 900.0, 300.0, "dgx01", "a100", {}, price_per_kwh=0.31, currency="EUR",
+                                        grams_per_kwh=412.0)])
+    newest, *others = rows(client, "prices?since=1d")
+    assert newest == {"start_s": NOW - 900.0, "per_kwh": 0.31, "currency": "EUR", "grams_per_kwh": 412.0}
+    assert {row["per_kwh"] for row in others} == {0.25}
+    assert rows(client, "prices?since=1d&until=12h") == []

@@ -1,0 +1,45 @@
+"""Money and carbon in words: an amount with its currency, and of how much energy it is where that is not all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def amount(cost: Mapping[str, Any] | None, part: str = "energy") -> str:
+    """Return an amount of a cost as JSON tells it, with its currency, and of how much it is where that is not all.
+
+    '' where nothing is known.
+    """
+    value = cost.get(part) if cost else None
+    if cost is None or value is None:
+        return ""
+    known = 1.0 if part == "gpu_hours" else cost.get("priced_ratio", 1.0)
+    return f"{value:,.2f} {cost['currency']}{_of(known)}"
+
+
+def carbon(cost: Mapping[str, Any] | None) -> str:
+    """Return the carbon of a cost as JSON tells it; '' where nothing is known."""
+    grams = cost.get("carbon_grams") if cost else None
+    return "" if cost is None or grams is None else f"{grams / 1000:,.3g} kg CO2e{_of(cost.get('carbon_ratio', 1.0))}"
+
+
+def total(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return what rows of energy as JSON tells them cost together; None where nothing is known of any."""
+    known = [(row["cost"], row["energy_joules"]) for row in rows if row["cost"]]
+    joules = sum(row["energy_joules"] for row in rows)
+    if not known:
+        return None
+    sums: dict[str, Any] = {"currency": known[0][0]["currency"]}
+    for part in ("energy", "wasted", "gpu_hours", "carbon_grams"):
+        values = [cost[part] for cost, _ in known if cost[part] is not None]
+        sums[part] = sum(values) if values else None
+    for part in ("priced_ratio", "carbon_ratio"):
+        sums[part] = sum(cost[part] * own for cost, own in known) / joules if joules else 1.0
+    return sums
+
+
+def _of(known: float) -> str:
+    """Return of which part of the energy a figure is; '' of all of it."""
+    return "" if known >= 0.9995 else f" for {math.floor(1000 * known) / 10:g} %"
