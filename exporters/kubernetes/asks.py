@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from .fields import Amounts, quantity, some
 from .objects import Container, PodSpec, Requirement, Taint, Term, Toleration
@@ -19,8 +20,7 @@ _OUT = "node.kubernetes.io/"
 MOST_TERMS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(msgspec.Struct, frozen=True, gc=False):
     """What is asked for: whole GPUs, parts of GPUs, CPUs (may be broken), bytes."""
 
     gpus: int = 0

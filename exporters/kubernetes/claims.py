@@ -216,5 +216,5 @@ class Devices:
             gpus = len(held) - len(slices) + lost if claim.devices else claim.gpus
             found += Amount(gpus, len(slices), profile=f"mig-{slices[0].profile}" if slices else "")
         told = tuple(dict.fromkeys((*pod.wish.unknown, *unknown)))
-        wish = replace(pod.wish, unknown=told) if unknown and not pod.node else pod.wish
+        wish = msgspec.structs.replace(pod.wish, unknown=told) if unknown and not pod.node else pod.wish
         return msgspec.structs.replace(pod, amount=pod.amount + found, devices=tuple(uuids), wish=wish)

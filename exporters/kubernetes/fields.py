@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -95,11 +95,15 @@ class ListMeta(Part, frozen=True):
     continue_: str = msgspec.field(name="continue", default="")
 
 
-class Listing(Part, frozen=True):
-    """A page of a list; each item is read on its own, so that a strange one costs itself alone."""
+class ListOf(Part, Generic[Item], frozen=True):
+    """A page of a list."""
 
     metadata: ListMeta = ListMeta()
-    items: list[msgspec.Raw] | None = None
+    items: list[Item] | None = None
+
+
+Listing = ListOf[msgspec.Raw]
+"""A page whose items are each read on their own, so that a strange one costs itself alone."""
 
 
 class Event(Part, frozen=True):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ..text import clean
-from .fields import Condition, Owner, Text, condition, seconds
+from .fields import Condition, ListOf, Owner, Text, condition, seconds
 from .objects import BatchJob
 from .pods import (
     JOBSET,
@@ -23,6 +23,8 @@ from .pods import (
 from .queues import WorkloadFacts
 
 _BATCH = msgspec.json.Decoder(BatchJob)
+BATCHES = msgspec.json.Decoder(ListOf[BatchJob])
+"""Reads a page of them at once."""
 _HIGHEST = 8
 """Owners above one another that are followed: there are three in practice, and a cycle in malice."""
 SERVICES = frozenset(("Deployment", "StatefulSet", "LeaderWorkerSet", "RayService", "RayCluster", "ReplicaSet",
@@ -56,7 +58,11 @@ class BatchFacts:
 
 def parse_batch(raw: Text) -> BatchFacts:
     """Return a job of the group batch."""
-    job = _BATCH.decode(raw)
+    return batch_of(_BATCH.decode(raw))
+
+
+def batch_of(job: BatchJob) -> BatchFacts:
+    """Return what is kept of a job of the group batch."""
     complete, failed = (condition(job.status.conditions, kind) for kind in ("Complete", "Failed"))
     return BatchFacts(
         namespace=clean(job.metadata.namespace), name=clean(job.metadata.name), uid=job.metadata.uid,
@@ -105,8 +111,20 @@ class Group:
     @property
     def asks(self) -> bool:
         """Tell whether any of it asks for GPUs: what does not is overhead of the nodes."""
-        return (any(pod.amount.any_gpu for pod in self.pods) or any(pod.amount.any_gpu for pod in self.gone)
-                or (self.work is not None and any(part.amount.any_gpu for part in self.work.parts)))
+        for pods in (self.pods, self.gone):
+            for pod in pods:  # mostly the first one does
+                if pod.amount.any_gpu:
+                    return True
+        return self.work is not None and any(part.amount.any_gpu for part in self.work.parts)
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether no label and no note of its pods says anything."""
+        for pods in (self.pods, self.gone):
+            for pod in pods:
+                if pod.labels or pod.gang or pod.volcano_queue:
+                    return False
+        return True
 
 
 def gather(pods: Iterable[PodFacts], gone: Iterable[PodFacts], batches: Iterable[BatchFacts],
@@ -114,14 +132,15 @@ def gather(pods: Iterable[PodFacts], gone: Iterable[PodFacts], batches: Iterable
     """Return the jobs that there are; pods of DaemonSets, of the control plane and of KAI's reservations are none."""
     known = {batch.uid: batch for batch in batches}
     groups: dict[Key, Group] = {}
-    for pod, left in (*((pod, False) for pod in pods), *((pod, True) for pod in gone)):
-        owner = _top(pod, known)
-        key = _key(pod, owner)
-        if key is not None:
-            group = groups.get(key)
-            if group is None:
-                group = groups[key] = Group(key, owner=owner)
-            (group.gone if left else group.pods).append(pod)
+    for found, left in ((pods, False), (gone, True)):
+        for pod in found:
+            owner = _top(pod, known)
+            key = _key(pod, owner)
+            if key is not None:
+                group = groups.get(key)
+                if group is None:
+                    group = groups[key] = Group(key, owner=owner)
+                (group.gone if left else group.pods).append(pod)
     _attach(groups, known, works)
     return [group for group in groups.values() if group.asks]
 
@@ -143,13 +162,15 @@ def _key(pod: PodFacts, owner: Owner | None) -> Key | None:
 def _top(pod: PodFacts, batches: Mapping[str, BatchFacts]) -> Owner | None:
     """Return the owner of the owner, as far up as is known; of cycles the last that is reached."""
     owner, labels = pod.owner, pod.labels
-    for _ in range(_HIGHEST):
-        above = batches[owner.uid].owner if owner is not None and owner.uid in batches else None
-        if above is None:
-            break
-        owner = above
     if owner is None:
         return None
+    for _ in range(_HIGHEST):
+        batch = batches.get(owner.uid)
+        if batch is None or batch.owner is None:
+            break
+        owner = batch.owner
+    if not labels:
+        return owner
     suffix = f"-{labels.get(TEMPLATE_HASH, '')}"
     if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
         return Owner("Deployment", owner.name.removesuffix(suffix), api_version="apps/v1")

@@ -7,17 +7,18 @@ worked out once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
 from ..text import clean
 from .asks import Amount, asked, expression, image_of, keys_of, named_nodes
-from .fields import Condition, Owner, Text, seconds, some
+from .fields import Condition, ListOf, Owner, Text, seconds, some
 from .objects import Container, ContainerStatus, Pod, PodSpec, Toleration
 from .rules import PodRule, Terms, exact, rules_of, terms_of
 
 _POD = msgspec.json.Decoder(Pod)
+PODS = msgspec.json.Decoder(ListOf[Pod])
+"""Reads a page of them at once."""
 QUEUE, KAI_QUEUE = "kueue.x-k8s.io/queue-name", "kai.scheduler/queue"
 _GANGS = ("kueue.x-k8s.io/pod-group-name", "scheduling.x-k8s.io/pod-group")
 TEMPLATE_HASH, JOBSET = "pod-template-hash", "jobset.sigs.k8s.io/jobset-name"
@@ -29,8 +30,7 @@ _MOST_TERMS = 20
 _NO_LABELS: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """What a pod asks of nodes beside amounts."""
 
     features: str = ""
@@ -126,7 +126,11 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
 
 def parse_pod(raw: Text) -> PodFacts:
     """Return a pod."""
-    pod = _POD.decode(raw)
+    return facts_of(_POD.decode(raw))
+
+
+def facts_of(pod: Pod) -> PodFacts:
+    """Return what is kept of a pod; raise ``ValueError`` for what cannot be."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     labels, conditions = meta.labels or _NO_LABELS, {one.type: one for one in some(status.conditions)}
     scheduled, disrupted = conditions.get("PodScheduled"), conditions.get("DisruptionTarget")

@@ -24,8 +24,7 @@ _FLAVOR, _GANG = msgspec.json.Decoder(Flavor), msgspec.json.Decoder(PodGroup)
 _MOST_PODS = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """Pods of a workload that are alike."""
 
     count: int

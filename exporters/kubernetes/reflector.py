@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -22,12 +22,14 @@ from ..fetch import Refused
 from ..source import FAULTS, Clock, SourceError
 from ..text import quoted
 from .api import ApiClient
-from .fields import Bare, Event, Listing, Status, Text, some
+from .fields import Bare, Event, Listing, ListMeta, Meta, Status, Text, some
 
 log = logging.getLogger(__name__)
 
 Kept = TypeVar("Kept")
 Name = tuple[str, str]
+_Listed = tuple[Name, tuple[str, Kept] | str]
+"""Who an object is, and its uid with what is kept of it, or why it is not understood."""
 PAGE = 500
 _MOST_PAGES = 2000
 _MOST_GONE = 100_000
@@ -54,12 +56,21 @@ class Patience:
     """Pause after the first failure; it doubles with each further one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Wholesale(Generic[Kept]):
+    """How a page of a long list is read in one go: thousands of objects at every start."""
+
+    page: msgspec.json.Decoder[Any]
+    """Of a list of whole objects, each with ``metadata``."""
+    keep: Callable[[Any], Kept]
+
+
 class Reflector(Generic[Kept]):
     """Keeps what ``parse`` makes of each object of a path."""
 
     def __init__(self, api: ApiClient, path: str, parse: Callable[[Text], Kept], clock: Clock,
-                 patience: Patience | None = None, identify: Callable[[Kept], tuple[Name, str]] | None = None) -> None:
-        self.path, self._identify = path, identify
+                 patience: Patience | None = None, wholesale: Wholesale[Kept] | None = None) -> None:
+        self.path, self._wholesale = path, wholesale
         self._api, self._parse, self._clock = api, parse, clock
         self._patience = patience or Patience()
         self._kept: dict[Name, tuple[str, Kept]] = {}
@@ -153,16 +164,15 @@ class Reflector(Generic[Kept]):
         skipped: dict[Name, str] = {}
         version, token = "", ""
         for _ in range(_MOST_PAGES):
-            page = self._page(token)
-            version = page.metadata.resource_version or version
-            for raw in some(page.items):
-                name, _, found = self._listed_as(raw)
-                if not isinstance(found, str):
-                    fresh[name] = found
+            known, found = self._page(token)
+            version = known.resource_version or version
+            for name, one in found:
+                if not isinstance(one, str):
+                    fresh[name] = one
                 elif len(skipped) < PAGE:
-                    skipped[name] = found
+                    skipped[name] = one
             self._hear()
-            token = page.metadata.continue_
+            token = known.continue_
             if not token or self._stop.is_set():
                 break
         with self._lock:
@@ -174,25 +184,22 @@ class Reflector(Generic[Kept]):
         self.lists += 1
         self.synced.set()
 
-    def _page(self, token: str) -> Listing:
+    def _page(self, token: str) -> tuple[ListMeta, list[_Listed[Kept]]]:
+        """Return where a page stands, and its objects."""
         query = {"limit": str(PAGE), **({"continue": token} if token else {})}
         try:
-            return _LIST.decode(self._api.read(self.path, query))
+            body = self._api.read(self.path, query)
+            if self._wholesale is not None:
+                with suppress(msgspec.MsgspecError):  # one strange object: then each is read by itself
+                    return _at_once(body, self._wholesale)
+            page = _LIST.decode(body)
         except Refused as refused:
             if refused.status == 410:
                 raise Expired("its list was forgotten while it was read") from refused
             raise
         except msgspec.MsgspecError as error:
             raise SourceError(f"{self.path}: no list: {error!s:.120}") from error
-
-    def _listed_as(self, raw: Text) -> tuple[Name, str, tuple[str, Kept] | str]:
-        """Return an object of a list as ``_read`` does; one that says itself who it is is read once only."""
-        if self._identify is not None:
-            with suppress(msgspec.MsgspecError, *FAULTS):
-                kept = self._parse(raw)
-                name, uid = self._identify(kept)
-                return name, "", (uid, kept)
-        return self._read(raw)
+        return page.metadata, [(name, found) for name, _, found in map(self._read, some(page.items))]
 
     def _read(self, raw: Text) -> tuple[Name, str, tuple[str, Kept] | str]:
         """Return name and version of an object, and its uid with what is kept of it, or why it is not understood."""
@@ -258,3 +265,15 @@ class Reflector(Generic[Kept]):
 
     def _hear(self) -> None:
         self.heard, self.heard_s = time.monotonic(), self._clock()
+
+
+def _at_once(body: bytes, wholesale: Wholesale[Kept]) -> tuple[ListMeta, list[_Listed[Kept]]]:
+    """Return a page whose objects are all of the form that is known; what one of them says may still be nonsense."""
+    page, keep, found = wholesale.page.decode(body), wholesale.keep, list[_Listed[Kept]]()
+    for one in some(page.items):
+        known: Meta = one.metadata
+        try:
+            found.append(((known.namespace, known.name), (known.uid, keep(one))))
+        except FAULTS as error:
+            found.append(((known.namespace, known.name), quoted(str(error), 120)))
+    return page.metadata, found

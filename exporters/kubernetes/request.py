@@ -139,8 +139,12 @@ def _uneven(parts: Sequence[Part], slices: Sequence[tuple[str, int]]) -> Iterabl
 def parts_of(pods: Iterable[PodFacts]) -> list[Part]:
     """Return pods that are alike as one."""
     found = list(pods)
-    if len(found) == 1:
-        return [Part(1, found[0].amount, found[0].wish)]
+    amount, wish = found[0].amount, found[0].wish
+    for pod in found:
+        if pod.amount is not amount or pod.wish is not wish:
+            break
+    else:  # what most jobs are
+        return [Part(len(found), amount, wish)]
     counts: dict[tuple[Amount, Wish], int] = {}
     for pod in found:
         counts[pod.amount, pod.wish] = counts.get((pod.amount, pod.wish), 0) + 1

@@ -11,12 +11,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from ...storage.owners import OwnerKind
 from ...storage.records import Allocation, Job, JobState
 from ...storage.waiting import WaitReason
-from ..software import software
+from ..software import Software, software
 from .groups import NOTEBOOKS, SERVICES, Group, Key
 from .messages import pod_reason, shortened
 from .pods import PodFacts
@@ -75,14 +76,15 @@ class Runs:
         for group in groups:
             life = seen[group.key] = self._lives.get(group.key) or _Life(_submitted(group))
             job = self._job(group, life, scene)
-            if life.job is not None and (job is None or not job.state.active):
+            active = job is not None and job.state.active
+            if life.job is not None and not active:
                 self._note(_over(life.job, group, now_s))
                 life.start_s = None
             elif job is None:
                 self._missed(group, life, scene, now_s)
-            life.job = job if job is not None and job.state.active else None
-            life.waited = job if job is not None and not job.state.active else None
-            jobs += [job] if job is not None else []
+            life.job, life.waited = (job, None) if active else (None, job)
+            if job is not None:
+                jobs.append(job)
         for key in [key for key in self._lives if key not in seen]:
             self._gone(self._lives[key], Group(key), now_s)
         self._lives = seen
@@ -125,8 +127,8 @@ class Runs:
         waiting = [pod for pod in group.pods if not pod.node and not pod.over and pod.deleted_s is None]
         if active:
             if life.start_s is None:
-                life.start_s = _first(pod.scheduled_s for pod in active)
-            leaving = all(pod.deleted_s is not None for pod in active)
+                life.start_s = _first([pod.scheduled_s for pod in active])
+            leaving = None not in [pod.deleted_s for pod in active]
             reason, text = _starts(active)
             return self._record(group, [*active, *waiting], life, scene,
                                 state=JobState.COMPLETING if leaving else JobState.RUNNING, start_s=life.start_s,
@@ -141,11 +143,9 @@ class Runs:
     def _record(self, group: Group, pods: Sequence[PodFacts], life: _Life, scene: Scene,
                 state: JobState = JobState.UNKNOWN, **others: Any) -> Job:
         """Return a job; ``others`` is what depends on whether it runs."""
-        work, batch, everybody = group.work, group.batch, [*group.pods, *group.gone]
-        first = next(iter(pods), None)
-        limits = (batch.limit_s if batch else None, work.limit_s if work else None, first.limit_s if first else None)
+        work, first = group.work, pods[0] if pods else None
         parts = parts_of(pods) if pods else work.parts if work else ()
-        queue = scene.queue(group)
+        queue, runs = scene.queue(group), _software(first.image if first else "")
         pending = state is JobState.PENDING
         labels = first.labels if first else work.labels if work else {}
         request = scene.grounds.wanted(parts, group.namespace, labels, queue) if pending \
@@ -154,11 +154,12 @@ class Runs:
             job_id=f"{group.namespace}/{group.name}", submit_s=life.submit_s, state=state,
             partition=scene.partition(group), request=request, user=scene.user(group),
             account=group.namespace, name=group.name, qos=first.priority_class if first else "",
-            limit_s=next((limit for limit in limits if limit is not None and 0 < limit < math.inf), None),
+            limit_s=_limit(group, first),
             priority=first.priority if first else work.priority if work else None,
-            restarts=sum(pod.restarts for pod in everybody), owner_kind=_kind(group),
+            restarts=sum([pod.restarts for pod in group.pods]) + sum([pod.restarts for pod in group.gone]),
+            owner_kind=_kind(group),
             owner=f"{group.kind}/{group.name}", steering=scene.levers.steering(group, pods, queue),
-            **software(first.image if first else "")._asdict(), **others)
+            image=runs.image, framework=runs.framework, cuda=runs.cuda, **others)
 
     def _waits(self, group: Group, pods: Sequence[PodFacts], partition: str, scene: Scene) -> tuple[WaitReason, str]:
         """Return why a group waits: for its gates, in its queue, or by the word of the scheduler on its first pod."""
@@ -179,15 +180,30 @@ class Runs:
         return reason, ": ".join(filter(None, (word, shortened(message))))
 
 
+@lru_cache(maxsize=1024)
+def _software(image: str) -> Software:
+    """Return what an image tells: thousands of jobs run the same one."""
+    return software(image)
+
+
+def _limit(group: Group, first: PodFacts | None) -> float | None:
+    """Return how long a job may run at most: by the first that says so of its owner, its workload and its pods."""
+    for teller in (group.batch, group.work, first):
+        if teller is not None and teller.limit_s is not None and 0 < teller.limit_s < math.inf:
+            return teller.limit_s
+    return None
+
+
 def _submitted(group: Group) -> float:
     """Return when somebody asked for it: its owner's own time where that is known, which outlives all pods."""
-    times = (group.batch.created_s if group.batch else None, group.work.created_s if group.work else None)
-    own = next((time_s for time_s in times if time_s is not None), None)
-    return own if own is not None else min(pod.created_s for pod in (*group.pods, *group.gone))
+    for teller in (group.batch, group.work):
+        if teller is not None and teller.created_s is not None:
+            return teller.created_s
+    return min(pod.created_s for pod in (*group.pods, *group.gone))
 
 
 def _first(times: Iterable[float | None]) -> float | None:
-    return min((time_s for time_s in times if time_s is not None), default=None)
+    return min([time_s for time_s in times if time_s is not None], default=None)
 
 
 def _held(pods: Iterable[PodFacts], scene: Scene) -> tuple[Allocation, ...]:
@@ -195,7 +211,7 @@ def _held(pods: Iterable[PodFacts], scene: Scene) -> tuple[Allocation, ...]:
     nodes: dict[str, list[PodFacts]] = {}
     for pod in pods:
         nodes.setdefault(pod.node, []).append(pod)
-    return tuple(_allocation(name, found, scene) for name, found in nodes.items())
+    return tuple([_allocation(name, found, scene) for name, found in nodes.items()])
 
 
 def _allocation(name: str, pods: Sequence[PodFacts], scene: Scene) -> Allocation:
@@ -221,7 +237,7 @@ def _starts(active: Iterable[PodFacts]) -> tuple[WaitReason, str]:
 
 
 def _kind(group: Group) -> OwnerKind:
-    if group.kind in NOTEBOOKS or any(pod.interactive for pod in group.pods):
+    if group.kind in NOTEBOOKS or True in [pod.interactive for pod in group.pods]:
         return OwnerKind.INTERACTIVE
     return OwnerKind.SERVICE if group.kind in SERVICES else OwnerKind.BATCH
 

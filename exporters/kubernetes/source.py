@@ -21,10 +21,10 @@ from .api import ApiClient
 from .budgets import by_namespace, parse_budget
 from .claims import Devices, parse_claim, parse_slice
 from .fields import ApiGroups, Text, some
-from .groups import Group, gather, parse_batch
+from .groups import BATCHES, Group, batch_of, gather, parse_batch
 from .nodes import NodeFacts, node_of, parse_node
 from .options import KubernetesOptions
-from .pods import KAI_QUEUE, QUEUE, PodFacts, parse_pod
+from .pods import KAI_QUEUE, PODS, QUEUE, PodFacts, facts_of, parse_pod
 from .queues import (
     Queues,
     by_name,
@@ -35,7 +35,7 @@ from .queues import (
     parse_local_queue,
     parse_workload,
 )
-from .reflector import Patience, Reflector
+from .reflector import Patience, Reflector, Wholesale
 from .request import Grounds
 from .runs import Runs, Scene
 from .steer import Levers, first_waiting
@@ -81,12 +81,8 @@ _OPTIONAL = (
 _REQUIRED = ("nodes", "pods")
 
 
-def _who(found: Any) -> tuple[tuple[str, str], str]:
-    return (found.namespace, found.name), found.uid
-
-
-_IDENTIFIED: Mapping[str, Callable[[Any], tuple[tuple[str, str], str]]] = {"pods": _who, "jobs": _who}
-"""Of the longest lists, who something is that was read."""
+_WHOLESALE: Mapping[str, Wholesale[Any]] = {"pods": Wholesale(PODS, facts_of), "jobs": Wholesale(BATCHES, batch_of)}
+"""How the longest lists are read."""
 
 
 class KubernetesSource:
@@ -153,7 +149,7 @@ class KubernetesSource:
             self._watch(self._api, "pods", "/api/v1/pods", parse_pod)
 
     def _watch(self, api: ApiClient, name: str, path: str, parse: Callable[[Text], Any]) -> None:
-        self._reflectors[name] = Reflector(api, path, parse, self._clock, self._patience, _IDENTIFIED.get(name))
+        self._reflectors[name] = Reflector(api, path, parse, self._clock, self._patience, _WHOLESALE.get(name))
         self._reflectors[name].start()
 
     def _discover(self) -> None:
@@ -280,6 +276,8 @@ def queue_of(group: Group, queues: Queues) -> str:
 def _queue_of(group: Group, queues: Queues) -> str:
     if group.work is not None and group.work.admitted_to:
         return group.work.admitted_to
+    if group.work is None and group.plain:
+        return ""
     named = (group.work.queue if group.work else "") or _label(group, QUEUE)
     if named:
         return queues.local.get((group.namespace, named), named)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from ...storage.steering import Steering
 from ..text import clean
@@ -35,42 +36,35 @@ class Levers:
 
     def steering(self, group: Group, pods: Sequence[PodFacts], queue: str) -> Steering:
         """Return by what a group can be told: one that waits, or one that runs."""
-        work = group.work if group.work is not None and not group.work.admitted else None
-        if len(pods) == 1 and pods[0].holds:
-            return self._running(group, pods[0])
         running = [pod for pod in pods if pod.holds]
-        containers = {(pod.container, pod.limited) for pod in pods if pod.amount.any_gpu}
-        only, limited = containers.pop() if len(containers) == 1 else ("", False)
-        runs = Steering(
+        only, limited = _container(pods)
+        waits = {} if len(running) == len(pods) > 0 else self._waiting(group, pods, queue)
+        return Steering(
             group.namespace, owner=_resource(group), pods=tuple([pod.name for pod in running]), container=only,
-            limited=limited, movable=self._movable(running), budgets=budgets_of(running, self.budgets or {}))
-        return runs if len(running) == len(pods) > 0 else self._waiting(runs, group, pods, work, queue)
+            limited=limited, movable=self._movable(running), budgets=budgets_of(running, self.budgets or {}), **waits)
 
-    def _running(self, group: Group, pod: PodFacts) -> Steering:
-        """Return it for a job of one pod, as most are."""
-        movable = self.budgets is not None and pod.owner is not None and not pod.wish.rules and pod.deleted_s is None
-        return Steering(group.namespace, owner=_resource(group), pods=(pod.name,), container=pod.container,
-                        limited=pod.limited, movable=movable, budgets=budgets_of((pod,), self.budgets or {}))
-
-    def _waiting(self, steering: Steering, group: Group, pods: Sequence[PodFacts], work: WorkloadFacts | None,
-                 queue: str) -> Steering:
-        """Return it with what a job is told by that waits, or some pods of it."""
+    def _waiting(self, group: Group, pods: Sequence[PodFacts], queue: str) -> dict[str, Any]:
+        """Return by what a job is told that waits, or some pods of it."""
+        work = group.work if group.work is not None and not group.work.admitted else None
         gated = tuple(pod.name for pod in pods if self.gate and pod.gates == (self.gate,))
         bound = any(pod.wish.nodes or pod.wish.terms for pod in pods) or any(
             part.wish.terms for part in (work.parts if work else ()))
-        steering = replace(steering, suspended=_unmade(group), gated=gated, gate=self.gate, bound=bound,
-                           check_name=self.check)
+        waits = {"suspended": _unmade(group), "gated": gated, "gate": self.gate, "bound": bound,
+                 "check_name": self.check}
         if work is None:
-            return steering
-        return replace(steering, admission_gated=self.gate in work.gated_by, workload=work.name,
-                       pod_sets=work.pod_sets, boost=self._boost(work, queue), reserved=work.reserved,
-                       check=work.checks.index(self.check) if self.check in work.pending_checks else None)
+            return waits
+        return waits | {"admission_gated": self.gate in work.gated_by, "workload": work.name,
+                        "pod_sets": work.pod_sets, "boost": self._boost(work, queue), "reserved": work.reserved,
+                        "check": work.checks.index(self.check) if self.check in work.pending_checks else None}
 
     def _movable(self, running: Sequence[PodFacts]) -> bool:
         """Tell whether pods are made again when they are evicted, as far as that and its bounds are known."""
-        return self.budgets is not None and bool(running) and all(
-            pod.owner is not None and not pod.overhead and not pod.wish.rules and pod.deleted_s is None
-            for pod in running)
+        if self.budgets is None or not running:
+            return False
+        for pod in running:
+            if pod.owner is None or pod.overhead or pod.wish.rules or pod.deleted_s is not None:
+                return False
+        return True
 
     def _boost(self, work: WorkloadFacts, queue: str) -> int:
         """Return the boost with which a workload is the first of its queue; 0 where it is."""
@@ -94,6 +88,18 @@ def first_waiting(works: Iterable[WorkloadFacts], queue_of: Mapping[tuple[str, s
 
 def _turn(work: WorkloadFacts) -> tuple[float, float, str, str]:
     return -work.effective_priority, work.created_s, work.namespace, work.name
+
+
+def _container(pods: Sequence[PodFacts]) -> tuple[str, bool]:
+    """Return the one container that all pods with GPUs have, and whether it has limits; '' where they have several."""
+    known: tuple[str, bool] | None = None
+    for pod in pods:
+        if pod.amount.any_gpu:
+            if known is None:
+                known = pod.container, pod.limited
+            elif known[0] != pod.container or known[1] != pod.limited:
+                return "", False
+    return known or ("", False)
 
 
 def _resource(group: Group) -> str:

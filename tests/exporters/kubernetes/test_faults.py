@@ -157,6 +157,21 @@ def test_impossible_quantities_cost_their_own_pod(filled, build, amount):
     assert pods.error.startswith("1 skipped, first team/strange: ")
 
 
+@pytest.mark.parametrize("change", [
+    {"spec": {"containers": "none"}}, {"metadata": {"labels": ["a"]}}, {"spec": {"priority": "high"}},
+    {"status": {"containerStatuses": [{"restartCount": 1e40}]}}])
+def test_an_object_of_another_form_costs_itself_alone_of_its_page(filled, build, change):
+    strange = make.pod("strange", on="n1")
+    for part, fields in change.items():
+        strange[part].update(fields)
+    filled.put(PODS, strange)
+    filled.put(PODS, make.pod("sane", on="n1"))
+    source = build()
+    assert [job.job_id for job in source.read().jobs] == ["team/p", "team/sane"]
+    [pods] = [target for target in source.health() if target.target == "pods"]
+    assert (pods.up, pods.skipped) == (True, 1)
+
+
 def test_names_that_attack_are_made_harmless_and_large_notes_are_not_kept(filled, build):
     evil = "a\x1b[2J\u202e\ud800"
     pod = make.pod("p2", on="n1", labels={"who": evil}, annotations={"notes": "x" * 2**20, "deep": "[" * 10_000})
