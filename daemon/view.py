@@ -27,6 +27,7 @@ from .facts import published
 from .flavour_rows import FlavourRow
 from .pricing import Costing
 from .pseudonyms import pseudonymised
+from .range_clients import RangesOfSettings
 from .service import Service
 from .spare import spare_nodes
 from .waste import Assessment, GpuVerdict, NodeVerdict
@@ -46,12 +47,13 @@ class DaemonView(View):
 
     def __init__(self, service: Service, load: Callable[[], Settings]) -> None:
         self._service, self._load = service, load
-        self._outlooks = OutlookWorker()
+        self._outlooks, self._ranges = OutlookWorker(), RangesOfSettings(self.now)
         self._scores: tuple[object, object, NodeScores] | None = None
 
     def close(self) -> None:
         """Work nothing out any more."""
         self._outlooks.close()
+        self._ranges.close()
 
     def published(self) -> Published:
         """Return the facts of the metrics page."""
@@ -108,7 +110,8 @@ class DaemonView(View):
     def book(self) -> EnergyBook:
         """Return whom to ask what jobs, users and nodes took."""
         settings = self._service.settings
-        return EnergyBook(self._service.history, Costing(settings.costs, settings.waste.pue), self.now)
+        return EnergyBook(self._service.history, Costing(settings.costs, settings.waste.pue), self.now,
+                          self._ranges.of(settings))
 
     def outlook(self, job_id: str, within_s: float | None = None) -> WaitOutlook | None:
         """Return when a waiting job starts and what would start sooner; None when it does not wait, or nobody knows."""

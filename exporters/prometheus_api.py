@@ -150,6 +150,15 @@ class PrometheusSource:
 
 def decode(body: bytes) -> list[tuple[dict[str, str], float]]:
     """Return labels and value of each series in an answer of ``/api/v1/query``; raise ``ValueError`` otherwise."""
+    series = list(_vector(envelope_of(body)))
+    # Without an escape and beyond ASCII nothing can hide in a label: that spares a look at each of them.
+    if b"\\" not in body and b"\x7f" not in body and body.isascii():
+        return series
+    return [({name: clean(value) for name, value in labels.items()}, value) for labels, value in series]
+
+
+def envelope_of(body: bytes) -> Any:
+    """Return the data of an answer of the query API; raise ``ValueError`` for what is none, with its complaint."""
     try:
         envelope = json.loads(decode_text(body))
     except (ValueError, RecursionError) as error:
@@ -159,11 +168,7 @@ def decode(body: bytes) -> list[tuple[dict[str, str], float]]:
     warnings = envelope.get("warnings")
     for warning in warnings if isinstance(warnings, list) else ():
         log.warning("the server warns, results may be partial: %s", clean(str(warning)[:300]))
-    series = list(_vector(envelope.get("data")))
-    # Without an escape and beyond ASCII nothing can hide in a label: that spares a look at each of them.
-    if b"\\" not in body and b"\x7f" not in body and body.isascii():
-        return series
-    return [({name: clean(value) for name, value in labels.items()}, value) for labels, value in series]
+    return envelope.get("data")
 
 
 def _complaint(envelope: object) -> str:

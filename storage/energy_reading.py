@@ -17,6 +17,7 @@ from .power_classes import PowerClass
 from .records import GpuRollup
 from .underuse import CauseTally
 from .uses import Use
+from .windows import GpuKey
 
 
 class EnergyReader(ABC):
@@ -56,6 +57,11 @@ class EnergyReader(ABC):
         """Return the millijoules of a run by class in up to ``most`` windows, as long as windows are kept fine."""
         with self._reading() as connection:
             return tuple(timelines.classes(connection, run, most))
+
+    def held_gpus(self, places: Mapping[str, tuple[int, ...] | None]) -> tuple[GpuKey, ...]:
+        """Return UUID, node and index of the GPUs at places: by node their positions, None for all."""
+        with self._reading() as connection:
+            return timelines.held(connection, places)
 
     def gpus_of(self, places: Mapping[str, tuple[int, ...] | None], since_s: float, until_s: float, most: int) \
             -> tuple[GpuRollup, ...]:

@@ -37,6 +37,12 @@ def gpus(connection: Connection, places: Mapping[str, tuple[int, ...] | None], s
                  for rollup in windows.rollups_of(window, names))
 
 
+def held(connection: Connection, places: Mapping[str, tuple[int, ...] | None]) -> tuple[windows.GpuKey, ...]:
+    """Return UUID, node and index of the GPUs at places, in the order of their nodes and indexes."""
+    return tuple(sorted({gpu for node, positions in places.items() for gpu in _gpus(connection, node, positions)
+                         .values()}, key=lambda gpu: (gpu[1], gpu[2])))
+
+
 def nodes(connection: Connection, since_s: float, until_s: float, most: int) \
         -> Iterator[tuple[Window, dict[str, dict[PowerClass, float]]]]:
     """Yield the joules of nodes by class in up to ``most`` windows that lie within [since, until)."""

@@ -136,7 +136,8 @@ def _over_time(row: Row, width: int) -> Iterator[str]:
     if not row["series"]:
         return
     yield ""
-    yield "  Activity of each GPU from start to end; mean power"
+    yield from _folded("  ", "Activity of each GPU from start to end; mean power (from "
+                       f"{row['series_source']})", width, 2)
     room = width - 40
     for one in row["series"]:
         known = [value for value in one["watts"] if value is not None]

@@ -7,27 +7,27 @@ from dataclasses import replace
 
 from ...storage.energy_queries import Dimension, Order, RunFilter, RunRow
 from ...storage.power_classes import WASTED, PowerClass
-from ...storage.reading import HistoryReader, JobDetail, JobRun
-from ...storage.records import GpuRollup, Job
+from ...storage.reading import HistoryReader, JobDetail
+from ...storage.records import Job
 from ...storage.underuse import CauseTally
 from ...storage.uses import Use
 from ..causes import evidence_words, label, remedy, told
 from ..pricing import Costing
 from .notes import Used, notes
 from .rows import CauseRow, EnergyRow, HolderRow, JobReport, JobRow, Series, energy_row, job_row
+from .timelines import MOST_POINTS, GpuTimelines
 from .wasters import Part, wasters
 
-MOST_POINTS = 96
-"""Windows that a timeline is drawn from: of a long run every so many."""
-MOST_SERIES = 64
 MOST_TASKS = 100
 
 
 class EnergyBook:
     """Questions about energy, to a history and the prices that are set."""
 
-    def __init__(self, history: HistoryReader, costing: Costing, now: Callable[[], float]) -> None:
+    def __init__(self, history: HistoryReader, costing: Costing, now: Callable[[], float],
+                 timelines: GpuTimelines | None = None) -> None:
         self._history, self._costing, self._now = history, costing, now
+        self._timelines = timelines or GpuTimelines(None, now)
 
     @property
     def history(self) -> HistoryReader:
@@ -95,6 +95,8 @@ class EnergyBook:
         causes = _causes(tallies, 0.0 if row is None else row.gpus)
         judged = sum(one.gpu_seconds for one in tallies)
         found = notes(replace(job, allocations=allocations), row, Used(cpus_used, memory_used, causes), self._now())
+        series, told_by = (self._timelines.of(self._history, held, run)
+                           if drawn and run is not None and held is not None else ((), ""))
         start_s = run.start_s if run is not None else job.start_s
         ready_s = max(job.submit_s, job.eligible_s or job.submit_s)
         return JobReport(
@@ -103,24 +105,12 @@ class EnergyBook:
             waited_s=None if start_s is None else max(0.0, start_s - ready_s), reasons=_reasons(detail),
             cpus_used=cpus_used, memory_used_bytes=memory_used,
             classes=_classes(self._history.classes_of(run, MOST_POINTS)) if drawn and run is not None else (),
-            series=self._series(held, run) if drawn and run is not None and held is not None else ())
+            series=series, series_source=told_by)
 
     def _use(self, run: RunRow | None) -> Use | None:
         if run is None:
             return None
         return self._history.use_of_run(run.job_id, run.submit_s, run.start_s)
-
-    def _series(self, held: JobRun, run: RunRow) -> tuple[Series, ...]:
-        """Return the GPUs over time, of the places that the scheduler named or that are whole nodes."""
-        places = {part.node: part.gpu_indexes for part in held.allocations if part.gpus}
-        found = self._history.gpus_of({node: indexes for node, indexes in places.items() if indexes is not None},
-                                      run.start_s, run.last_s, MOST_POINTS)
-        by_gpu: dict[tuple[str, int], list[GpuRollup]] = {}
-        for rollup in found:
-            by_gpu.setdefault((rollup.node, rollup.index), []).append(rollup)
-        return tuple(Series(f"{node}:{index}", tuple(one.start_s for one in some), tuple(one.seconds for one in some),
-                            tuple(one.power_mean_watts for one in some), tuple(one.activity_mean for one in some))
-                     for (node, index), some in sorted(by_gpu.items())[:MOST_SERIES])
 
 
 def _causes(tallies: Sequence[CauseTally], gpus: float) -> tuple[CauseRow, ...]:

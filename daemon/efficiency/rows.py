@@ -122,6 +122,8 @@ class JobReport:
     """Watts of each class over time."""
     series: tuple[Series, ...]
     """Watts and activity of each GPU over time, where the scheduler named them."""
+    series_source: str = ""
+    """From where that is known, in words; why not from the Prometheus that was to tell it."""
     causes: tuple[CauseRow, ...] = ()
     """Why its GPUs were underused, as far as that can be told; what was seen longest first."""
     judged_ratio: float | None = None

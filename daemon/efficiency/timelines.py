@@ -1,0 +1,83 @@
+"""The GPUs of a run over time: from the site's Prometheus where it is configured, else from recorded windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from ...exporters.gpu_ranges import GpuRange, GpuRanges
+from ...exporters.source import SourceError
+from ...storage.energy_queries import RunRow
+from ...storage.reading import HistoryReader, JobRun
+from ...storage.records import GpuRollup
+from ...storage.windows import GpuKey
+from .rows import Series
+
+MOST_POINTS = 96
+"""Windows that a timeline is drawn from: of a long run every so many."""
+MOST_SERIES = 64
+LEAST_TOLD = 0.9
+"""Share of the time of which a Prometheus must know each GPU; what it has lost or never had, windows may know."""
+REST_S = 60.0
+"""How long one that could not be asked is left alone: each page would wait for it."""
+RECORDED = "recorded windows"
+
+
+class Ranges(Protocol):
+    """A Prometheus that is asked for some time."""
+
+    def read(self, uuids: Sequence[str], since_s: float, until_s: float, most: int) -> GpuRanges:
+        """Return what GPUs did; ``SourceError`` when that cannot be had."""
+
+
+class GpuTimelines:
+    """Tells what GPUs did over time, and from where it knows; asked from many threads."""
+
+    def __init__(self, ranges: Ranges | None, now: Callable[[], float]) -> None:
+        self._ranges, self._now = ranges, now
+        self._rests_until_s, self._why = float("-inf"), ""
+
+    def of(self, history: HistoryReader, held: JobRun, run: RunRow) -> tuple[tuple[Series, ...], str]:
+        """Return the GPUs that a run held over time, and the source of that in words; '' without any."""
+        places = {part.node: part.gpu_indexes for part in held.allocations
+                  if part.gpus and part.gpu_indexes is not None}
+        gpus = history.held_gpus(places)[:MOST_SERIES]
+        told, why = self._told(gpus, run)
+        if told is not None:
+            return tuple(_series(f"{node}:{index}", told, told.gpus[uuid]) for uuid, node, index in gpus), why
+        series = _recorded(history, places, run)
+        return series, (f"{RECORDED}{f' ({why})' if why else ''}" if series else why)
+
+    def _told(self, gpus: Sequence[GpuKey], run: RunRow) -> tuple[GpuRanges | None, str]:
+        """Return what the Prometheus tells, with its words; None with why it does not, '' where there is none."""
+        if self._ranges is None or not gpus:
+            return None, ""
+        if self._now() < self._rests_until_s:
+            return None, self._why
+        until_s = min(run.last_s, self._now()) if run.end_s is None else run.end_s
+        try:
+            told = self._ranges.read([uuid for uuid, _, _ in gpus], run.start_s, until_s, MOST_POINTS)
+        except SourceError as error:
+            self._why = f"Prometheus could not be asked: {str(error)[:160]}"
+            if until_s - run.start_s > REST_S:
+                self._rests_until_s = self._now() + REST_S
+            return None, self._why
+        least = min(one.told for one in told.gpus.values())
+        if least < LEAST_TOLD:
+            return None, f"Prometheus knows {100 * least:.0f} % of the time"
+        return told, f"Prometheus, by {told.step_s:.0f} s"
+
+
+def _series(name: str, told: GpuRanges, gpu: GpuRange) -> Series:
+    starts = tuple(told.start_s + step * told.step_s for step in range(told.steps))
+    return Series(name, starts, (told.step_s,) * told.steps, gpu.watts, gpu.activity)
+
+
+def _recorded(history: HistoryReader, places: Mapping[str, tuple[int, ...] | None], run: RunRow) -> tuple[Series, ...]:
+    """Return the GPUs at places from the windows of the history."""
+    by_gpu: dict[tuple[str, int], list[GpuRollup]] = {}
+    for rollup in history.gpus_of(places, run.start_s, run.last_s, MOST_POINTS):
+        by_gpu.setdefault((rollup.node, rollup.index), []).append(rollup)
+    return tuple(Series(f"{node}:{index}", tuple(one.start_s for one in some), tuple(one.seconds for one in some),
+                        tuple(one.power_mean_watts for one in some), tuple(one.activity_mean for one in some))
+                 for (node, index), some in sorted(by_gpu.items())[:MOST_SERIES])
