@@ -37,8 +37,10 @@ from .replay.workload_builder import digest
 if TYPE_CHECKING:
     from .replay.lower_bound import LowerBound
 
-ALWAYS = ("random-feasible", "sjf-oracle+best-fit+easy")
-"""Rows of every table: chance, and one heuristic that knows true run times; it is no bound, others may do better."""
+ORACLES = ("sjf-oracle+best-fit+easy", "qssf-oracle+best-fit+easy")
+"""Orders that are told true run times. None is a bound; the best of them stands beside it."""
+ALWAYS = ("random-feasible", ORACLES[0])
+"""Rows of every judgement: chance, and one order that knows true run times."""
 DAY_S = 86400.0
 NAMED = 20
 """So many rejected jobs are named."""

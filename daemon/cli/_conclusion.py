@@ -65,3 +65,16 @@ def conclusion(lines: Sequence[Line], baseline: str) -> str:
         return f"{name} has the shortest mean JCT, but it is not distinguishable from {baseline}'s."
     return (f"{name} has the shortest mean JCT, {less:.1f} % below {baseline} "
             f"(95 %: {100 * (1 - high):.1f} to {100 * (1 - low):.1f} %).")
+
+
+def nearest(lines: Sequence[Line]) -> str:
+    """Say which of the orders that are told true run times comes nearest to the limit; '' where there is none."""
+    from ..policies.registry import parse
+
+    told = {line["policy"]: line["distance"] for line in lines
+            if line.get("distance") is not None and parse(line["policy"]).order.oracle}
+    if not told:
+        return ""
+    best = min(told, key=lambda name: float(told[name]))
+    return (f"Of the orders that are told true run times {best} comes nearest to the limit, {100 * told[best]:.0f} % "
+            "above it; no site can run it.")

@@ -54,8 +54,8 @@ def _state_folder() -> Path:
 @click.option("--cluster", "cluster_text", metavar="NODESxGPUS|FILE.yaml",
               help="What it runs on: 64x8, 2x8:a100,2x8:v100 or a YAML file. The history knows its own.")
 @click.option("--policy", "policies", multiple=True, metavar="ORDER[+PLACEMENT][+BACKFILL]",
-              help="A policy; repeat it to compare. random-feasible is always there, and sjf-oracle+best-fit+easy, "
-                   "which knows true run times.")
+              help="A policy; repeat it to compare. random-feasible is always there, and orders that are told true "
+                   "run times, the best of which stands beside the limit.")
 @click.option("--baseline", help="Policy that the others are compared with; the first one by default.")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="For people, or for programs.")
@@ -150,9 +150,9 @@ def _spooled(state: Path) -> Iterator[Path]:
 def _policies(policies: tuple[str, ...], options: dict[str, Any]) -> list[str]:
     """Return whom to replay; a usage error names what is no policy, or no table."""
     from ..policies.registry import parse
-    from ..sweep import ALWAYS
+    from ..sweep import ALWAYS, ORACLES
 
-    wanted = list(dict.fromkeys((*(policies or ("fifo",)), *ALWAYS)))
+    wanted = list(dict.fromkeys((*(policies or ("fifo",)), *ALWAYS, *ORACLES)))
     for policy in (*wanted, *filter(None, [options["baseline"]])):
         try:
             parse(policy)
@@ -243,6 +243,7 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     if style == "table":
         _conclude(lines, options["baseline"] or sweep.policies[0])
         show([line | _readable(line) for line in lines], _COLUMNS, style, empty="no policy is done yet")
+        _beside_the_limit(lines)
     else:
         show(lines, {key: key for line in lines[:1] for key in line}, style)
     for line in lines[:1]:
@@ -261,6 +262,14 @@ def _conclude(lines: list[dict[str, Any]], baseline: str) -> None:
     words = conclusion(lines, baseline)
     if words:
         click.echo(f"{words}\n")
+
+
+def _beside_the_limit(lines: list[dict[str, Any]]) -> None:
+    from ._conclusion import nearest
+
+    words = nearest(lines)
+    if words:
+        click.echo(f"\n{words}")
 
 
 def _readable(line: dict[str, Any]) -> dict[str, Any]:

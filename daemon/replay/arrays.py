@@ -35,9 +35,10 @@ WAITING_JOBS, PREEMPTIONS, ENDED_JOBS, CHANGED, ALIKE, RESIZING, COUPLED, DIVIDE
 whether the jobs of a line ask for the same, RESIZING whether the rules resize running jobs, COUPLED whether speeds
 depend on neighbours or on CPUs and memory, DIVIDED whether nodes have islands of GPUs."""
 
-OVERHEAD, POWER_DOWN, RESIZE, GRANT, SLOT, STEP = range(6)
+OVERHEAD, POWER_DOWN, RESIZE, GRANT, SLOT, STEP, WAKE_UP = range(7)
 """Places in ``State.costs``, in seconds: what a preemption costs a job, when an empty node is powered down, what a
-change of GPUs and one of CPUs or memory cost, how long a slot is; bytes per GPU between columns of ``State.grants``."""
+change of GPUs and one of CPUs or memory cost, how long a slot is; bytes per GPU between columns of ``State.grants``;
+how long a node takes to come up that was powered down."""
 
 STARTED_NOW, PREEMPTED_NOW, RESIZED_NOW, KINDS = 0, 1, 2, 4
 """What entries of ``State.log`` tell: ``job * KINDS + kind``."""
@@ -84,6 +85,8 @@ METER = np.dtype([
     ("busy", "f8"), ("empty", "f8"), ("down", "f8"),  # seconds with a job; on without one; powered down
     ("gpu", "f8"),  # GPU-seconds held
     ("told", "f8"), ("load", "f8"), ("draw", "f8"),  # of these by jobs whose watts are known; times theirs
+    ("slept", "f8"), ("ready", "f8"),  # since when it is powered down by somebody's word; when it is or was up again
+    ("woken", "i8"),  # how often it had to come up
 ], align=True)
 """How a node spent its time up to ``changed``; jobs that still run are not in ``gpu`` yet."""
 

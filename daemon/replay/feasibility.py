@@ -28,7 +28,9 @@ class ReplayOptions(TypedDict, total=False):
     slot_s: float
     """Decisions are taken at multiples of this only, as long as anything runs; else whenever something happens."""
     power_down_s: float
-    """A node that is empty for so long is metered as powered down until it is needed."""
+    """A node that is empty for so long is powered down until it is needed."""
+    wake_s: float
+    """How long a job waits on its nodes when one of them was powered down."""
     speed: SpeedTable
     """How fast jobs really run."""
     known: SpeedTable
@@ -217,10 +219,10 @@ def _counts(cluster: Cluster, speed: SpeedTable) -> NDArray[np.int64]:
 
 
 def _costs(terms: ReplayOptions, speed: SpeedTable) -> NDArray[np.float64]:
-    costs = np.zeros(6)
+    costs = np.zeros(7)
     costs[a.OVERHEAD], costs[a.POWER_DOWN] = terms.get("preemption_s", 0.0), terms.get("power_down_s", np.inf)
     costs[a.RESIZE], costs[a.GRANT] = terms.get("resize_s", 0.0), terms.get("grant_s", 0.0)
-    costs[a.SLOT], costs[a.STEP] = terms.get("slot_s", 0.0), speed.step
+    costs[a.SLOT], costs[a.STEP], costs[a.WAKE_UP] = terms.get("slot_s", 0.0), speed.step, terms.get("wake_s", 0.0)
     return costs
 
 
@@ -270,6 +272,7 @@ def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes:
 def _meters(cluster: Cluster, workload: Workload) -> Any:
     meters = _records(len(cluster), a.METER)
     meters.changed = workload.submit[np.isfinite(workload.submit)].min(initial=np.inf)
+    meters.slept, meters.ready = np.inf, -np.inf
     return meters
 
 

@@ -28,6 +28,7 @@ from .arrays import (
     STARTED_NOW,
     WAITING,
     WAITING_JOBS,
+    WAKE_UP,
     Ask,
     Records,
     Site,
@@ -175,9 +176,20 @@ def _read_meter(state: State, node: int) -> None:
     if state.nodes[node].busy > 0:
         meter.busy += gap
     else:
-        meter.empty += min(gap, state.costs[POWER_DOWN])
-        meter.down += max(0.0, gap - state.costs[POWER_DOWN])
-    meter.changed = now
+        awake = min(state.costs[POWER_DOWN], meter.slept - meter.changed)
+        meter.empty += min(gap, awake)
+        meter.down += max(0.0, gap - awake)
+    meter.changed, meter.slept = now, np.inf
+
+
+@compiled
+def rouse(state: State, node: int) -> None:
+    """Let an empty node be there for jobs: what was powered down comes up first."""
+    meter, now = state.meters[node], state.clock[NOW]
+    if meter.slept <= now or now - meter.changed > state.costs[POWER_DOWN]:
+        meter.ready = now + state.costs[WAKE_UP]
+        meter.woken += 1
+    _read_meter(state, node)
 
 
 @compiled
@@ -188,7 +200,7 @@ def _hold(state: State, job: int, count: int) -> None:
         node, gpus = state.chosen[index], state.shares[index]
         take(state.nodes, node, ask, gpus, 1)
         if state.nodes[node].busy == 0:
-            _read_meter(state, node)
+            rouse(state, node)
         state.nodes[node].busy += 1
         state.nodes[node].stirred = 1
         if state.counts[DIVIDED] == 1:
@@ -204,9 +216,14 @@ def _hold(state: State, job: int, count: int) -> None:
 
 @compiled
 def run_on(state: State, job: int, count: int, pause: float) -> None:
-    """Set a job running at its speed on its shares of the ``count`` chosen nodes, after a pause of so many seconds."""
+    """Set a job running at its speed on its shares of the ``count`` chosen nodes, after a pause of so many seconds.
+
+    The pause is longer where one of them still comes up.
+    """
     row, now, size = state.jobs[job], state.clock[NOW], state.counts[RUNNING_JOBS]
     _hold(state, job, count)
+    for index in range(count):
+        pause = max(pause, state.meters[state.chosen[index]].ready - now)
     row.status = RUNNING
     row.since = row.as_of = now
     row.rate = speed_of(state, job, row.gpus_held, level_of(state, job, count))

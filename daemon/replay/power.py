@@ -110,8 +110,8 @@ class Occupation:
     """GPU-seconds held."""
     since: Floats
     """When nodes last became busy or empty."""
-    delay: float
-    """Seconds after which an empty node is powered down."""
+    delay: Floats | float
+    """Seconds after which an empty node is powered down, or was."""
     told: Floats | float = 0.0
     """Of ``gpu``, by jobs whose own watts are known,"""
     load: Floats | float = 0.0
@@ -134,13 +134,15 @@ def occupation(run: Run, until: float | None = None) -> Occupation:
     if np.isfinite(run.state.now) and last < run.state.now:
         raise ValueError(f"time is metered up to {run.state.now}, not up to {last}")
     left = np.where(np.isfinite(meters.changed), last - meters.changed, 0.0)
-    delay = state.costs[a.POWER_DOWN]
+    delay = float(state.costs[a.POWER_DOWN])
+    if np.isfinite(meters.slept).any():
+        delay = np.minimum(delay, meters.slept - meters.changed)
     gpu, told, load, draw = _held_by_running(run.state, last)
     return Occupation(
         last, meters.busy + np.where(busy, left, 0.0),
         meters.empty + np.where(busy, 0.0, np.minimum(left, delay)),
         meters.down + np.where(busy, 0.0, np.maximum(0.0, left - delay)),
-        meters.gpu + gpu, np.where(np.isfinite(meters.changed), meters.changed, last), float(delay),
+        meters.gpu + gpu, np.where(np.isfinite(meters.changed), meters.changed, last), delay,
         meters.told + told, meters.load + load, meters.draw + draw)
 
 

@@ -4,4 +4,4 @@ The folder of a paper has ``setting.py`` (how much is trained and tried: ``FULL`
 ``run(setting, out, traces)`` writes the report and returns the paths of what it wrote. To add one, name it here.
 """
 
-PAPERS = ("agents", "dl2", "gist", "maifs", "published", "scorer", "topdrl")
+PAPERS = ("agents", "dl2", "gist", "maifs", "published", "scorer", "topdrl", "value")

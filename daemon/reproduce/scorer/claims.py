@@ -15,7 +15,7 @@ from ..report import Section, Table
 from .contest import BOUNDS, HEURISTICS, Cell, jct, p99
 from .sites import Site
 
-TITLE = "The scorer on sites that it was not made for"
+TITLE = "The scorer on made-up sites and on real traces"
 WORST = 0.02
 """Mean completion time above the best heuristic's that is aimed at on the worst site."""
 BARELY_S = 900.0

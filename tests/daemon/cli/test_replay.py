@@ -15,9 +15,10 @@ from click.testing import CliRunner
 
 from idlewatt.daemon import sweep
 from idlewatt.daemon.cli import main
-from idlewatt.daemon.cli._conclusion import conclusion
+from idlewatt.daemon.cli._conclusion import conclusion, nearest
 from idlewatt.daemon.cli._history import described
 from idlewatt.daemon.cli._units import length
+from idlewatt.daemon.sweep import ORACLES
 
 TRACES = Path(__file__).parents[2] / "recorded" / "traces"
 HEAD = "job,submit_s,run_s,gpus,limit_s,user,partition\n"
@@ -57,7 +58,7 @@ def rows(result):
 def test_every_table_has_the_rows_of_chance_and_of_who_knows_run_times_under_its_own_name(replay):
     policies = ("--policy", "fifo", "--policy", "oracle")
     found = rows(replay("--cluster", "4x8", *policies, "--format", "json"))
-    assert list(found) == ["fifo", "oracle", "random-feasible", "sjf-oracle+best-fit+easy"]
+    assert list(found) == ["fifo", "oracle", "random-feasible", *ORACLES]
     fifo = found["fifo"]
     expected = {"policy", "jobs", "jct_mean_s", "wait_mean_s", "makespan_s", "utilization_ratio", "energy_joules",
                 "seed", "digest", "jct_ratio", "jct_ratio_low", "jct_ratio_high", "jobs_rejected", "jobs_left_out"}
@@ -114,6 +115,15 @@ def test_overload_and_missing_limits_are_warned_of(replay):
     assert "warning: 100% of the jobs have no time limit, which sjf-limit" in warned
     quiet = replay("--cluster", "64x8", "--policy", "sjf-limit").stderr
     assert "warning" not in quiet
+
+
+def test_the_best_of_the_orders_that_know_run_times_stands_beside_the_limit(replay):
+    lines = [{"policy": "fifo", "distance": 0.0}, {"policy": "sjf-oracle", "distance": 0.5},
+             {"policy": "qssf-oracle+easy", "distance": 0.2}, {"policy": "sjf-oracle+easy", "distance": None}]
+    assert nearest(lines).startswith("Of the orders that are told true run times qssf-oracle+easy comes nearest to the "
+                                     "limit, 20 % above it")
+    assert nearest(lines[:1]) == ""
+    assert "comes nearest to the limit" in replay("--cluster", "4x8", COLUMNS="200").stdout
 
 
 def test_a_conclusion_says_who_is_ahead_and_never_by_chance_or_hindsight():
@@ -258,7 +268,7 @@ def test_tables_of_jobs_are_written_for_each_policy(replay, tmp_path):
     replay("--cluster", "4x8", "--jobs-out", tmp_path / "jobs.parquet")
     replay("--cluster", "4x8", "--jobs-out", tmp_path / "jobs.csv")
     written = {path.name for path in tmp_path.glob("jobs.*.*")}
-    assert written == {f"jobs.{policy}.{suffix}" for policy in ("fifo", "random-feasible", "sjf-oracle+best-fit+easy")
+    assert written == {f"jobs.{policy}.{suffix}" for policy in ("fifo", "random-feasible", *ORACLES)
                        for suffix in ("csv", "parquet")}
     table = pyarrow.read_table(tmp_path / "jobs.fifo.parquet").to_pydict()
     lines = list(csv.DictReader((tmp_path / "jobs.fifo.csv").open()))

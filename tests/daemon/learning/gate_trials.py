@@ -8,6 +8,7 @@ from null_sites import better, blocks, pair, site
 
 from idlewatt.daemon.learning.blocks import DAY_S
 from idlewatt.daemon.learning.evidence import FEWEST_BLOCKS, compared, log_evidence
+from idlewatt.daemon.learning.regret import become_worse
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,23 @@ class Year:
                 if day >= 14:
                     return day
         return None
+
+
+def daily(ours, theirs):
+    """Return the regret of each whole day: time that jobs spent in the system over the incumbent's, less one."""
+    submit = ours.workload.submit
+    edges = np.arange(0.0, submit[-1], DAY_S)
+    spent = [np.diff([np.clip(np.minimum(one.end, edge) - submit, 0.0, None).sum() for edge in edges])
+             for one in (ours, theirs)]
+    return spent[0] / spent[1] - 1.0
+
+
+def demoted(regret, error):
+    """Return on which day an agent with these daily regrets is demoted, by the daemon's rule; 999 for never."""
+    for day in range(1, len(regret) + 1):
+        if become_worse(regret[:day]) >= np.log(1.0 / error):
+            return day
+    return 999
 
 
 def upper(count, of, level=0.95):

@@ -74,6 +74,13 @@ def better(cluster, work, weight):
             run(cluster, work, named(FIFO)))
 
 
+def turning(before, after, seed, quiet_days, days, **size):
+    """Return the run of an agent that changes after a while, and that of FIFO; a weight below 0 makes it worse."""
+    cluster, work = site(quiet_days + days, seed=seed, **size)
+    weight = np.where(work.submit < quiet_days * DAY_S, before, after)
+    return run(cluster, keyed(work, work.submit + weight * work.limit), named(POLICY)), run(cluster, work, named(FIFO))
+
+
 def blocks(ours, theirs, since_s=0.0, until_s=None):
     """Return the edges of the blocks and both sums of completion times by block."""
     submit = ours.workload.submit

@@ -1,0 +1,196 @@
+"""What ``idlewatt reproduce value`` says: a table of policies and one of energy for each trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...learning.evidence import Comparison
+from ...replay.cluster import Cluster
+from ...replay.lower_bound import limit
+from ...replay.outcome import jain
+from ...replay.workload import Workload
+from ..report import Section, Table
+from .outcomes import Outcome, compare, compare_energy
+from .setting import Setting
+from .sites import Trace, jobs_of, load
+from .trial import FORECAST, OFF, ON, Task
+from .tried import GATE, HEEDED, INCUMBENT, ORACLES, RANDOM, SCORER, TRIED, Try
+
+Floats = NDArray[np.float64]
+
+TITLE = "What it is worth"
+WORTH = 0.02
+"""Where the best oracle gains less than this there is nothing to be had."""
+HARM = 1.01
+FLOOR_S = 300.0
+"""A p99 wait counts as this where it is less."""
+PACKED = next(one for one in TRIED if one.name == "multifactor+best-fit+slurm-backfill")
+POWERED = ((TRIED[0], ON), (TRIED[0], OFF), (PACKED, ON), (PACKED, OFF), (TRIED[0], FORECAST), (PACKED, FORECAST))
+"""How power is compared: the first two are the incumbent's, the last one is ours."""
+GROUPS = ((1, 1, "1 GPU"), (2, 8, "2 to 8 GPUs"), (9, 1 << 30, "more GPUs"))
+
+
+@dataclass(frozen=True)
+class Contest:
+    """All outcomes on one trace."""
+
+    trace: Trace
+    cluster: Cluster
+    work: Workload
+    found: Mapping[tuple[str, str], Sequence[Outcome]]
+    """By name and power, one of each seed."""
+
+    @property
+    def incumbent(self) -> Outcome:
+        """Return that of the site's own scheduler, all nodes on."""
+        return self.found[INCUMBENT, ON][0]
+
+    def jct(self, ours: Outcome, theirs: Outcome) -> Comparison:
+        """Return completion times over another's, in blocks that share no queue."""
+        return compare(self.work.submit, ours, theirs)
+
+    def energy(self, ours: Outcome, theirs: Outcome) -> Comparison:
+        """Return joules over another's in the same blocks."""
+        return compare_energy(self.work.submit, ours, theirs)
+
+    def total(self, one: Outcome) -> float:
+        """Return mean completion time over the incumbent's, all jobs alike."""
+        return float(np.mean(one.end - self.work.submit) / np.mean(self.incumbent.end - self.work.submit))
+
+    def tail(self, one: Outcome) -> float:
+        """Return the 99 % wait over the incumbent's."""
+        waits = [max(FLOOR_S, float(np.quantile(each.wait, 0.99))) for each in (one, self.incumbent)]
+        return waits[0] / waits[1]
+
+    @property
+    def groups(self) -> Mapping[str, NDArray[np.bool_]]:
+        """Return users with enough jobs, or where there are none sizes of jobs."""
+        user, gpus = self.work.user, self.work.gpus
+        if len(np.unique(user)) > 1:
+            some = {f"user {self.work.user_names[code]}": user == code for code in np.unique(user).tolist()}
+        else:
+            some = {words: (gpus >= least) & (gpus <= most) for least, most, words in GROUPS}
+        return {name: members for name, members in some.items() if members.sum() >= 30}
+
+    def jain(self, one: Outcome) -> float:
+        """Return Jain's index of the groups' mean bounded slowdowns."""
+        return jain(np.array([one.slowdown[members].mean() for members in self.groups.values()]))
+
+    def worst(self, one: Outcome) -> float:
+        """Return mean completion time over the incumbent's of the group for which that is most."""
+        mean = [[float(np.mean((each.end - self.work.submit)[members])) for each in (one, self.incumbent)]
+                for members in self.groups.values()]
+        return max(ours / theirs for ours, theirs in mean)
+
+
+def facts(sites: Sequence[Trace], found: Mapping[Task, Outcome], setting: Setting, traces: Path) -> dict[str, object]:
+    """Return all that the report says, by the names of its template."""
+    contests = [_contest(number, trace, found, setting, traces) for number, trace in enumerate(sites)]
+    return {"title": TITLE, "preface": list(_preface(setting)),
+            "sections": [Section("All traces", [], [_summary(contests)]),
+                         *(section for contest in contests for section in _sections(contest, setting))]}
+
+
+def _preface(setting: Setting) -> Iterator[str]:
+    yield (f"Jobs of public traces under {INCUMBENT}: Slurm's order, placement and backfill by its defaults, "
+           "weights 1,000 for age and 10,000 for fair-share (where a trace tells no users the order is first come, "
+           f"first served). No trace tells time limits: each is {setting.limit_factor:g} times the run time, so "
+           "orders by limit would know run times and are not tried. Run times are predicted from those jobs that had "
+           "ended under the incumbent when a job came.")
+    yield ("Figures are those of the incumbent's, below 1 is less. Brackets: 95 % for one look, Student's t on the "
+           "logarithms of blocks that share no queue; *total* weighs all jobs alike. Chance and agents: means of "
+           f"{setting.seeds} seeds; nothing else here is random. An oracle is an order that is told true run times, "
+           "also as limits; the best of all oracle orders stands beside the bound, which nothing without preemption "
+           "beats.")
+
+
+def _contest(number: int, trace: Trace, found: Mapping[Task, Outcome], setting: Setting, traces: Path) -> Contest:
+    cluster, work = jobs_of(trace, traces, setting.limit_factor)
+    mine: dict[tuple[str, str], list[Outcome]] = {}
+    for task, outcome in sorted(found.items(), key=lambda pair: pair[0].seed):
+        if task.site == number:
+            mine.setdefault((task.tried.name, task.power), []).append(outcome)
+    return Contest(trace, cluster, work, mine)
+
+
+def _best(contest: Contest, tried: Sequence[Try]) -> Try:
+    return min(tried, key=lambda one: contest.total(contest.found[one.name, ON][0]))
+
+
+def _bound(contest: Contest) -> float | None:
+    least = limit(contest.cluster, contest.work).uninterrupted_s
+    return None if least is None else least / float(np.mean(contest.incumbent.end - contest.work.submit))
+
+
+def _summary(contests: Sequence[Contest]) -> Table:
+    rows = []
+    for one in contests:
+        oracle, best, bound = _best(one, ORACLES), _best(one, TRIED), _bound(one)
+        gain = 1.0 - one.total(one.found[oracle.name, ON][0])
+        ours = 1.0 - one.total(one.found[best.name, ON][0])
+        rows.append((one.trace.name, f"{load(one.cluster, one.work):.2f}", f"{gain:.1%}", oracle.name,
+                     "" if bound is None else f"{1 - bound:.1%}", f"{ours:.1%}", best.name,
+                     "nothing to gain" if gain <= WORTH else f"{ours / gain:.0%}"))
+    return Table(("trace", "load", "best oracle order gains", "which", "bound", "best of what was tried, in hindsight",
+                  "which", "of the oracle's gain"), rows)
+
+
+def _sections(contest: Contest, setting: Setting) -> Iterator[Section]:
+    work, incumbent = contest.work, contest.incumbent
+    mean, tail = float(np.mean(incumbent.end - work.submit)), float(np.quantile(incumbent.wait, 0.99))
+    groups = f"the {len(contest.groups)} users with 30 jobs" if len(np.unique(work.user)) > 1 else \
+        "sizes of jobs, as users are not told"
+    yield Section(contest.trace.name, [
+        f"{len(work)} jobs of {np.ptp(work.submit) / 86400:.0f} days, load {load(contest.cluster, work):.2f}. "
+        f"Under the incumbent the mean completion time is {mean:,.0f} s, the 99 % wait {tail:,.0f} s. "
+        f"Groups are {groups}."],
+        [_policies(contest), _energies(contest, setting)])
+
+
+def _policies(contest: Contest) -> Table:
+    rows = [_row(contest, one.name, one.family) for one in (*TRIED, GATE, SCORER, HEEDED, RANDOM)
+            if (one.name, ON) in contest.found]
+    rows += [_row(contest, one.name, "oracle") for one in sorted(
+        ORACLES, key=lambda one: -contest.total(contest.found[one.name, ON][0]))]
+    bound = _bound(contest)
+    if bound is not None:
+        rows.append(("bound", "", f"{bound:.3f}", "", "", "", "", "", ""))
+    return Table(("policy", "what it is", "mean JCT, total", "by block", "p99 wait", "Jain", "worst group", "kWh",
+                  "harms"), rows)
+
+
+def _row(contest: Contest, name: str, family: str) -> tuple[str, ...]:
+    seeds = contest.found[name, ON]
+    jct, against = contest.jct(seeds[0], contest.incumbent), contest.incumbent
+
+    def mean(figures: Sequence[float]) -> str:
+        return f"{np.mean(figures):.3f}"
+
+    total, tail = [contest.total(one) for one in seeds], [contest.tail(one) for one in seeds]
+    worst, even = [contest.worst(one) for one in seeds], [contest.jain(one) for one in seeds]
+    drawn = [contest.energy(one, against).total for one in seeds]
+    if name == INCUMBENT:
+        return name, family, "1", "", "1", mean(even), "1", "1", ""
+    harms = [words for words, harm in (("JCT", np.mean(total) > HARM), ("p99", np.mean(tail) > HARM),
+             ("Jain", np.mean(even) < contest.jain(against) - 0.005), ("group", np.mean(worst) > HARM)) if harm]
+    return (name, family, mean(total), jct.said, mean(tail), mean(even), mean(worst), mean(drawn), ", ".join(harms))
+
+
+def _energies(contest: Contest, setting: Setting) -> Table:
+    first, second = contest.found[INCUMBENT, ON][0], contest.found[INCUMBENT, OFF][0]
+    rows = []
+    for tried, power in POWERED:
+        one = contest.found[tried.name, power][0]
+        until = max(other.marks[-1] for (_, _), others in contest.found.items() for other in others[:1])
+        jct, saved = contest.jct(one, first), contest.energy(one, first)
+        beside = contest.energy(one, second)
+        rows.append((tried.name, power, f"{np.interp(until, one.marks, one.joules) / 3.6e6:,.0f}", saved.said,
+                     beside.said, f"{contest.total(one):.4f}", jct.said, str(one.woken)))
+    return Table((f"policy; a node comes up in {setting.wake_s:g} s", "empty nodes", "kWh",
+                  "of the first row, by block", "of the second row, by block", "mean JCT, total", "by block",
+                  "wake-ups"), rows)

@@ -1,0 +1,98 @@
+"""Who decides when, in a replay in which that may change: as the gate lets it, or as an agent that is taught doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...policies import named
+from ...replay import arrays as a
+from ...replay.engine import Policy, prepare
+from ...replay.queue import fill
+from ...replay.state import ClusterState
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Decider:
+    """A policy, and what it is told of the jobs."""
+
+    policy: Policy
+    limit: Floats
+    prediction: Floats
+
+
+@dataclass
+class Deciders:
+    """Who decides from one look to the next."""
+
+    first: Decider
+    every_s: float = np.inf
+    choose: Callable[[ClusterState, float], Decider] | None = None
+    """Asked so often; None where the first decides throughout."""
+    _now: Decider | None = None
+    _clerk: object = None
+
+    @property
+    def policy(self) -> Policy:
+        """Return who decides now."""
+        return (self._now or self.first).policy
+
+    def look(self, state: ClusterState, now: float) -> None:
+        """Let another one decide from now on, if it is to be another."""
+        if self.choose is None:
+            return
+        wanted = self.choose(state, now)
+        if wanted is not (self._now or self.first):
+            self._now = wanted
+            self._hand_over(state, wanted)
+
+    def _hand_over(self, state: ClusterState, wanted: Decider) -> None:
+        """Rank the jobs anew for other rules; the books of priorities are kept for when they are wanted again."""
+        jobs = state.arrays.jobs
+        jobs.limit, jobs.prediction = wanted.limit, wanted.prediction
+        self._clerk, state.clerk = state.clerk or self._clerk, None
+        rules = wanted.policy.rules  # type: ignore[attr-defined]
+        if rules.clerk is not None:
+            state.clerk = self._clerk  # type: ignore[assignment]
+        waiting = state.waiting
+        state.arrays.order[:] = np.arange(len(jobs))
+        jobs.rank = np.arange(len(jobs))
+        fill(state.arrays, jobs.queue[waiting], jobs["rank"][waiting].copy())
+        prepare(state, rules)
+        state.arrays.counts[a.CHANGED] = 1
+
+
+@dataclass(frozen=True)
+class Promoted:
+    """From when on which of the candidates decides."""
+
+    since_s: float
+    name: str
+
+
+def as_promoted(first: Decider, later: Sequence[tuple[float, Decider]]) -> Deciders:
+    """Return those who decide by turns, each from a moment on."""
+    def choose(state: ClusterState, now: float) -> Decider:
+        return next((one for since_s, one in reversed(later) if since_s <= now), first)
+
+    return Deciders(first, 86400.0, choose)
+
+
+def as_trusted(first: Decider, agent: Decider, since_s: float, *, heeding: bool) -> Deciders:
+    """Return an agent that decides from a moment on; ``heeding`` its doubts, the first decides for the hour."""
+    def choose(state: ClusterState, now: float) -> Decider:
+        if now < since_s:
+            return first
+        return first if heeding and agent.policy.doubt(state) is not None else agent  # type: ignore[attr-defined]
+
+    return Deciders(first, 3600.0, choose)
+
+
+def of_name(name: str, limit: Floats, prediction: Floats) -> Decider:
+    """Return a heuristic and what it is told."""
+    return Decider(named(name), limit, prediction)

@@ -1,0 +1,60 @@
+"""Whom the gate promotes and demotes while a trace goes by, night after night, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from ...learning.evidence import Comparison
+from ...learning.promotion_criteria import ASSUMED, SHORTLIST, TRIALS, share
+from ...replay.workload import Workload
+from .deciding import Promoted
+from .outcomes import Floats, Outcome, compare
+
+NIGHT_S = 86400.0
+
+
+def promotions(work: Workload, outcomes: Mapping[str, Outcome], incumbent: str) -> Iterator[Promoted]:
+    """Yield who decides from when on, in order of time; nothing while nobody has earned it.
+
+    A fortnight's shortlist is on trial on what comes after it, each with its share of the error, as in the daemon.
+    """
+    submit, first = work.submit, float(work.submit[0])
+    theirs, deciding = outcomes[incumbent], incumbent
+    began = first + ASSUMED.days * NIGHT_S
+    listed = _shortlist(submit, outcomes, incumbent, began)
+    error = share(TRIALS) / max(1, len(listed))
+    for night in np.arange(began + ASSUMED.days * NIGHT_S, float(submit[-1]), NIGHT_S).tolist():
+        earned = [name for name in listed if _earned(submit, outcomes[name], theirs, began, night, error)]
+        lost = deciding in listed and _compared(submit, outcomes[deciding], theirs, began, night).above(error)
+        wanted = deciding if deciding in listed and not lost else next(iter(earned), incumbent)
+        if wanted != deciding:
+            deciding = wanted
+            yield Promoted(night, wanted)
+
+
+def _shortlist(submit: Floats, outcomes: Mapping[str, Outcome], incumbent: str, until_s: float) -> list[str]:
+    """Return who did better than the incumbent on the first days, the best first."""
+    early = submit < until_s
+    jct = {name: float(np.mean((one.end - submit)[early])) for name, one in outcomes.items()}
+    better = [name for name in jct if name != incumbent and jct[name] < 0.99 * jct[incumbent]]
+    return sorted(better, key=lambda name: jct[name])[:SHORTLIST]
+
+
+def _compared(submit: Floats, ours: Outcome, theirs: Outcome, since_s: float, until_s: float) -> Comparison:
+    rows = submit >= since_s
+    return compare(submit[rows], _of(ours, rows), _of(theirs, rows), until_s)
+
+
+def _of(one: Outcome, rows: np.ndarray) -> Outcome:
+    return Outcome(one.start[rows], one.end[rows], one.wait[rows], one.slowdown[rows], one.joules, one.marks, one.woken)
+
+
+def _earned(submit: Floats, ours: Outcome, theirs: Outcome, since_s: float, until_s: float, error: float) -> bool:
+    """Tell whether a candidate is surely better by a night, and its longest waits are no longer."""
+    if not _compared(submit, ours, theirs, since_s, until_s).below(error):
+        return False
+    seen = (submit >= since_s) & (submit < until_s)
+    waits = [max(ASSUMED.tail_floor_s, float(np.quantile(one.wait[seen], 0.99))) for one in (ours, theirs)]
+    return waits[0] <= ASSUMED.tail * waits[1]

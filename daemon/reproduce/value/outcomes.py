@@ -1,0 +1,49 @@
+"""What comes of a replay, and how two of them compare on the same jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...learning.blocks import OUTSIDE, block_of, cuts, sums
+from ...learning.evidence import FINE_RATES, Comparison, compared
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one replay; rows are the jobs of the trace."""
+
+    start: Floats
+    end: Floats
+    wait: Floats
+    slowdown: Floats
+    joules: Floats
+    """Drawn from the first submission to each of ``marks``, the last of which is after the last end."""
+    marks: Floats
+    woken: int
+    """How often a node had to come up."""
+
+
+def compare(submit: Floats, ours: Outcome, theirs: Outcome, until_s: float | None = None) -> Comparison:
+    """Return completion times over another's, in blocks that share no queue and have closed by a moment."""
+    edges = _edges(submit, ours, theirs, until_s)
+    block = block_of(submit, edges)
+    block[~np.isfinite(ours.end + theirs.end)] = OUTSIDE
+    mine, other = (sums(one.end - submit, block, len(edges) - 1) for one in (ours, theirs))
+    return compared(mine, other)
+
+
+def compare_energy(submit: Floats, ours: Outcome, theirs: Outcome) -> Comparison:
+    """Return joules over another's in the same blocks; what lies behind the last one is left out."""
+    edges = _edges(submit, ours, theirs, None)
+    mine, other = (np.diff(np.interp(edges, one.marks, one.joules)) for one in (ours, theirs))
+    return compared(mine, other, FINE_RATES)
+
+
+def _edges(submit: Floats, ours: Outcome, theirs: Outcome, until_s: float | None) -> Floats:
+    until = float(submit[-1]) if until_s is None else until_s
+    return cuts(submit, np.maximum(ours.start, theirs.start), float(submit[0]), until)

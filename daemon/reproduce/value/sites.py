@@ -1,0 +1,94 @@
+"""The traces that everything is tried on, with the time limits that none of them tells.
+
+Every limit is a multiple of the true run time, as in the setting: a policy that orders by limits therefore knows run
+times, and is no candidate here. Limits only tell the backfill when running jobs are gone at the latest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....storage.traces import read_trace
+from ...agents.histories import taken
+from ...replay.cluster import Cluster
+from ...replay.priority.site import Scheduling
+from ...replay.runtime_prediction import Traits, predict
+from ...replay.workload import Workload
+from ...replay.workload_builder import from_trace
+from ..scorer.sites import PHILLY, SINCE_S, UNTIL_S, VENUS
+
+Floats = NDArray[np.float64]
+
+QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95)
+GPUS = 8
+"""Of a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Jobs of a trace, and the nodes that they run on."""
+
+    name: str
+    file: str
+    partition: str
+    """'' for all jobs."""
+    nodes: int
+
+
+_LINGJUN, _OPENB = "alibaba_lingjun_2023/crux_jobs.csv", "alibaba_openb_2023/openb_pod_list_default.csv.gz"
+TRACES = (
+    Trace("Philly 0e4a51, 32 nodes", PHILLY, "0e4a51", 32),
+    Trace("Philly 7f04ca, 32 nodes", PHILLY, "7f04ca", 32),
+    Trace("Venus vcvGl, 20 nodes", VENUS, "vcvGl", 20),
+    Trace("Venus vcvlY, 2 nodes", VENUS, "vcvlY", 2),
+    Trace("Philly 0e4a51 on 20 nodes", PHILLY, "0e4a51", 20),
+    Trace("Philly 7f04ca on 22 nodes", PHILLY, "7f04ca", 22),
+    Trace("Philly 11cb48 on 3 nodes", PHILLY, "11cb48", 3),
+    Trace("Lingjun on 128 nodes", _LINGJUN, "", 128),
+    Trace("openb on 4 nodes", _OPENB, "", 4),
+)
+"""Those of whole clusters first; then on so many nodes that jobs wait, or, of the last one, that few do."""
+SLURM = {"PriorityType": "priority/multifactor", "PriorityWeightAge": "1000", "PriorityWeightFairShare": "10000",
+         "PriorityMaxAge": "7-00:00:00", "PriorityDecayHalfLife": "7-00:00:00"}
+"""The incumbent's settings; all else is Slurm's default. Where a trace tells no users they order by arrival."""
+
+
+@cache
+def _read(path: Path) -> Workload:
+    return from_trace(read_trace(path)).workload
+
+
+def _chosen(trace: Trace, traces: Path) -> Workload:
+    """Return the jobs of a trace that are replayed."""
+    work = _read(traces / trace.file)
+    kept = (work.gpus <= trace.nodes * GPUS) & (work.gpus > 0) & (work.run > 0)
+    if trace.partition:
+        kept &= work.partition == work.partition_names.index(trace.partition)
+    if trace.file == PHILLY:
+        kept &= (work.submit - work.submit[0] >= SINCE_S) & (work.submit - work.submit[0] < UNTIL_S)
+    return taken(work, np.flatnonzero(kept))
+
+
+def jobs_of(trace: Trace, traces: Path, limit_factor: float) -> tuple[Cluster, Workload]:
+    """Return the nodes and the jobs of a trace; nothing is known of run times yet."""
+    work = _chosen(trace, traces)
+    made = Workload.of(work.submit, work.run, work.gpus, user=np.maximum(work.user, 0), user_names=work.user_names,
+                       limit=limit_factor * np.maximum(work.run, 1.0))
+    return replace(Cluster.from_spec(f"{trace.nodes}x{GPUS}"), scheduling=Scheduling.told(SLURM)), made
+
+
+def load(cluster: Cluster, work: Workload) -> float:
+    """Return GPU time wanted over what there is from the first submission to the last."""
+    return float((work.run * work.gpus).sum() / (cluster.gpus.sum() * max(1.0, float(np.ptp(work.submit)))))
+
+
+def predicted(work: Workload, start: Floats, end: Floats) -> Floats:
+    """Return [job, quantile] of run times, told from what had ended when a job came under the site's own scheduler."""
+    known = predict(submit_s=work.submit, run_s=work.run, ended_s=end, started_s=start,
+                    traits=Traits(work.gpus, work.user), quantiles=QUANTILES)
+    return known.quantiles

@@ -1,0 +1,35 @@
+"""The scorer, taught on the first weeks of a trace as a site teaches it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...agents.histories import Material, split
+from ...agents.kinds import Course
+from ...replay.cluster import Cluster
+from ...replay.workload import Workload
+
+if TYPE_CHECKING:
+    from .trial import Task
+
+TAUGHT_BY = "fifo+best-fit+easy"
+"""What is imitated first: the same order as the incumbent's, and replayed much faster."""
+
+
+def taught(task: Task, cluster: Cluster, work: Workload, quantiles: NDArray[np.float64]) -> tuple[Any, float]:
+    """Return an agent and from when on it was not taught; ``TrainingError`` when a history does not suffice."""
+    from ...learning.training import kind_of  # loads what trains, which replays do without
+
+    # Limits that are made of run times would tell them: it sees quantiles of what is predicted in their place.
+    seen = Workload.of(work.submit, work.run, work.gpus, user=work.user, user_names=work.user_names,
+                       limit=np.where(np.isfinite(quantiles[:, 3]), quantiles[:, 3], work.limit),
+                       prediction=quantiles[:, 1], prediction_low=quantiles[:, 0], prediction_high=quantiles[:, 2])
+    parts = split(Material(str(task.site), cluster, seen), seed=task.seed)
+    kind = kind_of("scorer")
+    folder = task.result.with_suffix("")
+    for _ in kind.train(Course(parts.fit, parts.select, TAUGHT_BY, task.seed, task.setting.budget_s, folder)):
+        pass
+    return kind.load(folder / "best"), parts.until_s

@@ -1,0 +1,149 @@
+"""One way of deciding, replayed on one trace: when jobs start and end, and what the nodes draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...node_sleep import STEP_S, Keeper
+from ...replay.arrays import NOW
+from ...replay.cluster import Cluster
+from ...replay.engine import Run
+from ...replay.events import Agenda
+from ...replay.outcome import times
+from ...replay.power import PowerModel, energy
+from ...replay.timeline import begun, proceed
+from ...replay.workload import Workload
+from .deciding import Decider, Deciders, Promoted, as_promoted, as_trusted, of_name
+from .gating import promotions
+from .outcomes import Outcome
+from .setting import Setting
+from .sites import TRACES, jobs_of, predicted
+from .taught import taught
+from .tried import GATE, HEEDED, INCUMBENT, SCORER, SITE, TRIED, Try, told
+
+Floats = NDArray[np.float64]
+
+MARK_S = 4 * 3600.0
+"""Energy is read so often."""
+ON, OFF, FORECAST = "all nodes on", "powered down when empty", "powered down by forecast"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One replay."""
+
+    site: int
+    tried: Try
+    seed: int
+    power: str
+    """Whether empty nodes are powered down, and how."""
+    setting: Setting
+    traces: Path
+    folder: Path
+
+    @property
+    def result(self) -> Path:
+        """Return where its outcome is kept: a task that has one is not done again."""
+        terms = f"{self.setting.limit_factor:g}-{self.setting.power_down_s:g}-{self.setting.wake_s:g}"
+        name = "".join(letter if letter.isalnum() or letter in "+.-" else "_" for letter in self.tried.name)
+        return self.folder / f"{self.site}-{name}-{self.seed}-{self.power.replace(' ', '_')}-{terms}.npz"
+
+
+def kept(task: Task) -> Outcome | None:
+    """Return what an earlier run left of a task; None when there is nothing."""
+    try:
+        with np.load(task.result, allow_pickle=False) as found:
+            return Outcome(**{name: found[name] for name in found.files if name != "woken"}, woken=int(found["woken"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def carried_out(task: Task) -> Outcome:
+    """Replay, keep what came of it, and return it."""
+    known = kept(task)
+    if known is not None:
+        return known
+    cluster, work = jobs_of(TRACES[task.site], task.traces, task.setting.limit_factor)
+    deciders = _deciders(task, cluster, work)
+    work = replace(work, limit=deciders.first.limit, prediction=deciders.first.prediction)
+    down = task.setting.power_down_s if task.power == OFF else np.inf
+    done, agenda = begun(cluster, work, deciders.policy, seed=task.seed, power_down_s=down,
+                         wake_s=0.0 if task.power == ON else task.setting.wake_s)
+    found = _outcome(done, *_driven(done, agenda, deciders, task))
+    _keep(task, found)
+    return found
+
+
+def incumbent_of(task: Task) -> Task:
+    """Return the task of the site's own scheduler on the same trace, all nodes on."""
+    return replace(task, tried=TRIED[0], seed=task.setting.seed, power=ON)
+
+
+def _deciders(task: Task, cluster: Cluster, work: Workload) -> Deciders:
+    """Return who decides in a task, told of run times what had ended under the incumbent."""
+    if task.tried.policy == INCUMBENT and task.tried.limits == SITE and task.tried != GATE:
+        return Deciders(of_name(INCUMBENT, work.limit, work.prediction))
+    before = carried_out(incumbent_of(task))
+    quantiles = predicted(work, before.start, before.end)
+
+    def decider(one: Try) -> Decider:
+        jobs = told(work, quantiles, one.limits)
+        return of_name(one.policy, jobs.limit, jobs.prediction)
+
+    if task.tried == GATE:
+        return as_promoted(decider(TRIED[0]), [(one.since_s, decider(next(
+            each for each in TRIED if each.name == one.name))) for one in _promotions(task, work)])
+    if task.tried in (SCORER, HEEDED):
+        agent, since_s = taught(task, cluster, told(work, quantiles, SITE), quantiles)
+        known = told(work, quantiles, SITE)
+        return as_trusted(decider(TRIED[0]), Decider(agent, known.limit, known.prediction), since_s,
+                          heeding=task.tried == HEEDED)
+    return Deciders(decider(task.tried))
+
+
+def _promotions(task: Task, work: Workload) -> list[Promoted]:
+    """Return whom the gate promotes and when, by what all candidates' replays showed until then."""
+    outcomes = {one.name: found for one in TRIED if (found := kept(replace(task, tried=one))) is not None}
+    return list(promotions(work, outcomes, INCUMBENT))
+
+
+def _driven(done: Run, agenda: Agenda, deciders: Deciders, task: Task) -> tuple[Floats, Floats]:
+    """Let a replay run to its end; return moments and the joules drawn up to each of them."""
+    submit = done.workload.submit
+    moment, until = float(submit[0]), float(submit[-1])
+    marks, joules = list[float](), list[float]()
+    keeper = Keeper(task.setting.wake_s) if task.power == FORECAST else None
+    step_s = min(STEP_S if keeper is not None else MARK_S, deciders.every_s)
+    while moment < until or len(done.state.running) or len(done.state.waiting):
+        proceed(done.state, agenda, deciders.policy, moment)
+        done.state.arrays.clock[NOW] = moment
+        deciders.look(done.state, moment)
+        if keeper is not None:
+            keeper.attend(done.state.arrays, moment)
+        if not marks or moment - marks[-1] >= MARK_S:
+            marks.append(moment)
+            joules.append(energy(done, PowerModel(), until=moment).total)
+        moment += step_s
+    marks.append(moment)
+    joules.append(energy(done, PowerModel(), until=moment).total)
+    return np.array(marks), np.array(joules)
+
+
+def _outcome(done: Run, marks: Floats, joules: Floats) -> Outcome:
+    found, size = times(done), len(done.workload)
+    wait, slowdown = np.full(size, np.nan), np.full(size, np.nan)
+    wait[found.jobs], slowdown[found.jobs] = found.wait, found.slowdown
+    return Outcome(done.start, done.end, wait, slowdown, joules, marks, int(done.state.arrays.meters.woken.sum()))
+
+
+def _keep(task: Task, found: Outcome) -> None:
+    task.folder.mkdir(parents=True, exist_ok=True)
+    partial = task.result.with_suffix(f".{id(found)}.part")
+    with partial.open("wb") as file:
+        np.savez_compressed(file, start=found.start, end=found.end, wait=found.wait, slowdown=found.slowdown,
+                            joules=found.joules, marks=found.marks, woken=np.int64(found.woken))
+    partial.replace(task.result)

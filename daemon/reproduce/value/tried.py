@@ -1,0 +1,65 @@
+"""What is tried on every trace, by name: a policy, what it is told of limits and run times, and what it may know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...replay.workload import Workload
+from .sites import QUANTILES
+
+Floats = NDArray[np.float64]
+
+SITE, TRUTH = "site", "truth"
+INCUMBENT = "multifactor+slurm-placement+slurm-backfill"
+CHANCE = "random-feasible"
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One way of deciding."""
+
+    name: str
+    policy: str
+    limits: str = SITE
+    """By what the backfill takes jobs to be gone: their limits, a quantile of what is predicted, or the truth."""
+    family: str = "heuristic"
+
+
+def _of(order: str, limits: str, family: str) -> tuple[Try, ...]:
+    said = {SITE: "", TRUTH: ", true run times"}.get(limits, f", limits learned ({limits})")
+    return tuple(Try(f"{order}+{rest}{said}", f"{order}+{rest}", limits, family)
+                 for rest in ("slurm-placement+slurm-backfill", "best-fit+easy"))
+
+
+TRIED = (
+    Try(INCUMBENT, INCUMBENT, family="incumbent"),
+    Try("multifactor+best-fit+slurm-backfill", "multifactor+best-fit+slurm-backfill"),
+    Try("fifo+best-fit+easy", "fifo+best-fit+easy"),
+    *(one for order in ("sjf-prediction", "qssf", "prediction-aged") for one in _of(order, SITE, "heuristic")),
+    *(Try(f"{order}+best-fit+greedy", f"{order}+best-fit+greedy") for order in ("fifo", "sjf-prediction", "qssf")),
+    *(Try(f"{INCUMBENT}, limits learned ({quantile})", INCUMBENT, quantile, "learned limits")
+      for quantile in ("0.5", "0.75", "0.9", "0.95")),
+    *(one for order in ("sjf-prediction", "qssf", "prediction-aged") for one in _of(order, "0.9", "learned limits")),
+)
+"""What a site could run: none of it knows what nobody can know."""
+ORACLES = tuple(one for order in ("sjf-prediction", "qssf", "prediction-aged", "wfp3", "multifactor")
+                for one in _of(order, TRUTH, "oracle"))
+"""The same orders told the true run times, in their own places and as limits."""
+GATE = Try("whatever the gate lets decide", INCUMBENT, family="idlewatt")
+SCORER = Try("scorer, once it is taught", "scorer", family="agent")
+HEEDED = Try("scorer, once it is taught, where it has no doubt", "scorer", family="agent")
+RANDOM = Try(CHANCE, CHANCE, family="chance")
+
+
+def told(work: Workload, quantiles: Floats, limits: str) -> Workload:
+    """Return the jobs with what a policy is told of their run times; where nothing is predicted the limit stays."""
+    if limits == TRUTH:
+        return replace(work, prediction=work.run, limit=np.maximum(work.run, 1.0))
+    known = replace(work, prediction=quantiles[:, QUANTILES.index(0.5)])
+    if limits == SITE:
+        return known
+    learned = quantiles[:, QUANTILES.index(float(limits))]
+    return replace(known, limit=np.where(np.isfinite(learned), np.maximum(learned, 1.0), work.limit))
