@@ -41,6 +41,8 @@ class NodesSeen:
     """Jobs that run there."""
     leaf: Longs
     spine: Longs
+    higher: tuple[Longs, ...]
+    """Place of each node on the levels above the spines, the lowest first, without the one that holds all."""
     island: Longs | None
     """Most free GPUs on one island; None where nodes are not divided."""
     largest_island: Longs | None
@@ -147,7 +149,12 @@ def _nodes(state: ClusterState) -> NodesSeen:
         largest = np.max([(there & part).sum(axis=1) for part in of_island], axis=0)
     free = np.stack([nodes["free_gpus"], nodes["free_cpus"], nodes["free_memory"]], axis=1)
     return NodesSeen(nodes["gpus"].copy(), nodes["cpus"].copy(), nodes["memory"].copy(), free, nodes["open"] == 1,
-                     nodes["busy"].copy(), nodes["leaf"].copy(), nodes["spine"].copy(), island, largest)
+                     nodes["busy"].copy(), nodes["leaf"].copy(), nodes["spine"].copy(), _higher(nodes), island, largest)
+
+
+def _higher(nodes: NDArray[np.void]) -> tuple[Longs, ...]:
+    joined = nodes["joined"]
+    return tuple(np.cumsum(joined > level)[nodes["spine"]] for level in range(1, int(joined.max(initial=0))))
 
 
 _ASKS = ("pool", "chunk", "cpus", "memory", "chunks", "rest", "rests", "whole")

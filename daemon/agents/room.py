@@ -1,7 +1,7 @@
 """Room as an agent hands it out within one decision: where a job fits, how close together, and when it would fit.
 
-Best fit at every level, so that big holes survive: the node, else the leaf, else the spine with the least room that
-suffices. Jobs that ask for the same are one *kind* and are looked at once.
+Best fit at every level, so that big holes survive: the node, else the leaf, else the spine, else the place above
+spines, with the least room that suffices. Jobs that ask for the same are one *kind* and are looked at once.
 """
 
 from __future__ import annotations
@@ -212,7 +212,8 @@ class Room:
         if np.count_nonzero(full) < chunks or np.count_nonzero(able) < chunks + rests:
             return None
         leaves = np.bincount(nodes.leaf[able], minlength=int(nodes.leaf.max()) + 1)
-        for level, switch in ((LEAF, nodes.leaf), (SPINE, nodes.spine)):
+        higher = [(FURTHER, place) for place in nodes.higher]
+        for level, switch in ((LEAF, nodes.leaf), (SPINE, nodes.spine), *higher):
             room = np.bincount(switch[able], minlength=int(switch.max()) + 1)
             holds = (np.bincount(switch[full], minlength=len(room)) >= chunks) & (room >= chunks + rests)
             if holds.any():

@@ -1,8 +1,9 @@
 """Nearest: GPUs as close together as they can be: one node, else one leaf switch, else one spine, else few of both.
 
 Best fit at every level, so that big holes survive: the node, leaf or spines with the least room that still suffices; of
-spines first those that need the fewest switches. A placement costs (``replay.communication``) no more than any other as
-long as the job has no more than one smaller part, and where no spine suffices no more than ``FEW`` of them are there.
+spines first those that need the fewest switches. Where there are levels above the spines, those below the lowest place
+that suffices are taken. A placement costs (``replay.communication``) no more than any other as long as the job has no
+more than one smaller part, and where no spine suffices no more than ``FEW`` of them are there, without such levels.
 """
 
 from __future__ import annotations
@@ -43,11 +44,14 @@ def prefer_close(site: Site, ask: Ask, room: Longs) -> None:
     """Score nodes leaf after leaf, those with most room first, where none suffices; ``room`` is scratch."""
     leaves, spines = count_room(site, ask, room)
     only = tightest_leaf(ask, room, leaves)
-    first, among = (0, 0) if only >= 0 else tightest_spines(site.nodes, ask, room, leaves, spines)
+    first, last, among = 0, spines, 0
+    if only < 0:
+        first, last = lowest_part(site.nodes, ask, spines)
+        first, last, among = tightest_spines(site.nodes, ask, room, leaves, first, last)
     size = site.nodes.size + 1
     for node in range(site.nodes.size):
         row = site.nodes[node]
-        near = row.leaf == only if only >= 0 else below(room[row.leaf], first, among)
+        near = row.leaf == only if only >= 0 else below(room[row.leaf], first, last, among)
         rank = (room[row.leaf] // FULL * size + room[row.leaf] % FULL // ANY + 1) * size - row.leaf if near else 0
         row.score = row.free_gpus - 1024 * rank
 
@@ -87,43 +91,66 @@ def tightest_leaf(ask: Ask, room: Longs, leaves: int) -> int:
 
 
 @compiled
-def below(leaf: int, first: int, among: int) -> bool:
-    """Tell whether a leaf, by its room, is below one of the spines that bits from ``first`` on stand for; 0 is any."""
-    place = leaf % ANY - first
-    return among == 0 or (0 <= place < FEW and (among >> place) % 2 == 1)
+def lowest_part(nodes: Records, ask: Ask, spines: int) -> tuple[int, int]:
+    """Return the spines, from the first to before the last, of the lowest place above spines that suffices.
+
+    Of several on that level, the one with the least room; all spines where there is none.
+    """
+    level, highest, least, first, last = 1, 1, 1 << 62, 0, spines
+    while least == 1 << 62 and level <= highest:
+        begin, have = 0, 0
+        for spine in range(spines):
+            have += nodes[spine].score
+            highest = max(highest, nodes[spine].joined)
+            if spine + 1 == spines or nodes[spine + 1].joined > level:
+                if suffices(have, ask) and have < least:
+                    least, first, last = have, begin, spine + 1
+                begin, have = spine + 1, 0
+        level += 1
+    return first, last
 
 
 @compiled
-def tightest_spines(nodes: Records, ask: Ask, room: Longs, leaves: int, spines: int) -> tuple[int, int]:
-    """Return the spines on which the job costs least, of those the ones with the least room, as in :func:`below`."""
-    best, first, among = (1 << 62, 1 << 62), 0, 0
-    fewest = leaves_needed(ask, room, leaves, 0, 0)
-    sets = (1 << spines) - 1 if spines <= FEW else spines
+def below(leaf: int, first: int, last: int, among: int) -> bool:
+    """Tell whether a leaf, by its room, is below a spine from ``first`` to before ``last``.
+
+    Bits of ``among`` stand for those of them that count, from ``first`` on; 0 is all.
+    """
+    place = leaf % ANY - first
+    return 0 <= place < last - first and (among == 0 or (among >> place) % 2 == 1)
+
+
+@compiled
+def tightest_spines(nodes: Records, ask: Ask, room: Longs, leaves: int, begin: int, end: int) -> tuple[int, int, int]:
+    """Return those of some spines on which the job costs least, of those the ones with the least room; for `below`."""
+    best, first, last, among = (1 << 62, 1 << 62), begin, end, 0
+    fewest = leaves_needed(ask, room, leaves, begin, end, 0)
+    sets = (1 << end - begin) - 1 if end - begin <= FEW else end - begin
     for number in range(sets):
-        begin, bits = (0, number + 1) if spines <= FEW else (number, 1)
+        start, bits = (begin, number + 1) if end - begin <= FEW else (begin + number, 1)
         have, count = 0, 0
         for place in range(FEW):
             if (bits >> place) % 2 == 1:
-                have, count = have + nodes[begin + place].score, count + 1
+                have, count = have + nodes[start + place].score, count + 1
         if suffices(have, ask) and (SPINE * count + fewest, have) < best:
-            price = SPINE * count + leaves_needed(ask, room, leaves, begin, bits)
+            price = SPINE * count + leaves_needed(ask, room, leaves, start, start + FEW, bits)
             if (price, have) < best:
-                best, first, among = (price, have), begin, bits
-    return first, among
+                best, first, last, among = (price, have), start, start + FEW, bits
+    return first, last, among
 
 
 @compiled
-def leaves_needed(ask: Ask, room: Longs, leaves: int, first: int, among: int) -> int:
+def leaves_needed(ask: Ask, room: Longs, leaves: int, first: int, last: int, among: int) -> int:
     """Return how many leaves below some spines the job needs, those with most room for full chunks first."""
-    count, full, fit, last = 0, 0, 0, 1 << 62
-    while last > 0 and (full < ask.chunks or fit < ask.chunks + ask.rests):
+    count, full, fit, least = 0, 0, 0, 1 << 62
+    while least > 0 and (full < ask.chunks or fit < ask.chunks + ask.rests):
         most = 0
         for leaf in range(leaves):
-            if most < room[leaf] // ANY < last and below(room[leaf], first, among):
+            if most < room[leaf] // ANY < least and below(room[leaf], first, last, among):
                 most = room[leaf] // ANY
         for leaf in range(leaves):
-            if room[leaf] // ANY == most and below(room[leaf], first, among) and (
+            if room[leaf] // ANY == most and below(room[leaf], first, last, among) and (
                     full < ask.chunks or fit < ask.chunks + ask.rests):
                 full, fit, count = full + most // (FULL // ANY), fit + most % (FULL // ANY), count + 1
-        last = most
+        least = most
     return count

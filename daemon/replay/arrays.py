@@ -48,7 +48,8 @@ RANDOM, DIGEST = 0, 1
 
 NODE = np.dtype([
     ("gpus", "i8"), ("cpus", "i8"), ("memory", "i8"), ("free_gpus", "i8"), ("free_cpus", "i8"), ("free_memory", "i8"),
-    ("open", "i8"),  # 1 where jobs may start now, 0 on a drained or failed node
+    ("open", "i4"),  # 1 where jobs may start now, 0 on a drained or failed node
+    ("joined", "i4"),  # of the spine of this number, as ``Cluster.joined``: nothing of the node
     ("busy", "i8"),  # jobs that run here
     ("stirred", "i8"),  # 1 where a job came or went since speeds were looked at, which is done where neighbours matter
     ("leaf", "i8"), ("spine", "i8"),

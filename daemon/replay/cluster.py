@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -20,8 +21,8 @@ PLENTY = 1 << 56
 _SPEC = re.compile(r"(\d+)x(\d+)(?::([\w.-]+))?$")
 MOST_GPUS = 1024
 """Higher indexes of GPUs are mistakes."""
-_NODE_KEYS = {"name", "count", "gpus", "cpus", "memory_bytes", "model", "leaf", "spine", "features", "partitions",
-              "islands"}
+_NODE_KEYS = {"name", "count", "gpus", "cpus", "memory_bytes", "model", "leaf", "spine", "above", "features",
+              "partitions", "islands"}
 
 
 class ClusterError(ValueError):
@@ -50,6 +51,10 @@ class Cluster:
     model: tuple[str, ...]
     leaf: NDArray[np.int64]
     spine: NDArray[np.int64]
+    """Numbered so that spines that hang together stand side by side."""
+    joined: NDArray[np.int64]
+    """[spine] How many levels above the spines each hangs together with the one before it; 0 for the first. That is
+    the whole tree: below one place of a level are spines in a row that are joined no further up."""
     up: NDArray[np.bool_]
     features: tuple[frozenset[str], ...]
     partitions: Mapping[str, NDArray[np.bool_]]
@@ -137,14 +142,15 @@ class Cluster:
         names = tuple(node.name for node in nodes)
         if len(set(names)) < len(names):
             raise ClusterError(f"two nodes are called {next(n for n in names if names.count(n) > 1)!r}")
+        spine, joined = _spines(nodes)
         return cls(
             names=names,
             gpus=np.array([node.gpus for node in nodes], np.int64),
             cpus=np.array([node.cpus or PLENTY for node in nodes], np.int64),
             memory=np.array([node.memory_bytes or PLENTY for node in nodes], np.int64),
             model=tuple(node.gpu_model for node in nodes),
-            leaf=_codes([f"{node.spine}/{node.leaf}" for node in nodes]),
-            spine=_codes([node.spine for node in nodes]),
+            leaf=_codes([(node.leaf, node.spine, *node.above) for node in nodes]),
+            spine=spine, joined=joined,
             up=np.array([node.state.schedulable for node in nodes], bool),
             features=tuple(frozenset(node.features) for node in nodes),
             partitions=_members(nodes, partitions),
@@ -172,10 +178,28 @@ def _members(nodes: Sequence[Node], partitions: Sequence[Partition]) -> dict[str
     return {name: np.array([node.name in members for node in nodes], bool) for name, members in known.items()}
 
 
-def _codes(labels: Sequence[str]) -> NDArray[np.int64]:
+def _codes(labels: Sequence[Hashable]) -> NDArray[np.int64]:
     """Number labels in order of appearance."""
-    numbers: dict[str, int] = {}
+    numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64)
+
+
+def _spines(nodes: Sequence[Node]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the spine of each node, and how far above each spine the one before it hangs together with it.
+
+    Spines are numbered place after place, those in the same place in order of appearance.
+    """
+    depth = max(len(node.above) for node in nodes)
+    paths = [(node.spine, *node.above, *[""] * (depth - len(node.above))) for node in nodes]
+    seen: dict[tuple[str, ...], int] = {}
+    for path in paths:
+        for level in range(depth + 1):
+            seen.setdefault(path[level:], len(seen))
+    ordered = sorted(set(paths), key=lambda path: [seen[path[level:]] for level in range(depth, -1, -1)])
+    joined = [next((level for level in range(1, depth + 1) if one[level:] == before[level:]), depth + 1)
+              for before, one in pairwise(ordered)]
+    number = {path: place for place, path in enumerate(ordered)}
+    return np.array([number[path] for path in paths], np.int64), np.array([0, *joined], np.int64)
 
 
 def _expand(row: int, entry: Mapping[str, Any]) -> list[Node]:
@@ -189,4 +213,4 @@ def _expand(row: int, entry: Mapping[str, Any]) -> list[Node]:
     return [Node(name, tuple(entry.get("partitions", ("default",))), int(entry.get("gpus", 0)),
                  str(entry.get("model", "")), int(entry.get("cpus", 0)), int(entry.get("memory_bytes", 0)),
                  features=tuple(entry.get("features", ())), leaf=str(entry.get("leaf", "")),
-                 spine=str(entry.get("spine", ""))) for name in names]
+                 spine=str(entry.get("spine", "")), above=tuple(map(str, entry.get("above", ())))) for name in names]

@@ -246,6 +246,7 @@ def _nodes(cluster: Cluster) -> Any:
     nodes.memory = nodes.free_memory = cluster.memory
     nodes.open = cluster.up
     nodes.leaf, nodes.spine = cluster.leaf, cluster.spine
+    nodes.joined[:cluster.joined.size] = cluster.joined
     return nodes
 
 

@@ -153,6 +153,8 @@ def digest(cluster: Cluster, workload: Workload) -> str:
         found.update(_bytes(getattr(workload, column)))
     for array in (cluster.gpus, cluster.cpus, cluster.memory, cluster.leaf, cluster.spine, cluster.up):
         found.update(array.tobytes())
+    if cluster.joined.max() > 1:
+        found.update(cluster.joined.tobytes())
     for member in cluster.partitions.values():
         found.update(member.tobytes())
     found.update(repr((workload.partition_names, workload.model_names, workload.constraints,

@@ -110,6 +110,37 @@ def test_of_more_spines_than_are_tried_in_sets_one_that_suffices_is_found_and_el
     assert {leaves[node] for node in placed([8] * 16, 32, "fifo+nearest", nodes=4, leaves=leaves)} == {8}
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 31)), min_size=2, max_size=9), st.integers(2, 6),
+       st.integers(1, 8))
+def test_in_a_tree_of_five_levels_nearest_stays_below_the_lowest_place_that_has_room(nodes, parts, gpus):
+    paths = [[leaf // 2**level for level in range(5)] for _, leaf in nodes]
+    cluster = Cluster.from_records([
+        Node(f"n{number}", ("p",), 8, leaf=f"0/{path[0]}", spine=f"1/{path[1]}",
+             above=tuple(f"{level}/{path[level]}" for level in range(2, 5))) for number, path in enumerate(paths)])
+    free, ask = [amount for amount, _ in nodes], Ask(0, gpus, 0, 0, parts, 0, 0, 0, 0)
+    site, ask = asked(cluster, free, ask)
+    chosen = np.zeros(len(free) + 1, np.int64)
+    count = call(named("fifo+nearest").rules.place, site, ask, chosen)
+
+    def height(group):
+        return next((level for level in range(5) if len({paths[node][level] for node in group}) == 1), 5)
+
+    heights = [height(group) for group in itertools.combinations(range(len(free)), parts) if holds(free, group, ask)]
+    assert (height(chosen[:count].tolist()) if count else None) == min(heights, default=None)
+
+
+def test_of_places_of_one_level_the_one_with_the_least_room_is_taken_whatever_it_is_called():
+    cluster = Cluster.from_records([
+        Node(f"n{number}", ("p",), 8, leaf=f"l{number}", spine=f"s{number}", above=(pod,))
+        for number, pod in enumerate("abababaacc")])
+    assert cluster.joined.tolist() == [0, 1, 1, 1, 1, 2, 1, 1, 2, 1]
+    site, ask = asked(cluster, [8] * 10, Ask(0, 8, 0, 0, 3, 0, 0, 0, 0))
+    chosen = np.zeros(11, np.int64)
+    assert call(named("fifo+nearest").rules.place, site, ask, chosen) == 3
+    assert sorted(chosen[:3].tolist()) == [1, 3, 5]
+
+
 def asked(cluster, free, ask):
     """Return a site with these free GPUs, and what is asked of it."""
     state = ClusterState.of(cluster, Workload.of([0.0], [1.0], [1]))
