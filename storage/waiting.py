@@ -62,4 +62,6 @@ class StrandedCause(StrEnum):
     MEMORY = "memory"
     GPU_FRAGMENT = "gpu_fragment"
     CONSTRAINT = "constraint"
+    TOPOLOGY = "topology"
+    """Enough is free, but not below so few switches, or in one NVLink domain, as the job has to stay within."""
     INSUFFICIENT = "insufficient"

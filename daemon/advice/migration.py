@@ -9,7 +9,7 @@ somebody who comes first is used only by who is gone before, as in EASY backfill
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -27,8 +27,8 @@ Amounts = tuple[int, int, int]
 
 MOST_NODES = 64
 """Nodes that are looked at for a part of a job, those that lack least first."""
-MOST_DOMAINS = 32
-"""NVLink domains that are looked at one by one for a job of several nodes."""
+MOST_PLACES = 32
+"""NVLink domains, then places of the levels above, that are looked at one by one for a job of several nodes."""
 MOST_BESIDE = 12
 """Jobs of a node that are considered, the smallest of them."""
 MOST_MOVES = 4
@@ -65,6 +65,7 @@ class MigrationPlanner:
                       if node.gpus > 0 and (node.state.schedulable or node.state is NodeState.RESERVED)]
         self.row = {node.name: row for row, node in enumerate(self.nodes)}
         self.free = np.array([_free(node) for node in self.nodes], np.int64).reshape(-1, 3)
+        self._hung = _levels(self.nodes)
         self._models = np.array([node.gpu_model for node in self.nodes])
         self._down = {partition.name for partition in snapshot.partitions if not partition.up}
         self._allowed: dict[tuple[object, ...], Masks] = {}
@@ -98,16 +99,32 @@ class MigrationPlanner:
     def make_room(self, wanted: Need, most: int, limit_s: float | None = None) -> MigrationPlan | None:
         """Return what at most so many moves can do for a job, carried out; None when it has room or they cannot.
 
-        A job of several nodes gets them within one NVLink domain where moves can do that, else wherever they are.
+        A job of several nodes gets them within one place of the lowest level where moves can do that: an NVLink
+        domain, a switch, one above it; else wherever they are. One that must stay within so many places of the closest
+        level gets no others.
         """
         usable = self.allowed(wanted) & self.unkept(limit_s)
         anywhere = self._tried(wanted, usable, most)
-        if anywhere is None or not anywhere.moves:
+        if anywhere is None or not (anywhere.moves or wanted.switches):
             return None
-        inside = [(plan, place) for place in self._domains(wanted, usable)
-                  if (plan := self._tried(wanted, place, most)) is not None]
-        place = min(inside, key=lambda found: _cost(found[0]))[1] if inside else usable
+        place = self._closest(wanted, usable, most)
+        if wanted.switches and not self._suits(self._tried(wanted, place, most), wanted):
+            return None
         return self._planned(wanted, place, most)
+
+    def _suits(self, plan: MigrationPlan | None, wanted: Need) -> bool:
+        """Tell whether a plan moves something, and keeps a job within as many places as it may have."""
+        if plan is None or not plan.moves:
+            return False
+        return len({self._hung[0][self.row[name]] for name in plan.placement.nodes}) <= wanted.switches
+
+    def _closest(self, wanted: Need, usable: Masks, most: int) -> Masks:
+        """Return the nodes of the lowest place in which moves make room, at the least cost among those of its level."""
+        for places in self._places(wanted, usable):
+            inside = [(plan, place) for place in places if (plan := self._tried(wanted, place, most)) is not None]
+            if inside:
+                return min(inside, key=lambda found: _cost(found[0]))[1]
+        return usable
 
     def _tried(self, wanted: Need, usable: Masks, most: int) -> MigrationPlan | None:
         """Return a plan that is not carried out."""
@@ -116,20 +133,22 @@ class MigrationPlanner:
         self.free, self._moved, self._disrupted = before, moved, disrupted
         return plan
 
-    def _domains(self, wanted: Need, usable: Masks) -> list[Masks]:
-        """Return the usable nodes of each NVLink domain that could hold a job of several nodes."""
-        parts = len(self._parts(wanted))
-        names = np.array([node.domain for node in self.nodes])
-        found, counts = np.unique(names[usable & (names != "")], return_counts=True) if parts > 1 else ((), ())
-        return [usable & (names == name) for name, count in zip(found, counts, strict=True)
-                if count >= parts][:MOST_DOMAINS]
+    def _places(self, wanted: Need, usable: Masks) -> Iterator[list[Masks]]:
+        """Yield the usable nodes of each place that could hold a job of several nodes, the closest level first."""
+        parts, left = len(self._parts(wanted)), MOST_PLACES
+        for names in self._hung if parts > 1 else ():
+            found, counts = np.unique(names[usable & (names != "")], return_counts=True)
+            some = [usable & (names == name) for name, count in zip(found, counts, strict=True) if count >= parts]
+            yield some[:left]
+            left -= len(some[:left])
 
     def _planned(self, wanted: Need, usable: Masks, most: int) -> MigrationPlan | None:
         closed = np.zeros(len(self.nodes), bool)
         nodes, moves = list[int](), list[tuple[Mover, str]]()
         parts = self._parts(wanted)
+        needed = usable if np.count_nonzero(usable) == len(parts) else closed  # all of them: nobody moves to one
         for gpus in parts:
-            found = self._cleared(_amounts(wanted, gpus), usable & ~closed, closed, most - len(moves))
+            found = self._cleared(_amounts(wanted, gpus), usable & ~closed, closed | needed, most - len(moves))
             if found is None:
                 return None
             node, made = found
@@ -254,6 +273,13 @@ class MigrationPlanner:
             self._moved.add(mover.job.key)
             for budget in mover.job.steering.budgets if mover.job.steering else ():
                 self._disrupted[budget.name] += budget.pods
+
+
+def _levels(nodes: Sequence[Node]) -> list[NDArray[np.str_]]:
+    """Return the place of each node by level, the closest first: a path upwards; '' where it is in none."""
+    paths = [(node.leaf, node.spine, *node.above) for node in nodes]
+    return [np.array(["/".join(path[level:]) if any(path[level:level + 1]) else "" for path in paths])
+            for level in range(max(map(len, paths), default=0))]
 
 
 def _free(node: Node) -> Amounts:

@@ -35,6 +35,8 @@ class Need:
     excluded_nodes: tuple[str, ...] = ()
     reservation: str = ""
     exclusive: bool = False
+    switches: int = 0
+    """Most places of the closest level (NVLink domains, leaf switches) that it may be spread over now; 0 for any."""
 
     @property
     def total_gpus(self) -> int:
@@ -52,6 +54,15 @@ def need(job: Job) -> Need | None:
     return Need(tuple(job.partition.split(",")), min(gpus, PLENTY), cpus, memory, sets, splits,
                 request.gpu_model.lower(), request.features, request.required_nodes, request.excluded_nodes,
                 request.reservation, request.exclusive)
+
+
+def need_now(job: Job, now_s: float) -> Need | None:
+    """Return what a job needs of each node, and how close together these must be at this moment."""
+    wanted, details = need(job), job.request.details
+    given_up = details.switches_until_s is not None and now_s >= details.switches_until_s
+    if wanted is None or wanted.sets == 1 or not details.switches or given_up:
+        return wanted
+    return replace(wanted, switches=details.switches)
 
 
 def _sets(request: Request) -> tuple[int, int, bool]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ...storage.eligibility import eligible, has_features, same_model
 from ...storage.records import Job, Node, NodeState, StrandedCause
-from .demand import PLENTY, Need, need
+from .demand import PLENTY, Need, need_now
 from .holders import MOST_GPUS
 
 Mask = npt.NDArray[np.bool_]
@@ -28,6 +28,7 @@ class FreeNodes:
         self._memory = self._counts([_left(node.memory_bytes, node.memory_allocated_bytes) for node in self.nodes])
         self._partitions: dict[str, Mask] = {}
         self._allowed: dict[tuple[object, ...], Mask] = {}
+        self._places: Counts | None = None
 
     @staticmethod
     def _counts(values: list[int]) -> Counts:
@@ -57,6 +58,20 @@ class FreeNodes:
             constraint = self._mask(satisfies(node, wanted) for node in self.nodes)
             self._allowed[key] = self.addressed(wanted) & constraint
         return self._allowed[key]
+
+    def close_together(self, sets: Counts, wanted: Need) -> Mask:
+        """Return which nodes are in places of the closest level that can hold the job, no more than it may have."""
+        if not wanted.switches:
+            return np.ones(len(self.nodes), np.bool_)
+        if self._places is None:
+            names = [(node.leaf or node.name, node.spine) for node in self.nodes]
+            numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+            self._places = np.array([numbers[name] for name in names], np.int64)
+        have = np.bincount(self._places, weights=sets)
+        most = np.sort(have)[::-1][:wanted.switches]
+        # With the largest others: the place itself is one of those, or takes the place of the last.
+        together = np.where(have >= most[-1], most.sum(), most[:-1].sum() + have)
+        return np.asarray((together >= wanted.sets)[self._places], np.bool_)
 
     def room(self, wanted: Need) -> tuple[Counts, Counts, Counts]:
         """Return how many task sets fit each node by its free GPUs, CPUs and memory."""
@@ -96,8 +111,9 @@ class Queue:
         self._allowed = np.zeros(count, np.bool_)
         self._short_of_cpu = np.zeros(count, np.bool_)
         self._short_of_memory = np.zeros(count, np.bool_)
+        self._apart = np.zeros(count, np.bool_)
         self._smallest: dict[str, int] = {}
-        wanted = (need(job) for job in jobs if eligible(job, now_s))
+        wanted = (need_now(job, now_s) for job in jobs if eligible(job, now_s))
         for shape in dict.fromkeys(shape for shape in wanted if shape is not None):
             self._lay(shape)
         self._enough = {partition: int(self.free.gpus[self.free.in_partition(partition)].sum()) >= smallest
@@ -118,9 +134,11 @@ class Queue:
         self._short_of_cpu |= gpus_fit & (by_cpus == 0)
         self._short_of_memory |= gpus_fit & (by_cpus > 0) & (by_memory == 0)
         fits = gpus_fit & (by_cpus > 0) & (by_memory > 0)
-        sets = np.minimum(np.minimum(by_gpus, by_cpus), by_memory)[fits].sum() if wanted.splits else fits.sum()
-        if sets >= wanted.sets:
-            self._usable |= fits
+        sets = np.where(fits, np.minimum(np.minimum(by_gpus, by_cpus), by_memory) if wanted.splits else 1, 0)
+        if sets.sum() >= wanted.sets:
+            close = self.free.close_together(sets, wanted)
+            self._usable |= fits & close
+            self._apart |= fits & ~close
 
     def cause(self, node: str) -> StrandedCause | None:
         """Return what strands the free GPUs of a node; None when a job can use them or none is waiting for them."""
@@ -133,6 +151,8 @@ class Queue:
             return StrandedCause.MEMORY
         if not self._allowed[position]:
             return StrandedCause.CONSTRAINT
+        if self._apart[position]:
+            return StrandedCause.TOPOLOGY
         enough = any(self._enough.get(partition, False) for partition in self.free.nodes[position].partitions)
         return StrandedCause.GPU_FRAGMENT if enough else StrandedCause.INSUFFICIENT
 

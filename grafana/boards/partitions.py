@@ -31,6 +31,7 @@ CAUSES = {
     "memory": ("Memory is taken", "#8e24aa"),
     "gpu_fragment": ("Scattered over nodes", "#e09f00"),
     "constraint": ("Features, reservations", "#78909c"),
+    "topology": ("Over too many switches", "#43a047"),
     "insufficient": ("Waiting jobs are larger", "#1e88a8"),
 }
 GPU_WORDS = {str(code): CLASSES[state] for state, code in GPU_CODES.items()}

@@ -17,7 +17,7 @@ from ....storage.recommendations import Recommendation
 from ....storage.records import Job
 from ...durations import ago
 from ...settings.recommenders import MovesSettings
-from ...waste.demand import Need, need
+from ...waste.demand import Need, need, need_now
 from ..kubectl import evict_commands
 from ..migration import MigrationPlan, MigrationPlanner, Mover
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
@@ -55,7 +55,7 @@ class Recommender:
     def _plan(self, job: Job, advice: Recommendation | None, ground: MigrationPlanner,
               hopeless: set[tuple[Need, float | None]], now_s: float) -> MigrationPlan | None:
         """Return what to move for a job; None where it starts soon or nothing helps, which is noted."""
-        wanted = need(job)
+        wanted = need_now(job, now_s)
         soon = advice and advice.expected_start_s is not None and \
             advice.expected_start_s - now_s < self._settings.gain
         if soon or wanted is None or (wanted, job.limit_s) in hopeless:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.advice.migration import MigrationPlanner
 from idlewatt.daemon.replay.state import ClusterState, Preempt, Start
-from idlewatt.daemon.waste.demand import need
+from idlewatt.daemon.waste.demand import need, need_now
 from idlewatt.storage.eligibility import Constraint
 from idlewatt.storage.records import (
     Allocation,
@@ -58,7 +58,7 @@ def world(sizes, *jobs, **facts):
 
 def planned(snapshot, job, most=3):
     """Return who goes where, and where the job starts; None when nothing is to be done."""
-    plan = MigrationPlanner(snapshot, NOW).make_room(need(job), most)
+    plan = MigrationPlanner(snapshot, NOW).make_room(need_now(job, NOW), most)
     return plan and ({mover.job.job_id: home for mover, home in plan.moves}, str(plan.placement))
 
 
@@ -98,6 +98,31 @@ def test_a_job_of_several_nodes_is_given_one_nvlink_domain_where_moves_can_do_th
     assert planned(snapshot, waits(8, 2, 4))[1] == "n1:4,n0:4"
     apart = world([rack("a"), rack("b"), rack("c"), rack("d"), 8], *jobs)
     assert planned(apart, waits(8, 2, 4))[1] == "n4:4,n1:4"
+
+
+def test_in_a_deeper_tree_room_is_made_in_the_lowest_place_where_moves_can_do_that():
+    """Moving from n1 alone would do, over two pods; a little more is moved for one pod."""
+    def hung(leaf, spine, pod):
+        return {"gpus": 4, "leaf": leaf, "spine": spine, "above": (pod,)}
+
+    jobs = runs("1", ("n0", 2)), runs("2", ("n1", 1)), runs("3", ("n2", 2)), runs("4", ("n3", 1))
+    places = [hung("a", "A", "x"), hung("b", "B", "x"), hung("c", "C", "y"), hung("d", "D", "z"),
+              hung("e", "E", "w") | {"gpus": 8}]
+    assert planned(world(places, *jobs), waits(8, 2, 4))[1] == "n1:4,n0:4"
+
+
+def test_a_job_that_must_stay_within_a_switch_is_given_nothing_else():
+    def within(job):
+        details = replace(job.request.details, switches=1)
+        return replace(job, request=replace(job.request, details=details))
+
+    rack, other = {"gpus": 4, "leaf": "a"}, {"gpus": 4, "leaf": "b"}
+    jobs = runs("1", ("n0", 1)), runs("2", ("n2", 1))
+    free_elsewhere = world([rack, rack, other, other, {"gpus": 4, "leaf": "c"}], *jobs)
+    assert planned(free_elsewhere, waits(8, 2, 4)) is None
+    assert planned(free_elsewhere, within(waits(8, 2, 4))) == ({"1": "n2"}, "n1:4,n0:4")
+    apart = world([rack, other, {"gpus": 4, "leaf": "c"}, 8], *jobs)
+    assert planned(apart, within(waits(8, 2, 4))) is None
 
 
 def test_a_job_that_lets_the_scheduler_choose_gets_one_node_where_one_can_hold_it():
@@ -237,7 +262,7 @@ def site(described):
 @given(SITES, st.integers(1, 8), st.integers(1, 3))
 def test_what_is_planned_can_be_done_and_no_job_leaves_what_it_asked_for(described, gpus, nodes):
     snapshot, job = site(described), waits(gpus * nodes, nodes, gpus)
-    plan = MigrationPlanner(snapshot, NOW).make_room(need(job), 3)
+    plan = MigrationPlanner(snapshot, NOW).make_room(need_now(job, NOW), 3)
     if plan is None:
         return
     state = ClusterState.from_snapshot(SchedulerSnapshot(NOW, snapshot.nodes, (), (*snapshot.jobs, job)), NOW)
@@ -258,7 +283,7 @@ def test_what_is_planned_can_be_done_and_no_job_leaves_what_it_asked_for(describ
 @given(SITES, st.integers(1, 8))
 def test_for_one_node_no_fewer_gpus_could_be_moved(described, gpus):
     snapshot, job = site(described), waits(gpus, 1, gpus)
-    plan = MigrationPlanner(snapshot, NOW).make_room(need(job), 3)
+    plan = MigrationPlanner(snapshot, NOW).make_room(need_now(job, NOW), 3)
     least = by_brute_force(snapshot, gpus)
     assert (0 if plan is None else sum(mover.holds[0] for mover, _ in plan.moves)) == (least or 0)
 

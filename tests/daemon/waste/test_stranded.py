@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +54,25 @@ def test_a_gang_strands_the_nodes_that_are_too_few_for_it(site):
     gang = site.pending(gpus=16, nodes=2)
     assert cause(nodes, [gang]) is StrandedCause.INSUFFICIENT
     assert cause([site.node("dgx-0"), site.node("dgx-1")], [gang]) is None
+
+
+def test_gpus_in_domains_that_are_too_small_for_who_must_stay_within_one_are_stranded_by_the_topology(site):
+    nodes = [site.node(f"dgx-{number}", leaf=f"clique-{number // 2}") for number in range(5)]
+
+    def gang(switches, until_s=None, size=3):
+        job = site.pending(gpus=8 * size, nodes=size)
+        details = replace(job.request.details, switches=switches, switches_until_s=until_s)
+        return replace(job, request=replace(job.request, details=details))
+
+    assert cause(nodes, [gang(0)]) is None
+    assert cause(nodes, [gang(1)]) is StrandedCause.TOPOLOGY
+    assert cause(nodes, [gang(2)]) is None
+    assert cause(nodes, [gang(2)], "dgx-4") is None  # beside two others it makes three
+    assert cause(nodes, [gang(2, size=4)], "dgx-4") is StrandedCause.TOPOLOGY
+    assert cause(nodes, [gang(1, NOW + 60)]) is StrandedCause.TOPOLOGY
+    assert cause(nodes, [gang(1, NOW)]) is None
+    assert cause(nodes, [gang(1, size=2)], "dgx-4") is StrandedCause.TOPOLOGY
+    assert cause(nodes, [gang(1, size=6)]) is StrandedCause.INSUFFICIENT
 
 
 def test_nodes_that_take_no_new_jobs_strand_nothing(site):
