@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from . import advice, cluster_waste, health, job, jobs, learning, node, partitions, resources, user
+from . import advice, cluster_waste, health, job, jobs, learning, node, partitions, racks, resources, user
 
 BOARDS: dict[str, Callable[[], str]] = {
     "cluster-waste": cluster_waste.build,
@@ -14,6 +14,7 @@ BOARDS: dict[str, Callable[[], str]] = {
     "job": job.build,
     "user": user.build,
     "node": node.build,
+    "racks": racks.build,
     "resources": resources.build,
     "advice": advice.build,
     "learning": learning.build,

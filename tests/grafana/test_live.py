@@ -14,6 +14,7 @@ from questions import (
     NO_AGENT,
     NO_ALERT,
     NO_FOLLOWER,
+    NO_RACK,
     NO_RULES,
     Prometheus,
     Question,
@@ -91,7 +92,7 @@ def test_a_past_answers_every_board_without_any_rule_but_for_the_panel_that_says
         empty = never_answered(prometheus, of_boards(), HOURS)
         assert not empty >= ENERGY_SAVED
         empty -= BY_CHANCE | ENERGY_SAVED
-        assert empty == of(of_boards(), NO_AGENT | NO_ALERT | NO_RULES)
+        assert empty == of(of_boards(), NO_AGENT | NO_ALERT | NO_RULES | NO_RACK)
 
 
 def test_a_past_answers_every_board_rule_and_alert(past):
@@ -99,7 +100,7 @@ def test_a_past_answers_every_board_rule_and_alert(past):
         _prometheus.record(prometheus.url, past, NOW_S - DAYS * 86400, NOW_S, _past.STEP_S)
     with opened(past) as prometheus:
         found = never_answered(prometheus, everything(), HOURS) - BY_CHANCE - ENERGY_SAVED
-        assert found == NO_AGENT | NO_ALERT | NO_FOLLOWER
+        assert found == NO_AGENT | NO_ALERT | NO_FOLLOWER | NO_RACK
 
 
 @pytest.fixture(scope="module")
@@ -120,5 +121,5 @@ def live(tmp_path_factory) -> Iterator[Prometheus]:
 
 
 def test_a_daemon_on_a_simulated_cluster_answers_everything_in_time(live):
-    chance, empty = BY_CHANCE | ENERGY_SAVED, NO_AGENT | NO_FOLLOWER
+    chance, empty = BY_CHANCE | ENERGY_SAVED, NO_AGENT | NO_FOLLOWER | NO_RACK
     assert not_answered_in_time(live, everything(), empty | chance) - chance == empty

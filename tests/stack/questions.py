@@ -43,6 +43,16 @@ NO_FOLLOWER = {
     "IdlewattFollowOverdue: idlewatt_follow_overdue_changes", "IdlewattFollowStopped: idlewatt_follow_stopped",
 }
 """Empty where nobody follows advice: that is a process of its own."""
+NO_RACK = {
+    *(f"racks: {panel} A" for panel in (
+        "Power of all racks", "NVLink switches", "Conversion loss", "Unmeasured in racks", "Power by rack",
+        "Broken domains", "Free GPUs in broken domains", "Free GPUs of broken domains by partition",
+        "Trays with their share of the rack")),
+    *(f"racks: {panel} {letter}" for letter in "ABCD" for panel in (
+        "Power of racks by part", "NVLink domains by state")),
+    *(f"racks: Racks now {letter}" for letter in "ABCDE"),
+}
+"""Empty where no rack has a meter of its own and no NVLink domain spans nodes."""
 BY_CHANCE = {
     "advice: Communication cost above the advised A",
     *(f"advice: Communication cost of placements, as they are and as advised {letter}" for letter in "AB"),
