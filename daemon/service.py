@@ -43,6 +43,7 @@ from .degraded import Chronicle, Degradation, Seen, out_of_service, unmeasured_s
 from .facts import Known, Process
 from .flavours import FlavourBook
 from .freshness import ages, sources_seen, unadvised
+from .held_parts import with_parts
 from .learning.training_scheduler import TrainingScheduler
 from .memory import give_back, settle
 from .moments import believed
@@ -113,11 +114,10 @@ class Service:
                 continue
             topologies = [known for known in self._collection.facts("topology")
                           if isinstance(known, Fabric | NodeLinks)]
-            attached = self._hanging.hang(merged, topologies, self.known.telemetry.gpus)
-            hung = self.flavours.tell(attached)
+            hung = self.flavours.tell(self._hanging.hang(merged, topologies, self.known.telemetry.gpus))
             self._learn(snapshot=hung, waits=self._waits.noted(hung.jobs))
             if any(watched.snapshot.fresh for watched in read if watched.role == "scheduler"):
-                self._keep(partial(self._history.record_snapshot, hung))
+                self._keep(partial(self._history.record_snapshot, with_parts(hung, self.known.telemetry.gpus)))
 
     def assess(self) -> None:
         """Put every watt into its class and book the energy since the last time."""

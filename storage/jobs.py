@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, select, update
 
 from . import schema
 from .database import upsert
+from .gpu_parts import packed
 from .records import Job, JobState
 from .values import chunks, number, whole, words
 
@@ -190,11 +191,12 @@ def _store_runs(connection: Connection, jobs: Sequence[Job], rows: dict[Key, Row
     runs = _run_ids(connection, [rows[job.key].id for job in started])
     parts = [({"run": runs[rows[job.key].id, job.start_s], "node": words(part.node), "gpus": whole(part.gpus),
                "gpu_indexes": None if part.gpu_indexes is None else [whole(index) for index in part.gpu_indexes],
-               "cpus": whole(part.cpus), "memory_bytes": whole(part.memory_bytes)}, job.state.active)
+               "cpus": whole(part.cpus), "memory_bytes": whole(part.memory_bytes), "parts": packed(part.parts)},
+              job.state.active)
              for job in started for part in job.allocations]
     # Only a running job's own page says what it holds; afterwards indexes and amounts vanish.
     upsert(connection, schema.allocations, [part for part, active in parts if active],
-           update=["gpus", "cpus", "memory_bytes"], keep_known=["gpu_indexes"])
+           update=["gpus", "cpus", "memory_bytes"], keep_known=["gpu_indexes", "parts"])
     upsert(connection, schema.allocations, [part for part, active in parts if not active])
 
 

@@ -21,7 +21,8 @@ def facts(node: Node) -> dict[str, Any]:
             "gpus": whole(node.gpus), "gpu_model": words(node.gpu_model), "cpus": whole(node.cpus),
             "memory_bytes": whole(node.memory_bytes), "features": list(map(words, node.features)),
             "reservation": words(node.reservation), "reason": words(node.reason), "leaf": words(node.leaf),
-            "spine": words(node.spine), "present": True}
+            "spine": words(node.spine), "above": list(map(words, node.above)), "domain": words(node.domain),
+            "present": True}
 
 
 def store(connection: Connection, nodes: Sequence[Node], time_s: float) -> None:
@@ -49,7 +50,8 @@ def node_of(row: Row[Any]) -> Node:
     """Return the node that a row describes."""
     return Node(name=row.name, partitions=tuple(row.partitions), gpus=row.gpus, gpu_model=row.gpu_model, cpus=row.cpus,
                 memory_bytes=row.memory_bytes, state=NodeState(row.state), features=tuple(row.features),
-                reservation=row.reservation, reason=row.reason, leaf=row.leaf, spine=row.spine)
+                reservation=row.reservation, reason=row.reason, leaf=row.leaf, spine=row.spine,
+                above=tuple(row.above), domain=row.domain)
 
 
 def _facts_of(row: Row[Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from .advice import AdviceChange, IssuedAdvice
 from .energy_reading import EnergyReader
 from .flavours import FlavourCount
 from .following import Following
+from .gpu_parts import unpacked
 from .notice_reading import NoticeReader
 from .owners import OwnerKind
 from .power_classes import PowerClass
@@ -342,7 +343,7 @@ def _job(row: Row[Any], allocations: tuple[Allocation, ...]) -> Job:
 
 def _allocation(row: Row[Any]) -> Allocation:
     indexes = None if row.gpu_indexes is None else tuple(row.gpu_indexes)
-    return Allocation(row.node, row.gpus, indexes, row.cpus, row.memory_bytes)
+    return Allocation(row.node, row.gpus, indexes, row.cpus, row.memory_bytes, parts=unpacked(row.parts))
 
 
 def _held(connection: Connection, jobs: Sequence[int]) -> dict[tuple[int, float], list[Allocation]]:

@@ -215,7 +215,7 @@ class Allocation:
     gpu_uuids: tuple[str, ...] = ()
     """The vendor's ids of its GPUs, or of their instances, where the scheduler hands out devices by name."""
     parts: tuple[GpuPart, ...] = ()
-    """Parts of GPUs, which ``gpus`` does not count; never recorded."""
+    """Parts of GPUs, which ``gpus`` does not count where the scheduler hands them out as such."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,7 @@ allocations = Table(
     Column("gpu_indexes", _List),
     Column("cpus", BigInteger, nullable=False),
     Column("memory_bytes", BigInteger, nullable=False),
+    Column("parts", _List),  # of GPUs, see gpu_parts.py
     sqlite_with_rowid=False,
 )
 
@@ -133,6 +134,8 @@ node_changes = Table(
     Column("reason", Text, nullable=False),
     Column("leaf", Text, nullable=False),
     Column("spine", Text, nullable=False),
+    Column("above", _List, nullable=False, server_default="[]"),
+    Column("domain", Text, nullable=False, server_default=""),
     UniqueConstraint("name", "time_s"),
 )
 Index("ix_node_changes_time_s", node_changes.c.time_s)

@@ -64,7 +64,7 @@ def report(row: Row, width: int) -> Iterator[str]:
     for part in job["allocations"]:
         indexes = part["gpu_indexes"]
         which = f" ({','.join(map(str, indexes))})" if indexes else ""
-        held = "parts of GPUs" if parts else f"{gpus(part['gpus'])}{which}"
+        held = _parts_of(part) or ("parts of GPUs" if parts else f"{gpus(part['gpus'])}{which}")
         yield _line("Ran on", f"{part['node']}: {held}, {part['cpus']} CPUs")
     if run:
         yield from _took(row, run)
@@ -73,6 +73,13 @@ def report(row: Row, width: int) -> Iterator[str]:
         yield ""
         for note in row["notes"]:
             yield from _folded("  *", f"{note['words']} {note['fix']}".strip(), width, 4)
+
+
+def _parts_of(held: Row) -> str:
+    """Return the parts of GPUs that a job held on a node in words, '' where nobody told any."""
+    from ...storage.gpu_parts import GpuPart
+
+    return ", ".join(GpuPart(**part).words for part in held.get("parts") or ())
 
 
 def _line(heading: str, text: str) -> str:

@@ -94,4 +94,5 @@ def _row(job: Row) -> Row:
 
 def _held(allocation: Row) -> str:
     indexes = allocation["gpu_indexes"]
-    return f"{allocation['node']}:{','.join(map(str, indexes)) if indexes else allocation['gpus']}"
+    held = ",".join(map(str, indexes)) if indexes else allocation["gpus"] or ("parts" if allocation["parts"] else 0)
+    return f"{allocation['node']}:{held}"

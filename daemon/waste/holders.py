@@ -107,11 +107,25 @@ def _hold(places: list[Slot], taken: dict[int, Holder], job: Job, allocation: Al
         return allocation.gpus
     else:
         named, left = [position for position in indexes if 0 <= position < len(places)], 0
-    for position in named:
+    for place, position in enumerate(named):
         first = taken.get(position)
-        if first is None or job not in first.jobs:
+        for part in _unplaced(allocation, len(named), place):
+            _join(taken, position, job, part)
+        if position not in taken or job not in taken[position].jobs:
             taken[position] = Holder(job) if first is None else _beside(first, job)
     return left
+
+
+def _unplaced(allocation: Allocation, count: int, place: int) -> list[GpuPart]:
+    """Return the parts on the GPU of this place among ``count`` of which the scheduler names none.
+
+    Of parts of several GPUs that are not alike nobody knows which is where.
+    """
+    loose = [part for part in allocation.parts if part.index is None and not part.uuid]
+    if count == 1:
+        return loose
+    alike = len({part.share for part in loose}) == 1 and len(loose) == count
+    return loose[place:place + 1] if alike else []
 
 
 def _beside(first: Holder, job: Job) -> Holder:

@@ -24,7 +24,7 @@ def parts(jobs: Sequence[Job], instances: Sequence[GpuInstance], watts: float | 
     ``shares`` is what the scheduler records of each job: of the GPU, 0..1.
     """
     equal = [1.0 / len(jobs)] * len(jobs) if None in shares or not shares else _by_share(shares, watts, idle)
-    held = [[one for one in instances if _names(job) & set(one.jobs)] for job in jobs]
+    held = [[one for one in instances if names_of(job) & set(one.jobs)] for job in jobs]
     slices = sum(one.slices for one in instances)
     if not instances or not all(held) or not watts or idle is None or slices <= 0:
         return equal
@@ -48,6 +48,7 @@ def _by_share(shares: Sequence[float | None], watts: float | None, idle: float |
     return [(floor * share + (watts - floor) * share / total) / watts for share in held]
 
 
-def _names(job: Job) -> set[str]:
+def names_of(job: Job) -> set[str]:
+    """Return how exporters may name a job: by its ids, or by its members."""
     names = {job.job_id, *(name for part in job.allocations for name in part.members)}
     return names if job.raw_id is None else names | {str(job.raw_id)}

@@ -48,6 +48,7 @@ class Annotations(Part, frozen=True):
     volcano_queue: str = msgspec.field(name="volcano.sh/queue-name", default="")
     fraction: str = msgspec.field(name="gpu-fraction", default="")
     gpu_memory: str = msgspec.field(name="gpu-memory", default="")
+    hami: str = msgspec.field(name="hami.io/vgpu-devices-allocated", default="")
     gated_by: str = msgspec.field(name="kueue.x-k8s.io/admission-gated-by", default="")
     boost: str = msgspec.field(name="kueue.x-k8s.io/priority-boost", default="")
 

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from ...storage.gpu_parts import GpuPart
 from ..text import clean
 from .asks import Amount, asked, expression, image_of, keys_of, named_nodes
 from .fields import Condition, ListOf, Owner, Text, seconds, some
+from .gpu_parts import parts_of_gpus
 from .objects import Container, ContainerStatus, Pod, PodSpec, Toleration
 from .rules import PodRule, Terms, exact, rules_of, terms_of
 
@@ -102,6 +104,8 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     """Claims of devices (DRA), by name."""
     devices: tuple[str, ...] = ()
     """The vendor's ids of what its claims were given."""
+    parts: tuple[GpuPart, ...] = ()
+    """Of GPUs, as annotations tell them."""
 
     @property
     def over(self) -> bool:
@@ -157,7 +161,8 @@ def facts_of(pod: Pod) -> PodFacts:
         end_reason=clean(status.reason or next((why for _, why, _ in exits if why != "Completed"), "")),
         disrupted=disrupted.reason if disrupted and disrupted.status == "True" else "",
         interactive=_interactive(spec.containers, labels), container=clean(only.name) if only else "",
-        limited=only is not None and _limited(only), claims=_claims(pod) if spec.resource_claims else ())
+        limited=only is not None and _limited(only), claims=_claims(pod) if spec.resource_claims else (),
+        parts=parts_of_gpus(meta.annotations))
 
 
 def _created(text: str | None) -> float:
@@ -177,8 +182,13 @@ def _gang(pod: Pod) -> str:
 
 
 def _amount(pod: Pod) -> Amount:
-    """Return what a pod asks for; a fraction of a GPU that KAI gives is asked for by a note alone."""
+    """Return what a pod asks for; a fraction of a GPU that KAI gives is asked for by a note alone.
+
+    What HAMi hands out under the name of a GPU is a part of one.
+    """
     found, notes = asked(pod.spec), pod.metadata.annotations
+    if notes is not None and notes.hami and found.gpus:
+        return msgspec.structs.replace(found, gpus=0, slices=found.gpus, profile="hami")
     if notes is not None and (notes.fraction or notes.gpu_memory) and not found.any_gpu:
         return found + Amount(slices=1, profile="gpu-fraction")
     return found

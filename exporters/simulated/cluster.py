@@ -21,6 +21,7 @@ from .hardware import Power, servers
 from .jobs import SimulatedJob, Submissions
 from .scene import open_scene
 from .scheduler import Capacity, startable
+from .shards import share_a_gpu
 
 FINISHED_KEPT = 20_000
 """Accounting forgets beyond this, so that a long run does not grow."""
@@ -70,6 +71,8 @@ class SimulatedCluster:
         self._arrivals = {partition: self.now_s + self._gap(partition) for partition in self.partitions}
         self._drained_until: dict[int, float] = {}
         self._next_outage_s = shape.start_s + 3600.0 + self._outage_gap()
+        self.shards = share_a_gpu(self) if shape.hardware == "mixed" else {}
+        """Shards of a GPU by job id, of jobs that hold no whole one."""
         open_scene(self)
         self.gpus.advance(0.0)
 

@@ -13,6 +13,7 @@ from ..slurm.states import spelled
 from .cluster import SimulatedCluster
 from .hardware import Model
 from .jobs import USERS, SimulatedJob
+from .shards import told_of_job, told_of_node
 from .slurm_shapes import ACCOUNTED, JOB, META, NODE, PARTITION
 
 MIB = 2**20
@@ -86,6 +87,8 @@ def _job(cluster: SimulatedCluster, job: SimulatedJob) -> Answer:
         "tres_req_str": asked, "tres_alloc_str": asked if started else "",
         "user_id": _USER_ID[job.user.name], "user_name": job.user.name,
         "current_working_directory": f"/home/{job.user.name}/jobs"}
+    if job.job_id in cluster.shards:
+        answer |= told_of_job(job, cluster.shards[job.job_id])
     if started:
         answer["job_resources"] = _resources(cluster, job, names)
     return answer
@@ -127,7 +130,8 @@ def _node(cluster: SimulatedCluster, number: int) -> Answer:
     model, drained = server.model, cluster.drained(number)
     cpus = model.cpus - int(capacity.free_cpus[number])
     memory = (model.memory_bytes - int(capacity.free_memory[number])) // MIB
-    indexes = capacity.taken[number].nonzero()[0].tolist()
+    shards = told_of_node(cluster, number)
+    indexes = [index for index in capacity.taken[number].nonzero()[0].tolist() if index not in shards.gpus]
     gres = f"gpu:{model.gres_type}"
     whole = model.memory_bytes // MIB
     return NODE | {
@@ -136,17 +140,18 @@ def _node(cluster: SimulatedCluster, number: int) -> Answer:
         "cpu_load": int(cluster.gpus.cpu_busy[number] * model.cpus * 100),
         "free_memory": whole - int(cluster.gpus.memory_used_bytes[number]) // MIB,
         "cpus": model.cpus, "last_busy": int(cluster.now_s), "features": model.features,
-        "active_features": model.features, "gres": f"{gres}:{model.gpus}(S:0-1)",
-        "gres_used": f"{gres}:{len(indexes)}(IDX:{ranges(indexes) or 'N/A'})",
+        "active_features": model.features, "gres": f"{gres}:{model.gpus}(S:0-1){shards.gres}",
+        "gres_used": f"{gres}:{len(indexes)}(IDX:{ranges(indexes) or 'N/A'}){shards.gres_used}",
         "name": server.name, "address": server.name, "hostname": server.name,
         "state": "idle" if not cpus else "allocated" if cpus == model.cpus else "mixed",
         "state_flags": ["DRAIN"] if drained else [], "partitions": [model.partition], "real_memory": whole,
         "reason": "replacing a fan" if drained else "", "reason_set_by_user": "root" if drained else None,
         "reason_changed_at": int(cluster.now_s) if drained else 0,
         "slurmd_start_time": int(cluster.shape.start_s) - 863_000,
-        "tres": _node_tres(model.cpus, whole, model.gpus, model), "alloc_memory": memory, "alloc_cpus": cpus,
+        "tres": _node_tres(model.cpus, whole, model.gpus, model) + shards.tres, "alloc_memory": memory,
+        "alloc_cpus": cpus,
         "idle_cpus": model.cpus - cpus,
-        "tres_used": _node_tres(cpus, memory, len(indexes), model, billing=False) if cpus else "",
+        "tres_used": _node_tres(cpus, memory, len(indexes), model, billing=False) + shards.tres_used if cpus else "",
         "tres_weighted": float(cpus)}
 
 

@@ -1,0 +1,67 @@
+"""Which parts of GPUs jobs hold, as exporters tell it: what of it the scheduler does not is recorded with the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ..storage.gpu_parts import GpuPart
+from ..storage.records import Allocation, Job, SchedulerSnapshot
+from ..storage.telemetry import GpuReading
+from .waste.instances import names_of
+
+
+def with_parts(snapshot: SchedulerSnapshot, gpus: Iterable[GpuReading]) -> SchedulerSnapshot:
+    """Return the snapshot with the parts that running jobs hold: MIG instances, and GPUs that several jobs hold.
+
+    A part of which the scheduler names no GPU gets the one on which an exporter names the job. Nothing is added to
+    jobs whose parts the scheduler tells whole.
+    """
+    divided: dict[str, list[GpuReading]] = {}
+    for gpu in gpus:
+        if gpu.instances or gpu.jobs:
+            divided.setdefault(gpu.node, []).append(gpu)
+    if not divided:
+        return snapshot
+    counts = _holders(snapshot.jobs, divided)
+    return replace(snapshot, jobs=tuple(_told(job, divided, counts) for job in snapshot.jobs))
+
+
+def _holders(jobs: Iterable[Job], divided: dict[str, list[GpuReading]]) -> dict[str, int]:
+    """Return by GPU how many of the jobs are named on it."""
+    counts: dict[str, int] = {}
+    for job in jobs:
+        if job.state.active:
+            names = names_of(job)
+            for part in job.allocations:
+                for gpu in divided.get(part.node, ()):
+                    if not names.isdisjoint(gpu.jobs):
+                        counts[gpu.uuid] = counts.get(gpu.uuid, 0) + 1
+    return counts
+
+
+def _told(job: Job, divided: dict[str, list[GpuReading]], counts: dict[str, int]) -> Job:
+    if not job.state.active or not any(part.node in divided for part in job.allocations):
+        return job
+    names = names_of(job)
+    held = tuple(_completed(part, names, divided.get(part.node, ()), counts) for part in job.allocations)
+    return job if held == job.allocations else replace(job, allocations=held)
+
+
+def _completed(held: Allocation, names: set[str], gpus: Sequence[GpuReading], counts: dict[str, int]) -> Allocation:
+    own = [gpu for gpu in gpus if not names.isdisjoint(gpu.jobs)]
+    if held.parts:
+        loose = [part for part in held.parts if part.index is None and not part.uuid]
+        if len(own) != 1 or not loose:
+            return held
+        return replace(held, parts=tuple(
+            replace(part, index=own[0].index, uuid=own[0].uuid) if part in loose else part for part in held.parts))
+    found = tuple(part for gpu in own for part in _parts(gpu, names, counts))
+    return replace(held, parts=found) if found else held
+
+
+def _parts(gpu: GpuReading, names: set[str], counts: dict[str, int]) -> list[GpuPart]:
+    if gpu.instances:
+        return [GpuPart("mig", gpu.index, float(one.number), one.slices, gpu.uuid) for one in gpu.instances
+                if one.number.isdecimal() and not names.isdisjoint(one.jobs)]
+    return [GpuPart("shared", gpu.index, 1.0, None, gpu.uuid)] if counts.get(gpu.uuid, 0) > 1 else []

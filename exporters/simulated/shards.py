@@ -1,0 +1,82 @@
+"""A GPU in shards on the first server of a mixed site: one job holds a quarter of it, another half, nobody the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...storage.flavor import Flavor
+from ...storage.records import JobState
+from .hardware import GIB, Server
+from .jobs import HOUR_S, USERS, Behaviour, SimulatedJob
+
+if TYPE_CHECKING:
+    from .cluster import SimulatedCluster
+
+PER_GPU = 4
+"""Shards of each GPU, as ``gres.conf`` would have them."""
+_FIRST_ID = 900_001
+_SHARING = (("carol", "notebook", 1, Behaviour.UNDERUSED), ("alice", "reranker", 2, Behaviour.PRODUCTIVE))
+"""User, name, shards and behaviour of who shares it."""
+
+
+def sharded(server: Server) -> bool:
+    """Tell whether the GPUs of a server may be shared: those of HGX H100 in a mixed site."""
+    return server.model.partition == "H100"
+
+
+def share_a_gpu(cluster: SimulatedCluster) -> dict[int, int]:
+    """Let jobs that never end share the last GPU of the first server that allows it; return their shards by id."""
+    number = next((place for place, server in enumerate(cluster.servers) if sharded(server)), None)
+    if number is None:
+        return {}
+    gpu, shards = cluster.servers[number].model.gpus - 1, dict[int, int]()
+    cluster.capacity.taken[number, gpu] = True
+    cluster.capacity.free_gpus[number] -= 1
+    for job_id, (user, name, units, behaviour) in enumerate(_SHARING, _FIRST_ID):
+        job = _job(cluster, job_id, user, name, units, behaviour)
+        cluster.capacity.free_cpus[number] -= job.cpus
+        cluster.capacity.free_memory[number] -= job.memory_bytes
+        cluster.gpus.occupy(job, number, (gpu,))
+        job.allocation.append((number, (gpu,)))
+        cluster.running[job_id], shards[job_id] = job, units
+    return shards
+
+
+def _job(cluster: SimulatedCluster, job_id: int, user: str, name: str, units: int, behaviour: Behaviour,
+         ) -> SimulatedJob:
+    flavor = Flavor(f"shard-{units}", 0, 4 * units, 32 * GIB * units, 10_000 * HOUR_S, 0.0)
+    return SimulatedJob(job_id, next(one for one in USERS if one.name == user), name, "H100", flavor, 1, flavor.cpus,
+                        flavor.memory_bytes, behaviour, 0.3 * units, flavor.limit_s, False, cluster.now_s - 1800.0,
+                        cluster.now_s - 1800.0, state=JobState.RUNNING)
+
+
+def told_of_job(job: SimulatedJob, units: int) -> dict[str, Any]:
+    """Return what Slurm tells otherwise of a job that holds shards."""
+    asked = f"cpu={job.cpus},mem={job.memory_bytes // GIB}G,node=1,billing={job.cpus},gres/shard={units}"
+    gpu = job.allocation[0][1][0]
+    return {"gres_detail": [f"shard:{units}(IDX:{gpu})"], "tres_per_node": f"gres:shard:{units}",
+            "tres_req_str": asked, "tres_alloc_str": asked}
+
+
+class NodeShards(NamedTuple):
+    """What a node tells of shards, each with a comma before it, and the GPUs that are in use by them."""
+
+    gres: str = ""
+    gres_used: str = ""
+    tres: str = ""
+    tres_used: str = ""
+    gpus: frozenset[int] = frozenset()
+
+
+def told_of_node(cluster: SimulatedCluster, number: int) -> NodeShards:
+    """Return what Slurm tells of the shards of a node."""
+    server = cluster.servers[number]
+    if not cluster.shards or not sharded(server):
+        return NodeShards()
+    held = [(gpu, units) for job_id, units in cluster.shards.items()
+            for place, some in cluster.running[job_id].allocation for gpu in some if place == number]
+    kind, whole = f",shard:{server.model.gres_type}", PER_GPU * server.model.gpus
+    gpus, used = frozenset(gpu for gpu, _ in held), sum(units for _, units in held)
+    taken = f"{len(gpus)}(IDX:{','.join(map(str, sorted(gpus)))})" if gpus else "0(IDX:N/A)"
+    return NodeShards(f"{kind}:{whole}(S:0-1)", f"{kind}:{taken}", f",gres/shard={whole}",
+                      f",gres/shard={used}" if used else "", gpus)
