@@ -267,6 +267,15 @@ def test_ratios_of_mig_instances_are_weighed_by_their_slices():
     assert only(page).detail.tensor_active == pytest.approx(1.0)
 
 
+def test_masks_of_power_profiles_which_the_exporter_cannot_print_spoil_no_other_row():
+    labels = 'gpu="0",UUID="GPU-a",modelName="NVIDIA B200",Hostname="n"'
+    page = (f"DCGM_FI_DEV_POWER_USAGE{{{labels}}} 500\n"
+            f"DCGM_FI_DEV_REQUESTED_POWER_PROFILE_MASK{{{labels}}} ERROR - FAILED TO CONVERT TO STRING\n"
+            f"DCGM_FI_DEV_ENFORCED_POWER_LIMIT{{{labels}}} 850\n")
+    (gpu,) = read(page)
+    assert (gpu.power_watts, gpu.power_limit_watts) == (500.0, 850.0)
+
+
 def test_a_page_that_shows_only_grace_and_nvswitches_shows_no_gpu():
     page = 'DCGM_FI_DEV_CPU_POWER_WATTS{cpu="0"} 90\nDCGM_FI_DEV_BOARD_POWER_WATTS{nvswitch="0"} 90\n'
     assert read(page) == ()
