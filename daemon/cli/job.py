@@ -99,7 +99,8 @@ def _asked(job: Row) -> str:
     limit = "no limit" if job["limit_s"] is None else ago(job["limit_s"])
     cpus = f", {request['cpus']} CPUs" if request["cpus"] else ""
     memory = f", {request['memory_bytes'] / GIB:.0f} GiB" if request["memory_bytes"] else ""
-    return f"{gpus(request['gpus'])}{cpus}{memory}, {limit}"
+    parts = not request["gpus"] and any(part.get("parts") for part in job["allocations"])
+    return f"{'parts of GPUs' if parts else gpus(request['gpus'])}{cpus}{memory}, {limit}"
 
 
 def _waited(row: Row) -> str:

@@ -102,7 +102,7 @@ class SimulatedCluster:
 
     def submit(self, job: SimulatedJob) -> None:
         """Put a job at the end of its partition's queue; like Slurm, refuse what the partition can never run."""
-        if job.nodes > self._size(job.partition):
+        if job.nodes > self._size(job.partition) - (self._shared(job.partition) if job.takes_whole_nodes else 0):
             return
         self.pending[job.partition].append(job)
 
@@ -182,6 +182,11 @@ class SimulatedCluster:
         gpus = sum(s.model.gpus for s in self.servers if s.model.partition == partition)
         mean_s = self.submissions.mean_gpu_seconds(partition) / (gpus * self.shape.load * DAY_RHYTHM[1])
         return float(self._rng.exponential(mean_s))
+
+    def _shared(self, partition: str) -> int:
+        """Return the servers of a partition of which a GPU is never free as a whole."""
+        return len({number for job_id in self.shards for number, _ in self.running[job_id].allocation
+                    if self.running[job_id].partition == partition})
 
     def _size(self, partition: str) -> int:
         return sum(server.model.partition == partition for server in self.servers)

@@ -124,6 +124,11 @@ class SimulatedJob:
         return self.flavor.gpus // self.nodes
 
     @property
+    def takes_whole_nodes(self) -> bool:
+        """Tell whether it asks for several servers, which it does with all GPUs of each."""
+        return self.nodes > 1
+
+    @property
     def cpus_per_node(self) -> int:
         """Return the CPUs held on each of its nodes."""
         return self.cpus // self.nodes

@@ -1,7 +1,11 @@
+import json
+
 import pytest
+from kube_objects import pod
 
 from idlewatt.exporters.kubernetes.fields import Annotations
 from idlewatt.exporters.kubernetes.gpu_parts import parts_of_gpus
+from idlewatt.exporters.kubernetes.pods import parse_pod
 from idlewatt.storage.gpu_parts import GpuPart
 
 UUID = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"
@@ -21,3 +25,11 @@ def test_annotations_tell_which_part_of_a_gpu_a_pod_holds_and_nonsense_tells_non
 
 def test_a_pod_without_annotations_holds_no_part():
     assert parts_of_gpus(None) == ()
+
+
+def test_what_hami_hands_out_as_a_gpu_is_a_part_of_one():
+    annotations = {"hami.io/vgpu-devices-allocated": f"{UUID},NVIDIA,8000,30:;"}
+    found = parse_pod(json.dumps(pod("a", on="n", annotations=annotations)).encode())
+    assert (found.amount.gpus, found.amount.slices, found.amount.profile) == (0, 1, "hami")
+    assert [part.share for part in found.parts] == [0.3]
+    assert parse_pod(json.dumps(pod("a", on="n")).encode()).amount.gpus == 1

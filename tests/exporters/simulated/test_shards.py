@@ -25,6 +25,7 @@ def test_a_mixed_site_has_a_gpu_of_which_jobs_hold_a_quarter_and_a_half_and_nobo
     here = next(node for node in nodes if node.name == "hgx-h100-01")
     assert here.slices == (("shard", 32, 3),)
     assert 7 in here.gpu_indexes_allocated
+    assert not any(job.partition == "H100" and job.request.nodes > 1 for job in jobs)  # it could never start
     assert not any(7 in (part.gpu_indexes or ()) for job in jobs for part in job.allocations
                    if part.node == "hgx-h100-01" and job.state.active)
 
