@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,6 +18,9 @@ from .replay.site_speeds import FLAT_SPEEDS, SiteSpeeds
 from .replay.speed_coverage import NO_SPEEDS, SpeedCoverage, coverage
 from .replay.timeline import Floats, energies
 
+Tell = Callable[[float, float], object]
+STEPS = 4
+"""The watts, the history, the replay, what really ran; what is compared by parts and nodes follows."""
 PARTS = 24
 """Into so many the second half is cut, to see whether errors only cancel."""
 WINDOW_S, MOST_READ = 300.0, 500_000
@@ -74,14 +78,20 @@ class Fidelity:
 
 
 def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
-          speeds: SiteSpeeds = FLAT_SPEEDS) -> Fidelity:
-    """Replay a window of the history under the policy that really decided and compare."""
+          speeds: SiteSpeeds = FLAT_SPEEDS, tell: Tell = lambda done, total: None) -> Fidelity:
+    """Replay a window of the history under the policy that really decided and compare.
+
+    ``tell`` hears how many of how many steps are done.
+    """
     middle = (since_s + until_s) / 2
     watts = site_watts(history, middle)
+    tell(1, STEPS)
     window, then = past(history, since_s, until_s, speeds, watts), measured(history, middle, until_s)
+    tell(2, STEPS)
     decider = named(policy)
     run, drawn = energies(window.cluster, window.workload, decider, (since_s, middle, until_s), window.power,
                           reserved=window.reserved, speed=speeds.table_for(decider))
+    tell(3, STEPS)
     simulated = float(drawn[2] - drawn[1])
     real = then.total if then.coverage >= WATCHED else None
     as_it_ran = joules(window.occupation(middle, until_s), window.cluster.gpus, window.power).total
@@ -89,6 +99,7 @@ def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
     error = (run.start - started)[~np.isnan(started)]
     known = error[~np.isnan(error)]
     waiting = wait_error(window.workload.submit, started, run.start)
+    tell(4, STEPS)
     return Fidelity(
         policy, len(known), len(error) - len(known),
         {name: float(np.quantile(known, q)) for name, q in QUANTILES.items()} if len(known) else {},

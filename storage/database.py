@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -37,6 +38,9 @@ BUSY_TIMEOUT_S = 5.0
 _PATIENCE = {"connect_timeout": 2, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3,
              "tcp_user_timeout": 10_000}
 """How long libpq waits for a server that is away, where the URL does not say; its own default is hours."""
+
+Tell = Callable[[int, int], object]
+"""Hears how many of how many steps are done."""
 
 
 def parse(url: str) -> URL:
@@ -220,8 +224,11 @@ def _locked(url: URL, holder: str) -> StoreLocked:
                        "a database of its own")
 
 
-def upgrade(engine: Engine) -> None:
-    """Bring the schema to this version, all of it or nothing; raises ``SchemaTooNew``."""
+def upgrade(engine: Engine, tell: Tell = lambda done, total: None) -> None:
+    """Bring the schema to this version, all of it or nothing; raises ``SchemaTooNew``.
+
+    ``tell`` hears how many of how many steps are done.
+    """
     with engine.connect().execution_options(writing=True) as connection:
         if engine.dialect.name == "sqlite":
             # Alembic copies tables that it alters; their rows must not cascade away meanwhile.
@@ -229,7 +236,9 @@ def upgrade(engine: Engine) -> None:
         if not _at_head(connection):
             from alembic import command  # 10 MB, which only a schema that is behind needs
 
-            command.upgrade(_alembic(connection), "head")
+            config = _alembic(connection)
+            config.attributes["hears"] = _counting(connection, tell)
+            command.upgrade(config, "head")
         connection.commit()
         # Gone with its pragma; the next connection is prepared afresh.
         connection.invalidate()
@@ -243,6 +252,18 @@ def check_schema(engine: Engine) -> None:
                                "daemon once or run 'idlewatt db upgrade'")
 
 
+def _counting(connection: Connection, tell: Tell) -> Callable[..., None]:
+    """Return what Alembic calls after each step."""
+    known, current = _versions(connection)
+    steps, done = [version for version in known if current is None or version > current], itertools.count(1)
+    tell(0, len(steps))
+
+    def hears(**_: object) -> None:
+        tell(next(done), len(steps))
+
+    return hears
+
+
 def _alembic(connection: Connection) -> Any:
     from alembic.config import Config  # as above
 
@@ -254,13 +275,18 @@ def _alembic(connection: Connection) -> Any:
 
 def _at_head(connection: Connection) -> bool:
     """Tell whether the schema is of this version; without Alembic, which a daemon would carry for its whole life."""
-    known = sorted(path.name[1:5] for path in (Path(__file__).parent / "migrations" / "versions").glob("v*.py"))
-    recorded = inspect(connection).has_table("alembic_version")
-    current = connection.execute(text("SELECT version_num FROM alembic_version")).scalar() if recorded else None
+    known, current = _versions(connection)
     if current is not None and current not in known:
         raise SchemaTooNew(f"{place(connection.engine.url)} has schema {current}, which is newer than this idlewatt "
                            f"(it knows up to {known[-1]}); install the newer version")
     return bool(current == known[-1])
+
+
+def _versions(connection: Connection) -> tuple[list[str], str | None]:
+    """Return the versions of the schema that are known here, and that of the database; None when it has none."""
+    known = sorted(path.name[1:5] for path in (Path(__file__).parent / "migrations" / "versions").glob("v*.py"))
+    recorded = inspect(connection).has_table("alembic_version")
+    return known, connection.execute(text("SELECT version_num FROM alembic_version")).scalar() if recorded else None
 
 
 def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *,

@@ -95,10 +95,12 @@ class History(HistoryReader):
         """Facts lost because the backlog was full or the database refused them for good."""
 
     @classmethod
-    def open(cls, url: str, spool: Path | None = None, spool_bytes: int = BACKLOG_BYTES) -> Self:
+    def open(cls, url: str, spool: Path | None = None, spool_bytes: int = BACKLOG_BYTES,
+             tell: database.Tell = lambda done, total: None) -> Self:
         """Open for recording: take the lock, bring the schema up to date.
 
         ``spool`` is where facts wait that cannot be written: beside an SQLite file by default, else in memory only.
+        ``tell`` hears how many of how many steps of the schema are done.
         Raises ``StoreLocked``, ``SchemaTooNew`` or ``StoreUnavailable``.
         """
         engine = database.connect(database.parse(url))
@@ -109,7 +111,7 @@ class History(HistoryReader):
         with database.translated(engine.url):
             lock = database.lock(engine)
             try:
-                database.upgrade(engine)
+                database.upgrade(engine, tell)
                 # A migration may take its time, whatever comes after it may not.
                 patience.seconds = ANSWER_S
                 return cls(engine, lock, Backlog(None if spool is None else Spool(spool, spool_bytes)), patience)

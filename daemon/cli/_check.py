@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from ._history import Source
-from ._output import plain, show
+from ._output import Row, plain, show
+from ._progress import progress
 from ._store import settings
-from ._units import length
+from ._units import energy, length, share
 
 if TYPE_CHECKING:
     from ...storage.reading import HistoryReader
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
 
 INCUMBENT = "fifo+first-fit+easy"
 WEEK_S = 7 * 86400.0
-_COLUMNS = {"policy": "policy", "jobs": "jobs", "jobs_missed": "missed", "start_error_p10_s": "start error p10",
-            "start_error_p50_s": "p50", "start_error_p90_s": "p90", "start_error_p99_s": "p99",
-            "start_error_abs_mean_s": "mean |error|", "jobs_waited": "waited",
-            "wait_error_ratio": "their |error| / wait",
-            "energy_error_ratio": "energy error", "schedule_energy_error_ratio": "of it power model"}
-_LENGTHS = tuple(key for key in _COLUMNS if key.endswith("_s"))
 
 
 def show_fidelity(where: Source, policies: Sequence[str], style: str) -> None:
@@ -40,7 +35,8 @@ def show_fidelity(where: Source, policies: Sequence[str], style: str) -> None:
         since_s, until_s = _watched(reader, where.last_s or WEEK_S)
         try:
             speeds = where.known_speeds(reader, until_s)
-            found = check(reader, since_s, until_s, policies[0] if policies else INCUMBENT, speeds)
+            with progress("replaying what happened") as tell:
+                found = check(reader, since_s, until_s, policies[0] if policies else INCUMBENT, speeds, tell)
         except ClusterError as error:
             raise click.ClickException(str(error)) from error
         except ValueError as error:
@@ -52,13 +48,32 @@ def show_fidelity(where: Source, policies: Sequence[str], style: str) -> None:
     click.echo(str(found.speeds), err=True)
     click.echo(f"watts are {found.watts}{watts_error(found)}", err=True)
     if style == "table":
-        lengths = {key: length(value) for key, value in row.items() if key in _LENGTHS and isinstance(value, float)}
-        show([row | lengths], _COLUMNS, style)
+        show(list(readable(found)), {"what": "what", "figure": "figure"}, style)
     else:
         show([row], {key: key for key in row}, style)
     if found.measured_joules is None:
         click.echo("the energy error is not known: the daemon has watched less than 95 % of the second half", err=True)
     click.echo(f"verdict: {plain(verdict(found, settings(where.config_file).training.terms))}", err=style != "table")
+
+
+def readable(found: Fidelity) -> Iterator[Row]:
+    """Yield the figures for people: a line each, so that they fit 80 columns."""
+    quantiles = ", ".join(f"{name[1:]} %: {length(value)}" for name, value in found.start_error_s.items())
+    yield {"what": "policy", "figure": found.policy}
+    yield {"what": "jobs that started in both", "figure": f"{found.jobs:,}"}
+    yield {"what": "jobs that did not start in the replay", "figure": f"{found.jobs_missed:,}"}
+    yield {"what": "start later than in truth", "figure": quantiles or None}
+    yield {"what": "mean error of starts, either way", "figure": length(found.start_error_abs_mean_s)}
+    yield {"what": "jobs that waited", "figure": f"{found.jobs_waited:,}"}
+    yield {"what": "error of their starts, of their wait", "figure": share(found.wait_error_ratio)}
+    yield {"what": "energy, replayed", "figure": energy(found.simulated_joules)}
+    yield {"what": "energy, measured", "figure": energy(found.measured_joules)}
+    yield {"what": "error of energy", "figure": _signed(found.energy_error_ratio)}
+    yield {"what": "of it the model of watts", "figure": _signed(found.schedule_energy_error_ratio)}
+
+
+def _signed(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{100 * ratio:+.1f} %"
 
 
 def watts_error(found: Fidelity) -> str:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 from ._output import Row, plain
+from ._progress import waiting
 
 DEFAULT_URL = "http://127.0.0.1:9723"
 BAD_REQUEST = 400
@@ -135,8 +136,9 @@ def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0
     parameters = {name: value for name, value in filters.items() if value not in (None, "", ())}
     shown = re.sub("//[^/]*@", "//…@", url)
     try:
-        answer = requests.get(f"{url.rstrip('/')}/api/v1/{path}", params=parameters, timeout=timeout_s,
-                              verify=ca_file or True)
+        with waiting("waiting for the daemon", timeout_s, "at most"):
+            answer = requests.get(f"{url.rstrip('/')}/api/v1/{path}", params=parameters, timeout=timeout_s,
+                                  verify=ca_file or True)
         document = answer.json()
     except (requests.exceptions.JSONDecodeError, RecursionError) as error:
         raise Stranger(shown, answer.status_code) from error

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import click
 
 from ._client import Unreachable
 from ._output import plain
+from ._progress import progress
 
 if TYPE_CHECKING:
     from ...exporters.slurm.cli import SlurmCommands
@@ -43,11 +43,11 @@ def bring(url: str, what: str, since_s: float, commands: SlurmCommands, *, trust
     from .. import accounting
 
     brought = accounting.Brought()
-    with opened(url) as importer, _bar(what) as tell:
+    with opened(url) as importer, progress(f"reading {plain(what)}") as tell:
         try:
             source, parts = _source(importer, what, since_s, commands, trusted=trusted)
             for brought in accounting.bring(importer, source, parts):
-                tell(brought)
+                tell(brought.done, brought.total)
         except KeyboardInterrupt as interrupt:
             click.echo(f"interrupted: {_said(brought)}; the same command goes on from there", err=True)
             raise click.exceptions.Exit(130) from interrupt
@@ -81,17 +81,3 @@ def _said(brought: Brought) -> str:
     share = 100 * brought.done / brought.total if brought.total else 0
     skipped = f", {brought.skipped:,} rows cannot be read" if brought.skipped else ""
     return f"{share:.0f} % read: {brought.runs:,} runs of which {brought.jobs:,} jobs are new{skipped}"
-
-
-@contextmanager
-def _bar(what: str) -> Iterator[Callable[[Brought], None]]:
-    """Show a bar on a terminal's standard error, and nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda brought: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"reading {plain(what)}", total=None)
-        yield lambda brought: bar.update(task, completed=brought.done, total=brought.total)

@@ -12,9 +12,13 @@ from ...exporters.node import METRICS, NodeConfig, NodePages
 from ...exporters.power_meters import Meter, total
 from ...exporters.scrape import PageSource
 from ...exporters.source import SourceError
+from ._progress import waiting
 
 if TYPE_CHECKING:
     from ..config import Settings
+
+WITHIN_S = 15.0
+"""How long a site's servers take to answer, side by side, where some are away."""
 
 
 def show_meters(settings: Settings) -> None:
@@ -26,7 +30,8 @@ def show_meters(settings: Settings) -> None:
         pages = NodePages(config.power_meters)
         source = PageSource(config, METRICS, pages.parse, time.time)
         try:
-            source.read()
+            with waiting(f"asking {source.name}", WITHIN_S):
+                source.read()
         except SourceError as error:
             click.echo(f"{source.name}: {error}", err=True)
         source.close()

@@ -21,9 +21,12 @@ from ..web.gate import WebConfigFile
 from ..web.server import ListenError, WebServer, listen
 from . import _past, _prometheus
 from ._parts import DemoError
+from ._progress import progress, waiting
 
 CLUSTER = "gist"
 """The ``cluster`` label that the demo's Prometheus gives."""
+BLOCKS_BYTES_S = 20e6
+"""Roughly what promtool makes into blocks in a second; only the time to go is worked out of it."""
 
 
 def check(folder: Path | None, ports: tuple[int, int]) -> None:
@@ -56,10 +59,12 @@ def begin(stack: ExitStack, folder: Path, days: float, nodes: int, seed: int,
     notes = [f"page     {url}/   metrics {url}/metrics"]
     if _prometheus.installed():
         click.echo("Making it into blocks of a Prometheus.")
-        _prometheus.make_blocks(file, _prometheus.data_of(folder))
+        with waiting("making blocks", file.stat().st_size / BLOCKS_BYTES_S):
+            _prometheus.make_blocks(file, _prometheus.data_of(folder))
         file.unlink()
         metrics = stack.enter_context(_prometheus.running(folder, ports[1], days, address, labels))
-        _prometheus.record(metrics, folder, since_s, until_s, _past.STEP_S)
+        with progress("evaluating rules") as tell:
+            _prometheus.record(metrics, folder, since_s, until_s, _past.STEP_S, tell)
         notes += [f"metrics  {metrics}   {days:g} days in a Prometheus: Grafana's data source",
                   "dashboards   idlewatt grafana install --dir DIR writes them"]
     else:

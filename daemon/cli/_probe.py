@@ -18,6 +18,7 @@ from ..collection import Collection
 from ..flavours import impossible
 from ._client import Unreachable
 from ._output import plain, told_once
+from ._progress import progress
 
 if TYPE_CHECKING:
     from ..config import Settings
@@ -35,9 +36,10 @@ def show_probe(settings: Settings) -> None:
         raise Unreachable(str(error)) from error
     collection = Collection(sources)
     try:
-        with told_once():
-            for _ in collection.read(*{source.role for source in sources}, within_s=_WITHIN_S):
-                pass
+        with told_once(), progress("reading sources") as tell:
+            read = 0
+            for some in collection.read(*{source.role for source in sources}, within_s=_WITHIN_S):
+                tell(read := read + len(some), len(sources))
         for source in sources:
             click.echo(_line(source))
             for line in _targets(source):

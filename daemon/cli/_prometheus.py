@@ -15,6 +15,7 @@ import yaml
 from . import _openmetrics as openmetrics
 from ._output import Row
 from ._parts import DemoError, answered, child
+from ._progress import Told
 
 PROGRAMS = ("prometheus", "promtool")
 RULES = ("recording.yml", "alerts.yml")
@@ -47,8 +48,11 @@ def blocks_command(file: Path, data: Path) -> tuple[str, ...]:
     return ("promtool", "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=500h", str(file), str(data))
 
 
-def record(url: str, folder: Path, since_s: float, until_s: float, step_s: float) -> None:
-    """Evaluate the recording rules over the past; Prometheus finds the new blocks within a minute.
+def record(url: str, folder: Path, since_s: float, until_s: float, step_s: float,
+           tell: Told = lambda done, total: None) -> None:
+    """Evaluate the recording rules over the past; ``tell`` hears how many of how many questions are asked.
+
+    Prometheus finds the new blocks within a minute.
 
     ``promtool tsdb create-blocks-from rules`` does the same, but leaves a block for each rule and two hours: thousands.
     """
@@ -56,7 +60,9 @@ def record(url: str, folder: Path, since_s: float, until_s: float, step_s: float
     file = folder / "rules.om"
     with file.open("w", encoding="utf-8") as out:
         rules = [rule for group in groups for rule in group["rules"]]
-        for rule, (start_s, end_s) in itertools.product(rules, _spans(since_s, until_s, step_s)):
+        asked = list(itertools.product(rules, _spans(since_s, until_s, step_s)))
+        for done, (rule, (start_s, end_s)) in enumerate(asked):
+            tell(done, len(asked))
             for series in _range(url, rule["expr"], start_s, end_s, step_s):
                 name = openmetrics.series(rule["record"], series["metric"].items())
                 out.writelines(f"{name} {value} {time_s}\n" for time_s, value in series["values"])

@@ -23,6 +23,7 @@ from ..agents.kinds import Progress
 from ..learning.evidence import Comparison
 from ..learning.promotion import Row, Verdict
 from ..learning.training import TrainingJob
+from ..learning.watching import heard
 from ..recorded_speeds import unplaced
 from ..recorded_watts import site_watts
 from ..replay.cluster import ClusterError
@@ -30,6 +31,7 @@ from ..simulator_error import Fidelity, check
 from ._check import watts_error
 from ._history import Source, described
 from ._output import plain, show
+from ._progress import progress
 
 _COLUMNS = {"policy": "policy", "utilization": "U", "makespan_days": "makespan d", "jct_mean_s": "JCT s",
             "compared": "of incumbent", "wait_mean_s": "wait s", "wait_p99_s": "p99 wait s",
@@ -43,7 +45,8 @@ def read(where: Source, order: TrainingJob) -> Material:
     """Return the history of an order; click exceptions say what is wrong with it."""
     click.echo(f"reading {plain(order.source)}", err=True)
     if not where.recorded:
-        cluster, intake = where.read(order.cluster, lambda done, total: None)
+        with progress("reading") as heard:
+            cluster, intake = where.read(order.cluster, heard)
         left_out = [f"{count} rows are left out: {reason}" for reason, count in intake.left_out.items()]
         found = Material(order.source, cluster, intake.workload,
                          (*intake.notes, *left_out, *unplaced(intake.unplaced), *intake.speeds.notes),
@@ -51,7 +54,7 @@ def read(where: Source, order: TrainingJob) -> Material:
         return found if order.until_s is None else found.until(order.until_s)
     since_s, until_s = order.since_s or 0.0, order.until_s or 0.0
     try:
-        with where.history() as reader:
+        with where.history() as reader, progress("reading"):
             speeds = where.known_speeds(reader, until_s)
             watts = site_watts(reader, until_s)
             found = recorded(reader, since_s, until_s, order.source, speeds, watts)
@@ -84,8 +87,8 @@ def fidelity(where: Source, order: TrainingJob, since_s: float) -> Fidelity | No
     """Return how well the incumbent's replay reproduces what happened since; None where nothing tells."""
     if not where.recorded or order.cluster is not None or order.until_s is None:
         return None
-    with where.history() as reader:
-        found = check(reader, since_s, order.until_s, order.incumbent, where.known_speeds(reader, order.until_s))
+    with where.history() as reader, progress("replaying what happened") as heard:
+        found = check(reader, since_s, order.until_s, order.incumbent, where.known_speeds(reader, order.until_s), heard)
     tell([f"watts are {found.watts}{watts_error(found)}"])
     return found
 
@@ -146,6 +149,13 @@ def _said(agent: str, incumbent: str, progress: Progress) -> str:
     if progress.score is None:
         return f"{agent}: getting ready"
     return f"{agent}: {progress.score:.3f} of {incumbent}"
+
+
+@contextmanager
+def judging() -> Iterator[None]:
+    """Show how many of the replays are done that a judgement takes."""
+    with progress("judging") as hears, heard(hears):
+        yield
 
 
 def show_verdict(verdict: Verdict, style: str) -> None:

@@ -12,12 +12,15 @@ import click
 
 from ._client import Since, Unreachable, warn_beside
 from ._output import Row, show
+from ._progress import progress, waiting
 
 if TYPE_CHECKING:
     from ...exporters.slurm.cli import SlurmCommands
     from ...storage.reading import HistoryReader
 
 DEFAULT_CONFIG = "/etc/idlewatt/config.yml"
+VACUUM_BYTES_S, COUNTED_BYTES_S = 60e6, 200e6
+"""Roughly what SQLite rewrites and counts in a second on an ordinary disk; only the time to go is worked out of it."""
 
 Opened = TypeVar("Opened", bound="HistoryReader")
 
@@ -80,8 +83,11 @@ def upgrade(config_file: Path, url: str | None) -> None:
     """
     from ...storage.history import History
 
-    with _opened(History.open, _url(config_file, url)):
-        click.echo("the schema is up to date")
+    found = _url(config_file, url)
+    with progress("bringing the schema to this version") as tell, \
+            _opened(lambda where: History.open(where, tell=tell), found):
+        pass
+    click.echo("the schema is up to date")
 
 
 @command.command("vacuum", short_help="Give the space of deleted rows back.")
@@ -97,7 +103,8 @@ def vacuum(config_file: Path, url: str | None) -> None:
 
     with _opened(History.open, _url(config_file, url)) as history:
         before = history.size_bytes()
-        history.vacuum()
+        with waiting("giving free space back", before / VACUUM_BYTES_S):
+            history.vacuum()
         click.echo(f"{before:,} bytes before, {history.size_bytes():,} now")
 
 
@@ -117,7 +124,8 @@ def stats(config_file: Path, url: str | None, style: str) -> None:
     database = _url(config_file, url)
     with _opened(History.read_only, database) as history:
         warn_beside(database)
-        rows = [_row(table) for table in history.stats()]
+        with waiting("counting rows", history.size_bytes() / COUNTED_BYTES_S):
+            rows = [_row(table) for table in history.stats()]
     columns = {"table": "table", "rows": "rows", "bytes": "bytes", "oldest": "oldest", "newest": "newest"}
     show(rows, columns, style)
 

@@ -29,6 +29,7 @@ from ._parts import (
     ADVISES,
     COMPILED_WITHIN_S,
     RATED_WATTS,
+    READY_WITHIN_S,
     SCHEDULER,
     SPARE_NODES,
     TABLE_2_HOUR_S,
@@ -39,6 +40,7 @@ from ._parts import (
     table_2,
     tail,
 )
+from ._progress import waiting
 
 SPEED, SLOWER = 60.0, 20.0
 """Simulated seconds per second: two racks have nine times as many pages to be read in each."""
@@ -46,6 +48,8 @@ HARDWARE = ("dgx", "gb200-nvl72", "mi300x", "mixed")
 """As ``exporters.simulated.hardware`` has them, which a command that only prints its help does not load."""
 TARGETS = {"slurm": ("dcgm", "node", "ipmi", "cgroup"), "kubernetes": ("dcgm_pods", "node", "ipmi")}
 """The pages that are read, by scheduler: the cgroups of pods are not those of Slurm's jobs."""
+COMPILING_S = 30.0
+"""How long policies take to compile that nobody has compiled here before."""
 
 
 class _Site(TypedDict):
@@ -190,7 +194,7 @@ def _rehearse(folder: Path, policy: str = ADVISES) -> None:
     """Wait until the policies are compiled; the clock starts afterwards."""
     click.echo("Getting the policies ready: half a minute the first time, a moment later on.")
     arguments = ("-m", "idlewatt.daemon.advice.warm_up", *(() if policy == ADVISES else (SCHEDULER, policy)))
-    with python("the compilation", arguments, folder / "warm_up.log") as child:
+    with python("the compilation", arguments, folder / "warm_up.log") as child, waiting("compiling", COMPILING_S):
         if child.wait(COMPILED_WITHIN_S):
             raise DemoError(f"the policies cannot be compiled:\n{tail(folder / 'warm_up.log')}")
 
@@ -275,7 +279,9 @@ def _daemon(config: Path, port: int, speed: float, start_s: float, folder: Path,
                  f"--web.listen-address=127.0.0.1:{port}", f"--clock.speed={speed}", f"--clock.start={start_s}")
     with python("the daemon", arguments, folder / "daemon.log") as child:
         parts.append(Part("the daemon", child, folder / "daemon.log"))
-        yield answered("the daemon", child, folder / "daemon.log", lambda: url if _ready(url) else "")
+        with waiting("starting the daemon", READY_WITHIN_S, "at most"):
+            found = answered("the daemon", child, folder / "daemon.log", lambda: url if _ready(url) else "")
+        yield found
 
 
 def _first_line(log: Path) -> str:

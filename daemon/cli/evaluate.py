@@ -67,7 +67,7 @@ def _judge(models: ModelStore, model: Stored, order: TrainingJob, where: Source,
     from ..agents.histories import TEST_MOST_S, WARM_UP_S, held_out
     from ..learning.training import examined
     from ..settings.training import TRIAL_S
-    from ._training import fidelity, now_of, read, show_verdict, tell
+    from ._training import fidelity, judging, now_of, read, show_verdict, tell
 
     seen_s = _seen_until(model, order)
     if where.recorded:
@@ -78,8 +78,10 @@ def _judge(models: ModelStore, model: Stored, order: TrainingJob, where: Source,
     material = read(where, order)
     tell(material.notes)
     stretches = held_out(material, seen_s)
-    verdict = examined(models, model, stretches, order.incumbent, seed=order.seed, foreign=seen_s == float("-inf"),
-                       terms=terms, fidelity=fidelity(where, order, stretches[0].since_s))
+    faithful = fidelity(where, order, stretches[0].since_s)
+    with judging():
+        verdict = examined(models, model, stretches, order.incumbent, seed=order.seed, foreign=seen_s == float("-inf"),
+                           terms=terms, fidelity=faithful)
     show_verdict(verdict, style)
 
 

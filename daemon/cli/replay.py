@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._history import DEFAULT_CONFIG, Progress, Source
+from ._history import DEFAULT_CONFIG, Source
 from ._output import plain, show
+from ._progress import progress
 from ._units import length
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def command(source: str, cluster_text: str | None, policies: tuple[str, ...], st
     with _spooled(options["state_dir"]) as folder:
         sweep = _prepared(where, cluster_text, wanted, options, folder)
         try:
-            with _progress("policies") as tell:
+            with progress("replaying policies") as tell:
                 sweep.carry_out(options["engine"], options["workers"], tell)
         except KeyboardInterrupt:
             _finish(sweep, options, style)
@@ -199,7 +199,7 @@ def _taken_in(where: Source, cluster_text: str | None, folder: Path, wanted: lis
     from ..memory_mapped_workload import MappedWorkload
     from ._conclusion import warnings
 
-    with _progress("reading") as tell:
+    with progress("reading") as tell:
         cluster, intake = where.read(cluster_text, tell)
     if power_text is not None:
         intake = _in_watts_of(power_text, intake, cluster)
@@ -295,17 +295,3 @@ def _tell_left_out(intake: WorkloadBuilder) -> None:
 
 def _say(text: str) -> None:
     click.echo(text, err=True)
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Progress]:
-    """Show a bar on a terminal's standard error, and nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ._output import plain, told_once
+from ._progress import waiting
 
 if TYPE_CHECKING:
     from ..discovery import Site
+
+WITHIN_S = 120.0
+"""The scheduler is waited for, then the exporters, each a minute at most."""
 
 
 class Port(click.ParamType):  # type: ignore[type-arg]
@@ -57,7 +61,7 @@ def command(cluster: str, hostlist: str | None, rest: tuple[str, ...], prometheu
     """
     if output is not None and output.exists() and not _untouched(output):
         raise click.UsageError(f"{output} exists and is left alone; name another file")
-    with told_once():
+    with told_once(), waiting("looking for sources", WITHIN_S, "at most"):
         found = _found(hostlist, rest, prometheus_url, ports)
     for line in found.missing:
         click.echo(f"not found: {plain(line)}", err=True)

@@ -304,12 +304,13 @@ def _judged(config_file: Path, models: ModelStore, model: Stored, where: Source,
     from ...storage.promotions import Decision
     from ..learning.promotion_criteria import PromotionCriteria
     from ..learning.training import examined
-    from ._training import fidelity, show_verdict
+    from ._training import fidelity, judging, show_verdict
 
     order = lesson.order
-    verdict = examined(models, model, lesson.split.test, order.incumbent, seed=order.seed,
-                       terms=PromotionCriteria.of(settings(config_file).training.terms),
-                       fidelity=fidelity(where, order, lesson.split.until_s))
+    faithful = fidelity(where, order, lesson.split.until_s)
+    with judging():
+        verdict = examined(models, model, lesson.split.test, order.incumbent, seed=order.seed,
+                           terms=PromotionCriteria.of(settings(config_file).training.terms), fidelity=faithful)
     show_verdict(verdict, "table")
     lesson.training_directory.clear()
     earned = verdict.decision is Decision.PROMOTE

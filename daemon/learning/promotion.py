@@ -26,6 +26,7 @@ from .evidence import Comparison
 from .exam import POWER_DOWN_S, Exam, Trial, replayed
 from .pairs import Pair, mean, p99
 from .promotion_criteria import ASSUMED, PromotionCriteria
+from .watching import tell
 
 HEURISTICS = ("sjf-prediction+best-fit+easy", "sjf-limit+best-fit+easy", "qssf+best-fit+easy", "wfp3+best-fit+easy",
               "limit-aged+best-fit+easy", "fifo+best-fit+easy")
@@ -126,9 +127,8 @@ def judge(candidate: Policy, incumbent: str, heuristics: Sequence[str], stretche
         return replace(empty, reasons=(f"its {wrong} holds numbers that are none",))
     try:
         exam = Exam.of(tuple(stretches))
-        trials = {name: _trial(named(name), exam, terms, seed)
-                  for name in dict.fromkeys((incumbent, *heuristics, *(ALWAYS if heuristics else ())))
-                  if name != empty.model}
+        others = dict.fromkeys((incumbent, *heuristics, *(ALWAYS if heuristics else ())))
+        trials = _trials([name for name in others if name != empty.model], exam, terms, seed)
     except FAILURES as error:
         return replace(empty, decision=Decision.SHADOW, reasons=(
             f"nothing can be compared: a replay of the history failed: {type(error).__name__}: {error}",))
@@ -160,6 +160,16 @@ def not_finite(candidate: Policy) -> str:
     parts = getattr(candidate, "__dict__", {}).items()
     return next((name.strip("_") for name, value in parts if isinstance(value, np.ndarray)
                  and value.dtype.kind == "f" and not np.isfinite(value).all()), "")
+
+
+def _trials(names: Sequence[str], exam: Exam, terms: PromotionCriteria, seed: int) -> dict[str, Trial]:
+    """Return what came of these policies; whoever listens hears how many of them and of the candidate are done."""
+    found: dict[str, Trial] = {}
+    for name in names:
+        tell(len(found), len(names) + 1)
+        found[name] = _trial(named(name), exam, terms, seed)
+    tell(len(found), len(names) + 1)
+    return found
 
 
 def _trial(policy: Policy, exam: Exam, terms: PromotionCriteria, seed: int) -> Trial:

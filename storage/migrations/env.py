@@ -9,5 +9,6 @@ context.configure(
     target_metadata=metadata,
     # SQLite cannot alter a column; Alembic then copies the table.
     render_as_batch=True,
+    on_version_apply=context.config.attributes.get("hears"),
 )
 context.run_migrations()

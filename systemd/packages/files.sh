@@ -15,7 +15,8 @@ install -m 644 systemd/tmpfiles.conf "$root/usr/lib/tmpfiles.d/idlewatt.conf"
 install -m 644 systemd/default "$root/etc/default/idlewatt"
 # No configuration, only the sample: it changes with every version, and an upgrade must ask nobody about it.
 install -m 644 daemon/config.sample.yml "$root/usr/share/doc/idlewatt/config.sample.yml"
-install -m 644 daemon/follow/follow.sample.yml "$root/usr/share/doc/idlewatt/follow.sample.yml"
+# Version 0.1 has none; upgrades from it are tested.
+[ ! -e daemon/follow/follow.sample.yml ] || install -m 644 daemon/follow/follow.sample.yml "$root/usr/share/doc/idlewatt/follow.sample.yml"
 install -m 644 README.md CHANGELOG.md LICENSE "$here/debian/copyright" "$root/usr/share/doc/idlewatt/"
 gzip -9n "$root/usr/share/doc/idlewatt/CHANGELOG.md"
 

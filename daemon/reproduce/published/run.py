@@ -6,13 +6,12 @@ import dataclasses
 import importlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-
-import click
 
 from ...agents.checkpoint import write
 from ..failures import ReproductionError, SettingError
+from ..progress import progress
 from .result import Row
 from .setting import Setting
 
@@ -21,7 +20,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     """Replay the artifacts and write the table as Markdown and as JSON."""
     if traces is None:
         raise SettingError("published needs --traces, the folder of the packaged traces (or IDLEWATT_TRACES)")
-    found = list(_watched(rows(traces, setting.artifacts)))
+    found = list(_watched(traces, setting.artifacts))
     if setting.into is not None:
         _replace(setting.into, "published", markdown(found))
     records = [{**dataclasses.asdict(row), "difference": row.difference} for row in found]
@@ -51,12 +50,15 @@ def _exact(value: float) -> str:
     return f"{value:,.3f}".rstrip("0").rstrip(".")
 
 
-def _watched(rows: Iterator[Row]) -> Iterator[Row]:
-    """Tell on the terminal what is being replayed, for the whole takes a minute."""
-    for row in rows:
-        click.echo(f"\r{row.name}, {row.setting}".ljust(100), err=True, nl=False)
-        yield row
-    click.echo("\r" + " " * 100 + "\r", err=True, nl=False)
+def _watched(traces: Path, artifacts: Sequence[str]) -> Iterator[Row]:
+    """Tell on the terminal what is being replayed and how long it will go on, for the whole takes a minute."""
+    with progress() as bar:
+        task = bar.add_task("replaying", total=len(artifacts))
+        for artifact in artifacts:
+            for row in rows(traces, (artifact,)):
+                bar.update(task, description=f"{row.name}, {row.setting}")
+                yield row
+            bar.advance(task)
 
 
 def _replace(path: Path, mark: str, text: str) -> None:

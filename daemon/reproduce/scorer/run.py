@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
 from ...agents.figures import figures
 from ...agents.kinds import Course, Stretch
@@ -20,7 +19,7 @@ from ...policies import named
 from ...replay import engine
 from ...replay.engine import Policy
 from ...replay.state import ClusterState
-from ..progress import resumable
+from ..progress import progress, resumable
 from ..report import write_report
 from . import claims, trial
 from .contest import contest
@@ -35,8 +34,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
     if traces is not None:
         for site in SITES:
             (traces / site.file).stat()  # an hour of training later would be late to find out
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True))
-    with resumable(), bar, ThreadPoolExecutor(setting.workers) as pool:
+    with resumable(), progress() as bar, ThreadPoolExecutor(setting.workers) as pool:
         try:
             found = _measured(setting, out / "models", traces, bar, pool)
         except KeyboardInterrupt:
@@ -66,8 +64,8 @@ def _measured(setting: Setting, folder: Path, traces: Path | None, bar: Progress
 def _trained(course: Course, name: str, bar: Progress) -> Scorer:
     """Return the scorer of a course, trained until the budget is spent."""
     task = bar.add_task(f"training {name}", total=1.0)
-    for progress in train(course):
-        bar.update(task, completed=progress.done, description=f"training {name}: {progress.score:.4f}")
+    for step in train(course):
+        bar.update(task, completed=step.done, description=f"training {name}: {step.score:.4f}")
     bar.update(task, completed=1.0)
     return load(course.folder / "best")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .....storage.follow_ledger import FollowLedger
 from ....agents.gist_mdrl.environment import sequences
@@ -103,7 +103,7 @@ def _cleared(cluster: Cluster, playing: dict[Turn, Episode]) -> Iterator[None]:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("playing", total=total)
 
