@@ -32,8 +32,8 @@ _MEANING = {row.value: row.label for kind in _STACKED for row in PowerClass if r
 
 
 def write_report(path: Path, outcomes: Sequence[Outcome], rows: Sequence[Mapping[str, Any]], plan: Plan,
-                 left_out: Mapping[str, int]) -> None:
-    """Write the page of a sweep."""
+                 left_out: Mapping[str, int], words: Sequence[str] = ()) -> None:
+    """Write the page of a sweep; ``words`` say what it comes to, and stand first."""
     pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
                         undefined=StrictUndefined)
     pages.filters |= {"seconds": _seconds, "short": charts.short,
@@ -41,7 +41,7 @@ def write_report(path: Path, outcomes: Sequence[Outcome], rows: Sequence[Mapping
     first = float(np.nanmin(plan.workload.submit, initial=np.inf))
     shown = outcomes[:LINES]
     page = pages.get_template("report.html").render(
-        rows=rows, plan=plan, speeds=_sentence(rows[0]), left_out=left_out,
+        rows=rows, plan=plan, words=words, speeds=_sentence(rows[0]), left_out=left_out,
         rejected=outcomes[0].rejected, version=version("idlewatt"),
         jobs=len(plan.workload), nodes=len(plan.cluster), gpus=int(plan.cluster.gpus.sum()), began=_day(first),
         lines=[(_hue(index), outcome.policy) for index, outcome in enumerate(shown)],

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from idlewatt.daemon import config
 from idlewatt.daemon.web.openapi import document
 from idlewatt.exporters.publish import METRICS
+from idlewatt.exporters.source import kinds
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -33,6 +35,19 @@ def test_files_that_are_named_exist(page):
     names = {path.name for room in ROOMS for path in (ROOT / room).rglob("*.py")}
     for name in re.findall(r"`(\w+\.py)`", text):
         assert name in names, name
+
+
+@pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/exporters.md").read_text(), re.DOTALL))
+def test_what_is_shown_of_an_exporter_is_a_configuration(block, tmp_path):
+    for password in set(re.findall(r"/etc/idlewatt/[\w.-]+", block)):
+        (tmp_path / Path(password).name).write_text("secret")
+    assert config.parse(block.replace("/etc/idlewatt/", f"{tmp_path}/")).sources
+
+
+def test_every_kind_of_source_has_its_place_in_the_how_to_pages():
+    pages = "".join((ROOT / "docs" / name).read_text()
+                    for name in ("exporters.md", "slurm.md", "kubernetes.md", "prometheus.md", "hardware.md"))
+    assert {kind for kind in kinds() if f"`{kind}`" not in pages and f"kind: {kind}" not in pages} == set()
 
 
 def test_the_readme_is_read_in_a_few_minutes():

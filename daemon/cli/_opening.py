@@ -87,7 +87,7 @@ def _config(folder: Path, settings: Settings) -> Path:
 @contextmanager
 def _bar(days: float) -> Iterator[_past.Tick]:
     """Show how far the past has got; yield what is told of it."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.1f} of {task.total:g} days"),
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.2f} of {task.total:g} days"),
                TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("living through the past", total=days)

@@ -1,50 +1,138 @@
-"""``python -m idlewatt.daemon.cli._pictures``: draw docs/pictures/waste-classes.svg from the table of classes."""
+"""``python -m idlewatt.daemon.cli._pictures``: a picture of every class of watts, and docs/waste-classes.md with them.
+
+The classes come from their one table; a class without a scene of its own fails here and in the tests.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from ...storage.power_classes import PowerClass
+from ...storage.power_classes import Kind, PowerClass
+from ._scenes import CONTEXT_W, SCENES, STEPS, Scene
 
-PLACE = Path(__file__).parents[2] / "docs/pictures/waste-classes.svg"
-_ROW, _LEFT, _SCALE = 30, 230, 1.1
-_EXAMPLES = {
-    PowerClass.ALLOCATED_IDLE: (88, 88, "held, activity 0 for ten minutes: all of 88 W"),
-    PowerClass.ALLOCATED_HUNG: (101, 101, "held, activity 1.0, yet 101 W: all of it, suspected"),
-    PowerClass.ALLOCATED_UNDERUSED: (210, 72, "held, activity 0.2, floor 90 W: 90 x (1 - 0.2) = 72 of 210 W"),
-    PowerClass.STRANDED: (55, 55, "free, but no waiting job fits: all of 55 W"),
-    PowerClass.IDLE_UNALLOCATED: (55, 55, "free, and nobody waits: all of 55 W"),
-    PowerClass.NODE_OVERHEAD_EMPTY: (410, 410, "the host of a node without a job: all of 410 W"),
-    PowerClass.PRODUCTIVE: (380, 0, "held, activity 0.95: the rest above the idle share"),
-    PowerClass.HOST_ACTIVE: (430, 0, "the host around GPUs that jobs hold"),
-    PowerClass.PLANNED: (55, 0, "free, held for a job that is to start"),
-    PowerClass.OUTSIDE_SCHEDULER: (290, 0, "works, and the scheduler knows of nobody"),
-    PowerClass.UNAVAILABLE: (180, 0, "the node is down or drained"),
-    PowerClass.UNMEASURED: (430, 0, "no fresh reading: never zero, never waste"),
-}
-"""Watts of a GPU or a host, how many of them are wasted, and why."""
+DOCS = Path(__file__).parents[2] / "docs"
+PLACE, PAGE = DOCS / "pictures/waste", DOCS / "waste-classes.md"
+_WIDTH, _HEIGHT = 720, 262
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 704.0, 34.0, 164.0
+"""Where the watts are drawn."""
+_STRIP, _HIGH = 18, 20
+"""Height of the strips below, and what they take with the gap."""
+_STYLE = """text{font:13px sans-serif;fill:#222222}.quiet{fill:#5f6368}.ground{fill:#ffffff}
+.line{stroke:#80868b;fill:none}
+.strip{fill:#e8eaed}.busy{fill:#5f6368}
+@media(prefers-color-scheme:dark){text{fill:#e8eaed}.quiet{fill:#b0b5bb}.ground{fill:#1e2129}.line{stroke:#9aa0a6}
+.strip{fill:#3c4043}.busy{fill:#bdc1c6}}"""
+_KINDS: dict[Kind, str] = {"wasted": "wasted", "useful": "useful", "apart": "shown apart: neither wasted nor useful"}
 
+_HEAD = """# Every class of watts in a picture
 
-def drawn() -> str:
-    """Return the picture: a bar for each class, the wasted part of it full."""
-    height = _ROW * len(_EXAMPLES) + 40
-    rows = "".join(_row(index, *row) for index, row in enumerate(_EXAMPLES.items()))
-    return ('<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="14" '
-            f'viewBox="0 0 1180 {height}" role="img" aria-label="An example of each class of watts">\n'
-            f'<rect width="1180" height="{height}" fill="#ffffff"/>\n{rows}'
-            f'<text x="{_LEFT}" y="{height - 12}" fill="#555555">full: wasted; pale: not wasted</text>\n</svg>\n')
+Each picture shows two hours of one GPU, or of the host around the GPUs. Full colour is what is wasted, pale colour
+what is of the class and not wasted, grey what is of another class. Below stand who holds the GPU and for which share
+of the time it is active. [Every class of watts, with its formula](waste.md) says what the letters of the formulas
+mean. Written by `make docs-reference` from the table of classes: change a class there, and its scene in
+`daemon/cli/_scenes.py`, not this file.
+"""
 
 
-def _row(index: int, row: PowerClass, example: tuple[int, int, str]) -> str:
-    watts, wasted, why = example
-    top, width = 8 + index * _ROW, watts * _SCALE
-    text = f'<text x="{_LEFT - 10}" y="{top + 16}" text-anchor="end" fill="#222222">{escape(row.label)}</text>\n'
-    text += f'<rect x="{_LEFT}" y="{top}" width="{width:g}" height="22" fill="{row.color}" fill-opacity="0.25"/>\n'
-    if wasted:
-        text += f'<rect x="{_LEFT}" y="{top}" width="{wasted * _SCALE:g}" height="22" fill="{row.color}"/>\n'
-    return text + f'<text x="{_LEFT + width + 8:g}" y="{top + 16}" fill="#222222">{escape(why)}</text>\n'
+def picture(row: PowerClass) -> str:
+    """Return two hours of a class as an SVG: its watts, the wasted ones full, who holds it, and its activity."""
+    scene = SCENES[row]
+    most = max(scene.watts) * 1.12
+    parts = [f'<rect class="ground" width="{_WIDTH}" height="{_HEIGHT}"/>',
+             _text(_LEFT, 20, row.label, "start", "", 15),
+             *_areas(scene, row.color, most), *_axes(most), *_strips(scene)]
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+            f'aria-label="{escape(f"{row.label}: {scene.story}")}">\n<style>{_STYLE}</style>\n'
+            + "\n".join(parts) + "\n</svg>\n")
+
+
+def _x(look: float) -> float:
+    return _LEFT + (_RIGHT - _LEFT) * look / STEPS
+
+
+def _y(watts: float, most: float) -> float:
+    return _BOTTOM - (_BOTTOM - _TOP) * watts / most
+
+
+def _areas(scene: Scene, color: str, most: float) -> Iterator[str]:
+    """Yield the watts: those that are not of the class grey, those of it pale, the wasted ones full."""
+    first, last = scene.of_class
+    whole = range(STEPS)
+    yield f'<path class="strip" d="{_steps(scene.watts, whole, most)}"/>'
+    yield f'<path fill="{color}" fill-opacity="0.3" d="{_steps(scene.watts, range(first, last), most)}"/>'
+    if any(scene.wasted):
+        wasted = [look for look in whole if scene.wasted[look]]
+        yield f'<path fill="{color}" d="{_steps(scene.wasted, range(wasted[0], STEPS), most)}"/>'
+    if scene.floor:
+        line = _y(CONTEXT_W, most)
+        yield f'<path class="line" stroke-dasharray="5 4" d="M{_LEFT:g} {line:.1f}H{_RIGHT:g}"/>'
+        yield _text(_RIGHT - 4, line - 5, f"c = {CONTEXT_W:g} W: idle with a context", "end", "")
+
+
+def _steps(watts: Sequence[float], looks: range, most: float) -> str:
+    tops = "".join(f"V{_y(watts[look], most):.1f}H{_x(look + 1):.1f}" for look in looks)
+    return f"M{_x(looks[0]):.1f} {_BOTTOM:g}{tops}V{_BOTTOM:g}Z"
+
+
+def _axes(most: float) -> Iterator[str]:
+    yield f'<path class="line" d="M{_LEFT:g} {_TOP:g}V{_BOTTOM:g}H{_RIGHT:g}"/>'
+    step = next(step for step in (20, 50, 100, 200) if most / step <= 4)  # noqa: PLR2004 - lines that a glance counts
+    for watts in range(0, int(most) + 1, step):
+        yield _text(_LEFT - 8, _y(watts, most) + 4, f"{watts} W", "end", "quiet")
+    for look in range(0, STEPS + 1, 6):
+        yield _text(_x(look), _BOTTOM + 16, f"{5 * look} min", "middle" if 0 < look < STEPS else
+                    "start" if look == 0 else "end", "quiet")
+
+
+def _strips(scene: Scene) -> Iterator[str]:
+    top = _BOTTOM + 26
+    yield _text(_LEFT - 8, top + 14, "held by", "end", "quiet", 11)
+    ends = [*(look for look, _ in scene.holders[1:]), STEPS]
+    for (look, who), end in zip(scene.holders, ends, strict=True):
+        yield _strip(look, end, top)
+        yield _text(_x(look) + 6, top + 13, who, "start", "", 12)
+    if not scene.activity:
+        return
+    top += _HIGH + 6
+    yield _text(_LEFT - 8, top + 14, "active", "end", "quiet", 11)
+    for look in range(STEPS):
+        share = scene.activity[look] if look < len(scene.activity) else None
+        yield _strip(look, look + 1, top)
+        if share is None:
+            yield _text(_x(look + 0.5) - 1, top + 13, "?", "middle", "quiet", 12)
+        elif share:
+            yield (f'<rect class="busy" x="{_x(look):.1f}" y="{top + _STRIP * (1 - share):.1f}" '
+                   f'width="{_x(1) - _x(0) - 2:.1f}" height="{_STRIP * share:.1f}"/>')
+
+
+def _strip(first: int, end: int, top: float) -> str:
+    left, width = _x(first), _x(end) - _x(first) - 2
+    return f'<rect class="strip" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{_STRIP}"/>'
+
+
+def _text(x: float, y: float, words: str, anchor: str, kind: str, size: int = 13) -> str:
+    named = f' class="{kind}"' if kind else ""
+    return (f'<text{named} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" style="font-size:{size}px">'
+            f'{escape(words)}</text>')
+
+
+def page() -> str:
+    """Return docs/waste-classes.md."""
+    return _HEAD + "".join(map(_section, PowerClass))
+
+
+def _section(row: PowerClass) -> str:
+    scene = SCENES[row]
+    helps = f"\n**What helps:** {row.remedy}\n" if row.remedy else ""
+    return (f"\n## {row.label}\n\n`{row.value}`, {_KINDS[row.kind]}. {row.help}\n\n"
+            f"![{row.label}](pictures/waste/{row.value}.svg)\n\n{scene.story}\n\n"
+            f"**Wasted watts:** {scene.formula}.\n{helps}")
 
 
 if __name__ == "__main__":
-    PLACE.write_text(drawn(), encoding="utf-8")
+    PLACE.mkdir(parents=True, exist_ok=True)
+    for one in PowerClass:
+        (PLACE / f"{one.value}.svg").write_text(picture(one), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")

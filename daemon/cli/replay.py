@@ -229,6 +229,7 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     """Show what is done, whole sweep or not."""
     from ..replay.speed_coverage import SpeedCoverage
     from ..sweep import rows, told
+    from ._conclusion import conclusion, warnings
 
     outcomes = sweep.outcomes()
     for outcome in outcomes[:1]:
@@ -240,8 +241,9 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     lines = [told(row) | {"jobs_left_out": sum(sweep.left_out.values())} for row in found]
     for row in found[:1]:
         _say(str(SpeedCoverage.of_row(row)))
+    words = list(filter(None, [conclusion(lines, options["baseline"] or sweep.policies[0])]))
     if style == "table":
-        _conclude(lines, options["baseline"] or sweep.policies[0])
+        click.echo("".join(f"{sentence}\n\n" for sentence in words), nl=False)
         show([line | _readable(line) for line in lines], _COLUMNS, style, empty="no policy is done yet")
         _beside_the_limit(lines)
     else:
@@ -252,16 +254,9 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
     if options["report"] and outcomes:
         from ..report import write_report
 
-        write_report(options["report"], outcomes, found, sweep.plan, sweep.left_out)
+        doubts = (f"Warning: {one}." for one in warnings(sweep.plan.cluster, sweep.plan.workload, sweep.policies))
+        write_report(options["report"], outcomes, found, sweep.plan, sweep.left_out, [*words, *doubts])
         _say(f"report: {options['report']}")
-
-
-def _conclude(lines: list[dict[str, Any]], baseline: str) -> None:
-    from ._conclusion import conclusion
-
-    words = conclusion(lines, baseline)
-    if words:
-        click.echo(f"{words}\n")
 
 
 def _beside_the_limit(lines: list[dict[str, Any]]) -> None:

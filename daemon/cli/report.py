@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from ._against import COLUMNS as COMPARED
 from ._against import compared
 from ._client import ask, asks_in
 from ._output import Row, show
-from ._units import energy, hours, share, wasted_share
+from ._units import WIDTH, energy, hours, share, wasted_share
 from .jobs import costs
 
 _MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
@@ -44,8 +45,8 @@ def command(url: str, ca_file: str | None, style: str, month: str, by: str, agai
     since, until = _bounds(month)
     if against is not None:
         found, words = compared(against, ask(url, "jobs", ca_file, since=since, until=until, limit=10_000))
+        click.echo(words, err=style in ("csv", "json"))
         show(found, COMPARED, "table" if style == "html" else style, empty="")
-        click.echo(words, err=True)
         return
     rows = ask(url, "waste", ca_file, by=by, since=since, until=until, limit=10_000)
     if style == "json":
@@ -58,6 +59,8 @@ def command(url: str, ca_file: str | None, style: str, month: str, by: str, agai
     else:
         figures = [_figures(row, by) for row in rows]
         shown = {key: heading for key, heading in _COLUMNS.items() if any(row[key] for row in figures)}
+        if rows:
+            click.echo(f"{textwrap.fill(conclusion(month, by, rows), WIDTH)}\n")
         show(figures, shown, style, empty="nothing was recorded in that month")
 
 
@@ -91,17 +94,29 @@ def _figures(row: Row, by: str) -> Row:
             "carbon": carbon(row["cost"])}
 
 
+def conclusion(month: str, by: str, rows: list[Row]) -> str:
+    """Return in words what a month took and wasted, and who wasted most of it."""
+    took, wasted = (sum(row[key] for row in rows) for key in ("energy_joules", "wasted_joules"))
+    if not took:
+        return f"Nothing was recorded in {month}."
+    cost, lost = amount(total(rows)), amount(total(rows), "wasted")
+    words = (f"{month}: {energy(took)}{f' = {cost}' if cost else ''}, of which {energy(wasted)} wasted "
+             f"({share(wasted / took)}{f', {lost}' if lost else ''})")
+    most = max(rows, key=lambda row: float(row["wasted_joules"]))
+    if len(rows) < 2 or not wasted:  # noqa: PLR2004 - one row is the whole
+        return f"{words}."
+    part = share(most["wasted_joules"] / wasted)
+    return f"{words}; the most by {by} {_name(most, by)}: {energy(most['wasted_joules'])}, {part} of the waste."
+
+
 def page(month: str, by: str, rows: list[Row]) -> str:
     """Return the report as an HTML page without outside parts."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=True, undefined=StrictUndefined,
                         trim_blocks=True, lstrip_blocks=True)
-    sums = {key: sum(row[key] for row in rows) for key in ("energy_joules", "wasted_joules")}
     columns = _COLUMNS | {"held": "GPU-hours cost", "carbon": "CO2e"}
     figures = [_figures(row, by) for row in rows]
     shown = {key: heading for key, heading in columns.items() if any(row[key] != "" for row in figures)}
     return pages.get_template("month.html").render(
-        month=month, by=by, rows=figures, columns=shown | {"name": by}, energy=energy(sums["energy_joules"]),
-        wasted=energy(sums["wasted_joules"]), share=share(wasted_share(sums)), cost=amount(total(rows)),
-        wasted_cost=amount(total(rows), "wasted"))
+        month=month, by=by, rows=figures, columns=shown | {"name": by}, words=conclusion(month, by, rows))

@@ -127,8 +127,8 @@ def test_runs_are_compared_with_slurms_own_meters(past, tmp_path):
 def test_slurm_without_energy_is_said_and_never_compared_as_zero(past):
     recorded = Path(__file__).parents[2] / "recorded" / "slurm" / "rest_slurmdb_job_with_step.json"
     done = past.run("report", "--month", month(past), "--against", str(recorded))
-    assert (done.exit_code, done.stdout.strip()) == (0, "")
-    assert "Slurm counted no energy of these 1 runs" in done.stderr
+    assert (done.exit_code, len(done.stdout.strip().splitlines())) == (0, 1)
+    assert "Slurm counted no energy of these 1 runs" in done.stdout
 
 
 @pytest.mark.parametrize("text", ["", "[]", "JobID|Energy", '{"jobs": 1}'])
@@ -137,3 +137,11 @@ def test_what_sacct_did_not_print_is_refused(past, tmp_path, text):
     done = past.run("report", "--month", month(past), "--against", str(tmp_path / "file"))
     assert done.exit_code == 1
     assert "sacct --json" in done.stderr
+
+
+def test_a_report_begins_with_its_conclusion_in_words(past):
+    text = past.text("report", "--month", month(past), "--by", "user")
+    assert text.splitlines()[0].startswith(f"{month(past)}: ")
+    assert "the most by user" in text.partition("\n\n")[0]
+    page = past.text("report", "--month", month(past), "--by", "user", "--format", "html")
+    assert page.partition("<h1>")[2].partition("<table>")[0].count("the most by user") == 1

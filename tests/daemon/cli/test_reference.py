@@ -2,8 +2,12 @@
 
 import subprocess
 import sys
+from xml.etree import ElementTree
+
+import pytest
 
 from idlewatt.daemon.cli import _pictures, _reference
+from idlewatt.daemon.cli._scenes import STEPS
 from idlewatt.storage.power_classes import PowerClass
 
 
@@ -19,6 +23,18 @@ def test_the_reference_of_the_configuration_is_current():
     assert written == _reference.configuration(), "write it with make docs-reference"
 
 
-def test_the_picture_of_the_classes_is_current_and_shows_each():
-    assert _pictures.PLACE.read_text() == _pictures.drawn(), "draw it with make docs-reference"
-    assert [row.label for row in PowerClass if row.label not in _pictures.drawn()] == []
+def test_every_class_of_watts_has_a_picture_and_each_is_current():
+    assert set(_pictures.SCENES) == set(PowerClass), "give the new class a scene in daemon/cli/_scenes.py"
+    drawn = {f"{row.value}.svg": _pictures.picture(row) for row in PowerClass}
+    assert {file.name: file.read_text() for file in _pictures.PLACE.iterdir()} == drawn, "make docs-reference"
+    assert _pictures.PAGE.read_text() == _pictures.page(), "write it with make docs-reference"
+
+
+@pytest.mark.parametrize("row", PowerClass)
+def test_a_picture_shows_waste_where_the_class_is_waste_and_no_watts_outside_its_frame(row):
+    scene = _pictures.SCENES[row]
+    assert any(scene.wasted) is row.wasted
+    assert len(scene.watts) == len(scene.wasted) == STEPS
+    assert all(wasted <= watts for wasted, watts in zip(scene.wasted, scene.watts, strict=True))
+    shapes = ElementTree.fromstring(_pictures.picture(row)).iter()
+    assert [shape.tag for shape in shapes if float(shape.get("width", 0)) < 0 or float(shape.get("y", 0)) > 262] == []

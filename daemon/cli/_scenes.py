@@ -1,0 +1,107 @@
+"""Two hours of one GPU or one host for each class of watts: what docs/pictures and docs/waste-classes.md show of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...storage.power_classes import PowerClass
+
+STEPS = 24
+"""Looks of five minutes each."""
+IDLE_W, CONTEXT_W, LIMIT_W = 55.0, 90.0, 400.0
+"""Of a GPU: free, idle with a context (c in the formulas), and its power limit (L)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is drawn of a class: two hours in looks of five minutes."""
+
+    formula: str
+    """Of the watts that are wasted, in words of docs/waste.md."""
+    story: str
+    """What happens in the picture, in a sentence."""
+    holders: tuple[tuple[int, str], ...]
+    """From which look on somebody holds it: a job, or nobody."""
+    watts: tuple[float, ...]
+    wasted: tuple[float, ...]
+    activity: tuple[float, ...] = ()
+    """Share of the time in which a GPU's multiprocessors work; '' for hosts and for what nobody measures."""
+    of_class: tuple[int, int] = (0, STEPS)
+    """The looks that are of the class."""
+    floor: bool = False
+    """Whether the power of an idle GPU with a context is drawn as a line."""
+
+
+def _then(*parts: tuple[int, float]) -> tuple[float, ...]:
+    """Return values that hold for so many looks each, with a little life in those above idle."""
+    flat = [value for looks, value in parts for _ in range(looks)]
+    return tuple(value + (0.02 * value * ((7 * look) % 5 - 2) if value > CONTEXT_W + 20 else 0.0)
+                 for look, value in enumerate(flat))
+
+
+def _shares(*parts: tuple[int, float]) -> tuple[float, ...]:
+    return tuple(value for looks, value in parts for _ in range(looks))
+
+
+def _all_after(watts: Sequence[float], look: int) -> tuple[float, ...]:
+    return tuple(value if place >= look else 0.0 for place, value in enumerate(watts))
+
+
+_NOTHING = (0.0,) * STEPS
+_FREE = ((0, "free"),)
+_IDLE = _then((8, 340.0), (16, 88.0))
+_HUNG = _then((10, 350.0), (14, 101.0))
+_UNDERUSED = _then((STEPS, 210.0))
+_FREE_WATTS = _then((STEPS, IDLE_W))
+_EMPTY = _then((9, 520.0), (15, 410.0))
+SCENES = {
+    PowerClass.ALLOCATED_IDLE: Scene(
+        "all of p, once u has not been above waste.epsilon for waste.window",
+        "The training ended, the job holds on to the GPU: after ten minutes all of its 88 W are wasted.",
+        ((0, "job 4711"),), _IDLE, _all_after(_IDLE, 10), _shares((8, 0.9), (16, 0.0)), (10, STEPS)),
+    PowerClass.ALLOCATED_HUNG: Scene(
+        "all of p, suspected, while kernels are resident and p <= c + hung_margin (L - c)",
+        "A kernel waits for a message that never comes: always busy, at hardly more than the power of an idle GPU.",
+        ((0, "job 4711"),), _HUNG, _all_after(_HUNG, 12), _shares((10, 0.9), (14, 1.0)), (12, STEPS), floor=True),
+    PowerClass.ALLOCATED_UNDERUSED: Scene(
+        "min(p, c) (1 - u)",
+        "Active for a fifth of the time: of 210 W, 90 x (1 - 0.2) = 72 W bought no work.",
+        ((0, "job 4711"),), _UNDERUSED, (CONTEXT_W * 0.8,) * STEPS, (0.2,) * STEPS, floor=True),
+    PowerClass.STRANDED: Scene(
+        "all of p, while jobs wait and none of them fits on the node",
+        "Free, and jobs wait; but all CPUs of the node are taken, so none of them can have this GPU.",
+        ((0, "free; a job waits that does not fit"),), _FREE_WATTS, _FREE_WATTS, (0.0,) * STEPS),
+    PowerClass.IDLE_UNALLOCATED: Scene(
+        "all of p", "A job ends and no other waits: the GPU draws 55 W for nobody.",
+        ((0, "job 4711"), (7, "free")), _then((7, 350.0), (17, IDLE_W)), _all_after(_FREE_WATTS, 7),
+        _shares((7, 0.9), (17, 0.0)), (7, STEPS)),
+    PowerClass.NODE_OVERHEAD_EMPTY: Scene(
+        "all of host = max(P, sum of p) - sum of p, while the node is up and runs no job",
+        "The last job of the node ends: CPUs, fans and losses go on at 410 W.",
+        ((0, "jobs on the node"), (9, "empty")), _EMPTY, _all_after(_EMPTY, 9), (), (9, STEPS)),
+    PowerClass.PRODUCTIVE: Scene(
+        "0: what p is above min(p, c) (1 - u)",
+        "Active for 95 % of the time: 4.5 of 380 W are the idle share, which is of another class; the rest works.",
+        ((0, "job 4711"),), _then((STEPS, 380.0)), _NOTHING, (0.95,) * STEPS, floor=True),
+    PowerClass.HOST_ACTIVE: Scene(
+        "0: host = max(P, sum of p) - sum of p, while a job runs on the node",
+        "CPUs, fans and losses around GPUs that jobs hold.",
+        ((0, "jobs on the node"),), _then((STEPS, 530.0)), _NOTHING),
+    PowerClass.PLANNED: Scene(
+        "0, shown apart", "The scheduler keeps the GPU for a large job, which starts when the others have ended.",
+        ((0, "free, kept for job 4712"), (16, "job 4712")), _then((16, IDLE_W), (8, 350.0)), _NOTHING,
+        _shares((16, 0.0), (8, 0.9)), (0, 16)),
+    PowerClass.OUTSIDE_SCHEDULER: Scene(
+        "0, shown apart, once it has worked for waste.outside_after",
+        "Somebody logged in and computes; the scheduler knows of no job there.",
+        _FREE, _then((6, IDLE_W), (18, 290.0)), _NOTHING, _shares((6, 0.0), (18, 0.8)), (8, STEPS)),
+    PowerClass.UNAVAILABLE: Scene(
+        "0, shown apart", "The node is drained for repair: its watts are no job's and no queue's fault.",
+        ((0, "job 4711"), (8, "node drained")), _then((8, 350.0), (16, IDLE_W)), _NOTHING, _shares((8, 0.9), (16, 0.0)),
+        (8, STEPS)),
+    PowerClass.UNMEASURED: Scene(
+        "0, shown apart, and never taken for zero watts",
+        "The exporter stops answering: the node still draws 430 W at the wall, and nobody knows for what.",
+        ((0, "job 4711"),), _then((STEPS, 430.0)), _NOTHING, _shares((10, 0.9)), (10, STEPS)),
+}
