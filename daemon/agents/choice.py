@@ -58,9 +58,9 @@ class Net:
         return rows @ linear + before / (1.0 + np.abs(before)) @ out, before
 
     def _parts(self, weights: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        cuts = np.cumsum([self.inputs, self.inputs * self.hidden, self.hidden])
-        linear, hidden, bias, out = np.split(weights, cuts)
-        return linear, hidden.reshape(self.inputs, self.hidden), bias, out
+        wide, deep = self.inputs, self.hidden
+        first, last = wide * (1 + deep), wide * (1 + deep) + deep  # where the hidden weights end, and their biases
+        return weights[:wide], weights[wide:first].reshape(wide, deep), weights[first:last], weights[last:]
 
 
 @dataclass(frozen=True, slots=True)

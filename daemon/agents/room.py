@@ -1,7 +1,8 @@
 """Room as an agent hands it out within one decision: where a job fits, how close together, and when it would fit.
 
 Best fit at every level, so that big holes survive: the node, else the leaf, else the spine, else the place above
-spines, with the least room that suffices. Jobs that ask for the same are one *kind* and are looked at once.
+spines, with the least room that suffices. Jobs that ask for the same are one *kind* and are looked at once; nodes on
+which nobody fits are left out, and after a start a kind is looked at again only where it can have changed its place.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .observation import Observation
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 Masks = NDArray[np.bool_]
+Rows = NDArray[np.intp]
 
 POOL, CHUNK, CPUS, MEMORY, CHUNKS, REST, RESTS, WHOLE = range(8)
 """Columns of ``WaitingSeen.asks``."""
@@ -48,24 +50,35 @@ class Room:
         self._island = None if nodes.island is None else nodes.island.copy()
         self.kinds, self.kind = _kinds(asks)
         self._full, self._last = self._needs(CHUNK), self._needs(REST)
-        self._fits = self._fitting(self._full, np.arange(len(self.free)))
+        self._fits = self._everywhere(self._full)
         rests = bool((self.kinds[:, RESTS] > 0).any())
-        self._rest_fits = self._fitting(self._last, np.arange(len(self.free))) if rests else self._fits
+        self._rest_fits = self._everywhere(self._last) if rests else self._fits
+        self._near = self._with_room()
+        self._alone = (self.kinds[:, CHUNKS] + self.kinds[:, RESTS] == 1).tolist()
         self._reserved, self._keeps = np.zeros(len(self.free), bool), False
         self._spots: dict[tuple[int, bool], Spot | None] = {}
         self._soonest: dict[tuple[int, int], float] = {}
+        self._best: dict[tuple[int, ...], int] = {}
+        self._ready: dict[int, tuple[Floats, int]] = {}
+        """By kind: when nodes are ready, and after how many moves that was so."""
+        self._moved: list[NDArray[np.intp]] = []
+        self._members: dict[int, NDArray[np.intp]] = {}
         self._releases: tuple[Longs, Floats, Longs] | None = None
 
     def spot(self, kind: int, *, beside: bool = False) -> Spot | None:
         """Return the closest place for a job of this kind now; ``beside`` keeps off what is reserved."""
         key = (kind, beside and self._keeps)
         if key not in self._spots:
-            full, last = self._fits[kind], self._rest_fits[kind]
-            if key[1]:
-                full, last = full & ~self._reserved, last & ~self._reserved
-            one = self.kinds[kind, CHUNKS] + self.kinds[kind, RESTS] == 1
-            self._spots[key] = self._one(kind, full) if one else self._several(kind, full, last)
+            full = self._beside(self._fits[kind, self._near], key[1])
+            self._spots[key] = self._one(kind, full) if self._alone[kind] else self._several(
+                kind, full, full if self._rest_fits is self._fits else
+                self._beside(self._rest_fits[kind, self._near], key[1]))
         return self._spots[key]
+
+    @property
+    def near(self) -> NDArray[np.intp]:
+        """Return the nodes on which somebody fitted at first, or has come to fit: nobody fits on others."""
+        return self._near
 
     @property
     def reserved(self) -> Masks:
@@ -99,6 +112,7 @@ class Room:
         self.free[nodes] += shares[:, 1:]
         self.busy[nodes] -= 1
         self._renew(nodes)
+        self._near = np.union1d(self._near, nodes)
         self._spots.clear()
 
     def hold(self, shares: Longs) -> None:
@@ -111,28 +125,45 @@ class Room:
     def best_level(self, kind: int) -> int:
         """Return how close together a job of this kind could ever be on this cluster."""
         ask, nodes = self.kinds[kind], self._seen.nodes
-        if ask[CHUNKS] + ask[RESTS] == 1:
+        if self._alone[kind]:
             return NODE if nodes.largest_island is not None and nodes.largest_island.max() < ask[CHUNK] else ISLAND
-        able = self._seen.eligible[ask[POOL]] & (nodes.gpus >= ask[CHUNK])
+        most = int(ask[POOL]), int(ask[CHUNK])
         for level, switch in ((LEAF, nodes.leaf), (SPINE, nodes.spine)):
-            if np.bincount(switch[able], minlength=1).max(initial=0) >= ask[CHUNKS] + ask[RESTS]:
+            if (*most, level) not in self._best:
+                able = self._seen.eligible[ask[POOL]] & (nodes.gpus >= ask[CHUNK])
+                self._best[*most, level] = int(np.bincount(switch[able], minlength=1).max())
+            if self._best[*most, level] >= ask[CHUNKS] + ask[RESTS]:
                 return level
         return FURTHER
 
     def ready(self, kind: int) -> Floats:
         """Return when each node can hold a chunk of this kind at the latest, as running jobs reach their limits."""
+        times, known = self._ready.get(kind, (None, 0))
+        if times is None:
+            times = self._ends(kind, np.arange(len(self.free)))
+        elif known < len(self._moved):
+            nodes = np.unique(np.concatenate(self._moved[known:]))
+            times[nodes] = self._ends(kind, nodes)
+        self._ready[kind] = times, len(self._moved)
+        return times
+
+    def _ends(self, kind: int, nodes: NDArray[np.intp]) -> Floats:
+        """Return when some nodes, in rising order, can hold a chunk of this kind at the latest."""
         ask, seen = self.kinds[kind], self._seen
         if self._releases is None:
             self._releases = self._released()
         node, end, freed = self._releases
-        need = self._full[kind].copy()
+        if len(nodes) < len(self.free):
+            begins, ends = np.searchsorted(node, nodes), np.searchsorted(node, nodes, side="right")
+            some = np.concatenate([np.arange(begin, last) for begin, last in zip(begins, ends, strict=True)])
+            node, end, freed = node[some], end[some], freed[some]
         there = np.where(ask[WHOLE], seen.nodes.gpus, 0)[node], np.where(ask[WHOLE], seen.nodes.cpus, 0)[node]
         had = self.free[node] + freed
-        enough = (had >= need).all(axis=1) & (had[:, 0] >= there[0]) & (had[:, 1] >= there[1])
-        times = np.full(len(self.free), np.inf)
-        times[node[enough][::-1]] = end[enough][::-1]  # of a node the earliest, which is written last
-        times[self._fits[kind]] = seen.now
-        times[~(seen.nodes.open & seen.eligible[ask[POOL]])] = np.inf
+        enough = (had >= self._full[kind]).all(axis=1) & (had[:, 0] >= there[0]) & (had[:, 1] >= there[1])
+        times = np.full(len(nodes), np.inf)
+        times[np.searchsorted(nodes, node[enough][::-1])] = end[enough][::-1]  # of a node the earliest, written last
+        times[self._fits[kind, nodes]] = seen.now
+        times[~(seen.nodes.open[nodes] & seen.eligible[ask[POOL], nodes])] = np.inf
         return np.asarray(np.maximum(times, seen.now))
 
     def soonest(self, kind: int, level: int) -> float:
@@ -144,12 +175,13 @@ class Room:
     def _together(self, kind: int, level: int) -> float:
         times, needed = self.ready(kind), int(self.kinds[kind, CHUNKS] + self.kinds[kind, RESTS])
         if level in (LEAF, SPINE):
-            switch = self._seen.nodes.leaf if level == LEAF else self._seen.nodes.spine
-            order = np.lexsort((times, switch))
-            first = np.searchsorted(switch[order], np.arange(int(switch.max(initial=0)) + 1))
-            last = first + needed - 1
-            inside = (last < len(order)) & (switch[order][np.minimum(last, len(order) - 1)] == np.arange(len(first)))
-            return float(times[order][last[inside]].min(initial=np.inf))
+            if level not in self._members:
+                self._members[level] = _members(self._seen.nodes.leaf if level == LEAF else self._seen.nodes.spine)
+            inside = self._members[level]
+            if needed > inside.shape[1]:
+                return np.inf
+            found = np.append(times, np.inf)[inside]  # whoever is no node is never ready
+            return float(np.partition(found, needed - 1, axis=1)[:, needed - 1].min(initial=np.inf))
         return float(np.partition(times, needed - 1)[needed - 1]) if needed <= len(times) else np.inf
 
     def reserve(self, kind: int) -> float:
@@ -164,15 +196,45 @@ class Room:
 
     def _renew(self, nodes: NDArray[np.intp]) -> None:
         """Look again at nodes on which something has changed."""
+        fitted: Masks = np.asarray(self._fits[:, nodes].any(axis=1))
         self._fits[:, nodes] = self._fitting(self._full, nodes)
         if self._rest_fits is not self._fits:
+            fitted |= self._rest_fits[:, nodes].any(axis=1)
             self._rest_fits[:, nodes] = self._fitting(self._last, nodes)
-        self._shrink()
+        self._spots = {key: spot for key, spot in self._spots.items()
+                       if spot is None or not fitted[key[0]] or self._stays(key[0], spot, nodes)}
+        self._moved.append(nodes)
         self._soonest.clear()
+
+    def _stays(self, kind: int, spot: Spot, nodes: NDArray[np.intp]) -> bool:
+        """Tell whether a job is still best placed where it was, though others became fuller."""
+        if self._alone[kind]:
+            return self._island is None and not self._preferred(kind, nodes, spot.nodes)
+        if spot.level != LEAF or self.kinds[kind, RESTS]:
+            return False
+        leaf = self._seen.nodes.leaf
+        inside = leaf[nodes] == leaf[spot.nodes[0]]
+        # A leaf that has lost a node may hold the job more tightly now.
+        return bool(self._fits[kind, nodes[~inside]].all()) and not self._preferred(kind, nodes[inside], spot.nodes)
+
+    def _preferred(self, kind: int, nodes: NDArray[np.intp], to: Longs) -> bool:
+        """Tell whether one of these nodes is one of those, or comes before the last of them."""
+        held = set(to.tolist())
+        last = max(zip(self.free[to, 0].tolist(), to.tolist(), strict=True))
+        return any(node in held or (fits and (free, node) < last) for node, fits, free in zip(
+            nodes.tolist(), self._fits[kind, nodes].tolist(), self.free[nodes, 0].tolist(), strict=True))
 
     def _shrink(self) -> None:
         """Look anew for places, but not for those who had none: there is not more room than before."""
         self._spots = {key: None for key, spot in self._spots.items() if spot is None}
+
+    def _with_room(self) -> NDArray[np.intp]:
+        found = self._fits.any(axis=0)
+        return np.flatnonzero(found if self._rest_fits is self._fits else found | self._rest_fits.any(axis=0))
+
+    def _beside(self, fits: Masks, beside: bool) -> Masks:
+        """Return where somebody fits of the nodes near, without those that are kept for others."""
+        return fits & ~self._reserved[self._near] if beside else fits
 
     def _needs(self, gpus: int) -> Longs:
         """Return the GPUs, CPUs and bytes of each kind's chunk, or rest: its share, rounded up."""
@@ -181,6 +243,13 @@ class Room:
         whole = (ask[:, CHUNK] == size) | (ask[:, CHUNK] == 0)
         shares = [np.where(whole, ask[:, what], -(-ask[:, what] * size // scale)) for what in (CPUS, MEMORY)]
         return np.stack([size, *shares], axis=1)
+
+    def _everywhere(self, needs: Longs) -> Masks:
+        """Tell which kinds fit where, [kind, node]; where nobody finds the GPUs, nobody looks for the rest."""
+        found = np.zeros((len(needs), len(self.free)), bool)
+        near = np.flatnonzero(self._seen.nodes.open & (self.free[:, 0] >= needs[:, 0].min(initial=0)))
+        found[:, near] = self._fitting(needs, near)
+        return found
 
     def _fitting(self, needs: Longs, nodes: NDArray[np.intp]) -> Masks:
         """Tell which kinds fit on which of these nodes, [kind, node]."""
@@ -198,37 +267,46 @@ class Room:
     def _one(self, kind: int, fits: Masks) -> Spot | None:
         """Return the fullest node that holds the job, on one island where there is such a node."""
         gpus, level = int(self.kinds[kind, CHUNK]), ISLAND
+        if not fits.any():
+            return None
         if self._island is not None and gpus > 0:
-            together = fits & (self._island >= gpus)
+            together = fits & (self._island[self._near] >= gpus)
             fits, level = (together, ISLAND) if together.any() else (fits, NODE)
-        node = int(np.where(fits, self.free[:, 0], FAR).argmin())
-        return self._spot(np.array([node]), level, gpus) if fits[node] else None
+        able = self._near[fits]
+        return self._spot(able[[self.free[able, 0].argmin()]], level, gpus)
 
-    def _several(self, kind: int, full: Masks, last: Masks) -> Spot | None:
+    def _several(self, kind: int, fits: Masks, last: Masks) -> Spot | None:
         """Return the nodes that are closest together."""
         ask, nodes = self.kinds[kind], self._seen.nodes
-        chunks, rests = int(ask[CHUNKS]), int(ask[RESTS])
-        able = last if rests else full
-        if np.count_nonzero(full) < chunks or np.count_nonzero(able) < chunks + rests:
+        chunks, needed, same = int(ask[CHUNKS]), int(ask[CHUNKS] + ask[RESTS]), not ask[RESTS]
+        full: Rows = self._near[fits]
+        able: Rows = full if same else self._near[last]
+        if len(full) < chunks or len(able) < needed:
             return None
-        leaves = np.bincount(nodes.leaf[able], minlength=int(nodes.leaf.max()) + 1)
+        leaves = room = np.bincount(nodes.leaf[able])
         higher = [(FURTHER, place) for place in nodes.higher]
         for level, switch in ((LEAF, nodes.leaf), (SPINE, nodes.spine), *higher):
-            room = np.bincount(switch[able], minlength=int(switch.max()) + 1)
-            holds = (np.bincount(switch[full], minlength=len(room)) >= chunks) & (room >= chunks + rests)
+            room = room if level == LEAF else np.bincount(switch[able])
+            holds = room >= needed
+            if not same:
+                holds &= np.bincount(switch[full], minlength=len(room))[:len(room)] >= chunks
             if holds.any():
-                inside = switch == int(np.where(holds, room, FAR).argmin())
-                return self._picked(kind, full & inside, able & inside, leaves, level)
+                inside = int(np.where(holds, room, FAR).argmin())
+                if len(room) > 1:
+                    full, able = full[switch[full] == inside], able[switch[able] == inside]
+                return self._picked(kind, full, able, leaves, level)
         return self._picked(kind, full, able, leaves, FURTHER)
 
-    def _picked(self, kind: int, full: Masks, able: Masks, leaves: Longs, level: int) -> Spot:
+    def _picked(self, kind: int, full: Rows, able: Rows, leaves: Longs, level: int) -> Spot:
         """Return the fullest nodes of those that are able, of the leaves with most room first."""
-        ask, rank = self.kinds[kind], -leaves[self._seen.nodes.leaf] * 1024 + self.free[:, 0]
-        order = np.argsort(np.where(full, rank, FAR), kind="stable")[:int(ask[CHUNKS])]
-        others = np.where(able, rank, FAR)
-        others[order] = FAR
-        rest = np.argsort(others, kind="stable")[:int(ask[RESTS])]
-        return self._spot(np.concatenate([order, rest]), level, int(ask[CHUNK]))
+        ask, leaf = self.kinds[kind], self._seen.nodes.leaf
+        rank = self.free[full, 0] - 1024 * leaves[leaf[full]] if level > LEAF else self.free[full, 0]
+        chosen = full[rank.argsort(kind="stable")[:int(ask[CHUNKS])]]
+        if ask[RESTS]:
+            others = able[~np.isin(able, chosen)]
+            rank = self.free[others, 0] - 1024 * leaves[leaf[others]]
+            chosen = np.concatenate([chosen, others[rank.argsort(kind="stable")[:int(ask[RESTS])]]])
+        return self._spot(chosen, level, int(ask[CHUNK]))
 
     def _spot(self, nodes: Longs, level: int, gpus: int) -> Spot:
         free = self.free[nodes, 0]
@@ -243,6 +321,16 @@ class Room:
         first = np.searchsorted(node, node)
         before = np.vstack([np.zeros((1, 3), np.int64), freed])[first]
         return node, end[order], freed - before
+
+
+def _members(switch: Longs) -> NDArray[np.intp]:
+    """Return [switch, place] the nodes of each switch, filled up with the number of nodes, which is none."""
+    order = np.argsort(switch, kind="stable")
+    of = switch[order]
+    place = np.arange(len(of)) - np.searchsorted(of, of)
+    found = np.full((int(switch.max(initial=0)) + 1, int(place.max(initial=-1)) + 1), len(switch), np.intp)
+    found[of, place] = order
+    return found
 
 
 def somebody_fits(state: ClusterState) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .cluster import Cluster
 from .feasibility import pools, shape
@@ -243,6 +244,18 @@ def jct_mean_bound(workload: Workload, gpus: int) -> float:
     submit, run, wanted = (column.tolist() for column in (workload.submit, workload.run, workload.gpus))
     completions = _completions_bound(submit, run, wanted, [(-math.inf, gpus)])
     return float((completions - workload.submit.sum()) / len(workload))
+
+
+def elastic_jct_mean_bound(submit: NDArray[np.float64], fastest_s: NDArray[np.float64],
+                           gpu_seconds: NDArray[np.float64], gpus: int) -> float:
+    """Return a mean job completion time, s, that nobody can beat who may also change the sizes of jobs.
+
+    ``fastest_s`` is the run time of each job at its best size, ``gpu_seconds`` the least that it takes at any.
+    """
+    if not len(submit):
+        return 0.0
+    ends = _shortest_remaining(submit.tolist(), gpu_seconds.tolist(), [(-math.inf, gpus)])
+    return float(max(fastest_s.mean(), (ends - submit.sum()) / len(submit)))
 
 
 def makespan_bound(workload: Workload, gpus: int) -> float:

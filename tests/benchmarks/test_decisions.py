@@ -9,6 +9,9 @@ from test_advice import NOW, site
 
 from idlewatt.daemon.agents.dl2.agent import DL2
 from idlewatt.daemon.agents.dl2.network import NET as SIZES
+from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent
+from idlewatt.daemon.agents.gist_mdrl.live import SERVING, GistPolicy
+from idlewatt.daemon.agents.gist_mdrl.site import Jobs, form
 from idlewatt.daemon.agents.maifs.agent import Maifs
 from idlewatt.daemon.agents.maifs.network import initial
 from idlewatt.daemon.agents.topdrl.agent import TopDRL
@@ -32,6 +35,18 @@ SPEEDS = SiteSpeeds("site", (Group("*", "*", 9, size={1: cell(1.0), 2: cell(1.8)
 AGENTS = {"dl2": DL2(RANDOM.normal(size=SIZES.size), ModelCard("dl2", "1", 0, 0, "", "", "")),
           "topdrl": TopDRL(RANDOM.normal(size=ORDERS.size), ModelCard("topdrl", "1", 0, 0, "", "", "")),
           "maifs": Maifs(initial(RANDOM), ModelCard("maifs", "1", 0, 0, "", "", ""))}
+
+
+def gist():
+    """An agent for that site's one partition, whose servers it looks at by shortlists, and which places all it can."""
+    sizes, none = np.repeat([1, 2, 4, 8], 50), np.zeros(200, np.int64)
+    jobs = Jobs(sizes, none, none, none.astype(float), none + 3600.0, none + 86400.0)
+    agent = GistAgent(form(ClusterState.from_snapshot(site(1000, 1), NOW).cluster, "gpu", jobs), SERVING)
+    agent.weights["q.bias"][:-len(agent.partition.flavors)] = 1.0
+    return GistPolicy({"gpu": agent}, ModelCard("gist_mdrl", "1", 0, 0, "", "", ""))
+
+
+AGENTS["gist_mdrl"] = gist()
 
 
 @pytest.mark.parametrize("room", ["much", "little"])

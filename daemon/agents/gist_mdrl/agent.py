@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ....storage.records import ModelCard
 from .. import checkpoint
-from ..contract import Agent
 from ..memory import Batch, Floats, ReplayMemory, Transition
 from .environment import Decision, Partition
 from .network import Shape, Weights, initial, q_values
@@ -140,7 +139,7 @@ class Eyes:
         return sorted(servers, key=lambda server: (decision.free[server], -decision.remaining_s[server]))
 
 
-class GistAgent(Agent[Decision, Transition]):
+class GistAgent:
     """A deep Q agent of one partition."""
 
     def __init__(self, partition: Partition, options: Options = LITERAL, values: Hyperparameters = UNNAMED,

@@ -20,7 +20,7 @@ from ..doubts import STRANGE, groups_of, outside, strange_jobs, wrong_size
 from ..kinds import Objective
 from ..observation import Observation, observe, spread_known
 from ..room import Room, Spot, somebody_fits
-from .network import INPUTS, NET, OF_JOB, Candidates
+from .network import INPUTS, NET, OF_JOB, Candidates, Places
 
 Floats = NDArray[np.float64]
 
@@ -102,51 +102,48 @@ class Desk:
         """When the one that was picked without fitting gets its nodes."""
         self._left = np.ones(len(self.jobs), bool)
         self._idle = not len(seen.running.rows)
+        self._places = Places(self._room, np.zeros(len(self.jobs), bool))
 
     def rows(self) -> Floats:
         """Return the inputs of the candidates as things are."""
-        return self._candidates.rows(self._spots())
+        return self._candidates.rows(self._places, self._places.found(self._left))
 
     def starts(self, choose: Choose) -> Iterator[Action]:
         """Yield what to start now."""
         for row in self._late():
-            spot = self._spots()[row]
+            spot = self._places.spot(row)
             if spot is None:
                 return  # nobody overtakes who has waited for so long
             yield self._start(row, spot)
         while True:
-            spots = self._spots()
-            if all(spot is None for spot in spots):
+            fit = self._places.found(self._left)
+            if not fit.any():
                 return
-            picked = self._picked(spots, choose)
+            picked = self._picked(fit, choose)
             if picked is None:
                 return
-            found = spots[picked]
-            if found is None:
-                self._promised_s = self._room.reserve(int(self._room.kind[picked]))
-                self._left[picked] = False
+            spot = self._places.spot(picked) if fit[picked] else None
+            if spot is None:
+                self._promise(picked)
             else:
-                yield self._start(picked, found)
+                yield self._start(picked, spot)
 
-    def _picked(self, spots: list[Spot | None], choose: Choose) -> int | None:
+    def _picked(self, fit: NDArray[np.bool_], choose: Choose) -> int | None:
         """Return the row that is chosen of those that are allowed; None for letting nobody go."""
-        allowed = self._left.copy()
-        if self._promised_s is not None:
-            allowed &= [spot is not None for spot in spots]
+        allowed = self._left if self._promised_s is None else self._left & fit
         shown = np.flatnonzero(np.append(allowed, not self._idle))  # of an idle cluster nothing is to be waited for
-        chosen = shown[choose(self._seen.now, self._candidates.rows(spots)[shown])]
+        chosen = shown[choose(self._seen.now, self._candidates.rows(self._places, fit)[shown])]
         return None if chosen == len(self.jobs) else int(chosen)
 
     def _start(self, row: int, spot: Spot) -> Action:
         self._left[row], self._idle = False, False
         return self._room.take(int(self._room.kind[row]), spot, int(self._seen.waiting.rows[self.jobs[row]]))
 
-    def _spots(self) -> list[Spot | None]:
-        """Return where each job that is left could start without delaying who was promised a place."""
-        limit = self._seen.waiting.limit[self.jobs]
-        late = np.zeros(len(limit), bool) if self._promised_s is None else self._seen.now + limit > self._promised_s
-        return [self._room.spot(kind, beside=beside) if left else None for kind, beside, left
-                in zip(self._room.kind.tolist(), late.tolist(), self._left.tolist(), strict=True)]
+    def _promise(self, row: int) -> None:
+        """Keep free what a job gets first; whoever would still run then keeps off."""
+        self._promised_s = self._room.reserve(int(self._room.kind[row]))
+        self._left[row] = False
+        self._places = Places(self._room, self._seen.now + self._seen.waiting.limit[self.jobs] > self._promised_s)
 
     def _late(self) -> list[int]:
         """Return the rows of those who have waited for too long, the oldest first."""

@@ -29,41 +29,80 @@ OF_JOB = INPUTS.index("is waiting")
 HOUR_S, SHORT_S = 3600.0, 60.0
 
 
+class Places:
+    """Where each job that is looked at could start; jobs that ask for the same share a place."""
+
+    def __init__(self, room: Room, beside: NDArray[np.bool_]) -> None:
+        """Look for places in a room; who is ``beside`` keeps off what is reserved."""
+        self._room = room
+        keys, self._key = np.unique(2 * room.kind + beside, return_inverse=True)
+        self._keys = [divmod(key, 2) for key in keys.tolist()]
+        self.told = np.zeros((len(keys), 4), np.int64)
+        """By key: whether there is a place, how far apart, whether it fills a node, whether it opens one."""
+        self._last: list[Spot | None] = [None] * len(keys)
+
+    def found(self, left: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Tell which of the jobs that are left could start now."""
+        wanted = np.bincount(self._key[left], minlength=len(self._keys)).tolist()
+        for key, (kind, beside) in enumerate(self._keys):
+            if not wanted[key]:
+                continue
+            spot = self._room.spot(kind, beside=bool(beside))
+            if spot is not self._last[key]:
+                self._last[key] = spot
+                self.told[key] = (0, 0, 0, 0) if spot is None else (1, spot.level, spot.leftover == 0, spot.opens)
+        return np.asarray(left & (self.told[self._key, 0] == 1))
+
+    def spot(self, row: int) -> Spot | None:
+        """Return where a job could start now."""
+        kind, beside = self._keys[self._key[row]]
+        return self._room.spot(kind, beside=bool(beside))
+
+    def of(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return ``told`` of some jobs."""
+        return self.told[self._key[rows]]
+
+
 class Candidates:
     """The waiting jobs that are looked at, by index among all waiting ones, as rows of inputs while jobs are placed."""
 
     def __init__(self, seen: Observation, room: Room, jobs: NDArray[np.intp]) -> None:
         self._seen, self._room, self.jobs = seen, room, jobs
         spread = of_application(seen.known.spread, seen.waiting.application[jobs])
-        closest = np.array([room.best_level(kind) for kind in range(len(room.kinds))], np.intp)[room.kind]
+        self._closest = [room.best_level(kind) for kind in range(len(room.kinds))]
         self._spread, self._rows = spread, np.arange(len(jobs))
-        self._best = spread[self._rows, closest]
+        self._best = spread[self._rows, np.array(self._closest, np.intp)[room.kind]]
         self._fixed = self._asked(jobs)
+        self._gpus = seen.nodes.gpus
+        self._leaves = np.maximum(1.0, np.bincount(seen.nodes.leaf, self._gpus))
+        self._total = max(1, int(self._gpus.sum()))
+        work = float(seen.waiting.guess @ seen.waiting.gpus)
+        self._fixed[:, IDLE + 4:SPLIT] = 0.3 * np.log1p(len(seen.waiting.rows)), 0.3 * np.log1p(
+            work / self._total / HOUR_S)
 
-    def rows(self, spots: list[Spot | None]) -> Floats:
-        """Return the inputs of each job with the spot that it could start on, the last row being to let none go."""
-        found = np.zeros((len(self.jobs) + 1, len(INPUTS)))
-        found[:-1, :OF_JOB] = self._fixed[:, :OF_JOB]
-        at = [row for row, spot in enumerate(spots) if spot is not None]
-        some = [spot for spot in spots if spot is not None]
+    def rows(self, places: Places, fit: NDArray[np.bool_]) -> Floats:
+        """Return the inputs of each job with the place that it could start on, the last row being to let none go."""
+        found = self._fixed.copy()
+        at = np.flatnonzero(fit)
+        told = places.of(at)
         found[at, FITS] = 1.0
-        speed = self._spread[at, [spot.level for spot in some]] / self._best[at] if at else np.zeros(0)
+        speed = self._spread[at, told[:, 1]] / self._best[at]
         found[at, SLOWER] = -np.log(speed)
-        found[at, 12] = [spot.leftover == 0 for spot in some]
-        found[at, 13] = [spot.opens for spot in some]
-        for row, now in zip(at, speed.tolist(), strict=True):
-            if now < 1.0:
-                found[row, 10:12] = self._pays(row, now)
-        found[-1, IDLE] = 1.0
+        found[at, 12:14] = told[:, 2:]
+        slow = np.flatnonzero(speed < 1.0)
+        if len(slow):
+            found[at[slow], 10:12] = self._pays(at[slow], speed[slow])
         found[:, SPLIT] = 0.5 * np.log1p(np.count_nonzero(speed < 0.9))
-        found[:, IDLE + 1:SPLIT] = self._surroundings()
+        found[:, IDLE + 1:IDLE + 4] = self._surroundings()
         return found
 
     def _asked(self, jobs: NDArray[np.intp]) -> Floats:
-        """Return what does not change while jobs are placed."""
+        """Return what does not change while jobs are placed, the last row being to let none go."""
         waiting, now = self._seen.waiting, self._seen.now
         run, wait = waiting.guess[jobs], np.maximum(0.0, now - waiting.submit[jobs])
-        found = np.zeros((len(jobs), len(INPUTS)))
+        whole = np.zeros((len(jobs) + 1, len(INPUTS)))
+        whole[-1, IDLE] = 1.0
+        found = whole[:-1]
         found[:, 0] = 0.5 * np.log((run + SHORT_S) / HOUR_S)
         found[:, 1] = np.log2(np.maximum(1, waiting.gpus[jobs])) / 3
         found[:, 2] = waiting.asks[jobs, 4] + waiting.asks[jobs, 6] > 1
@@ -73,23 +112,20 @@ class Candidates:
         found[:, 6] = 0.5 * np.log1p(wait / (run + SHORT_S))
         found[:, 7] = np.minimum(8.0, wait / (wait.mean() + 900.0)) / 4
         found[:, 8] = 0.3 * np.log(np.minimum(waiting.limit[jobs], 100 * run) / run)
-        return found
+        return whole
 
-    def _pays(self, row: int, now: float) -> tuple[float, float]:
-        """Return what a job gains if it waits until it fits as close together as ever, and when that is."""
-        kind = int(self._room.kind[row])
-        soon = self._room.soonest(kind, self._room.best_level(kind)) - self._seen.now
-        run = float(self._seen.waiting.guess[self.jobs[row]])
-        if not np.isfinite(soon):
-            return 0.0, 0.0
-        return float(np.log((run / now + SHORT_S) / (soon + run + SHORT_S))), float(0.25 * np.log1p(soon / SHORT_S))
+    def _pays(self, rows: NDArray[np.intp], now: Floats) -> Floats:
+        """Return what jobs gain if they wait until they fit as close together as ever, and when that is."""
+        kinds, which = np.unique(self._room.kind[rows], return_inverse=True)
+        soon = np.array([self._room.soonest(kind, self._closest[kind]) for kind in kinds.tolist()])[which]
+        soon, run = soon - self._seen.now, self._seen.waiting.guess[self.jobs[rows]]
+        known = np.isfinite(soon)
+        later = np.where(known, soon, 0.0)
+        gain = np.log((run / now + SHORT_S) / (later + run + SHORT_S))
+        return np.stack([np.where(known, gain, 0.0), 0.25 * np.log1p(later / SHORT_S)], axis=1)
 
-    def _surroundings(self) -> Floats:
+    def _surroundings(self) -> tuple[float, ...]:
         """Return what is the same for all candidates."""
-        nodes, free, waiting = self._seen.nodes, self._room.free[:, 0], self._seen.waiting
-        total = max(1, int(nodes.gpus.sum()))
-        leaves = np.bincount(nodes.leaf, nodes.gpus)
-        freest = (np.bincount(nodes.leaf, free) / np.maximum(1.0, leaves)).max(initial=0.0)
-        work = float(waiting.guess @ waiting.gpus)
-        return np.array([free.sum() / total, (free == nodes.gpus).mean(), freest,
-                         0.3 * np.log1p(len(waiting.rows)), 0.3 * np.log1p(work / total / HOUR_S)])
+        free = self._room.free[:, 0]
+        freest = (np.bincount(self._seen.nodes.leaf, free) / self._leaves).max(initial=0.0)
+        return float(free.sum() / self._total), float((free == self._gpus).mean()), float(freest)

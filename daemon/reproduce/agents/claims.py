@@ -36,6 +36,8 @@ class Judged:
     """The best heuristic in hindsight."""
     interval: tuple[float, float] | None = None
     """Of the mean completion time over the incumbent's."""
+    bound_s: float | None = None
+    """Mean completion time that nobody can beat; None where it was not worked out."""
 
 
 def facts(sites: Sequence[str], found: Sequence[Judged], setting: Setting) -> dict[str, object]:
@@ -46,7 +48,7 @@ def facts(sites: Sequence[str], found: Sequence[Judged], setting: Setting) -> di
         "So speeds are published figures, and no figure here is of a real site.",
         f"Each agent learned from the first weeks for {setting.budget_s:g} s at most and is judged on the last, with "
         f"{setting.seeds} seeds; the incumbent is {INCUMBENT}. Figures are means over seeds, least and most in "
-        "brackets. No bound is given: none is known where jobs may change their size."],
+        "brackets. The bound is no policy: all GPUs as one machine that interrupts and resizes jobs for nothing."],
         "sections": [section for number, site in enumerate(sites)
                      for section in _site(site, [one for one in found if one.site == number])]}
 
@@ -60,6 +62,9 @@ def _site(name: str, found: Sequence[Judged]) -> Iterator[Section]:
     best = sorted({one.best for one in told})
     rows = [_row(policy, told, policy in kinds) for policy in (*kinds, INCUMBENT, *HEURISTICS, *ALWAYS)
             if any(policy in one.rows for one in told)]
+    bounds = np.array([one.bound_s / max(1.0, one.rows[INCUMBENT][0]) for one in told if one.bound_s is not None])
+    if len(bounds):
+        rows.append(("bound", _spread(bounds), "", "", "", ""))
     missing = sorted({f"{one.kind}: {one.reason}" for one in found if not one.rows})
     yield Section(name, [
         f"{told[0].jobs} jobs of the last {told[0].days:.1f} days. The best heuristic in hindsight: {', '.join(best)}.",

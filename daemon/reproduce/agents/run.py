@@ -19,6 +19,7 @@ from ..failures import SettingError
 from ..progress import progress, resumable
 from ..report import write_report
 from . import claims
+from .bound import jct_bound_s
 from .claims import Judged
 from .setting import Setting
 from .sites import HISTORIES, material_of
@@ -96,7 +97,7 @@ def judged(task: Task) -> Judged:
         for _ in kind.train(course):
             pass
         verdict = judge(kind.load(course.folder / "best"), INCUMBENT, HEURISTICS, parts.test, seed=task.seed)
-        found = _figures(task, verdict)
+        found = _figures(task, verdict, jct_bound_s(parts.test))
     except TrainingError as error:
         found = Judged(task.site, task.seed, task.kind, str(error))
     task.folder.mkdir(parents=True, exist_ok=True)
@@ -104,10 +105,10 @@ def judged(task: Task) -> Judged:
     return found
 
 
-def _figures(task: Task, verdict: Verdict) -> Judged:
+def _figures(task: Task, verdict: Verdict, bound_s: float) -> Judged:
     agent = verdict.rows[0]
     against = verdict.against.get(verdict.incumbent)
     return Judged(task.site, task.seed, task.kind, verdict.reason, verdict.decision.value, verdict.days, verdict.jobs,
                   {task.kind if row is agent else row.policy: (row.jct_mean_s, row.wait_p99_s, row.energy_joules)
                    for row in verdict.rows}, verdict.best,
-                  None if against is None else (against.low, against.high))
+                  None if against is None else (against.low, against.high), bound_s)

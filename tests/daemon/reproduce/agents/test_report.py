@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 from command import reproduce
 
+from idlewatt.daemon.agents.figures import figures
+from idlewatt.daemon.agents.histories import split
+from idlewatt.daemon.agents.kinds import Kind, Stretch, TrainingError
 from idlewatt.daemon.learning.promotion import HEURISTICS
 from idlewatt.daemon.learning.training import INCUMBENT
-from idlewatt.daemon.reproduce.agents import claims
+from idlewatt.daemon.policies import named
+from idlewatt.daemon.replay import engine
+from idlewatt.daemon.replay.cluster import Cluster
+from idlewatt.daemon.replay.site_speeds import Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.workload import Workload
+from idlewatt.daemon.reproduce.agents import claims, run
+from idlewatt.daemon.reproduce.agents.bound import jct_bound_s
 from idlewatt.daemon.reproduce.agents.claims import Judged
 from idlewatt.daemon.reproduce.agents.setting import FULL
 from idlewatt.daemon.reproduce.agents.sites import HISTORIES, material_of
@@ -35,13 +44,39 @@ def test_a_job_of_several_nodes_takes_its_recorded_time_on_nodes_that_are_close(
     assert work.run[wide] == pytest.approx(flat.run[wide] * close)
 
 
-def test_an_agent_that_cannot_serve_a_site_is_told_with_its_reason_and_not_tried_again(tmp_path):
-    first = reproduce("agents", "--traces", TRACES, "--out", tmp_path, "--quick", kinds="gist_mdrl", workers=1)
-    assert first.exit_code == 0, first.output
-    told = (tmp_path / "report.md").read_text()
-    assert "Nothing could be judged: " in told
-    assert reproduce("agents", "--traces", TRACES, "--out", tmp_path, "--quick", kinds="gist_mdrl").exit_code == 0
-    assert (tmp_path / "report.md").read_text() == told
+def test_an_agent_that_cannot_serve_a_site_is_told_with_its_reason_and_not_tried_again(tmp_path, monkeypatch):
+    def refuses(course):
+        raise TrainingError("no partition has the form")
+
+    monkeypatch.setattr(run, "kind_of", lambda name: Kind(name, refuses, lambda folder: None))
+    task = run.Task(0, 0, "gist_mdrl", 1.0, TRACES, tmp_path)
+    found = run.judged(task)
+    assert (found.rows, found.reason) == ({}, "no partition has the form")
+    assert run._kept(task) == found
+    told = list(claims.facts(["a site"], [found], FULL)["sections"])
+    assert told[0].paragraphs == ["Nothing could be judged: no partition has the form."]
+
+
+def test_nobody_beats_the_bound_not_even_by_resizing():
+    history = HISTORIES[1]
+    parts = split(material_of(history, TRACES, 0)).test
+    bound_s, done = jct_bound_s(parts), figures(engine.run(
+        parts[0].cluster, parts[0].workload, named("sjf-oracle+best-fit+easy"), speed=parts[0].speeds.table),
+        parts[0].since_s)
+    assert 0.5 * done.jct_mean_s < bound_s < done.jct_mean_s
+
+
+def test_the_bound_takes_jobs_at_their_best_size_on_one_machine():
+    cluster = Cluster.from_spec("1x4")
+    speeds = SiteSpeeds("made up", (Group("*", "*", 9, size={1: cell(1.0), 2: cell(1.6), 4: cell(2.0)}),))
+    work = Workload.of([0.0, 0.0], [160.0, 100.0], [2, 1], minimum=[1, 1], maximum=[4, 1], application=[1, 1],
+                       application_names=speeds.labels)
+    # At best 128 s on four GPUs, or 256 GPU-seconds on one; the other job is rigid: 25 s of the machine, then 64 s.
+    assert jct_bound_s([Stretch(cluster, work, 0.0, speeds)]) == pytest.approx((128.0 + 100.0) / 2)
+
+
+def cell(factor):
+    return Cell(factor, factor, factor, "measured", 9)
 
 
 def test_without_traces_it_says_what_it_needs(monkeypatch):

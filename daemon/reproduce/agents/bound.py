@@ -1,0 +1,36 @@
+"""What no policy can be better than on the weeks that judge, though it may change the sizes of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...agents.kinds import Stretch
+from ...agents.observation import of_application
+from ...replay.optimum import elastic_jct_mean_bound
+
+
+def jct_bound_s(stretches: Sequence[Stretch]) -> float:
+    """Return the bound on the mean completion time of the jobs that count, s.
+
+    Jobs before them are taken to be gone, distance and neighbours to cost nothing, and nodes never to fail.
+    """
+    bounds, counts = zip(*(_bound(stretch) for stretch in stretches), strict=True)
+    return float(np.average(bounds, weights=counts))
+
+
+def _bound(stretch: Stretch) -> tuple[float, int]:
+    work, cluster = stretch.workload, stretch.cluster
+    rows = np.flatnonzero((work.submit >= stretch.since_s) & (work.gpus <= cluster.gpus.sum()))
+    speed = of_application(stretch.speeds.table.size, work.application[rows].astype(np.int64))
+    wanted, sizes = work.gpus[rows], np.arange(speed.shape[1])
+    last = speed.shape[1] - 1
+    run = work.run[rows, None] * np.take_along_axis(speed, np.minimum(wanted, last)[:, None], 1)
+    low, high = (np.minimum(column[rows], last)[:, None] for column in (work.minimum, work.maximum))
+    may = (sizes >= low) & (sizes <= high)
+    took = np.divide(run, speed, out=np.full(speed.shape, np.inf), where=may & (speed > 0))
+    rigid = (work.minimum[rows] == work.maximum[rows]) | (wanted > last)
+    fastest = np.where(rigid, work.run[rows], took.min(axis=1))
+    least = np.where(rigid, work.run[rows] * wanted, (took * np.where(may, sizes, 1)).min(axis=1))
+    return elastic_jct_mean_bound(work.submit[rows], fastest, least, int(cluster.gpus.sum())), len(rows)
