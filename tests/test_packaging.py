@@ -35,3 +35,17 @@ def test_every_runtime_dependency_has_a_lowest_and_a_first_forbidden_version():
     lines = [line for line in setup()["options"]["install_requires"].splitlines() if line.strip()]
     wanted = [line for line in lines if not line.startswith("#")]
     assert [line for line in wanted if not re.fullmatch(r"[\w-]+>=[\d.]+,<[\d.]+", line)] == []
+
+
+def test_the_version_is_the_same_wherever_it_stands():
+    version, minor = setup()["metadata"]["version"], setup()["metadata"]["version"].rpartition(".")[0]
+    released = re.findall(r"^## ([\d.]+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    folder = ROOT / "systemd/kubernetes"
+    chart, image = ((folder / name).read_text() for name in ("chart/Chart.yaml", "kustomization.yaml"))
+    assert released[0] == version
+    assert re.findall(r"^(?:version|appVersion): (.*)$", chart, re.MULTILINE) == [version, version]
+    assert re.findall(r"newTag: (.*)", image) == [version]
+    named = {found for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+             for found in re.findall(r"idlewatt_([\d.]+)_amd64\.deb", page.read_text())}
+    assert named == {version}
+    assert f"## From {released[1].rpartition('.')[0]} to {minor}\n" in (ROOT / "docs/upgrading.md").read_text()

@@ -4,6 +4,7 @@ Debian's rpm knows nothing of Debian's own packages, so what the RPM requires is
 """
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -63,7 +64,8 @@ def test_an_rpm_brings_account_folders_units_manuals_and_completions_and_starts_
     assert installed.run("ls", "/usr/share/man/man1/idlewatt.1.gz", "/usr/share/bash-completion/completions/idlewatt",
                          "/usr/share/zsh/site-functions/_idlewatt",
                          "/usr/share/fish/vendor_completions.d/idlewatt.fish")
-    assert "0.2.0" in installed.run("idlewatt", "--version")
+    version = re.search(r"^version = (.*)$", (REPOSITORY / "setup.cfg").read_text(), re.MULTILINE)[1]
+    assert version in installed.run("idlewatt", "--version")
 
 
 def test_an_rpm_needs_python_and_systemd_and_offers_nobody_its_libraries(rpms):
