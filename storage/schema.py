@@ -133,7 +133,8 @@ node_changes = Table(
     Column("reservation", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("leaf", Text, nullable=False), Column("spine", Text, nullable=False),
-    Column("above", _List, nullable=False, server_default="[]"), Column("domain", Text, nullable=False, server_default=""),
+    Column("above", _List, nullable=False, server_default="[]"),
+    Column("domain", Text, nullable=False, server_default=""),
     UniqueConstraint("name", "time_s"),
 )
 Index("ix_node_changes_time_s", node_changes.c.time_s)

@@ -1,7 +1,7 @@
 """The container image, built on this machine and run as its pod runs it: not root, nothing to write but its volumes.
 
-Debian's mirror and pip's index are asked, and it takes some ten minutes: it is long. IDLEWATT_IMAGES names a folder that
-keeps the image from run to run.
+Debian's mirror and pip's index are asked, and it takes some ten minutes: it is long. IDLEWATT_IMAGES names a folder
+that keeps the image from run to run.
 """
 
 import json
@@ -28,8 +28,8 @@ mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"
 for folder in tmp var/lib/idlewatt var/cache/idlewatt; do mount -t tmpfs -o mode=1777 none "$0/$folder"; done
 mount -t tmpfs none "$0/mnt" && cp "$1" "$0/mnt/config.yml" && chmod 755 "$0/mnt" && chmod 644 "$0/mnt/config.yml"
 mount -t proc none "$0/proc" && mount --rbind /dev "$0/dev"
-exec chroot --userspec=9723:9723 "$0" /usr/bin/setpriv --no-new-privs /usr/bin/env -i NUMBA_CACHE_DIR=/var/cache/idlewatt \\
-    MALLOC_ARENA_MAX=2 PYTHONDONTWRITEBYTECODE=1 "${@:2}"
+exec chroot --userspec=9723:9723 "$0" /usr/bin/setpriv --no-new-privs /usr/bin/env -i \\
+    NUMBA_CACHE_DIR=/var/cache/idlewatt MALLOC_ARENA_MAX=2 PYTHONDONTWRITEBYTECODE=1 "${@:2}"
 """
 pytestmark = [pytest.mark.long, pytest.mark.skipif(
     os.geteuid() != 0 or any(shutil.which(name) is None for name in NEEDED), reason="needs root, buildah, debootstrap")]
@@ -56,7 +56,8 @@ def test_the_image_is_smaller_than_its_bound_and_is_not_run_as_root(image, capsy
     told = subprocess.run([*image, "inspect", "--type", "image", "localhost/idlewatt"], check=True, capture_output=True)
     assert json.loads(told.stdout)["OCIv1"]["config"]["User"] == "9723:9723"
     sizes = subprocess.run([*image, "images", "--json"], check=True, capture_output=True)
-    size = next(row["size"] for row in json.loads(sizes.stdout) if "localhost/idlewatt:latest" in row.get("names") or ())
+    size = next(row["size"] for row in json.loads(sizes.stdout)
+                if "localhost/idlewatt:latest" in (row.get("names") or ()))
     with capsys.disabled():
         print(f"\nthe image has {size}")
     number, unit = size.split()
