@@ -109,7 +109,7 @@ def published(known: Known, process: Process) -> Published:
     return Published(**facts)
 
 
-def _watts(known: Known, found: Assessment) -> dict[str, Any]:
+def _watts(known: Known, found: Assessment) -> dict[str, object]:
     power = {(partition, power_class.value): watts for partition, classes in found.totals.items()
              for power_class, watts in classes.items()}
     wasted = {reason.value for reason in WASTED}
@@ -131,7 +131,7 @@ def _watts(known: Known, found: Assessment) -> dict[str, Any]:
     }
 
 
-def _enclosures(found: Assessment) -> dict[str, Any]:
+def _enclosures(found: Assessment) -> dict[str, object]:
     racks = found.enclosures
     return {
         "enclosure_power_watts": {(rack.name, part): watts for rack in racks for part, watts in rack.parts.items()},
@@ -141,13 +141,13 @@ def _enclosures(found: Assessment) -> dict[str, Any]:
     }
 
 
-def _domains(snapshot: SchedulerSnapshot) -> dict[str, Any]:
+def _domains(snapshot: SchedulerSnapshot) -> dict[str, object]:
     states, lost = domain_states(snapshot.nodes)
     return {"nvlink_domains": {place: float(count) for place, count in states.items()},
             "nvlink_domain_broken_gpus": {partition: float(count) for partition, count in lost.items()}}
 
 
-def _wasters(found: Assessment) -> dict[str, Any]:
+def _wasters(found: Assessment) -> dict[str, object]:
     """Return wasted watts by node and, of what jobs hold, by user."""
     nodes = {node.node: node.host_watts * (node.host_class in WASTED) for node in found.nodes}
     dark = {node.node for node in found.nodes if node.host_class is PowerClass.UNMEASURED}
@@ -180,7 +180,7 @@ def _pending(snapshot: SchedulerSnapshot) -> dict[tuple[str, str], float]:
     return {key: float(count) for key, count in waiting.items()}
 
 
-def _gpus(found: Assessment) -> dict[str, Any]:
+def _gpus(found: Assessment) -> dict[str, object]:
     bases = ("limit", "actual")
     return {
         "gpus": _flat(found.gpus),
@@ -204,7 +204,7 @@ def _flat(counts: Mapping[str, Mapping[Any, int]]) -> dict[tuple[str, ...], floa
     return {(place, str(state)): float(count) for place, states in counts.items() for state, count in states.items()}
 
 
-def _advice(known: Known) -> dict[str, Any]:
+def _advice(known: Known) -> dict[str, object]:
     advice = known.advice
     if advice is None:
         return {}
@@ -216,7 +216,7 @@ def _advice(known: Known) -> dict[str, Any]:
     return kept if advice.withdrawn else kept | _in_force(advice) | {"communication_cost": dict(known.communication)}
 
 
-def _in_force(advice: Advice) -> dict[str, Any]:
+def _in_force(advice: Advice) -> dict[str, object]:
     """Return advice that may be followed."""
     in_charge = [row for row in advice.recommendations if not row.shadow][:ADVICE]
     return {
@@ -229,7 +229,7 @@ def _in_force(advice: Advice) -> dict[str, Any]:
     }
 
 
-def _spare(known: Known) -> dict[str, Any]:
+def _spare(known: Known) -> dict[str, object]:
     """Return the nodes that are worth powering down, as far as they are known to be idle."""
     verdicts = {node.node: node for node in known.assessment.nodes} if known.assessment is not None else {}
     advised = known.advice.power_down if known.advice is not None and not known.advice.withdrawn else {}
@@ -254,12 +254,12 @@ def _placements(rows: Iterable[Recommendation]) -> list[tuple[str, ...]]:
     return labels[:ADVICE]
 
 
-def _simulated(found: Counterfactual) -> dict[str, Any]:
+def _simulated(found: Counterfactual) -> dict[str, object]:
     return {"simulated_energy_joules_total": dict(found.joules), "simulation_energy_error_ratio": found.error_ratio,
             "simulated_wait_seconds_total": dict(found.wait_s), "simulation_wait_error_ratio": found.wait_error_ratio}
 
 
-def _learned(found: ModelStatus) -> dict[str, Any]:
+def _learned(found: ModelStatus) -> dict[str, object]:
     decided = Counter(decision.decision.value for decision in found.decisions)
     return {
         "promotions_total": {kind.value: float(decided[kind.value]) for kind in Decision},
@@ -275,7 +275,7 @@ def _learned(found: ModelStatus) -> dict[str, Any]:
     }
 
 
-def _held_out(judged: Promotion | None) -> dict[str, Any]:
+def _held_out(judged: Promotion | None) -> dict[str, object]:
     """Return how everybody did when an agent was judged last."""
     if judged is None:
         return {}
@@ -299,7 +299,7 @@ def _held_out(judged: Promotion | None) -> dict[str, Any]:
     }
 
 
-def _training(found: Training) -> dict[str, Any]:
+def _training(found: Training) -> dict[str, object]:
     return {
         "training_running": float(found.running),
         "training_runs_total": {result: float(count) for result, count in found.runs.items()},
@@ -334,7 +334,7 @@ def _daemon(known: Known, process: Process) -> dict[str, Any]:
     }
 
 
-def _degraded(found: tuple[Degradation, ...]) -> dict[str, Any]:
+def _degraded(found: tuple[Degradation, ...]) -> dict[str, object]:
     """Return how many things are wrong by cause, and since when the first of them is."""
     since: dict[str, float] = {}
     for one in found:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ..exporters.publish import FLAVOURS, QUEUES
 from ..storage.finished import Finished
@@ -12,7 +11,7 @@ from ..storage.records import JobState, SchedulerSnapshot
 from .waste import Assessment
 
 
-def job_facts(found: Assessment, snapshot: SchedulerSnapshot | None, most: int) -> dict[str, Any]:
+def job_facts(found: Assessment, snapshot: SchedulerSnapshot | None, most: int) -> dict[str, object]:
     """Return power, wasted power and start of the jobs that waste most; nothing of one without a measured GPU."""
     if not most or snapshot is None:
         return {}
@@ -30,7 +29,7 @@ def job_facts(found: Assessment, snapshot: SchedulerSnapshot | None, most: int) 
             "job_start_timestamp_seconds": {labels[job.job_id]: job.start_s for job in chosen}}
 
 
-def queues(snapshot: SchedulerSnapshot) -> dict[str, Any]:
+def queues(snapshot: SchedulerSnapshot) -> dict[str, object]:
     """Return jobs by partition, flavour and state, and the longest queues of users."""
     counts: Counter[tuple[str, str, str]] = Counter()
     waiting, gpus = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
@@ -47,7 +46,7 @@ def queues(snapshot: SchedulerSnapshot) -> dict[str, Any]:
             "user_queued_gpus": {queue: float(gpus[queue]) for queue in longest}}
 
 
-def fared(windows: Mapping[str, Sequence[Finished]]) -> dict[str, Any]:
+def fared(windows: Mapping[str, Sequence[Finished]]) -> dict[str, object]:
     """Return how the jobs of the last day and week fared."""
     columns = {"finished_jobs": "jobs", "job_wait_mean_seconds": "wait_mean_s", "job_run_mean_seconds": "run_mean_s",
                "job_completion_mean_seconds": "completion_mean_s", "job_slowdown_mean_ratio": "slowdown_mean",
@@ -56,7 +55,7 @@ def fared(windows: Mapping[str, Sequence[Finished]]) -> dict[str, Any]:
                      for name, some in windows.items() for one in some} for metric, column in columns.items()}
 
 
-def flavour_facts(found: Assessment, snapshot: SchedulerSnapshot | None) -> dict[str, Any]:
+def flavour_facts(found: Assessment, snapshot: SchedulerSnapshot | None) -> dict[str, object]:
     """Return power and wasted power of the GPUs that jobs hold, by partition and flavour, as far as it is measured."""
     flavours = {job.job_id: job.flavour for job in snapshot.jobs if job.state.active} if snapshot is not None else {}
     power: dict[tuple[str, str], float] = {}

@@ -69,7 +69,7 @@ def _from_file(path: Path, cluster: Cluster) -> PowerModel:
         raise PowerError(f"{path}: {error}") from error
 
 
-def _from_mapping(document: Any, cluster: Cluster) -> PowerModel:
+def _from_mapping(document: object, cluster: Cluster) -> PowerModel:
     told = _known(document, (*_WATTS, "load", "curve", "models"), "the file")
     models = _known(told.pop("models", {}), None, "models")
     changes: dict[str, Any] = {"curve": _curve(told.pop("curve"))} if "curve" in told else {}
@@ -81,7 +81,7 @@ def _from_mapping(document: Any, cluster: Cluster) -> PowerModel:
         for model, watts in models.items()}, cluster)
 
 
-def _known(mapping: Any, keys: Sequence[str] | None, where: str) -> dict[str, Any]:
+def _known(mapping: object, keys: Sequence[str] | None, where: str) -> dict[str, object]:
     if not isinstance(mapping, Mapping):
         raise PowerError(f"{where} must be keys with values")
     unknown = sorted(map(str, set(mapping) - set(keys))) if keys is not None else []
@@ -90,13 +90,13 @@ def _known(mapping: Any, keys: Sequence[str] | None, where: str) -> dict[str, An
     return {str(key): value for key, value in mapping.items()}
 
 
-def _number(value: Any, where: str) -> float:
+def _number(value: object, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
         raise PowerError(f"{where} must be a number of at least 0, not {value!r}")
     return float(value)
 
 
-def _curve(points: Any) -> tuple[tuple[float, float], ...]:
+def _curve(points: object) -> tuple[tuple[float, float], ...]:
     if not isinstance(points, list) or not all(isinstance(point, list) and len(point) == 2 for point in points):
         raise PowerError("curve is a list of [load, share]")
     found = tuple((_number(load, "curve"), _number(share, "curve")) for load, share in points)

@@ -29,15 +29,15 @@ class _Loader(_Safe):  # type: ignore[misc]
     """YAML in which a repeated key is an error: the second would silently win."""
 
 
-def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[Any] = set()
+def _mapping(loader: Any, node: yaml.MappingNode) -> dict[object, object]:
+    seen: set[object] = set()
     for key_node, _ in node.value:
         key = loader.construct_object(key_node, deep=True)
         if key in seen:
             problem = f"the key {key!r} stands here twice"
             raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
         seen.add(key)
-    made: dict[Any, Any] = loader.construct_mapping(node, deep=True)
+    made: dict[object, object] = loader.construct_mapping(node, deep=True)
     return made
 
 

@@ -149,7 +149,7 @@ def table_path(path: Path, policy: str) -> Path:
     return path.with_name(f"{path.stem}.{policy}{path.suffix}")
 
 
-def _rejections(rejected: Sequence[Any], plan: Plan) -> dict[str, dict[str, Any]]:
+def _rejections(rejected: Sequence[Any], plan: Plan) -> dict[str, dict[str, object]]:
     counts, named = Counter(rejection.reason for rejection in rejected), dict[str, list[str]]()
     for rejection in rejected:
         some = named.setdefault(rejection.reason, [])
@@ -264,7 +264,7 @@ def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[
                 worker.terminate()
 
 
-def rows(outcomes: Sequence[Outcome], plan: Plan, baseline: str) -> list[dict[str, Any]]:
+def rows(outcomes: Sequence[Outcome], plan: Plan, baseline: str) -> list[dict[str, object]]:
     """Return one row per policy: energies up to a common end, mean JCT against the baseline and against the limit."""
     from .replay.lower_bound import limit  # compiled code, which the command that only asks for help does not load
 
@@ -280,7 +280,7 @@ def rows(outcomes: Sequence[Outcome], plan: Plan, baseline: str) -> list[dict[st
             | _distance(outcome.figures, least) for outcome in outcomes]
 
 
-def _distance(figures: Mapping[str, Any], least: LowerBound) -> dict[str, Any]:
+def _distance(figures: Mapping[str, Any], least: LowerBound) -> dict[str, object]:
     """Return how far a policy is from the limit, unless it left jobs behind: the mean is then not of the same jobs."""
     return least.row(figures["jct_mean_s"], preemptions=figures["preemptions"], ended=not figures["jobs_unfinished"])
 
@@ -294,7 +294,7 @@ def _energies(outcome: Outcome, plan: Plan, until: float) -> dict[str, Any]:
     return energies(spent) | {"energy_until_s": until}
 
 
-def _compared(outcome: Outcome, baseline: Outcome | None, plan: Plan) -> dict[str, Any]:
+def _compared(outcome: Outcome, baseline: Outcome | None, plan: Plan) -> dict[str, object]:
     from .replay.outcome import ratio_interval  # as above
 
     if baseline is None:
@@ -308,6 +308,6 @@ def _compared(outcome: Outcome, baseline: Outcome | None, plan: Plan) -> dict[st
             "jct_ratio_high": found.high}
 
 
-def told(row: Mapping[str, Any]) -> dict[str, Any]:
+def told(row: Mapping[str, object]) -> dict[str, object]:
     """Return a row as JSON may hold it: None where a figure is no number."""
     return {key: None if isinstance(value, float) and not np.isfinite(value) else value for key, value in row.items()}

@@ -174,16 +174,16 @@ class _Stack:
 
     def __init__(self, maxsize: int) -> None:
         self._most = maxsize
-        self.queue: list[Any] = []
+        self.queue: list[object] = []
 
-    def get(self, block: bool = False, timeout: float | None = None) -> Any:
+    def get(self, block: bool = False, timeout: float | None = None) -> object:
         """Return what was put last, or raise ``queue.Empty``."""
         try:
             return self.queue.pop()
         except IndexError:
             raise queue.Empty from None
 
-    def put(self, item: Any, block: bool = False, timeout: float | None = None) -> None:
+    def put(self, item: object, block: bool = False, timeout: float | None = None) -> None:
         """Put something on top, or raise ``queue.Full``."""
         if len(self.queue) >= self._most:
             raise queue.Full

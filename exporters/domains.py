@@ -188,25 +188,25 @@ def _check_depth(text: str) -> None:
             raise ValueError(f"lists within lists, more than {_DEEPEST} deep")
 
 
-def _rows(part: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+def _rows(part: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
     rows = part.get(key)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise TopologyError(f"{key} is no list of mappings")
     return rows
 
 
-def _switch(row: Mapping[str, Any]) -> Switch:
+def _switch(row: Mapping[str, object]) -> Switch:
     return Switch(_word(row, "switch"), _hosts(row, "nodes"), _hosts(row, "children"))
 
 
-def _word(row: Mapping[str, Any], key: str) -> str:
+def _word(row: Mapping[str, object], key: str) -> str:
     value = row.get(key)
     if not isinstance(value, str) or not value:
         raise TopologyError(f"an entry without the name of its {key}")
     return value
 
 
-def _hosts(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
+def _hosts(row: Mapping[str, object], key: str) -> tuple[str, ...]:
     value = row.get(key, "")
     if not isinstance(value, str):
         raise TopologyError(f"{key} is no list of hosts: {str(value)[:80]!r}")

@@ -154,7 +154,7 @@ class _Adapter(HTTPAdapter):
         self._pools.clear()
         super().close()
 
-    def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
+    def request_url(self, request: requests.PreparedRequest, proxies: object) -> str:
         """Return the path that is asked for; proxies are not used."""
         return self._paths.get(request.url) or request.path_url
 
@@ -235,7 +235,7 @@ class Client:
         self._closed = False
         self._authorization = _credentials(options)
         self._prepared: dict[tuple[str, str], requests.PreparedRequest] = {}
-        self._headers: Any = None
+        self._headers: object = None
         tls = options.tls_config
         self._verify: bool | str = not tls.insecure_skip_verify
         if tls.ca_file and self._verify:
@@ -327,7 +327,7 @@ class Client:
         request.headers = self._shared(request.headers)
         return request
 
-    def _shared(self, headers: Any) -> Any:
+    def _shared(self, headers: object) -> Any:
         """Return the headers of the request before where they are the same: 1.4 kB for each of thousands of URLs."""
         before = self._headers
         if headers != before:  # another token, or a URL with a password of its own

@@ -66,7 +66,7 @@ class Declared:
 
 
 def _metric(kind: Literal["gauge", "counter"], text: str, *labels: str, cap: int = 1,
-            known: Iterable[str] = ()) -> Any:
+            known: Iterable[str] = ()) -> object:
     return field(default_factory=dict if labels else _nothing,
                  metadata={"kind": kind, "help": text, "labels": labels, "cap": cap, "known": tuple(known)})
 

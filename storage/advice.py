@@ -78,7 +78,7 @@ def _put_in_words(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> 
             for row, (phrase, figures) in zip(rows, apart, strict=True)]
 
 
-def _extend(connection: Connection, repeated: Sequence[Mapping[str, Any]]) -> None:
+def _extend(connection: Connection, repeated: Sequence[Mapping[str, object]]) -> None:
     if repeated:
         connection.execute(update(_TABLE).where(_TABLE.c.id == bindparam("known"))
                            .values(last_issued_s=bindparam("now")), repeated)
@@ -124,7 +124,7 @@ def _instead_of(told: list[Any] | None) -> Instead | None:
     return Instead(policy, action, None if nodes is None else Placement(tuple(nodes), tuple(gpus)), expected_start_s)
 
 
-def _instead_row(other: Instead | None) -> list[Any] | None:
+def _instead_row(other: Instead | None) -> list[object] | None:
     if other is None:
         return None
     placement = other.placement
@@ -157,7 +157,7 @@ def _in_force(connection: Connection, batch: Sequence[Recommendation]) -> dict[A
     return found
 
 
-def _row(item: Recommendation) -> dict[str, Any]:
+def _row(item: Recommendation) -> dict[str, object]:
     placement = item.placement
     interval = None if item.interval_s is None else [number(bound) for bound in item.interval_s]
     return {"job_id": words(item.job_id), "submit_s": item.submit_s, "partition": words(item.partition),
@@ -176,13 +176,13 @@ def _row(item: Recommendation) -> dict[str, Any]:
             "issued_s": item.issued_s, "last_issued_s": item.issued_s}
 
 
-def _same(known: Row[Any], row: Mapping[str, Any]) -> bool:
+def _same(known: Row[Any], row: Mapping[str, object]) -> bool:
     """Tell whether nothing but the time differs; advice to start is weighed against others, which may differ."""
     told = (*_PLACED, "reason", "expected_start_s", "wait_change_s")
     return row["action"] != "start" and all(getattr(known, name) == row[name] for name in told)
 
 
-def _since(known: Row[Any], row: Mapping[str, Any]) -> dict[str, Any]:
+def _since(known: Row[Any], row: Mapping[str, Any]) -> dict[str, object]:
     """Return since when advice stands, and what stood in the minutes before."""
     recent = [one for one in known.before if one[1] >= row["issued_s"] - TRAIL_S]
     if all(getattr(known, name) == row[name] for name in _PLACED):
@@ -192,7 +192,7 @@ def _since(known: Row[Any], row: Mapping[str, Any]) -> dict[str, Any]:
     return {"before": [*recent, last][-MOST_BEFORE:]}
 
 
-def _noted(known: Row[Any] | None, row: Mapping[str, Any], phrase: int) -> dict[str, Any]:
+def _noted(known: Row[Any] | None, row: Mapping[str, object], phrase: int) -> dict[str, object]:
     """Return the reason and the time that are noted as a change, which may be those before."""
     changed = known is None or known.action != row["action"] or known.noted is None or (
         known.noted != phrase and row["last_issued_s"] >= known.noted_s + REASON_EVERY_S)

@@ -169,7 +169,7 @@ def _body(line: bytes) -> dict[str, Any]:
     if not line.endswith(b"\n") or told != b"%08x" % zlib.crc32(body):
         raise Damaged("a torn or damaged line")
     try:
-        found: dict[str, Any] = {"kind": "", "items": 0, "after": None, "facts": ""} | json.loads(body)
+        found: dict[str, object] = {"kind": "", "items": 0, "after": None, "facts": ""} | json.loads(body)
     except (ValueError, TypeError, RecursionError) as error:
         raise Damaged("a line that is no JSON object") from error
     return found
@@ -184,11 +184,11 @@ def _unpacked(packed: bytes) -> bytes:
 
 
 @cache
-def _shape(kind: str) -> TypeAdapter[Any]:
+def _shape(kind: str) -> TypeAdapter[object]:
     return TypeAdapter(KINDS[kind].shape)
 
 
-def _plain(value: Any, digits: int | None = None) -> Any:
+def _plain(value: object, digits: int | None = None) -> object:
     """Return what JSON can hold of a fact, numbers with that many digits behind the point."""
     if isinstance(value, Enum):
         return value.value

@@ -76,7 +76,7 @@ def _query(since_s: float | None, until_s: float | None, last: int | None) -> Se
     return query
 
 
-def streamed(engine: Engine, query: Select[Any]) -> Iterator[Sequence[Sequence[Any]]]:
+def streamed(engine: Engine, query: Select[Any]) -> Iterator[Sequence[Sequence[object]]]:
     """Yield the rows of a query, some hundred at a time, as the driver gives them."""
     statement = str(query.compile(dialect=engine.dialect, compile_kwargs={"literal_binds": True}))
     # Streaming: PostgreSQL would otherwise send a million rows before the first.

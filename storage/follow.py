@@ -81,7 +81,7 @@ def move(connection: Connection, change: Change) -> bool:
     return written.rowcount > 0
 
 
-def _values(change: Change) -> dict[str, Any]:
+def _values(change: Change) -> dict[str, object]:
     row = {name: getattr(change, name) for name in change.__dataclass_fields__ if name != "id"}
     return row | {name: number(value) for name, value in row.items() if name.endswith("_s")}
 

@@ -212,7 +212,7 @@ def _keep(connection: Connection, found: Sequence[tuple[_Run, Row[Any] | None, S
     rows, counts = [], dict[tuple[str, bool, str, Verdict], int]()
     for run, row, stood in found:
         verdict: Verdict = "not advised" if stood is None else verdict_on(stood, run.held, run.start_s)
-        kept: dict[str, Any] = dict.fromkeys(("action", "objective", "reason", "figures", "nodes", "gpus",
+        kept: dict[str, object] = dict.fromkeys(("action", "objective", "reason", "figures", "nodes", "gpus",
                                               "expected_start_s", "issued_s", "last_issued_s"))
         if row is not None and stood is not None:
             phrase, figures = reasons[stood.reason]

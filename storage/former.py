@@ -35,7 +35,7 @@ def reason_of(word: str) -> WaitReason:
     return next((meaning for known, meaning in _REASONS if known.search(word)), WaitReason.OTHER)
 
 
-def renewed(kind: str, facts: Any) -> Any:
+def renewed(kind: str, facts: Any) -> object:
     """Return facts of a kind, as JSON holds them, in today's words; ones that are in them already stay as they are."""
     if kind == "seen":
         return facts | {"jobs": [_job(job) for job in facts["jobs"]]}
@@ -46,7 +46,7 @@ def renewed(kind: str, facts: Any) -> Any:
     return facts
 
 
-def _job(job: dict[str, Any]) -> dict[str, Any]:
+def _job(job: dict[str, Any]) -> dict[str, object]:
     if "reason_text" in job:
         return job
     waits, word, array = job["state"] in ("PENDING", "UNKNOWN"), job.get("reason", ""), job["job_id"].partition("_")

@@ -84,7 +84,7 @@ class History(HistoryReader):
         self._turn = threading.RLock()
         self._backlog = backlog
         self._seen: dict[jobs.Key, Job] = {}
-        self._seen_nodes: tuple[dict[str, Any], ...] = ()
+        self._seen_nodes: tuple[dict[str, object], ...] = ()
         self._seen_s = float("-inf")
         self._gpu_numbers: batches.GpuNumbers = {}
         self._file = 0
@@ -281,11 +281,11 @@ class History(HistoryReader):
         return tuple(job for job in snapshot.jobs
                      if jobs.recordable(job) and known.get(job.key) != jobs.steady(job))
 
-    def _record_all(self, kind: str, facts: Iterable[Any]) -> None:
+    def _record_all(self, kind: str, facts: Iterable[object]) -> None:
         some = tuple(facts)
         self._record(kind, some, len(some))
 
-    def _record(self, kind: str, facts: Any, items: int) -> None:
+    def _record(self, kind: str, facts: object, items: int) -> None:
         """Write facts after all that waits, or keep them behind it."""
         batch = Batch(kind, facts, items)
         with self._turn:

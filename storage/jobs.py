@@ -113,7 +113,7 @@ def _known(connection: Connection, jobs: Sequence[Job]) -> dict[Key, Row[Any]]:
     return rows
 
 
-def _row(job: Job, time_s: float) -> dict[str, Any]:
+def _row(job: Job, time_s: float) -> dict[str, object]:
     request = job.request
     return {
         "job_id": job.job_id, "submit_s": job.submit_s, "state": job.state.value, "partition": words(job.partition),
@@ -131,12 +131,12 @@ def _row(job: Job, time_s: float) -> dict[str, Any]:
     }
 
 
-def _rare_wishes(job: Job) -> dict[str, Any]:
+def _rare_wishes(job: Job) -> dict[str, object]:
     wishes = {name: getattr(job.request, name) for name in _RARE}
     return {name: words(wish) if isinstance(wish, str) else wish for name, wish in wishes.items() if wish}
 
 
-def _merged(known: Row[Any], job: Job, time_s: float) -> dict[str, Any]:
+def _merged(known: Row[Any], job: Job, time_s: float) -> dict[str, object]:
     row = _row(job, time_s)
     kept = {name: getattr(known, name) for name in _KEPT if row[name] in (None, "", {})}
     kept |= {name: getattr(known, name) for name in ("gpus", "cpus", "memory_bytes") if not row[name]}
@@ -148,12 +148,12 @@ def _merged(known: Row[Any], job: Job, time_s: float) -> dict[str, Any]:
                          "known": known.id}
 
 
-def _update(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+def _update(connection: Connection, rows: Sequence[dict[str, object]]) -> None:
     if rows:
         connection.execute(update(schema.jobs).where(schema.jobs.c.id == bindparam("known")), rows)
 
 
-def _changes(job: Job, known: Row[Any] | None, time_s: float) -> Iterator[dict[str, Any]]:
+def _changes(job: Job, known: Row[Any] | None, time_s: float) -> Iterator[dict[str, object]]:
     """Yield the state changes that this fact reveals, those between two glances included."""
     before = known.state if known else None
     if known is None:
@@ -200,7 +200,7 @@ def _store_runs(connection: Connection, jobs: Sequence[Job], rows: dict[Key, Row
     upsert(connection, schema.allocations, [part for part, active in parts if not active])
 
 
-def _run(job: Job, rows: dict[Key, Row[Any]]) -> dict[str, Any]:
+def _run(job: Job, rows: dict[Key, Row[Any]]) -> dict[str, object]:
     running = not job.state.finished and job.end_s is None
     return {"job": rows[job.key].id, "start_s": job.start_s, "end_s": None if job.state.active else job.end_s,
             "state": JobState.RUNNING.value if job.state.active or running else

@@ -15,7 +15,7 @@ from .values import whole, words
 _TABLE = schema.node_changes
 
 
-def facts(node: Node) -> dict[str, Any]:
+def facts(node: Node) -> dict[str, object]:
     """Return what is kept of a node."""
     return {"name": words(node.name), "state": node.state.value, "partitions": list(map(words, node.partitions)),
             "gpus": whole(node.gpus), "gpu_model": words(node.gpu_model), "cpus": whole(node.cpus),
@@ -54,9 +54,9 @@ def node_of(row: Row[Any]) -> Node:
                 above=tuple(row.above), domain=row.domain)
 
 
-def _facts_of(row: Row[Any]) -> dict[str, Any]:
+def _facts_of(row: Row[Any]) -> dict[str, object]:
     return {name: value for name, value in row._mapping.items() if name not in ("id", "time_s")}
 
 
-def _differs(known: Row[Any] | None, new: Mapping[str, Any], time_s: float) -> bool:
+def _differs(known: Row[Any] | None, new: Mapping[str, object], time_s: float) -> bool:
     return known is None or (known.time_s < time_s and _facts_of(known) != new)

@@ -75,8 +75,8 @@ def store(connection: Connection, notices: Iterable[Notice]) -> None:
     upsert(connection, schema.notices, list(rows.values()), update=_CHANGING)
 
 
-def _row(notice: Notice) -> dict[str, Any]:
-    row: dict[str, Any] = {name: words(str(getattr(notice, name))) for name in _TEXTS}
+def _row(notice: Notice) -> dict[str, object]:
+    row: dict[str, object] = {name: words(str(getattr(notice, name))) for name in _TEXTS}
     row |= {name: number(getattr(notice, name)) or 0.0 for name in ("submit_s", "start_s", "found_s", "updated_s")}
     row |= {name: number(getattr(notice, name)) for name in ("sent_s", "next_s")}
     return row | {"tries": whole(notice.tries), "figures": finite(dict(notice.figures))}

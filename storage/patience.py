@@ -27,7 +27,7 @@ def bounded(engine: Engine, patience: Patience) -> None:
         kind = _connection(patience)
 
         @event.listens_for(engine, "do_connect")
-        def connect(_dialect: object, _record: object, words: Any, options: Any) -> Any:
+        def connect(_dialect: object, _record: object, words: Any, options: Any) -> object:
             return kind.connect(*words, **options)
 
 
@@ -37,13 +37,13 @@ def _connection(patience: Patience) -> type[psycopg.Connection[Any]]:
     class Bounded(psycopg.Connection[Any]):
         """Passes every wait for the server through a generator that looks at the clock."""
 
-        def wait(self, gen: Any, *options: Any, **more: Any) -> Any:
+        def wait(self, gen: object, *options: Any, **more: Any) -> Any:
             return super().wait(_within(gen, self, patience), *options, **more)
 
     return Bounded
 
 
-def _within(waiting: Any, connection: psycopg.Connection[Any], patience: Patience) -> Generator[Any, Any, Any]:
+def _within(waiting: Any, connection: psycopg.Connection[Any], patience: Patience) -> Generator[Any, object, object]:
     """Yield what psycopg waits for; it answers with nothing (0) every tenth of a second in which nothing came."""
     import psycopg  # as above
 

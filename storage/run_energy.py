@@ -146,7 +146,7 @@ def _store_window(connection: Connection, window: Window, shares: Sequence[Energ
 
 
 def _add(connection: Connection, table: Table, shares: Iterable[EnergyShare], key_of: Any) -> None:
-    totals: dict[tuple[Any, ...], tuple[dict[str, Any], _Total]] = {}
+    totals: dict[tuple[object, ...], tuple[dict[str, object], _Total]] = {}
     for share in shares:
         key = key_of(share)
         totals.setdefault(tuple(key.values()), (key, _Total()))[1].add(share)
@@ -169,14 +169,14 @@ def _store_runs(connection: Connection, shares: Iterable[EnergyShare]) -> dict[R
 def _rows_of(connection: Connection, runs: Iterable[RunKey]) -> dict[RunKey, Any]:
     table, wanted = schema.run_energy.c, set(runs)
     query = select(table.id, table.job_id, table.submit_s, table.start_s, table.idle)
-    found: dict[RunKey, Any] = {}
+    found: dict[RunKey, object] = {}
     for some in chunks(sorted({run[0] for run in wanted})):
         for row in connection.execute(query.where(table.job_id.in_(some))):
             found[row.job_id, row.submit_s, row.start_s] = row
     return {run: found[run] for run in wanted if run in found}
 
 
-def _row(shares: Sequence[EnergyShare], idle_before: Any) -> dict[str, Any]:
+def _row(shares: Sequence[EnergyShare], idle_before: object) -> dict[str, object]:
     first, total = shares[0], _Total()
     for share in shares:
         total.add(share)

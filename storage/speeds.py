@@ -64,6 +64,6 @@ def speed_of(row: Row[Any]) -> RunSpeed:
     return RunSpeed(**{field.name: getattr(row, field.name) for field in fields(RunSpeed)})
 
 
-def _row(speed: RunSpeed) -> dict[str, Any]:
+def _row(speed: RunSpeed) -> dict[str, object]:
     return {name: words(value) if isinstance(value, str) else number(value) if isinstance(value, float) else value
             for name, value in asdict(speed).items()}

@@ -106,7 +106,7 @@ def tally_of(row: Row[Any]) -> CauseTally:
                       dict(json.loads(row.evidence)))
 
 
-def _row(tally: CauseTally) -> dict[str, Any]:
+def _row(tally: CauseTally) -> dict[str, object]:
     evidence = {words(name): round(value, 6) for name, value in list(tally.evidence.items())[:MOST_EVIDENCE]
                 if math.isfinite(value)}
     numbers = {name: number(getattr(tally, name))

@@ -76,7 +76,7 @@ def use_of(row: Row[Any]) -> Use:
                row.memory_peak_bytes, row.activity)
 
 
-def _row(use: Use) -> dict[str, Any]:
+def _row(use: Use) -> dict[str, object]:
     numbers = {name: number(getattr(use, name)) for name in (*_NEEDED, "memory_peak_bytes", "activity")}
     return numbers | {"job_id": words(use.job_id), "user": words(use.user), "template": words(use.template),
                       "source": words(use.source), "gpus": whole(use.gpus), "cpus": whole(use.cpus),

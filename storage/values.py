@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 Item = TypeVar("Item")
 _LARGEST = 2**63 - 1
@@ -21,7 +21,7 @@ def number(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def finite(value: Any) -> Any:
+def finite(value: object) -> object:
     """Return a JSON value with text that every database takes and None for what is no number."""
     if isinstance(value, dict):
         return {words(str(key)): finite(item) for key, item in value.items()}

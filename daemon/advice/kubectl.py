@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from shlex import quote
-from typing import Any
 
 from ...storage.recommendations import Placement
 from ...storage.steering import Steering
@@ -31,7 +30,7 @@ def _gated_pods(steering: Steering, placement: Placement) -> list[str]:
         return []
     names = [f"pod/{name}" for name in steering.gated]
     if not steering.bound:
-        bound: Mapping[str, Any] = {"affinity": affinity(placement.nodes)}
+        bound: Mapping[str, object] = {"affinity": affinity(placement.nodes)}
     elif len(placement.nodes) == 1:  # what it names already may only be narrowed
         bound = {"nodeSelector": {HOSTNAME: placement.nodes[0]}}
     else:
@@ -72,7 +71,7 @@ def _check(steering: Steering, placement: Placement) -> list[str]:
     return [_patch(steering, [f"workload.kueue.x-k8s.io/{steering.workload}"], "json", patch, "--subresource=status")]
 
 
-def affinity(nodes: Iterable[str]) -> Mapping[str, Any]:
+def affinity(nodes: Iterable[str]) -> Mapping[str, object]:
     """Return the affinity of pods that may be on any of some nodes, by their names."""
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in nodes]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}

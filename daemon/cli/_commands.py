@@ -43,7 +43,7 @@ class Commands(click.Group):
                 raise
             raise click.UsageError(f"{error.message.rstrip('.')}. Did you mean {' or '.join(near)}?", ctx) from error
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         """Run a command; Ctrl-C ends with the exit code that shells give to it."""
         try:
             return super().invoke(ctx)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from ._client import Since, ask, asks_daemon
@@ -37,7 +35,7 @@ def command(url: str, ca_file: str | None, style: str, since: str) -> None:
             click.echo(f"{plain(row['flavour'] or 'of no flavour')}: {plain(row['fault'])}")
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Row) -> dict[str, object]:
     where = row["partition"] or (f"GPUs {row['gpu_model']}" if row["gpu_model"] else "any")
     none = not row["flavour"]
     return {**row, "name": row["flavour"] or "(none)", "where": "-" if none else where,

@@ -84,7 +84,8 @@ def _heuristic(decision: Promotion) -> dict[str, object]:
     against = figures.get("against", {}).get(figures.get("incumbent", ""), {})
     told = {f"jct_over_incumbent{part}": against[name] for part, name in (("", "estimate"), ("_low", "low"),
                                                                         ("_high", "high")) if against.get(name)}
-    own: Mapping[str, Any] = next((row for row in figures.get("rows", ()) if row.get("policy") == decision.model), {})
+    own: Mapping[str, object] = next((row for row in figures.get("rows", ())
+                                      if row.get("policy") == decision.model), {})
     return {"model": decision.model, "trained": None, "state": STATES[decision.decision.value], "objective": None,
             **_five(own),
             "over_incumbent": _interval(told, "jct_over_incumbent") if "jct_over_incumbent_low" in told else None,

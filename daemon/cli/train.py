@@ -74,7 +74,8 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
 @click.option("--nightly", is_flag=True, help="Do what the configuration's `training` says, and put it in charge if "
               "it has earned it; for idlewatt-train.timer.")
 @uses_models
-def command(nightly: bool, every: bool, resume: bool, config_file: Path, folder: Path | None, **options: Any) -> None:
+def command(nightly: bool, every: bool, resume: bool, config_file: Path, folder: Path | None,
+            **options: object) -> None:
     """Train an agent on a history, judge it on the history's last weeks, and keep it among the models.
 
     Ctrl-C keeps the best so far; --resume goes on from there.

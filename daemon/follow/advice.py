@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import requests
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -71,7 +70,7 @@ class Adviser:
                 return Advice(silence=silence)
         return Advice(tuple(start for row in rows if (start := _start(row, now_s, self._rules.advice_within))))
 
-    def _rows(self, endpoint: str) -> list[Any]:
+    def _rows(self, endpoint: str) -> list[object]:
         """Return the rows of an endpoint; raises RequestException, or ValueError for what is no such answer."""
         daemon = self._rules.daemon
         url = f"{daemon.url.rstrip('/')}/api/v1/{endpoint}"
@@ -87,7 +86,7 @@ class Adviser:
         return rows
 
 
-def _silence(rows: list[Any], despite: tuple[str, ...]) -> str:
+def _silence(rows: list[object], despite: tuple[str, ...]) -> str:
     """Return why nothing is believed; '' where it may be."""
     try:
         status = _Status.model_validate(rows[0])
@@ -101,7 +100,7 @@ def _silence(rows: list[Any], despite: tuple[str, ...]) -> str:
     return clean(status.no_advice)[:200]
 
 
-def _start(row: Any, now_s: float, within_s: float) -> Advised | None:
+def _start(row: object, now_s: float, within_s: float) -> Advised | None:
     """Return advice to start a job of the policy in charge; None for all else, be it stale or not understood."""
     try:
         said = _Recommendation.model_validate(row)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +44,7 @@ class Exam:
         """Return the exam on these stretches."""
         return cls(tuple(stretches), tuple(_counted(stretch) for stretch in stretches))
 
-    def column(self, read: Callable[[Workload], object]) -> NDArray[Any]:
+    def column(self, read: Callable[[Workload], object]) -> NDArray[np.generic]:
         """Return one value for each job that counts."""
         columns = [np.asarray(read(stretch.workload))[counted]
                    for stretch, counted in zip(self.stretches, self.counted, strict=True)]

@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from ...storage.errors import StoreError
 from ...storage.history import History
@@ -110,7 +109,7 @@ class Desk:
         gone = list(stages.over(ledger, findings, running, now_s, self._settings.give_up))
         self._book([*waiting, *fresh, *gone])
 
-    def _renewed(self, ledger: dict[Key, Notice], findings: Iterable[Finding], figures: dict[int, dict[str, Any]]) \
+    def _renewed(self, ledger: dict[Key, Notice], findings: Iterable[Finding], figures: dict[int, dict[str, object]]) \
             -> list[Notice]:
         """Return notices that wait with the words of now: what is sent must be true when it is read."""
         waiting: dict[tuple[str, Run], list[Notice]] = {}

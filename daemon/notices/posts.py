@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import requests
 
@@ -17,7 +16,7 @@ class PostError(Exception):
     """Nothing took it; the message says why."""
 
 
-def post(settings: WebhookSettings, path: str, body: Any) -> None:
+def post(settings: WebhookSettings, path: str, body: object) -> None:
     """Post JSON; PostError unless the answer is a success."""
     headers = {}
     try:
@@ -32,7 +31,7 @@ def post(settings: WebhookSettings, path: str, body: Any) -> None:
         raise PostError(f"answered {answer.status_code}")
 
 
-def told(notice: Notice) -> dict[str, Any]:
+def told(notice: Notice) -> dict[str, object]:
     """Return a notice as programs are told of it."""
     return {"rule": notice.rule, "kind": notice.kind, "stage": notice.stage, "job_id": notice.job_id,
             "submit_s": notice.submit_s, "start_s": notice.start_s, "user": notice.user, "account": notice.account,
@@ -40,7 +39,7 @@ def told(notice: Notice) -> dict[str, Any]:
             "figures": dict(notice.figures)}
 
 
-def alerts(notices: Sequence[Notice], settings: AlertmanagerSettings, until_s: float) -> list[dict[str, Any]]:
+def alerts(notices: Sequence[Notice], settings: AlertmanagerSettings, until_s: float) -> list[dict[str, object]]:
     """Return notices as Alertmanager's ``postableAlerts``; each ends by itself unless it is posted again."""
     return [{"labels": {**settings.labels, "alertname": "IdlewattNotice", "rule": notice.rule, "kind": notice.kind,
                         "stage": notice.stage, "job_id": notice.job_id, "user": notice.user,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from ...storage.notices import Key, Notice, Stage, State
 from ..settings.notices import NoticesSettings
@@ -16,7 +15,7 @@ TOLD: tuple[State, ...] = ("sent", "dry_run", "left_out", "failed")
 
 
 def new(findings: Iterable[Finding], ledger: Ledger, settings: NoticesSettings, now_s: float,
-        figures: Mapping[int, Mapping[str, Any]]) -> Iterator[Notice]:
+        figures: Mapping[int, Mapping[str, object]]) -> Iterator[Notice]:
     """Yield the notices that are due and not in the ledger; ``figures`` are by the identity of the finding."""
     for finding in findings:
         for channel in finding.rule.channels:
@@ -52,7 +51,7 @@ def _of(finding: Finding, channel: str, stage: Stage, ledger: Ledger, settings: 
 
 
 def _notice(finding: Finding, channel: str, stage: Stage, settings: NoticesSettings, now_s: float,
-            figures: Mapping[str, Any]) -> Notice:
+            figures: Mapping[str, object]) -> Notice:
     job, (job_id, submit_s, start_s) = finding.facts.job, finding.run
     state: State = "dry_run" if settings.dry_run else "waiting"
     return Notice(finding.rule.called, stage, channel, job_id, submit_s, start_s, finding.rule.kind, job.user,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined, TemplateError, TemplateSyntaxError
@@ -52,7 +51,7 @@ class Texts:
         subject, _, body = text.strip().partition("\n")
         return subject, body.strip("\n")
 
-    def figures(self, finding: Finding) -> dict[str, Any]:
+    def figures(self, finding: Finding) -> dict[str, object]:
         """Return what the texts say of a job; what is not known is None."""
         job, run = finding.facts.job, finding.facts.run
         cost = run.cost if run else None
@@ -68,7 +67,7 @@ class Texts:
         return f"{self._page_url}/jobs/{quote(job_id)}" if self._page_url else ""
 
 
-def _item(notice: Notice) -> Mapping[str, Any]:
+def _item(notice: Notice) -> Mapping[str, object]:
     return {**dict(notice.figures), "rule": notice.rule, "kind": notice.kind, "words": notice.words,
             "fix": notice.fix, "job_id": notice.job_id, "user": notice.user, "account": notice.account,
             "partition": notice.partition, "stage": notice.stage, "found_s": notice.found_s}

@@ -141,7 +141,7 @@ class Recipe:
             lines=self.walking.lines, turns=self.walking.turns, ready=self.walking.ready, clerk=self.order.clerk)
 
 
-def never(state: Any) -> float:
+def never(state: object) -> float:
     """Return infinity: this order changes only when something happens."""
     return float("inf")
 

@@ -111,7 +111,7 @@ def _private() -> Path:
     return Path(tempfile.mkdtemp(prefix="idlewatt-"))
 
 
-def _folder(function: Callable[..., Any]) -> Path:
+def _folder(function: Callable[..., object]) -> Path:
     """Return the folder of one function's machine code; what was typed in has no file to be named after."""
     source = Path(function.__code__.co_filename)
     return cache_folder() / _around(source) if source.is_file() and source.parent != _HERE else cache_folder()
@@ -182,7 +182,7 @@ def _make_room(ours: Path) -> None:
 
 
 @contextmanager
-def _cached(function: Callable[..., Any]) -> Iterator[None]:
+def _cached(function: Callable[..., object]) -> Iterator[None]:
     """Point numba at our folder while it decorates; other users of numba in the process keep theirs."""
     claim(cache_folder())
     before = config.CACHE_DIR
@@ -219,7 +219,7 @@ def compiled_with_arrays(function: Function) -> Function:
     return cast(Function, _njit(function))
 
 
-def _njit(function: Function, **options: Any) -> Any:
+def _njit(function: Function, **options: Any) -> object:
     try:
         with _cached(function):
             return numba.njit(cache=True, **options)(function)
@@ -227,7 +227,7 @@ def _njit(function: Function, **options: Any) -> Any:
         return numba.njit(**options)(function)
 
 
-def pointer(function: Callable[..., Any], signature: Any) -> Any:
+def pointer(function: Callable[..., object], signature: Any) -> object:
     """Compile ``function`` to a function pointer that other compiled code can be handed at run time.
 
     Code that takes a pointer is compiled once, whatever it is handed: a new rule costs its own compilation only.

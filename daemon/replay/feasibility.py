@@ -46,7 +46,7 @@ def pools(cluster: Cluster, workload: Workload) -> tuple[NDArray[np.int32], NDAr
     return pool.astype(np.int32), np.ascontiguousarray(matrix)
 
 
-def distinct(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def distinct(rows: NDArray[np.generic]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the distinct rows, and which of them each row is; ten times as fast as ``unique(axis=0)``."""
     kind = np.zeros(len(rows), np.int64)
     first = np.zeros(min(1, len(rows)), np.int64)
@@ -101,7 +101,7 @@ def shape(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix:
 
 
 def rejections(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], matrix: NDArray[np.int8],
-               shapes: dict[str, Any]) -> dict[int, str]:
+               shapes: dict[str, object]) -> dict[int, str]:
     """Return the jobs that can never run, each with its first reason."""
     found: dict[int, str] = {}
 
@@ -226,7 +226,7 @@ def _costs(terms: ReplayOptions, speed: SpeedTable) -> NDArray[np.float64]:
     return costs
 
 
-def _records(shape: int | tuple[int, ...], kind: np.dtype[Any]) -> Any:
+def _records(shape: int | tuple[int, ...], kind: np.dtype[np.generic]) -> Any:
     return np.zeros(shape, kind).view(np.recarray)
 
 
@@ -270,7 +270,7 @@ def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes:
     return jobs
 
 
-def _meters(cluster: Cluster, workload: Workload) -> Any:
+def _meters(cluster: Cluster, workload: Workload) -> object:
     meters = _records(len(cluster), a.METER)
     meters.changed = workload.submit[np.isfinite(workload.submit)].min(initial=np.inf)
     meters.slept, meters.ready = np.inf, -np.inf

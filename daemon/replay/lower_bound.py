@@ -34,7 +34,7 @@ class LowerBound:
     """Whether there is a schedule without interruptions that takes just ``uninterrupted_s``."""
     why: str = ""
 
-    def row(self, jct_mean_s: float, *, preemptions: int, ended: bool) -> dict[str, Any]:
+    def row(self, jct_mean_s: float, *, preemptions: int, ended: bool) -> dict[str, object]:
         """Return the columns of a policy; ``distance`` is 0 at the limit and 1 at twice its time.
 
         ``jct_bound_kind`` is ``optimum`` or ``bound``, else it says why there is none.

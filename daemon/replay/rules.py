@@ -114,6 +114,6 @@ def signatures() -> Signatures:
 
 
 @functools.cache
-def pointer_to(kind: str, function: Callable[..., Any]) -> Any:
+def pointer_to(kind: str, function: Callable[..., object]) -> Any:
     """Return the pointer to a rule of this kind, compiled once per process and cached on disk."""
     return pointer(function, getattr(signatures(), kind))

@@ -120,19 +120,19 @@ def _contradictions(groups: tuple[Group, ...]) -> list[str]:
 
 def text(speeds: SiteSpeeds) -> str:
     """Return speeds as a file holds them."""
-    document: dict[str, Any] = {"origin": speeds.origin, "groups": [_told(group) for group in speeds.groups]}
+    document: dict[str, object] = {"origin": speeds.origin, "groups": [_told(group) for group in speeds.groups]}
     if speeds.topology:
         document["topology"] = {node: list(place) for node, place in speeds.topology.items()}
     document["notes"] = [note for note in speeds.notes if note not in _contradictions(speeds.groups)]
     return str(yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True))
 
 
-def _told(group: Group) -> dict[str, Any]:
+def _told(group: Group) -> dict[str, object]:
     parts = {name: {key: _shown(cell) for key, cell in getattr(group, name).items()}
              for name in ("size", "spread", "company", "cpus", "memory")}
     return {"user": group.user, "name": group.name, "runs": group.runs, "follows": group.follows,
             **{name: part for name, part in parts.items() if part}}
 
 
-def _shown(cell: Cell) -> dict[str, Any]:
+def _shown(cell: Cell) -> dict[str, object]:
     return {"factor": cell.factor, "low": cell.low, "high": cell.high, "source": cell.source, "runs": cell.runs}

@@ -104,8 +104,8 @@ class Workload:
         return int(self.submit.size)
 
     @classmethod
-    def of(cls, submit: Any, run: Any, gpus: Any, *, ids: Sequence[str] | NDArray[Any] | None = None,
-           **columns: Any) -> Workload:
+    def of(cls, submit: object, run: object, gpus: object, *, ids: Sequence[str] | NDArray[np.generic] | None = None,
+           **columns: object) -> Workload:
         """Return a workload of numpy columns; missing ones get their harmless default.
 
         ``partition``, ``model`` and ``user`` may be texts or codes (with ``…_names``). Rows are sorted by
@@ -172,7 +172,7 @@ class Workload:
         ) if jobs else cls.of([], [], [])
 
 
-def _defaults(submit: NDArray[np.float64], run: Any, gpus: Any) -> dict[str, NDArray[Any]]:
+def _defaults(submit: NDArray[np.float64], run: object, gpus: object) -> dict[str, NDArray[np.generic]]:
     size = submit.size
     run, gpus = np.asarray(run, np.float64), np.asarray(gpus, np.int32)
     zeros = np.zeros(size, np.int32)
@@ -187,7 +187,7 @@ def _defaults(submit: NDArray[np.float64], run: Any, gpus: Any) -> dict[str, NDA
     }
 
 
-def _named(ids: Sequence[str] | NDArray[Any], order: NDArray[np.intp]) -> tuple[str, ...] | NDArray[Any]:
+def _named(ids: Sequence[str] | NDArray[np.generic], order: NDArray[np.intp]) -> tuple[str, ...] | NDArray[np.generic]:
     return ids[order] if isinstance(ids, np.ndarray) else tuple(str(ids[row]) for row in order)
 
 

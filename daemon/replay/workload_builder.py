@@ -167,7 +167,7 @@ def digest(cluster: Cluster, workload: Workload) -> str:
     return found.hexdigest()[:16]
 
 
-def _bytes(column: NDArray[Any]) -> memoryview:
+def _bytes(column: NDArray[np.generic]) -> memoryview:
     """Return a column as it lies in memory, which for a long one is not copied."""
     return np.ascontiguousarray(column).view(np.uint8).data
 
@@ -180,7 +180,7 @@ def _checked(intake: WorkloadBuilder) -> WorkloadBuilder:
     return intake
 
 
-def _unlimited(limit_s: Any) -> NDArray[np.float64]:
+def _unlimited(limit_s: object) -> NDArray[np.float64]:
     return np.nan_to_num(np.asarray(limit_s, np.float64), nan=np.inf)
 
 

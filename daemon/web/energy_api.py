@@ -84,7 +84,7 @@ def answer(query: Query, view: View, arguments: Arguments, name: str = "") -> st
         for value in arguments.getlist(given):
             _check(given, value, query.choices)
     found = query.ask(view, view.book(), arguments, name)
-    envelope: dict[str, Any] = {"status": "success", "data": query.row.dump_python(tuple(found.rows), mode="json")}
+    envelope: dict[str, object] = {"status": "success", "data": query.row.dump_python(tuple(found.rows), mode="json")}
     if found.total is not None and found.total > len(found.rows):
         envelope["warnings"] = [f"{len(found.rows)} of {_many(found.total)} rows; the others with limit and offset"]
     return dumps(envelope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any, cast
+from typing import cast
 from urllib.parse import urlencode
 
 import numpy as np
@@ -207,7 +207,7 @@ def node_page(view: View, arguments: Arguments, name: str, root: str) -> str:
                    parts=part_of(parts))
 
 
-def _render(template: str, view: View, root: str, **facts: Any) -> str:
+def _render(template: str, view: View, root: str, **facts: object) -> str:
     return TEMPLATES.get_template(template).render(
         root=root or "./", version=version("idlewatt"), now=view.now(), status=view.status(), wasted=WASTED, **facts)
 

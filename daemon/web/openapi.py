@@ -24,7 +24,7 @@ _ERROR = {
 }
 
 
-def document() -> dict[str, Any]:
+def document() -> dict[str, object]:
     """Return the description of every path of the API."""
     schemas, definitions = TypeAdapter.json_schemas(
         [(name, "serialization", endpoint.row) for name, endpoint in ENDPOINTS.items()]
@@ -43,7 +43,7 @@ def document() -> dict[str, Any]:
     }
 
 
-def _paths(schemas: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
+def _paths(schemas: Mapping[Any, dict[str, object]]) -> dict[str, object]:
     paths: dict[str, Any] = {endpoint.path: {"get": _operation(endpoint, schemas[(name, "serialization")])}
                              for name, endpoint in ENDPOINTS.items()}
     for name, query in QUERIES.items():
@@ -53,7 +53,7 @@ def _paths(schemas: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
     return paths | {PRIORITIZE: {"post": _prioritize()}}
 
 
-def _prioritize() -> dict[str, Any]:
+def _prioritize() -> dict[str, object]:
     failed = {"$ref": "#/components/schemas/Error"}
     return {"operationId": "kubernetes_prioritize",
             "summary": "Scores of nodes for a pod, for kube-scheduler with nodeCacheCapable; an empty list says "
@@ -63,7 +63,7 @@ def _prioritize() -> dict[str, Any]:
                           "400": _response("It is no ExtenderArgs with NodeNames (errorType bad_data).", failed)}}
 
 
-def _question(query: Query, rows: dict[str, Any]) -> dict[str, Any]:
+def _question(query: Query, rows: dict[str, object]) -> dict[str, object]:
     named = [{"name": name[1:-1], "in": "path", "required": True, "description": "Its name or id.",
               "schema": {"type": "string"}} for name in query.path.split("/") if name.startswith("{")]
     parameters = [_parameter(name, text, {"type": "string", "enum": list(query.choices[name])} if name in query.choices
@@ -76,7 +76,7 @@ def _question(query: Query, rows: dict[str, Any]) -> dict[str, Any]:
                           "503": _response("The history cannot be read (errorType unavailable).", failed)}}
 
 
-def _both(now: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
+def _both(now: dict[str, Any], recorded: dict[str, Any]) -> dict[str, object]:
     """Return the operation of a path that answers from today's state, or from the history."""
     names = {parameter["name"] for parameter in now["parameters"]}
     more = [parameter for parameter in recorded["parameters"] if parameter["name"] not in names]
@@ -86,7 +86,7 @@ def _both(now: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
                   "responses": recorded["responses"] | {"200": _response("The rows.", _envelope({"anyOf": rows}))}}
 
 
-def _operation(endpoint: Endpoint, rows: dict[str, Any]) -> dict[str, Any]:
+def _operation(endpoint: Endpoint, rows: dict[str, object]) -> dict[str, object]:
     parameters = [_parameter(name, item.help, {"type": "string"} | ({"enum": item.choices} if item.choices else {}))
                   for name, item in endpoint.filters.items()]
     if endpoint.enveloped:
@@ -102,15 +102,15 @@ def _operation(endpoint: Endpoint, rows: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _parameter(name: str, text: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _parameter(name: str, text: str, schema: dict[str, object]) -> dict[str, object]:
     return {"name": name, "in": "query", "description": text, "schema": schema}
 
 
-def _envelope(rows: dict[str, Any]) -> dict[str, Any]:
+def _envelope(rows: dict[str, object]) -> dict[str, object]:
     return {"type": "object", "required": ["status", "data"],
             "properties": {"status": {"const": "success"}, "data": rows,
                            "warnings": {"type": "array", "items": {"type": "string"}}}}
 
 
-def _response(text: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _response(text: str, schema: dict[str, Any]) -> dict[str, object]:
     return {"description": text, "content": {"application/json": {"schema": schema}}}

@@ -120,7 +120,7 @@ class WebServer:
             thread.join(timeout=STOP_S)
 
 
-def _shown(name: Any) -> str:
+def _shown(name: object) -> str:
     if not isinstance(name, tuple):
         return str(name)
     host = str({"::": "localhost", "0.0.0.0": "localhost"}.get(name[0], name[0]))  # noqa: S104 - compared, not bound
@@ -220,7 +220,7 @@ class _Server(wsgi.Server):
         self.socket = self.given
         return self.given
 
-    def bind_unix_socket(self, bind_addr: Any) -> socket.socket:
+    def bind_unix_socket(self, bind_addr: object) -> socket.socket:
         """Return the socket that was given; systemd owns its file."""
         self.socket = self.given
         return self.given

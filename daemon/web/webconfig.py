@@ -199,7 +199,7 @@ def load(path: Path) -> WebConfig:
         raise WebConfigError(f"{path}: {faults}") from None
 
 
-def _beside(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _beside(raw: dict[str, object], folder: Path) -> dict[str, object]:
     """Return the raw file with relative paths made relative to ``folder``."""
     tls = raw.get("tls_server_config")
     if not isinstance(tls, dict):

@@ -89,11 +89,11 @@ def from_kubeconfig(path: Path, context: str = "") -> Access:
     return _Kubeconfig(path.parent).access(cluster, user)
 
 
-def _named(document: Mapping[str, Any], part: str, name: str, inner: str, path: Path) -> Mapping[str, Any]:
+def _named(document: Mapping[str, object], part: str, name: str, inner: str, path: Path) -> Mapping[str, object]:
     rows = document.get(part)
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and row.get("name") == name and isinstance(row.get(inner), dict):
-            found: Mapping[str, Any] = row[inner]
+            found: Mapping[str, object] = row[inner]
             return found
     raise SourceError(f"{path} has no {inner} {quoted(name)}", permanent=True)
 
@@ -109,7 +109,7 @@ class _Kubeconfig:
         self._folder = folder
         self._own: tempfile.TemporaryDirectory[str] | None = None
 
-    def access(self, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> Access:
+    def access(self, cluster: Mapping[str, object], user: Mapping[str, Any]) -> Access:
         """Return the access of a user to a cluster."""
         plugin = ExecPlugin(user["exec"], self._folder) if isinstance(user.get("exec"), dict) else None
         token = plugin.token if plugin else self._token(user)
@@ -125,13 +125,13 @@ class _Kubeconfig:
                       self._file(user, "client-certificate"), self._file(user, "client-key"),
                       bool(cluster.get("insecure-skip-tls-verify")), plugin.forget if plugin else _nothing, end)
 
-    def _token(self, user: Mapping[str, Any]) -> Token | None:
+    def _token(self, user: Mapping[str, object]) -> Token | None:
         if file := user.get("tokenFile"):
             return SecretFile(self._folder / str(file)).read
         given = user.get("token")
         return (lambda: str(given)) if given else None
 
-    def _file(self, part: Mapping[str, Any], name: str) -> Path | None:
+    def _file(self, part: Mapping[str, object], name: str) -> Path | None:
         """Return a file that is named, or one with what stands in the kubeconfig itself: TLS libraries want files."""
         data = part.get(f"{name}-data")
         if not data:
@@ -154,7 +154,7 @@ class _Kubeconfig:
 class ExecPlugin:
     """The program that a kubeconfig names for tokens; a token is kept until shortly before its end."""
 
-    def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
+    def __init__(self, config: Mapping[str, object], folder: Path) -> None:
         command, arguments, env = config.get("command"), config.get("args") or [], config.get("env") or []
         if not isinstance(command, str) or not isinstance(arguments, list) or not isinstance(env, list):
             raise SourceError("the exec plugin of the kubeconfig cannot be understood", permanent=True)

@@ -75,7 +75,7 @@ class TopologyAsker:
         if self._api is not None:
             self._api.close()
 
-    def _optional(self, resource: tuple[str, tuple[str, ...], str], kind: type[Any]) -> list[Any]:
+    def _optional(self, resource: tuple[str, tuple[str, ...], str], kind: type[object]) -> list[Any]:
         """Return what a list holds that a server may not have, or not show to us."""
         group, versions, plural = resource
         assert self._api is not None
@@ -98,7 +98,7 @@ class TopologyAsker:
                 return []
             raise
 
-    def _listed(self, path: str, kind: type[Any]) -> list[Any]:
+    def _listed(self, path: str, kind: type[object]) -> list[Any]:
         assert self._api is not None
         query, found, decoder = {"limit": _PAGE}, list[Any](), msgspec.json.Decoder(kind)
         for _ in range(_MOST_PAGES):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..facts import server_watts
 from ..fetch import Refused
@@ -32,7 +31,7 @@ class Reading:
 Reader = Callable[[Bmc, Resource], Reading | None]
 
 
-def number(value: Any) -> float | None:
+def number(value: object) -> float | None:
     """Return watts of a property, which may be a number or an object with a ``Reading``."""
     if isinstance(value, dict):
         value = value.get("Reading")
@@ -88,7 +87,7 @@ def _sensor(bmc: Bmc, chassis: Resource) -> Reading | None:
     return None if watts is None else Reading(watts, _time(found))
 
 
-def _time(found: Any) -> str:
+def _time(found: object) -> str:
     told = found.get("ReadingTime") if isinstance(found, dict) else None
     return told[:64] if isinstance(told, str) else ""
 

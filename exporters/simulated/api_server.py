@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from .api_store import ExpiredError, Resource, Store, Stored
@@ -121,7 +120,7 @@ class Api:
         limit = query.get("limit", "0")
         page = self.store.page(resource, _filter(namespace, query), int(limit) if limit.isdecimal() else 0,
                                query.get("continue", ""))
-        metadata: dict[str, Any] = {"resourceVersion": str(page.version)}
+        metadata: dict[str, object] = {"resourceVersion": str(page.version)}
         if page.more:
             metadata |= {"continue": page.more, "remainingItemCount": page.remaining}
         head = json.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
@@ -182,7 +181,7 @@ class Api:
             version, changes = self.store.since(resource, version)
         return version, [_event(change.kind, change.stored.text) for change in changes if wanted(change.stored)]
 
-    def _discovery(self, path: str) -> dict[str, Any] | None:
+    def _discovery(self, path: str) -> dict[str, object] | None:
         """Return what a client asks to learn which kinds there are; None where it asks for something else."""
         groups: dict[str, list[str]] = {}
         for resource in self.store.resources:
@@ -256,7 +255,7 @@ def _filter(namespace: str, query: Query) -> Callable[[Stored], bool]:
     return wanted
 
 
-def _group(name: str, versions: list[str]) -> dict[str, Any]:
+def _group(name: str, versions: list[str]) -> dict[str, object]:
     rows = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
     return {"name": name, "versions": rows, "preferredVersion": rows[0]}
 
@@ -322,5 +321,5 @@ class ApiServer(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: clients that hang up are the point of the tests."""

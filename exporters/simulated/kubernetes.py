@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 from ...storage.records import JobState
 from ...storage.waiting import WaitReason
@@ -85,7 +84,7 @@ def _product(model: Model) -> str:
     return model.product.replace(" ", "-")
 
 
-def _meta(name: str, namespace: str = "", **more: Any) -> Object:
+def _meta(name: str, namespace: str = "", **more: object) -> Object:
     space = {"namespace": namespace} if namespace else {}
     return {"metadata": {"name": name, **space, "uid": f"{namespace}-{name}", **more}}
 

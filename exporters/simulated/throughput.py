@@ -7,7 +7,6 @@ hardly communicates to a language model that does little else. A job that is idl
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ...storage.records import JobState
 from .cluster import SimulatedCluster
@@ -36,7 +35,7 @@ def rates(cluster: SimulatedCluster) -> dict[str, float]:
     return {str(job.job_id): _rate(job) for job in cluster.running.values() if job.name in CURVES}
 
 
-def answer(cluster: SimulatedCluster, query: str) -> dict[str, Any]:
+def answer(cluster: SimulatedCluster, query: str) -> dict[str, object]:
     """Return what ``/api/v1/query`` answers; there is nothing but ``job_throughput``."""
     found = rates(cluster) if query == QUERY else {}
     return {"status": "success", "data": {"resultType": "vector", "result": [

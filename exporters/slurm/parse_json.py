@@ -99,7 +99,7 @@ def parse_list(answer: Fields, name: str, parse: Callable[[Fields], Record]) -> 
     return parse_each(items, parse)
 
 
-def parse_each(items: list[Any], parse: Callable[[Fields], Record]) -> Parsed[Record]:
+def parse_each(items: list[object], parse: Callable[[Fields], Record]) -> Parsed[Record]:
     """Return what could be parsed, and a line for each item that could not."""
     records, skipped = [], []
     for number, given in enumerate(items):

@@ -42,7 +42,7 @@ def parsed(numbered: Iterable[tuple[int, Raw]], parse: Callable[[Raw], Row]) -> 
 
 
 def _chunk(numbered: list[tuple[int, Row]], rejected: list[Rejected], set_aside: Counter[str]) -> Chunk:
-    columns: dict[str, Any] = {}
+    columns: dict[str, object] = {}
     for column in {name for _, row in numbered for name in row} | {"id"}:
         values = [row.get(column) for _, row in numbered]
         columns[column] = values if column in ("id", *WORDS) else np.array(

@@ -127,7 +127,7 @@ class Table:
             yield Chunk(np.empty(0, np.int64), {"id": []}, odd.rejected)
         odd.rescued, odd.rejected = [], []
 
-    def _chunk(self, batch: Mapping[str, Any], lines: npt.NDArray[np.int64]) -> Chunk:
+    def _chunk(self, batch: Mapping[str, object], lines: npt.NDArray[np.int64]) -> Chunk:
         cells = {name: _trimmed(column, unquote=self.quoted) for name, column in batch.items()}
         kept = ~np.logical_and.reduce([_empty(column) for column in cells.values()])
         rejected: list[Rejected] = []
@@ -152,7 +152,7 @@ class Table:
         return Chunk(lines[kept], columns, rejected, +set_aside)
 
 
-def respelt(words: Any, spell: Callable[[str], str | None]) -> Any:
+def respelt(words: Any, spell: Callable[[str], str | None]) -> object:
     """Return a column of words, each distinct one spelt anew."""
     encoded = words.dictionary_encode()
     spelt = pa.array([spell(word) for word in encoded.dictionary.to_pylist()], pa.string())
@@ -226,7 +226,7 @@ def _trimmed(column: Any, *, unquote: bool) -> Any:
     return column
 
 
-def _empty(column: Any) -> npt.NDArray[np.bool_]:
+def _empty(column: object) -> npt.NDArray[np.bool_]:
     return np.asarray(compute.equal(column, "").fill_null(True).to_numpy(zero_copy_only=False), bool)
 
 

@@ -93,7 +93,7 @@ class Trace:
         vocabulary = (*self.vocabularies[column], None)
         return [vocabulary[code] for code in getattr(self, column)]
 
-    def select(self, mask: npt.NDArray[Any]) -> Trace:
+    def select(self, mask: npt.NDArray[np.generic]) -> Trace:
         """Return the jobs under a boolean mask or at these indexes, in their order."""
         columns = {column: getattr(self, column)[mask] for column in ("id", "line", *TIMES, *COUNTS, *WORDS)}
         return Trace(**columns, vocabularies=self.vocabularies, rejected=self.rejected, rejections=self.rejections,
@@ -199,7 +199,7 @@ class Builder:
             self._reject(Rejected(int(lines[index]), reason, str(values[index])[:80]))
         kept &= ~wrong
 
-    def _keep(self, chunk: Chunk, ids: npt.NDArray[Any], kept: npt.NDArray[np.bool_]) -> None:
+    def _keep(self, chunk: Chunk, ids: npt.NDArray[np.generic], kept: npt.NDArray[np.bool_]) -> None:
         columns: dict[str, Any] = {"lines": chunk.lines[kept], "id": ids[kept]}
         for column in _among((*TIMES, *COUNTS), chunk):
             values = np.asarray(chunk.columns[column], np.float64)[kept]
@@ -209,7 +209,7 @@ class Builder:
         self._chunks.append(columns)
         self._lengths.append(len(columns["lines"]))
 
-    def _encode(self, column: str, texts: Any) -> Codes:
+    def _encode(self, column: str, texts: object) -> Codes:
         encoded = pa.array(texts, pa.string()).dictionary_encode()
         known = self._vocabularies[column]
         codes = np.array([known.setdefault(word, len(known)) if word else -1
@@ -243,7 +243,7 @@ def _order(submit_s: Floats, rank: npt.NDArray[Any], kept: npt.NDArray[np.bool_]
     return np.asarray(order[np.lexsort((rank[order], submit_s[order]))])
 
 
-def _ordered(values: npt.NDArray[Any], order: npt.NDArray[np.intp] | None) -> npt.NDArray[Any]:
+def _ordered(values: npt.NDArray[np.generic], order: npt.NDArray[np.intp] | None) -> npt.NDArray[Any]:
     """Return values in an order; one unknown value that stands for all keeps doing so."""
     if order is None:
         return values
@@ -255,7 +255,7 @@ def write_csv(trace: Trace, path: str | Path) -> None:
 
     Columns that plain CSV does not name are added at the end when the trace knows them.
     """
-    columns: dict[str, Any] = {"job": pa.array(trace.id.tolist())}
+    columns: dict[str, object] = {"job": pa.array(trace.id.tolist())}
     named = ("submit_s", "run_s", "gpus", "limit_s", "user", "partition", "cpus", "mem_bytes", "nodes")
     for column in (*named, "start_s", "gpu_milli", "name", "state", "gpu_model", "after"):
         values = _writable(trace, column)
@@ -273,7 +273,7 @@ def _writable(trace: Trace, column: str) -> Any:
     return pa.array(values, mask=np.isnan(values))
 
 
-def _identifiers(values: Any) -> npt.NDArray[Any]:
+def _identifiers(values: object) -> npt.NDArray[Any]:
     """Return ids as int64 when that loses nothing (``007`` and 2**70 stay text)."""
     texts = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
     try:
@@ -285,7 +285,7 @@ def _identifiers(values: Any) -> npt.NDArray[Any]:
     return np.array([(identifier or "")[:ID_LENGTH + 1] for identifier in texts.to_pylist()], str)
 
 
-def _natural_rank(ids: npt.NDArray[Any]) -> Ints:
+def _natural_rank(ids: npt.NDArray[np.generic]) -> Ints:
     """Return ranks in which ``9_2`` stands before ``9_10`` and ``10``; equal ids have equal ranks."""
     parts = compute.extract_regex(pa.array(ids, pa.string()), _NATURAL)
     columns = {name: compute.struct_field(parts, name) for name in ("head", "middle", "tail")}

@@ -13,7 +13,7 @@ _COLUMNS = {"job_id": "job", "state": "state", "node": "node", "gpus": "GPUs", "
             "gain": "sooner", "basis": "known by", "reason": "why", "request": "ask for"}
 
 
-def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _cells(row: Mapping[str, Any]) -> Mapping[str, object]:
     nodes = row["nodes"]
     memory, advised = (f"{row[name] / 2**30:.0f}" for name in ("memory_bytes", "memory_advised_bytes"))
     return {**row, "node": nodes[0] + (f" (+{len(nodes) - 1})" if len(nodes) > 1 else ""),

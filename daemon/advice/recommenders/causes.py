@@ -80,7 +80,7 @@ def _metrics(counts: Mapping[tuple[str, str], int]) -> dict[str, Any]:
     return {"underused_gpus": {place: float(count) for place, count in counts.items() if place[1] != Cause.NONE}}
 
 
-def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _cells(row: Mapping[str, Any]) -> Mapping[str, object]:
     return {**row, "what": label(Cause(row["cause"])), "share": f"{100 * row['share_ratio']:.0f} %",
             "sure": f"{100 * (row['confidence'] or 0):.0f} %", "why": "; ".join(row["evidence"])}
 

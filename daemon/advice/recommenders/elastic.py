@@ -166,7 +166,7 @@ def _metrics(rows: Sequence[ElasticAdvice], unknown: Counter[str]) -> dict[str, 
             "elastic_unknown_jobs": {cause: float(unknown[cause]) for cause in (*CAUSES, FAR)}}
 
 
-def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
+def _cells(row: Mapping[str, Any]) -> dict[str, object]:
     """Return a row as the table shows it."""
     return {**row, "more": _change(row["more"]), "fewer": _change(row["fewer"]),
             "helps": " ".join((row["fewer"] or {}).get("helps", ())) or None,

@@ -111,7 +111,7 @@ def _metrics(rows: tuple[Reclaimable, ...]) -> dict[str, Any]:
         (row.partition, row.job_id, row.user, str(row.gpus_idle)): row.since_s for row in rows[:ADVICE]}}
 
 
-def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _cells(row: Mapping[str, Any]) -> Mapping[str, object]:
     starts = row["starts"]
     return {**row, "idle": f"{row['gpus_idle']} of {row['gpus_held']}", "since": ago(row["issued_s"] - row["since_s"]),
             "starts": None if starts is None else ", ".join(f"{one['job_id']} ({one['gpus']})" for one in starts)

@@ -65,12 +65,12 @@ class Gate:
         self._leaves = len({(node.spine, node.leaf) for node in snapshot.nodes if node.leaf})
         self._kept = [{node.reservation} - {""} for node in self.ground.nodes]
         self._booked: dict[str, NDArray[np.int64] | int] = {}
-        self._finds: dict[tuple[Any, ...], Placement | Hold] = {}
-        self._kinds: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        self.whys: dict[tuple[Any, ...], Hold] = {}
+        self._finds: dict[tuple[object, ...], Placement | Hold] = {}
+        self._kinds: dict[tuple[object, ...], tuple[object, ...]] = {}
+        self.whys: dict[tuple[object, ...], Hold] = {}
         """Why jobs of a kind find no nodes."""
-        self._wishes: dict[tuple[Any, ...], Wish] = {}
-        self._cache: dict[tuple[Any, ...], Any] = {}
+        self._wishes: dict[tuple[object, ...], Wish] = {}
+        self._cache: dict[tuple[object, ...], Any] = {}
 
     def copy(self) -> Gate:
         """Return a gate on which starts can be booked without changing this one."""
@@ -142,7 +142,7 @@ class Gate:
 
     # Nodes.
 
-    def kind(self, job: Job) -> tuple[Any, ...]:
+    def kind(self, job: Job) -> tuple[object, ...]:
         """Return what jobs have alike that find the same nodes."""
         key = job.key, job.partition
         if key not in self._kinds:
