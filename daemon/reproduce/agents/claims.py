@@ -38,6 +38,8 @@ class Judged:
     """Of the mean completion time over the incumbent's."""
     bound_s: float | None = None
     """Mean completion time that nobody can beat; None where it was not worked out."""
+    ways: Mapping[str, float] = field(default_factory=dict)
+    """Objective on later history by each way in which the kind learned, where it learned in more than one."""
 
 
 def facts(sites: Sequence[str], found: Sequence[Judged], setting: Setting) -> dict[str, object]:
@@ -68,9 +70,17 @@ def _site(name: str, found: Sequence[Judged]) -> Iterator[Section]:
     missing = sorted({f"{one.kind}: {one.reason}" for one in found if not one.rows})
     yield Section(name, [
         f"{told[0].jobs} jobs of the last {told[0].days:.1f} days. The best heuristic in hindsight: {', '.join(best)}.",
-        *(f"Not judged: {words}." for words in missing)],
+        *(f"Not judged: {words}." for words in missing), *_ways(told)],
         [Table(("policy", "mean JCT of incumbent", "p99 wait of incumbent", "kWh of incumbent", "interval by blocks",
                 "verdict"), rows)])
+
+
+def _ways(found: Sequence[Judged]) -> Iterator[str]:
+    """Yield what came of each way of learning, seed by seed, of kinds that learn in more than one."""
+    for one in found:
+        if len(one.ways) > 1:
+            told = ", ".join(f"{name.replace('_', ' ')} {worth:.4f}" for name, worth in sorted(one.ways.items()))
+            yield f"{one.kind}, seed {one.seed}, objective on the weeks that choose: {told}; the better one serves."
 
 
 def _row(policy: str, found: Sequence[Judged], agent: bool) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from ...agents.checkpoint import write
 from ...agents.histories import split
 from ...agents.kinds import Course, TrainingError
+from ...agents.lessons import WAY
 from ...learning.promotion import HEURISTICS, Verdict, judge
 from ...learning.training import INCUMBENT, kind_of
 from ..failures import SettingError
@@ -96,8 +97,10 @@ def judged(task: Task) -> Judged:
     try:
         for _ in kind.train(course):
             pass
-        verdict = judge(kind.load(course.folder / "best"), INCUMBENT, HEURISTICS, parts.test, seed=task.seed)
-        found = _figures(task, verdict, jct_bound_s(parts.test))
+        agent = kind.load(course.folder / "best")
+        verdict = judge(agent, INCUMBENT, HEURISTICS, parts.test, seed=task.seed)
+        ways = {name.removeprefix(WAY): worth for name, worth in agent.card.metrics.items() if name.startswith(WAY)}
+        found = replace(_figures(task, verdict), bound_s=jct_bound_s(parts.test), ways=ways)
     except TrainingError as error:
         found = Judged(task.site, task.seed, task.kind, str(error))
     task.folder.mkdir(parents=True, exist_ok=True)
@@ -105,10 +108,10 @@ def judged(task: Task) -> Judged:
     return found
 
 
-def _figures(task: Task, verdict: Verdict, bound_s: float) -> Judged:
+def _figures(task: Task, verdict: Verdict) -> Judged:
     agent = verdict.rows[0]
     against = verdict.against.get(verdict.incumbent)
     return Judged(task.site, task.seed, task.kind, verdict.reason, verdict.decision.value, verdict.days, verdict.jobs,
                   {task.kind if row is agent else row.policy: (row.jct_mean_s, row.wait_p99_s, row.energy_joules)
                    for row in verdict.rows}, verdict.best,
-                  None if against is None else (against.low, against.high), bound_s)
+                  None if against is None else (against.low, against.high))

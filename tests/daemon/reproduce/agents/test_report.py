@@ -1,5 +1,6 @@
 """``idlewatt reproduce agents``: what it trains on, and what it says of what came of it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,13 @@ def test_the_bound_takes_jobs_at_their_best_size_on_one_machine():
                        application_names=speeds.labels)
     # At best 128 s on four GPUs, or 256 GPU-seconds on one; the other job is rigid: 25 s of the machine, then 64 s.
     assert jct_bound_s([Stretch(cluster, work, 0.0, speeds)]) == pytest.approx((128.0 + 100.0) / 2)
+
+
+def test_both_ways_of_learning_are_told_and_the_bound_is_a_row():
+    one = replace(judged(0, 800.0), bound_s=500.0, ways={"actor_critic": 0.7714, "evolution": 0.8107})
+    (section,) = claims.facts(["a site"], [one], FULL)["sections"]
+    assert "actor critic 0.7714, evolution 0.8107; the better one serves" in section.paragraphs[-1]
+    assert section.tables[0].rows[-1][:2] == ("bound", "0.500")
 
 
 def cell(factor):
