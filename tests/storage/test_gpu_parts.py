@@ -37,3 +37,11 @@ def test_what_no_database_takes_is_bent():
     (GpuPart("hami", None, 8000.0, None, "GPU-1"), "part of GPU GPU-1 (HAMi, 8000 MiB)")])
 def test_a_part_in_words(part, words):
     assert part.words == words
+
+
+def test_the_whole_place_of_a_node_is_kept(history, make):
+    node = make.node(leaf="clique-1", spine="leaf-1", above=("spine-1", "hall-a"), domain="clique-1")
+    history.record_snapshot(SchedulerSnapshot(130.0, nodes=(node,)))
+    history.record_snapshot(SchedulerSnapshot(140.0, nodes=(replace(node, above=("spine-1", "hall-b")),)))
+    assert [(change.node.above, change.node.domain) for change in history.node_changes(0, 200)] == [
+        (("spine-1", "hall-a"), "clique-1"), (("spine-1", "hall-b"), "clique-1")]

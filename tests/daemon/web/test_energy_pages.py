@@ -10,13 +10,16 @@ import pytest
 from energies import HOSTILE, NOW
 from werkzeug.test import Client
 
+from idlewatt.daemon.cli.job import report
 from idlewatt.daemon.efficiency import EnergyBook
 from idlewatt.daemon.pricing import Costing
 from idlewatt.daemon.settings.costs import CostSettings
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.units import job_path
 from idlewatt.storage.errors import StoreUnavailable
-from idlewatt.storage.records import Allocation, Job, JobState, Node, Request
+from idlewatt.storage.gpu_parts import GpuPart
+from idlewatt.storage.history import History
+from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 
 PATHS = ["/", "/jobs", "/jobs?sort=wasted&since=30d", "/jobs/4711", "/jobs/4712", "/jobs/666", "/jobs/900", "/users",
          "/users/alice", "/nodes/dgx01"]
@@ -185,3 +188,22 @@ def test_a_thousand_nodes_and_two_thousand_pending_jobs_are_rendered_in_300_ms(c
         spent.append(time.process_time() - began)
     print(f"\n{min(spent):.3f} s")
     assert min(spent) < 0.3
+
+
+def test_parts_of_gpus_are_named_on_the_page_in_the_api_and_by_the_command(view, tmp_path):
+    held = Allocation("dgx01", 0, None, 4, parts=(GpuPart("shard", 7, 1.0, 0.25),))
+    job = replace(energies.job("77", ended=False), allocations=(held,), request=Request(0))
+    with History.open(f"sqlite:///{tmp_path}/history.db") as history:
+        history.record_snapshot(SchedulerSnapshot(energies.START, jobs=(job,)))
+        history.record_shares(list(energies.shares(job, gpus=0.25)))
+        view.ledger = EnergyBook(history, Costing(EUR), view.now)
+        client = Client(WebApp(view))
+        text, _ = parsed(client, "/jobs/77")
+        (row,) = client.get("/api/v1/jobs/77").json["data"]
+    assert "25 % of GPU 7 (1 shard), 4 CPUs" in text
+    assert "parts of GPUs" in text
+    assert row["job"]["allocations"][0]["parts"] == [
+        {"kind": "shard", "index": 7, "units": 1.0, "share": 0.25, "uuid": ""}]
+    lines = list(report(row, 80))
+    assert "      Ran on  dgx01: 25 % of GPU 7 (1 shard), 4 CPUs" in lines
+    assert any(line.startswith("   Asked for  parts of GPUs") for line in lines)

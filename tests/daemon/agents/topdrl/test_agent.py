@@ -20,7 +20,7 @@ from idlewatt.daemon.replay.engine import run
 from idlewatt.daemon.replay.moves import join
 from idlewatt.daemon.replay.state import ClusterState, Start
 from idlewatt.daemon.replay.workload import Workload
-from idlewatt.storage.records import ModelCard
+from idlewatt.storage.records import ModelCard, Node
 
 CARD = ModelCard("topdrl", "1", 1e9, 0, "0.1.0", "", "", kind="topdrl")
 HOUR_S = 3600.0
@@ -170,6 +170,16 @@ def test_a_decision_on_a_thousand_nodes_takes_less_than_five_milliseconds():
         took.append(time.process_time() - began)
     assert len(state.waiting) == 128
     assert min(took) < 0.005
+
+
+def test_in_a_tree_of_any_depth_a_job_gets_the_lowest_place_that_has_room_and_of_several_the_fullest():
+    nodes = Cluster.from_records([
+        Node(f"n{number}", ("p",), 4, leaf=f"l{number}", spine=f"s{number}", above=(f"pod-{pod}", f"hall-{pod // 2}"))
+        for number, pod in enumerate((0, 0, 0, 1, 1, 2))])
+    seen = observe(waiting([8, 12, 16, 20], nodes=nodes, limit=[HOUR_S] * 4, now=0.0))
+    room = Room(seen, seen.waiting.asks)
+    assert [sorted(room.spot(kind).nodes.tolist()) for kind in range(4)] == [[3, 4], [0, 1, 2], [0, 1, 2, 3],
+                                                                            [0, 1, 2, 3, 4]]
 
 
 def test_room_tells_when_a_job_fits_at_the_latest():
