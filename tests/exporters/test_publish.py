@@ -110,7 +110,7 @@ def facts(**more) -> Published:
                                   ("rack7", "unmeasured"): 0.0},
         "enclosure_node_power_watts": {("rack7", "tray01"): 5777.0},
         "enclosure_disagreement_watts": {"rack7": 0.0},
-        "nvlink_domains": {(a100, "free"): 1.0, (a100, "broken"): 2.0},
+        "nvlink_domains": {(a100, "free"): 1.0, (a100, "broken"): 2.0, (a100, "full"): 3.0, (a100, "out"): 4.0},
         "nvlink_domain_broken_gpus": {a100: 31.0},
         "underused_gpus": {("a100", "waiting_for_data"): 4.0, ("a100", "unknown"): 1.0},
         "capped_gpus": 2,
