@@ -6,11 +6,11 @@ are judged beside heuristics and chance on days that nobody learned from. Prints
 
 from __future__ import annotations
 
-import sys
+import argparse
+import multiprocessing
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
 from idlewatt.exporters.simulated.jobs import SimulatedJob, flavors
 from idlewatt.storage.traces import read_trace
 
-SEEDS, EPISODES, TUNED, ROUND = 3, 100, 50, 100
+EPISODES, TUNED, ROUND = 100, 50, 100
 EARLIER = 0.8
 """Share of the jobs that an agent learned from before it is fine-tuned."""
 DAYS, HOUR_S, DAY_S = 14, 120.0, 86400.0
@@ -80,9 +80,8 @@ def trained(material: Material, flavours: tuple[FlavourSettings, ...], seed: int
     parts = split(material, seed=seed)
     course = Course(parts.fit, parts.select, INCUMBENT, seed, 1e9, folder, KIND.objective, start,
                     steps=EPISODES if start is None else TUNED, flavours=flavours)
-    for progress in KIND.train(course):
-        told = f"seed {seed}, {folder.name}: {progress.done:.0%}, {progress.score:.3f}"
-        print(f"  {time.strftime('%X')} {told}", file=sys.stderr, flush=True)
+    for _ in KIND.train(course):
+        pass
     return parts, folder / "best"
 
 
@@ -94,24 +93,26 @@ def row_of(trial: Trial) -> Row:
             sum(float(course.joules[-1]) for course in trial.courses) / 3.6e6)
 
 
-def judged(material: Material, flavours: tuple[FlavourSettings, ...], folder: Path) -> Iterator[tuple[str, list[Row]]]:
-    """Yield each policy with its figures, of agents from each seed."""
+def judged(source: str | None, seed: int) -> tuple[Row, Row, str]:
+    """Return the figures of the agents of one seed, anew and fine-tuned, and how both are listened to."""
+    # Later history is replayed after each round: it takes longer than to learn.
+    course_of_gist.ROUND = ROUND
+    material, flavours = material_of(source)
     earlier = float(np.quantile(material.workload.submit, EARLIER))
-    anew, tuned, exam = list[Row](), list[Row](), Exam((), ())
-    for seed in range(SEEDS):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         parts, best = trained(material, flavours, seed, folder / f"{seed}-anew")
-        exam = Exam.of(parts.test)
-        if not seed:
-            show("beside", {name: [row_of(replayed(named(name), exam, seed))] for name in OTHERS})
-        anew.append(row_of(replayed(live.load(best), exam, seed)))
+        anew = live.load(best)
         _, first = trained(material.until(earlier), flavours, seed, folder / f"{seed}-earlier")
         _, best = trained(material, flavours, seed, folder / f"{seed}-tuned", first)
-        tuned.append(row_of(replayed(live.load(best), exam, seed)))
-        print(f"  {anew[-1]}; fine-tuned {tuned[-1]}", file=sys.stderr, flush=True)
-    yield "gist_mdrl", anew
-    yield "gist_mdrl, fine-tuned", tuned
-    for name in OTHERS:
-        yield name, [row_of(replayed(named(name), exam, seed)) for seed in range(SEEDS if "random" in name else 1)]
+        tuned, exam = live.load(best), Exam.of(parts.test)
+        return row_of(replayed(anew, exam, seed)), row_of(replayed(tuned, exam, seed)), f"{anew.manner}, {tuned.manner}"
+
+
+def beside(source: str | None, seed: int) -> dict[str, Row]:
+    """Return the figures of heuristics and of chance on the same days."""
+    exam = Exam.of(split(material_of(source)[0], seed=0).test)
+    return {name: row_of(replayed(named(name), exam, seed)) for name in OTHERS if not seed or "random" in name}
 
 
 def show(title: str, found: Mapping[str, list[Row]]) -> None:
@@ -122,16 +123,35 @@ def show(title: str, found: Mapping[str, list[Row]]) -> None:
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
-def main(traces: str | None) -> None:
-    """Train, judge and print."""
-    # Later history is replayed after each round: it takes longer than to learn.
-    course_of_gist.ROUND = ROUND
-    material, flavours = demo() if traces is None else philly(Path(traces))
-    work = material.workload
-    print(f"{material.source}: {len(work)} jobs, {np.ptp(work.submit) / DAY_S:.1f} days", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        show(material.source, dict(judged(replace(material, notes=()), flavours, Path(folder))))
+def material_of(source: str | None) -> tuple[Material, tuple[FlavourSettings, ...]]:
+    """Return the demo's past, or that of the traces in a folder."""
+    return demo() if source is None else philly(Path(source))
+
+
+def main(sources: Sequence[str | None], seeds: int, workers: int) -> None:
+    """Train, judge and print, several seeds at a time."""
+    turns = [(source, seed) for source in sources for seed in range(seeds)]
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        others = [pool.submit(beside, *turn) for turn in turns]
+        agents = [pool.submit(judged, *turn) for turn in turns]
+        for source in sources:
+            mine = [number for number, turn in enumerate(turns) if turn[0] == source]
+            found: dict[str, list[Row]] = {"gist_mdrl, anew": [], "gist_mdrl, fine-tuned": []}
+            for number in mine:
+                anew, tuned, manner = agents[number].result()
+                found["gist_mdrl, anew"].append(anew)
+                found["gist_mdrl, fine-tuned"].append(tuned)
+                print(f"seed {turns[number][1]}, listened to: {manner}; {anew}; {tuned}", flush=True)
+            for number in mine:
+                for name, row in others[number].result().items():
+                    found.setdefault(name, []).append(row)
+            show("the demo's past" if source is None else "Philly, two partitions", found)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else None)
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--traces", help="folder of the packaged traces: Philly is judged, too")
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--workers", type=int, default=2)
+    told = options.parse_args()
+    main([None, *filter(None, [told.traces])], told.seeds, told.workers)

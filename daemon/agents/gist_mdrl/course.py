@@ -23,13 +23,14 @@ from ..kinds import Course, Progress, Stretch, TrainingError
 from . import live
 from .agent import GistAgent, Hyperparameters
 from .environment import Partition
-from .live import SERVING, GistPolicy
+from .live import SERVING, GistPolicy, Manner
 from .site import Episodes, forms, single_server
 from .train import Training
 
 log = logging.getLogger(__name__)
 
 STATE = "state.json"
+LISTENED: Manner = "listened"
 ROUND = 50
 """Episodes of each agent between looks at the clock."""
 MOST_EPISODES = 3000
@@ -50,6 +51,8 @@ class School:
     """On each stretch of ``select``."""
     spent_s: float = 0.0
     best: float | None = None
+    floor: float | None = None
+    """First fit's utilisation on ``select``; None until it was replayed."""
     looked_s: float = 0.0
     """How long the last look at later history took."""
     since_look_s: float = field(default=float("inf"))
@@ -84,26 +87,40 @@ class School:
         return ROUND if steps is None else min(ROUND, steps - training.episodes)
 
     def _look(self) -> bool:
-        """Replay later history; keep the agents when they do better than any before."""
+        """Replay later history; keep the agents, and whether they are listened to, when that does better than any before.
+
+        Who has less utilisation than first fit, or does no better than what decides without agents, is not listened to.
+        """
         began = time.monotonic()
-        card = ModelCard("gist_mdrl", "0", time.time(), self.course.seed, version("idlewatt"), "", "", kind="gist_mdrl")
-        agents = {name: training.agent for name, training in self.trainings.items()}
-        policy = GistPolicy(agents, card, self.course.objective.longest_wait_s)
-        worth = float(np.mean([_replayed(policy, stretch, self.course).relative(before, self.course.objective)
-                               for stretch, before in zip(self.course.select, self.incumbent, strict=True)]))
-        better = self.best is None or worth < self.best
-        if better:
-            self.best = worth
-            live.save(self.course.folder / "best", agents, card, self.course.objective.longest_wait_s)
+        alone: tuple[Manner, ...] = ("first_fit", "abstains") if self.best is None else ()
+        better = any([self._better(manner) for manner in (*alone, LISTENED)])
         self.looked_s, self.since_look_s = time.monotonic() - began, 0.0
         self.spent_s += self.looked_s
         self._save()
         return better
 
+    def _better(self, manner: Manner) -> bool:
+        card = ModelCard("gist_mdrl", "0", time.time(), self.course.seed, version("idlewatt"), "", "", kind="gist_mdrl")
+        agents = {name: training.agent for name, training in self.trainings.items()}
+        policy = GistPolicy(agents, card, self.course.objective.longest_wait_s, manner)
+        found = [_replayed(policy, stretch, self.course) for stretch in self.course.select]
+        worth = float(np.mean([one.relative(before, self.course.objective)
+                               for one, before in zip(found, self.incumbent, strict=True)]))
+        used = float(np.mean([one.utilization for one in found]))
+        if self.floor is None:
+            self.floor = used
+        better = self.best is None or (worth < self.best and used >= self.floor)
+        log.info("seen on later history", extra={"manner": manner, "worth": worth, "utilization": used})
+        if better:
+            self.best = worth
+            live.save(self.course.folder / "best", agents, card, self.course.objective.longest_wait_s, manner)
+        return better
+
     def _save(self) -> None:
         for number, training in enumerate(self.trainings.values()):
             training.save(self.course.folder / f"agent{number}")
-        write(self.course.folder / STATE, json.dumps({"spent_s": self.spent_s, "best": self.best}).encode())
+        told = {"spent_s": self.spent_s, "best": self.best, "floor": self.floor}
+        write(self.course.folder / STATE, json.dumps(told).encode())
 
     def resume(self) -> None:
         """Go on where an earlier training was left, if there was one; ``TrainingError`` when it was another one."""
@@ -111,7 +128,7 @@ class School:
             return
         try:
             told = json.loads((self.course.folder / STATE).read_bytes())
-            self.spent_s, self.best = float(told["spent_s"]), told["best"]
+            self.spent_s, self.best, self.floor = float(told["spent_s"]), told["best"], told["floor"]
             for number, training in enumerate(self.trainings.values()):
                 training.resume(self.course.folder / f"agent{number}")
         except (OSError, ValueError, KeyError, TypeError, CheckpointError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -38,16 +38,21 @@ LATER = "names", "sizes", "among"
 """What models of earlier versions do not tell of their partitions."""
 STRANGE = 0.5
 """Share of waiting jobs that may be in partitions without an agent."""
+FIRST_FIT = "fifo+first-fit"
+Manner = Literal["listened", "abstains", "first_fit"]
+"""Whether agents are listened to; if not, the heuristic of partitions without agents decides, or first fit."""
+MANNERS: tuple[Manner, ...] = get_args(Manner)
 
 
 class GistPolicy:
     """The trained agents of a cluster, the same object live and replayed."""
 
     def __init__(self, agents: Mapping[str, GistAgent], card: ModelCard,
-                 longest_wait_s: float = Objective().longest_wait_s) -> None:
+                 longest_wait_s: float = Objective().longest_wait_s, manner: Manner = "listened") -> None:
         self.name, self.card, self.agents = card.model, card, agents
-        self.longest_wait_s = longest_wait_s
-        self._fallback = named(FALLBACK)
+        self.longest_wait_s, self.manner = longest_wait_s, manner
+        self.fallback = FIRST_FIT if manner == "first_fit" else FALLBACK
+        self._fallback = named(self.fallback)
 
     def decide(self, state: ClusterState) -> Actions:
         """Return what to start now."""
@@ -56,7 +61,7 @@ class GistPolicy:
         starts: list[Action] = []
         served: set[int] = set()
         seen = observe(state)
-        for name, agent in self.agents.items():
+        for name, agent in self.agents.items() if self.manner == "listened" else ():
             if unlike(state, name, agent.partition) is None:
                 queues = queues_of(state.cluster, state.workload, name)
                 starts += Desk(state, seen, agent, line_of(state, seen, queues, self.longest_wait_s)).starts(
@@ -98,7 +103,9 @@ class GistPolicy:
         name = partition_of(state.cluster, state.workload, int(row.queue)) or ""
         agent = self.agents.get(name)
         if agent is None or unlike(state, name, agent.partition) is not None:
-            return (f"no agent for this partition: {FALLBACK} decides",)
+            return (f"no agent for this partition: {self.fallback} decides",)
+        if self.manner != "listened":
+            return (f"the agents did no better on later days than {self.fallback}, which decides",)
         seen = observe(state)
         return Desk(state, seen, agent, np.flatnonzero(seen.waiting.rows == job)).reasons(0)
 
@@ -135,9 +142,12 @@ def _told(gpus: Iterable[int]) -> str:
     return " or ".join(map(str, sorted(set(gpus))))
 
 
-def save(folder: Path, agents: Mapping[str, GistAgent], card: ModelCard, longest_wait_s: float) -> ModelCard:
-    """Write all agents in one file, with the partitions that they are for."""
+def save(folder: Path, agents: Mapping[str, GistAgent], card: ModelCard, longest_wait_s: float,
+         manner: Manner = "listened") -> ModelCard:
+    """Write all agents in one file, with the partitions that they are for and whether they are listened to."""
     arrays: dict[str, Any] = {"longest_wait_s": np.array([longest_wait_s])}
+    if manner != "listened":  # as all were before
+        arrays["manner"] = np.array([MANNERS.index(manner)], np.int64)
     for name, agent in agents.items():
         flavors = (*agent.partition.flavors, agent.partition.terminal)
         arrays[f"{name}/flavors"] = np.array([(*demand(flavor), flavor.limit_s) for flavor in flavors], np.float64)
@@ -167,11 +177,24 @@ def load(folder: Path) -> GistPolicy:
         like |= {f"{name}/flavors": np.zeros((len(agent.partition.flavors) + 1, 4)),
                  f"{name}/servers": np.zeros(1, np.int64)}
         like |= {f"{name}/{what}": array for what, array in told[name][1].items()}
+    manner = _manner(folder / WEIGHTS)
+    like |= {} if manner is None else {"manner": np.zeros(1, np.int64)}
     arrays: Mapping[str, Any]
     arrays, card = checkpoint.load(folder, schema(agents), like=like)
     for name, agent in agents.items():
         agent.weights = {layer: arrays[f"{name}/{layer}"] for layer in agent.weights}
-    return GistPolicy(agents, card, float(arrays["longest_wait_s"][0]))
+    return GistPolicy(agents, card, float(arrays["longest_wait_s"][0]), manner or "listened")
+
+
+def _manner(path: Path) -> Manner | None:
+    """Return whether agents are listened to; None where a file does not say so."""
+    with safe_open(path, framework="numpy") as file:
+        told = file.get_tensor("manner") if "manner" in set(file.keys()) else None
+    if told is None:
+        return None
+    if told.shape != (1,) or not 0 <= int(told[0]) < len(MANNERS):
+        raise CheckpointError(f"{path}: does not say whether its agents are listened to; train it anew")
+    return MANNERS[int(told[0])]
 
 
 def _partitions(path: Path) -> dict[str, tuple[Partition, dict[str, Any]]]:

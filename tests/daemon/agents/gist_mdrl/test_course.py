@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from idlewatt.daemon.agents.figures import Figures
 from idlewatt.daemon.agents.gist_mdrl import course as training
 from idlewatt.daemon.agents.gist_mdrl import live
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent, Hyperparameters
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING
 from idlewatt.daemon.agents.gist_mdrl.site import Episodes, flavor_of, forms, single_server
-from idlewatt.daemon.agents.kinds import Course, Stretch, TrainingError
+from idlewatt.daemon.agents.kinds import Course, Objective, Stretch, TrainingError
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
@@ -130,6 +131,21 @@ def test_the_best_agents_are_kept_and_can_be_loaded(course):
     assert list(loaded.agents) == ["a"]
     assert loaded.doubt(ClusterState.of(stretch().cluster, stretch().workload)) is None
     assert all(later.score <= earlier.score for earlier, later in itertools.pairwise(progress))
+
+
+@pytest.mark.parametrize(("used", "manner"), [
+    ({"listened": 0.6}, "listened"), ({"listened": 0.49, "abstains": 0.49}, "first_fit"),
+    ({"listened": 0.49}, "abstains"), ({"listened": 0.5}, "abstains")])
+def test_who_has_less_utilisation_than_first_fit_on_later_days_is_not_listened_to(course, monkeypatch, used, manner):
+    def replayed(policy, stretch, course):
+        # What is not listened to looks a little better than first fit, and whoever loses utilisation much faster.
+        mine = getattr(policy, "manner", "first_fit")
+        use = used.get(mine, 0.5 + 0.01 * (mine == "abstains"))
+        return Figures(1.0 if use < 0.5 else 50.0, 1.0, 1.0, 1.0, None, use)
+
+    monkeypatch.setattr(training, "_replayed", replayed)
+    list(training.train(replace(course, steps=1, objective=Objective(1.0, 0.0, 0.0, utilization=9.0))))
+    assert live.load(course.folder / "best").manner == manner
 
 
 def test_an_interrupted_course_goes_on(course):
