@@ -85,6 +85,11 @@ class Cluster:
         """Return the jobs that were placed, by the ledger."""
         return {change.job_id for change in self.follower.tally.standing if change.state == "pinned"}
 
+    @staticmethod
+    def now() -> float:
+        """Return the time by which jobs note theirs."""
+        return time.time()
+
     def release(self, job: str) -> None:
         """Let a held job start."""
         self._run("scontrol", "release", job)

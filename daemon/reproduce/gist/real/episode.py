@@ -34,6 +34,10 @@ class Played:
     terminal_start_h: float
     latency_s: float
     """Mean real time from a job's placement to its beginning."""
+    slurm_s: float
+    """Of this from its release on: Slurm's own."""
+    noticed_s: float
+    """Mean real time from the end of jobs to when it was acted on."""
     decisions: tuple[int, ...]
     strayed: int
     """Jobs that began elsewhere than they were placed."""
@@ -60,6 +64,10 @@ class Episode:
     _begun: dict[Task, float] = field(default_factory=dict)
     _over: dict[Task, tuple[float, float]] = field(default_factory=dict)
     _latencies: list[float] = field(default_factory=list)
+    _released: dict[int, float] = field(default_factory=dict)
+    """By number of the task."""
+    _of_slurm: list[float] = field(default_factory=list)
+    _noticed: list[float] = field(default_factory=list)
     _decisions: list[int] = field(default_factory=list)
     _strayed: int = 0
 
@@ -90,6 +98,7 @@ class Episode:
     def _release(self, pinned: set[str]) -> None:
         for task, (server, _) in list(self._due.items()):
             if server == ANYWHERE or task.job in pinned:
+                self._released[task.number] = self.cluster.now()
                 self.cluster.release(task.job)
                 del self._due[task]
 
@@ -100,6 +109,7 @@ class Episode:
                 moment, node = note
                 self._begun[task] = moment
                 self._latencies.append(moment - task.submit_s)
+                self._of_slurm.append(moment - self._released[task.number])
                 self.cluster.withdraw(task.job)
                 found.append(task)
                 if server != ANYWHERE:
@@ -116,6 +126,7 @@ class Episode:
         soon = now_s + TOGETHER_H * self.hour_s
         if any(self._end(task) <= soon for task in self._begun if task in self._running and task not in ended):
             return False
+        self._noticed.append(now_s - max(ended.values()))
         for task, moment in ended.items():
             self._over[task] = (self._begun[task], moment)
             del self._running[task]
@@ -195,8 +206,12 @@ class Episode:
         runs.append((self.kind.terminal.rate, terminal_s, terminal_s))
         first = min(start for _, start, _ in runs)
         return Played(utilization(runs, terminal_s), (terminal_s - first) / self.hour_s,
-                      sum(self._latencies) / len(self._latencies), tuple(self._decisions),
+                      _mean(self._latencies), _mean(self._of_slurm), _mean(self._noticed), tuple(self._decisions),
                       self._strayed)
 
     def _name(self, number: int) -> str:
         return f"{self.name}-{number}"
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ....agents.gist_mdrl.agent import GistAgent
-from ....agents.gist_mdrl.environment import PARTITIONS, Decision, Environment, Partition, play, sequences
+from ....agents.gist_mdrl.environment import (
+    HOUR_S,
+    PARTITIONS,
+    Arrival,
+    Decision,
+    Environment,
+    Outcome,
+    Partition,
+    sequences,
+    utilization,
+)
 from ..baselines import first_fit, naive
 from ..exact import Policy, action
 from ..trial import Trial, carry_out, done_before, options_named
@@ -20,13 +31,42 @@ NAMED: Mapping[PolicyName, str] = {
     "first_fit": "first fit", "literal": "the paper's agent", "improved": "the improved agent"}
 
 
+class Delay(NamedTuple):
+    """How late a real cluster is, in seconds of the paper."""
+
+    begun_s: float = 0.0
+    """A job begins after it was placed."""
+    noticed_s: float = 0.0
+    """Its end is acted on."""
+
+
+NO_DELAY = Delay()
+
+
+class Predicted(NamedTuple):
+    """What the simulation has for a sequence."""
+
+    utilization: float
+    terminal_h: float
+    decisions: tuple[int, ...] = ()
+
+
+def _late(outcome: Outcome, delay: Delay, decisions: tuple[int, ...]) -> Predicted:
+    """Return Eq. 4 of an episode whose simulated runs hold the delays, in which nobody computes."""
+    terminal_s = outcome.terminal_start_s + delay.begun_s
+    runs = [(bar.flavor.rate, bar.start_s + delay.begun_s, bar.end_s - delay.noticed_s) for bar in outcome.bars
+            if bar.server >= 0 and bar.start_s <= outcome.terminal_start_s]
+    first_s = min((start for _, start, _ in runs), default=0.0)
+    return Predicted(utilization(runs, terminal_s), (terminal_s - first_s) / HOUR_S, decisions)
+
+
 class Players:
     """Makes players; the agents are trained when they are needed first, or found in their folder."""
 
     def __init__(self, settings: RealSettings, folder: Path) -> None:
         self._settings, self._folder = settings, folder
         self._agents: dict[str, GistAgent] = {}
-        self.kind = PARTITIONS[settings.kind]
+        self.kind, self.hour_s = PARTITIONS[settings.kind], settings.hour
 
     def player(self, policy: PolicyName, number: int) -> Act:
         """Return what plays the sequence of that number; chance falls alike each time."""
@@ -35,13 +75,21 @@ class Players:
         chances = naive if policy == "random" else first_fit
         return _drawn(self.kind, chances, self._settings.seed * 1000 + number)
 
-    def predicted(self, policy: PolicyName, number: int) -> tuple[float, float]:
-        """Return utilisation and start of the terminal job (hours) that the simulation has for the same sequence.
+    def predicted(self, policy: PolicyName, number: int, delay: Delay = NO_DELAY) -> Predicted:
+        """Return what the simulation has for the same sequence, its jobs beginning and being missed late.
 
         Slurm's own placement is predicted as first fit.
         """
-        outcome = play(Environment(self.kind), sequences(self.kind)[number], self.player(policy, number))
-        return outcome.utilization, outcome.terminal_start_s / 3600.0
+        act, decisions, environment = self.player(policy, number), list[int](), Environment(self.kind)
+        arrivals = [Arrival(flavor, index * environment.reading.gap_s,
+                            self.kind.flavors[flavor].limit_s + delay.begun_s + delay.noticed_s,
+                            self.kind.flavors[flavor].limit_s)
+                    for index, flavor in enumerate(sequences(self.kind)[number])]
+        decision: Decision | None = environment.begin(arrivals)
+        while decision is not None:
+            decisions.append(act(decision))
+            _, decision = environment.step(decisions[-1])
+        return _late(environment.outcome, delay, tuple(decisions))
 
     def _agent(self, name: str) -> GistAgent:
         if name not in self._agents:

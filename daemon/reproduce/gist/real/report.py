@@ -35,6 +35,19 @@ class Result:
     latency_s: float
     strayed: int
     decisions: int
+    late: float
+    """Utilisation as predicted with the delays that were measured."""
+    slurm_s: float
+    """Mean real time from a job's release to its beginning,"""
+    noticed_s: float
+    """and from an end until it was acted on."""
+    same_way: bool
+    """Each decision was the predicted one."""
+
+    @property
+    def left(self) -> float:
+        """Return how far utilisation is from its prediction with the delays that were measured."""
+        return self.utilization - self.late
 
     @property
     def error(self) -> float:
@@ -66,7 +79,20 @@ def facts(settings: RealSettings, results: Sequence[Result]) -> dict[str, object
         "error": _told([one.error for one in results]), "error_absolute": _told([abs(one.error) for one in results]),
         "within": sum(abs(one.error) <= GOAL for one in results), "episodes": len(results),
         "strayed": sum(one.strayed for one in results),
-        "latency_s": _told([one.latency_s for one in results])}
+        "latency_s": _told([one.latency_s for one in results]),
+        "parts": _parts(results)}
+
+
+def _parts(results: Sequence[Result]) -> dict[str, object]:
+    """Return what the error consists of: delays, episodes that went another way, and the rest."""
+    same, other = ([one for one in results if one.same_way is way] for way in (True, False))
+    return {
+        "episodes": len(results), "slurm_s": _told([one.slurm_s for one in results]),
+        "follow_s": _told([one.latency_s - one.slurm_s for one in results]),
+        "noticed_s": _told([one.noticed_s for one in results]), "same": len(same), "other": len(other),
+        "delay": _told([one.late - one.predicted for one in same]), "left": _told([one.left for one in same]),
+        "error": _told([abs(one.error) for one in same]), "left_absolute": _told([abs(one.left) for one in same]),
+        "within": sum(abs(one.left) <= GOAL for one in same), "astray": _told([abs(one.error) for one in other])}
 
 
 def _row(policy: PolicyName, some: Sequence[Result], kilowatts: float) -> dict[str, object]:

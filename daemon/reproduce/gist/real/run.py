@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .....storage.follow_ledger import FollowLedger
-from ....agents.gist_mdrl.environment import sequences
+from ....agents.gist_mdrl.environment import HOUR_S, sequences
 from ....follow.slurm import SlurmError
 from ...failures import ReproductionError
 from .cluster import Cluster
 from .config import PolicyName, RealSettings, load
 from .episode import Episode, Played
-from .policies import Players, chosen
+from .policies import Delay, Players, chosen
 from .report import Result, write
 
 BEAT_S = 0.05
@@ -86,9 +86,11 @@ def _episode(settings: RealSettings, players: Players, cluster: Cluster, turn: T
 
 def _result(players: Players, turn: Turn, played: Played) -> Result:
     policy, number = turn
-    utilization, terminal_h = players.predicted(policy, number)
-    return Result(policy, number, played.utilization, played.terminal_start_h, utilization, terminal_h,
-                  played.latency_s, played.strayed, len(played.decisions))
+    scale, plain = HOUR_S / players.hour_s, players.predicted(policy, number)
+    late = players.predicted(policy, number, Delay(played.latency_s * scale, played.noticed_s * scale))
+    return Result(policy, number, played.utilization, played.terminal_start_h, plain.utilization, plain.terminal_h,
+                  played.latency_s, played.strayed, len(played.decisions), late.utilization, played.slurm_s,
+                  played.noticed_s, played.decisions == late.decisions)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from idlewatt.daemon.reproduce.gist.exact import sequences
 from idlewatt.daemon.reproduce.gist.real.cluster import rules_of
 from idlewatt.daemon.reproduce.gist.real.config import RealSettings
 from idlewatt.daemon.reproduce.gist.real.episode import Episode
-from idlewatt.daemon.reproduce.gist.real.policies import Players, chosen
+from idlewatt.daemon.reproduce.gist.real.policies import Delay, Players, chosen
 from idlewatt.daemon.reproduce.gist.real.report import Result, facts, write
 from idlewatt.daemon.reproduce.gist.real.run import _keep, done
 
@@ -23,7 +23,8 @@ HOUR = 10.0
 class Instant:
     """A cluster that does at once what it is told, on a clock that only moves when it is told to."""
 
-    def __init__(self):
+    def __init__(self, late_s=0.0):
+        self.late_s = late_s
         self.now_s, self.notes, self.seconds, self.node = 0.0, {}, {}, {}
 
     def submit(self, name, partition, gpus, servers, seconds):
@@ -36,11 +37,15 @@ class Instant:
     def withdraw(self, job):
         self.node.pop(job, None)
 
+    def now(self):
+        return self.now_s
+
     def release(self, job):
-        self.notes[job] = self.now_s, self.node.get(job, SERVERS[0])
+        self.notes[job] = self.now_s + self.late_s, self.node.get(job, SERVERS[0])
 
     def begun(self, name):
-        return self.notes.get(name)
+        note = self.notes.get(name)
+        return note if note is not None and note[0] <= self.now_s else None
 
     def ended(self, name):
         at_s = self.notes[name][0] + self.seconds[name] if name in self.notes else None
@@ -66,11 +71,29 @@ def test_on_a_cluster_that_answers_at_once_an_episode_is_the_simulated_one(tmp_p
         assert played.utilization == pytest.approx(wanted.utilization, abs=0.003)
         assert played.terminal_start_h == pytest.approx(wanted.terminal_start_s / HOUR_S, abs=1.5)
         assert played.strayed == 0
-        assert players.predicted(policy, number) == (wanted.utilization, wanted.terminal_start_s / HOUR_S)
+        assert players.predicted(policy, number)[:2] == pytest.approx(
+            (wanted.utilization, wanted.terminal_start_s / HOUR_S))
+        assert played.decisions == players.predicted(policy, number).decisions
+
+
+@pytest.mark.parametrize("number", [0, 27, 40, 80])
+def test_what_a_cluster_takes_to_start_a_job_is_told_from_what_the_simulation_gets_wrong(tmp_path, number):
+    players, cluster = Players(settings(tmp_path), tmp_path), Instant(late_s=2 * HOUR)
+    episode = Episode(cluster, A100, "p1", SERVERS, "e", sequences(A100)[number], players.player("first_fit", number),
+                      HOUR, True, 0.0)
+    played = None
+    while played is None:
+        played = episode.poll(cluster.now_s, set(cluster.node))
+        cluster.now_s += HOUR / 20
+    assert played.slurm_s == pytest.approx(2 * HOUR, abs=HOUR / 10)
+    scale = HOUR_S / HOUR
+    late = players.predicted("first_fit", number, Delay(played.latency_s * scale, played.noticed_s * scale))
+    assert played.utilization == pytest.approx(late.utilization, abs=0.003)
+    assert abs(played.utilization - players.predicted("first_fit", number).utilization) > 0.003
 
 
 def result(policy, number, utilization, predicted=0.7):
-    return Result(policy, number, utilization, 400.0, predicted, 401.0, 0.5, 0, 6)
+    return Result(policy, number, utilization, 400.0, predicted, 401.0, 0.5, 0, 6, predicted - 0.01, 0.3, 0.1, number < 9)
 
 
 def test_the_report_is_paired_and_the_error_is_a_figure_of_its_own(tmp_path):
@@ -82,6 +105,8 @@ def test_the_report_is_paired_and_the_error_is_a_figure_of_its_own(tmp_path):
     assert difference["utilization"] == pytest.approx({"mean": 0.1, "low": 0.1, "high": 0.1})
     assert told["within"] == 1
     text = write(settings(tmp_path, policies=("random", "improved")), results, tmp_path)["report"].read_text()
+    assert "1 went another way; they are off by 0.2000 without sign" in text
+    assert "0.20 s late until `follow` had placed it, 0.30 s by Slurm's own" in " ".join(text.split())
     assert re.search(r"\*\*Sim to real:\*\* U differs from its prediction by [+-]0\.\d{4} \(", text)
 
 
