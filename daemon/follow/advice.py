@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import requests
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -12,6 +13,8 @@ from ...exporters.text import clean
 from ..settings.follow import FollowSettings
 from .sight import Advice, Advised
 from .slurm import JOB, NODE
+
+HETEROGENEOUS = re.compile(r"[1-9][0-9]{0,9}\+[0-9]{1,4}")
 
 MOST_BYTES = 64 << 20
 _FUTURE_S = 5.0
@@ -68,7 +71,9 @@ class Adviser:
         for said in (standing, after):
             if silence := _silence(said, self._rules.despite):
                 return Advice(silence=silence)
-        return Advice(tuple(start for row in rows if (start := _start(row, now_s, self._rules.advice_within))))
+        found = [_start(row, now_s, self._rules.advice_within) for row in rows]
+        return Advice(tuple(one for one in found if isinstance(one, Advised)), "",
+                      tuple(one for one in found if isinstance(one, str)))
 
     def _rows(self, endpoint: str) -> list[object]:
         """Return the rows of an endpoint; raises RequestException, or ValueError for what is no such answer."""
@@ -100,20 +105,24 @@ def _silence(rows: list[object], despite: tuple[str, ...]) -> str:
     return clean(status.no_advice)[:200]
 
 
-def _start(row: object, now_s: float, within_s: float) -> Advised | None:
-    """Return advice to start a job of the policy in charge; None for all else, be it stale or not understood."""
+def _start(row: object, now_s: float, within_s: float) -> Advised | str | None:
+    """Return advice to start a job of the policy in charge, or why it is left alone; None for all other advice."""
     try:
         said = _Recommendation.model_validate(row)
     except ValidationError:
+        return "unreadable"
+    if said.shadow or said.action != "start":
         return None
-    if said.shadow or said.action != "start" or said.placement is None or said.snapshot_s is None:
-        return None
+    if said.placement is None or said.snapshot_s is None:
+        return "unreadable"
     if not -_FUTURE_S <= now_s - said.snapshot_s <= within_s or not -_FUTURE_S <= now_s - said.issued_s <= within_s:
-        return None
+        return "stale"
     nodes = tuple(sorted(said.placement.nodes))
+    if HETEROGENEOUS.fullmatch(said.job_id):
+        return "plain"
     if not nodes or not all(map(NODE.fullmatch, nodes)) or not JOB.fullmatch(said.job_id):
-        return None
-    # Never run: it only tells that naming the nodes is all it takes.
-    plain = said.command == f"scontrol update jobid={said.job_id} ReqNodeList={','.join(said.placement.nodes)}"
+        return "unreadable"
+    # Never run: it only tells that naming the nodes is all it takes. There is none for the next task of an array.
+    plain = said.command in ("", f"scontrol update jobid={said.job_id} ReqNodeList={','.join(said.placement.nodes)}")
     return Advised(said.job_id, said.submit_s, clean(said.partition), nodes, clean(said.policy)[:256], said.issued_s,
-                   said.snapshot_s, plain)
+                   said.snapshot_s, plain, task=not said.command)

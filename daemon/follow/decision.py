@@ -15,8 +15,8 @@ from .sight import ACTIVE, Advised, QueuedJob, Sight, spelled
 Fate = Literal["keep", "confirm", "started", "ended", "edited", "lapsed", "take_back", "taken_back"]
 RATE_S = 60.0
 LARGEST_NICE = 2_000_000_000
-PASSED_OVER = ("partition", "user", "policy", "plain", "unknown", "not_pending", "resubmitted", "pinned", "open",
-               "waited", "at_once", "per_minute")
+PASSED_OVER = ("partition", "user", "policy", "plain", "command", "unknown", "not_pending", "resubmitted", "pinned",
+               "open", "waited", "at_once", "per_minute", "changed", "stale", "unreadable")
 """Why a job that is advised to start is left alone."""
 
 
@@ -106,7 +106,7 @@ def _user_allowed(user: str, rules: FollowSettings) -> bool:
 
 def wishes(sight: Sight, rules: FollowSettings) -> tuple[list[Wish], Counter[str]]:
     """Return the changes that should be made now, the most urgent first, and why others should not."""
-    passed, made = Counter[str](), list[Wish]()
+    passed, made = Counter[str](sight.advice.passed_over), list[Wish]()
     if sight.stopped or sight.advice.silence:
         return made, passed
     room = rules.limits.at_once - sum(change.state != "started" for change in sight.open)
@@ -126,13 +126,17 @@ def wishes(sight: Sight, rules: FollowSettings) -> tuple[list[Wish], Counter[str
 def _permitted(sight: Sight, rules: FollowSettings, passed: Counter[str]) \
         -> Iterator[tuple[Advised, QueuedJob, Attribute]]:
     """Yield what the allow-list lets through."""
+    meant = set[str]()
     for advised in sight.advice.starts:
-        job = sight.jobs.get(advised.job_id)
+        job = sight.meant(advised)
         if job is None:
             passed["unknown"] += 1
+        elif job.job_id in meant or sight.followed(advised):
+            passed["open"] += 1
         elif (why := _why_not(advised, job, rules)) is not None:
             passed[why] += 1
         else:
+            meant.add(job.job_id)
             for attribute in rules.allow.actions:
                 yield advised, job, attribute
 
@@ -142,7 +146,8 @@ def _why_not(advised: Advised, job: QueuedJob, rules: FollowSettings) -> str | N
         ("partition", job.partition not in rules.allow.partitions or job.partition != advised.partition),
         ("user", not _user_allowed(job.user, rules)),
         ("policy", rules.policy not in ("", advised.policy, advised.policy.partition("@")[0])),
-        ("plain", not (job.plain and advised.plain)),
+        ("plain", not job.plain),
+        ("command", not advised.plain or (advised.task and job.array != advised.job_id)),
         ("not_pending", not job.pending),
         ("resubmitted", abs(job.submit_s - advised.submit_s) >= 1.5))
     return next((reason for reason, applies in reasons if applies), None)

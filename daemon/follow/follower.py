@@ -34,6 +34,8 @@ class Tally:
     silence: str = ""
     stopped: bool = False
     looked_s: float | None = None
+    waited_s: float = 0.0
+    """From changes to the starts of their jobs, all together."""
 
 
 class Follower:
@@ -94,15 +96,22 @@ class Follower:
             elif one.fate == "confirm":
                 self._note(one.change, "pinned", "", one.found, confirmed_s=self._clock())
             elif one.fate == "started":
-                self._note(one.change, "started", one.why, one.found, started_s=self._clock())
+                self._start(one)
             elif one.fate != "keep":
                 self._note(one.change, one.fate, one.why, one.found, ended_s=self._clock())
+
+    def _start(self, one: Verdict) -> None:
+        now_s = self._clock()
+        if self._note(one.change, "started", one.why, one.found, started_s=now_s).open:
+            self.tally.waited_s += max(0.0, now_s - one.change.intended_s)
 
     def _follow(self, wish: Wish) -> None:
         """Note a change, make it, note that, and see whether it stands."""
         job = self._scheduler.jobs([wish.job.job_id]).get(wish.job.job_id)
         if job != wish.job:
-            return  # it changed since it was looked at: the next look sees what it is now
+            self.tally.passed_over["changed"] += 1  # since it was looked at: the next look sees what it is now
+            log.info("passed over", extra={"target": wish.job.job_id, "reason": "it changed meanwhile"})
+            return
         change = self._intend(wish)
         if self._clock() >= change.deadline_s:
             return  # stopped for long between two steps: nobody reckons with it any more

@@ -48,6 +48,8 @@ class Page(Collector):
         yield _counter("results_total", "What became of changes since the start, by attribute and state.",
                        {(name, state): tally.results[name, state] for name in ATTRIBUTES
                         for state in (*OPEN, *CLOSED) if state != "intended"}, "attribute", "state")
+        yield _counter("start_wait_seconds_total", "Seconds from changes to the starts of their jobs, all together; "
+                       "over results_total with state started it is the mean.", {(): tally.waited_s})
         yield _counter("errors_total", "What failed since the start: slurm (it did not answer), ledger (it could not "
                        "be written), taking_back (Slurm refused).", {(name,): tally.errors[name] for name in ERRORS},
                        "part")

@@ -26,7 +26,9 @@ class QueuedJob:
     nice: int
     submit_s: float
     plain: bool = True
-    """False for parts of arrays and of heterogeneous jobs."""
+    """False for parts of heterogeneous jobs."""
+    array: str = ""
+    """Of which it is a task."""
 
     @property
     def pending(self) -> bool:
@@ -56,6 +58,8 @@ class Advised:
     snapshot_s: float
     plain: bool = True
     """False where naming the nodes takes more than the one change that is made here."""
+    task: bool = False
+    """It is meant for whichever task of the array is next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class Advice:
 
     starts: tuple[Advised, ...] = ()
     silence: str = ""
+    passed_over: tuple[str, ...] = ()
+    """Why other starts that the policy in charge advises are left alone: each is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +90,31 @@ class Sight:
 
     def advised(self, change: Change) -> bool:
         """Tell whether what led to a change is still advised."""
-        return any(one.job_id == change.job_id and _same_job(one.submit_s, change.submit_s)
+        return any(one.job_id in (change.job_id, array_of(change.job_id)) and _same_job(one.submit_s, change.submit_s)
                    and (change.attribute == "nice" or spelled(one.nodes) == change.after)
                    for one in self.advice.starts)
+
+    def meant(self, advised: Advised) -> QueuedJob | None:
+        """Return the job that advice is about: of an array the next task that waits and is nobody's yet."""
+        if (job := self.jobs.get(advised.job_id)) is not None:
+            return job
+        tasks = [job for job in self.jobs.values() if job.array == advised.job_id and job.pending]
+        return min((job for job in tasks if not job.nodes), key=_number, default=min(tasks, key=_number, default=None))
+
+    def followed(self, advised: Advised) -> bool:
+        """Tell whether this very advice on an array has led to a change of another of its tasks already."""
+        return any(array_of(change.job_id) == advised.job_id and change.snapshot_s >= advised.snapshot_s
+                   for change in self.open)
+
+
+def array_of(job_id: str) -> str:
+    """Return the array that a task is of; '' where it is none."""
+    array, mark, _ = job_id.partition("_")
+    return array if mark else ""
+
+
+def _number(task: QueuedJob) -> int:
+    return int(task.job_id.partition("_")[2])
 
 
 def _same_job(one_s: float, other_s: float) -> bool:

@@ -17,13 +17,14 @@ from ...storage.follow import Attribute
 from ..settings.follow import CommandSettings
 from .sight import QueuedJob
 
-_FORMAT = "%A|%i|%T|%P|%u|%n|%y|%V"
-"""Number, id, state, partition, user, required nodes, nice, submission: none of them is a user's free text."""
+_FORMAT = "%F|%i|%T|%P|%u|%n|%y|%V"
+"""Array, id, state, partition, user, required nodes, nice, submission: none of them is a user's free text."""
 _MOST_NAMED = 1000
 """Beyond so many jobs the whole queue is read."""
 _ARGUMENT = {"required_nodes": "ReqNodeList", "nice": "Nice"}
 NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
-JOB = re.compile(r"[1-9][0-9]{0,9}")
+JOB = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,9})?")
+"""A job, an array or a task of one."""
 _NICE = re.compile(r"-?[0-9]{1,10}")
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
@@ -64,14 +65,14 @@ class Slurm:
         return frozenset(self._run("sinfo", "--noheader", "--all", "--format=%R").split())
 
     def jobs(self, job_ids: Iterable[str]) -> dict[str, QueuedJob]:
-        """Return those of the jobs that Slurm knows, by id; raises SlurmError."""
+        """Return those of the jobs that Slurm knows, by id, of arrays each task; raises SlurmError."""
         wanted = {job_id for job_id in job_ids if JOB.fullmatch(job_id)}
         if not wanted:
             return {}
         # One alone that is no longer known would be an error, and be told apart from others by its words only.
         chosen = [f"--jobs={','.join((*sorted(wanted), min(wanted)))}"] if len(wanted) <= _MOST_NAMED else []
-        told = self._run("squeue", "--noheader", "--all", "--states=all", f"--format={_FORMAT}", *chosen)
-        found = (parse(line) for line in told.splitlines() if line.partition("|")[0] in wanted)
+        told = self._run("squeue", "--noheader", "--all", "--array", "--states=all", f"--format={_FORMAT}", *chosen)
+        found = (parse(line) for line in told.splitlines() if not wanted.isdisjoint(line.split("|", 2)[:2]))
         return {job.job_id: job for job in found}
 
     def change(self, job_id: str, attribute: Attribute, value: str) -> None:
@@ -118,10 +119,10 @@ def parse(line: str) -> QueuedJob:
     fields: Sequence[str] = line.split("|")
     if len(fields) != _FORMAT.count("|") + 1:
         raise SlurmError(f"squeue: not understood: {clean(line[:80])!r}")
-    number, name, state, partition, user, nodes, nice, submitted = fields
+    array, name, state, partition, user, nodes, nice, submitted = fields
     try:
         submit_s = datetime.fromisoformat(submitted).replace(tzinfo=UTC).timestamp()
-        return QueuedJob(number, state, partition, user, tuple(sorted(expand(nodes))), int(nice), submit_s,
-                         plain=name == number)
+        return QueuedJob(name, state, partition, user, tuple(sorted(expand(nodes))), int(nice), submit_s,
+                         plain=JOB.fullmatch(name) is not None, array="" if name == array else array)
     except ValueError as error:
         raise SlurmError(f"squeue: not understood: {clean(line[:80])!r}") from error

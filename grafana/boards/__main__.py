@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from . import advice, cluster_waste, health, job, jobs, learning, node, partitions, racks, resources, user
+from . import advice, cluster_waste, follow, health, job, jobs, learning, node, partitions, racks, resources, user
 
 BOARDS: dict[str, Callable[[], str]] = {
     "cluster-waste": cluster_waste.build,
@@ -17,6 +17,7 @@ BOARDS: dict[str, Callable[[], str]] = {
     "racks": racks.build,
     "resources": resources.build,
     "advice": advice.build,
+    "follow": follow.build,
     "learning": learning.build,
     "health": health.build,
 }

@@ -29,6 +29,8 @@ THIRD_PARTY = {"ALERTS", "process_resident_memory_bytes"}
 """Metrics of others that a board may name: Prometheus' own, and the client library's."""
 RESOURCES = "idlewatt-resources"
 """The one board of the site's own series."""
+OTHERS = (RESOURCES, "idlewatt-follow")
+"""Boards of series that are scraped by other jobs than the daemon's."""
 OF_SERVERS = {"node_uname_info", "node_cpu_seconds_total", "node_load1", "node_nfs_requests_total",
               *(f"node_memory_{name}_bytes" for name in ("MemAvailable", "MemTotal")),
               *(f"node_network_{way}_{what}_total" for way in ("receive", "transmit") for what in (
@@ -177,7 +179,7 @@ def test_every_selector_is_of_the_chosen_daemon_and_cluster(board):
     for expression in expressions(board):
         for inside in re.findall(r"\{(.*?)\}", expression):
             assert 'cluster=~"$cluster"' in inside
-            assert 'job=~"$job"' in inside or f"{{{inside}}}" in OF_RULES or board["uid"] == RESOURCES
+            assert 'job=~"$job"' in inside or f"{{{inside}}}" in OF_RULES or board["uid"] in OTHERS
 
 
 CHOOSING = {"partition", "node", "user", "job_id"}

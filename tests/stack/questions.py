@@ -41,6 +41,11 @@ NO_AGENT = {
 NO_FOLLOWER = {
     "IdlewattFollowDown: idlewatt_follow_last_look_timestamp_seconds",
     "IdlewattFollowOverdue: idlewatt_follow_overdue_changes", "IdlewattFollowStopped: idlewatt_follow_stopped",
+    *(f"follow: {panel} A" for panel in (
+        "Mode of following", "Kill switch", "Advice to follow", "Changes in force", "Changes overdue", "Time to start",
+        "Started where advised", "Changes taken back", "Changes refused", "Actions over time",
+        "Jobs left alone over time", "Failures over time", "Changes in force over time",
+        "Age of the oldest change over time")),
 }
 """Empty where nobody follows advice: that is a process of its own."""
 NO_RACK = {

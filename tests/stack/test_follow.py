@@ -244,6 +244,25 @@ def test_a_job_whose_owner_named_nodes_is_left_alone(site):
     assert (site.pins(site.job), site.states()) == (FIRST, [])
 
 
+def test_the_next_task_of_an_array_is_pinned_and_given_back(site):
+    array = site.chain.sbatch("--gres=gpu:2", "--array=2-4", script="sleep 3600")
+    now_s = time.time()
+    submit_s = site.slurm.jobs([array])[f"{array}_2"].submit_s
+    site.advice = Advice((Advised(array, submit_s, "A100", (SECOND,), "easy", now_s, now_s, task=True),))
+    try:
+        site.look()
+        site.look()
+        assert {job.job_id: job.nodes for job in site.slurm.jobs([array]).values()} == {
+            f"{array}_2": (SECOND,), f"{array}_3": (), f"{array}_4": ()}
+        assert (site.states(), site.last().job_id) == (["pinned"], f"{array}_2")
+        site.advice = Advice()
+        site.look()
+        assert {job.nodes for job in site.slurm.jobs([array, f"{array}_2"]).values()} == {()}
+        assert site.states() == ["taken_back"]
+    finally:
+        site.chain.run("scancel", array)
+
+
 @pytest.mark.parametrize("theirs", [FIRST, ""])
 def test_what_its_owner_edits_meanwhile_is_the_owners(site, theirs):
     site.look()
@@ -260,8 +279,8 @@ def test_an_edit_between_the_look_and_the_pin_is_seen(site):
             site.chain.run("scontrol", "update", f"jobid={site.job}", f"ReqNodeList={FIRST}")
             return found
 
-    site.look(slurm=Edited(site.rules.slurm))
-    assert (site.pins(site.job), site.states()) == (FIRST, [])
+    tally = site.look(slurm=Edited(site.rules.slurm))
+    assert (site.pins(site.job), site.states(), tally.passed_over["changed"]) == (FIRST, [], 1)
 
 
 def test_what_slurm_refuses_is_noted_and_nothing_is_left(site, tmp_path):

@@ -39,8 +39,8 @@ def test_advice_to_start_is_read_with_its_nodes_in_order(web):
 
 @pytest.mark.parametrize("change", [
     {"shadow": True}, {"action": "hold"}, {"action": "unknown"}, {"placement": None}, {"snapshot_s": None},
-    {"snapshot_s": NOW - 61}, {"issued_s": NOW - 61}, {"snapshot_s": NOW + 60}, {"issued_s": "now"}, {"job_id": "7_1"},
-    {"job_id": "-7"}, {"job_id": "7 Nice=-1"}, {"placement": {"nodes": ["a;rm -rf /"], "gpus": [1]}},
+    {"snapshot_s": NOW - 61}, {"issued_s": NOW - 61}, {"snapshot_s": NOW + 60}, {"issued_s": "now"}, {"job_id": "7_"},
+    {"job_id": "7+1"}, {"job_id": "-7"}, {"job_id": "7 Nice=-1"}, {"placement": {"nodes": ["a;rm -rf /"], "gpus": [1]}},
     {"placement": {"nodes": []}}, {"placement": {"nodes": ["a,b"]}}, {"partition": None}, {"submit_s": float("nan")}])
 def test_what_is_stale_of_a_shadow_or_not_understood_is_no_advice(web, change):
     answers(web, [ROW | change, "row", None])
@@ -50,6 +50,20 @@ def test_what_is_stale_of_a_shadow_or_not_understood_is_no_advice(web, change):
 def test_a_command_that_does_more_than_name_nodes_is_told_apart(web):
     answers(web, [ROW | {"command": "scontrol update jobid=7 ExcNodeList=c"}])
     assert not advice().starts[0].plain
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    ({"snapshot_s": NOW - 61}, "stale"), ({"issued_s": NOW - 61}, "stale"), ({"job_id": "7+1"}, "plain"),
+    ({"job_id": "7 Nice=-1"}, "unreadable"), ({"placement": None}, "unreadable"), ({"issued_s": "now"}, "unreadable")])
+def test_no_advice_to_start_is_left_alone_in_silence(web, change, why):
+    answers(web, [ROW, ROW | change, ROW | {"action": "hold"}, ROW | {"shadow": True}])
+    assert (len(advice().starts), advice().passed_over) == (1, (why,))
+
+
+def test_advice_on_an_array_is_for_its_next_task(web):
+    answers(web, [ROW | {"command": ""},
+                  ROW | {"job_id": "7_3", "command": "scontrol update jobid=7_3 ReqNodeList=b,a"}])
+    assert [(one.job_id, one.plain, one.task) for one in advice().starts] == [("7", True, True), ("7_3", True, False)]
 
 
 @pytest.mark.parametrize(("status", "why"), [

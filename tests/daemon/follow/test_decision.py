@@ -48,6 +48,51 @@ def sights(draw):
     return Sight(NOW, jobs, advice, standing, standing, "own", draw(st.booleans()))
 
 
+ARRAY = Advised("7", NOW - 500, "gpu", ("a",), "easy", NOW - 5, NOW - 5, task=True)
+TASKS = {f"7_{task}": QueuedJob(f"7_{task}", "PENDING", "gpu", "ada", (), 0, NOW - 500, array="7")
+         for task in (3, 10, 4)}
+ONE_ACTION = parse("allow: {partitions: [gpu], users: ['*']}\n")
+
+
+def pinned(task, snapshot_s):
+    return Change(task, NOW - 500, "ada", "gpu", "required_nodes", "", "a", "easy", NOW - 5, snapshot_s, NOW - 4,
+                  NOW + 100, "own", state="pinned", id=1)
+
+
+def test_of_an_array_the_next_task_is_pinned_and_one_alone():
+    made, _ = wishes(Sight(NOW, TASKS, Advice((ARRAY, ARRAY))), ONE_ACTION)
+    assert [(wish.job.job_id, wish.after) for wish in made] == [("7_3", "a")]
+
+
+def test_the_same_advice_on_an_array_is_not_followed_for_its_next_task_too():
+    jobs = TASKS | {"7_3": replace(TASKS["7_3"], nodes=("a",))}
+    made, passed = wishes(Sight(NOW, jobs, Advice((ARRAY,)), (pinned("7_3", ARRAY.snapshot_s),)), ONE_ACTION)
+    assert (made, passed) == ([], {"open": 1})
+    later = replace(ARRAY, snapshot_s=NOW - 1, nodes=("b",))
+    made, _ = wishes(Sight(NOW, jobs, Advice((later,)), (pinned("7_3", ARRAY.snapshot_s),)), ONE_ACTION)
+    assert [(wish.job.job_id, wish.after) for wish in made] == [("7_4", "b")]
+
+
+@pytest.mark.parametrize(("advised", "fate"), [
+    (ARRAY, "keep"), (replace(ARRAY, job_id="7_3", task=False), "keep"), (replace(ARRAY, nodes=("b",)), "take_back"),
+    (replace(ARRAY, job_id="7_4"), "take_back")])
+def test_a_task_is_pinned_as_long_as_it_or_its_array_is_advised_there(advised, fate):
+    jobs = {"7_3": replace(TASKS["7_3"], nodes=("a",))}
+    change = pinned("7_3", NOW - 5)
+    (verdict,) = verdicts(Sight(NOW, jobs, Advice((advised,)), (change,), process="own"), ONE_ACTION)
+    assert verdict.fate == fate
+
+
+@pytest.mark.parametrize(("job", "advised", "why"), [
+    (replace(TASKS["7_3"], job_id="7", array=""), ARRAY, "command"),
+    (replace(TASKS["7_3"], job_id="7", array=""), replace(ARRAY, task=False, plain=False), "command"),
+    (replace(TASKS["7_3"], job_id="7", array="", plain=False), replace(ARRAY, task=False), "plain"),
+    (replace(TASKS["7_3"], nodes=("c",)), ARRAY, "pinned")])
+def test_why_a_job_is_left_alone_is_told(job, advised, why):
+    assert wishes(Sight(NOW, {job.job_id: job}, Advice((advised,), "", ("stale",))), ONE_ACTION) == (
+        [], {why: 1, "stale": 1})
+
+
 @given(sights())
 def test_only_what_waits_and_is_our_own_is_ever_taken_back(sight):
     for verdict in verdicts(sight, RULES):
