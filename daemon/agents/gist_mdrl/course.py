@@ -87,7 +87,7 @@ class School:
         return ROUND if steps is None else min(ROUND, steps - training.episodes)
 
     def _look(self) -> bool:
-        """Replay later history; keep the agents, and whether they are listened to, when that does better than any before.
+        """Replay later history; keep the agents, and whether they are listened to, where that is better than before.
 
         Who has less utilisation than first fit, or does no better than what decides without agents, is not listened to.
         """

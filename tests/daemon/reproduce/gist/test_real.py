@@ -93,7 +93,8 @@ def test_what_a_cluster_takes_to_start_a_job_is_told_from_what_the_simulation_ge
 
 
 def result(policy, number, utilization, predicted=0.7):
-    return Result(policy, number, utilization, 400.0, predicted, 401.0, 0.5, 0, 6, predicted - 0.01, 0.3, 0.1, number < 9)
+    return Result(policy, number, utilization, 400.0, predicted, 401.0, 0.5, 0, 6, predicted - 0.01, 0.3, 0.1,
+                  number < 9)
 
 
 def test_the_report_is_paired_and_the_error_is_a_figure_of_its_own(tmp_path):
