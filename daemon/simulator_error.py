@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,6 +23,8 @@ STEPS = 4
 """The watts, the history, the replay, what really ran; what is compared by parts and nodes follows."""
 PARTS = 24
 """Into so many the second half is cut, to see whether errors only cancel."""
+SPLITS = 7
+"""Into so many it is cut to go on learning from each: one split may lie beside a change of what is run."""
 WINDOW_S, MOST_READ = 300.0, 500_000
 """Length of the windows of recorded energy, and how many of them times nodes are read for the error by node."""
 WATCHED = 0.95
@@ -64,6 +66,8 @@ class Fidelity:
 
     watts_node_error_ratio: float | None = None
     """The same over nodes: what one draws too much another may draw too little."""
+    watts_steps: tuple[float, ...] = ()
+    """The error of each of some parts, one after the other, by what was known when it began; + is too much."""
 
     def row(self) -> dict[str, float | int | str | None]:
         """Return the figures flat."""
@@ -74,7 +78,9 @@ class Fidelity:
                 "simulated_joules": self.simulated_joules, "energy_error_ratio": self.energy_error_ratio,
                 "schedule_energy_error_ratio": self.schedule_energy_error_ratio, "watts": self.watts,
                 "watts_part_error_ratio": self.watts_part_error_ratio,
-                "watts_node_error_ratio": self.watts_node_error_ratio, **self.speeds.row()}
+                "watts_node_error_ratio": self.watts_node_error_ratio,
+                "watts_steps_error_ratio": float(np.mean(self.watts_steps)) if self.watts_steps else None,
+                **self.speeds.row()}
 
 
 def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
@@ -105,7 +111,19 @@ def check(history: HistoryReader, since_s: float, until_s: float, policy: str,
         {name: float(np.quantile(known, q)) for name, q in QUANTILES.items()} if len(known) else {},
         float(np.abs(known).mean()) if len(known) else None, real, simulated, off(simulated, real),
         off(as_it_ran, real), *waiting, coverage(run, speeds, window.unplaced), watts.summary,
-        _part_error(history, window, middle, until_s), _node_error(history, window, middle, until_s))
+        _part_error(history, window, middle, until_s), _node_error(history, window, middle, until_s),
+        tuple(_steps(history, middle, until_s)))
+
+
+def _steps(history: HistoryReader, since_s: float, until_s: float) -> Iterator[float]:
+    """Yield the error of each of some parts by the watts of all that came before it, jobs being where they ran."""
+    for begin_s, end_s in pairwise(np.linspace(since_s, until_s, SPLITS + 1).tolist()):
+        real = measured(history, begin_s, end_s)
+        if real.coverage >= WATCHED:
+            window = past(history, begin_s, end_s, watts=site_watts(history, begin_s))
+            modelled = joules(window.occupation(begin_s, end_s), window.cluster.gpus, window.power).total
+            if (error := off(modelled, real.total)) is not None:
+                yield error
 
 
 def _part_error(history: HistoryReader, window: RecordedWindow, since_s: float, until_s: float) -> float | None:

@@ -84,7 +84,15 @@ def watts_error(found: Fidelity) -> str:
         return ""
     nodes = "" if found.watts_node_error_ratio is None else f", by {found.watts_node_error_ratio:.1%} by node"
     return (f"; on later windows, jobs being where they ran, they are off by {found.schedule_energy_error_ratio:+.1%} "
-            f"in all{nodes}, by {found.watts_part_error_ratio:.1%} in the mean of {PARTS} parts")
+            f"in all{nodes}, by {found.watts_part_error_ratio:.1%} in the mean of {PARTS} parts{_steps(found)}")
+
+
+def _steps(found: Fidelity) -> str:
+    """Say how far each part is off by what was known when it began."""
+    if not found.watts_steps:
+        return ""
+    told = ", ".join(f"{error:+.1%}" for error in found.watts_steps)
+    return f"; each part by all that came before it: {told} ({sum(found.watts_steps) / len(found.watts_steps):+.1%})"
 
 
 def verdict(found: Fidelity, terms: TermsSettings) -> str:

@@ -148,6 +148,13 @@ def test_the_check_says_how_far_the_watts_are_off_on_windows_that_they_know_noth
     assert found.watts == "as recorded of 2 nodes with 2 types of GPUs and of 24 runs"
 
 
+def test_each_part_is_told_by_what_was_known_when_it_began(history):
+    found = simulator_error.check(history, SINCE, UNTIL, POLICY)
+    assert len(found.watts_steps) == simulator_error.SPLITS
+    assert max(map(abs, found.watts_steps)) < 0.1
+    assert found.row()["watts_steps_error_ratio"] == pytest.approx(np.mean(found.watts_steps))
+
+
 def test_a_history_of_partitions_alone_gives_the_watts_of_all_nodes_together(tmp_path):
     url = f"sqlite:///{tmp_path}/h.db"
     write(url, by_node=False, by_run=False)

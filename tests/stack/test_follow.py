@@ -272,15 +272,19 @@ def test_what_its_owner_edits_meanwhile_is_the_owners(site, theirs):
     assert (site.pins(site.job), site.states()) == (theirs, ["edited"])
 
 
-def test_an_edit_between_the_look_and_the_pin_is_seen(site):
+@pytest.mark.parametrize(("look", "why"), [(1, "pinned"), (2, "changed")])
+def test_an_edit_between_the_look_and_the_pin_is_seen(site, look, why):
+    looks = itertools.count(1)
+
     class Edited(Slurm):
         def jobs(self, job_ids):
             found = super().jobs(job_ids)
-            site.chain.run("scontrol", "update", f"jobid={site.job}", f"ReqNodeList={FIRST}")
+            if next(looks) == look:
+                site.chain.run("scontrol", "update", f"jobid={site.job}", f"ReqNodeList={FIRST}")
             return found
 
     tally = site.look(slurm=Edited(site.rules.slurm))
-    assert (site.pins(site.job), site.states(), tally.passed_over["changed"]) == (FIRST, [], 1)
+    assert (site.pins(site.job), site.states(), tally.passed_over) == (FIRST, [], {why: 1})
 
 
 def test_what_slurm_refuses_is_noted_and_nothing_is_left(site, tmp_path):
