@@ -32,6 +32,7 @@ from .parse_settings import (
 )
 from .parse_text import (
     SACCT_FIELDS,
+    TOLD_OF_SOFTWARE,
     has_free_text,
     parse_partitions,
     parse_reservations,
@@ -165,7 +166,7 @@ class SlurmCli:
         window = [f"--starttime={print_time(since_s)}"]
         window += [] if until_s is None else [f"--endtime={print_time(until_s)}"]
         text = self._text("sacct", "--allusers", "--duplicates", "--parsable", f"--delimiter={mark}", "--allocations",
-                          *window, f"--format={','.join(SACCT_FIELDS)}")
+                          *window, f"--format={','.join(SACCT_FIELDS + TOLD_OF_SOFTWARE)}")
         return parse_sacct(text, mark)
 
     def close(self) -> None:

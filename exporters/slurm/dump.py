@@ -14,7 +14,7 @@ from typing import IO
 from ...storage.records import Job
 from .fields import BadRecord
 from .parse_json import Parsed, load, parse_accounted, parse_list
-from .parse_text import SACCT_FIELDS, parse_columns, print_time
+from .parse_text import SACCT_FIELDS, TOLD_OF_SOFTWARE, parse_columns, print_time
 
 ROWS = 1000
 """In one part."""
@@ -26,11 +26,11 @@ LEAST_DIGITS = 9
 SECRET = 8
 """Characters of a mark from which on nobody has guessed it."""
 COMMAND = ("TZ=UTC sacct --allusers --duplicates --allocations --parsable2 --delimiter=\"$(uuidgen)\" "
-           f"--starttime=YYYY-MM-DD --format={','.join(SACCT_FIELDS)}")
+           f"--starttime=YYYY-MM-DD --format={','.join(SACCT_FIELDS + TOLD_OF_SOFTWARE)}")
 """Prints a file that can be taken as it is; ``sacct --json`` is another."""
 _NEEDED = ("JobID", "State", "Submit", "Start", "End")
 _TIMES = ("Submit", "Eligible", "Start", "End")
-_FREE = ("JobName", "Comment", "AdminComment", "SystemComment", "WorkDir", "SubmitLine", "Extra", "WCKey")
+_FREE = ("JobName", "Comment", "Container", "AdminComment", "SystemComment", "WorkDir", "SubmitLine", "Extra", "WCKey")
 _COLUMNS = sorted({*SACCT_FIELDS, *_FREE, "Cluster", "Timelimit", "Elapsed", "ElapsedRaw", "CPUTimeRAW", "AllocCPUS",
                    "ReqMem", "ReqCPUS", "AllocNodes", "UID", "Group", "Reservation", "Flags", "Suspended"},
                   key=len, reverse=True)

@@ -6,13 +6,14 @@ Slurm prints local time without a zone. The commands are run with ``TZ=UTC``, so
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from ...storage.records import Allocation, Job, Partition, Request
 from ...storage.rules import Reservation
 from ..hostlist import expand
+from ..software import software
 from ..text import clean, quoted
 from .fields import BadRecord
 from .gres import parse_tres, share
@@ -21,6 +22,8 @@ from .parse_json import Parsed, accounted_state, array_of, begun
 SACCT_FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "QOS", "State", "ExitCode", "Submit",
                 "Eligible", "Start", "End", "TimelimitRaw", "NNodes", "ReqTRES", "AllocTRES", "NodeList", "Priority",
                 "Constraints")
+TOLD_OF_SOFTWARE = ("Container", "Comment")
+"""Further fields, from Slurm 21.08 on; a table may have them at its end."""
 _JOB_ID = re.compile(r"[0-9A-Za-z_+.\[\]%,-]{1,64}")
 _KEY_VALUE = re.compile(r"(\w+)=(\S*)")
 _FREE_TEXT = " Comment="
@@ -31,21 +34,23 @@ _UNKNOWN = ("", "Unknown", "None", "N/A", "(null)")
 def parse_sacct(text: str, mark: str = "|") -> Parsed[Job]:
     """Return the jobs of sacct's ``--parsable`` or ``--parsable2`` with ``SACCT_FIELDS``, and a line for each bad row.
 
-    ``mark`` is what stands between fields. Names may hold anything, line ends too: only a mark that nobody could know
-    when a job was named keeps its name from looking like further rows.
+    ``TOLD_OF_SOFTWARE`` may follow. ``mark`` is what stands between fields. Names may hold anything, line ends too:
+    only a mark that nobody could know when a job was named keeps its name from looking like further rows.
 
     Raises:
         BadRecord: the heading is not that of ``SACCT_FIELDS``.
     """
     heading, _, body = text.partition("\n")
-    # --parsable ends the last field with a mark as well, --parsable2 does not.
-    marks = len(SACCT_FIELDS) - (not heading.endswith(mark))
-    if heading.removesuffix(mark) != mark.join(SACCT_FIELDS):
+    names = tuple(heading.removesuffix(mark).split(mark))
+    if names not in (SACCT_FIELDS, SACCT_FIELDS + TOLD_OF_SOFTWARE):
         raise BadRecord(f"sacct's heading is {quoted(heading)}")
+    # --parsable ends the last field with a mark as well, --parsable2 does not.
+    marks = len(names) - (not heading.endswith(mark))
     jobs, skipped = [], []
     for number, row in _rows(body, mark, marks):
         try:
-            jobs.append(_parse_row(_named((row if marks < len(SACCT_FIELDS) else row.removesuffix(mark)).split(mark))))
+            cells = (row if marks < len(names) else row.removesuffix(mark)).split(mark)
+            jobs.append(_parse_row(_named(names, cells)))
         except ValueError as error:
             skipped.append(f"line {number}: {error}"[:200])
     return Parsed(tuple(jobs), tuple(skipped))
@@ -65,14 +70,14 @@ def _rows(text: str, mark: str, marks: int) -> Iterator[tuple[int, str]]:
         yield first, row
 
 
-def _named(row: list[str]) -> dict[str, str]:
+def _named(names: Sequence[str], row: list[str]) -> dict[str, str]:
     """Return a row by field, cleaned; where the mark is one that a job's name may hold, the name takes the surplus."""
-    extra = len(row) - len(SACCT_FIELDS)
+    extra = len(row) - len(names)
     if extra < 0:
-        raise BadRecord(f"{len(row)} fields, not {len(SACCT_FIELDS)}")
-    name = SACCT_FIELDS.index("JobName")
+        raise BadRecord(f"{len(row)} fields, not {len(names)}")
+    name = names.index("JobName")
     row[name:name + extra + 1] = ["|".join(row[name:name + extra + 1])]
-    return dict(zip(SACCT_FIELDS, map(clean, row), strict=True))
+    return dict(zip(names, map(clean, row), strict=True))
 
 
 def _parse_row(row: dict[str, str]) -> Job:
@@ -97,7 +102,8 @@ def _parse_row(row: dict[str, str]) -> Job:
         limit_s=float(limit) * 60 if limit.isdecimal() else None,
         priority=float(row["Priority"]) if row["Priority"].isdecimal() else None,
         exit_code=int(code) or -int(signal or 0) if code.isdecimal() else None,
-        allocations=allocations)
+        allocations=allocations, **software(row.get("Container", ""), row.get("Comment", ""), row["Constraints"],
+                                            row["ReqTRES"])._asdict())
 
 
 def _allocations(hostlist: str, tres: str) -> tuple[Allocation, ...]:
@@ -114,7 +120,7 @@ def parse_columns(row: Mapping[str, str]) -> Job:
     Raises:
         ValueError: it tells no job, or something that cannot be read.
     """
-    told = {name: clean(row.get(name, "")) for name in SACCT_FIELDS}
+    told = {name: clean(row.get(name, "")) for name in SACCT_FIELDS + TOLD_OF_SOFTWARE}
     return _parse_row(told | {"JobIDRaw": told["JobIDRaw"] or told["JobID"]})
 
 

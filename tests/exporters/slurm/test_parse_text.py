@@ -5,6 +5,7 @@ import pytest
 from idlewatt.exporters.slurm.fields import BadRecord
 from idlewatt.exporters.slurm.parse_text import (
     SACCT_FIELDS,
+    TOLD_OF_SOFTWARE,
     parse_duration,
     parse_partitions,
     parse_reservations,
@@ -17,6 +18,18 @@ from idlewatt.storage.records import JobState
 HEADING = "|".join(SACCT_FIELDS)
 ROW = ("7|7|train|alice|nlp|A100|normal|COMPLETED|0:0|2026-11-20T10:00:00|2026-11-20T10:00:00|2026-11-20T10:01:00|"
        "2026-11-20T11:01:00|90|1|cpu=8,mem=8G,node=1,gres/gpu=2|cpu=8,mem=8G,node=1,gres/gpu:a100=2,gres/gpu=2|a1|5|")
+
+
+def test_what_a_job_runs_is_told_by_its_container_comment_and_tres():
+    names = (*SACCT_FIELDS, *TOLD_OF_SOFTWARE)
+    rows = (f"{ROW}|nvcr.io/nvidia/pytorch:24.01-py3-cuda12.3|", f"{ROW}||framework=jax cuda=12.1",
+            f"{ROW}|docker://bob:secret@hub/vllm:1|a|b", ROW)
+    parsed = [parse_sacct(f"{'|'.join(names)}\n{row}\n") for row in rows]
+    told = [(run.image, run.framework, run.cuda) for one in parsed for run in one.records]
+    assert told[:2] == [("nvcr.io/nvidia/pytorch:24.01-py3-cuda12.3", "pytorch", "12.3"), ("", "jax", "12.1")]
+    assert "secret" not in repr(parsed)
+    assert (len(parsed[3].records), len(parsed[3].skipped)) == (0, 1)
+    assert parse_sacct(f"{HEADING}\n{ROW}\n").records[0].image == ""
 
 
 def test_real_sacct_rows_become_runs(recorded):
