@@ -22,8 +22,10 @@ units=$root/lib/systemd/system
 for script in postinst prerm postrm; do install -m 755 "$here/debian/$script" "$root/DEBIAN/$script"; done
 (cd "$root" && find etc -type f | sort | sed 's|^|/|') > "$root/DEBIAN/conffiles"
 (cd "$root" && find opt usr lib -type f -print0 | sort -z | xargs -0 md5sum) > "$root/DEBIAN/md5sums"
+# By the files alone: how large a folder is depends on the file system and on what was once in it.
+size=$(find "$root" -type f ! -path "$root/DEBIAN/*" -printf '%s\n' | awk '{ sum += int(($1 + 1023) / 1024) } END { print sum }')
 sed -e "s|@VERSION@|$version|" -e "s|@ARCHITECTURE@|$(dpkg --print-architecture)|" -e "s|@HOMEPAGE@|${homepage:-none}|" \
-    -e "s|@MAINTAINER@|$maintainer|" -e "s|@SIZE@|$(du -sk --apparent-size "$root" | cut -f 1)|" \
+    -e "s|@MAINTAINER@|$maintainer|" -e "s|@SIZE@|$size|" \
     "$here/debian/control" > "$root/DEBIAN/control"
 package=$out/idlewatt_${version}_$(dpkg --print-architecture).deb
 find "$root" -newermt "@$SOURCE_DATE_EPOCH" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
