@@ -20,6 +20,8 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 _LOOK_S = 0.05
+_LAST_ANSWER = "_HTTPConnection__response"
+"""Where http.client remembers the headers of the last answer, 1.3 kB for each kept connection."""
 _SHARE = 4
 """Kept connections take one in so many of the descriptors that the process may have."""
 
@@ -144,6 +146,7 @@ class _Cuttable(HTTPConnection):
 
     def keep(self) -> None:
         """Count it as kept, or close it when enough are kept: it connects again when it is used again."""
+        setattr(self, _LAST_ANSWER, None)
         if self.sock is not None and KEPT.take():
             self.kept = KEPT
         else:

@@ -325,6 +325,7 @@ class Client:
             why = innermost(error)
             raise SourceError(f"{quoted(url)} is no URL that can be asked: {why}", permanent=True) from error
         request.headers = self._shared(request.headers)
+        request._cookies = None  # type: ignore[attr-defined]  # an empty jar with its lock: 1.5 kB, which nobody asks
         return request
 
     def _shared(self, headers: object) -> Any:

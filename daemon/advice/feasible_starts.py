@@ -198,13 +198,15 @@ def _line(state: ClusterState, rules: Rules, starts: Mapping[int, Placement]) ->
 def _planned_only(state: ClusterState) -> list[Turn]:
     """Return those whom only the limit of their array, or nodes out of reach, hold back: Slurm plans them all the same.
 
-    They stand in the scheduler's own order.
+    Held components stand in line as well, as the others wait for them. All stand in the scheduler's own order.
     """
     found = list[Turn]()
     for row, hold in state.holds.items():
         job = state.records[row]
         beyond = job.array_limit is not None and ARRAY_LIMIT in hold.words
-        if hold.cause == HELD and (beyond or job.reason is WaitReason.NODES_UNAVAILABLE):
+        if job.group:
+            found.append(Turn(row, job, barred=hold))
+        elif hold.cause == HELD and (beyond or job.reason is WaitReason.NODES_UNAVAILABLE):
             found.append(Turn(row, job, later=True))
     return sorted(found, key=lambda turn: (-float(state.arrays.jobs[turn.row].priority), turn.row))
 

@@ -1,8 +1,10 @@
 """What only starting needed is given back, and comes again when it is needed."""
 
+import gc
 import re
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numba
@@ -48,6 +50,7 @@ def test_large_blocks_are_returned_at_once():
 
 
 _BLOCKS = """
+import gc
 import re
 from pathlib import Path
 from idlewatt.daemon.memory import save
@@ -62,3 +65,19 @@ for _ in range(3):  # freeing a mapping is what moves the bound for the next
     del large
 print(heap() - before)
 """
+
+
+def test_circles_of_garbage_are_found_when_memory_is_given_back():
+    class Page:
+        pass
+
+    page = Page()
+    page.itself, gone = page, weakref.ref(page)
+    gc.disable()
+    try:
+        del page
+        assert gone() is not None
+        give_back()
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -51,6 +51,8 @@ class Turn:
     wanted: Placement | None = None
     later: bool = False
     """It may not start yet, as too many of its array run, but is planned like the others."""
+    barred: Hold | None = None
+    """What holds a component whatever is free; the others wait for it."""
 
 
 class Turns:
@@ -83,7 +85,8 @@ class Turns:
                 if len(self._plans) >= MOST_PLANS:
                     told[turn.row] = Hold(ROOM, "")
                 elif turn.job.group:
-                    begins.setdefault(turn.job.group, []).append(self._component(turn))
+                    parts = begins.setdefault(turn.job.group, [])
+                    parts.append(self._component(turn, any(begin_s is None for _, begin_s, _ in parts)))
                 else:
                     told[turn.row] = _sooner(told.get(turn.row), self._take(turn))
             joined = [self._join(group, parts) for group, parts in begins.items()]
@@ -106,21 +109,21 @@ class Turns:
             self._keep(turn.job, self._begin(turn.job, self.gate.now_s))
         return found
 
-    def _component(self, turn: Turn) -> tuple[Turn, float | None, Placement | Hold]:
+    def _component(self, turn: Turn, hopeless: bool) -> tuple[Turn, float | None, Placement | Hold]:
         """Keep nodes whole for a component, from now on if it could start now; return when and where that is.
 
         Slurm starts heterogeneous jobs at the end of a round only. Until then none of their components shares a node
-        with anybody behind it, another component included.
+        with anybody behind it, another component included. Once one of them is found not to start within the day none
+        of those behind it is looked at.
         """
         job, now_s = turn.job, self.gate.now_s
-        lacking = self.gate.license_bars(job) or self.gate.limits_bar(job)
-        if lacking is not None:
-            return turn, None, lacking
+        lacking = turn.barred or self.gate.license_bars(job) or self.gate.limits_bar(job)
+        if lacking is not None or hopeless:
+            return turn, None, lacking or Hold(ROOM, "")
         found = self._begin(job, self._together.get(job.group, now_s))
-        if found is not None and (found[0] <= now_s or self._planning):
-            self._keep(job, found)
-        if found is None:
+        if found is None or (found[0] > now_s and not self._planning):
             return turn, None, Hold(ROOM, "")
+        self._keep(job, found)
         return turn, found[0], found[1] if found[0] <= now_s else Hold(ROOM, "")
 
     def _join(self, group: str, parts: Sequence[tuple[Turn, float | None, Placement | Hold]],

@@ -233,6 +233,28 @@ def test_what_slurm_may_take_of_each_node_of_a_split_job_is_not_there_for_those_
     assert (told["2"], told["3"]) == ("ahead", "a:1")
 
 
+@pytest.mark.parametrize("policy", [GREEDY, "priority+best-fit+whole-nodes"])
+@pytest.mark.parametrize(("barred", "fits", "behind"), [("4+1", "4+0", "ahead"), ("4+0", "4+1", "a:1")])
+def test_half_a_heterogeneous_job_never_starts(policy, barred, fits, behind):
+    """One component breaks a limit; the other keeps its node if it is looked at before, as in Slurm."""
+    accounts = (Association("proj"), Association("small", ceilings=Ceilings(group=(("gpu", 1.0),))))
+    parts = [waits(name, 2, 2, group="4", priority=priority, account="small" if name == barred else "proj")
+             for name, priority in (("4+0", 9.0), ("4+1", 8.0))]
+    told = walked([node("a")], *parts, waits("5", 1, 1, priority=1.0, limit_s=60.0), policy=policy,
+                  associations=accounts)
+    assert (told[barred], told["5"]) == ("limit", behind)
+    assert told[fits] in ("group", "ahead")
+
+
+def test_components_behind_one_that_cannot_start_keep_nothing():
+    """Slurm looks at no further component of a job once one was found not to start."""
+    parts = [waits("4+0", 8, 8, group="4", priority=9.0, partition="taken"),
+             waits("4+1", 2, 2, group="4", priority=8.0)]
+    nodes = [node("a"), node("b", partitions=("taken",), gpus_allocated=8, cpus_allocated=2)]
+    told = walked(nodes, runs("9", "b", 8, partition="taken"), *parts, waits("5", 1, 1, priority=1.0), policy=GREEDY)
+    assert told["5"] == "a:1"
+
+
 def test_who_asks_by_socket_is_given_what_it_asks_for_in_words_and_command():
     asked = replace(waits("1", 4, details=Details(gpus_per_socket=2, tasks=2)), raw_id=1)
     snapshot = SchedulerSnapshot(NOW, (node("a", sockets=2, threads_per_core=2, gpu_indexes_allocated=()),), (),
