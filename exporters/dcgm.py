@@ -206,10 +206,11 @@ def _reading(gpu: _Gpu, time_s: float) -> GpuReading:
 def _instances(gpu: _Gpu) -> Iterable[GpuInstance]:
     """Yield the MIG instances; activities were weighed by their share to add up, and are their own again here."""
     told = next((gpu.instances[name] for name in ACTIVITY if name in gpu.instances), {})
+    memory = gpu.instances.get(USED, {})
     for number, share in sorted(gpu.slices.items()):
         activity = told.get(number)
         yield GpuInstance(number, share, None if activity is None else min(1.0, activity / share),
-                          tuple(sorted(gpu.holders[number])))
+                          tuple(sorted(gpu.holders[number])), memory.get(number))
 
 
 def _detail(gpu: _Gpu) -> GpuDetail:

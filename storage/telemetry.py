@@ -55,6 +55,7 @@ class GpuInstance:
     """Share of time that it worked, of its own slices, 0..1."""
     jobs: tuple[str, ...] = ()
     """Whom the exporter names on it."""
+    memory_used_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

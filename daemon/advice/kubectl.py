@@ -111,6 +111,28 @@ def resize_command(steering: Steering, owner: str, requests: Mapping[str, str]) 
     return _patch(steering, [f"pod/{name}" for name in steering.pods], "strategic", patch, "--subresource=resize")
 
 
+def slice_command(steering: Steering, owner: str, held: str, advised: str) -> str:
+    """Return what lets each pod ask for another part of a GPU: one of ``advised`` in place of what it holds.
+
+    A service's template is changed, which makes its pods anew. Of jobs and bare pods nothing can be changed: their
+    manifest is printed as the next run would be submitted.
+    """
+    kind, _, name = owner.partition("/")
+    if not steering.container:
+        return ""
+    amounts = {held: None, advised: "1"}
+    resources = {"limits": amounts, "requests": amounts}
+    pod = {"spec": {"containers": [{"name": steering.container, "resources": resources}]}}
+    if kind in ("Deployment", "StatefulSet"):
+        return _patch(steering, [f"{kind.lower()}.apps/{name}"], "strategic", {"spec": {"template": pod}})
+    if kind not in ("Job", "Pod"):
+        return ""
+    patch = {"spec": {"template": pod}} if kind == "Job" else pod
+    shown = _command(steering, "get", f"{'job.batch' if kind == 'Job' else 'pod'}/{name}", "--output=json")
+    changed = _patch(steering, ["--local", "--filename=-"], "strategic", patch, "--output=yaml")
+    return f"{shown} | {changed}"
+
+
 def cordon_command(node: str) -> str:
     """Return what keeps new pods off a node before it is powered down."""
     return f"kubectl cordon {quote(node)}"

@@ -79,6 +79,15 @@ class CausesSettings(RecommenderSettings):
     """As often as the exporters are scraped: what GPUs and servers do is measured in this cycle."""
 
 
+class GpuSlicesSettings(RecommenderSettings):
+    """How long use is looked at, and what is left above it."""
+
+    window: Annotated[Duration, Field(gt=0)] = 3600.0
+    """For so long all that a job holds must have been measured, and must have fitted a smaller part."""
+    margin: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.25
+    """What a job is left above the most that it used, as a share of that."""
+
+
 class ReclaimSettings(RecommenderSettings):
     """Who is listed."""
 
@@ -92,6 +101,7 @@ class RecommendersSettings(Strict):
     allocation: AllocationSettings = AllocationSettings()
     causes: CausesSettings = CausesSettings()
     elastic: ElasticSettings = ElasticSettings()
+    gpu_slices: GpuSlicesSettings = GpuSlicesSettings()
     moves: MovesSettings = MovesSettings()
     power_caps: PowerCapsSettings = PowerCapsSettings()
     reclaim: ReclaimSettings = ReclaimSettings()

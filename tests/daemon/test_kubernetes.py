@@ -1,5 +1,6 @@
 """The daemon under Kubernetes: what it records and shows, and that watts do not depend on the scheduler."""
 
+import re
 import time
 from threading import Event
 
@@ -8,6 +9,9 @@ from werkzeug.test import Client
 
 from idlewatt.daemon.view import DaemonView
 from idlewatt.daemon.web.app import WebApp
+from idlewatt.exporters.kubernetes import reflector
+from idlewatt.exporters.simulated import kubernetes as site
+from idlewatt.exporters.simulated.api_server import Fault
 from idlewatt.exporters.simulated.kubernetes import USER
 from idlewatt.exporters.simulated.slurm_shapes import SETTINGS
 from idlewatt.storage.power_classes import WASTED, PowerClass
@@ -174,3 +178,48 @@ def test_a_scheduler_is_answered_as_advised_and_with_nothing_when_the_cluster_wa
     assert set(scores("team/unheard-of")) == set(nodes)
     rig.now_s += 86_400.0
     assert not scores("team/unheard-of")
+
+
+def test_an_api_server_that_is_gone_for_a_day_is_told_and_no_run_is_lost_or_doubled(rig, kube, step, monkeypatch):
+    monkeypatch.setattr(site, "KEPT_S", 200_000.0)  # what is deleted unseen nobody can tell of
+    monkeypatch.setattr(reflector, "_LONGEST_WAIT_S", 0.2)  # of a day that passes within seconds
+    slurm, api = rig.service(**configured(rig.server.url, rig.folder, "slurm")), rig.server.site.kubernetes
+    for _ in range(3):
+        step(600.0, slurm, kube)
+    kube.advise()
+    page = Client(WebApp(DaemonView(kube, lambda: kube.settings)))
+    assert page.get("/api/v1/recommendations").json["data"]
+    lists = {name: one.lists for name, one in reflectors(kube).items()}
+    api.faults.append(Fault("/", 503, times=-1))
+    api.drop_watches()
+    waited_for(lambda: all(one.error for one in reflectors(kube).values()))
+    api.store.expire()  # what happened meanwhile is not told any more: all is listed anew
+    for _ in range(4):
+        rig.now_s += 21_600.0
+        for one in reflectors(kube).values():
+            one.heard -= 21_600.0  # silence is counted by a clock that nobody sets
+        rig.server.site.refresh()
+        for service in (slurm, kube):
+            service.scrape()
+            service.jobs()
+            service.assess()
+        kube.advise()
+        assert not page.get("/api/v1/recommendations").json["data"]
+        assert any(re.fullmatch(r"Kubernetes not read since .*", one.words) for one in kube.degraded())
+    api.faults.clear()
+    step(60.0, slurm, kube)
+    waited_for(lambda: not any(one.error for one in reflectors(kube).values()))
+    assert all(one.lists == lists[name] + 1 for name, one in reflectors(kube).items()), "one list, no flapping"
+    step(60.0, slurm, kube)
+    kube.advise()
+    assert page.get("/api/v1/recommendations").json["data"]
+    assert not [one for one in kube.degraded() if one.cause.startswith("source")]
+    for service in (slurm, kube):
+        service.record()
+    assert runs(kube, rig.now_s) == runs(slurm, rig.now_s)
+    assert len(runs(kube, rig.now_s)) > 20
+
+
+def reflectors(service):
+    """Return the lists of the source, by name."""
+    return service._collection.of("scheduler")[0].source._reflectors

@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -105,5 +106,5 @@ def asked(what: str, running: subprocess.Popen) -> list[dict[str, object]]:
             rows = []
         if rows:
             return rows
-        time.sleep(0.2)  # a server that is starting tells nobody when it has
+        Event().wait(0.2)  # a server that is starting tells nobody when it has
     pytest.fail(f"it never told of any {what}: {running.poll()}")

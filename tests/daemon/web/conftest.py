@@ -31,6 +31,7 @@ from idlewatt.daemon.web.view import (
 from idlewatt.exporters.publish import Published
 from idlewatt.exporters.source import TargetHealth
 from idlewatt.storage.elastic import ElasticAdvice, Resize
+from idlewatt.storage.gpu_slices import SmallerSlice
 from idlewatt.storage.history import History
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.notices import Notice
@@ -226,6 +227,9 @@ def recommended() -> dict[str, tuple]:
                                 "Try more data loader workers.", 3600.0, 0.38),),
             "elastic": (ElasticAdvice("4711", NOW - 90000, "a100", NOW, "running", "alice", ("dgx01",), 4, "throughput",
                                       5, (2, 4, 8), 0.03, "41 % sooner with 4 more GPUs", more),),
+            "gpu_slices": (SmallerSlice("4712", NOW - 9000, "a100", "bob", NOW, ("dgx01",), 1, "nvidia.com/gpu",
+                                        "nvidia.com/mig-1g.10gb", 0.08, 6e9, 3600.0, 14, 10, "it never used more",
+                                        "kubectl patch"),),
             "power_caps": (PowerCap("4711", NOW - 1500, "a100", "ann", NOW, ("dgx01",), 2, 400.0, 300.0, 0.12,
                                     (0.08, 0.16), 0.02, (0.01, 0.03), (3, 4), 0.5,
                                     ("ssh dgx01 nvidia-smi -i 0,1 -pl 300",)),),

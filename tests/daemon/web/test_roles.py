@@ -78,7 +78,7 @@ def test_a_user_sees_the_pages_of_own_jobs_and_nothing_of_others(by):
         assert not re.search(r"\b(bob|carol|dan|erin|4712|4713|4714|4721)\b", page.text), path
 
 
-@pytest.mark.parametrize("subject", ["moves", "allocation", "elastic", "power_caps", "reclaim"])
+@pytest.mark.parametrize("subject", ["moves", "allocation", "elastic", "gpu_slices", "power_caps", "reclaim"])
 def test_recommendations_that_name_somebody_elses_job_are_hidden(by, subject):
     found = json.dumps(rows(by("alice", f"/api/v1/{subject}")))
     assert not re.search(r'"(bob|ann|123|124|4712|4721)"', found)

