@@ -73,7 +73,7 @@ class Recommender:
     def recommend(self, scene: RecommenderContext) -> Recommendations:
         """Return who would do with less of a GPU."""
         sizes, seen = _GpuSizes(scene), dict[Run, _Watch]()
-        rows = []
+        rows = list[SmallerSlice]()
         for job in scene.snapshot.jobs:
             held = _held(job)
             use = sizes.used(job) if held else None
