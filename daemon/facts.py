@@ -212,6 +212,7 @@ def _advice(known: Known) -> dict[str, object]:
         "advice_timestamp_seconds": dict.fromkeys(advice.policies, advice.issued_s),
         "advice_snapshot_timestamp_seconds": dict.fromkeys(advice.policies, advice.snapshot_s),
         **adherence(known.following),
+        "start_forecasts_total": {labels: float(count) for labels, count in advice.came.items()},
     }
     return kept if advice.withdrawn else kept | _in_force(advice) | {"communication_cost": dict(known.communication)}
 

@@ -306,6 +306,10 @@ class Published:
         "Runs that started, by the advice in force on their job (start or hold) and what became of it: followed, "
         "elsewhere (other nodes, or other GPUs on them), there but earlier or later, or not advised (the advice named "
         "no place).", "policy", "advice", "verdict", cap=POLICIES * 10)
+    start_forecasts_total: Series = _counter(
+        "Runs that started after their start had been foretold as an interval that holds in nine of ten futures, by "
+        "the policy that foretold it and by how the first such interval came: within, earlier or later.", "policy",
+        "result", cap=POLICIES * 3)
     communication_cost: Series = _gauge(
         "Weight of the edges between the GPUs of each job, less is closer together: of running jobs of several GPUs "
         "that were advised to start, as they are placed (actual) and as was advised.", "partition", "placement",

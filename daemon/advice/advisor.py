@@ -6,11 +6,13 @@ asked first; where it abstains, the heuristic's advice goes out.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...storage.recommendations import Recommendation
 from ...storage.records import ModelCard, Node, NodeState, SchedulerSnapshot
+from ..agents.kinds import FAILURES
 from ..durations import span
 from ..policies import named
 from ..replay.engine import Policy
@@ -21,7 +23,10 @@ from ..settings.advice import AdviceSettings, CounterfactualSettings
 from .diagnosis import Diagnosis
 from .inference import DecisionContext, ModelAdvice, ModelResult, ServedModel, ask_model, expected, reasons
 from .policy_advice import PolicyAdvice, RenderOptions, instead_of
+from .start_forecasts import StartForecast, StartForecasts
 from .wait_estimate import WaitChange
+
+log = logging.getLogger(__name__)
 
 INCUMBENT = CounterfactualSettings().incumbent
 MOST_REASONED = 50
@@ -45,6 +50,8 @@ class Advice:
     """When the cluster was seen as this advice takes it to be."""
     policies: tuple[str, ...] = ()
     """All that advised, the one in charge first."""
+    came: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Starts that were foretold, by policy and by whether they came within their interval, earlier or later."""
     withdrawn: bool = False
     """Whether it was taken back since, because the cluster has not been seen for too long."""
 
@@ -60,6 +67,8 @@ class AdviceInputs:
     foresight: Foresight | None = None
     heuristic: str = ""
     """The one that has earned it; the configuration's without it."""
+    forecasts: StartForecasts | None = None
+    """What was foretold of starts, and how it came; nothing is foretold as an interval without."""
     stale_s: float = float("inf")
     """Agents are not asked about a cluster that was last seen longer ago."""
 
@@ -102,8 +111,23 @@ class Advisor:
             shadows.insert(0, heuristic)
         aside = [row for answer in shadows for row in self._told(answer, context)]
         policies = tuple(dict.fromkeys((first.policy.name, *(answer.policy.name for answer in shadows))))
+        told = _foretold(told, self._forecasts(state, first.policy))
         return Advice(now_s, (*told, *aside), self._power_down(snapshot, first.needed_at(), now_s), first.policy.name,
-                      heard, snapshot.time_s, policies)
+                      heard, snapshot.time_s, policies, self._came)
+
+    def _forecasts(self, state: ClusterState, policy: Policy) -> Mapping[tuple[str, float], StartForecast]:
+        """Return when jobs start under the policy in charge; nothing where an agent fails at the futures."""
+        book = self._circumstances.forecasts
+        try:
+            return {} if book is None else book.told(state, policy, self._settings.draws)
+        except FAILURES as error:
+            log.warning("starts cannot be foretold", extra={"policy": policy.name, "error": str(error)})
+            return {}
+
+    @property
+    def _came(self) -> Mapping[tuple[str, str], int]:
+        book = self._circumstances.forecasts
+        return {} if book is None else book.counts
 
     def _told(self, answer: PolicyAdvice, context: DecisionContext,
               changes: Mapping[int, WaitChange] | None = None) -> list[Recommendation]:
@@ -141,6 +165,13 @@ class Advisor:
             reasons[node.name] = ("no known job needs it" if until is None
                                   else f"no known job needs it for {span(until - now_s)}")
         return reasons
+
+
+def _foretold(rows: Sequence[Recommendation],
+              forecasts: Mapping[tuple[str, float], StartForecast]) -> list[Recommendation]:
+    """Return advice to hold jobs with the intervals within which they start."""
+    return [row if (known := forecasts.get((row.job_id, row.submit_s))) is None or row.action != "hold"
+            else replace(row, start_interval_s=(known.low_s, known.high_s)) for row in rows]
 
 
 def _empty(node: Node) -> bool:

@@ -18,6 +18,7 @@ from ..settings.sections import Sections
 from .advisor import Advice, AdviceInputs
 from .inference import ModelResult
 from .model_loader import ModelLoader
+from .start_forecasts import StartForecasts
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class ModelRoles:
         self._history, self._speed = history, speed
         self._agency = ModelLoader(settings.storage.models_folder)
         self._lock = threading.Lock()
+        self._forecasts = StartForecasts()
         self._last, self._experienced_s = -1, float("-inf")
         self._experience: RuntimeHistory | None = None
         recent = history.standings(now_s - DAYS * DAY_S)
@@ -86,7 +88,7 @@ class ModelRoles:
         served_models = self._agency.served_models(self.learned.in_force)
         stale_s = max(STALE_S, STALE_READS * settings.cycles.jobs * self._speed)
         return AdviceInputs(served_models, settings.counterfactual.incumbent, self._experience,
-                            settings.advising(self.learned.leader), stale_s)
+                            settings.advising(self.learned.leader), self._forecasts, stale_s)
 
     @property
     def experience(self) -> RuntimeHistory | None:

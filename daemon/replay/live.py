@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...storage.records import Job, JobState, Node, Request, SchedulerSnapshot
 from . import arrays as a
 from .admission.gate import Gate, Hold
 from .admission.terms import applied, terms_of
 from .cluster import Cluster
+from .learned_limits import learned
 from .moves import join, run_on
-from .workload import UNLIMITED_S, in_order
+from .workload import UNLIMITED_S, Workload, in_order
 
 FREE, NO_GPU = -1, -2
 """Occupants of slots that hold no job."""
@@ -56,6 +60,14 @@ def expected_run(job: Job, now: float) -> float:
     if job.state.active and job.start_s is not None:
         return max(limit, now + OVERRUN_S - job.start_s)
     return limit
+
+
+def lasting(work: Workload, jobs: Sequence[Job], now: float) -> NDArray[np.float64]:
+    """Return how long live jobs take in all if they use their whole limits, learned ones where they have none."""
+    least = np.array([now + OVERRUN_S - job.start_s if job.state.active and job.start_s is not None else 0.0
+                      for job in jobs])
+    limit = learned(work)
+    return np.where(np.isfinite(work.limit) | np.isinf(limit), work.run, np.maximum(limit, least))
 
 
 def settle(arrays: a.State, cluster: Cluster, jobs: Sequence[Job], snapshot: SchedulerSnapshot, gate: Gate,

@@ -11,8 +11,8 @@ from .workload import UNLIMITED_S
 
 Floats = NDArray[np.float64]
 
-ODDS = float(np.log(0.9 / 0.1))
-"""Of the quantiles that the columns ``prediction_low`` and ``prediction_high`` stand for, 0.1 and 0.9."""
+ODDS = float(np.log(0.75 / 0.25))
+"""Of the quantiles that the columns ``prediction_low`` and ``prediction_high`` stand for, the quartiles."""
 SHORTEST_S = 1.0
 LONGEST, MOST_ODDS, STEEP = 30.0, 9.0, 1e-3
 """Bounds within which exponentials stay finite: the logarithm of a run time, of odds, and the narrowest scale."""

@@ -109,6 +109,7 @@ class ClusterState:
                           scheduling=Scheduling.of(snapshot.rules, snapshot.partitions))
         workload = Workload.from_records(jobs, run={job.key: live.expected_run(job, now) for job in jobs},
                                          foresight=foresight)
+        workload = replace(workload, run=live.lasting(workload, jobs, now))
         if not speeds.flat:
             groups = np.array([speeds.row(job.user, job.name) for job in jobs], np.int32)
             least, most = speeds.sizes(groups, workload.gpus)

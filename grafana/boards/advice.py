@@ -9,6 +9,8 @@ AGE = f"clamp_min(max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}}), 0
 ISSUED = f"sum(increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))"
 FOLLOWED = f"sum(increase(idlewatt_advice_followed_total{{{DAEMON}}}[$__range]))"
 VERDICTS = "sum by ({by}) (increase(idlewatt_advice_verdicts_total{{" + DAEMON + "{only}}}[$__range]))"
+WITHIN = ', result="within"'
+FORETOLD = "sum(increase(idlewatt_start_forecasts_total{{" + DAEMON + "{only}}}[$__range]))"
 DOWN = f"max by (cluster, node) (idlewatt_power_down_info{{{DAEMON}}})"
 DOWN_POWER = f"sum by (cluster, node) (idlewatt_node_power_watts{{{DAEMON}}}) and on (cluster, node) {DOWN}"
 # Zero where the daemon measures and advises none; nothing at all where it does not measure.
@@ -165,19 +167,24 @@ def _adherence() -> Row:
     followed = VERDICTS.format(by=shared, only=', verdict="followed"')
     advised = VERDICTS.format(by=shared, only=', verdict!="not advised"')
     return (
-        (12, lines("Adherence by policy and kind of advice", "Of the runs on which a policy had advice in force, the "
+        (9, lines("Adherence by policy and kind of advice", "Of the runs on which a policy had advice in force, the "
                    "share that started there and then, over the time range: apart for advice to start at once and "
                    "advice to hold until an expected start.",
                    ((f"{followed} / ({advised} > 0)", "{{policy}}: {{advice}}"),), "percentunit",
                    empty=quiet("no advised job has started yet"))),
-        (12, listing("What became of the advice", "Runs that started in the time range. Elsewhere: on other nodes, or "
+        (10, listing("What became of the advice", "Runs that started in the time range. Elsewhere: on other nodes, or "
                      "with other GPUs on them. Earlier, later: there, but more than ten minutes from the advised "
                      "moment, which for a held job is its expected start. Not advised: the advice named no place, as "
                      "the job could not have started.",
                      (VERDICTS.format(by="policy, advice, verdict", only="") + " > 0",),
                      {"policy": "Policy", "advice": "Advice", "verdict": "Became", "Value": "Runs"}, order="-Runs",
                      special={"Policy": column(width=195), "Runs": column(decimals=0)},
-                     empty=quiet("no advised job has started yet"))))
+                     empty=quiet("no advised job has started yet"))),
+        (5, number("Starts within their interval", "Of the runs in the time range whose start had been foretold as an "
+                   "interval that holds in nine of ten futures, the share that started within the first such interval. "
+                   "Below 90 %: who comes later and goes first, or people, move starts.",
+                   f"({FORETOLD.format(only=WITHIN)} or 0 * {FORETOLD.format(only='')}) / "
+                   f"({FORETOLD.format(only='')} > 0)", "percentunit", empty="none foretold has started")))
 
 
 def _record() -> Row:

@@ -32,7 +32,7 @@ FORBIDDEN_LABELS = {"type", "job", "instance", "cluster", "region", "zone", "env
 UNITS = {"seconds", "joules", "watts", "bytes", "ratio", "info"}
 COUNTED = {"domains", "gpus", "jobs", "records", "series", "up", "successful", "issued", "followed", "verdicts",
            "overruns", "failures", "state", "promotions", "abstaining", "abstentions", "streak", "running", "runs",
-           "cost", "cpus", "rows", "degraded", "hosts", "notices", "price", "intensity"}
+           "cost", "cpus", "rows", "forecasts", "degraded", "hosts", "notices", "price", "intensity"}
 
 
 def facts(**more) -> Published:
@@ -97,6 +97,7 @@ def facts(**more) -> Published:
         "advice_interval_seconds": 30.0,
         "advice_issued_total": {"easy": 12},
         "advice_followed_total": {"easy": 9},
+        "start_forecasts_total": {("easy", "within"): 7, ("easy", "later"): 1},
         "advice_verdicts_total": {("easy", "start", "followed"): 8, ("easy", "hold", "followed"): 1,
                                   ("easy", "hold", "earlier"): 3, ("easy", "hold", "not advised"): 2},
         "communication_cost": {(a100, "actual"): 14.5, (a100, "advised"): 11.25},

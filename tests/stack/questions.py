@@ -59,7 +59,7 @@ NO_RACK = {
 }
 """Empty where no rack has a meter of its own and no NVLink domain spans nodes."""
 BY_CHANCE = {
-    "advice: Communication cost above the advised A",
+    "advice: Starts within their interval A", "advice: Communication cost above the advised A",
     *(f"advice: Communication cost of placements, as they are and as advised {letter}" for letter in "AB"),
     "advice: Speed beside scattered GPUs A", "advice: Moves that would let a waiting job start A",
     *(f"cluster-waste: Wasted now {letter}" for letter in "BC"), "health: Degraded for A",
