@@ -12,7 +12,7 @@ NOW, HOUR = 1e9, 3600.0
 
 
 def foresight(jobs):
-    """A quarter of like jobs ran for less than ten minutes, half for half an hour, a quarter for more than two hours."""
+    """A quarter of like jobs ran for less than ten minutes, half for half an hour, a quarter for over two hours."""
     quantiles = dict(zip(("prediction_low", "prediction", "prediction_high"), (600.0, 1800.0, 7200.0), strict=True))
     known = np.array([job.user != "new" for job in jobs])
     return {name: np.where(known, quantiles.get(name, np.nan), np.nan) for name in FORESIGHT}
