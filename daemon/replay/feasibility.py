@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from ...storage.eligibility import same_model
 from . import arrays as a
 from .cluster import Cluster
-from .learned_limits import limits
 from .speed import FLAT, SpeedError, SpeedTable
 from .workload import Workload
 
@@ -256,10 +255,9 @@ def _jobs(cluster: Cluster, workload: Workload, pool: NDArray[np.int32], shapes:
     jobs = _records(len(workload), a.JOB)
     for name in list(shapes):  # the largest arrays there are: let go of each as soon as it is copied
         jobs[name] = np.clip(shapes.pop(name), 0, np.iinfo(a.JOB[name]).max)
-    for name in ("submit", "run", "prediction", "priority", "gpus", "minimum", "maximum", "dependency",
+    for name in ("submit", "run", "limit", "prediction", "priority", "gpus", "minimum", "maximum", "dependency",
                  "preemptible", "load", "draw"):
         jobs[name] = getattr(workload, name)
-    jobs.limit = limits(workload)
     jobs.pool, jobs.queue, jobs.user, jobs.model = (
         pool, np.maximum(workload.partition, 0), workload.user + 1, workload.application)
     jobs.whole = workload.exclusive

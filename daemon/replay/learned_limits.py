@@ -1,8 +1,9 @@
-"""Time limits for jobs that have none: without any a reservation protects nobody and no forecast has a time.
+"""Time limits for live jobs that have none: without any a reservation protects nobody and no forecast has a time.
 
-Such a job counts as gone after the time within which nine in ten of its like are, by the run times that are predicted
-for it (log-logistic through their quartiles). It is not ended then, and whoever runs for longer counts as about to end.
-Where nothing is predicted there is still no limit.
+Such a job counts as gone after the time within which nine in ten of its like are that have run for as long as it
+has, by the run times that are predicted for it (log-logistic through their quartiles). It is not ended then: at the
+next look it has outlived more of its like and is given longer. Replays know nobody who looks again, so there such jobs
+stay without.
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ from numpy.typing import NDArray
 
 from .workload import Workload
 
+Floats = NDArray[np.float64]
+
 QUANTILE = 0.9
 """Share of like jobs that end within a learned limit."""
-_STEPS = float(np.log(QUANTILE / (1 - QUANTILE)) / np.log(0.75 / 0.25))
-"""So many times as far from the median, in logarithms, as the upper quartile."""
+QUARTILE_ODDS = float(np.log(0.75 / 0.25))
+MOST, LEAST = 30.0, 1e-3
+"""Bounds within which exponentials stay finite, and the narrowest spread of logarithms."""
 
 
-def limits(work: Workload) -> NDArray[np.float64]:
-    """Return each job's limit in seconds, a learned one where it has none and something is predicted."""
-    return np.where(np.isfinite(work.limit), work.limit, learned(work))
-
-
-def learned(work: Workload) -> NDArray[np.float64]:
-    """Return within how many seconds a job is gone in all likelihood; infinite where nothing is predicted."""
-    known = np.isfinite(work.prediction) & np.isfinite(work.prediction_high) & (work.prediction > 0)
-    middle = np.where(known, work.prediction, 1.0)
-    upper = np.maximum(np.where(known, work.prediction_high, 1.0), middle)
-    return np.where(known, middle * (upper / middle) ** _STEPS, np.inf)
+def learned(work: Workload, lasted_s: Floats) -> Floats:
+    """Return within how many seconds of their start jobs are gone that have lasted so long; infinite where unknown."""
+    low, middle, high = (np.log(np.maximum(np.where(np.isnan(column), 1.0, column), 1.0)) for column in (
+        work.prediction_low, work.prediction, work.prediction_high))
+    below, above = (np.maximum(LEAST, spread / QUARTILE_ODDS) for spread in (middle - low, high - middle))
+    further = np.log(np.maximum(lasted_s, 1.0)) - middle
+    outlived = np.minimum(MOST, further / np.where(further < 0, below, above))
+    odds = np.log((1.0 + np.where(lasted_s > 0, np.exp(outlived), 0.0)) / (1.0 - QUANTILE) - 1.0)
+    known = np.isfinite(work.prediction) & np.isfinite(work.prediction_low) & np.isfinite(work.prediction_high)
+    return np.where(known, np.exp(np.minimum(MOST, middle + above * odds)), np.inf)

@@ -62,12 +62,11 @@ def expected_run(job: Job, now: float) -> float:
     return limit
 
 
-def lasting(work: Workload, jobs: Sequence[Job], now: float) -> NDArray[np.float64]:
-    """Return how long live jobs take in all if they use their whole limits, learned ones where they have none."""
-    least = np.array([now + OVERRUN_S - job.start_s if job.state.active and job.start_s is not None else 0.0
-                      for job in jobs])
-    limit = learned(work)
-    return np.where(np.isfinite(work.limit) | np.isinf(limit), work.run, np.maximum(limit, least))
+def limits(work: Workload, jobs: Sequence[Job], now: float) -> NDArray[np.float64]:
+    """Return the limits of live jobs in seconds, learned ones where they have none and like jobs tell."""
+    lasted = np.array([max(0.0, now - job.start_s) if job.state.active and job.start_s is not None else 0.0
+                       for job in jobs])
+    return np.where(np.isfinite(work.limit), work.limit, learned(work, lasted))
 
 
 def settle(arrays: a.State, cluster: Cluster, jobs: Sequence[Job], snapshot: SchedulerSnapshot, gate: Gate,

@@ -109,7 +109,8 @@ class ClusterState:
                           scheduling=Scheduling.of(snapshot.rules, snapshot.partitions))
         workload = Workload.from_records(jobs, run={job.key: live.expected_run(job, now) for job in jobs},
                                          foresight=foresight)
-        workload = replace(workload, run=live.lasting(workload, jobs, now))
+        limits = live.limits(workload, jobs, now)
+        workload = replace(workload, run=np.where(np.isfinite(workload.limit) | np.isinf(limits), workload.run, limits))
         if not speeds.flat:
             groups = np.array([speeds.row(job.user, job.name) for job in jobs], np.int32)
             least, most = speeds.sizes(groups, workload.gpus)
@@ -119,7 +120,7 @@ class ClusterState:
                                maximum=most)
         state = cls.of(cluster, workload, seed=seed, known=speeds.fungible)
         state.records = tuple(jobs)
-        state.arrays.clock[a.NOW] = now
+        state.arrays.clock[a.NOW], state.arrays.jobs.limit = now, limits
         state.gate = Gate(snapshot, now)
         state.arrays, state.holds = live.settle(state.arrays, cluster, jobs, snapshot, state.gate)
         state.rejected = [rejection for rejection in state.rejected if not jobs[rejection.job].state.active
