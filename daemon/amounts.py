@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_LEAST = 0.005
+"""Of a currency, what is shown as a hundredth of it."""
+
 
 def amount(cost: Mapping[str, Any] | None, part: str = "energy") -> str:
     """Return an amount of a cost as JSON tells it, with its currency, and of how much it is where that is not all.
@@ -16,7 +19,9 @@ def amount(cost: Mapping[str, Any] | None, part: str = "energy") -> str:
     if cost is None or value is None:
         return ""
     known = 1.0 if part == "gpu_hours" else cost.get("priced_ratio", 1.0)
-    return f"{value:,.2f} {cost['currency']}{_of(known)}"
+    # A little is not nothing.
+    told = "< 0.01" if 0 < value < _LEAST else f"{value:,.2f}"
+    return f"{told} {cost['currency']}{_of(known)}"
 
 
 def carbon(cost: Mapping[str, Any] | None) -> str:

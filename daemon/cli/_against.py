@@ -9,7 +9,7 @@ import click
 
 from ._output import Row, plain
 
-COLUMNS = {"job_id": "job", "idlewatt": "idlewatt (J)", "slurm": "Slurm (J)", "ratio": "ratio"}
+COLUMNS = {"job_id": "job", "idlewatt": "idlewatt (J)", "slurm": "Slurm (J)", "ratio": "ratio", "seen": "% seen"}
 APART_S = 2.0
 """Starts of one run may differ by so much between the queue and the accounts."""
 
@@ -34,10 +34,17 @@ def compared(path: Path, rows: Iterable[Row]) -> tuple[list[Row], str]:
         by_job.setdefault(row["job_id"], []).append(row)
     found: list[Row] = [
         {"job_id": one.job_id, "idlewatt": run["energy_joules"], "slurm": one.joules,
-         "ratio": run["energy_joules"] / one.joules} for one in told.records if one.joules
+         "ratio": run["energy_joules"] / one.joules, "seen": _seen(run)} for one in told.records if one.joules
         for run in by_job.get(one.job_id, ()) if abs(run["start_s"] - one.start_s) <= APART_S]
     dumb = sum(one.joules is None for one in told.records)
     return sorted(found, key=lambda row: -abs(row["ratio"] - 1.0)), _words(found, len(told.records), dumb)
+
+
+def _seen(run: Row) -> float | None:
+    """Return how much of its time a run was looked at, in percent: Slurm's meter counts all of it."""
+    if run["end_s"] is None or run["end_s"] <= run["start_s"]:
+        return None
+    return float(min(100.0, 100.0 * run["seen_seconds"] / (run["end_s"] - run["start_s"])))
 
 
 def _words(found: list[Row], runs: int, dumb: int) -> str:

@@ -24,7 +24,7 @@ from ..stylesheet import class_colors
 from . import energy_api
 from .api import ENDPOINTS, BadData, Endpoint, answer, error
 from .energy_api import QUERIES, Query, recorded
-from .energy_pages import PAGES, Page
+from .energy_pages import PAGES, Page, error_page
 from .gate import Passwords, Rate, WebConfigFile
 from .openapi import PRIORITIZE, document
 from .own_view import OwnView
@@ -109,16 +109,24 @@ class WebApp:
             response: Response = handler(request, **arguments)
             return response
         except BadData as fault:
-            return _failure(request, 400, str(fault))
+            return self._failed(request, 400, str(fault))
         except StoreError as fault:
-            return _failure(request, 503, f"the history cannot be read: {fault}")
+            return self._failed(request, 503, f"the history cannot be read: {fault}")
         except HTTPException as fault:
-            response = _failure(request, fault.code or 500, _plain(fault))
+            response = self._failed(request, fault.code or 500, _plain(fault))
             response.headers.extend([item for item in fault.get_headers() if item[0] == "Allow"])
             return response
         except Exception:  # noqa: BLE001 - the edge of the web side: one failing answer must not end its thread
             log.exception("request failed", extra={"target": request.path[:200]})
             return _failure(request, 500, "internal error; the daemon's log says which")
+
+    def _failed(self, request: Request, status: int, message: str) -> Response:
+        """Return why there is no page, as a page where a browser asks for one of jobs, users or nodes."""
+        wants = request.accept_mimetypes.best_match(("text/plain", "text/html"))
+        if wants != "text/html" or not request.path.startswith(("/jobs", "/users", "/nodes")):
+            return _failure(request, status, message)
+        root = "../" * (request.path.count("/") - 1)
+        return Response(error_page(self._view, status, message, root), status, mimetype="text/html")
 
     def _refusal(self, request: Request) -> Response | None:
         """Return why the request may not pass, None when it may."""

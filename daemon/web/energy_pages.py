@@ -207,6 +207,12 @@ def node_page(view: View, arguments: Arguments, name: str, root: str) -> str:
                    parts=part_of(parts))
 
 
+def error_page(view: View, status: int, message: str, root: str) -> str:
+    """Return why there is no page, with the way back."""
+    titles = {400: "That cannot be asked", 404: "Not found", 503: "Not to be read now"}
+    return _render("error.html", view, root, title=titles.get(status, "No such page"), message=message)
+
+
 def _render(template: str, view: View, root: str, **facts: object) -> str:
     return TEMPLATES.get_template(template).render(
         root=root or "./", version=version("idlewatt"), now=view.now(), status=view.status(), wasted=WASTED, **facts)

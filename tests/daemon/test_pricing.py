@@ -128,6 +128,12 @@ def test_energy_whose_price_nobody_knew_is_in_no_sum_and_its_share_is_told():
     assert carbon(told_of) == "0.8 kg CO2e"
 
 
+@pytest.mark.parametrize(("value", "words"), [(0.0, "0.00 EUR"), (0.004, "< 0.01 EUR"), (0.006, "0.01 EUR"),
+                                               (1234.5, "1,234.50 EUR")])
+def test_a_little_money_is_not_shown_as_none(value, words):
+    assert amount({"currency": "EUR", "energy": value, "priced_ratio": 1.0}) == words
+
+
 def test_a_price_below_zero_is_money_earned():
     found = Costing(CostSettings(currency="EUR")).of(sums(
         energy_mj=3_600_000_000, priced_mj=3_600_000_000, cost_micro=-120_000, wasted_cost_micro=-20_000))

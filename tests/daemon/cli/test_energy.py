@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from idlewatt.daemon.amounts import amount
 from idlewatt.daemon.cli import main
+from idlewatt.daemon.cli._against import compared
 from idlewatt.daemon.cli._units import energy
 
 
@@ -122,6 +123,17 @@ def test_runs_are_compared_with_slurms_own_meters(past, tmp_path):
     assert found == {"4711": pytest.approx(1.0), "666": pytest.approx(1.2)}
     assert list(found) == ["666", "4711"], "the furthest apart first"
     assert "2 of 4 runs compared: idlewatt counted 1.091 of Slurm's 1.22 kWh" in done.stderr
+
+
+def test_a_real_consumed_energy_stands_beside_what_was_measured_of_the_same_job():
+    """Recorded: Slurm's counter and idlewatt's wall meter read the same node; idlewatt had counted 210,373 J."""
+    recorded = Path(__file__).parents[2] / "recorded" / "slurm" / "sacct_consumed_energy.json"
+    start_s = 1_795_380_052.0
+    run = {"job_id": "4", "start_s": start_s, "end_s": start_s + 61.0, "seen_seconds": 60.9, "energy_joules": 210_373.0}
+    (row,), words = compared(recorded, [run])
+    assert (row["slurm"], row["ratio"]) == (208_525.0, pytest.approx(1.009, abs=5e-4))
+    assert row["seen"] == pytest.approx(99.8, abs=0.1)
+    assert words.startswith("1 of 1 runs compared: idlewatt counted 1.009 of Slurm's 0.0579 kWh")
 
 
 def test_slurm_without_energy_is_said_and_never_compared_as_zero(past):

@@ -137,6 +137,19 @@ def test_the_pages_of_jobs_users_and_nodes_fit_their_window(serve, view, browser
         assert browser.complaints == [], path
 
 
+@pytest.mark.parametrize("width", [390, 1920])
+def test_what_is_not_there_is_said_on_a_page_that_fits_and_leads_back(serve, view, browser, width):
+    root = serve(WebApp(view)).urls[0]
+    for path, words in (("jobs/none", "No job 'none' is known."),
+                        ("users/%3Cb%3E", "Nothing is known of a user '<b>'."),
+                        ("nodes/" + "n" * 200, "No node "), ("jobs?since=soon", "'soon' is no age"),
+                        ("jobs?since=2099-01-01", "Since lies in the future.")):
+        browser.open(root + path, width)
+        assert words in browser.script("document.getElementById('error').textContent"), path
+        assert browser.script("document.documentElement.scrollWidth") <= width, path
+        assert browser.script("document.querySelector('#error a').href") == root + "jobs"
+
+
 def test_a_waiting_job_is_read_on_a_phone_in_the_dark_and_when_nothing_is_known(serve, view, browser):
     root = serve(WebApp(view)).urls[0]
     browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])

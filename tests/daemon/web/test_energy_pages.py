@@ -207,3 +207,15 @@ def test_parts_of_gpus_are_named_on_the_page_in_the_api_and_by_the_command(view,
     lines = list(report(row, 80))
     assert "      Ran on  dgx01: 25 % of GPU 7 (1 shard), 4 CPUs" in lines
     assert any(line.startswith("   Asked for  parts of GPUs") for line in lines)
+
+
+def test_a_program_is_told_a_fault_in_plain_text_and_a_browser_on_a_page(view):
+    client = Client(WebApp(view))
+    plain = client.get("/jobs/none")
+    assert (plain.status_code, plain.mimetype, plain.text) == (404, "text/plain", "no job 'none' is known\n")
+    page = client.get("/jobs/none", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (page.status_code, page.mimetype) == (404, "text/html")
+    hostile = client.get("/users/%3Cscript%3Ealert(1)%3C%2Fscript%3E", headers={"Accept": "text/html"})
+    assert hostile.status_code == 404
+    assert "<script>alert" not in hostile.text
+    assert client.get("/api/v1/jobs/none", headers={"Accept": "text/html"}).mimetype == "application/json"
