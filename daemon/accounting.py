@@ -24,7 +24,7 @@ Ask = Callable[[float, float], Parsed[Job]]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HistoryChunk:
     """Some of the past."""
 
     number: float
@@ -50,31 +50,31 @@ class Brought:
     examples: list[str] = field(default_factory=list)
 
 
-def from_sacct(ask: Ask, since_s: float, now_s: float, known: Collection[float]) -> Iterator[Part]:
+def from_sacct(ask: Ask, since_s: float, now_s: float, known: Collection[float]) -> Iterator[HistoryChunk]:
     """Yield day by day (UTC) the runs that ended in it, the newest day first, without the days that are ``known``."""
     last, first = now_s // DAY_S, since_s // DAY_S
     total = last - first + 1
     for place in range(int(total)):
         day_s = (last - place) * DAY_S
         if day_s in known:
-            yield Part(day_s, (), place + 1, total, complete=False)
+            yield HistoryChunk(day_s, (), place + 1, total, complete=False)
             continue
         parsed = ask(day_s, day_s + DAY_S)
         # A run touches every day that it spans; it belongs to the one in which it ended.
         runs = tuple(run for run in _ended(parsed.records) if day_s <= (run.end_s or 0.0) < day_s + DAY_S)
-        yield Part(day_s, runs, place + 1, total, parsed.skipped, day_s + DAY_S + SETTLED_S <= now_s)
+        yield HistoryChunk(day_s, runs, place + 1, total, parsed.skipped, day_s + DAY_S + SETTLED_S <= now_s)
 
 
-def from_file(path: Path, known: Collection[float], *, trusted: bool = False) -> Iterator[Part]:
+def from_file(path: Path, known: Collection[float], *, trusted: bool = False) -> Iterator[HistoryChunk]:
     """Yield the runs of a file of accounting, without the pieces that are ``known``."""
     size = path.stat().st_size
     if WHOLE in known:
-        yield Part(WHOLE, (), size, size, complete=False)
+        yield HistoryChunk(WHOLE, (), size, size, complete=False)
         return
     for number, piece in enumerate(read_dump(path, trusted=trusted)):
         runs = () if number in known else tuple(_ended(piece.parsed.records))
-        yield Part(number, runs, piece.read_bytes, size, piece.parsed.skipped, number not in known)
-    yield Part(WHOLE, (), size, size)
+        yield HistoryChunk(number, runs, piece.read_bytes, size, piece.parsed.skipped, number not in known)
+    yield HistoryChunk(WHOLE, (), size, size)
 
 
 def name_of(path: Path) -> str:
@@ -83,7 +83,7 @@ def name_of(path: Path) -> str:
         return f"file {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-def bring(importer: Importer, source: str, parts: Iterable[Part]) -> Iterator[Brought]:
+def bring(importer: Importer, source: str, parts: Iterable[HistoryChunk]) -> Iterator[Brought]:
     """Write parts into the history, and yield after each what has come in."""
     brought = Brought()
     for part in parts:

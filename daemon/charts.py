@@ -25,7 +25,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Mark:
     """A line, an area or a bar; ``kind`` is its CSS class, ``name`` what a pointer is told."""
 
     kind: str
@@ -42,7 +42,7 @@ class Chart:
     x_label: str
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Mark, ...]
     filled: bool = False
     """Shapes are areas and bars, not lines."""
 

@@ -77,7 +77,7 @@ class Counterfactual:
             return until_s - max(period_s, STEP_S) // STEP_S * STEP_S, until_s
         return max(self.until_s, until_s - MOST_S), until_s
 
-    def plus(self, window: Window) -> Counterfactual:
+    def plus(self, window: ReplayedWindow) -> Counterfactual:
         """Return the same with one more window."""
         return Counterfactual(window.until_s, _added(self.joules, window.joules), window.error_ratio,
                               _added(self.wait_s, window.wait_s), window.wait_error_ratio)
@@ -88,7 +88,7 @@ def _added(before: Mapping[str, float], more: Mapping[str, float]) -> dict[str, 
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WindowRequest:
     """A window to be replayed."""
 
     url: str
@@ -104,7 +104,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ReplayedWindow:
     """What one window took."""
 
     until_s: float
@@ -127,7 +127,7 @@ class Window:
                      for policy, system_s in self.system_s.items() if policy != incumbent)
 
 
-def replayed(request: Request) -> Window:
+def replayed(request: WindowRequest) -> ReplayedWindow:
     """Replay a window under each policy; StoreError or ClusterError when it cannot be."""
     from ..storage.history import History  # what the child alone needs costs the daemon no memory
     from .agents.kinds import FAILURES
@@ -155,11 +155,11 @@ def replayed(request: Request) -> Window:
             faults[policy] = f"{type(error).__name__}: {error}"
     incumbent, real = trials[request.policies[0]], then.total if then.coverage >= WATCHED else None
     really = waited(incumbent.run, found.started, *span)
-    return Window(request.until_s, {policy: trial.joules for policy, trial in trials.items()},
-                  off(incumbent.joules, real), {policy: trial.wait_s for policy, trial in trials.items()},
-                  off(incumbent.wait_s, really), request.since_s,
-                  {policy: trial.system_s for policy, trial in trials.items()}, faults,
-                  str(coverage(incumbent.run, speeds, found.unplaced)))
+    return ReplayedWindow(request.until_s, {policy: trial.joules for policy, trial in trials.items()},
+                          off(incumbent.joules, real), {policy: trial.wait_s for policy, trial in trials.items()},
+                          off(incumbent.wait_s, really), request.since_s,
+                          {policy: trial.system_s for policy, trial in trials.items()}, faults,
+                          str(coverage(incumbent.run, speeds, found.unplaced)))
 
 
 class _Trial(NamedTuple):
@@ -194,7 +194,7 @@ class WindowReplayer:
         self._child: subprocess.Popen[str] | None = None
         self._ended = False
 
-    def replay(self, request: Request, timeout_s: float) -> Window | None:
+    def replay(self, request: WindowRequest, timeout_s: float) -> ReplayedWindow | None:
         """Return what the window took; None when it could not be replayed, which is logged."""
         with self._lock:
             if self._ended:
@@ -209,7 +209,7 @@ class WindowReplayer:
             said, complaint = self._child.communicate()
             complaint = f"not done after {timeout_s:.0f} s"
         if self._child.returncode == 0:
-            return Window(**json.loads(said))
+            return ReplayedWindow(**json.loads(said))
         if not self._ended:
             log.warning("a closed window could not be replayed", extra={"error": complaint.strip()[-500:]})
         return None
@@ -226,7 +226,7 @@ def main() -> None:
     """Serve one request: JSON in, JSON out; what is wrong goes to standard error in one line."""
     give_way(NICENESS)
     try:
-        window = replayed(Request(**json.load(sys.stdin)))
+        window = replayed(WindowRequest(**json.load(sys.stdin)))
     except (StoreError, ValueError) as error:
         sys.exit(str(error))
     json.dump(asdict(window), sys.stdout)

@@ -76,7 +76,7 @@ class SourceSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class HealthFacts:
     """What is known at one moment of how the daemon itself fares."""
 
     now_s: float
@@ -97,7 +97,7 @@ class Seen:
     """Notices that nobody took."""
 
 
-def unread(seen: Seen) -> list[Degradation]:
+def unread(seen: HealthFacts) -> list[Degradation]:
     """Return the schedulers whose newest good read is too old to act upon, or that were never read."""
     several = sum(source.status.role == "scheduler" for source in seen.sources) > 1
     return [_dated(Degradation("scheduler_unread", source.status.name,
@@ -108,7 +108,7 @@ def unread(seen: Seen) -> list[Degradation]:
             and not believed(source.status.last_success_s, seen.now_s, seen.scheduler_max_age_s)]
 
 
-def found(seen: Seen, since: Mapping[tuple[str, str], float] | None = None) -> tuple[Degradation, ...]:
+def found(seen: HealthFacts, since: Mapping[tuple[str, str], float] | None = None) -> tuple[Degradation, ...]:
     """Return all that is wrong, the worst first.
 
     ``since`` says, by cause and subject, since when what has no date of its own has stood.
@@ -145,7 +145,7 @@ def _source(source: SourceSeen, now_s: float) -> Iterator[Degradation]:
                                                f"its beat of {_time(source.period_s)}")
 
 
-def _targets(source: SourceSeen, seen: Seen) -> Iterator[Degradation]:
+def _targets(source: SourceSeen, seen: HealthFacts) -> Iterator[Degradation]:
     """Yield that more than the usual share of a source's targets are down, or slow; of several targets only."""
     if not source.status.success or len(source.targets) < 2:
         return
@@ -167,7 +167,7 @@ def _quiet_s(source: SourceSeen) -> float:
     return max(QUIET_S, BEATS * source.period_s)
 
 
-def _cycles(seen: Seen) -> Iterator[Degradation]:
+def _cycles(seen: HealthFacts) -> Iterator[Degradation]:
     for name, cycle in seen.cycles.items():
         lasted = max(cycle.last_duration_s or 0.0, cycle.running_s or 0.0)
         if lasted > max(cycle.period_s, LEAST_S):
@@ -177,7 +177,7 @@ def _cycles(seen: Seen) -> Iterator[Degradation]:
             yield Degradation("cycle_failing", name, f"the cycle {name} fails (the log says why)")
 
 
-def _backlog(seen: Seen) -> Iterator[Degradation]:
+def _backlog(seen: HealthFacts) -> Iterator[Degradation]:
     recording = seen.recording
     if not recording.possible or recording.backlog > seen.limits.backlog:
         why = f" ({recording.reason})" if recording.reason else ""
@@ -185,18 +185,18 @@ def _backlog(seen: Seen) -> Iterator[Degradation]:
                           recording.since_s)
 
 
-def _unmeasured(seen: Seen) -> Iterator[Degradation]:
+def _unmeasured(seen: HealthFacts) -> Iterator[Degradation]:
     if seen.unmeasured is not None and seen.unmeasured > seen.limits.unmeasured:
         yield Degradation("unmeasured", "", f"{100 * seen.unmeasured:.0f} % of the GPUs not measured")
 
 
-def _notices(seen: Seen) -> Iterator[Degradation]:
+def _notices(seen: HealthFacts) -> Iterator[Degradation]:
     waits = seen.undelivered
     if waits is not None:
         yield Degradation("notices_behind", "", f"{waits.notices:,} notices not delivered ({waits.why})", waits.since_s)
 
 
-def _step(seen: Seen) -> Iterator[Degradation]:
+def _step(seen: HealthFacts) -> Iterator[Degradation]:
     """Yield that the clock has jumped, as long as figures may still rest on times of both sides."""
     if seen.stepped_s is None:
         return
@@ -228,7 +228,7 @@ class Chronicle:
         self._lock = threading.Lock()
         self._since: dict[tuple[str, str], float] = {}
 
-    def look(self, seen: Seen) -> tuple[Degradation, ...]:
+    def look(self, seen: HealthFacts) -> tuple[Degradation, ...]:
         """Return all that is wrong now, each with its date."""
         with self._lock:
             now = {(one.cause, one.subject): one for one in found(seen)}

@@ -29,19 +29,19 @@ Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Site:
+class DiscoveredSite:
     """What was found, and what was looked for in vain, in words."""
 
     sources: list[Entry] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     nodes: tuple[str, ...] = ()
 
-    def and_with(self, other: Site) -> Site:
+    def and_with(self, other: DiscoveredSite) -> DiscoveredSite:
         """Return both findings as one."""
-        return Site(self.sources + other.sources, self.missing + other.missing, self.nodes or other.nodes)
+        return DiscoveredSite(self.sources + other.sources, self.missing + other.missing, self.nodes or other.nodes)
 
 
-def scheduler(rest_urls: Sequence[str] = SLURM_REST) -> Site:
+def scheduler(rest_urls: Sequence[str] = SLURM_REST) -> DiscoveredSite:
     """Look for Slurm: slurmrestd at each of these addresses, else the commands of this machine."""
     candidates: list[Entry] = [{"kind": "slurm_rest", "url": url} for url in rest_urls]
     if shutil.which("sinfo"):
@@ -51,14 +51,14 @@ def scheduler(rest_urls: Sequence[str] = SLURM_REST) -> Site:
         watched, why = _read([entry])[0]
         facts = watched.facts() if watched is not None else None
         if isinstance(facts, SchedulerSnapshot):
-            return Site([entry], nodes=tuple(node.name for node in facts.nodes))
+            return DiscoveredSite([entry], nodes=tuple(node.name for node in facts.nodes))
         missing.append(f"{entry['kind']} {entry.get('url', 'by sinfo and squeue')}: {why}")
     if len(candidates) == len(rest_urls):
         missing.append("slurm_cli: there is no sinfo on the PATH")
-    return Site(missing=missing)
+    return DiscoveredSite(missing=missing)
 
 
-def exporters(nodes: Sequence[str], ports: Mapping[str, int]) -> Site:
+def exporters(nodes: Sequence[str], ports: Mapping[str, int]) -> DiscoveredSite:
     """Look for the exporters of these servers, all servers and exporters side by side."""
     entries: list[Entry] = [
         {"kind": kind, "static_configs": [{"targets": [f"{node}:{ports.get(kind, usual)}"], "labels": {"node": node}}
@@ -73,16 +73,16 @@ def exporters(nodes: Sequence[str], ports: Mapping[str, int]) -> Site:
             sources.append({"kind": kind, "static_configs": kept})
         if len(kept) < len(nodes):
             missing.append(_without(kind, port, [node for node in nodes if node not in up], len(nodes), why))
-    return Site(sources, missing, tuple(nodes))
+    return DiscoveredSite(sources, missing, tuple(nodes))
 
 
-def prometheus(url: str) -> Site:
+def prometheus(url: str) -> DiscoveredSite:
     """Ask a Prometheus for the same facts."""
     entry: Entry = {"kind": "prometheus", "url": url}
     watched, why = _read([entry])[0]
     if watched is not None and watched.snapshot.fresh:
-        return Site([entry])
-    return Site(missing=[f"prometheus {url}: {why}"])
+        return DiscoveredSite([entry])
+    return DiscoveredSite(missing=[f"prometheus {url}: {why}"])
 
 
 def _without(kind: str, port: int, nodes: Sequence[str], asked: int, why: str) -> str:

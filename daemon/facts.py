@@ -25,7 +25,7 @@ from .counterfactual import Counterfactual
 from .cycles import CycleHealth
 from .degraded import Degradation
 from .job_facts import fared, flavour_facts, job_facts, queues
-from .learning.training_scheduler import Training
+from .learning.training_scheduler import TrainingStatus
 from .spare import spare_nodes
 from .waste import Assessment
 from .waste.domains import domain_states
@@ -54,7 +54,7 @@ class Known:
     database_bytes: float | None = None
     counterfactual: Counterfactual = Counterfactual()
     learned: ModelStatus = ModelStatus()
-    training: Training = Training()
+    training: TrainingStatus = TrainingStatus()
     waits: Mapping[tuple[str, ...], Distribution] = field(default_factory=dict)
     """How long jobs really waited, since the daemon's start."""
     fared: Mapping[str, tuple[Finished, ...]] = field(default_factory=dict)
@@ -300,7 +300,7 @@ def _held_out(judged: Promotion | None) -> dict[str, object]:
     }
 
 
-def _training(found: Training) -> dict[str, object]:
+def _training(found: TrainingStatus) -> dict[str, object]:
     return {
         "training_running": float(found.running),
         "training_runs_total": {result: float(count) for result, count in found.runs.items()},

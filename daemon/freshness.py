@@ -10,7 +10,7 @@ from .advice.recommenders import subjects
 from .config import Settings
 from .current import Ages
 from .cycles import CycleHealth
-from .degraded import Seen, SourceSeen, unread
+from .degraded import HealthFacts, SourceSeen, unread
 
 Beats = Mapping[str, CycleHealth]
 
@@ -34,7 +34,7 @@ def _period_s(role: Role, settings: Settings, beats: Beats) -> float:
     return max((settings.cycles.jobs, *asked))
 
 
-def unadvised(seen: Seen, advice: Advice | None, *, compiling: bool) -> str:
+def unadvised(seen: HealthFacts, advice: Advice | None, *, compiling: bool) -> str:
     """Return why there is no advice, in words; '' when there is."""
     if advice is not None and not advice.withdrawn:
         return ""  # of two schedulers the other may be silent: that is degraded, and costs only its own

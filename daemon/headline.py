@@ -32,7 +32,7 @@ def percent(share: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HeadlineRow:
     """One row of the API's ``waste``, as far as it counts: a GPU, or the rest of a node."""
 
     node: str
@@ -43,7 +43,7 @@ class Part:
     """Of the rest of a node: where the power of the node was read."""
 
     @classmethod
-    def of_json(cls, row: Mapping[str, Any]) -> Part:
+    def of_json(cls, row: Mapping[str, Any]) -> HeadlineRow:
         """Return the part that a row of the API's answer tells."""
         return cls(row["node"], PowerClass(row["power_class"]), row["power_watts"], row.get("gpu") is not None,
                    row.get("power_source") or "")
@@ -152,14 +152,14 @@ class Scope:
     with_gpus: frozenset[str]
 
 
-def scope(parts: Iterable[Part]) -> Scope:
+def scope(parts: Iterable[HeadlineRow]) -> Scope:
     """Return the scope of the parts."""
     given = list(parts)
     return Scope(frozenset(part.node for part in given if not part.is_gpu and part.watts is not None),
                  frozenset(part.node for part in given if part.is_gpu))
 
 
-def balance(parts: Iterable[Part], within: Scope | None = None) -> Balance:
+def balance(parts: Iterable[HeadlineRow], within: Scope | None = None) -> Balance:
     """Return the sum of the parts, ``within`` a larger whole where they are only some of it."""
     given = list(parts)
     within = scope(given) if within is None else within

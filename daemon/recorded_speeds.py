@@ -21,9 +21,9 @@ from ..storage.reading import HistoryReader
 from ..storage.speeds import RunSpeed
 from .replay.cluster import Cluster
 from .replay.published_speeds import profile
-from .replay.recorded_work import Held, Neighbours, as_work
+from .replay.recorded_work import HeldNodes, Neighbours, as_work
 from .replay.runtime_prediction import template
-from .replay.site_speeds import ENOUGH, OTHERS, Cell, Group, SiteSpeeds, escaped
+from .replay.site_speeds import ENOUGH, OTHERS, SiteSpeeds, SpeedCell, SpeedGroup, escaped
 from .replay.speed_pooling import Observed, Pooled, pooled
 from .replay.workload import Workload
 from .replay.workload_builder import WorkloadBuilder
@@ -160,7 +160,7 @@ class _Watched:
 
 
 def _held_of(found: PlacementColumns, until_s: float, number: Mapping[Kind, int],
-             rows: Mapping[Run, Sequence[int]]) -> Held:
+             rows: Mapping[Run, Sequence[int]]) -> HeldNodes:
     """Return all placements, each run a job of its own."""
     job = np.zeros(len(found), np.int64)
     for key, some in enumerate(rows.values()):
@@ -169,7 +169,7 @@ def _held_of(found: PlacementColumns, until_s: float, number: Mapping[Kind, int]
     group = np.array([number.get((users[user], names[name]), 0)
                       for user, name in zip(found.user.tolist(), found.name.tolist(), strict=True)], np.int64)
     end = np.where(np.isnan(found.end_s), until_s, found.end_s)
-    return Held(job, found.node.astype(np.int64), found.gpus.astype(np.int64), found.start_s, end, group)
+    return HeldNodes(job, found.node.astype(np.int64), found.gpus.astype(np.int64), found.start_s, end, group)
 
 
 Hung = dict[str, tuple[list[float], list[tuple[str, str]]]]
@@ -216,21 +216,21 @@ def _needs(history: HistoryReader, until_s: float) -> dict[Kind, _Need]:
     return {kind: _Need(float(cpus), float(memory), len(found[kind])) for kind, (cpus, memory) in middle.items()}
 
 
-def _group(kind: Kind, runs: Sequence[Observed], follows: str, need: _Need | None) -> Group:
+def _group(kind: Kind, runs: Sequence[Observed], follows: str, need: _Need | None) -> SpeedGroup:
     """Return a group; what it beside whom keeps is by number yet."""
     published = profile(follows)
     made: Pooled = pooled(runs, published)
     cpus = made.cpus
-    memory: Mapping[float, Cell] = {}
+    memory: Mapping[float, SpeedCell] = {}
     if need is not None:  # below what it uses a job is slower in proportion, at worst; above it gains nothing
-        enough = Cell(1.0, 1.0, 1.0, "fitted", need.runs)
+        enough = SpeedCell(1.0, 1.0, 1.0, "fitted", need.runs)
         cpus = cpus if any(cell.source == "measured" for cell in cpus.values()) else {need.cpus: enough}
         memory = {need.memory: enough}
-    return Group(escaped(kind[0]), escaped(kind[1]), len(runs), follows, made.size, made.spread,
-                 {str(group): cell for group, cell in made.company.items()}, cpus, memory)
+    return SpeedGroup(escaped(kind[0]), escaped(kind[1]), len(runs), follows, made.size, made.spread,
+                      {str(group): cell for group, cell in made.company.items()}, cpus, memory)
 
 
-def _labelled(kept: Iterable[Group], numbered: Sequence[Group]) -> Iterable[Group]:
+def _labelled(kept: Iterable[SpeedGroup], numbered: Sequence[SpeedGroup]) -> Iterable[SpeedGroup]:
     """Yield groups that call their neighbours by label; those that are not kept are others."""
     kept = list(kept)
     known = {group.label for group in kept}
@@ -239,10 +239,10 @@ def _labelled(kept: Iterable[Group], numbered: Sequence[Group]) -> Iterable[Grou
         yield replace(group, company={labels[key]: cell for key, cell in group.company.items() if key in labels})
 
 
-def published(pattern: str, application: str) -> Group:
+def published(pattern: str, application: str) -> SpeedGroup:
     """Return the jobs whose name alone tells what they are like."""
     made = pooled((), profile(application))
-    return Group("*", pattern, 0, application, made.size, made.spread, {}, made.cpus)
+    return SpeedGroup("*", pattern, 0, application, made.size, made.spread, {}, made.cpus)
 
 
 def _follows(name: str, patterns: Mapping[str, str]) -> str:
@@ -270,11 +270,11 @@ def applied(history: HistoryReader, intake: WorkloadBuilder, cluster: Cluster, s
     found = history.load_placements(began, until_s)
     node = {name: number for number, name in enumerate(cluster.names)}
     words = found.vocabularies
-    held = Held(np.array([row.get(key, -1) for key in zip(found.job_id.tolist(), found.submit_s.tolist(),
-                                                          found.start_s.tolist(), strict=True)], np.int64),
-                np.array([node.get(name, -1) for name in words["node"]], np.int64)[found.node],
-                found.gpus.astype(np.int64), found.start_s, np.where(np.isnan(found.end_s), until_s, found.end_s),
-                speeds.rows(found.user, words["user"], found.name, words["name"]).astype(np.int64))
+    held = HeldNodes(np.array([row.get(key, -1) for key in zip(found.job_id.tolist(), found.submit_s.tolist(),
+                                                               found.start_s.tolist(), strict=True)], np.int64),
+                     np.array([node.get(name, -1) for name in words["node"]], np.int64)[found.node],
+                     found.gpus.astype(np.int64), found.start_s, np.where(np.isnan(found.end_s), until_s, found.end_s),
+                     speeds.rows(found.user, words["user"], found.name, words["name"]).astype(np.int64))
     work, placed = as_work(work, cluster, speeds.table, held)
     return replace(grouped, workload=work, unplaced=int((~placed).sum()))
 
@@ -294,11 +294,11 @@ def unplaced(jobs: int) -> list[str]:
 
 
 def held_by(workload: Workload, cluster: Cluster, parts: Iterable[tuple[int, str, int]],
-            started: NDArray[np.float64]) -> Held:
+            started: NDArray[np.float64]) -> HeldNodes:
     """Return where the jobs of a workload ran, given (row, node, GPUs), from when they really started."""
     node = {name: number for number, name in enumerate(cluster.names)}
     told = [(row, node.get(name, -1), gpus) for row, name, gpus in parts]
     job, place, gpus = (np.array(column, np.int64) for column in zip(*told, strict=True)) if told else (
         np.zeros(0, np.int64),) * 3
-    return Held(job, place, gpus, started[job], started[job] + workload.run[job],
-                workload.application[job].astype(np.int64))
+    return HeldNodes(job, place, gpus, started[job], started[job] + workload.run[job],
+                     workload.application[job].astype(np.int64))

@@ -13,12 +13,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ..storage.power_classes import PowerClass
 from . import charts
-from .charts import Chart, Shape
+from .charts import Chart, Mark
 from .replay.power import Watts
 from .replay.speed_coverage import SpeedCoverage
 from .replay.timeline import CLASSES
 from .stylesheet import class_colors
-from .sweep import Outcome, Plan
+from .sweep import PolicyOutcome, SweepPlan
 
 QUANTILES = np.linspace(0.0, 1.0, 201)
 LINES, GANTTS = 12, 4
@@ -31,7 +31,7 @@ _STACKED = ("useful", "wasted", "apart")
 _MEANING = {row.value: row.label for kind in _STACKED for row in PowerClass if row.kind == kind and row in CLASSES}
 
 
-def write_report(path: Path, outcomes: Sequence[Outcome], rows: Sequence[Mapping[str, Any]], plan: Plan,
+def write_report(path: Path, outcomes: Sequence[PolicyOutcome], rows: Sequence[Mapping[str, Any]], plan: SweepPlan,
                  left_out: Mapping[str, int], words: Sequence[str] = ()) -> None:
     """Write the page of a sweep; ``words`` say what it comes to, and stand first."""
     pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
@@ -84,7 +84,7 @@ def _seconds(value: float | None) -> str:
     return f"{value:.0f} s"
 
 
-def _jct(outcomes: Sequence[Outcome], plan: Plan) -> Chart:
+def _jct(outcomes: Sequence[PolicyOutcome], plan: SweepPlan) -> Chart:
     """Return the share of jobs that were complete after so long."""
     times = [np.quantile(taken, QUANTILES) if len(taken) else np.zeros(0)
              for outcome in outcomes if (taken := _taken(outcome, plan)) is not None]
@@ -93,51 +93,51 @@ def _jct(outcomes: Sequence[Outcome], plan: Plan) -> Chart:
     x = charts.across(max(1.0, float(known.min(initial=np.inf))) if len(known) else 1.0,
                       float(known.max(initial=10.0)), logarithmic=True)
     y = charts.upwards(1.0, height)
-    shapes = tuple(Shape(_hue(index), outcomes[index].policy, charts.line(x(taken), y(QUANTILES)))
+    shapes = tuple(Mark(_hue(index), outcomes[index].policy, charts.line(x(taken), y(QUANTILES)))
                    for index, taken in enumerate(times) if len(taken))
     return Chart("Share of jobs complete within", height, "time from submission to end", charts.duration_ticks(x),
                  charts.value_ticks(y), shapes)
 
 
-def _taken(outcome: Outcome, plan: Plan) -> Any:
+def _taken(outcome: PolicyOutcome, plan: SweepPlan) -> Any:
     taken = outcome.arrays["end"] - plan.workload.submit
     return taken[~np.isnan(taken)]
 
 
-def _over_time(outcomes: Sequence[Outcome], name: str, title: str, first: float) -> Chart:
+def _over_time(outcomes: Sequence[PolicyOutcome], name: str, title: str, first: float) -> Chart:
     height = 240
     last = max((float(outcome.arrays["time"].max(initial=first)) for outcome in outcomes), default=first)
     x = charts.across(first, last)
     y = charts.upwards(1.0 if name == "used" else charts.highest([out.arrays[name] for out in outcomes]) * 1.05, height)
-    shapes = tuple(Shape(_hue(index), outcome.policy, charts.steps(x(outcome.arrays["time"]), y(outcome.arrays[name])))
+    shapes = tuple(Mark(_hue(index), outcome.policy, charts.steps(x(outcome.arrays["time"]), y(outcome.arrays[name])))
                    for index, outcome in enumerate(outcomes))
     ticks, unit = charts.time_ticks(x, first)
     return Chart(title, height, f"{unit} since the first submission", ticks, charts.value_ticks(y), shapes)
 
 
-def _part(outcome: Outcome, name: str) -> Any:
+def _part(outcome: PolicyOutcome, name: str) -> Any:
     return outcome.arrays["watts"][:, CLASSES.index(name)]
 
 
-def _extent(outcomes: Sequence[Outcome]) -> tuple[float, float]:
+def _extent(outcomes: Sequence[PolicyOutcome]) -> tuple[float, float]:
     """Return the end of the longest run and the most watts of any, so that plots of different policies compare."""
     return (max((float(outcome.arrays["time"].max(initial=0.0)) for outcome in outcomes), default=0.0),
             charts.highest([outcome.arrays["watts"].sum(axis=1) for outcome in outcomes]) * 1.05)
 
 
-def _watts(outcome: Outcome, first: float, last: float, most: float) -> Chart:
+def _watts(outcome: PolicyOutcome, first: float, last: float, most: float) -> Chart:
     """Return mean watts by class over time, stacked; useful ones at the bottom."""
     height, time = 240, outcome.arrays["time"]
     parts = np.stack([_part(outcome, name) for name in _MEANING], axis=1)
     x, y = charts.across(first, last), charts.upwards(most, height)
-    shapes = tuple(Shape(name, label, charts.area(x(time), y(lower), y(upper)))
+    shapes = tuple(Mark(name, label, charts.area(x(time), y(lower), y(upper)))
                    for (name, label), (lower, upper) in zip(_MEANING.items(), charts.stacked(parts), strict=True))
     ticks, unit = charts.time_ticks(x, first)
     return Chart(outcome.policy, height, f"{unit} since the first submission", ticks, charts.value_ticks(y, "W"),
                  shapes, filled=True)
 
 
-def _gantt(outcome: Outcome, plan: Plan, first: float) -> Chart:
+def _gantt(outcome: PolicyOutcome, plan: SweepPlan, first: float) -> Chart:
     """Return what ran on which GPUs of which node; a row per node."""
     bars, names = outcome.arrays["bars"], plan.cluster.names
     nodes = sorted(set(bars["node"].tolist()))
@@ -153,10 +153,10 @@ def _gantt(outcome: Outcome, plan: Plan, first: float) -> Chart:
     return Chart(outcome.policy, height, f"{unit} since the first submission", ticks, marks, shapes, filled=True)
 
 
-def _bar(bar: Any, x: charts.Scale, top: float, row: float, plan: Plan) -> Shape:
+def _bar(bar: Any, x: charts.Scale, top: float, row: float, plan: SweepPlan) -> Mark:
     lane = (row - 1.0) / max(1, int(plan.cluster.gpus[bar["node"]]))
     left, right = x(np.array([bar["start"], bar["end"]])).tolist()
     job = int(bar["job"])
     name = f"job {plan.workload.ids[job]}, {int(plan.workload.gpus[job])} GPUs"
     upper, gap = top + lane * bar["slot"], 0.4 if lane > 2 else 0.0
-    return Shape(f"h{job % HUES}", name, charts.box(left, right, upper, upper + lane * bar["gpus"] - gap))
+    return Mark(f"h{job % HUES}", name, charts.box(left, right, upper, upper + lane * bar["gpus"] - gap))

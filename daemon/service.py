@@ -36,10 +36,10 @@ from .advice.topology_cost import TopologyCost, compared
 from .clock_steps import ClockWatch
 from .collection import Collection
 from .config import ConfigError, Settings
-from .counterfactual import Counterfactual, Request, Window, WindowReplayer
+from .counterfactual import Counterfactual, ReplayedWindow, WindowReplayer, WindowRequest
 from .current import current
 from .cycles import Cycle, CycleScheduler
-from .degraded import Chronicle, Degradation, Seen, out_of_service, unmeasured_share, unread
+from .degraded import Chronicle, Degradation, HealthFacts, out_of_service, unmeasured_share, unread
 from .facts import Known, Process
 from .flavours import FlavourBook
 from .freshness import ages, sources_seen, unadvised
@@ -47,7 +47,7 @@ from .held_parts import with_parts
 from .learning.training_scheduler import TrainingScheduler
 from .memory import give_back, settle
 from .moments import believed
-from .notices.desk import Desk
+from .notices.desk import Notifier
 from .pricing import in_force, priced
 from .runtime_history import RuntimeHistory
 from .topology import AttachTopology
@@ -95,7 +95,7 @@ class Service:
         self._warm_up = opening.warm_up(settings)
         self._replays = WindowReplayer()
         self._nights = TrainingScheduler(settings.storage.models_folder, clock())
-        self.desk = Desk(settings, history, clock)
+        self.desk = Notifier(settings, history, clock)
         self.beat = CycleScheduler(self._cycles(settings), wall=self._clock)
 
     # What cycles do.
@@ -196,14 +196,14 @@ class Service:
             return
         policies = dict.fromkeys((self.settings.counterfactual.incumbent, self._advising,
                                   *self.known.learned.asked))
-        request = Request(self.settings.storage.url, since_s, until_s, tuple(policies),
-                          models=str(self.settings.storage.models_folder),
-                          applications=self.settings.advice.applications)
+        request = WindowRequest(self.settings.storage.url, since_s, until_s, tuple(policies),
+                                models=str(self.settings.storage.models_folder),
+                                applications=self.settings.advice.applications)
         window = self._replays.replay(request, max(period, REPLAY_S))
         if window is not None:
             self._book(known.plus(window), window)
 
-    def _book(self, total: Counterfactual, window: Window) -> None:
+    def _book(self, total: Counterfactual, window: ReplayedWindow) -> None:
         log.info("a closed window was replayed", extra={"speeds": window.speeds})
         for model, fault in window.faults.items():
             log.warning("an agent could not be replayed", extra={"model": model, "error": fault})
@@ -338,14 +338,16 @@ class Service:
         """Tell whether there may be advice on what was seen of the cluster."""
         return believed(snapshot.time_s, now_s, self.settings.waste.scheduler_max_age)
 
-    def _seen(self) -> Seen:
+    def _seen(self) -> HealthFacts:
         """Return what decides on whether what is known is degraded."""
         known, now_s, beats, settings = self.known, self._clock(), self.beat.health(), self.settings
         max_age_s = settings.waste.scheduler_max_age
         step_s, stepped_s = self._steps.look(now_s, max_age_s) if self._steps else (0.0, None)
-        return Seen(now_s, sources_seen(self.sources, settings, beats, self._speed), beats, self._history.recording,
-                    unmeasured_share(known.assessment), out_of_service(known.snapshot), step_s, stepped_s, max_age_s,
-                    settings.degraded, self.desk.undelivered())
+        return HealthFacts(now_s, sources_seen(self.sources, settings, beats, self._speed), beats,
+                           self._history.recording,
+                           unmeasured_share(known.assessment), out_of_service(known.snapshot), step_s, stepped_s,
+                           max_age_s,
+                           settings.degraded, self.desk.undelivered())
 
     def _roles(self) -> tuple[tuple[str, str], ...]:
         advice, learned = self.settings.advice, self.known.learned

@@ -59,7 +59,7 @@ class SweepError(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """What is the same for all policies of a sweep."""
 
     cluster: Cluster
@@ -99,7 +99,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PolicyOutcome:
     """What came of one policy."""
 
     policy: str
@@ -117,7 +117,7 @@ class Outcome:
         return Occupation(until, **{name: self.arrays[f"node_{name}"] for name in _SPENT}, delay=delay)
 
 
-def replay(plan: Plan, policy: str) -> Outcome:
+def replay(plan: SweepPlan, policy: str) -> PolicyOutcome:
     """Replay one policy; ``SweepError`` when there is no such policy."""
     from .policies import named  # compiled code is loaded where it runs, not where the command is typed
     from .replay import outcome, tables, timeline
@@ -141,7 +141,7 @@ def replay(plan: Plan, policy: str) -> Outcome:
     arrays |= {"span": np.array([spent.until, spent.delay]), "end": run.end, "bars": timeline.bars(run)}
     figures = outcome.row(run, plan.model) | {"policy": policy, "fragmentation_ratio": over_time.fragmentation}
     figures |= coverage(run, plan.speeds, plan.unplaced).row()
-    return Outcome(policy, figures, _rejections(run.rejected, plan), arrays)
+    return PolicyOutcome(policy, figures, _rejections(run.rejected, plan), arrays)
 
 
 def table_path(path: Path, policy: str) -> Path:
@@ -149,7 +149,7 @@ def table_path(path: Path, policy: str) -> Path:
     return path.with_name(f"{path.stem}.{policy}{path.suffix}")
 
 
-def _rejections(rejected: Sequence[Any], plan: Plan) -> dict[str, dict[str, object]]:
+def _rejections(rejected: Sequence[Any], plan: SweepPlan) -> dict[str, dict[str, object]]:
     counts, named = Counter(rejection.reason for rejection in rejected), dict[str, list[str]]()
     for rejection in rejected:
         some = named.setdefault(rejection.reason, [])
@@ -164,16 +164,16 @@ class Shelf:
 
     folder: Path
 
-    def get(self, key: str) -> Outcome | None:
+    def get(self, key: str) -> PolicyOutcome | None:
         """Return an outcome; None when there is none, or a damaged one."""
         try:
             said = json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8"))
             with np.load(self.folder / f"{key}.npz", allow_pickle=False) as arrays:
-                return Outcome(said["policy"], said["figures"], said["rejected"], dict(arrays))
+                return PolicyOutcome(said["policy"], said["figures"], said["rejected"], dict(arrays))
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
 
-    def put(self, key: str, outcome: Outcome) -> None:
+    def put(self, key: str, outcome: PolicyOutcome) -> None:
         """Keep an outcome; the JSON comes last, so that half an outcome is none."""
         self.folder.mkdir(parents=True, exist_ok=True)
         partial = self.folder / f"{key}.{os.getpid()}.part"
@@ -196,14 +196,14 @@ class Shelf:
 class Sweep:
     """The policies of a plan, and which of them are done."""
 
-    plan: Plan
+    plan: SweepPlan
     policies: Sequence[str]
     shelf: Shelf
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Rows of the source that are not replayed, by reason."""
     lines: NDArray[np.int32] | None = None
     """Where each job stands in its file, if there is one."""
-    done: dict[str, Outcome] = field(default_factory=dict)
+    done: dict[str, PolicyOutcome] = field(default_factory=dict)
 
     def called(self, job: str) -> str:
         """Return a job as its owner finds it: by its id, and by its line where there is a file."""
@@ -229,26 +229,26 @@ class Sweep:
                 self.done[outcome.policy] = outcome
                 tell(len(self.done), len(self.policies))
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[PolicyOutcome]:
         """Return what is done, in the order asked for."""
         return [self.done[policy] for policy in self.policies if policy in self.done]
 
 
-_PLAN: list[Plan] = []
+_PLAN: list[SweepPlan] = []
 
 
-def _begin(plan: Plan) -> None:
+def _begin(plan: SweepPlan) -> None:
     """Keep the plan in a worker: it is sent once, not with every policy, and without what is on disk."""
     # The command hears of Ctrl-C and says how to go on; a worker just ends, whatever compiled code it is in.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _PLAN[:] = [plan if plan.spool is None else replace(plan, workload=plan.spool.workload())]
 
 
-def _replay(policy: str) -> Outcome:
+def _replay(policy: str) -> PolicyOutcome:
     return replay(_PLAN[0], policy)
 
 
-def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[Outcome]:
+def side_by_side(plan: SweepPlan, policies: Sequence[str], workers: int) -> Iterator[PolicyOutcome]:
     """Replay policies in processes of this machine and yield outcomes as they come."""
     fresh = multiprocessing.get_context("spawn")
     sent = plan if plan.spool is None else replace(plan, workload=plan.spool.rest)
@@ -264,7 +264,7 @@ def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[
                 worker.terminate()
 
 
-def rows(outcomes: Sequence[Outcome], plan: Plan, baseline: str) -> list[dict[str, object]]:
+def rows(outcomes: Sequence[PolicyOutcome], plan: SweepPlan, baseline: str) -> list[dict[str, object]]:
     """Return one row per policy: energies up to a common end, mean JCT against the baseline and against the limit."""
     from .replay.lower_bound import limit  # compiled code, which the command that only asks for help does not load
 
@@ -285,7 +285,7 @@ def _distance(figures: Mapping[str, Any], least: LowerBound) -> dict[str, object
     return least.row(figures["jct_mean_s"], preemptions=figures["preemptions"], ended=not figures["jobs_unfinished"])
 
 
-def _energies(outcome: Outcome, plan: Plan, until: float) -> dict[str, Any]:
+def _energies(outcome: PolicyOutcome, plan: SweepPlan, until: float) -> dict[str, Any]:
     from .replay.outcome import energies  # as above
 
     if not np.isfinite(until):
@@ -294,7 +294,7 @@ def _energies(outcome: Outcome, plan: Plan, until: float) -> dict[str, Any]:
     return energies(spent) | {"energy_until_s": until}
 
 
-def _compared(outcome: Outcome, baseline: Outcome | None, plan: Plan) -> dict[str, object]:
+def _compared(outcome: PolicyOutcome, baseline: PolicyOutcome | None, plan: SweepPlan) -> dict[str, object]:
     from .replay.outcome import ratio_interval  # as above
 
     if baseline is None:

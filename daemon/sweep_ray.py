@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .sweep import Outcome, Plan, SweepError, replay, table_path
+from .sweep import PolicyOutcome, SweepError, SweepPlan, replay, table_path
 
 
-def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[Outcome]:
+def side_by_side(plan: SweepPlan, policies: Sequence[str], workers: int) -> Iterator[PolicyOutcome]:
     """Replay policies as Ray tasks and yield outcomes as they come; at most ``workers`` at a time, one CPU each."""
     try:
         import ray  # an extra
@@ -39,7 +39,7 @@ def side_by_side(plan: Plan, policies: Sequence[str], workers: int) -> Iterator[
             ray.shutdown()
 
 
-def replay_apart(plan: Plan, policy: str) -> tuple[Outcome, list[bytes]]:
+def replay_apart(plan: SweepPlan, policy: str) -> tuple[PolicyOutcome, list[bytes]]:
     """Replay on a machine that need share no folder with ours: tables come back with the outcome."""
     with tempfile.TemporaryDirectory() as folder:
         here = replace(plan, jobs_out=plan.jobs_out and Path(folder, f"jobs{plan.jobs_out.suffix}"),

@@ -19,7 +19,7 @@ from .advice.kubectl import cordon_command
 from .advice.model_roles import ModelStatus
 from .advice.node_scores import NodeScores
 from .advice.outlook_worker import OutlookWorker
-from .advice.recommender import Row
+from .advice.recommender import RecommendationRow
 from .advice.wait_outlook import WaitOutlook, WaitOutlooks
 from .config import ConfigError, Settings
 from .efficiency import EnergyBook
@@ -66,7 +66,7 @@ class DaemonView(View):
         advice = self._service.standing().advice
         return advice.recommendations if advice else ()
 
-    def recommended(self, subject: str) -> Sequence[Row]:
+    def recommended(self, subject: str) -> Sequence[RecommendationRow]:
         """Return what there is to say on a subject beyond starts, what is worth most first."""
         said = self._service.standing().recommended.get(subject)
         return said.rows if said else ()

@@ -24,7 +24,7 @@ from .facts import (
     ratio_of_percent,
 )
 from .findings import GPU
-from .gpu_rows import NodeOf, Row, TimeOf, gather, judge_use
+from .gpu_rows import GpuRow, NodeOf, TimeOf, gather, judge_use
 from .scrape import PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target
@@ -76,14 +76,14 @@ def gpus(samples: Samples, node_of: NodeOf, time_of: TimeOf) -> tuple[GpuReading
     rows = gather(samples, METRICS, _NAMES, _partition, node_of, time_of)
     # Other partitions show no activity of their own, or 0.
     judge_use((row for row in rows if _part(row) == 0), ACTIVITY, POWER[0], "", of_percent)
-    servers: dict[str, list[Row]] = {}
+    servers: dict[str, list[GpuRow]] = {}
     for row in rows:
         servers.setdefault(row.node, []).append(row)
     return tuple(_reading(index, parts, _serials(own))
                  for own in servers.values() for index, parts in enumerate(_sockets(own)))
 
 
-def _serials(rows: list[Row]) -> Counter[str]:
+def _serials(rows: list[GpuRow]) -> Counter[str]:
     """Return how many GPUs of a server bear each serial number: in a virtual machine all may show the same."""
     return Counter(serial for serial, _ in {(_serial(row), row.labels["gpu_id"]) for row in rows if _part(row) == 0})
 
@@ -107,7 +107,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 4
 
 
-def _sockets(rows: list[Row]) -> list[list[Row]]:
+def _sockets(rows: list[GpuRow]) -> list[list[GpuRow]]:
     """Return the rows of each socket, in the order of their numbers: partition 0 first, its parts after it.
 
     Parts belong to the partition 0 of the same serial number; where that does not tell it apart, to the last one before
@@ -119,7 +119,7 @@ def _sockets(rows: list[Row]) -> list[list[Row]]:
     serials: dict[str, set[int]] = {}
     for row in first:
         serials.setdefault(_serial(row), set()).add(int(row.labels["gpu_id"]))
-    sockets: dict[int, list[Row]] = {number: [] for number in numbers}
+    sockets: dict[int, list[GpuRow]] = {number: [] for number in numbers}
     for row in rows:
         number = int(row.labels["gpu_id"])
         same = serials.get(_serial(row), set()) if _serial(row) else set()
@@ -131,20 +131,20 @@ def _sockets(rows: list[Row]) -> list[list[Row]]:
     return [sockets[number] for number in numbers if sockets[number]]
 
 
-def _part(row: Row) -> int:
+def _part(row: GpuRow) -> int:
     return int(row.labels.get("gpu_partition_id") or 0)
 
 
-def _serial(row: Row) -> str:
+def _serial(row: GpuRow) -> str:
     serial = row.labels.get("serial_number", "")
     return "" if serial in _NOT_TOLD else serial
 
 
-def _reading(position: int, rows: list[Row], serials: Counter[str]) -> GpuReading:
+def _reading(position: int, rows: list[GpuRow], serials: Counter[str]) -> GpuReading:
     clocks = {row.labels.get("clock_type", "").lower().rpartition("_")[2]: row for row in rows if CLOCK in row.values}
     parts = [row for row in rows if CLOCK not in row.values]
     # What only partition 0 measures, the others show as 0.
-    socket = next((row for row in parts if _part(row) == 0), Row(rows[0].node, rows[0].time_s, rows[0].labels))
+    socket = next((row for row in parts if _part(row) == 0), GpuRow(rows[0].node, rows[0].time_s, rows[0].labels))
     number, serial = int(socket.labels["gpu_id"]), _serial(socket)
     split = any(_part(row) for row in rows)
     activity = socket.values.get(ACTIVITY)
@@ -164,22 +164,22 @@ def _reading(position: int, rows: list[Row], serials: Counter[str]) -> GpuReadin
             memory_temperature_celsius=socket.values.get(MEMORY_TEMPERATURE), throttled_by=_throttled(socket)))
 
 
-def _model(row: Row) -> str:
+def _model(row: GpuRow) -> str:
     model = row.labels.get("card_model", "")
     return "" if model in _NOT_TOLD else model
 
 
-def _watts(row: Row) -> float | None:
+def _watts(row: GpuRow) -> float | None:
     """Return the socket's watts; a socket that is on draws some, so 0 measures nothing."""
     return next((row.values[name] for name in POWER if row.values.get(name)), None)
 
 
-def _sum(rows: list[Row], name: str) -> float | None:
+def _sum(rows: list[GpuRow], name: str) -> float | None:
     told = [row.values[name] for row in rows if name in row.values]
     return sum(told) if told else None
 
 
-def _throttled(row: Row) -> tuple[str, ...] | None:
+def _throttled(row: GpuRow) -> tuple[str, ...] | None:
     told = {word: 0.0 for name, word in _HELD_BACK.items() if name in row.values}
     for name, word in _HELD_BACK.items():
         if name in row.values:

@@ -13,7 +13,7 @@ from ..storage.telemetry import GpuReading, Telemetry
 from .exposition import Samples
 from .facts import Reader, gpu_watts, measured, node_name
 from .findings import GPU
-from .gpu_rows import NodeOf, Row, TimeOf, gather, judge_use
+from .gpu_rows import GpuRow, NodeOf, TimeOf, gather, judge_use
 from .scrape import PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target
@@ -67,7 +67,7 @@ def _index(name: str, labels: Mapping[str, str]) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
 
 
-def _reading(row: Row) -> GpuReading:
+def _reading(row: GpuRow) -> GpuReading:
     name = next(label for label in row.labels if label in _LABELS and row.labels[label].isdigit())
     index, activity = int(row.labels[name]), row.values.get(USE)
     return GpuReading(

@@ -55,13 +55,13 @@ class Refused(SourceError):
         self.status, self.body, self.retry_after = status, body, retry_after
 
 
-class Strict(BaseModel):
+class StrictOptions(BaseModel):
     """A part of a source's configuration: unknown keys are errors, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class BasicAuth(Strict):
+class BasicAuth(StrictOptions):
     """User name and password, as in Prometheus' ``basic_auth``."""
 
     username: str = Field(description="User name.")
@@ -75,7 +75,7 @@ class BasicAuth(Strict):
         return self
 
 
-class Authorization(Strict):
+class Authorization(StrictOptions):
     """An ``Authorization`` header, as in Prometheus' ``authorization``."""
 
     type: str = Field(default="Bearer", description="Scheme in front of the credentials.")
@@ -89,7 +89,7 @@ class Authorization(Strict):
         return self
 
 
-class TlsConfig(Strict):
+class TlsConfig(StrictOptions):
     """How HTTPS servers are trusted and how we show who we are, as in Prometheus' ``tls_config``."""
 
     ca_file: Path | None = Field(default=None, description="Authority that signed the targets' certificates.")
@@ -98,7 +98,7 @@ class TlsConfig(Strict):
     insecure_skip_verify: bool = Field(default=False, description="Trust any certificate: only for trying out.")
 
 
-class HttpOptions(Strict):
+class HttpOptions(StrictOptions):
     """What every HTTP request of a source has in common."""
 
     timeout: Duration = Field(default=10.0, description="Longest time for one answer, from connecting to its end.")

@@ -23,19 +23,19 @@ _EXPORTERS = {"DCGM": "dcgm-exporter", "node": "node_exporter", "ipmi": "ipmi_ex
               "gpu": "AMD's device-metrics-exporter"}
 
 
-class Wanted(NamedTuple):
+class SourcePurpose(NamedTuple):
     """What a source is for: its word, and how to tell that it is there."""
 
     word: str
     there: Callable[[Telemetry], bool]
 
 
-GPU = Wanted("GPU", lambda telemetry: bool(telemetry.gpus))
-SERVER = Wanted("server", lambda telemetry: bool(telemetry.nodes))
-METER = Wanted("power meter", lambda telemetry: any(node.power_watts is not None for node in telemetry.nodes))
+GPU = SourcePurpose("GPU", lambda telemetry: bool(telemetry.gpus))
+SERVER = SourcePurpose("server", lambda telemetry: bool(telemetry.nodes))
+METER = SourcePurpose("power meter", lambda telemetry: any(node.power_watts is not None for node in telemetry.nodes))
 
 
-def check_found(telemetry: Telemetry, wanted: Wanted | None, page: bytes, look: Look, gpu_limit: int) -> None:
+def check_found(telemetry: Telemetry, wanted: SourcePurpose | None, page: bytes, look: Look, gpu_limit: int) -> None:
     """Raise ``PageError`` where a page shows nothing of what it is read for, or more GPUs than a target may have."""
     if len(telemetry.gpus) > gpu_limit:
         raise PageError(f"shows {len(telemetry.gpus)} GPUs, more than {gpu_limit} (gpu_limit)")

@@ -16,7 +16,7 @@ from ..storage.telemetry import GpuDetail, GpuReading, Telemetry
 from .exposition import Samples
 from .facts import Reader, hertz_of_megahertz, joules_of_millijoules, measured, node_name, watts_of_milliwatts
 from .findings import GPU
-from .gpu_rows import NodeOf, Row, TimeOf, gather, judge_use
+from .gpu_rows import GpuRow, NodeOf, TimeOf, gather, judge_use
 from .scrape import PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target
@@ -53,7 +53,7 @@ def _index(_name: str, labels: Mapping[str, str]) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
 
 
-def _reading(row: Row, model: str) -> GpuReading:
+def _reading(row: GpuRow, model: str) -> GpuReading:
     index, use = int(row.labels["id"]), row.values.get(USE)
     name = row.labels.get("UUID") or row.labels.get("Serial")
     return GpuReading(

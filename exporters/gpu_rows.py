@@ -16,7 +16,7 @@ TimeOf = Callable[[Mapping[str, str]], float | None]
 
 
 @dataclass(slots=True)
-class Row:
+class GpuRow:
     """The values of one GPU, or of one part of it, under one identity."""
 
     node: str
@@ -37,13 +37,14 @@ class Row:
 
 
 def gather(samples: Samples, metrics: Mapping[str, Reader], names: Mapping[str, str],
-           key_of: Callable[[str, Mapping[str, str]], Hashable | None], node_of: NodeOf, time_of: TimeOf) -> list[Row]:
+           key_of: Callable[[str, Mapping[str, str]], Hashable | None], node_of: NodeOf,
+           time_of: TimeOf) -> list[GpuRow]:
     """Return the rows of each GPU; of a value that stands twice the largest counts.
 
     ``names`` gives a metric the name that it bears here; ``key_of`` the GPU within its server, from the metric's name
     and labels, None for rows that are of no GPU.
     """
-    found: dict[Hashable, Row] = {}
+    found: dict[Hashable, GpuRow] = {}
     for (metric, labels), number in samples:
         read, key = metrics.get(metric), key_of(metric, labels)
         if read is None or key is None:
@@ -53,7 +54,7 @@ def gather(samples: Samples, metrics: Mapping[str, Reader], names: Mapping[str, 
             continue
         row = found.get((node, key))
         if row is None:
-            row = found[node, key] = Row(node, time_s, {})
+            row = found[node, key] = GpuRow(node, time_s, {})
         for label, text in labels.items():
             row.labels.setdefault(label, text)
         row.jobs.update(jobs(labels))
@@ -63,10 +64,10 @@ def gather(samples: Samples, metrics: Mapping[str, Reader], names: Mapping[str, 
     return list(found.values())
 
 
-def judge_use(rows: Iterable[Row], name: str, power: str, limit: str,
+def judge_use(rows: Iterable[GpuRow], name: str, power: str, limit: str,
               judge: Callable[[Iterable[Told]], list[float | None]]) -> None:
     """Put shares of 0..1 in the place of what the rows tell of their use, server by server."""
-    servers: dict[str, list[tuple[Row, Told]]] = {}
+    servers: dict[str, list[tuple[GpuRow, Told]]] = {}
     for row in rows:
         told = row.told(name, power, limit)
         if told is not None:

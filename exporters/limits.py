@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from ..storage.durations import Duration
-from .fetch import Strict
+from .fetch import StrictOptions
 
 
 class PageError(ValueError):
     """A page is not Prometheus' text format, or beyond its bounds; the message says where."""
 
 
-class PageLimits(Strict):
+class PageLimits(StrictOptions):
     """Bounds on one page; a page beyond one of them is a fault of its target, and nothing of it is taken."""
 
     sample_limit: int = Field(default=20_000, gt=0, description="Samples of the metrics that are read, on one page.")

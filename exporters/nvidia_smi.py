@@ -14,7 +14,7 @@ from .dcgm_fields import reasons
 from .exposition import Samples
 from .facts import Reader, gpu_watts, measured, node_name
 from .findings import GPU
-from .gpu_rows import NodeOf, Row, TimeOf, gather, judge_use
+from .gpu_rows import GpuRow, NodeOf, TimeOf, gather, judge_use
 from .scrape import PageConfig, PageSource
 from .source import Clock, Source, register
 from .targets import Target
@@ -58,7 +58,7 @@ def _uuid(_name: str, labels: Mapping[str, str]) -> str | None:
     return labels.get("uuid") or None
 
 
-def _reading(row: Row, place: int) -> GpuReading:
+def _reading(row: GpuRow, place: int) -> GpuReading:
     text, uuid = row.labels.get("index", ""), row.labels["uuid"]
     values, use = row.values, row.values.get(USE)
     return GpuReading(

@@ -15,7 +15,7 @@ from pydantic import Field
 from ..storage.telemetry import GpuReading, JobReading, NodeReading, Telemetry
 from .exposition import Exposition, Samples
 from .fetch import Client, Displaced, HttpOptions, TimedOut
-from .findings import Wanted, check_found
+from .findings import SourcePurpose, check_found
 from .lanes import Lanes, Trip
 from .limits import Look, PageError, PageLimits
 from .source import FAULTS, Clock, Role, SourceConfig, SourceError, TargetHealth
@@ -35,7 +35,7 @@ _KEPT_S = 600.0
 class PageConfig(SourceConfig, TargetOptions, HttpOptions, PageLimits):
     """A source that reads pages of exporters."""
 
-    finds: ClassVar[Wanted | None] = None
+    finds: ClassVar[SourcePurpose | None] = None
     """What every page must show; None where a page may well show nothing."""
     scheme: Literal["http", "https"] = Field(default="http", description="Scheme for targets given as host:port.")
     metrics_path: str = Field(default="/metrics", description="Path of the page on targets given as host:port.")

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from ..storage.durations import Duration
 from .causes import innermost
 from .errand import Errand
-from .fetch import Client, HttpOptions, Strict
+from .fetch import Client, HttpOptions, StrictOptions
 from .kubernetes.discovery import ExporterPods, PodSdConfig
 from .source import FAULTS, SourceError, TargetHealth
 from .text import clean, decode
@@ -30,7 +30,7 @@ _PATIENCE_S = 2.0
 """How long a round waits for an endpoint."""
 
 
-class Group(BaseModel):
+class TargetEntry(BaseModel):
     """Addresses that share labels: one entry of ``static_configs``, of a file_sd file or of an http_sd answer."""
 
     targets: tuple[str, ...] = Field(description="Addresses, host:port or a whole URL.")
@@ -38,11 +38,11 @@ class Group(BaseModel):
                                    description="Labels of these targets; `node` names the server.")
 
 
-class StaticConfig(Group, Strict):
+class StaticConfig(TargetEntry, StrictOptions):
     """Targets written in the configuration itself."""
 
 
-class FileSdConfig(Strict):
+class FileSdConfig(StrictOptions):
     """Targets from files, as Prometheus' ``file_sd_configs``."""
 
     files: tuple[str, ...] = Field(description="JSON or YAML files; * and ? match within the file name.")
@@ -55,7 +55,7 @@ class HttpSdConfig(HttpOptions):
     refresh_interval: Duration = Field(default=60.0, description="How often the endpoint is asked.")
 
 
-class TargetOptions(Strict):
+class TargetOptions(StrictOptions):
     """Where a source finds its pages."""
 
     targets: tuple[str, ...] = Field(default=(), description="Addresses without labels, host:port or a whole URL.")
@@ -76,10 +76,10 @@ class Target:
     """Labels of the target; those that start with ``__`` have done their work and are gone."""
 
 
-_GROUPS = TypeAdapter(tuple[Group, ...])
+_GROUPS = TypeAdapter(tuple[TargetEntry, ...])
 
 
-def parse_groups(text: str | bytes, *, yaml_too: bool = True) -> tuple[Group, ...]:
+def parse_groups(text: str | bytes, *, yaml_too: bool = True) -> tuple[TargetEntry, ...]:
     """Return the groups in a file_sd document (JSON, or YAML as well); raise ``ValueError`` where it is none."""
     try:
         document = json.loads(decode(text) if isinstance(text, bytes) else text)
@@ -104,10 +104,10 @@ class _File:
     def __init__(self, path: str) -> None:
         self._path = path
         self._stamp: tuple[int, int, int] | None = None
-        self._groups: tuple[Group, ...] = ()
+        self._groups: tuple[TargetEntry, ...] = ()
         self.error = ""
 
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[TargetEntry, ...]:
         """Return the file's groups, read again where it changed."""
         try:
             status = os.stat(self._path)
@@ -126,11 +126,11 @@ class _File:
 class _Asked:
     """A place that is asked for targets now and then."""
 
-    def __init__(self, refresh_s: float, clock: Callable[[], float], ask: Callable[[], tuple[Group, ...]],
+    def __init__(self, refresh_s: float, clock: Callable[[], float], ask: Callable[[], tuple[TargetEntry, ...]],
                  close: Callable[[], None]) -> None:
         self._refresh_s, self._clock, self._new, self.close = refresh_s, clock, ask, close
         self._asked_s = float("-inf")
-        self._groups: tuple[Group, ...] = ()
+        self._groups: tuple[TargetEntry, ...] = ()
         self._fault = ""
         self._errand = Errand("discovery", self._ask)
 
@@ -140,7 +140,7 @@ class _Asked:
         late = "targets cannot be discovered: no answer yet" if self._errand.under_way_s > _PATIENCE_S else ""
         return self._fault or late
 
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[TargetEntry, ...]:
         """Return the groups, asked for again when its interval has passed or the clock went back.
 
         One that hangs is not waited for long: its last groups stay until it answers.
@@ -169,7 +169,7 @@ def _pods(config: PodSdConfig, clock: Callable[[], float]) -> _Asked:
     """Return the pods of one exporter."""
     pods = ExporterPods(config)
     return _Asked(config.refresh_interval, clock, lambda: tuple(
-        Group(targets=(pod.address,), labels={"node": pod.node}) for pod in pods.ask()), pods.close)
+        TargetEntry(targets=(pod.address,), labels={"node": pod.node}) for pod in pods.ask()), pods.close)
 
 
 class Discovery:
@@ -202,8 +202,8 @@ class Discovery:
         for endpoint in self._endpoints.values():
             endpoint.close()
 
-    def _groups(self) -> Iterator[Group]:
-        yield Group(targets=self._options.targets)
+    def _groups(self) -> Iterator[TargetEntry]:
+        yield TargetEntry(targets=self._options.targets)
         yield from self._options.static_configs
         self._files = {path: self._files.get(path) or _File(path) for path in self._paths()}
         for file in self._files.values():

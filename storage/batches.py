@@ -52,7 +52,7 @@ _LARGEST_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SnapshotChanges:
     """What changed from one snapshot of the scheduler to the next."""
 
     jobs: tuple[Job, ...]
@@ -76,14 +76,14 @@ class Damaged(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FactKind:
     """What one kind of facts looks like, and who writes it."""
 
     shape: Any
     write: Callable[[Connection, Any, GpuNumbers], None]
 
 
-def _seen(connection: Connection, facts: Seen, gpus: GpuNumbers) -> None:
+def _seen(connection: Connection, facts: SnapshotChanges, gpus: GpuNumbers) -> None:
     nodes.store(connection, facts.nodes, facts.time_s)
     jobs.store_seen(connection, facts.jobs, facts.time_s)
     following.judge(connection, facts.jobs)
@@ -99,25 +99,26 @@ def _decisions(connection: Connection, facts: tuple[Promotion, ...], gpus: GpuNu
         promotions.store(connection, decision)
 
 
-KINDS: Mapping[str, Kind] = {
-    "seen": Kind(Seen, _seen),
-    "finished": Kind(tuple[Job, ...], _finished),
-    "rollups": Kind(tuple[GpuRollup, ...], energy.store_rollups),
-    "waste": Kind(tuple[WasteReading, ...], lambda connection, facts, _: energy.store_waste(connection, facts)),
-    "shares": Kind(tuple[EnergyShare, ...], lambda connection, facts, _: run_energy.store(connection, facts)),
-    "floors": Kind(tuple[tuple[tuple[str, str], IdleFloor], ...],
-                   lambda connection, facts, _: energy.store_floors(connection, dict(facts))),
-    "recommendations": Kind(tuple[Recommendation, ...], lambda connection, facts, _: advice.store(connection, facts)),
-    "decisions": Kind(tuple[Promotion, ...], _decisions),
-    "abstentions": Kind(tuple[Abstention, ...],
-                        lambda connection, facts, _: promotions.store_abstentions(connection, facts)),
-    "standings": Kind(tuple[ShadowResult, ...],
-                      lambda connection, facts, _: promotions.store_standings(connection, facts)),
-    "simulated": Kind(tuple[Simulated, ...], lambda connection, facts, _: simulated.store(connection, facts)),
-    "speeds": Kind(tuple[RunSpeed, ...], lambda connection, facts, _: speeds.store(connection, facts)),
-    "uses": Kind(tuple[Use, ...], lambda connection, facts, _: uses.store(connection, facts)),
-    "causes": Kind(tuple[CauseTally, ...], lambda connection, facts, _: underuse.store(connection, facts)),
-    "notices": Kind(tuple[Notice, ...], lambda connection, facts, _: notices.store(connection, facts)),
+KINDS: Mapping[str, FactKind] = {
+    "seen": FactKind(SnapshotChanges, _seen),
+    "finished": FactKind(tuple[Job, ...], _finished),
+    "rollups": FactKind(tuple[GpuRollup, ...], energy.store_rollups),
+    "waste": FactKind(tuple[WasteReading, ...], lambda connection, facts, _: energy.store_waste(connection, facts)),
+    "shares": FactKind(tuple[EnergyShare, ...], lambda connection, facts, _: run_energy.store(connection, facts)),
+    "floors": FactKind(tuple[tuple[tuple[str, str], IdleFloor], ...],
+                       lambda connection, facts, _: energy.store_floors(connection, dict(facts))),
+    "recommendations": FactKind(tuple[Recommendation, ...], lambda connection, facts, _: advice.store(connection,
+                                                                                                      facts)),
+    "decisions": FactKind(tuple[Promotion, ...], _decisions),
+    "abstentions": FactKind(tuple[Abstention, ...],
+                            lambda connection, facts, _: promotions.store_abstentions(connection, facts)),
+    "standings": FactKind(tuple[ShadowResult, ...],
+                          lambda connection, facts, _: promotions.store_standings(connection, facts)),
+    "simulated": FactKind(tuple[Simulated, ...], lambda connection, facts, _: simulated.store(connection, facts)),
+    "speeds": FactKind(tuple[RunSpeed, ...], lambda connection, facts, _: speeds.store(connection, facts)),
+    "uses": FactKind(tuple[Use, ...], lambda connection, facts, _: uses.store(connection, facts)),
+    "causes": FactKind(tuple[CauseTally, ...], lambda connection, facts, _: underuse.store(connection, facts)),
+    "notices": FactKind(tuple[Notice, ...], lambda connection, facts, _: notices.store(connection, facts)),
 }
 """Every kind of facts, by the name under which it waits on disk."""
 _WINDOWS = ("rollups", "waste", "shares")

@@ -9,7 +9,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
+class ResizeEffect:
     """What becomes of a job that gets some GPUs more, or gives some up; ratios are against its size of now."""
 
     gpus: int
@@ -55,9 +55,9 @@ class ElasticAdvice:
     """Root mean square of relative residuals at the measured sizes."""
     reason: str
     """One sentence for a person."""
-    more: Resize | None = None
+    more: ResizeEffect | None = None
     """None where twice as many lie too far from what was measured."""
-    fewer: Resize | None = None
+    fewer: ResizeEffect | None = None
     falls_at: int | None = None
     """Number of GPUs from which more make it slower, if it is within reach."""
     remaining_s: float | None = None

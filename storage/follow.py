@@ -22,7 +22,7 @@ _CHANGING = ("state", "why", "found", "deadline_s", "done_s", "confirmed_s", "st
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FollowChange:
     """One change to one pending job: times in seconds since the epoch, values as the scheduler writes them."""
 
     job_id: str
@@ -65,14 +65,14 @@ class Change:
         return max(0.0, min(until, default=now_s) - self.intended_s)
 
 
-def store(connection: Connection, change: Change) -> int:
+def store(connection: Connection, change: FollowChange) -> int:
     """Write a new change and return its number."""
     values = {name: words(value) if isinstance(value, str) else value for name, value in _values(change).items()}
     written = connection.execute(insert(schema.follow_changes).values(values).returning(schema.follow_changes.c.id))
     return int(written.scalar_one())
 
 
-def move(connection: Connection, change: Change) -> bool:
+def move(connection: Connection, change: FollowChange) -> bool:
     """Write how a change stands now; False where it is over already, which another process of ours found."""
     table = schema.follow_changes
     values = {name: value for name, value in _values(change).items() if name in _CHANGING}
@@ -81,23 +81,23 @@ def move(connection: Connection, change: Change) -> bool:
     return written.rowcount > 0
 
 
-def _values(change: Change) -> dict[str, object]:
+def _values(change: FollowChange) -> dict[str, object]:
     row = {name: getattr(change, name) for name in change.__dataclass_fields__ if name != "id"}
     return row | {name: number(value) for name, value in row.items() if name.endswith("_s")}
 
 
-def opened(connection: Connection) -> tuple[Change, ...]:
+def opened(connection: Connection) -> tuple[FollowChange, ...]:
     """Return the changes that may still stand, the oldest first."""
     table = schema.follow_changes
     return tuple(map(_change, connection.execute(select(table).where(table.c.state.in_(OPEN)).order_by(table.c.id))))
 
 
-def read(connection: Connection, since_s: float, limit: int | None = None) -> tuple[Change, ...]:
+def read(connection: Connection, since_s: float, limit: int | None = None) -> tuple[FollowChange, ...]:
     """Return the changes that were intended since a moment, the newest first."""
     table = schema.follow_changes
     query = select(table).where(table.c.intended_s >= since_s).order_by(table.c.id.desc()).limit(limit)
     return tuple(map(_change, connection.execute(query)))
 
 
-def _change(row: Row[Any]) -> Change:
-    return Change(**row._mapping)
+def _change(row: Row[Any]) -> FollowChange:
+    return FollowChange(**row._mapping)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, event
 
 from . import database, follow
 from .errors import StoreLocked
-from .follow import Change
+from .follow import FollowChange
 
 
 class FollowLedger:
@@ -62,22 +62,22 @@ class FollowLedger:
         if self._lock is not None:
             self._lock.release()
 
-    def intend(self, change: Change) -> int:
+    def intend(self, change: FollowChange) -> int:
         """Note a change before it is made; return its number."""
         with self._transaction() as connection:
             return follow.store(connection, change)
 
-    def move(self, change: Change) -> bool:
+    def move(self, change: FollowChange) -> bool:
         """Note how a change stands now; False where it is over already."""
         with self._transaction() as connection:
             return follow.move(connection, change)
 
-    def open_changes(self) -> tuple[Change, ...]:
+    def open_changes(self) -> tuple[FollowChange, ...]:
         """Return the changes that may still stand."""
         with self._transaction(writing=False) as connection:
             return follow.opened(connection)
 
-    def changes(self, since_s: float, limit: int | None = None) -> tuple[Change, ...]:
+    def changes(self, since_s: float, limit: int | None = None) -> tuple[FollowChange, ...]:
         """Return what was intended since a moment, the newest first."""
         with self._transaction(writing=False) as connection:
             return follow.read(connection, since_s, limit)

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 
 from . import batches, database, flavours, jobs, nodes, retention
 from .backlog import Backlog
-from .batches import Batch, Seen
+from .batches import Batch, SnapshotChanges
 from .errors import StoreError, Superseded
 from .notices import Notice
 from .patience import Patience, bounded
@@ -153,7 +153,8 @@ class History(HistoryReader):
                 changed_nodes = snapshot.nodes if inventory != self._seen_nodes else ()
                 self._seen = {job.key: jobs.steady(job) for job in snapshot.jobs}
                 self._seen_nodes, self._seen_s = inventory, snapshot.time_s
-            self._record("seen", Seen(changed, changed_nodes, snapshot.time_s), len(changed) + len(changed_nodes))
+            self._record("seen", SnapshotChanges(changed, changed_nodes, snapshot.time_s),
+                         len(changed) + len(changed_nodes))
 
     def record_finished(self, finished: Iterable[Job]) -> None:
         """Record jobs as accounting tells them: what was missed is completed, what is known is not doubled."""

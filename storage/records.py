@@ -13,7 +13,7 @@ from .details import Details
 from .gpu_parts import GpuPart
 from .owners import Holder, OwnerKind
 from .power_classes import PowerClass
-from .rules import Rules
+from .rules import SchedulerRules
 from .steering import Steering
 from .waiting import StrandedCause as StrandedCause
 from .waiting import WaitReason
@@ -307,7 +307,7 @@ class SchedulerSnapshot:
     nodes: tuple[Node, ...] = ()
     partitions: tuple[Partition, ...] = ()
     jobs: tuple[Job, ...] = ()
-    rules: Rules = Rules()
+    rules: SchedulerRules = SchedulerRules()
     """What the scheduler enforces beside free resources."""
 
 

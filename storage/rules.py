@@ -110,7 +110,7 @@ class Association:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SchedulerSettings:
     """Settings of the scheduler that decide about starts; None where nobody told us."""
 
     preempt_type: str | None = None
@@ -133,7 +133,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SchedulerRules:
     """All of it, at one moment."""
 
     reservations: tuple[Reservation, ...] = ()
@@ -141,7 +141,7 @@ class Rules:
     """None where the source cannot tell."""
     qos: tuple[Qos, ...] | None = None
     associations: tuple[Association, ...] | None = None
-    site: Site = field(default_factory=Site)
+    site: SchedulerSettings = field(default_factory=SchedulerSettings)
     queues: tuple[Queue, ...] = ()
     """Queues with quotas that lend to one another."""
     flavors: tuple[Flavored, ...] = ()

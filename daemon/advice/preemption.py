@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from ...storage.recommendations import Placement
 from ...storage.records import Job, JobState
-from ..replay.admission.gate import UNKNOWN, Gate, Hold, Way
+from ..replay.admission.gate import UNKNOWN, Gate, Hold, PartitionNodes
 from ..replay.admission.seek import seek
 from ..replay.admission.why import with_whom
 from ..replay.state import ClusterState
@@ -90,7 +90,7 @@ def _preempting(gate: Gate, job: Job, gone: set[tuple[str, float]]) -> tuple[Pla
     return None
 
 
-def _fewest(gate: Gate, job: Job, way: Way, victims: list[Job]) -> tuple[Placement, list[Job]] | None:
+def _fewest(gate: Gate, job: Job, way: PartitionNodes, victims: list[Job]) -> tuple[Placement, list[Job]] | None:
     """Return where a job starts when enough others have gone, those of least rank first, and who has to go."""
     victims = sorted(victims, key=lambda other: (_rank(gate, other), -(other.start_s or 0.0)))
     ground, given = gate.ground.copy(), list[Job]()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .advisor import Advice
 
 
-class Row(Protocol):
+class RecommendationRow(Protocol):
     """What any recommendation says at least; it is shown as JSON, field by field."""
 
     @property
@@ -83,7 +83,7 @@ class Recommendations:
     """What there is to say on a subject at one moment."""
 
     issued_s: float
-    rows: tuple[Row, ...] = ()
+    rows: tuple[RecommendationRow, ...] = ()
     """What is worth most first."""
     metrics: Mapping[str, Scalar | Series] = field(default_factory=dict)
     """Fields of ``Published``; of rows no more than the first ``publish.ADVICE``."""

@@ -29,7 +29,7 @@ TOO_MANY = "too many jobs wait to try every shape; this one has room, but may de
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class SmallerRequest:
     """A smaller request, and what the scheduler would do with it now."""
 
     change: str
@@ -60,24 +60,24 @@ class Asking:
     runs: int
     """Times that the queue may yet be walked."""
 
-    def verdict(self, change: str, options: str, job: Job) -> Shape:
+    def verdict(self, change: str, options: str, job: Job) -> SmallerRequest:
         """Return what would become of a request now."""
         barred = self.left.bars(job)
         first = barred if barred is not None else self.left.copy().admit(job, None)
         if isinstance(first, Hold):
             return _held(change, options, first, "nothing of that size is free either")
         if not self.runs:
-            return Shape(change, options, "unknown", TOO_MANY)
+            return SmallerRequest(change, options, "unknown", TOO_MANY)
         self.runs -= 1
         state = ClusterState.from_snapshot(replace(self.others, jobs=(*self.others.jobs, job)), self.now_s)
         found = feasible_starts(state, self.policy)
         row = next(row for row, one in enumerate(state.records) if one.job_id == job.job_id)
-        return Shape(change, options, "starts", "", found.starts[row]) if row in found.starts else \
+        return SmallerRequest(change, options, "starts", "", found.starts[row]) if row in found.starts else \
             _held(change, options, why_held(found, row, job), "it would delay jobs that come first")
 
 
 def smaller_shapes(snapshot: SchedulerSnapshot, now_s: float, job: Job, policy: Policy, left: Gate) \
-        -> tuple[Shape, ...]:
+        -> tuple[SmallerRequest, ...]:
     """Return of each kind of shape the largest that would start now, or else what became of the smallest.
 
     Components of heterogeneous jobs are not asked about: () is returned, as for a job that is as small as can be.
@@ -92,7 +92,7 @@ def smaller_shapes(snapshot: SchedulerSnapshot, now_s: float, job: Job, policy: 
     return tuple(found for kind in kinds if (found := _largest(asking, kind)) is not None)
 
 
-def _largest(asking: Asking, kind: Candidates) -> Shape | None:
+def _largest(asking: Asking, kind: Candidates) -> SmallerRequest | None:
     said = None
     for change, options, job in kind:
         said = asking.verdict(change, options, job)
@@ -101,8 +101,8 @@ def _largest(asking: Asking, kind: Candidates) -> Shape | None:
     return said
 
 
-def _held(change: str, options: str, hold: Hold, otherwise: str) -> Shape:
-    return Shape(change, options, "unknown" if hold.cause == UNKNOWN else "waits", hold.words or otherwise)
+def _held(change: str, options: str, hold: Hold, otherwise: str) -> SmallerRequest:
+    return SmallerRequest(change, options, "unknown" if hold.cause == UNKNOWN else "waits", hold.words or otherwise)
 
 
 def _last_in_line(job: Job, snapshot: SchedulerSnapshot, now_s: float) -> Job:

@@ -25,7 +25,7 @@ from ..replay.workload import Foresight
 from .diagnosis import Diagnosis
 from .feasible_starts import feasible_starts
 from .policy_advice import PolicyAdvice, RenderOptions
-from .smaller_shapes import Shape, smaller_shapes
+from .smaller_shapes import SmallerRequest, smaller_shapes
 from .wait_estimate import HORIZON_S, LEAST, LEVEL, futures
 
 MOST_AHEAD = 20
@@ -71,7 +71,7 @@ class WaitOutlook:
     """Jobs that come first in its partitions; None where the order is not known."""
     ahead: tuple[Ahead, ...]
     """What stands before it: running jobs on the nodes that it waits for, then who comes first."""
-    shapes: tuple[Shape, ...]
+    shapes: tuple[SmallerRequest, ...]
     """The largest smaller requests of each kind, and what would become of them now."""
 
 
@@ -168,7 +168,7 @@ class WaitOutlooks:
                  for job in held.values()]
         return sorted(found, key=lambda one: (one.free_s is None, one.free_s or 0.0, one.job_id))
 
-    def _shapes(self, job: Job) -> tuple[Shape, ...]:
+    def _shapes(self, job: Job) -> tuple[SmallerRequest, ...]:
         if self._consent.gate is None:
             return ()
         return smaller_shapes(self.snapshot, self._now_s, job, self._policy, self._consent.gate)

@@ -167,7 +167,7 @@ def alone(training: Training) -> Mapping[str, Floats]:
 
 
 @dataclass(frozen=True)
-class Way:
+class LearningMethod:
     """A way of learning."""
 
     set_out: Callable[[Training, Ground], None]
@@ -178,7 +178,7 @@ class Way:
     """Returns the weights that later history chooses among, by name."""
 
 
-def train(calling: Calling, course: Course, way: Way) -> Iterator[Progress]:
+def train(calling: Calling, course: Course, way: LearningMethod) -> Iterator[Progress]:
     """Train within the budget and yield how far it has come."""
     training, ground = Training(calling, course), Ground(calling, course)
     training.resume()

@@ -28,7 +28,7 @@ class Transition(NamedTuple):
     """The actions that are open in the next state."""
 
 
-class Batch(NamedTuple):
+class TransitionBatch(NamedTuple):
     """Transitions as columns, [batch, ...]."""
 
     state: Floats
@@ -43,7 +43,7 @@ class ReplayMemory:
     """The latest ``capacity`` transitions; the oldest make room."""
 
     def __init__(self, capacity: int, inputs: int, actions: int) -> None:
-        self._columns = Batch(
+        self._columns = TransitionBatch(
             np.zeros((capacity, inputs), np.float32), np.zeros(capacity, np.int64), np.zeros(capacity, np.float32),
             np.zeros(capacity, np.float32), np.zeros((capacity, inputs), np.float32),
             np.zeros((capacity, actions), np.bool_))
@@ -62,11 +62,11 @@ class ReplayMemory:
             column[row] = value
         self._added += 1
 
-    def sample(self, size: int, random: np.random.Generator) -> Batch:
+    def sample(self, size: int, random: np.random.Generator) -> TransitionBatch:
         """Return ``size`` transitions, drawn with replacement; ValueError from an empty memory."""
         rows = random.integers(0, len(self), size)
         columns: Any = (column[rows] for column in self._columns)
-        return Batch(*columns)
+        return TransitionBatch(*columns)
 
     def state(self) -> Arrays:
         """Return all that is needed to go on later."""

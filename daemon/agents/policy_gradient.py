@@ -21,7 +21,7 @@ from ..replay.engine import Run
 from .adam import Adam
 from .choice import Choices, Net, agreement, imitate, loss
 from .kinds import Course, Progress, Stretch, Trained, TrainingError
-from .lessons import Calling, Ground, Training, Way, bounds
+from .lessons import Calling, Ground, LearningMethod, Training, bounds
 from .lessons import train as learn
 from .pieces import Piece, replayed
 
@@ -96,7 +96,7 @@ class Chance:
 
 
 @dataclass(frozen=True)
-class Trial:
+class PieceReplay:
     """A replay of a piece."""
 
     piece: Piece
@@ -114,16 +114,16 @@ class Trial:
 
 
 def recorded(trade: Trade, ground: Ground, piece: Piece, rule: Callable[[Floats], int],
-             most: float = math.inf) -> Trial:
+             most: float = math.inf) -> PieceReplay:
     """Replay a piece by a rule, and remember up to so many choices."""
     recorder = Recorder(rule, most)
     agent = trade.policy(np.zeros(trade.net.size), ground.card, ground.course.objective.longest_wait_s, recorder)
-    return Trial(piece, recorder, replayed(piece.stretch, agent))
+    return PieceReplay(piece, recorder, replayed(piece.stretch, agent))
 
 
 def train(trade: Trade, course: Course, start: Floats | None = None) -> Iterator[Progress]:
     """Train within the budget and yield how far it has come; ``start`` are the weights of a model to go on from."""
-    return learn(trade.calling, course, Way(partial(_set_out, trade, start), partial(_step, trade)))
+    return learn(trade.calling, course, LearningMethod(partial(_set_out, trade, start), partial(_step, trade)))
 
 
 def _set_out(trade: Trade, start: Floats | None, training: Training, ground: Ground) -> None:

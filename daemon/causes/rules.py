@@ -105,7 +105,7 @@ class HostMeans:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CauseVerdict:
     """What one window shows."""
 
     cause: Cause
@@ -113,16 +113,16 @@ class Verdict:
     evidence: Mapping[str, float] = field(default_factory=dict)
 
 
-Rule = Callable[[Means, HostMeans], Verdict | None]
+Rule = Callable[[Means, HostMeans], CauseVerdict | None]
 
 
-def judge(gpu: Means, host: HostMeans) -> Verdict:
+def judge(gpu: Means, host: HostMeans) -> CauseVerdict:
     """Return the first cause whose rule holds; ``none`` for a GPU that is used well, ``unknown`` for all else."""
     for rule in RULES:
         found = rule(gpu, host)
         if found is not None:
             return found
-    return Verdict(Cause.NONE if _well_used(gpu) else Cause.UNKNOWN, 0.0, _known(activity=gpu.activity))
+    return CauseVerdict(Cause.NONE if _well_used(gpu) else Cause.UNKNOWN, 0.0, _known(activity=gpu.activity))
 
 
 def _well_used(gpu: Means) -> bool:
@@ -141,42 +141,42 @@ def _at_most(value: float | None, limit: float) -> bool:
     return value is not None and value <= limit
 
 
-def _idle(gpu: Means, host: HostMeans) -> Verdict | None:
+def _idle(gpu: Means, host: HostMeans) -> CauseVerdict | None:
     """One GPU of several works; one that nothing works on beside is idle, and no cause is known [lowutil]."""
     if not _at_most(gpu.activity, IDLE) or (gpu.engine is not None and gpu.engine > IDLE):
         return None  # kernels of one block keep one SM of a hundred busy: that is little work, and no idle GPU
     evidence = _known(activity=gpu.activity, busiest=host.busiest)
     if _at_least(host.busiest, 5 * IDLE):
-        return Verdict(Cause.ONE_OF_SEVERAL, STRONG if _at_least(host.busiest, 0.3) else FAIR, evidence)
+        return CauseVerdict(Cause.ONE_OF_SEVERAL, STRONG if _at_least(host.busiest, 0.3) else FAIR, evidence)
     rests = gpu.engine if gpu.engine is not None else gpu.activity
-    return Verdict(Cause.UNKNOWN, 0.0, evidence) if _at_most(rests, RESTS) else None
+    return CauseVerdict(Cause.UNKNOWN, 0.0, evidence) if _at_most(rests, RESTS) else None
 
 
-def _heat(gpu: Means, host: HostMeans) -> Verdict | None:
+def _heat(gpu: Means, host: HostMeans) -> CauseVerdict | None:
     """Heat holds the clocks down for long, and they are lower than usual, where clocks are told [nvml]."""
     if not _at_least(gpu.heat, HEAT_SHARE) or not _at_least(gpu.engine or gpu.sm, 0.3):
         return None
     if gpu.clock is not None and gpu.clock > CLOCK_LOST:
         return None
-    return Verdict(Cause.HEAT, STRONG if gpu.clock is not None else FAIR, _known(heat=gpu.heat, clock=gpu.clock))
+    return CauseVerdict(Cause.HEAT, STRONG if gpu.clock is not None else FAIR, _known(heat=gpu.heat, clock=gpu.clock))
 
 
-def _power(gpu: Means, host: HostMeans) -> Verdict | None:
+def _power(gpu: Means, host: HostMeans) -> CauseVerdict | None:
     """A brake from outside, a lowered limit, or clocks far below what full load costs; never the usual cap [nvml]."""
     evidence = _known(power=gpu.power, brake=gpu.brake, clock=gpu.clock, limit=gpu.limit)
     if not _at_least(gpu.engine or gpu.sm, 0.3):
         return None
     if _at_least(gpu.brake, BRAKE_SHARE):
-        return Verdict(Cause.POWER, STRONG, evidence)
+        return CauseVerdict(Cause.POWER, STRONG, evidence)
     if not _at_least(gpu.power, CAP_SHARE):
         return None
     lowered = gpu.limit is not None and gpu.limit < CAPPED
     if _at_most(gpu.clock, CLOCK_FALLEN) or (lowered and _at_most(gpu.clock, CLOCK_LOST)):
-        return Verdict(Cause.POWER, STRONG if lowered else FAIR, evidence)
+        return CauseVerdict(Cause.POWER, STRONG if lowered else FAIR, evidence)
     return None
 
 
-def _communication(gpu: Means, host: HostMeans) -> Verdict | None:
+def _communication(gpu: Means, host: HostMeans) -> CauseVerdict | None:
     """Links or the network are busy while SMs and memory are not: kernels are there, and wait for others."""
     links = _known(nvlink=gpu.nvlink, pcie=gpu.pcie, fabric=host.fabric)
     if not links or not _at_most(gpu.sm, SM_LOW) or _at_least(gpu.dram, SM_LOW):
@@ -186,8 +186,8 @@ def _communication(gpu: Means, host: HostMeans) -> Verdict | None:
     if busiest < LINK_BUSY or (not _at_least(gpu.engine, GAPS) and busiest == gpu.pcie and not _at_least(
             gpu.pcie, 2 * LINK_BUSY)):
         return None
-    return Verdict(Cause.COMMUNICATION, STRONG if busiest >= 1.5 * LINK_BUSY else FAIR,
-                   links | _known(sm=gpu.sm, engine=gpu.engine))
+    return CauseVerdict(Cause.COMMUNICATION, STRONG if busiest >= 1.5 * LINK_BUSY else FAIR,
+                        links | _known(sm=gpu.sm, engine=gpu.engine))
 
 
 def _cores(host: HostMeans) -> tuple[float | None, float | None]:
@@ -197,7 +197,7 @@ def _cores(host: HostMeans) -> tuple[float | None, float | None]:
     return host.cpus / host.cpus_held, host.cpus / host.gpus_held
 
 
-def _data(gpu: Means, host: HostMeans) -> Verdict | None:
+def _data(gpu: Means, host: HostMeans) -> CauseVerdict | None:
     """Kernels are missing while disks are busy or all of several CPUs are: input is late [tfdata]."""
     if not _at_most(gpu.engine, GAPS):
         return None
@@ -205,13 +205,13 @@ def _data(gpu: Means, host: HostMeans) -> Verdict | None:
     evidence = _known(engine=gpu.engine, disk=host.disk, waiting=host.waiting, cpus=busy)
     files = [_at_least(host.disk, DISK_BUSY), _at_least(host.waiting, FILES_WAIT)]
     if host.alone and any(files):
-        return Verdict(Cause.WAITING_FOR_DATA, STRONG if all(files) else FAIR, evidence)
+        return CauseVerdict(Cause.WAITING_FOR_DATA, STRONG if all(files) else FAIR, evidence)
     if _at_least(busy, CPUS_BUSY) and host.cpus_held >= 2 * host.gpus_held:
-        return Verdict(Cause.WAITING_FOR_DATA, STRONG if _at_most(gpu.engine, SM_LOW) else FAIR, evidence)
+        return CauseVerdict(Cause.WAITING_FOR_DATA, STRONG if _at_most(gpu.engine, SM_LOW) else FAIR, evidence)
     return None
 
 
-def _cpu(gpu: Means, host: HostMeans) -> Verdict | None:
+def _cpu(gpu: Means, host: HostMeans) -> CauseVerdict | None:
     """Kernels are missing while one thread for each GPU is busy and the other CPUs are not, or there are no others."""
     if not _at_most(gpu.engine, GAPS):
         return None
@@ -221,29 +221,29 @@ def _cpu(gpu: Means, host: HostMeans) -> Verdict | None:
     if busy is None or each is None or not quiet:
         return None
     if busy <= CPUS_IDLE and ONE_THREAD[0] <= each <= ONE_THREAD[1]:
-        return Verdict(Cause.CPU_BOUND, STRONG if _at_most(gpu.engine, SM_LOW) else FAIR, evidence)
+        return CauseVerdict(Cause.CPU_BOUND, STRONG if _at_most(gpu.engine, SM_LOW) else FAIR, evidence)
     if busy >= CPUS_BUSY and host.cpus_held < 2 * host.gpus_held:
-        return Verdict(Cause.CPU_BOUND, FAIR, evidence)
+        return CauseVerdict(Cause.CPU_BOUND, FAIR, evidence)
     return None
 
 
-def _memory(gpu: Means, host: HostMeans) -> Verdict | None:
+def _memory(gpu: Means, host: HostMeans) -> CauseVerdict | None:
     """Memory is near the most that it reaches, and matrix units do little: operations wait for bytes [roofline]."""
     if _at_least(gpu.dram, DRAM_BOUND) and _at_most(gpu.tensor, 2 * TENSOR_LOW) and _at_least(gpu.engine, RESIDENT):
-        return Verdict(Cause.MEMORY_BOUND, STRONG if _at_most(gpu.tensor, TENSOR_LOW) else FAIR,
-                       _known(dram=gpu.dram, tensor=gpu.tensor, sm=gpu.sm))
+        return CauseVerdict(Cause.MEMORY_BOUND, STRONG if _at_most(gpu.tensor, TENSOR_LOW) else FAIR,
+                            _known(dram=gpu.dram, tensor=gpu.tensor, sm=gpu.sm))
     return None
 
 
-def _precision(gpu: Means, host: HostMeans) -> Verdict | None:
+def _precision(gpu: Means, host: HostMeans) -> CauseVerdict | None:
     """A training keeps the SMs busy with 32 bit arithmetic, and the matrix units do less of it, or never work [amp]."""
     if not host.training or not _at_least(gpu.sm, SM_HIGH) or not _at_most(gpu.tensor, _rarely(gpu)):
         return None
     if _at_least(gpu.dram, DRAM_BOUND) or _at_least(gpu.fp64, FP64_BUSY) or not _at_least(
             gpu.fp32 if gpu.fp32 is not None else 1.0, FP32_BUSY):
         return None
-    return Verdict(Cause.PRECISION, STRONG if gpu.fp32 is not None else FAIR,
-                   _known(tensor=gpu.tensor, fp32=gpu.fp32, sm=gpu.sm))
+    return CauseVerdict(Cause.PRECISION, STRONG if gpu.fp32 is not None else FAIR,
+                        _known(tensor=gpu.tensor, fp32=gpu.fp32, sm=gpu.sm))
 
 
 def _rarely(gpu: Means) -> float:
@@ -251,7 +251,7 @@ def _rarely(gpu: Means) -> float:
     return max(TENSOR_IDLE, (gpu.fp32 or 0.0) / TENSOR_RATE)
 
 
-def _small(gpu: Means, host: HostMeans) -> Verdict | None:
+def _small(gpu: Means, host: HostMeans) -> CauseVerdict | None:
     """Kernels are there nearly always, compute, and fill few SMs, or few warps; nothing else is busy [dcgm]."""
     links = _known(nvlink=gpu.nvlink, pcie=gpu.pcie, fabric=host.fabric)
     if not _at_least(gpu.engine, RESIDENT) or not _at_most(gpu.dram, DRAM_LOW) or not _at_most(gpu.tensor, TENSOR_LOW):
@@ -263,8 +263,8 @@ def _small(gpu: Means, host: HostMeans) -> Verdict | None:
     few_sms, few_warps = _at_most(gpu.sm, SM_LOW), _at_most(gpu.occupancy, OCCUPANCY_LOW)
     if not few_warps or not (few_sms or _at_most(gpu.occupancy, OCCUPANCY_LOW / 2)):
         return None
-    return Verdict(Cause.SMALL_BATCH, STRONG if few_sms and few_warps else FAIR,
-                   _known(engine=gpu.engine, sm=gpu.sm, occupancy=gpu.occupancy))
+    return CauseVerdict(Cause.SMALL_BATCH, STRONG if few_sms and few_warps else FAIR,
+                        _known(engine=gpu.engine, sm=gpu.sm, occupancy=gpu.occupancy))
 
 
 RULES: tuple[Rule, ...] = (_idle, _heat, _power, _communication, _data, _cpu, _memory, _precision, _small)

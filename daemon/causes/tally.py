@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...storage.underuse import Cause, CauseTally
-from .rules import Verdict
+from .rules import CauseVerdict
 
 
 class Tally:
@@ -17,7 +17,7 @@ class Tally:
         self._evidence: dict[Cause, dict[str, list[float]]] = {}
         self.activity = [0.0, 0.0]
 
-    def add(self, verdict: Verdict, seconds: float, activity: float | None) -> None:
+    def add(self, verdict: CauseVerdict, seconds: float, activity: float | None) -> None:
         """Add what was judged of one GPU over one window."""
         self._put(verdict.cause, seconds, verdict.confidence, verdict.evidence.items())
         if activity is not None:

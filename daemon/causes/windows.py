@@ -79,7 +79,7 @@ def of_node(node: NodeReading) -> Iterator[tuple[str, float | None]]:
     yield from (("disk", node.disk_busy_ratio), ("waiting", node.io_wait_ratio), ("fabric", node.fabric_ratio))
 
 
-def _of_capacity(rate: float | None, capacity: catalogue.Rate | None) -> float | None:
+def _of_capacity(rate: float | None, capacity: catalogue.PublishedRate | None) -> float | None:
     return None if rate is None or capacity is None else min(rate / capacity.bytes_per_s, 1.0)
 
 

@@ -6,10 +6,10 @@ from importlib.metadata import version
 
 import click
 
-from ._commands import Commands
+from ._commands import CommandFolder
 
 
-@click.group(cls=Commands, package=__name__, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandFolder, package=__name__, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("idlewatt"), prog_name="idlewatt")
 def main() -> None:
     """See which watts of a GPU cluster are wasted, why, and where the next jobs should go.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._history import Source
+from ._history import JobSource
 from ._output import Row, plain, show
 from ._progress import progress
 from ._store import settings
@@ -24,7 +24,7 @@ INCUMBENT = "fifo+first-fit+easy"
 WEEK_S = 7 * 86400.0
 
 
-def show_fidelity(where: Source, policies: Sequence[str], style: str) -> None:
+def show_fidelity(where: JobSource, policies: Sequence[str], style: str) -> None:
     """Print how far the simulator is off under the policy that stands for what the scheduler does."""
     from ..replay.cluster import ClusterError
     from ..simulator_error import check

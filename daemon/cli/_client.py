@@ -143,8 +143,8 @@ def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0
     except (requests.exceptions.JSONDecodeError, RecursionError) as error:
         raise Stranger(shown, answer.status_code) from error
     except (requests.RequestException, OSError) as error:  # an OSError is about the file of the authority
-        raise Unreachable(f"no daemon answers at {shown} ({innermost(error)}). Is `idlewatt serve` running there? "
-                          "Name another address with --url or IDLEWATT_URL.") from error
+        raise DaemonUnreachable(f"no daemon answers at {shown} ({innermost(error)}). Is `idlewatt serve` running "
+                                "there? Name another address with --url or IDLEWATT_URL.") from error
     if isinstance(document, dict) and document.get("status") == "error":
         failure = click.UsageError if answer.status_code == BAD_REQUEST else click.ClickException
         raise failure(f"{shown}: {plain(document.get('error', answer.reason))}")
@@ -156,13 +156,13 @@ def ask(url: str, path: str, ca_file: str | None = None, timeout_s: float = 30.0
     return rows
 
 
-class Unreachable(click.ClickException):
+class DaemonUnreachable(click.ClickException):
     """The daemon or its database could not be reached."""
 
     exit_code = 3
 
 
-class Stranger(Unreachable):
+class Stranger(DaemonUnreachable):
     """Something answers that is no idlewatt."""
 
     def __init__(self, url: str, status: int) -> None:

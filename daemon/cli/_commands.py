@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 
-class Commands(click.Group):
+class CommandFolder(click.Group):
     """Finds a command in the file of the same name in the folder of a package."""
 
     def __init__(self, *arguments: Any, package: str, **options: Any) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._client import Unreachable, warn_beside
+from ._client import DaemonUnreachable, warn_beside
 
 if TYPE_CHECKING:
     from ...storage.reading import HistoryReader
@@ -24,7 +24,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Source:
+class JobSource:
     """Where the jobs come from."""
 
     name: str
@@ -51,7 +51,7 @@ class Source:
                 warn_beside(self._url())
                 yield reader
         except StoreError as error:
-            raise Unreachable(str(error)) from error
+            raise DaemonUnreachable(str(error)) from error
 
     def read(self, cluster_text: str | None, progress: Progress) -> tuple[Cluster, WorkloadBuilder]:
         """Return the cluster and its jobs; click exceptions say what is wrong with either."""
@@ -59,7 +59,7 @@ class Source:
         from ..recorded_speeds import in_groups
         from ..recorded_watts import CATALOGUED
         from ..replay.cluster import ClusterError
-        from ..replay.workload_builder import WorkloadError, fitted, from_trace
+        from ..replay.workload_builder import HistoryError, fitted, from_trace
 
         try:
             if self.recorded:
@@ -74,7 +74,7 @@ class Source:
             raise click.UsageError(str(error)) from error
         except TraceError as error:
             raise click.ClickException(str(error)) from error
-        except WorkloadError as error:
+        except HistoryError as error:
             raise click.ClickException(f"{self.name}: {error}") from error
 
     def _there(self) -> None:

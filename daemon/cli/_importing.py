@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._client import Unreachable
+from ._client import DaemonUnreachable
 from ._output import plain
 from ._progress import progress
 
 if TYPE_CHECKING:
     from ...exporters.slurm.cli import SlurmCommands
     from ...storage.imports import Importer
-    from ..accounting import Brought, Part
+    from ..accounting import Brought, HistoryChunk
 
 SACCT_TIMEOUT_S = 300.0
 """For one day of accounts; the daemon itself asks for minutes."""
@@ -33,7 +33,7 @@ def opened(url: str) -> Iterator[Importer]:
         with Importer.open(url) as importer:
             yield importer
     except StoreError as error:
-        raise Unreachable(str(error)) from error
+        raise DaemonUnreachable(str(error)) from error
 
 
 def bring(url: str, what: str, since_s: float, commands: SlurmCommands, *, trusted: bool) -> None:
@@ -64,7 +64,7 @@ def bring(url: str, what: str, since_s: float, commands: SlurmCommands, *, trust
 
 
 def _source(importer: Importer, what: str, since_s: float, commands: SlurmCommands, *, trusted: bool) \
-        -> tuple[str, Iterator[Part]]:
+        -> tuple[str, Iterator[HistoryChunk]]:
     """Return how the source is called in the database, and its parts."""
     from ...exporters.slurm.cli import SlurmCli
     from ..accounting import from_file, from_sacct, name_of

@@ -12,7 +12,7 @@ from prometheus_client import Metric
 END = "# EOF\n"
 
 
-class Pages:
+class PageWriter:
     """Writes page after page as scraped with these labels; the name of a series is put together once."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:

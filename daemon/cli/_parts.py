@@ -22,7 +22,7 @@ ADVISES = "limit-aged+best-fit+easy"
 SPARE_NODES = 0
 """Of two nodes a partition, one in reserve would leave nothing to show."""
 TABLE_2_HOUR_S = 60.0
-"""Length of an hour of the paper's Table 2 in a demo that begins now, as ``Shape`` has it."""
+"""Length of an hour of the paper's Table 2 in a demo that begins now, as ``ClusterShape`` has it."""
 COMPILED_WITHIN_S = 300.0
 READY_WITHIN_S = 90.0
 STOP_WITHIN_S = 20.0
@@ -82,7 +82,7 @@ def answered(name: str, running: subprocess.Popen[bytes], log: Path, answer: Cal
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EssentialChild:
     """A child that everything else rests on."""
 
     name: str

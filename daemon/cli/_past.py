@@ -15,14 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...exporters.publish import registry
-from ...exporters.simulated.cluster import Shape, SimulatedCluster
+from ...exporters.simulated.cluster import ClusterShape, SimulatedCluster
 from ...exporters.simulated.direct import sources
 from ...storage.errors import StoreError
 from ...storage.history import History
 from ..advice.advisor import Advice
 from ..advice.recommenders import subjects
 from ..config import Settings
-from ..counterfactual import Request, replayed
+from ..counterfactual import WindowRequest, replayed
 from ..service import Service
 from ..settings.advice import AdviceSettings, CounterfactualSettings
 from ..settings.flavours import FlavourSettings
@@ -84,7 +84,7 @@ class Operator:
 def simulated(days: float, nodes: int, seed: int, now_s: float) -> SimulatedCluster:
     """Return a cluster as it was so many days before ``now_s``."""
     start_s = float(int(now_s - days * DAY_S))
-    return SimulatedCluster(Shape(nodes=nodes, seed=seed, start_s=start_s, hour_s=HOUR_S, tick_s=TICK_S))
+    return SimulatedCluster(ClusterShape(nodes=nodes, seed=seed, start_s=start_s, hour_s=HOUR_S, tick_s=TICK_S))
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def write(service: Service, cluster: SimulatedCluster, days: float, file: Path, 
     start_s = cluster.now_s
     try:
         with unfinished.open("w", encoding="utf-8") as out:
-            pages = openmetrics.Pages(labels)
+            pages = openmetrics.PageWriter(labels)
             for now_s in lived(service, cluster, days * DAY_S):
                 out.writelines(pages.lines(page.collect(), now_s))
                 tick((now_s - start_s) / DAY_S)
@@ -158,8 +158,8 @@ def _replay(service: Service, now_s: float) -> None:
     since_s, until_s = known.next(now_s, REPLAY_S)
     policies = tuple(dict.fromkeys((settings.counterfactual.incumbent, settings.advising(None))))
     try:
-        window = replayed(Request(settings.storage.url, since_s, until_s, policies,
-                                  applications=settings.advice.applications))
+        window = replayed(WindowRequest(settings.storage.url, since_s, until_s, policies,
+                                        applications=settings.advice.applications))
     except (StoreError, ValueError) as error:
         log.warning("a window could not be replayed", extra={"error": str(error)})
         return

@@ -16,7 +16,7 @@ from ...storage.topology import Fabric, NodeLinks
 from .. import config, opening
 from ..collection import Collection
 from ..flavours import impossible
-from ._client import Unreachable
+from ._client import DaemonUnreachable
 from ._output import plain, told_once
 from ._progress import progress
 
@@ -33,7 +33,7 @@ def show_probe(settings: Settings) -> None:
     try:
         sources = opening.sources(settings, time.time, {})
     except config.ConfigError as error:
-        raise Unreachable(str(error)) from error
+        raise DaemonUnreachable(str(error)) from error
     collection = Collection(sources)
     try:
         with told_once(), progress("reading sources") as tell:
@@ -49,7 +49,7 @@ def show_probe(settings: Settings) -> None:
         collection.leave()
     silent = [source.name for source in sources if not source.snapshot.fresh]
     if silent:
-        raise Unreachable(f"nothing came from {', '.join(silent)}")
+        raise DaemonUnreachable(f"nothing came from {', '.join(silent)}")
     if wrong:
         raise click.exceptions.Exit(2)
 

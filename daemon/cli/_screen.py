@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ...storage.power_classes import PowerClass
 from ...storage.records import JobState
-from ..headline import Balance, Part, balance, percent, watts
+from ..headline import Balance, HeadlineRow, balance, percent, watts
 from ._output import Row, plain
 
 NARROW = 76
@@ -46,7 +46,7 @@ class Picture:
     @property
     def balance(self) -> Balance:
         """Return the watts by class, and what is not known of them."""
-        return balance(map(Part.of_json, self.waste))
+        return balance(map(HeadlineRow.of_json, self.waste))
 
     @property
     def outside(self) -> list[Row]:

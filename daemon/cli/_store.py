@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._client import Unreachable, warn_beside
+from ._client import DaemonUnreachable, warn_beside
 from ._history import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
     from ...storage.ledger import Ledger
     from ...storage.promotions import Decision, Promotion
     from ..config import Settings
-    from ..learning.models import ModelStore, Stored
+    from ..learning.models import ModelStore, StoredModel
 
 
 def uses_models(command: Callable[..., None]) -> Callable[..., None]:
@@ -54,7 +54,7 @@ def store(config_file: Path, folder: Path | None) -> ModelStore:
     return ModelStore(folder or settings(config_file).storage.models_folder)
 
 
-def found(models: ModelStore, name: str) -> Stored:
+def found(models: ModelStore, name: str) -> StoredModel:
     """Return a model by ``kind@version`` or by its kind alone; a click exception when there is none."""
     from ..learning.models import ModelError
 
@@ -76,7 +76,7 @@ def decided(config_file: Path) -> Mapping[str, Promotion]:
             warn_beside(url)
             return states(reader.decisions())
     except StoreError as error:
-        raise Unreachable(str(error)) from error
+        raise DaemonUnreachable(str(error)) from error
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def ledger(config_file: Path) -> Iterator[tuple[Ledger, float]]:
             # A simulated cluster may be ahead of our clock, and the last word must come last.
             yield opened, max([time.time(), *(decision.time_s for decision in opened.decisions())])
     except StoreError as error:
-        raise Unreachable(str(error)) from error
+        raise DaemonUnreachable(str(error)) from error
 
 
 def decide(config_file: Path, model: str, decision: Decision, reason: str) -> None:

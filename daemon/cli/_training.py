@@ -21,7 +21,7 @@ from ...storage.values import finite
 from ..agents.histories import Material, recorded
 from ..agents.kinds import Progress
 from ..learning.evidence import Comparison
-from ..learning.promotion import Row, Verdict
+from ..learning.promotion import PolicyFigures, Verdict
 from ..learning.training import TrainingJob
 from ..learning.watching import heard
 from ..recorded_speeds import unplaced
@@ -29,7 +29,7 @@ from ..recorded_watts import site_watts
 from ..replay.cluster import ClusterError
 from ..simulator_error import Fidelity, check
 from ._check import watts_error
-from ._history import Source, described
+from ._history import JobSource, described
 from ._output import plain, show
 from ._progress import progress
 
@@ -41,7 +41,7 @@ HIDDEN = "***"
 """Stands for a password."""
 
 
-def read(where: Source, order: TrainingJob) -> Material:
+def read(where: JobSource, order: TrainingJob) -> Material:
     """Return the history of an order; click exceptions say what is wrong with it."""
     click.echo(f"reading {plain(order.source)}", err=True)
     if not where.recorded:
@@ -68,7 +68,7 @@ def read(where: Source, order: TrainingJob) -> Material:
         raise click.ClickException(str(error)) from error
 
 
-def now_of(where: Source) -> float:
+def now_of(where: JobSource) -> float:
     """Return the present of a history: that of a simulated cluster may be ahead of our clock."""
     now_s = time.time()
     with where.history() as reader:
@@ -83,7 +83,7 @@ def shown(source: Any) -> Any:
     return re.sub("(://[^/:@]*):[^/]*@", rf"\1:{HIDDEN}@", source)
 
 
-def fidelity(where: Source, order: TrainingJob, since_s: float) -> Fidelity | None:
+def fidelity(where: JobSource, order: TrainingJob, since_s: float) -> Fidelity | None:
     """Return how well the incumbent's replay reproduces what happened since; None where nothing tells."""
     if not where.recorded or order.cluster is not None or order.until_s is None:
         return None
@@ -176,7 +176,7 @@ def show_verdict(verdict: Verdict, style: str) -> None:
     click.echo(f"verdict: {verdict.decision}: {plain(verdict.reason)}", err=style != "table")
 
 
-def _row(row: Row, verdict: Verdict) -> dict[str, object]:
+def _row(row: PolicyFigures, verdict: Verdict) -> dict[str, object]:
     ratio = row.jct_ratio
     return {"policy": row.policy, "jobs": row.jobs, "jct_mean_s": row.jct_mean_s, "jct_p99_s": row.jct_p99_s,
             "compared": "-" if row.policy == verdict.incumbent else ratio.said, "jct_ratio": ratio.estimate,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ._client import Since, Unreachable, warn_beside
+from ._client import DaemonUnreachable, Since, warn_beside
 from ._output import Row, show
 from ._progress import progress, waiting
 
@@ -64,7 +64,7 @@ def _opened(open_it: Callable[[str], Opened], url: str) -> Iterator[Opened]:
         with open_it(url) as history:
             yield history
     except StoreError as error:
-        raise Unreachable(str(error)) from error
+        raise DaemonUnreachable(str(error)) from error
 
 
 @click.group("db", short_help="Look after the database.")

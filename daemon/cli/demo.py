@@ -34,7 +34,7 @@ from ._parts import (
     SPARE_NODES,
     TABLE_2_HOUR_S,
     DemoError,
-    Part,
+    EssentialChild,
     answered,
     python,
     table_2,
@@ -113,14 +113,15 @@ def command(scheduler: str, days: float | None, prometheus_port: int, **site: Un
     if hardware != "dgx" and (days or scheduler != "slurm"):
         raise click.UsageError("other hardware is simulated under Slurm from now on: leave --days or --scheduler out")
     signal.signal(signal.SIGTERM, _interrupt)
-    parts: list[Part] = []
+    parts: list[EssentialChild] = []
     try:
         with ExitStack() as stack:
             if days:
                 url, notes = _with_past(stack, site["folder"], days, nodes, seed, (port, prometheus_port))
             else:
                 usual = SLOWER if hardware == "gb200-nvl72" else SPEED
-                wanted = Wanted(_folder(site["folder"], stack), nodes, seed, speed or usual, port, scheduler, hardware)
+                wanted = DemoPlan(_folder(site["folder"], stack), nodes, seed, speed or usual, port, scheduler,
+                                  hardware)
                 url, notes = _from_now(stack, wanted, parts)
             click.echo("\n".join(notes))
             watch(url, once=site["once"], footer=notes, pause=_looking_after(parts))
@@ -128,7 +129,7 @@ def command(scheduler: str, days: float | None, prometheus_port: int, **site: Un
         click.echo("\nthe demo has ended")
 
 
-def _looking_after(parts: Sequence[Part]) -> Callable[[float], None]:
+def _looking_after(parts: Sequence[EssentialChild]) -> Callable[[float], None]:
     """Return a pause that ends the demo when a part of it has died: a screen that only grows old tells nobody."""
     clock = threading.Event()
 
@@ -141,7 +142,7 @@ def _looking_after(parts: Sequence[Part]) -> Callable[[float], None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DemoPlan:
     """What a demo without a past is to be."""
 
     folder: Path
@@ -153,7 +154,7 @@ class Wanted:
     hardware: str = "dgx"
 
 
-def _from_now(stack: ExitStack, site: Wanted, parts: list[Part]) -> tuple[str, list[str]]:
+def _from_now(stack: ExitStack, site: DemoPlan, parts: list[EssentialChild]) -> tuple[str, list[str]]:
     """Start cluster and daemon now, as ``parts``; return the daemon's URL and what to tell."""
     folder, speed = site.folder, site.speed
     _rehearse(folder, advises(site.hardware))
@@ -199,13 +200,13 @@ def _rehearse(folder: Path, policy: str = ADVISES) -> None:
             raise DemoError(f"the policies cannot be compiled:\n{tail(folder / 'warm_up.log')}")
 
 
-def _notes(url: str, simulation: str, site: Wanted) -> list[str]:
+def _notes(url: str, simulation: str, site: DemoPlan) -> list[str]:
     return [f"page     {url}/   metrics {url}/metrics",
             f"cluster  {simulation}/{first_server(site.hardware)}  (simulated, {site.speed:g} times as fast as real)",
             f"files    {site.folder}   Ctrl-C ends the demo"]
 
 
-def configuration(simulation: str, site: Wanted) -> dict[str, object]:
+def configuration(simulation: str, site: DemoPlan) -> dict[str, object]:
     """Return the daemon's configuration for a simulation at that URL: what an operator would write for real nodes."""
     # A second of ours is minutes of theirs: what a real site looks at every 15 s is looked at as often as we can.
     beat = {"scrape": "1s", "jobs": "1s", "assess": "1s", "advise": "2s", "record": "5s", "retention": "1h",
@@ -223,7 +224,7 @@ def configuration(simulation: str, site: Wanted) -> dict[str, object]:
                         *links(site.hardware, site.nodes)]}
 
 
-def _pages(simulation: str, site: Wanted) -> Iterator[dict[str, object]]:
+def _pages(simulation: str, site: DemoPlan) -> Iterator[dict[str, object]]:
     """Yield the sources of pages."""
     kinds = TARGETS[site.scheduler] if site.hardware == "dgx" else exporters(site.hardware, site.nodes)
     for kind in kinds:
@@ -251,7 +252,7 @@ def _elastic() -> dict[str, object]:
         for name in ("resnet50", "vit-large")]}
 
 
-def _write_config(site: Wanted, simulation: str) -> Path:
+def _write_config(site: DemoPlan, simulation: str) -> Path:
     import yaml
 
     path = site.folder / "idlewatt.yml"
@@ -260,25 +261,26 @@ def _write_config(site: Wanted, simulation: str) -> Path:
 
 
 @contextmanager
-def _simulation(site: Wanted, start_s: float, parts: list[Part]) -> Iterator[str]:
+def _simulation(site: DemoPlan, start_s: float, parts: list[EssentialChild]) -> Iterator[str]:
     """Run the simulated cluster as one of the parts and yield its URL."""
     folder = site.folder
     arguments = ("-m", "idlewatt.exporters.simulated", f"--nodes={site.nodes}", f"--seed={site.seed}",
                  f"--speed={site.speed}", f"--start={start_s}", f"--hardware={site.hardware}")
     with python("the simulated cluster", arguments, folder / "simulation.log") as child:
         announced = folder / "simulation.log"
-        parts.append(Part("the simulated cluster", child, announced))
+        parts.append(EssentialChild("the simulated cluster", child, announced))
         yield answered("the simulated cluster", child, announced, lambda: _first_line(announced))
 
 
 @contextmanager
-def _daemon(config: Path, port: int, speed: float, start_s: float, folder: Path, parts: list[Part]) -> Iterator[str]:
+def _daemon(config: Path, port: int, speed: float, start_s: float, folder: Path,
+            parts: list[EssentialChild]) -> Iterator[str]:
     """Run the daemon as one of the parts and yield its URL once it is ready."""
     url = f"http://127.0.0.1:{port}"
     arguments = ("-m", "idlewatt.daemon.cli", "serve", f"--config.file={config}",
                  f"--web.listen-address=127.0.0.1:{port}", f"--clock.speed={speed}", f"--clock.start={start_s}")
     with python("the daemon", arguments, folder / "daemon.log") as child:
-        parts.append(Part("the daemon", child, folder / "daemon.log"))
+        parts.append(EssentialChild("the daemon", child, folder / "daemon.log"))
         with waiting("starting the daemon", READY_WITHIN_S, "at most"):
             found = answered("the daemon", child, folder / "daemon.log", lambda: url if _ready(url) else "")
         yield found

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._history import Source
+from ._history import JobSource
 from ._store import found, settings, store, uses_models
 
 if TYPE_CHECKING:
-    from ..learning.models import ModelStore, Stored
+    from ..learning.models import ModelStore, StoredModel
     from ..learning.promotion_criteria import PromotionCriteria
     from ..learning.training import TrainingJob
 
@@ -54,7 +54,7 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
             default = settings(config_file).counterfactual.incumbent
             order = TrainingJob(known.name, source, 0.0, shown(trace["cluster"]), trace["trace_format"],
                                 incumbent=default)
-        where = Source(order.source, config_file, order.trace_format, speeds=order.speeds)
+        where = JobSource(order.source, config_file, order.trace_format, speeds=order.speeds)
         order = replace(order, source=shown(order.source), incumbent=incumbent or order.incumbent,
                         seed=order.seed if seed is None else seed)
         _judge(models, known, order, where, PromotionCriteria.of(settings(config_file).training.terms), style)
@@ -62,7 +62,7 @@ def command(model: str, source: str | None, incumbent: str | None, seed: int | N
         raise click.ClickException(str(error)) from error
 
 
-def _judge(models: ModelStore, model: Stored, order: TrainingJob, where: Source, terms: PromotionCriteria,
+def _judge(models: ModelStore, model: StoredModel, order: TrainingJob, where: JobSource, terms: PromotionCriteria,
            style: str) -> None:
     from ..agents.histories import TEST_MOST_S, WARM_UP_S, held_out
     from ..learning.training import examined
@@ -85,7 +85,7 @@ def _judge(models: ModelStore, model: Stored, order: TrainingJob, where: Source,
     show_verdict(verdict, style)
 
 
-def _seen_until(model: Stored, order: TrainingJob) -> float:
+def _seen_until(model: StoredModel, order: TrainingJob) -> float:
     """Return until when the model knows the history that judges it; ever since, when it is another one."""
     from ..learning.training import TrainingJob
 

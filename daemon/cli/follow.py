@@ -12,7 +12,7 @@ from ._output import Row, show
 from .replay import Seconds
 
 if TYPE_CHECKING:
-    from ...storage.follow import Change
+    from ...storage.follow import FollowChange
 
 _COLUMNS = {"when": "when", "job_id": "job", "user": "user", "change": "change", "state": "state", "why": "why"}
 _PLAIN = ("intended_s", "done_s", "confirmed_s", "started_s", "taking_back_s", "ended_s", "deadline_s", "job_id",
@@ -74,7 +74,7 @@ def _act(config_file: Path, dry_run: bool, address: str, mode: str | None) -> No
     from ..follow import main
     from ..strict_yaml import ConfigError
 
-    chosen = main.Options(config_file, dry_run, address)
+    chosen = main.FollowOptions(config_file, dry_run, address)
     try:
         if mode == "check":
             _check(config_file)
@@ -114,7 +114,7 @@ def _show(config_file: Path, last_s: float, style: str) -> None:
     from ...storage.follow_ledger import FollowLedger
     from ..follow import config
     from ..strict_yaml import ConfigError
-    from ._client import Unreachable
+    from ._client import DaemonUnreachable
 
     try:
         with FollowLedger.reader(config.load(config_file).ledger) as ledger:
@@ -122,12 +122,12 @@ def _show(config_file: Path, last_s: float, style: str) -> None:
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     except StoreError as error:
-        raise Unreachable(str(error)) from error
+        raise DaemonUnreachable(str(error)) from error
     show([_row(change) for change in changes], _COLUMNS if style == "table" else {name: name for name in _PLAIN}, style,
          empty="nothing was changed")
 
 
-def _row(change: Change) -> Row:
+def _row(change: FollowChange) -> Row:
     from ._units import day
 
     row = {name: getattr(change, name) for name in _PLAIN}
@@ -135,5 +135,5 @@ def _row(change: Change) -> Row:
     return row | {"when": day(change.intended_s), "change": what, "state": _state(change)}
 
 
-def _state(change: Change) -> str:
+def _state(change: FollowChange) -> str:
     return f"{change.state} (dry run)" if change.dry_run else change.state

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._client import Unreachable
+from ._client import DaemonUnreachable
 from ._output import plain, show
 from ._store import decided, store, uses_models
 
 if TYPE_CHECKING:
     from ...storage.promotions import Promotion
-    from ..learning.models import Stored
+    from ..learning.models import StoredModel
 
 _COLUMNS = {"model": "model", "state": "state", "objective": "is after", "utilization": "U",
             "makespan_days": "makespan d", "jct_mean_s": "JCT s", "wait_mean_s": "wait s", "energy_kwh": "kWh",
@@ -39,7 +39,7 @@ def command(config_file: Path, folder: Path | None, style: str) -> None:
     known: Mapping[str, Promotion] = {}
     try:
         known = decided(config_file)
-    except Unreachable as error:
+    except DaemonUnreachable as error:
         click.echo(f"who is in charge is not known: {error.message}", err=True)
     rows = [_row(model, known.get(model.name)) for model in models.models()]
     rows += [_heuristic(decision) for name, decision in known.items() if "@" not in name]
@@ -59,7 +59,7 @@ def _tell(rows: Sequence[Mapping[str, object]]) -> None:
             click.echo(f"  learned from {plain(row['learned_from'])}; held out: {held_out}{best}")
 
 
-def _row(model: Stored, decision: Promotion | None) -> dict[str, object]:
+def _row(model: StoredModel, decision: Promotion | None) -> dict[str, object]:
     """Return a model flat for tables, its card whole for programs."""
     from dataclasses import asdict
 

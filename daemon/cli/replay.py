@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._history import DEFAULT_CONFIG, Source
+from ._history import DEFAULT_CONFIG, JobSource
 from ._output import plain, show
 from ._progress import progress
 from ._units import length
@@ -105,8 +105,8 @@ def command(source: str, cluster_text: str | None, policies: tuple[str, ...], st
     allocated ones, and the hosts of empty nodes. What jobs make of their GPUs is not in a history: allocated GPUs
     that idle or hang count as underused, stranded and planned ones as idle.
     """
-    where = Source(source, options["config_file"], options["trace_format"], options["last_s"],
-                   options["speeds"])
+    where = JobSource(source, options["config_file"], options["trace_format"], options["last_s"],
+                      options["speeds"])
     if check:
         from ._check import show_fidelity
 
@@ -166,17 +166,17 @@ def _policies(policies: tuple[str, ...], options: dict[str, Any]) -> list[str]:
     return wanted
 
 
-def _prepared(where: Source, cluster_text: str | None, wanted: list[str], options: dict[str, Any],
+def _prepared(where: JobSource, cluster_text: str | None, wanted: list[str], options: dict[str, Any],
               folder: Path) -> Sweep:
-    from ..sweep import Plan, Shelf, Sweep
+    from ..sweep import Shelf, Sweep, SweepPlan
 
     cluster, spool, intake = _taken_in(where, cluster_text, folder, wanted, options["power_text"])
     _say(f"watts are {plain(intake.watts)}")
     _tell_speeds(intake.speeds, options["speeds_out"])
     power_down_s = float("inf") if options["power_down_s"] is None else options["power_down_s"]
-    plan = Plan(cluster, spool.workload(), options["seed"], options["preemption_s"], power_down_s,
-                intake.power, options["jobs_out"], options["groups_out"], spool, intake.speeds, intake.unplaced,
-                intake.watts)
+    plan = SweepPlan(cluster, spool.workload(), options["seed"], options["preemption_s"], power_down_s,
+                     intake.power, options["jobs_out"], options["groups_out"], spool, intake.speeds, intake.unplaced,
+                     intake.watts)
     return Sweep(plan, wanted, Shelf(options["state_dir"]), dict(intake.left_out), intake.lines)
 
 
@@ -191,7 +191,7 @@ def _tell_speeds(speeds: SiteSpeeds, path: Path | None) -> None:
         _say(f"speeds are written to {path}")
 
 
-def _taken_in(where: Source, cluster_text: str | None, folder: Path, wanted: list[str],
+def _taken_in(where: JobSource, cluster_text: str | None, folder: Path, wanted: list[str],
               power_text: str | None) -> tuple[Cluster, MappedWorkload, WorkloadBuilder]:
     """Read the source and leave its jobs on disk: what they took in memory is free again."""
     import numpy as np

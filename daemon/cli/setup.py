@@ -11,7 +11,7 @@ from ._output import plain, told_once
 from ._progress import waiting
 
 if TYPE_CHECKING:
-    from ..discovery import Site
+    from ..discovery import DiscoveredSite
 
 WITHIN_S = 120.0
 """The scheduler is waited for, then the exporters, each a minute at most."""
@@ -71,7 +71,7 @@ def command(cluster: str, hostlist: str | None, rest: tuple[str, ...], prometheu
 
 
 def _found(hostlist: str | None, rest: tuple[str, ...], prometheus_url: str | None,
-           ports: tuple[tuple[str, int], ...]) -> Site:
+           ports: tuple[tuple[str, int], ...]) -> DiscoveredSite:
     from .. import discovery
 
     found = discovery.scheduler(rest or discovery.SLURM_REST)
@@ -80,7 +80,7 @@ def _found(hostlist: str | None, rest: tuple[str, ...], prometheus_url: str | No
         return found.and_with(discovery.prometheus(prometheus_url))
     if nodes:
         return found.and_with(discovery.exporters(nodes, dict(ports)))
-    return found.and_with(discovery.Site(missing=["exporters: no server is known; name some with --nodes"]))
+    return found.and_with(discovery.DiscoveredSite(missing=["exporters: no server is known; name some with --nodes"]))
 
 
 def _expanded(hostlist: str) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def _expanded(hostlist: str) -> tuple[str, ...]:
         raise click.BadParameter(str(error), param_hint="--nodes") from error
 
 
-def _text(cluster: str, found: Site) -> str:
+def _text(cluster: str, found: DiscoveredSite) -> str:
     """Return the configuration; every other key has the default that `check-config --sample` explains."""
     import yaml
 

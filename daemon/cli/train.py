@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._history import Source
+from ._history import JobSource
 from ._store import ledger, settings, store, uses_models
 from .replay import Seconds
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..agents.histories import Split
     from ..agents.tracking import Tracker
-    from ..learning.models import ModelStore, Stored
+    from ..learning.models import ModelStore, StoredModel
     from ..learning.promotion import Verdict
     from ..learning.training import TrainingDirectory, TrainingJob, TrainingRun
 
@@ -27,7 +27,7 @@ ALL_BUDGET_S = 240.0
 """Of a training of every kind: with judging each, it is done within five minutes."""
 
 
-class Moment(click.ParamType):  # type: ignore[type-arg]
+class MomentType(click.ParamType):  # type: ignore[type-arg]
     """A date such as ``2026-11-01`` or ``2026-11-01T03:00``, in UTC unless it says otherwise, or seconds."""
 
     name = "time"
@@ -57,7 +57,8 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
 @click.option("--speeds", metavar="site|flat|FILE.yaml", default="",
               help="How fast jobs run by where they are placed.  [site for a history, flat for a trace]")
 @click.option("--last", "last_s", type=Seconds(), help="How far back the history goes that is learned from.  [90d]")
-@click.option("--until", "until_s", type=Moment(), help="Ignore records after this time: 2026-11-01T03:00, or seconds.")
+@click.option("--until", "until_s", type=MomentType(),
+              help="Ignore records after this time: 2026-11-01T03:00, or seconds.")
 @click.option("--budget", "budget_s", type=Seconds(), default="10m", show_default=True,
               help="Time to train for, at most.")
 @click.option("--steps", type=click.IntRange(1), help="Train for so many steps in place of a time: the same weights "
@@ -156,7 +157,7 @@ def _train(config_file: Path, models: ModelStore, resume: bool, options: dict[st
         order = _resumed(training_directory, options) if resume else _ordered(config_file, options)
         # The order holds no password.
         source = options["source"] if HIDDEN in order.source else order.source
-        where = Source(source, config_file, order.trace_format, speeds=order.speeds)
+        where = JobSource(source, config_file, order.trace_format, speeds=order.speeds)
         parts = split(read(where, order), seed=order.seed)
         tell(parts.notes)
         if not resume:
@@ -210,8 +211,8 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
     except AimError as error:
         raise click.BadParameter(str(error), param_hint="--objective") from error
     until_s, since_s = options["until_s"], None
-    if Source(options["source"]).recorded:
-        until_s = now_of(Source(options["source"], config_file)) if until_s is None else until_s
+    if JobSource(options["source"]).recorded:
+        until_s = now_of(JobSource(options["source"], config_file)) if until_s is None else until_s
         since_s = until_s - (options["last_s"] or known.training.history)
     return TrainingJob(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
                  options["trace_format"], since_s, until_s, incumbent, options["seed"],
@@ -279,7 +280,7 @@ def _learn(lesson: TrainingRun) -> Event:
     return interrupted
 
 
-def _kept(lesson: TrainingRun, models: ModelStore, interrupted: Event) -> Stored:
+def _kept(lesson: TrainingRun, models: ModelStore, interrupted: Event) -> StoredModel:
     """Put the best so far among the models and say so; ends with status 130 when it was interrupted."""
     from ..agents.lessons import WAY
 
@@ -300,7 +301,8 @@ def _kept(lesson: TrainingRun, models: ModelStore, interrupted: Event) -> Stored
     return model
 
 
-def _judged(config_file: Path, models: ModelStore, model: Stored, where: Source, lesson: TrainingRun) -> Verdict:
+def _judged(config_file: Path, models: ModelStore, model: StoredModel, where: JobSource,
+            lesson: TrainingRun) -> Verdict:
     """Judge a whole training, show what came of it and what to do next; what it kept of itself may go."""
     from ...storage.promotions import Decision
     from ..learning.promotion_criteria import PromotionCriteria
@@ -323,9 +325,9 @@ def _judged(config_file: Path, models: ModelStore, model: Stored, where: Source,
 def _listened_to(config_file: Path, models: ModelStore, verdict: Verdict) -> None:
     """Let the daemon ask a model that learned here beside the policy in charge, and older ones make room."""
     from ...storage.promotions import Decision, Promotion
-    from ..learning.training import Room, make_room
+    from ..learning.training import ModelLimit, make_room
 
     with ledger(config_file) as (opened, now_s):
         opened.decide(Promotion(now_s, verdict.model, Decision.SHADOW, "operator", verdict.reason, verdict.figures()))
-        room = Room(verdict.model.partition("@")[0], settings(config_file).training.keep)
+        room = ModelLimit(verdict.model.partition("@")[0], settings(config_file).training.keep)
         make_room(opened, models, room, "operator", now_s)

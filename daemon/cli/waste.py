@@ -10,7 +10,7 @@ import click
 
 from ...storage.power_classes import WASTED, PowerClass
 from ..amounts import amount
-from ..headline import Balance, Part, balance, scope
+from ..headline import Balance, HeadlineRow, balance, scope
 from ._client import Since, ask, asks_daemon
 from ._output import Row, show
 from ._units import energy, hours, share, wasted_share
@@ -59,9 +59,9 @@ def command(url: str, ca_file: str | None, style: str, by: str, **filters: Any) 
     if by == "day":
         raise click.UsageError("--by day goes with --since")
     found, key = ask(url, "waste", ca_file, **filters), _BY[by]
-    parts = [Part.of_json(row) for row in found]
+    parts = [HeadlineRow.of_json(row) for row in found]
     within, total = scope(parts), balance(parts)
-    groups: dict[str, list[Part]] = defaultdict(list)
+    groups: dict[str, list[HeadlineRow]] = defaultdict(list)
     for row, part in zip(found, parts, strict=True):
         groups[row[key]].append(part)
     sums = {name: balance(own, within) for name, own in groups.items()}

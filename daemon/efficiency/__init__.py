@@ -1,6 +1,6 @@
 """Who took what: the energy of jobs, users and nodes with their cost, what it says of a job, and what to do."""
 
 from .book import EnergyBook
-from .rows import CauseRow, EnergyRow, HolderRow, JobReport, JobRow, Note, Series
+from .rows import CauseRow, ChartSeries, EnergyRow, HolderRow, JobReport, JobRow, Note
 
-__all__ = ["CauseRow", "EnergyBook", "EnergyRow", "HolderRow", "JobReport", "JobRow", "Note", "Series"]
+__all__ = ["CauseRow", "EnergyBook", "EnergyRow", "HolderRow", "JobReport", "JobRow", "Note", "ChartSeries"]

@@ -14,9 +14,9 @@ from ...storage.uses import Use
 from ..causes import evidence_words, label, remedy, told
 from ..pricing import Costing
 from .notes import Used, notes
-from .rows import CauseRow, EnergyRow, HolderRow, JobReport, JobRow, Series, energy_row, job_row
+from .rows import CauseRow, ChartSeries, EnergyRow, HolderRow, JobReport, JobRow, energy_row, job_row
 from .timelines import MOST_POINTS, GpuTimelines
-from .wasters import Part, wasters
+from .wasters import WastePart, wasters
 
 MOST_TASKS = 100
 
@@ -54,7 +54,7 @@ class EnergyBook:
         return tuple(energy_row(name, sums, self._costing, wanted.wasted)
                      for name, sums in self._history.energy_by(dimension, wanted, limit))
 
-    def wasters(self, parts: Iterable[Part], jobs: Sequence[Job], most: int) -> tuple[tuple[HolderRow, ...], int]:
+    def wasters(self, parts: Iterable[WastePart], jobs: Sequence[Job], most: int) -> tuple[tuple[HolderRow, ...], int]:
         """Return the running jobs that waste most power now with what they took so far, and how many waste any."""
         rows = wasters(parts, jobs)
         known = {job.job_id: (job.job_id, job.submit_s, job.submit_s if job.start_s is None else job.start_s)
@@ -129,9 +129,9 @@ def _reasons(detail: JobDetail) -> tuple[str, ...]:
     return tuple(found[-8:])
 
 
-def _classes(windows: Sequence[tuple[tuple[float, float], dict[PowerClass, int]]]) -> tuple[Series, ...]:
+def _classes(windows: Sequence[tuple[tuple[float, float], dict[PowerClass, int]]]) -> tuple[ChartSeries, ...]:
     """Return mean watts of each class that occurs, window by window."""
     starts, lengths = tuple(start for (start, _), _ in windows), tuple(length for (_, length), _ in windows)
-    return tuple(Series(one.value, starts, lengths, tuple(
+    return tuple(ChartSeries(one.value, starts, lengths, tuple(
         energies.get(one, 0) / 1000 / length for (_, length), energies in windows))
         for one in PowerClass if any(one in energies for _, energies in windows))

@@ -26,7 +26,7 @@ _GIGABYTES = re.compile(r"(\d+) ?GB")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RunFacts:
     """What is known of one run of a job; what is not is None or empty."""
 
     job: Job
@@ -70,7 +70,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FindingKind:
     """One thing that can stand out of a job."""
 
     name: str
@@ -79,7 +79,7 @@ class Kind:
     """Unless a site says otherwise; what it means stands in the help."""
     window_s: float
     """How long it must be so, or a job must have run, before its owner is told."""
-    find: Callable[[Facts, float, float], Note | None]
+    find: Callable[[RunFacts, float, float], Note | None]
     """From facts, threshold and window to what is said."""
     of_gpus: bool = False
     """Whether a job whose GPUs work well on the whole is left alone."""
@@ -87,7 +87,7 @@ class Kind:
     """Whether it is about jobs that have ended; else about those that run."""
 
 
-def _still(since: Mapping[str, float], facts: Facts, share: float, window_s: float) -> tuple[int, float] | None:
+def _still(since: Mapping[str, float], facts: RunFacts, share: float, window_s: float) -> tuple[int, float] | None:
     """Return how many GPUs have been so for a window, and for how long all of them; None where they are too few."""
     found = [moment for moment in since.values() if facts.now_s - moment >= window_s]
     if not found or not facts.held or len(found) < share * facts.held:
@@ -101,7 +101,7 @@ def _of(count: int, held: int, verb: tuple[str, str]) -> str:
     return f"{count} of its {held} GPUs {verb[0 if count == 1 else 1]}"
 
 
-def _idle(facts: Facts, threshold: float, window_s: float) -> Note | None:
+def _idle(facts: RunFacts, threshold: float, window_s: float) -> Note | None:
     found = _still(facts.idle, facts, threshold, window_s)
     if found is None:
         return None
@@ -110,7 +110,7 @@ def _idle(facts: Facts, threshold: float, window_s: float) -> Note | None:
     return Note(f"{_of(found[0], facts.held, ('has', 'have'))} done nothing for {ago(found[1])}.", fix, "idle_gpus")
 
 
-def _hung(facts: Facts, threshold: float, window_s: float) -> Note | None:
+def _hung(facts: RunFacts, threshold: float, window_s: float) -> Note | None:
     found = _still(facts.hung, facts, threshold, window_s)
     if found is None:
         return None
@@ -118,7 +118,7 @@ def _hung(facts: Facts, threshold: float, window_s: float) -> Note | None:
                 f"{ago(found[1])}: it may hang.", "Look at its log; end it if it makes no progress.", "hung_gpus")
 
 
-def unused_gpus(facts: Facts, threshold: float, window_s: float = 0.0) -> Note | None:
+def unused_gpus(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Note | None:
     """Return that GPUs of a job were never used: more than a share of those it holds."""
     run = facts.run
     if run is None or not facts.measured or not run.idle_gpus or facts.ran_s < window_s:
@@ -134,7 +134,7 @@ def unused_gpus(facts: Facts, threshold: float, window_s: float = 0.0) -> Note |
                 f"Ask for {held - idle}.", "unused_gpus")
 
 
-def low_activity(facts: Facts, threshold: float, window_s: float = 0.0) -> Note | None:
+def low_activity(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Note | None:
     """Return that the GPUs of a job worked for less than a share of the time."""
     run = facts.run
     if run is None or not facts.measured or run.activity is None or run.activity >= threshold \
@@ -148,7 +148,7 @@ def low_activity(facts: Facts, threshold: float, window_s: float = 0.0) -> Note 
                 "a GPU (MIG).", "low_activity")
 
 
-def unused_gpu_memory(facts: Facts, threshold: float, window_s: float = 0.0) -> Note | None:
+def unused_gpu_memory(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Note | None:
     """Return that the fullest GPU of a job held less than a share of its memory: a smaller one may do."""
     run = facts.run
     told = _GIGABYTES.search(run.gpu_model) if run is not None else None
@@ -159,7 +159,7 @@ def unused_gpu_memory(facts: Facts, threshold: float, window_s: float = 0.0) -> 
                 "A smaller GPU or a MIG instance may do.", "unused_gpu_memory")
 
 
-def suspicious(facts: Facts, threshold: float, window_s: float = 0.0) -> Note | None:
+def suspicious(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Note | None:
     """Return that a job spent more than a share of its energy in GPUs that look hung."""
     run = facts.run
     joules = 0.0 if run is None else run.classes.get(PowerClass.ALLOCATED_HUNG, 0.0)
@@ -169,7 +169,7 @@ def suspicious(facts: Facts, threshold: float, window_s: float = 0.0) -> Note | 
                 "it may have hung.", "Look at its log; end it if it makes no progress.", "hung_gpus")
 
 
-def _wasted(facts: Facts, threshold: float, window_s: float) -> Note | None:
+def _wasted(facts: RunFacts, threshold: float, window_s: float) -> Note | None:
     run, power_class = facts.run, facts.power_class
     if run is None or power_class is None or not facts.measured or not run.energy_joules or facts.ran_s < window_s:
         return None
@@ -179,7 +179,7 @@ def _wasted(facts: Facts, threshold: float, window_s: float) -> Note | None:
     return Note(f"{percent(share)} of its energy went into \"{power_class.label}\".", power_class.remedy, "wasted")
 
 
-def scattered(facts: Facts, threshold: float, window_s: float = 0.0) -> Note | None:
+def scattered(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Note | None:
     """Return that the GPUs of a job lie over more nodes than they need, by at least so many."""
     sizes = [part.gpus for part in facts.job.allocations if part.gpus]
     most = facts.node_gpus or 8
@@ -196,7 +196,7 @@ def held_of_a_node(job: Job) -> tuple[int, int]:
     return max((part.cpus for part in parts), default=0), max((part.memory_bytes for part in parts), default=0)
 
 
-def unused_cpus(facts: Facts, threshold: float, window_s: float = 0.0) -> Note | None:
+def unused_cpus(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Note | None:
     """Return that less than a share of the CPUs of a job worked at once."""
     cpus, used = held_of_a_node(facts.job)[0], facts.cpus_used
     if cpus <= 1 or used is None or used / cpus >= threshold or facts.ran_s < window_s:
@@ -205,7 +205,7 @@ def unused_cpus(facts: Facts, threshold: float, window_s: float = 0.0) -> Note |
                 "unused_cpus")
 
 
-def unused_memory(facts: Facts, threshold: float, window_s: float = 0.0) -> Note | None:
+def unused_memory(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Note | None:
     """Return that a job used less than a share of its memory."""
     memory, used = held_of_a_node(facts.job)[1], facts.memory_used_bytes
     if not memory or used is None or used / memory >= threshold or facts.ran_s < window_s:
@@ -214,7 +214,7 @@ def unused_memory(facts: Facts, threshold: float, window_s: float = 0.0) -> Note
                 f"Ask for {max(1, math.ceil(used / GIB * 1.2))} GiB.", "unused_memory")
 
 
-def _cores_per_gpu(facts: Facts, threshold: float, window_s: float) -> Note | None:
+def _cores_per_gpu(facts: RunFacts, threshold: float, window_s: float) -> Note | None:
     """Return that a job holds more CPUs for each GPU than the node has, by a factor, and does not use them."""
     cpus, used = held_of_a_node(facts.job)[0], facts.cpus_used
     gpus = max((part.gpus for part in facts.job.allocations), default=0)
@@ -228,14 +228,14 @@ def _cores_per_gpu(facts: Facts, threshold: float, window_s: float) -> Note | No
                 f"Ask for {max(1, math.floor(fair))} CPUs for each GPU.", "cores_per_gpu")
 
 
-def _serial(facts: Facts, threshold: float, window_s: float) -> Note | None:
+def _serial(facts: RunFacts, threshold: float, window_s: float) -> Note | None:
     cpus, used = held_of_a_node(facts.job)[0], facts.cpus_used
     if cpus < threshold or used is None or used > ONE_PROCESS or facts.ran_s < window_s:
         return None
     return Note(f"It works on one core of {cpus}.", "Ask for one core, or let the program use more than one.", "serial")
 
 
-def short_of_limit(facts: Facts, threshold: float, window_s: float = 0.0) -> Note | None:
+def short_of_limit(facts: RunFacts, threshold: float, window_s: float = 0.0) -> Note | None:
     """Return that a job was complete in less than a share of its time limit."""
     job, run = facts.job, facts.run
     if run is None or run.end_s is None or job.limit_s is None or job.state.value != "completed" \
@@ -246,25 +246,30 @@ def short_of_limit(facts: Facts, threshold: float, window_s: float = 0.0) -> Not
                 f"Ask for {hours} h: short jobs start sooner.", "time_limit")
 
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (
-    Kind("idle_gpus", "GPUs that do nothing now; threshold is the share of the job's GPUs.", 1.0, 7200.0, _idle),
-    Kind("hung_gpus", "GPUs that are busy at the power of idle ones; threshold is the share of the job's GPUs.", 0.5,
-         3600.0, _hung),
-    Kind("low_activity", "GPUs that work too little; threshold is their mean activity.", 0.25, 14400.0, low_activity,
-         of_gpus=True),
-    Kind("unused_gpus", "GPUs that were never used; threshold is the share of the job's GPUs.", 0.25, 7200.0,
-         unused_gpus, of_gpus=True),
-    Kind("unused_gpu_memory", "A GPU that is too large; threshold is the share of its memory in use.", 0.1, 14400.0,
-         unused_gpu_memory, of_gpus=True),
-    Kind("wasted", "Energy in one class (`class`); threshold is its share of the job's energy.", 0.5, 14400.0, _wasted,
-         of_gpus=True),
-    Kind("scattered", "GPUs on more nodes than they need; threshold is how many more.", 1.0, 3600.0, scattered),
-    Kind("unused_memory", "Too much memory; threshold is the share in use.", 0.25, 14400.0, unused_memory),
-    Kind("unused_cpus", "Too many CPUs; threshold is the share that works at once.", 0.25, 14400.0, unused_cpus),
-    Kind("cores_per_gpu", "Too many CPUs for each GPU; threshold is how many times the node's own share.",
-         1.5, 3600.0, _cores_per_gpu),
-    Kind("serial", "One process on many cores; threshold is the cores held.", 2.0, 3600.0, _serial),
-    Kind("time_limit", "A time limit far beyond the run time, of jobs that are complete; threshold is the share used.",
-         0.25, 600.0, short_of_limit, ended=True),
+KINDS: Mapping[str, FindingKind] = {kind.name: kind for kind in (
+    FindingKind("idle_gpus", "GPUs that do nothing now; threshold is the share of the job's GPUs.", 1.0, 7200.0, _idle),
+    FindingKind("hung_gpus",
+                "GPUs that are busy at the power of idle ones; threshold is the share of the job's GPUs.", 0.5,
+                3600.0, _hung),
+    FindingKind("low_activity", "GPUs that work too little; threshold is their mean activity.", 0.25, 14400.0,
+                low_activity,
+                of_gpus=True),
+    FindingKind("unused_gpus", "GPUs that were never used; threshold is the share of the job's GPUs.", 0.25, 7200.0,
+                unused_gpus, of_gpus=True),
+    FindingKind("unused_gpu_memory", "A GPU that is too large; threshold is the share of its memory in use.", 0.1,
+                14400.0,
+                unused_gpu_memory, of_gpus=True),
+    FindingKind("wasted", "Energy in one class (`class`); threshold is its share of the job's energy.", 0.5, 14400.0,
+                _wasted,
+                of_gpus=True),
+    FindingKind("scattered", "GPUs on more nodes than they need; threshold is how many more.", 1.0, 3600.0, scattered),
+    FindingKind("unused_memory", "Too much memory; threshold is the share in use.", 0.25, 14400.0, unused_memory),
+    FindingKind("unused_cpus", "Too many CPUs; threshold is the share that works at once.", 0.25, 14400.0, unused_cpus),
+    FindingKind("cores_per_gpu", "Too many CPUs for each GPU; threshold is how many times the node's own share.",
+                1.5, 3600.0, _cores_per_gpu),
+    FindingKind("serial", "One process on many cores; threshold is the cores held.", 2.0, 3600.0, _serial),
+    FindingKind("time_limit",
+                "A time limit far beyond the run time, of jobs that are complete; threshold is the share used.",
+                0.25, 600.0, short_of_limit, ended=True),
 )}
 """Every kind, by the name that rules call it."""

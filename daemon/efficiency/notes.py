@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ...storage.records import Job
 from ..headline import percent, watts
 from . import findings
-from .findings import MEASURED, Facts
+from .findings import MEASURED, RunFacts
 from .rows import CauseRow, JobRow, Note
 
 YOUNG_S = 600.0
@@ -34,7 +34,7 @@ def notes(job: Job, run: JobRow | None, used: Used, now_s: float) -> tuple[Note,
     """Return what stands out of a run of a job, what matters most first."""
     if run is None:
         return (Note("Nothing was recorded of it."),) if job.state.finished else ()
-    facts = Facts(job, run, now_s, used.cpus, used.memory_bytes)
+    facts = RunFacts(job, run, now_s, used.cpus, used.memory_bytes)
     found = [*_coverage(run, facts.ran_s)]
     if facts.ran_s < YOUNG_S:
         return (*found, Note("It ran for less than ten minutes: too short to judge."))

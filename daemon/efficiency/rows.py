@@ -92,7 +92,7 @@ class CauseRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ChartSeries:
     """One GPU over time, or all classes of a run: a point per window."""
 
     name: str
@@ -118,9 +118,9 @@ class JobReport:
     cpus_used: float | None
     """On the node where it used most, as is the memory."""
     memory_used_bytes: float | None
-    classes: tuple[Series, ...]
+    classes: tuple[ChartSeries, ...]
     """Watts of each class over time."""
-    series: tuple[Series, ...]
+    series: tuple[ChartSeries, ...]
     """Watts and activity of each GPU over time, where the scheduler named them."""
     series_source: str = ""
     """From where that is known, in words; why not from the Prometheus that was to tell it."""

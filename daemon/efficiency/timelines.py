@@ -11,7 +11,7 @@ from ...storage.energy_queries import RunRow
 from ...storage.reading import HistoryReader, JobRun
 from ...storage.records import GpuRollup
 from ...storage.windows import GpuKey
-from .rows import Series
+from .rows import ChartSeries
 
 MOST_POINTS = 96
 """Windows that a timeline is drawn from: of a long run every so many."""
@@ -37,7 +37,7 @@ class GpuTimelines:
         self._ranges, self._now = ranges, now
         self._rests_until_s, self._why = float("-inf"), ""
 
-    def of(self, history: HistoryReader, held: JobRun, run: RunRow) -> tuple[tuple[Series, ...], str]:
+    def of(self, history: HistoryReader, held: JobRun, run: RunRow) -> tuple[tuple[ChartSeries, ...], str]:
         """Return the GPUs that a run held over time, and the source of that in words; '' without any."""
         places = {part.node: part.gpu_indexes for part in held.allocations
                   if part.gpus and part.gpu_indexes is not None}
@@ -68,16 +68,17 @@ class GpuTimelines:
         return told, f"Prometheus, by {told.step_s:.0f} s"
 
 
-def _series(name: str, told: GpuRanges, gpu: GpuRange) -> Series:
+def _series(name: str, told: GpuRanges, gpu: GpuRange) -> ChartSeries:
     starts = tuple(told.start_s + step * told.step_s for step in range(told.steps))
-    return Series(name, starts, (told.step_s,) * told.steps, gpu.watts, gpu.activity)
+    return ChartSeries(name, starts, (told.step_s,) * told.steps, gpu.watts, gpu.activity)
 
 
-def _recorded(history: HistoryReader, places: Mapping[str, tuple[int, ...] | None], run: RunRow) -> tuple[Series, ...]:
+def _recorded(history: HistoryReader, places: Mapping[str, tuple[int, ...] | None], run: RunRow) -> tuple[ChartSeries,
+                                                                                                          ...]:
     """Return the GPUs at places from the windows of the history."""
     by_gpu: dict[tuple[str, int], list[GpuRollup]] = {}
     for rollup in history.gpus_of(places, run.start_s, run.last_s, MOST_POINTS):
         by_gpu.setdefault((rollup.node, rollup.index), []).append(rollup)
-    return tuple(Series(f"{node}:{index}", tuple(one.start_s for one in some), tuple(one.seconds for one in some),
-                        tuple(one.power_mean_watts for one in some), tuple(one.activity_mean for one in some))
+    return tuple(ChartSeries(f"{node}:{index}", tuple(one.start_s for one in some), tuple(one.seconds for one in some),
+                             tuple(one.power_mean_watts for one in some), tuple(one.activity_mean for one in some))
                  for (node, index), some in sorted(by_gpu.items())[:MOST_SERIES])

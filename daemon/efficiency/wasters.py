@@ -14,7 +14,7 @@ from .rows import HolderRow
 LEAST_WATTS = 0.5
 
 
-class Part(Protocol):
+class WastePart(Protocol):
     """A row of where the watts go, as far as it counts here."""
 
     @property
@@ -52,7 +52,7 @@ class _Held:
     wasted: dict[PowerClass, float] = field(default_factory=dict)
     since_s: float | None = None
 
-    def add(self, part: Part) -> None:
+    def add(self, part: WastePart) -> None:
         """Add one GPU's part."""
         place = part.node, part.gpu if part.gpu is not None else -1
         self.gpus.add(place)
@@ -65,7 +65,7 @@ class _Held:
             self.since_s = part.since_s if self.since_s is None else min(self.since_s, part.since_s)
 
 
-def wasters(parts: Iterable[Part], jobs: Sequence[Job]) -> list[HolderRow]:
+def wasters(parts: Iterable[WastePart], jobs: Sequence[Job]) -> list[HolderRow]:
     """Return the running jobs that waste power now, the most wasteful first."""
     held: dict[str, _Held] = {}
     for part in parts:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ...exporters.causes import innermost
 from ...exporters.text import clean
 from ..settings.follow import FollowSettings
-from .sight import Advice, Advised
+from .sight import Advised, BelievedAdvice
 from .slurm import JOB, NODE
 
 HETEROGENEOUS = re.compile(r"[1-9][0-9]{0,9}\+[0-9]{1,4}")
@@ -60,20 +60,20 @@ class Adviser:
         self._rules = rules
         self._session = requests.Session()
 
-    def advice(self, now_s: float) -> Advice:
+    def advice(self, now_s: float) -> BelievedAdvice:
         """Return what is advised now; whatever is wrong with it is a silence with a reason."""
         try:
             standing = self._rows("status")
             rows = self._rows("recommendations")
             after = self._rows("status")
         except (requests.RequestException, OSError, ValueError, RecursionError) as error:
-            return Advice(silence=f"the daemon does not answer ({clean(innermost(error))[:200]})")
+            return BelievedAdvice(silence=f"the daemon does not answer ({clean(innermost(error))[:200]})")
         for said in (standing, after):
             if silence := _silence(said, self._rules.despite):
-                return Advice(silence=silence)
+                return BelievedAdvice(silence=silence)
         found = [_start(row, now_s, self._rules.advice_within) for row in rows]
-        return Advice(tuple(one for one in found if isinstance(one, Advised)), "",
-                      tuple(one for one in found if isinstance(one, str)))
+        return BelievedAdvice(tuple(one for one in found if isinstance(one, Advised)), "",
+                              tuple(one for one in found if isinstance(one, str)))
 
     def _rows(self, endpoint: str) -> list[object]:
         """Return the rows of an endpoint; raises RequestException, or ValueError for what is no such answer."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from ...storage.follow import Attribute, Change
+from ...storage.follow import Attribute, FollowChange
 from ..settings.follow import FollowSettings
 from .sight import ACTIVE, Advised, QueuedJob, Sight, spelled
 
@@ -21,10 +21,10 @@ PASSED_OVER = ("partition", "user", "policy", "plain", "command", "unknown", "no
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChangeVerdict:
     """What becomes of one change that may still stand, and why."""
 
-    change: Change
+    change: FollowChange
     fate: Fate
     why: str = ""
     found: str = ""
@@ -32,7 +32,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WantedChange:
     """A change that should be made."""
 
     advised: Advised
@@ -43,44 +43,44 @@ class Wish:
     deadline_s: float
 
 
-def verdicts(sight: Sight, rules: FollowSettings) -> list[Verdict]:
+def verdicts(sight: Sight, rules: FollowSettings) -> list[ChangeVerdict]:
     """Return what becomes of each change that may still stand."""
     return [_verdict(change, sight, rules) for change in sight.open]
 
 
-def _verdict(change: Change, sight: Sight, rules: FollowSettings) -> Verdict:
+def _verdict(change: FollowChange, sight: Sight, rules: FollowSettings) -> ChangeVerdict:
     if change.dry_run and change.process != sight.process:
-        return Verdict(change, "ended", "a dry run that is over")
+        return ChangeVerdict(change, "ended", "a dry run that is over")
     job = sight.jobs.get(change.job_id)
     if job is None or not (job.pending or job.state in ACTIVE):
-        return Verdict(change, "ended", "the job is over")
+        return ChangeVerdict(change, "ended", "the job is over")
     found = job.value(change.attribute)
     if not job.pending:
         fate: Fate = "keep" if change.state == "started" else "started"
-        return Verdict(change, fate, "the job has started", found)
+        return ChangeVerdict(change, fate, "the job has started", found)
     if found != change.after:
         return _elsewhere(change, found, sight)
     why = _against(change, sight, rules)
     if why:
-        return Verdict(change, "take_back", why, found)
-    return Verdict(change, "keep" if change.state == "pinned" else "confirm", "", found)
+        return ChangeVerdict(change, "take_back", why, found)
+    return ChangeVerdict(change, "keep" if change.state == "pinned" else "confirm", "", found)
 
 
-def _elsewhere(change: Change, found: str, sight: Sight) -> Verdict:
+def _elsewhere(change: FollowChange, found: str, sight: Sight) -> ChangeVerdict:
     """Return what becomes of a change whose value is not the scheduler's."""
     if found != change.before:
-        return Verdict(change, "edited", "somebody else changed it", found)
+        return ChangeVerdict(change, "edited", "somebody else changed it", found)
     if change.state == "taking_back":
-        return Verdict(change, "taken_back", change.why, found)
+        return ChangeVerdict(change, "taken_back", change.why, found)
     if change.state != "intended":
-        return Verdict(change, "edited", "somebody else took it back", found)
+        return ChangeVerdict(change, "edited", "somebody else took it back", found)
     # The command may still be on its way, even if whoever gave it is dead.
     if sight.now_s < change.deadline_s:
-        return Verdict(change, "keep", "", found)
-    return Verdict(change, "lapsed", "it was never seen on the scheduler", found)
+        return ChangeVerdict(change, "keep", "", found)
+    return ChangeVerdict(change, "lapsed", "it was never seen on the scheduler", found)
 
 
-def _against(change: Change, sight: Sight, rules: FollowSettings) -> str:
+def _against(change: FollowChange, sight: Sight, rules: FollowSettings) -> str:
     """Return why a change of ours that stands should not; '' where it should."""
     reasons = (
         (change.state == "taking_back", change.why),
@@ -94,7 +94,7 @@ def _against(change: Change, sight: Sight, rules: FollowSettings) -> str:
     return next((why or "taken back" for applies, why in reasons if applies), "")
 
 
-def _allowed(change: Change, rules: FollowSettings) -> bool:
+def _allowed(change: FollowChange, rules: FollowSettings) -> bool:
     allow = rules.allow
     return (change.partition in allow.partitions and change.attribute in allow.actions
             and _user_allowed(change.user, rules))
@@ -104,9 +104,9 @@ def _user_allowed(user: str, rules: FollowSettings) -> bool:
     return any(fnmatch.fnmatchcase(user, pattern) for pattern in rules.allow.users)
 
 
-def wishes(sight: Sight, rules: FollowSettings) -> tuple[list[Wish], Counter[str]]:
+def wishes(sight: Sight, rules: FollowSettings) -> tuple[list[WantedChange], Counter[str]]:
     """Return the changes that should be made now, the most urgent first, and why others should not."""
-    passed, made = Counter[str](sight.advice.passed_over), list[Wish]()
+    passed, made = Counter[str](sight.advice.passed_over), list[WantedChange]()
     if sight.stopped or sight.advice.silence:
         return made, passed
     room = rules.limits.at_once - sum(change.state != "started" for change in sight.open)
@@ -153,7 +153,8 @@ def _why_not(advised: Advised, job: QueuedJob, rules: FollowSettings) -> str | N
     return next((reason for reason, applies in reasons if applies), None)
 
 
-def _wish(advised: Advised, job: QueuedJob, attribute: Attribute, sight: Sight, rules: FollowSettings) -> Wish | str:
+def _wish(advised: Advised, job: QueuedJob, attribute: Attribute, sight: Sight,
+          rules: FollowSettings) -> WantedChange | str:
     """Return the change that is wanted, or why there is none."""
     if any(change.job_id == job.job_id and change.attribute == attribute for change in sight.open):
         return "open"
@@ -167,4 +168,4 @@ def _wish(advised: Advised, job: QueuedJob, attribute: Attribute, sight: Sight, 
     if attribute == "nice" and abs(int(after)) > LARGEST_NICE:
         return "pinned"
     # A look before the time is up: the next one would be too late.
-    return Wish(advised, job, attribute, job.value(attribute), after, sight.now_s + left - rules.every)
+    return WantedChange(advised, job, attribute, job.value(attribute), after, sight.now_s + left - rules.every)

@@ -9,28 +9,28 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ...storage.follow import Change, State
+from ...storage.follow import FollowChange, State
 from ...storage.follow_ledger import FollowLedger
 from ..settings.follow import FollowSettings
-from .decision import Verdict, Wish, verdicts, wishes
-from .sight import Advice, Sight
-from .slurm import Refused, Scheduler, SlurmError
+from .decision import ChangeVerdict, WantedChange, verdicts, wishes
+from .sight import BelievedAdvice, Sight
+from .slurm import Scheduler, SlurmError, SlurmRefused
 
 log = logging.getLogger(__name__)
 
 DAY_S = 86400.0
-Ask = Callable[[float], Advice]
+Ask = Callable[[float], BelievedAdvice]
 
 
 @dataclass
-class Tally:
+class FollowCounts:
     """What has been done since the start, and how the last look went."""
 
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By attribute and state."""
     errors: Counter[str] = field(default_factory=Counter)
     passed_over: Counter[str] = field(default_factory=Counter)
-    standing: tuple[Change, ...] = ()
+    standing: tuple[FollowChange, ...] = ()
     silence: str = ""
     stopped: bool = False
     looked_s: float | None = None
@@ -45,16 +45,16 @@ class Follower:
                  clock: Callable[[], float] = time.time) -> None:
         self._rules, self._scheduler, self._ledger, self._ask = rules, scheduler, ledger, ask
         self._process, self._clock = process, clock
-        self._lately: dict[int, Change] = {
+        self._lately: dict[int, FollowChange] = {
             change.id: change for change in ledger.changes(clock() - DAY_S) if change.id is not None}
-        self.tally = Tally()
+        self.tally = FollowCounts()
 
     def look(self) -> None:
         """Look once and act; raises SlurmError or StoreError where nothing can be done now."""
         now_s = self._clock()
         stopped = thrown(self._rules.kill_switch)
         # Without leave to act nothing is asked: it would only be refused.
-        advice = Advice(silence="the kill switch is thrown") if stopped else self._ask(now_s)
+        advice = BelievedAdvice(silence="the kill switch is thrown") if stopped else self._ask(now_s)
         sight = self._sight(now_s, advice, stopped)
         self.tally.silence, self.tally.stopped = advice.silence, stopped
         self._judge(verdicts(sight, self._rules))
@@ -66,7 +66,7 @@ class Follower:
 
     def take_all_back(self, why: str) -> int:
         """Take back all that stands, whoever did it; return how much may still be left."""
-        sight = self._sight(self._clock(), Advice(silence=why), stopped=False)
+        sight = self._sight(self._clock(), BelievedAdvice(silence=why), stopped=False)
         found = verdicts(sight, self._rules)
         self._judge(replace(one, why=why) if one.fate == "take_back" and one.change.process == self._process else one
                     for one in found)
@@ -77,19 +77,19 @@ class Follower:
         """Take back what its process should have taken back itself some time ago; return how much may be left."""
         late = [change for change in self._ledger.open_changes() if self._clock() > change.deadline_s + grace_s]
         jobs = self._scheduler.jobs(change.job_id for change in late)
-        sight = Sight(self._clock(), jobs, Advice(silence="its process hangs"), tuple(late), (), "")
+        sight = Sight(self._clock(), jobs, BelievedAdvice(silence="its process hangs"), tuple(late), (), "")
         self._judge(verdicts(sight, self._rules))
         return sum(change.state != "started" and self._clock() > change.deadline_s + grace_s
                    for change in self._ledger.open_changes())
 
-    def _sight(self, now_s: float, advice: Advice, stopped: bool) -> Sight:
+    def _sight(self, now_s: float, advice: BelievedAdvice, stopped: bool) -> Sight:
         open_changes = self._ledger.open_changes()
         self._lately = {number: change for number, change in self._lately.items() if change.intended_s > now_s - DAY_S}
         jobs = self._scheduler.jobs([change.job_id for change in open_changes]
                                     + [one.job_id for one in advice.starts])
         return Sight(now_s, jobs, advice, open_changes, tuple(self._lately.values()), self._process, stopped)
 
-    def _judge(self, found: Iterable[Verdict]) -> None:
+    def _judge(self, found: Iterable[ChangeVerdict]) -> None:
         for one in found:
             if one.fate == "take_back":
                 self._take_back(one)
@@ -100,12 +100,12 @@ class Follower:
             elif one.fate != "keep":
                 self._note(one.change, one.fate, one.why, one.found, ended_s=self._clock())
 
-    def _start(self, one: Verdict) -> None:
+    def _start(self, one: ChangeVerdict) -> None:
         now_s = self._clock()
         if self._note(one.change, "started", one.why, one.found, started_s=now_s).open:
             self.tally.waited_s += max(0.0, now_s - one.change.intended_s)
 
-    def _follow(self, wish: Wish) -> None:
+    def _follow(self, wish: WantedChange) -> None:
         """Note a change, make it, note that, and see whether it stands."""
         job = self._scheduler.jobs([wish.job.job_id]).get(wish.job.job_id)
         if job != wish.job:
@@ -117,7 +117,7 @@ class Follower:
             return  # stopped for long between two steps: nobody reckons with it any more
         try:
             self._scheduler.change(change.job_id, change.attribute, change.after)
-        except Refused as refusal:
+        except SlurmRefused as refusal:
             self._note(change, "refused", str(refusal), wish.before, ended_s=self._clock())
             log.warning("refused", extra={"target": change.job_id, "reason": str(refusal)})
             return
@@ -126,18 +126,20 @@ class Follower:
             raise
         self._see(self._note(change, "done", "", "", done_s=self._clock()))
 
-    def _intend(self, wish: Wish) -> Change:
+    def _intend(self, wish: WantedChange) -> FollowChange:
         advised, job = wish.advised, wish.job
-        change = Change(job.job_id, job.submit_s, job.user, job.partition, wish.attribute, wish.before, wish.after,
-                        advised.policy, advised.issued_s, advised.snapshot_s, self._clock(), wish.deadline_s,
-                        self._process, self._rules.dry_run)
+        change = FollowChange(job.job_id, job.submit_s, job.user, job.partition, wish.attribute, wish.before,
+                              wish.after,
+                              advised.policy, advised.issued_s, advised.snapshot_s, self._clock(), wish.deadline_s,
+                              self._process, self._rules.dry_run)
         change = replace(change, id=self._ledger.intend(change))
         self._remember(change)
         return change
 
-    def _see(self, change: Change) -> None:
+    def _see(self, change: FollowChange) -> None:
         """Read a change back from the scheduler."""
-        sight = Sight(self._clock(), self._scheduler.jobs([change.job_id]), Advice(), (change,), (), self._process)
+        sight = Sight(self._clock(), self._scheduler.jobs([change.job_id]), BelievedAdvice(), (change,), (),
+                      self._process)
         job = sight.jobs.get(change.job_id)
         if not change.open:  # a guard has given it up meanwhile
             if job is not None and job.pending and job.value(change.attribute) == change.after:
@@ -148,7 +150,7 @@ class Follower:
         else:
             self._judge(verdicts(sight, self._rules))
 
-    def _take_back(self, verdict: Verdict) -> None:
+    def _take_back(self, verdict: ChangeVerdict) -> None:
         """Give a job its former value, if the present one is still ours."""
         change = self._note(verdict.change, "taking_back", verdict.why, verdict.found, taking_back_s=self._clock())
         job = self._scheduler.jobs([change.job_id]).get(change.job_id)
@@ -156,7 +158,7 @@ class Follower:
             return  # the next look tells what became of it
         try:
             self._scheduler.change(change.job_id, change.attribute, change.before)
-        except Refused as refusal:
+        except SlurmRefused as refusal:
             self.tally.errors["taking_back"] += 1
             log.error("not taken back", extra={"target": change.job_id, "reason": str(refusal)})
             return
@@ -166,7 +168,7 @@ class Follower:
             self._note(change, "taken_back", change.why, found, ended_s=self._clock())
             log.info("taken back", extra={"target": change.job_id, "reason": change.why})
 
-    def _note(self, change: Change, state: State, why: str, found: str, **moments: float) -> Change:
+    def _note(self, change: FollowChange, state: State, why: str, found: str, **moments: float) -> FollowChange:
         """Write how a change stands; one that is over already stays so, and is returned as over."""
         known = replace(change, state=state, why=why, found=found, **moments)  # type: ignore[arg-type]
         if not self._ledger.move(known):
@@ -175,7 +177,7 @@ class Follower:
         self._remember(known)
         return known
 
-    def _remember(self, change: Change) -> None:
+    def _remember(self, change: FollowChange) -> None:
         if change.id is not None:
             self._lately[change.id] = change
 

@@ -22,7 +22,7 @@ from .advice import Adviser
 from .config import load
 from .dry import DryScheduler
 from .follower import Follower
-from .page import Page, registry
+from .page import FollowPage, registry
 from .slurm import Scheduler, Slurm, SlurmError
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class CannotFollow(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class FollowOptions:
     """What the command line says."""
 
     config_file: Path
@@ -43,7 +43,7 @@ class Options:
     address: str = "127.0.0.1:9724"
 
 
-def follow(options: Options) -> int:
+def follow(options: FollowOptions) -> int:
     """Follow advice until SIGTERM or SIGINT; return how many changes may be left. ConfigError, CannotFollow."""
     stop = _stopping()
     rules = settings(options)
@@ -57,7 +57,7 @@ def follow(options: Options) -> int:
             return _run(rules, follower, stop)
 
 
-def settings(options: Options) -> FollowSettings:
+def settings(options: FollowOptions) -> FollowSettings:
     """Return the settings of the file, dry where the command line says so."""
     rules = load(options.config_file)
     return rules.model_copy(update={"dry_run": True}) if options.dry_run else rules
@@ -96,7 +96,7 @@ def _stopping() -> threading.Event:
     return stop
 
 
-def _checked(options: Options, rules: FollowSettings, slurm: Slurm, stop: threading.Event) -> bool:
+def _checked(options: FollowOptions, rules: FollowSettings, slurm: Slurm, stop: threading.Event) -> bool:
     """Ask Slurm for its partitions until it answers, and check the allow-list; False when told to stop meanwhile."""
     while not stop.is_set():
         try:
@@ -127,7 +127,8 @@ def _page(address: str, rules: FollowSettings, follower: Follower) -> Iterator[N
         return
     host, _, port = address.rpartition(":")
     try:
-        server, thread = start_http_server(int(port), host.strip("[]"), registry(Page(rules, lambda: follower.tally)))
+        server, thread = start_http_server(int(port), host.strip("[]"), registry(FollowPage(rules,
+                                                                                            lambda: follower.tally)))
     except (OSError, ValueError, OverflowError) as error:
         raise CannotFollow(f"cannot listen on {address}: {error}") from error
     try:

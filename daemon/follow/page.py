@@ -12,17 +12,18 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from ...storage.follow import CLOSED, OPEN
 from ..settings.follow import FollowSettings
 from .decision import PASSED_OVER
-from .follower import Tally
+from .follower import FollowCounts
 
 ERRORS = ("slurm", "ledger", "taking_back")
 ATTRIBUTES = ("required_nodes", "nice")
 WAITING = ("intended", "done", "pinned", "taking_back")
 
 
-class Page(Collector):
+class FollowPage(Collector):
     """Builds the page from what has been done so far; it keeps nothing."""
 
-    def __init__(self, rules: FollowSettings, tally: Callable[[], Tally], clock: Callable[[], float] = time.time) \
+    def __init__(self, rules: FollowSettings, tally: Callable[[], FollowCounts], clock: Callable[[],
+                                                                                                 float] = time.time) \
             -> None:
         self._rules, self._tally, self._clock = rules, tally, clock
 
@@ -55,7 +56,7 @@ class Page(Collector):
                        "part")
 
 
-def registry(page: Page) -> CollectorRegistry:
+def registry(page: FollowPage) -> CollectorRegistry:
     """Return a registry of this page alone."""
     own = CollectorRegistry()
     own.register(page)

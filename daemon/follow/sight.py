@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...storage.follow import Attribute, Change
+from ...storage.follow import Attribute, FollowChange
 
 PENDING, WINDING_DOWN = "PENDING", ("COMPLETING", "STOPPED", "SIGNALING")
 ACTIVE = ("RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "RESIZING", "REQUEUED", *WINDING_DOWN)
@@ -63,7 +63,7 @@ class Advised:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class BelievedAdvice:
     """All that the policy in charge advises to start, the most urgent first; or why nothing it says is believed."""
 
     starts: tuple[Advised, ...] = ()
@@ -79,16 +79,16 @@ class Sight:
     now_s: float
     jobs: Mapping[str, QueuedJob]
     """By id; those that Slurm no longer knows are missing."""
-    advice: Advice
-    open: tuple[Change, ...] = ()
+    advice: BelievedAdvice
+    open: tuple[FollowChange, ...] = ()
     """What may still stand, the oldest first."""
-    lately: tuple[Change, ...] = ()
+    lately: tuple[FollowChange, ...] = ()
     """What was intended within the last day, these among them."""
     process: str = ""
     stopped: bool = False
     """Whether the kill switch is thrown."""
 
-    def advised(self, change: Change) -> bool:
+    def advised(self, change: FollowChange) -> bool:
         """Tell whether what led to a change is still advised."""
         return any(one.job_id in (change.job_id, array_of(change.job_id)) and _same_job(one.submit_s, change.submit_s)
                    and (change.attribute == "nice" or spelled(one.nodes) == change.after)

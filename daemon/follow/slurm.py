@@ -34,7 +34,7 @@ class SlurmError(Exception):
     """A command of Slurm's failed, or answered what is not understood; the text is for a person."""
 
 
-class Refused(SlurmError):
+class SlurmRefused(SlurmError):
     """Slurm does not do what it was told."""
 
 
@@ -82,7 +82,7 @@ class Slurm:
 
     def _run(self, program: str, *arguments: str, job: str = "") -> str:
         if job and not JOB.fullmatch(job):
-            raise Refused(f"{job[:40]!r} is no number of a job")
+            raise SlurmRefused(f"{job[:40]!r} is no number of a job")
         path = str(self._settings.bin_dir / program) if self._settings.bin_dir else program
         try:
             done = subprocess.run(  # noqa: S603 - fixed programs, checked arguments
@@ -94,7 +94,7 @@ class Slurm:
             raise SlurmError(f"{path}: {error.strerror}") from error
         if done.returncode:
             words = clean(" ".join(done.stderr.decode(errors="replace").split())[:300])
-            raise (Refused if job else SlurmError)(f"{program}: {words or f'exit status {done.returncode}'}")
+            raise (SlurmRefused if job else SlurmError)(f"{program}: {words or f'exit status {done.returncode}'}")
         return done.stdout.decode(errors="replace")
 
 
@@ -110,7 +110,7 @@ def checked(attribute: Attribute, value: str) -> str:
     else:
         good = all(NODE.fullmatch(node) for node in value.split(",")) if value else True
     if not good:
-        raise Refused(f"{value[:80]!r} is no value of {attribute}")
+        raise SlurmRefused(f"{value[:80]!r} is no value of {attribute}")
     return value
 
 

@@ -85,7 +85,7 @@ def _until(stretch: Stretch) -> float:
 
 
 @dataclass(frozen=True)
-class Course:
+class StretchReplay:
     """What one replay of one stretch leaves for comparisons."""
 
     start: Floats
@@ -115,7 +115,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Trial:
+class HeldOutRun:
     """How one policy did on the held-out jobs, rows alike for all policies; NaN where a job did not end."""
 
     stretch: NDArray[np.int64]
@@ -123,7 +123,7 @@ class Trial:
     jct: Floats
     wait: Floats
     slowdown: Floats
-    courses: tuple[Course, ...]
+    courses: tuple[StretchReplay, ...]
     """By stretch."""
     speeds: tuple[SpeedCoverage, ...] = ()
     """On what the speeds of its jobs rest, by stretch."""
@@ -141,9 +141,9 @@ class Trial:
         return float(np.nanmean(self.jct)) if np.isfinite(self.jct).any() else np.inf
 
 
-def replayed(policy: Policy, exam: Exam, seed: int, power_down_s: float = POWER_DOWN_S) -> Trial:
+def replayed(policy: Policy, exam: Exam, seed: int, power_down_s: float = POWER_DOWN_S) -> HeldOutRun:
     """Replay every stretch to its end and return the times of the jobs that count."""
-    parts, courses, covered = [], list[Course](), list[SpeedCoverage]()
+    parts, courses, covered = [], list[StretchReplay](), list[SpeedCoverage]()
     for number, (stretch, counted) in enumerate(zip(exam.stretches, exam.counted, strict=True)):
         done, marks, joules = _metered(stretch, policy, seed)
         down, _, joules_down = _metered(stretch, policy, seed, power_down_s)
@@ -154,11 +154,12 @@ def replayed(policy: Policy, exam: Exam, seed: int, power_down_s: float = POWER_
                                 told[:, counted]]))
         edges = np.append(np.arange(stretch.since_s, _until(stretch), USE_MARK_S), _until(stretch))
         held = np.append(0.0, np.cumsum(held_time(done, edges))) if len(edges) > 1 else np.zeros(len(edges))
-        courses.append(Course(done.start, marks, joules, joules_down, occupation(done), occupation(down), edges, held,
-                              float(np.nanmax(done.end, initial=stretch.since_s))))
+        courses.append(StretchReplay(done.start, marks, joules, joules_down, occupation(done), occupation(down),
+                                     edges, held,
+                                     float(np.nanmax(done.end, initial=stretch.since_s))))
         covered.append(coverage(done, stretch.speeds))
     which, submit, jct, wait, slowdown = np.hstack(parts) if parts else np.zeros((5, 0))
-    return Trial(which.astype(np.int64), submit, jct, wait, slowdown, tuple(courses), tuple(covered))
+    return HeldOutRun(which.astype(np.int64), submit, jct, wait, slowdown, tuple(courses), tuple(covered))
 
 
 def _metered(stretch: Stretch, policy: Policy, seed: int,

@@ -33,7 +33,7 @@ class ModelError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredModel:
     """A model in the store."""
 
     name: str
@@ -51,12 +51,12 @@ class ModelStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def models(self) -> tuple[Stored, ...]:
+    def models(self) -> tuple[StoredModel, ...]:
         """Return all models, the newest version first: versions are times."""
         found = [self._stored(version) for kind in _folders(self.folder) for version in _folders(kind)]
         return tuple(sorted(found, key=lambda model: model.folder.name, reverse=True))
 
-    def find(self, name: str) -> Stored:
+    def find(self, name: str) -> StoredModel:
         """Return the model ``kind@version``, or the newest whole one of ``kind``; ModelError when there is none."""
         name = ALIASES.get(name, name)
         if "@" not in name:
@@ -86,7 +86,7 @@ class ModelStore:
         except CheckpointError as error:
             raise ModelError(f"{model.name} must not be used: {error}") from error
 
-    def keep(self, draft: Path, card: ModelCard) -> Stored:
+    def keep(self, draft: Path, card: ModelCard) -> StoredModel:
         """Take in a copy of a freshly trained model, whole or not at all, and give it its version."""
         kind = self.folder / card.kind
         kind.mkdir(parents=True, exist_ok=True)
@@ -112,17 +112,19 @@ class ModelStore:
         """Return where a training of this kind keeps itself until it is done."""
         return self.folder / f"{_HIDDEN}training" / kind
 
-    def _stored(self, folder: Path) -> Stored:
+    def _stored(self, folder: Path) -> StoredModel:
         name = f"{folder.parent.name}@{folder.name}"
         try:
             card = verify(folder)
         except CheckpointError as error:
-            return Stored(name, folder, None, str(error))
+            return StoredModel(name, folder, None, str(error))
         if card.model != name:
-            return Stored(name, folder, card, f"{folder / CARD}: the card of {card.model}: moved or copied by hand")
+            return StoredModel(name, folder, card,
+                               f"{folder / CARD}: the card of {card.model}: moved or copied by hand")
         if card.kind not in names():
-            return Stored(name, folder, card, f"no kind of agent is called {card.kind!r} in this version of idlewatt")
-        return Stored(name, folder, card)
+            return StoredModel(name, folder, card,
+                               f"no kind of agent is called {card.kind!r} in this version of idlewatt")
+        return StoredModel(name, folder, card)
 
 
 def speeds_of(folder: Path) -> SiteSpeeds:

@@ -17,13 +17,13 @@ from ..policies import named
 from ..replay.engine import Policy
 from ..simulator_error import Fidelity
 from .exam import Exam, replayed
-from .models import ModelError, ModelStore, Stored
+from .models import ModelError, ModelStore, StoredModel
 from .pairs import Pair
 from .promotion import Verdict, judge
 from .promotion_criteria import TRIALS, share
 from .regret import too_soon
 from .training import examined
-from .training_scheduler import Task
+from .training_scheduler import TrainingTask
 from .trials import TRIED, agent_on_trial, heuristics_on_trial, no_turn, shortlist, trials
 
 
@@ -33,11 +33,11 @@ class NightDecisions:
 
     ledger: Ledger
     store: ModelStore
-    task: Task
+    task: TrainingTask
     material: Material
     fidelity: Fidelity | None
 
-    def decide_all(self, model: Stored, parts: Split) -> Promotion:
+    def decide_all(self, model: StoredModel, parts: Split) -> Promotion:
         """Judge all who are on trial and tonight's model; return what was decided on that."""
         tried = trials(self.ledger.decisions(), self.task.now_s)
         self._heuristics([(one.name, one.since_s) for one in heuristics_on_trial(tried)] or self._new(parts))

@@ -29,8 +29,8 @@ from ..settings.sections import Sections
 from ..simulator_error import check
 from .models import ModelError, ModelStore, speeds_of
 from .night_decisions import NightDecisions
-from .training import Room, TrainingDirectory, TrainingJob, TrainingRun, gone_partitions, kind_of, make_room
-from .training_scheduler import NIGHT, NOTE, TASK, Night, Task
+from .training import ModelLimit, TrainingDirectory, TrainingJob, TrainingRun, gone_partitions, kind_of, make_room
+from .training_scheduler import NIGHT, NOTE, TASK, Night, TrainingTask
 from .trials import agent_on_trial, trials
 
 NICENESS = 19
@@ -43,10 +43,10 @@ def by_hand(settings: Sections) -> Night:
     if settings.training.enabled:
         raise TrainingError("the daemon trains by itself (training.enabled in its configuration): disable that, or "
                             "idlewatt-train.timer; one of them, never both")
-    return carry_out(Task.of(settings, time.time()))
+    return carry_out(TrainingTask.of(settings, time.time()))
 
 
-def carry_out(task: Task) -> Night:
+def carry_out(task: TrainingTask) -> Night:
     """Train, judge and decide, and leave a note of what came of it."""
     store = ModelStore(task.models)
     training_directory = TrainingDirectory(store, task.agent)
@@ -59,7 +59,7 @@ def carry_out(task: Task) -> Night:
         return Night(task.now_s, "refused", str(error))
 
 
-def _night(task: Task, store: ModelStore, training_directory: TrainingDirectory) -> Night:
+def _night(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory) -> Night:
     try:
         return _trained(task, store, training_directory)
     except TooLittle as error:
@@ -68,7 +68,7 @@ def _night(task: Task, store: ModelStore, training_directory: TrainingDirectory)
         return Night(task.now_s, "failed", str(error))
 
 
-def _trained(task: Task, store: ModelStore, training_directory: TrainingDirectory) -> Night:
+def _trained(task: TrainingTask, store: ModelStore, training_directory: TrainingDirectory) -> Night:
     """Go on from the newest model that learned here, with what has been recorded since, and decide on what comes of it.
 
     It is judged on weeks that neither it nor the one before has seen.
@@ -91,7 +91,7 @@ def _trained(task: Task, store: ModelStore, training_directory: TrainingDirector
     with Ledger.open(task.url) as ledger:
         decision = NightDecisions(ledger, store, task, material, fidelity).decide_all(model, parts)
         tried = agent_on_trial(trials(ledger.decisions(), task.now_s), task.agent)
-        make_room(ledger, store, Room(task.agent, task.keep, tried.name if tried else ""), "nightly", task.now_s)
+        make_room(ledger, store, ModelLimit(task.agent, task.keep, tried.name if tried else ""), "nightly", task.now_s)
     training_directory.clear()
     return Night(task.now_s, "done", f"{model.name}: {decision.decision}: {decision.reason}"
                  f"{anew}; {'; '.join((speeds.summary, *speeds.notes[:NOTES]))}", model.name)

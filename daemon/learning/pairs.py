@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .blocks import OUTSIDE, block_of, cuts, sums
 from .evidence import FINE_RATES, USE_RATES, Comparison, compared, jackknifed
-from .exam import Exam, Trial
+from .exam import Exam, HeldOutRun
 
 Floats = NDArray[np.float64]
 Members = NDArray[np.bool_]
@@ -19,8 +19,8 @@ Members = NDArray[np.bool_]
 class Pair:
     """Our trial beside another one, and the blocks in which they are compared."""
 
-    ours: Trial
-    theirs: Trial
+    ours: HeldOutRun
+    theirs: HeldOutRun
     edges: tuple[Floats, ...]
     """By stretch."""
     block: NDArray[np.int64]
@@ -28,7 +28,7 @@ class Pair:
     blocks: int
 
     @classmethod
-    def of(cls, ours: Trial, theirs: Trial, exam: Exam) -> Pair:
+    def of(cls, ours: HeldOutRun, theirs: HeldOutRun, exam: Exam) -> Pair:
         """Return the pair; jobs that did not end under both are left out."""
         edges, numbers, before = list[Floats](), [np.zeros(0, np.int64)], 0
         ended = np.isfinite(ours.jct) & np.isfinite(theirs.jct)

@@ -23,7 +23,7 @@ from ..replay.speed_coverage import SpeedCoverage
 from ..simulator_error import Fidelity
 from ..sweep import ALWAYS
 from .evidence import Comparison
-from .exam import POWER_DOWN_S, Exam, Trial, replayed
+from .exam import POWER_DOWN_S, Exam, HeldOutRun, replayed
 from .pairs import Pair, mean, p99
 from .promotion_criteria import ASSUMED, PromotionCriteria
 from .watching import tell
@@ -36,7 +36,7 @@ ON, DOWN = "all nodes on", "empty nodes powered down"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PolicyFigures:
     """How one policy did on all held-out jobs that ended under it."""
 
     policy: str
@@ -75,7 +75,7 @@ class Verdict:
     incumbent: str
     best: str
     """The best of the heuristics."""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[PolicyFigures, ...] = ()
     """The candidate's, the incumbent's, the other heuristics', chance, shortest run first."""
     against: Mapping[str, Comparison] = field(default_factory=dict)
     """Mean JCT over the incumbent's and over the best heuristic's, by their names."""
@@ -162,9 +162,9 @@ def not_finite(candidate: Policy) -> str:
                  and value.dtype.kind == "f" and not np.isfinite(value).all()), "")
 
 
-def _trials(names: Sequence[str], exam: Exam, terms: PromotionCriteria, seed: int) -> dict[str, Trial]:
+def _trials(names: Sequence[str], exam: Exam, terms: PromotionCriteria, seed: int) -> dict[str, HeldOutRun]:
     """Return what came of these policies; whoever listens hears how many of them and of the candidate are done."""
-    found: dict[str, Trial] = {}
+    found: dict[str, HeldOutRun] = {}
     for name in names:
         tell(len(found), len(names) + 1)
         found[name] = _trial(named(name), exam, terms, seed)
@@ -172,11 +172,11 @@ def _trials(names: Sequence[str], exam: Exam, terms: PromotionCriteria, seed: in
     return found
 
 
-def _trial(policy: Policy, exam: Exam, terms: PromotionCriteria, seed: int) -> Trial:
+def _trial(policy: Policy, exam: Exam, terms: PromotionCriteria, seed: int) -> HeldOutRun:
     return replayed(policy, exam, seed, power_down_s=terms.power_down_s or POWER_DOWN_S)
 
 
-def _measured(empty: Verdict, trials: Mapping[str, Trial], exam: Exam) -> Verdict:
+def _measured(empty: Verdict, trials: Mapping[str, HeldOutRun], exam: Exam) -> Verdict:
     """Return the verdict with all figures, and no decision yet."""
     ours, terms = trials[empty.model], empty.terms
     pairs = {name: Pair.of(ours, trials[name], exam) for name in dict.fromkeys((empty.incumbent, empty.best))
@@ -196,21 +196,22 @@ def _measured(empty: Verdict, trials: Mapping[str, Trial], exam: Exam) -> Verdic
         tail=None if incumbent is None else incumbent.tail(terms.tail_floor_s))
 
 
-def _row(name: str, trial: Trial, trials: Mapping[str, Trial], empty: Verdict, exam: Exam) -> Row:
+def _row(name: str, trial: HeldOutRun, trials: Mapping[str, HeldOutRun], empty: Verdict, exam: Exam) -> PolicyFigures:
     ended = np.isfinite(trial.jct)
     jct, wait = trial.jct[ended], trial.wait[ended]
     pair = Pair.of(trial, trials.get(empty.incumbent, trial), exam)
-    return Row(name, int(ended.sum()), int((~ended).sum()), mean(jct), p99(jct), mean(wait), p99(wait),
-               mean(trial.slowdown[ended]), *_joules(trial, trials, exam), pair.jct(), pair.energy(down=False),
-               pair.energy(down=True), trial.utilization, _makespan_s(trial, exam), pair.utilization())
+    return PolicyFigures(name, int(ended.sum()), int((~ended).sum()), mean(jct), p99(jct), mean(wait), p99(wait),
+                         mean(trial.slowdown[ended]), *_joules(trial, trials, exam), pair.jct(),
+                         pair.energy(down=False),
+                         pair.energy(down=True), trial.utilization, _makespan_s(trial, exam), pair.utilization())
 
 
-def _makespan_s(trial: Trial, exam: Exam) -> float:
+def _makespan_s(trial: HeldOutRun, exam: Exam) -> float:
     return float(sum(course.last_end_s - stretch.since_s
                      for course, stretch in zip(trial.courses, exam.stretches, strict=True)))
 
 
-def _joules(trial: Trial, trials: Mapping[str, Trial], exam: Exam) -> tuple[float, float]:
+def _joules(trial: HeldOutRun, trials: Mapping[str, HeldOutRun], exam: Exam) -> tuple[float, float]:
     """Return the joules of all stretches, each up to when the last policy was through with it: as it is, and down."""
     on = down = 0.0
     for number, stretch in enumerate(exam.stretches):
@@ -221,7 +222,7 @@ def _joules(trial: Trial, trials: Mapping[str, Trial], exam: Exam) -> tuple[floa
     return on, down
 
 
-def _weighed(measured: Verdict, known: tuple[float | None, float | None], trials: Mapping[str, Trial]) -> Verdict:
+def _weighed(measured: Verdict, known: tuple[float | None, float | None], trials: Mapping[str, HeldOutRun]) -> Verdict:
     """Return the verdict with its decision: what is wrong with the agent itself refuses it, all else shadows it."""
     if measured.model == measured.incumbent:
         return replace(measured, decision=Decision.SHADOW, reasons=("it is the incumbent itself",))

@@ -29,8 +29,8 @@ from ..agents.tracking import NoTracker, Tracker
 from ..replay.speed_file import text
 from ..settings.flavours import FlavourSettings
 from ..simulator_error import Fidelity
-from .models import SPEEDS, ModelStore, Stored
-from .promotion import HEURISTICS, Row, Verdict, judge
+from .models import SPEEDS, ModelStore, StoredModel
+from .promotion import HEURISTICS, PolicyFigures, Verdict, judge
 from .promotion_criteria import ASSUMED, PromotionCriteria
 
 INCUMBENT = "fifo+first-fit+easy"
@@ -223,7 +223,7 @@ class TrainingRun:
             self.curve[round(progress.done * CURVE_POINTS) / CURVE_POINTS] = progress.score
             self.tracker.write(step, {"held_out_score": progress.score, "done": progress.done})
 
-    def keep(self, store: ModelStore, trained_s: float) -> Stored:
+    def keep(self, store: ModelStore, trained_s: float) -> StoredModel:
         """Put the best so far into the store; ``TrainingError`` when nothing has been saved yet."""
         try:
             if not self.saved:
@@ -245,7 +245,7 @@ def _told(order: TrainingJob) -> str:
     return order.source if order.cluster is None else f"{order.source} on {order.cluster}"
 
 
-def examined(store: ModelStore, model: Stored, stretches: Sequence[Stretch], incumbent: str, *,
+def examined(store: ModelStore, model: StoredModel, stretches: Sequence[Stretch], incumbent: str, *,
              fidelity: Fidelity | None = None, foreign: bool = False, terms: PromotionCriteria = ASSUMED,
              seed: int = 0) -> Verdict:
     """Judge a model on history that it has not seen, and write on its card what came of it; ModelError as of load.
@@ -281,14 +281,14 @@ def figures(verdict: Verdict) -> Mapping[str, float]:
     return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
-def _columns(row: Row) -> dict[str, float]:
+def _columns(row: PolicyFigures) -> dict[str, float]:
     """Return the five figures that every policy is told by, whatever it is after."""
     return {"utilization": row.utilization, "makespan_s": row.makespan_s, "jct_mean_s": row.jct_mean_s,
             "wait_mean_s": row.wait_mean_s, "energy_joules": row.energy_joules}
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ModelLimit:
     """How many models of a kind there is room for."""
 
     agent: str
@@ -297,7 +297,7 @@ class Room:
     """The one on trial, which makes room for none."""
 
 
-def make_room(ledger: Ledger, store: ModelStore, room: Room, by: str, now_s: float) -> None:
+def make_room(ledger: Ledger, store: ModelStore, room: ModelLimit, by: str, now_s: float) -> None:
     """Let all but the newest models of a kind in shadow go, and remove those beyond ``keep`` that nobody asks."""
     in_force = states(ledger.decisions())
     listened = sorted((name for name, last in in_force.items() if name.startswith(f"{room.agent}@")

@@ -39,7 +39,7 @@ NOTE = ".training/night.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TrainingTask:
     """What is trained in one night."""
 
     url: str
@@ -81,7 +81,7 @@ class Night:
     model: str = ""
 
 
-TASK, NIGHT = TypeAdapter(Task), TypeAdapter(Night)
+TASK, NIGHT = TypeAdapter(TrainingTask), TypeAdapter(Night)
 
 
 def last_night(models: Path) -> Night | None:
@@ -93,7 +93,7 @@ def last_night(models: Path) -> Night | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class TrainingStatus:
     """What the daemon knows of its trainings."""
 
     running: bool = False
@@ -126,7 +126,7 @@ class TrainingScheduler:
         self._began_s = last.began_s if last and last.began_s <= now_s else now_s
         self._success_s = last.began_s if last and last.result == "done" else None
 
-    def look(self, settings: Sections, now_s: float) -> Training:
+    def look(self, settings: Sections, now_s: float) -> TrainingStatus:
         """Start tonight's training when it is time for it, or see how it ended; return how things stand."""
         with self._lock:
             if monotonic() > self._deadline_s:
@@ -137,9 +137,9 @@ class TrainingScheduler:
             wanted = settings.training.enabled and not self._ended
             if wanted and self._child is None and self._due(settings.training.at, now_s):
                 self._began_s = now_s
-                self._child = _started(Task.of(settings, now_s))
+                self._child = _started(TrainingTask.of(settings, now_s))
                 self._deadline_s = monotonic() + settings.training.budget + PATIENCE_S
-            return Training(self._child is not None, dict(self._runs), self._success_s)
+            return TrainingStatus(self._child is not None, dict(self._runs), self._success_s)
 
     def end(self) -> None:
         """End the training, whatever it does; none is started any more."""
@@ -172,7 +172,7 @@ class TrainingScheduler:
         log.log(level, "the nightly training has ended", extra={"result": night.result, "said": night.message})
 
 
-def _started(task: Task) -> subprocess.Popen[str]:
+def _started(task: TrainingTask) -> subprocess.Popen[str]:
     """Start a training in a process and a session of its own, with all that it may start itself."""
     child = subprocess.Popen([sys.executable, "-m", "idlewatt.daemon.learning.nightly"],  # noqa: S603 - our own module
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)

@@ -34,7 +34,7 @@ REMEMBERED_S = 60 * 86400.0
 """How far back the ledger is read; no escalation is longer."""
 
 
-class Desk:
+class Notifier:
     """Tells people; one thread at a time."""
 
     def __init__(self, settings: Sections, history: History, clock: Callable[[], float],
@@ -44,9 +44,9 @@ class Desk:
         self._delivery = Delivery(self._settings, self._texts, clock)
         self._ledger, self._lock = ledger, threading.Lock()
 
-    def renewed(self, settings: Sections) -> Desk:
+    def renewed(self, settings: Sections) -> Notifier:
         """Return a desk by other settings that goes on with the same ledger."""
-        return Desk(settings, self._history, self._clock, self._ledger)
+        return Notifier(settings, self._history, self._clock, self._ledger)
 
     def cycles(self, standing: Callable[[], Known]) -> Iterator[Cycle]:
         """Yield the cycle that looks at what is known, where anybody shall be told anything."""

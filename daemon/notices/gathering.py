@@ -9,7 +9,7 @@ from ...storage.notice_reading import Run
 from ...storage.power_classes import WASTED, PowerClass
 from ...storage.reading import HistoryReader
 from ...storage.records import Job, SchedulerSnapshot
-from ..efficiency.findings import Facts
+from ..efficiency.findings import RunFacts
 from ..efficiency.rows import job_row
 from ..pricing import Costing
 from ..waste import Assessment
@@ -25,7 +25,7 @@ class _Gpus:
 
 
 def facts(snapshot: SchedulerSnapshot, assessment: Assessment | None, history: HistoryReader, costing: Costing,
-          now_s: float) -> tuple[Facts, ...]:
+          now_s: float) -> tuple[RunFacts, ...]:
     """Return what is known of every job that runs or has lately ended; StoreError when nothing can be read."""
     jobs = [job for job in snapshot.jobs if job.start_s is not None and (job.state.active or job.state.finished)]
     runs: dict[Run, Job] = {(job.job_id, job.submit_s, job.start_s or 0.0): job for job in jobs}
@@ -36,9 +36,9 @@ def facts(snapshot: SchedulerSnapshot, assessment: Assessment | None, history: H
     for run, job in runs.items():
         row, use, now = rows.get(run), uses.get(run), gpus.get(job.job_id, _Gpus())
         most_gpus, most_cpus = _of(job, largest)
-        found.append(Facts(job, None if row is None else job_row(row, costing, WASTED), now_s,
-                           None if use is None else use.cpus_mean, None if use is None else use.memory_peak_bytes,
-                           now.idle, now.hung, most_gpus, most_cpus))
+        found.append(RunFacts(job, None if row is None else job_row(row, costing, WASTED), now_s,
+                              None if use is None else use.cpus_mean, None if use is None else use.memory_peak_bytes,
+                              now.idle, now.hung, most_gpus, most_cpus))
     return tuple(found)
 
 

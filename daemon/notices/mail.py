@@ -20,7 +20,7 @@ class MailError(Exception):
     """The server cannot be reached or takes nothing now; the message says why."""
 
 
-class Refused(Exception):
+class MailRefused(Exception):
     """The server will never take this mail; the message says why."""
 
 

@@ -11,7 +11,7 @@ from ...storage.owners import OwnerKind
 from ...storage.power_classes import PowerClass
 from ...storage.records import Job
 from ..efficiency import Note
-from ..efficiency.findings import KINDS, Facts, Kind
+from ..efficiency.findings import KINDS, FindingKind, RunFacts
 from ..settings.notices import ExclusionSettings, NoticesSettings, RuleSettings
 
 
@@ -20,7 +20,7 @@ class Finding:
     """What a rule found of one run."""
 
     rule: RuleSettings
-    facts: Facts
+    facts: RunFacts
     note: Note
 
     @property
@@ -30,7 +30,7 @@ class Finding:
         return job.job_id, job.submit_s, (run.start_s if run else job.start_s) or 0.0
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FindingKind:
         """Return the kind of the rule."""
         return KINDS[self.rule.kind]
 
@@ -46,7 +46,7 @@ def check(settings: NoticesSettings) -> None:
             raise ValueError(f"a rule of kind {rule.kind} takes no class")
 
 
-def found(settings: NoticesSettings, known: Iterable[Facts], interactive: Sequence[str]) -> Iterator[Finding]:
+def found(settings: NoticesSettings, known: Iterable[RunFacts], interactive: Sequence[str]) -> Iterator[Finding]:
     """Yield what each rule finds of each run; ``interactive`` are partitions that people sit before."""
     for facts in known:
         if not facts.job.user:
@@ -57,7 +57,7 @@ def found(settings: NoticesSettings, known: Iterable[Facts], interactive: Sequen
                 yield Finding(rule, facts, note)
 
 
-def _judged(facts: Facts, rule: RuleSettings) -> Note | None:
+def _judged(facts: RunFacts, rule: RuleSettings) -> Note | None:
     kind, run = KINDS[rule.kind], facts.run
     if kind.ended != facts.job.state.finished or (not kind.ended and not facts.job.state.active):
         return None
@@ -73,7 +73,7 @@ def _judged(facts: Facts, rule: RuleSettings) -> Note | None:
     return kind.find(asked, threshold, window_s)
 
 
-def _spared(facts: Facts, rule: RuleSettings, settings: NoticesSettings, interactive: Sequence[str]) -> bool:
+def _spared(facts: RunFacts, rule: RuleSettings, settings: NoticesSettings, interactive: Sequence[str]) -> bool:
     job = facts.job
     if rule.partitions and not _fits(job.partition, rule.partitions):
         return True

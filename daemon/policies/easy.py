@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, Ask, Longs, Records, Site, State
+from ..replay.arrays import DEPTH, MAX_STARTS, NOW, RUNNING_JOBS, STARTED, Ask, Longs, PlacementView, Records, State
 from ..replay.compiled import compiled
 from ..replay.moves import ask_of, fits, held_by, site_of, site_with, start, take
 from ..replay.queue import NONE, following
@@ -21,7 +21,7 @@ from .strict import start_heads
 
 
 @compiled
-def imagined(state: State, number: int) -> Site:
+def imagined(state: State, number: int) -> PlacementView:
     """Return a site as it is now, to try things out on; there are two, 0 and 1."""
     target = state.imagined[number]
     for node in range(target.size):
@@ -32,7 +32,7 @@ def imagined(state: State, number: int) -> Site:
 
 
 @compiled
-def give_back(state: State, site: Site, job: int, ask: Ask) -> int:
+def give_back(state: State, site: PlacementView, job: int, ask: Ask) -> int:
     """Return to ``site`` what a running job holds; tell how many nodes can newly hold a chunk of ``ask``."""
     row, held, opened = state.jobs[job], held_by(state, job), 0
     for index in range(row.held, row.held + row.nodes_held):
@@ -45,7 +45,7 @@ def give_back(state: State, site: Site, job: int, ask: Ask) -> int:
 
 
 @compiled
-def reserve(state: State, place: Place, head: int, spare: Site) -> float:
+def reserve(state: State, place: Place, head: int, spare: PlacementView) -> float:
     """Return the shadow time of a blocked job, leaving in ``spare`` what is free then beside its reservation."""
     ask, able = ask_of(state, head), 0
     for node in range(spare.nodes.size):
@@ -65,7 +65,7 @@ def reserve(state: State, place: Place, head: int, spare: Site) -> float:
 
 
 @compiled
-def narrow(state: State, spare: Site, both: Site) -> int:
+def narrow(state: State, spare: PlacementView, both: PlacementView) -> int:
     """Set ``both`` to what is free now and beside the reservation; return the most GPUs free on any open node now."""
     largest = 0
     for node in range(both.nodes.size):
@@ -79,7 +79,7 @@ def narrow(state: State, spare: Site, both: Site) -> int:
 
 
 @compiled
-def pass_head(state: State, place: Place, line: int, shadow: float, spare: Site) -> None:
+def pass_head(state: State, place: Place, line: int, shadow: float, spare: PlacementView) -> None:
     """Start later jobs of a line that do not delay its reservation, looking at most ``DEPTH`` jobs behind it."""
     both = imagined(state, 1)
     largest = narrow(state, spare, both)
@@ -96,7 +96,7 @@ def pass_head(state: State, place: Place, line: int, shadow: float, spare: Site)
 
 
 @compiled
-def start_beside(state: State, place: Place, job: int, short: bool, spare: Site, both: Site) -> bool:
+def start_beside(state: State, place: Place, job: int, short: bool, spare: PlacementView, both: PlacementView) -> bool:
     """Start a job anywhere if it is gone by the shadow time, else only beside the reservation."""
     ask = ask_of(state, job)
     count = place(site_of(state) if short else both, ask, state.chosen)

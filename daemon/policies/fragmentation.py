@@ -1,6 +1,6 @@
 """Fragmentation gradient descent (FGD, Weng et al., ATC'23): place where the least room becomes useless."""
 
-from ..replay.arrays import Ask, Floats, Longs, Site
+from ..replay.arrays import Ask, Floats, Longs, PlacementView
 from ..replay.compiled import compiled
 from ..replay.node_selection import pick
 from .registry import placement
@@ -16,7 +16,7 @@ def fragments(free: int, demand: Floats) -> float:
 
 
 @placement("fragmentation")
-def fragmentation(site: Site, ask: Ask, chosen: Longs) -> int:
+def fragmentation(site: PlacementView, ask: Ask, chosen: Longs) -> int:
     """Choose the nodes whose fragmentation grows least; ties go to the fullest node."""
     for node in range(site.nodes.size):
         row = site.nodes[node]

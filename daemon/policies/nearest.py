@@ -8,7 +8,7 @@ more than one smaller part, and where no spine suffices no more than ``FEW`` of 
 
 from __future__ import annotations
 
-from ..replay.arrays import Ask, Longs, Records, Site
+from ..replay.arrays import Ask, Longs, PlacementView, Records
 from ..replay.compiled import compiled, compiled_apart
 from ..replay.moves import fits
 from ..replay.node_selection import least, pick
@@ -23,7 +23,7 @@ SPINE = 2
 
 
 @placement("nearest")
-def nearest(site: Site, ask: Ask, chosen: Longs) -> int:
+def nearest(site: PlacementView, ask: Ask, chosen: Longs) -> int:
     """Choose the nodes that are closest together; O(nodes) beside the choice among them."""
     if ask.chunks + ask.rests == 1:
         prefer_fullest(site.nodes)
@@ -40,7 +40,7 @@ def prefer_fullest(nodes: Records) -> None:
 
 
 @compiled_apart
-def prefer_close(site: Site, ask: Ask, room: Longs) -> None:
+def prefer_close(site: PlacementView, ask: Ask, room: Longs) -> None:
     """Score nodes leaf after leaf, those with most room first, where none suffices; ``room`` is scratch."""
     leaves, spines = count_room(site, ask, room)
     only = tightest_leaf(ask, room, leaves)
@@ -57,7 +57,7 @@ def prefer_close(site: Site, ask: Ask, room: Longs) -> None:
 
 
 @compiled
-def count_room(site: Site, ask: Ask, room: Longs) -> tuple[int, int]:
+def count_room(site: PlacementView, ask: Ask, room: Longs) -> tuple[int, int]:
     """Count the nodes that fit, by leaf in ``room``, by spine in the scores; return how many of both there are."""
     leaves, spines = 0, 0
     for switch in range(site.nodes.size):

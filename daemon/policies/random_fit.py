@@ -1,6 +1,6 @@
 """The GIST AI-X paper's naive placement, in both ways it can be read (section 3.2 and 6.1)."""
 
-from ..replay.arrays import Ask, Longs, Site
+from ..replay.arrays import Ask, Longs, PlacementView
 from ..replay.compiled import compiled
 from ..replay.moves import draw, fits
 from ..replay.node_selection import among, enough, least, pick
@@ -8,7 +8,7 @@ from .registry import placement
 
 
 @placement("random-fit")
-def random_fit(site: Site, ask: Ask, chosen: Longs) -> int:
+def random_fit(site: PlacementView, ask: Ask, chosen: Longs) -> int:
     """Choose at random among the nodes that fit; nothing is drawn for others, nor for a job that does not fit."""
     if not enough(site, ask):
         return 0
@@ -19,7 +19,7 @@ def random_fit(site: Site, ask: Ask, chosen: Longs) -> int:
 
 
 @placement("naive-random", repeatable=False)
-def naive_random(site: Site, ask: Ask, chosen: Longs) -> int:
+def naive_random(site: PlacementView, ask: Ask, chosen: Longs) -> int:
     """Choose a node at random, and wait if just that one has no room."""
     parts = ask.chunks + ask.rests
     candidates = 0
@@ -35,13 +35,13 @@ def naive_random(site: Site, ask: Ask, chosen: Longs) -> int:
 
 
 @compiled
-def usable(site: Site, node: int, ask: Ask) -> int:
+def usable(site: PlacementView, node: int, ask: Ask) -> int:
     """Return 1 for a node that is open to the job, full or not."""
     return 1 if site.nodes[node].open == 1 and site.eligible[ask.pool, node] == 1 else 0
 
 
 @compiled
-def numbered(site: Site, ask: Ask, chosen: Longs, count: int, number: int) -> int:
+def numbered(site: PlacementView, ask: Ask, chosen: Longs, count: int, number: int) -> int:
     """Return the usable node of this number among those not yet chosen."""
     for node in range(site.nodes.size):
         if usable(site, node, ask) and not among(chosen, count, node):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.arrays import ENDED_JOBS, NOW, RUNNING_JOBS, WAITING_JOBS, WAKE, Ask, Site, State
+from ..replay.arrays import ENDED_JOBS, NOW, RUNNING_JOBS, WAITING_JOBS, WAKE, Ask, PlacementView, State
 from ..replay.compiled import compiled, compiled_apart
 from ..replay.moves import ask_of, part, site_with, start
 from ..replay.node_selection import least
@@ -264,7 +264,7 @@ def earliest(state: State, ask: Ask, lasts: float) -> float:
 
 
 @compiled
-def open_up(state: State, when: float, now: bool) -> Site:
+def open_up(state: State, when: float, now: bool) -> PlacementView:
     """Return the imagined site at a moment: open are the nodes that a job could have then."""
     nodes = state.imagined[0]
     for node in range(nodes.size):

@@ -7,7 +7,7 @@ holds the job, the largest is taken first and the next one after it. All nodes w
 
 from __future__ import annotations
 
-from ..replay.arrays import Ask, Longs, Site
+from ..replay.arrays import Ask, Longs, PlacementView
 from ..replay.compiled import compiled, compiled_apart
 from ..replay.moves import fits
 from ..replay.node_selection import enough, least, pick
@@ -17,13 +17,13 @@ TAKEN, ENDLESS = 1 << 50, 1 << 60
 
 
 @placement("slurm-placement")
-def slurm_placement(site: Site, ask: Ask, chosen: Longs) -> int:
+def slurm_placement(site: PlacementView, ask: Ask, chosen: Longs) -> int:
     """Choose nodes run by run; 0 when they do not fit."""
     return by_runs(site, ask, chosen)
 
 
 @compiled_apart
-def by_runs(site: Site, ask: Ask, chosen: Longs) -> int:
+def by_runs(site: PlacementView, ask: Ask, chosen: Longs) -> int:
     """Score nodes by the run that they stand in, and pick; beside other rules this is long and seldom called."""
     if not enough(site, ask):
         return 0
@@ -43,14 +43,14 @@ def by_runs(site: Site, ask: Ask, chosen: Longs) -> int:
 
 
 @compiled
-def free_room(site: Site, node: int) -> int:
+def free_room(site: PlacementView, node: int) -> int:
     """Return the free CPUs of a node; its GPUs where nobody told how many CPUs it has."""
     row = site.nodes[node]
     return row.free_cpus if row.cpus < 1 << 40 else row.free_gpus
 
 
 @compiled
-def best_run(site: Site, ask: Ask, wanted: int) -> tuple[int, int]:
+def best_run(site: PlacementView, ask: Ask, wanted: int) -> tuple[int, int]:
     """Return first node and length of the run to take next among those without a score."""
     best, length, room, begin, size, here = 0, 0, 0, 0, 0, 0
     for node in range(site.nodes.size + 1):

@@ -1,6 +1,6 @@
 """Tetris (Grandl et al., SIGCOMM'14): a job goes where its demand points the way of what is free."""
 
-from ..replay.arrays import Ask, Longs, Site
+from ..replay.arrays import Ask, Longs, PlacementView
 from ..replay.compiled import compiled
 from ..replay.node_selection import pick
 from .registry import alias, placement
@@ -16,7 +16,7 @@ def part(wanted: int, free: int, whole: int) -> float:
 
 
 @placement("alignment")
-def alignment(site: Site, ask: Ask, chosen: Longs) -> int:
+def alignment(site: PlacementView, ask: Ask, chosen: Longs) -> int:
     """Choose the nodes of largest dot product of demand and free resources, each as a part of the node's (§3.2).
 
     It leaves nodes evenly used in all resources, which keeps none from being the one that runs out.

@@ -1,13 +1,13 @@
 """Worst fit: the emptiest nodes first. It scatters, and stands for whoever does."""
 
-from ..replay.arrays import Ask, Longs, Site
+from ..replay.arrays import Ask, Longs, PlacementView
 from ..replay.moves import fits
 from ..replay.node_selection import enough, least, pick
 from .registry import placement
 
 
 @placement("worst-fit")
-def worst_fit(site: Site, ask: Ask, chosen: Longs) -> int:
+def worst_fit(site: PlacementView, ask: Ask, chosen: Longs) -> int:
     """Choose the nodes with the most free GPUs."""
     if not enough(site, ask):
         return 0

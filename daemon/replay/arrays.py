@@ -98,7 +98,7 @@ LINE = np.dtype([("head", "i8"), ("blocked", "i8")], align=True)
 """Scratch of a line: rank under consideration, rank of the first job that did not fit."""
 
 
-class Site(NamedTuple):
+class PlacementView(NamedTuple):
     """What a placement may look at."""
 
     nodes: Records

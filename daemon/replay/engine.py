@@ -316,7 +316,7 @@ def run(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, 
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DecisionPoint:
     """One decision point: the moment, the state after it was carried out, and what was decided."""
 
     time: float
@@ -325,13 +325,13 @@ class Decision:
 
 
 def decisions(cluster: Cluster, workload: Workload, policy: Policy, *, seed: int = 0, until: float = np.inf,
-              **terms: Unpack[ReplayOptions]) -> Iterator[Decision]:
+              **terms: Unpack[ReplayOptions]) -> Iterator[DecisionPoint]:
     """Replay as :func:`run` does, and show every decision; the state is the live one, to look at and not to keep."""
     state = ClusterState.of(cluster, workload, seed=seed, **terms)
     return stepwise(state, agenda_of(cluster), policy, until)
 
 
-def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float = np.inf) -> Iterator[Decision]:
+def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float = np.inf) -> Iterator[DecisionPoint]:
     """Go on from any state, one decision at a time."""
     rules: Rules | None = getattr(policy, "rules", None)
     if rules is not None:
@@ -351,7 +351,7 @@ def stepwise(state: ClusterState, agenda: Agenda, policy: Policy, until: float =
             set_paces(state.arrays)
         if due:
             book_slot(state.arrays)
-            yield Decision(state.now, state, actions)
+            yield DecisionPoint(state.now, state, actions)
 
 
 def _next_instant(state: ClusterState, agenda: Agenda, until: float) -> bool:

@@ -30,8 +30,8 @@ from .arrays import (
     WAITING_JOBS,
     WAKE_UP,
     Ask,
+    PlacementView,
     Records,
-    Site,
     State,
     Words,
 )
@@ -70,15 +70,15 @@ def note(words: Words, kind: int, row: int, time: float, value: int) -> None:
 
 
 @compiled
-def site_of(state: State) -> Site:
+def site_of(state: State) -> PlacementView:
     """Return what a placement may look at: the cluster as it is."""
     return site_with(state, state.nodes)
 
 
 @compiled
-def site_with(state: State, nodes: Records) -> Site:
+def site_with(state: State, nodes: Records) -> PlacementView:
     """Return the cluster with imagined nodes."""
-    return Site(nodes, state.eligible, state.demand, state.words, state.weights, state.traits)
+    return PlacementView(nodes, state.eligible, state.demand, state.words, state.weights, state.traits)
 
 
 @compiled
@@ -118,7 +118,7 @@ def part(amount: int, ask: Ask, gpus: int) -> int:
 
 
 @compiled
-def fits(site: Site, node: int, ask: Ask, gpus: int) -> bool:
+def fits(site: PlacementView, node: int, ask: Ask, gpus: int) -> bool:
     """Tell whether ``gpus`` of the job, and the CPUs and memory that go with them, fit on the node now."""
     row = site.nodes[node]
     return (row.free_gpus >= gpus and row.open == 1 and site.eligible[ask.pool, node] == 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from .arrays import Ask, Longs, Site
+from .arrays import Ask, Longs, PlacementView
 from .compiled import compiled
 from .moves import fits
 
 
 @compiled
-def lowest(site: Site, ask: Ask, gpus: int, taken: Longs, count: int) -> int:
+def lowest(site: PlacementView, ask: Ask, gpus: int, taken: Longs, count: int) -> int:
     """Return the fitting node of lowest (score, index) not among the ``count`` first of ``taken``; -1 if none."""
     best = -1
     for node in range(site.nodes.size):
@@ -29,7 +29,7 @@ def among(taken: Longs, count: int, node: int) -> bool:
 
 
 @compiled
-def pick(site: Site, ask: Ask, chosen: Longs) -> int:
+def pick(site: PlacementView, ask: Ask, chosen: Longs) -> int:
     """Choose different nodes of lowest (score, index): chunks first; 0 when they do not fit."""
     if ask.chunks + ask.rests > 1 and not enough(site, ask):
         return 0
@@ -42,7 +42,7 @@ def pick(site: Site, ask: Ask, chosen: Longs) -> int:
 
 
 @compiled
-def enough(site: Site, ask: Ask) -> bool:
+def enough(site: PlacementView, ask: Ask) -> bool:
     """Tell whether the job fits."""
     chunks, parts = 0, 0
     for node in range(site.nodes.size):

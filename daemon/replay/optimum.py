@@ -36,7 +36,7 @@ class OptimumError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SearchJob:
     """A job as the search sees it."""
 
     submit_s: float
@@ -68,7 +68,7 @@ class _Search:
     No more moments are needed: a job that starts in between could start earlier without hurting anybody.
     """
 
-    tasks: list[Task]
+    tasks: list[SearchJob]
     capacity: list[Amount]
     mean: bool
     budget: int
@@ -143,7 +143,7 @@ class _Search:
         marks = self._marks(waiting)
         yield from self._extend(self.tasks[index], (), marks)
 
-    def _extend(self, task: Task, chosen: Placement, marks: list[object]) -> Iterator[Placement]:
+    def _extend(self, task: SearchJob, chosen: Placement, marks: list[object]) -> Iterator[Placement]:
         if len(chosen) == len(task.shares):
             yield chosen
             return
@@ -190,7 +190,7 @@ class _Search:
         return cost + _completions_bound(release, run, gpus, speed)
 
 
-def _gpus(task: Task) -> int:
+def _gpus(task: SearchJob) -> int:
     return sum(share[0] for share in task.shares)
 
 
@@ -222,7 +222,7 @@ def _value(cost: float, workload: Workload, objective: Objective) -> float:
     return cost - float(workload.submit.min())
 
 
-def _tasks(cluster: Cluster, workload: Workload) -> list[Task]:
+def _tasks(cluster: Cluster, workload: Workload) -> list[SearchJob]:
     pool, matrix = pools(cluster, workload)
     shapes = shape(cluster, workload, pool, matrix)
     tasks = []
@@ -232,8 +232,8 @@ def _tasks(cluster: Cluster, workload: Workload) -> list[Task]:
         scale = max(chunk, 1)
         last = ((rest, -(-cpus * rest // scale), -(-memory * rest // scale)),) * rests
         shares = ((chunk, cpus, memory),) * chunks + last
-        tasks.append(Task(float(workload.submit[job]), float(workload.run[job]), shares,
-                          tuple(bool(member) for member in matrix[pool[job]])))
+        tasks.append(SearchJob(float(workload.submit[job]), float(workload.run[job]), shares,
+                               tuple(bool(member) for member in matrix[pool[job]])))
     return tasks
 
 

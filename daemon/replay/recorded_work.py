@@ -23,7 +23,7 @@ Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldNodes:
     """Where jobs ran: a row for each node that a job held, those of one run together."""
 
     job: Longs
@@ -42,10 +42,11 @@ class Held:
         return len(self.job)
 
 
-NOWHERE = Held(*(np.zeros(0, np.int64),) * 3, *(np.zeros(0),) * 2, np.zeros(0, np.int64))
+NOWHERE = HeldNodes(*(np.zeros(0, np.int64),) * 3, *(np.zeros(0),) * 2, np.zeros(0, np.int64))
 
 
-def as_work(workload: Workload, cluster: Cluster, table: SpeedTable, held: Held) -> tuple[Workload, NDArray[np.bool_]]:
+def as_work(workload: Workload, cluster: Cluster, table: SpeedTable, held: HeldNodes) -> tuple[Workload,
+                                                                                               NDArray[np.bool_]]:
     """Return the workload with run times turned into work, and which jobs' places are recorded; others stay as is."""
     if table is FLAT:
         return workload, np.ones(len(workload), bool)
@@ -54,7 +55,7 @@ def as_work(workload: Workload, cluster: Cluster, table: SpeedTable, held: Held)
     return replace(workload, run=np.where(known, workload.run * speed, workload.run)), known
 
 
-def speeds_there(workload: Workload, cluster: Cluster, table: SpeedTable, held: Held) -> Floats:
+def speeds_there(workload: Workload, cluster: Cluster, table: SpeedTable, held: HeldNodes) -> Floats:
     """Return the mean speed of each job where it ran, relative to what it asked for; NaN where that is not recorded."""
     found = np.full(len(workload), np.nan)
     order = np.argsort(held.job, kind="stable")
@@ -101,7 +102,7 @@ def _of(part: Floats, row: NDArray[np.integer]) -> Floats:
     return part[row] if len(part) > 1 else np.broadcast_to(part[0], (len(row), *part.shape[1:]))
 
 
-def _company(held: Held, order: Longs, first: Longs, table: SpeedTable) -> Floats:
+def _company(held: HeldNodes, order: Longs, first: Longs, table: SpeedTable) -> Floats:
     """Return the mean part of its speed that neighbours left to each job."""
     nodes = Neighbours(held)
     ends = np.append(first[1:], len(order))
@@ -109,7 +110,7 @@ def _company(held: Held, order: Longs, first: Longs, table: SpeedTable) -> Float
                      for begin, end in zip(first.tolist(), ends.tolist(), strict=True)])
 
 
-def _left(beside: list[list[tuple[int, float, float]]], held: Held, row: int, table: SpeedTable) -> float:
+def _left(beside: list[list[tuple[int, float, float]]], held: HeldNodes, row: int, table: SpeedTable) -> float:
     """Return the mean over a run of what was left of its speed on the node where least was, at each moment."""
     keeps, begin, end = table.company[held.application[row]], float(held.begin[row]), float(held.end[row])
     harm = [[(low, high, keeps[held.application[other]]) for other, low, high in node
@@ -128,7 +129,7 @@ def _left(beside: list[list[tuple[int, float, float]]], held: Held, row: int, ta
 class Neighbours:
     """Who shared nodes with whom, and when."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: HeldNodes) -> None:
         self._held = held
         # Jobs without a GPU disturb nobody.
         rows = np.flatnonzero((held.node >= 0) & (held.gpus > 0) & (held.end > held.begin))

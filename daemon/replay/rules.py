@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numba
 from numba import types as numba_types
 
-from .arrays import Ask, Longs, Site, State
+from .arrays import Ask, Longs, PlacementView, State
 from .cluster import Cluster
 from .compiled import pointer
 from .priority.clerk import Clerk
@@ -24,7 +24,7 @@ from .workload import Workload
 Key = Callable[[State, int], float]
 """(state, job) -> sort key; ties go by (submit, id)."""
 
-Place = Callable[[Site, Ask, Longs], int]
+Place = Callable[[PlacementView, Ask, Longs], int]
 """(site, ask, chosen) -> how many entries of ``chosen`` were filled with different nodes that fit; 0 when none do."""
 
 Walk = Callable[[State, Key, Place], None]
@@ -104,7 +104,7 @@ class Signatures(NamedTuple):
 def signatures() -> Signatures:
     """Return the types of rules, taken from a small real state so that they cannot drift from it."""
     state = ClusterState.of(Cluster.from_spec("1x1"), Workload.of([0.0], [1.0], [1])).arrays
-    site = Site(state.nodes, state.eligible, state.demand, state.words, state.weights, state.traits)
+    site = PlacementView(state.nodes, state.eligible, state.demand, state.words, state.weights, state.traits)
     whole, where, chosen = (typeof(part) for part in (state, site, state.chosen))
     ask = types.NamedUniTuple(types.int64, len(Ask._fields), Ask)
     key = types.float64(whole, types.int64)

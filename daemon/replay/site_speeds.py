@@ -44,7 +44,7 @@ Rows = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SpeedCell:
     """One figure; SpeedError for what is none."""
 
     factor: float
@@ -65,7 +65,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Group:
+class SpeedGroup:
     """Like jobs and their speeds."""
 
     user: str
@@ -75,15 +75,15 @@ class Group:
     """Of this site, that were watched."""
     follows: str = ""
     """The published application whose profile is its prior; '' where there is none."""
-    size: Mapping[int, Cell] = field(default_factory=dict)
+    size: Mapping[int, SpeedCell] = field(default_factory=dict)
     """By number of GPUs, in any unit."""
-    spread: Mapping[str, Cell] = field(default_factory=dict)
+    spread: Mapping[str, SpeedCell] = field(default_factory=dict)
     """By level of ``LEVELS``, over the speed on one island."""
-    company: Mapping[str, Cell] = field(default_factory=dict)
+    company: Mapping[str, SpeedCell] = field(default_factory=dict)
     """By label of the neighbours' group, ``OTHERS`` for all others: what is left of its speed beside one of them."""
-    cpus: Mapping[float, Cell] = field(default_factory=dict)
+    cpus: Mapping[float, SpeedCell] = field(default_factory=dict)
     """By CPUs per GPU."""
-    memory: Mapping[float, Cell] = field(default_factory=dict)
+    memory: Mapping[float, SpeedCell] = field(default_factory=dict)
     """By bytes per GPU."""
 
     def __post_init__(self) -> None:
@@ -108,7 +108,7 @@ class Group:
 
     def contradictions(self) -> list[str]:
         """Return where it was surely faster on GPUs further apart: both figures are kept, and it is told."""
-        found, nearer = list[str](), Cell(1.0, 1.0, 1.0, "measured")
+        found, nearer = list[str](), SpeedCell(1.0, 1.0, 1.0, "measured")
         for level in LEVELS:
             cell = self.spread.get(level)
             if cell is not None and cell.low > nearer.high:
@@ -131,7 +131,7 @@ class SiteSpeeds:
 
     origin: str
     """``flat``, ``site``, or the file that they were read from."""
-    groups: tuple[Group, ...] = ()
+    groups: tuple[SpeedGroup, ...] = ()
     notes: tuple[str, ...] = ()
     """What is to be known of them, one sentence each: contradictions, what was left out."""
     topology: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -316,7 +316,7 @@ FLAT_SPEEDS = SiteSpeeds("flat")
 """Speed depends on nothing, and nobody claims that it does."""
 
 
-def _along(cells: Mapping[float, Cell], grid: Floats) -> Floats:
+def _along(cells: Mapping[float, SpeedCell], grid: Floats) -> Floats:
     """Return what cells say at points of a grid: interpolated, 0 at nothing, never falling; 1 without cells."""
     if not cells:
         return np.ones(len(grid))

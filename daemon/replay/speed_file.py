@@ -24,7 +24,7 @@ from typing import Annotated, Any, TypeVar
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from .site_speeds import Cell, Group, SiteSpeeds, Source
+from .site_speeds import SiteSpeeds, Source, SpeedCell, SpeedGroup
 from .speed import SpeedError
 
 K = TypeVar("K")
@@ -45,9 +45,9 @@ class _Cell(_Strict):
     source: Source = "prior"
     runs: Annotated[int, Field(ge=0)] = 0
 
-    def cell(self) -> Cell:
-        return Cell(self.factor, self.factor if self.low is None else self.low,
-                    self.factor if self.high is None else self.high, self.source, self.runs)
+    def cell(self) -> SpeedCell:
+        return SpeedCell(self.factor, self.factor if self.low is None else self.low,
+                         self.factor if self.high is None else self.high, self.source, self.runs)
 
 
 def _whole(value: object) -> object:
@@ -69,12 +69,12 @@ class _Group(_Strict):
     cpus: dict[float, AnyCell] = {}
     memory: dict[float, AnyCell] = {}
 
-    def group(self) -> Group:
-        return Group(self.user, self.name, self.runs, self.follows, _cells(self.size), _cells(self.spread),
-                     _cells(self.company), _cells(self.cpus), _cells(self.memory))
+    def group(self) -> SpeedGroup:
+        return SpeedGroup(self.user, self.name, self.runs, self.follows, _cells(self.size), _cells(self.spread),
+                          _cells(self.company), _cells(self.cpus), _cells(self.memory))
 
 
-def _cells(part: Mapping[K, _Cell]) -> dict[K, Cell]:
+def _cells(part: Mapping[K, _Cell]) -> dict[K, SpeedCell]:
     return {key: cell.cell() for key, cell in part.items()}
 
 
@@ -114,7 +114,7 @@ def _said(fault: Mapping[str, Any]) -> str:
     return f"{fault['msg'][0].lower()}{fault['msg'][1:]}{told}"
 
 
-def _contradictions(groups: tuple[Group, ...]) -> list[str]:
+def _contradictions(groups: tuple[SpeedGroup, ...]) -> list[str]:
     return [words for group in groups for words in group.contradictions()]
 
 
@@ -127,12 +127,12 @@ def text(speeds: SiteSpeeds) -> str:
     return str(yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True))
 
 
-def _told(group: Group) -> dict[str, object]:
+def _told(group: SpeedGroup) -> dict[str, object]:
     parts = {name: {key: _shown(cell) for key, cell in getattr(group, name).items()}
              for name in ("size", "spread", "company", "cpus", "memory")}
     return {"user": group.user, "name": group.name, "runs": group.runs, "follows": group.follows,
             **{name: part for name, part in parts.items() if part}}
 
 
-def _shown(cell: Cell) -> dict[str, object]:
+def _shown(cell: SpeedCell) -> dict[str, object]:
     return {"factor": cell.factor, "low": cell.low, "high": cell.high, "source": cell.source, "runs": cell.runs}

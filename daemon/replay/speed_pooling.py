@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .published_speeds import BETWEEN_SITES, NONE, Expected, Profile
-from .site_speeds import ENOUGH, SOURCES, Cell, Source
+from .site_speeds import ENOUGH, SOURCES, Source, SpeedCell
 from .speed import LEVELS
 
 Floats = NDArray[np.float64]
@@ -69,10 +69,10 @@ class Observed:
 class Pooled:
     """What came of a group's runs."""
 
-    size: Mapping[int, Cell]
-    spread: Mapping[str, Cell]
-    company: Mapping[int, Cell]
-    cpus: Mapping[float, Cell]
+    size: Mapping[int, SpeedCell]
+    spread: Mapping[str, SpeedCell]
+    company: Mapping[int, SpeedCell]
+    cpus: Mapping[float, SpeedCell]
     deviation: float
     """Of the logarithm of speed from run to run."""
 
@@ -198,33 +198,33 @@ def _posterior(design: Floats, speed: Floats, mean: Floats, deviation: Floats,
     return found, variance, off
 
 
-def _cell(mean: float, spread: float, deviation: float, runs: int, told: bool) -> Cell | None:
+def _cell(mean: float, spread: float, deviation: float, runs: int, told: bool) -> SpeedCell | None:
     """Return the figure of an effect; None where neither the site nor anybody else knows it."""
     own = runs >= ENOUGH and 1.0 - (spread / deviation) ** 2 >= OWN
     if not own and not told:
         return None
     source: Source = "measured" if own else "prior"
-    return Cell(math.exp(mean), math.exp(mean - Z * spread), math.exp(mean + Z * spread), source, int(runs))
+    return SpeedCell(math.exp(mean), math.exp(mean - Z * spread), math.exp(mean + Z * spread), source, int(runs))
 
 
-def _harm(cell: Cell) -> Cell:
+def _harm(cell: SpeedCell) -> SpeedCell:
     """Return what is left beside a neighbour: all where the interval does not tell it from that, or beyond.
 
     A site has thousands of pairs of groups, and chance makes some of them look bad.
     """
     if cell.high >= 1.0:
-        return Cell(1.0, min(1.0, cell.low), max(1.0, cell.high), cell.source, cell.runs)
+        return SpeedCell(1.0, min(1.0, cell.low), max(1.0, cell.high), cell.source, cell.runs)
     return cell
 
 
-def _sizes(cells: Mapping[Effect, Cell | None], reference: _Reference, runs: int,
-           published: Profile) -> dict[int, Cell]:
+def _sizes(cells: Mapping[Effect, SpeedCell | None], reference: _Reference, runs: int,
+           published: Profile) -> dict[int, SpeedCell]:
     """Return speeds by size over that of the usual one; published ones in between, and all of them without runs."""
     usual = published.size.get(reference.gpus)
     found = {gpus: _prior(speed / usual, BETWEEN_SITES) for gpus, speed in published.size.items()} if usual else {}
     found |= {key: cell for (kind, key), cell in cells.items() if kind == "size" and cell is not None}
     if found or runs:
-        found[reference.gpus] = Cell(1.0, 1.0, 1.0, "measured" if runs >= ENOUGH else "prior", runs)
+        found[reference.gpus] = SpeedCell(1.0, 1.0, 1.0, "measured" if runs >= ENOUGH else "prior", runs)
     return {gpus: found[gpus] for gpus in sorted(found)} if len(found) > 1 else {}
 
 
@@ -237,16 +237,16 @@ class _Levels:
     mean: Floats
     variance: Floats
 
-    def cell(self, crossed: Sequence[int], source: Source, runs: int) -> Cell:
+    def cell(self, crossed: Sequence[int], source: Source, runs: int) -> SpeedCell:
         """Return what is left after some levels were crossed; their errors depend on each other."""
         columns = [self.column[level] for level in crossed]
         mean = float(self.mean[columns].sum())
         reach = Z * math.sqrt(max(0.0, float(self.variance[np.ix_(columns, columns)].sum())))
-        return Cell(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), source, runs)
+        return SpeedCell(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), source, runs)
 
 
-def _spreads(cells: Mapping[Effect, Cell | None], levels: _Levels, runs: Sequence[Observed],
-             published: Profile) -> dict[str, Cell]:
+def _spreads(cells: Mapping[Effect, SpeedCell | None], levels: _Levels, runs: Sequence[Observed],
+             published: Profile) -> dict[str, SpeedCell]:
     """Return speeds by level over that on one node; a level that nobody knows is left out."""
     found = {level: _prior(math.exp(known.mean), known.deviation) for level, known in published.spread.items()}
     crossed, sources = list[int](), list[Source]()
@@ -275,17 +275,17 @@ def _on_both_sides(runs: Sequence[Observed], level: int) -> bool:
     return bool(beyond & within)
 
 
-def _cpus(cells: Mapping[Effect, Cell | None], reference: _Reference, runs: int,
-          published: Profile) -> dict[float, Cell]:
+def _cpus(cells: Mapping[Effect, SpeedCell | None], reference: _Reference, runs: int,
+          published: Profile) -> dict[float, SpeedCell]:
     """Return speeds by CPUs per GPU over that with the usual number."""
     usual = _read(published.cpus, reference.cpus) if published.cpus and reference.cpus is not None else 1.0
     found = {cpus: _prior(speed / usual, BETWEEN_SITES) for cpus, speed in published.cpus.items()}
     measured = {float(key): cell for (kind, key), cell in cells.items() if kind == "cpus" and cell is not None}
     if measured and reference.cpus is not None:
-        measured[float(reference.cpus)] = Cell(1.0, 1.0, 1.0, "measured", runs)
+        measured[float(reference.cpus)] = SpeedCell(1.0, 1.0, 1.0, "measured", runs)
     found |= measured
     return {cpus: found[cpus] for cpus in sorted(found)}
 
 
-def _prior(factor: float, deviation: float) -> Cell:
-    return Cell(factor, factor * math.exp(-Z * deviation), factor * math.exp(Z * deviation), "prior")
+def _prior(factor: float, deviation: float) -> SpeedCell:
+    return SpeedCell(factor, factor * math.exp(-Z * deviation), factor * math.exp(Z * deviation), "prior")

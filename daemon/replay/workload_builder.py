@@ -24,7 +24,7 @@ FEWEST_LIMITS = 100
 """So many limits that are all the run time itself are no coincidence."""
 
 
-class WorkloadError(ValueError):
+class HistoryError(ValueError):
     """A history of which nothing can be replayed; the message says why."""
 
 
@@ -59,9 +59,9 @@ class WorkloadBuilder:
 
 
 def from_trace(trace: Trace) -> WorkloadBuilder:
-    """Return the jobs of an outside trace; ``WorkloadError`` when none can be replayed."""
+    """Return the jobs of an outside trace; ``HistoryError`` when none can be replayed."""
     if len(trace) and np.isnan(trace.run_s).all():
-        raise WorkloadError("its jobs are elastic: they have no run time of their own, so there is nothing to replay")
+        raise HistoryError("its jobs are elastic: they have no run time of their own, so there is nothing to replay")
     limit_s, leaked = _limits(trace)
     shared, parents = (trace.gpu_milli >= 0) & (trace.gpu_milli < WHOLE_GPU), _parents(trace)
     workload = Workload.of(
@@ -176,7 +176,7 @@ def _checked(intake: WorkloadBuilder) -> WorkloadBuilder:
     if not len(intake.workload):
         why = "; ".join(f"{count} x {reason}" for reason, count in intake.left_out.items())
         first = f"; first: {intake.examples[0]}" if intake.examples else ""
-        raise WorkloadError(f"no job can be replayed ({why or 'there is none'}{first})")
+        raise HistoryError(f"no job can be replayed ({why or 'there is none'}{first})")
     return intake
 
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from .values import ApplicationName, Duration, PolicyName, ServingPolicy, Strict
+from .values import ApplicationName, Duration, PolicyName, ServingPolicy, StrictSettings
 
 
-class AdviceSettings(Strict):
+class AdviceSettings(StrictSettings):
     """Who advises, who is only listened to, and what is kept in reserve."""
 
     policy: ServingPolicy | None = None
@@ -30,7 +30,7 @@ class AdviceSettings(Strict):
     """Whose measured speeds a job follows, by pattern of its name: ImageNet is ResNet-50."""
 
 
-class CounterfactualSettings(Strict):
+class CounterfactualSettings(StrictSettings):
     """What the energy of the policy in charge is compared with."""
 
     incumbent: PolicyName = "fifo+first-fit+easy"

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from .values import Strict, TimeOfDay
+from .values import StrictSettings, TimeOfDay
 
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Tariff(Strict):
+class Tariff(StrictSettings):
     """A price that holds from one time of day (UTC) until another, be it past midnight."""
 
     since: TimeOfDay
@@ -26,7 +26,7 @@ class Tariff(Strict):
         return moment >= self.since or moment < self.until
 
 
-class CostSettings(Strict):
+class CostSettings(StrictSettings):
     """Money and carbon beside energy. Prices are booked with the energy as it is recorded."""
 
     currency: Annotated[str, Field(max_length=8)] = ""

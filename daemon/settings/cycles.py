@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .values import Duration, Strict
+from .values import Duration, StrictSettings
 
 
-class Cycles(Strict):
+class Cycles(StrictSettings):
     """How often each cycle runs."""
 
     scrape: Duration = 15.0

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from .values import Ratio, Strict
+from .values import Ratio, StrictSettings
 
 
-class DegradedSettings(Strict):
+class DegradedSettings(StrictSettings):
     """From when on the daemon calls what it knows degraded."""
 
     targets: Ratio = 0.05

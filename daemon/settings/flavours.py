@@ -7,12 +7,12 @@ from typing import Annotated
 from pydantic import Field, StringConstraints, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from .values import Duration, Strict
+from .values import Duration, StrictSettings
 
 Named = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64)]
 
 
-class FlavourSettings(Strict):
+class FlavourSettings(StrictSettings):
     """A named request: a job is of the smallest flavour that allows what it asks for."""
 
     name: Named

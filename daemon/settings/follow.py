@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from .values import Duration, Strict, named
+from .values import Duration, StrictSettings, named
 
 Action = Literal["required_nodes", "nice"]
 Pattern = Annotated[str, Field(min_length=1, max_length=256)]
 Positive = Annotated[Duration, Field(gt=0)]
 
 
-class DaemonSettings(Strict):
+class DaemonSettings(StrictSettings):
     """Whose advice is followed."""
 
     url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] = "http://127.0.0.1:9723"
@@ -22,7 +22,7 @@ class DaemonSettings(Strict):
     timeout: Positive = 5.0
 
 
-class CommandSettings(Strict):
+class CommandSettings(StrictSettings):
     """Slurm's commands on this machine."""
 
     bin_dir: Path | None = None
@@ -31,7 +31,7 @@ class CommandSettings(Strict):
     timeout: Positive = 10.0
 
 
-class AllowSettings(Strict):
+class AllowSettings(StrictSettings):
     """What may be acted on: all three must allow it."""
 
     partitions: Annotated[tuple[Annotated[str, named("partition")], ...], Field(min_length=1)]
@@ -41,7 +41,7 @@ class AllowSettings(Strict):
     actions: Annotated[tuple[Action, ...], Field(min_length=1)] = ("required_nodes",)
 
 
-class LimitSettings(Strict):
+class LimitSettings(StrictSettings):
     """How much at a time."""
 
     at_once: Annotated[int, Field(ge=1, le=10_000)] = 10
@@ -50,7 +50,7 @@ class LimitSettings(Strict):
     """Changes made; taking back is never held up."""
 
 
-class FollowSettings(Strict):
+class FollowSettings(StrictSettings):
     """The whole file of ``idlewatt follow``."""
 
     dry_run: bool = True

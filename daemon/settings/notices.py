@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, model_validator
 
-from .values import Duration, Ratio, Strict, TimeOfDay
+from .values import Duration, Ratio, StrictSettings, TimeOfDay
 
 Channel = Literal["mail", "webhook", "alertmanager", "hook"]
 Command = tuple[str, ...]
@@ -26,7 +26,7 @@ def _header(value: str) -> str:
 Header = Annotated[str, AfterValidator(_header)]
 
 
-class ExclusionSettings(Strict):
+class ExclusionSettings(StrictSettings):
     """Who is never told, by patterns such as ``svc-*``."""
 
     users: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class ExclusionSettings(Strict):
     """Jobs of ``waste.interactive_partitions`` and those that people sit before."""
 
 
-class RuleSettings(Strict):
+class RuleSettings(StrictSettings):
     """What somebody is told about. What is left out is as the kind has it."""
 
     kind: str
@@ -62,7 +62,7 @@ class RuleSettings(Strict):
         return self.name or self.kind
 
 
-class EscalationSettings(Strict):
+class EscalationSettings(StrictSettings):
     """When somebody is told again, and when administrators are; null is never."""
 
     second_after: Duration | None = 86400.0
@@ -70,7 +70,7 @@ class EscalationSettings(Strict):
     admins_after: Duration | None = 172800.0
 
 
-class QuietSettings(Strict):
+class QuietSettings(StrictSettings):
     """When no mail is sent: from one time of day until another, in local time, be it past midnight."""
 
     since: TimeOfDay
@@ -79,7 +79,7 @@ class QuietSettings(Strict):
     """Saturdays and Sundays whole."""
 
 
-class AddressSettings(Strict):
+class AddressSettings(StrictSettings):
     """How a user's name becomes an address: the first of the two that is set."""
 
     template: str = ""
@@ -95,7 +95,7 @@ class AddressSettings(Strict):
         return self
 
 
-class _Peer(Strict):
+class _Peer(StrictSettings):
     ca_file: Path | None = None
     timeout: Duration = 10.0
 
@@ -133,7 +133,7 @@ class AlertmanagerSettings(WebhookSettings):
     labels: dict[str, Header] = {}
 
 
-class HookSettings(Strict):
+class HookSettings(StrictSettings):
     """Commands of the site's own for each stage, run without a shell; a notice comes as JSON on standard input."""
 
     first: Command = ()
@@ -144,7 +144,7 @@ class HookSettings(Strict):
     """Note in the ledger what would be run, and run nothing."""
 
 
-class DigestSettings(Strict):
+class DigestSettings(StrictSettings):
     """A report each week."""
 
     enabled: bool = False
@@ -155,7 +155,7 @@ class DigestSettings(Strict):
     """Addresses by account: each hears of its own."""
 
 
-class NoticesSettings(Strict):
+class NoticesSettings(StrictSettings):
     """Rules and channels."""
 
     enabled: bool = False

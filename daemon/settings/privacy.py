@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .values import Strict
+from .values import StrictSettings
 
 
-class PrivacySettings(Strict):
+class PrivacySettings(StrictSettings):
     """Names in metrics, which Prometheus keeps for long and shows to many."""
 
     pseudonym_key_file: Path | None = None

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from .values import Duration, Strict, WorkloadName
+from .values import Duration, StrictSettings, WorkloadName
 
 Size = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class RecommenderSettings(Strict):
+class RecommenderSettings(StrictSettings):
     """What every subject lets a site set; each adds its own keys. Unknown keys are errors."""
 
     enabled: bool = True
@@ -29,7 +29,7 @@ class MovesSettings(RecommenderSettings):
     """For a job that is expected to start within so long nothing is moved."""
 
 
-class CurveSettings(Strict):
+class CurveSettings(StrictSettings):
     """Speeds that a site has measured itself."""
 
     name: str
@@ -95,7 +95,7 @@ class ReclaimSettings(RecommenderSettings):
     """How long GPUs of a job must have done nothing, without a break."""
 
 
-class RecommendersSettings(Strict):
+class RecommendersSettings(StrictSettings):
     """A section for each subject."""
 
     allocation: AllocationSettings = AllocationSettings()

@@ -14,11 +14,11 @@ from .privacy import PrivacySettings
 from .recommenders import RecommendersSettings
 from .storage import StorageSettings
 from .training import TrainingSettings
-from .values import Strict
+from .values import StrictSettings
 from .waste import WasteSettings
 
 
-class Sections(Strict):
+class Sections(StrictSettings):
     """Everything that the configuration file says beside its sources, which ``daemon.config.Settings`` adds."""
 
     cluster: str = ""

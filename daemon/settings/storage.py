@@ -9,13 +9,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from .values import Duration, Strict
+from .values import Duration, StrictSettings
 
 STATE = Path("/var/lib/idlewatt")
 """The daemon's own folder, as the systemd unit has it made."""
 
 
-class RetentionSettings(Strict):
+class RetentionSettings(StrictSettings):
     """How long what is recorded is kept; energy sums stay exact when windows are merged."""
 
     rollups: Duration = 14 * 86400.0
@@ -34,7 +34,7 @@ class RetentionSettings(Strict):
     """What was said to whom."""
 
 
-class StorageSettings(Strict):
+class StorageSettings(StrictSettings):
     """Where jobs, rollups and recommendations are kept, and for how long."""
 
     url: str = "sqlite:////var/lib/idlewatt/idlewatt.db"

@@ -7,13 +7,13 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from .values import AgentName, Duration, Limit, Strict, TimeOfDay, Weight
+from .values import AgentName, Duration, Limit, StrictSettings, TimeOfDay, Weight
 
 TRIAL_S = 75 * 86400.0
 """So long after its training an agent is judged by what comes: then it is too old to be put in charge."""
 
 
-class ObjectiveSettings(Strict):
+class ObjectiveSettings(StrictSettings):
     """What the operator is after: weights of figures relative to the incumbent's; only their proportions matter."""
 
     jct_mean: Weight = 0.7
@@ -45,7 +45,7 @@ class ObjectiveSettings(Strict):
         return {name: value for name, value in self.model_dump().items() if name != "longest_wait"}
 
 
-class TermsSettings(Strict):
+class TermsSettings(StrictSettings):
     """What must be true of an agent before it is put in charge."""
 
     days: Annotated[int, Field(ge=2)] = 14
@@ -62,7 +62,7 @@ class TermsSettings(Strict):
     """misses at most this share of those that did."""
 
 
-class TrainingSettings(Strict):
+class TrainingSettings(StrictSettings):
     """How agents are trained on this site's history, night by night."""
 
     enabled: bool = False

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from ...storage.durations import Duration, seconds
 
 __all__ = ["AgentName", "ApplicationName", "Checks", "Duration", "Limit", "PolicyName", "Ratio", "Seconds",
-           "ServingPolicy", "Strict", "TimeOfDay", "Watts", "Weight", "WorkloadName"]
+           "ServingPolicy", "StrictSettings", "TimeOfDay", "Watts", "Weight", "WorkloadName"]
 
 Checks = Mapping[str, Callable[[str], object]]
 """What raises ValueError for a name that nobody knows, by what is named; given to pydantic as its context."""
@@ -24,7 +24,7 @@ Limit = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 """Of a ratio to the incumbent."""
 
 
-class Strict(BaseModel):
+class StrictSettings(BaseModel):
     """A part of the configuration: unknown keys are errors, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from .values import Duration, Ratio, Seconds, Strict, Watts
+from .values import Duration, Ratio, Seconds, StrictSettings, Watts
 
 
-class ModelSettings(Strict):
+class ModelSettings(StrictSettings):
     """What is known of a GPU model beyond our catalogue; leave out what is not known."""
 
     bare_watts: Watts | None = None
@@ -21,7 +21,7 @@ class ModelSettings(Strict):
     """Enforced power limit, for exporters that do not tell it."""
 
 
-class EnclosureSettings(Strict):
+class EnclosureSettings(StrictSettings):
     """A rack whose power shelves or PDUs are metered."""
 
     nodes: tuple[str, ...]
@@ -36,7 +36,7 @@ class EnclosureSettings(Strict):
         return any(fnmatchcase(node, pattern) for pattern in self.nodes)
 
 
-class WasteSettings(Strict):
+class WasteSettings(StrictSettings):
     """How watts are put into classes. The defaults are assumed, not measured at your site."""
 
     epsilon: Ratio = 0.02

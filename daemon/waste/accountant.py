@@ -10,7 +10,7 @@ from ...storage.records import SchedulerSnapshot
 from ...storage.telemetry import Telemetry
 from ..settings.waste import WasteSettings
 from .assessment import Assessment, ClassWatts
-from .cycle import Cycle
+from .cycle import NodesAssessment
 from .demand import DemandMix
 from .enclosures import Enclosures
 from .energy import Closed, Counters, Windows
@@ -49,7 +49,7 @@ class WasteAccountant:
         self._fleet.absorb(telemetry, now_s, self._longest_s)
         self._enclosures.absorb(telemetry.enclosures, now_s)
         self._mix.observe(snapshot.jobs, now_s)
-        cycle = Cycle(snapshot, self._settings, now_s, self._longest_s)
+        cycle = NodesAssessment(snapshot, self._settings, now_s, self._longest_s)
         cycle.judge(self._fleet, self.floors)
         totals = cycle.totals()
         self._book(cycle, totals, now_s)
@@ -64,11 +64,11 @@ class WasteAccountant:
             rejected=dict(self._fleet.rejected) | {"above_rack_rating": self._enclosures.rejected},
             enclosures=self._enclosures.judge({node.node: node.wall_watts for node in cycle.nodes}, now_s))
 
-    def _fragmentation(self, cycle: Cycle) -> dict[str, float]:
+    def _fragmentation(self, cycle: NodesAssessment) -> dict[str, float]:
         shares = {name: fragmentation(cycle.queue.free, name, self._mix.mix(name)) for name in cycle.partitions}
         return {name: share for name, share in shares.items() if share is not None}
 
-    def _book(self, cycle: Cycle, totals: dict[str, ClassWatts], now_s: float) -> None:
+    def _book(self, cycle: NodesAssessment, totals: dict[str, ClassWatts], now_s: float) -> None:
         """Integrate over the time since the last cycle: no more than the sampling allows, never backwards."""
         passed = max(0.0, now_s - self._last_s) if self._last_s is not None else 0.0
         seconds = min(passed, self._longest_s)

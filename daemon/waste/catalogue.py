@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import yaml
 
 from ...storage.records import Node
-from ..settings.values import Strict, Watts
+from ..settings.values import StrictSettings, Watts
 
 _WORD = re.compile(r"[a-z0-9]+")
 _NO_DIFFERENCE = frozenset(("nvidia", "tesla", "amd", "instinct", "intel", "habana", "gaudi"))
@@ -28,33 +28,33 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Value = TypeVar("Value")
 
 
-class Figure(NamedTuple):
+class PublishedFigure(NamedTuple):
     """A published figure in watts, and who published it."""
 
     watts: float
     source: str
 
 
-class Rate(NamedTuple):
+class PublishedRate(NamedTuple):
     """A published rate of a link in bytes per second, both directions together, and who published it."""
 
     bytes_per_s: float
     source: str
 
 
-class GpuModel(Strict):
+class GpuModel(StrictSettings):
     """What is known of a GPU model; None where nobody has published it."""
 
     name: str
     also: tuple[str, ...] = ()
     """Words that the name may hold beside its own."""
-    idle: Figure | None = None
+    idle: PublishedFigure | None = None
     """Draw without a context."""
-    limit: Figure | None = None
+    limit: PublishedFigure | None = None
     """The usual power limit."""
-    nvlink: Rate | None = None
+    nvlink: PublishedRate | None = None
     """All its links to other GPUs."""
-    pcie: Rate | None = None
+    pcie: PublishedRate | None = None
 
     @property
     def idle_watts(self) -> float | None:
@@ -76,17 +76,17 @@ class GpuModel(Strict):
         return words <= words_of(self.name, *self.also)
 
 
-class ServerModel(Strict):
+class ServerModel(StrictSettings):
     """What is known of a server, by the type of its GPUs."""
 
     name: str
     gpu: str
     gpus: int
-    rated: Figure | None = None
+    rated: PublishedFigure | None = None
     """The most that it draws at its wall."""
 
 
-class Catalogue(Strict):
+class Catalogue(StrictSettings):
     """All that is known; the first entry that fits is meant."""
 
     gpus: tuple[GpuModel, ...]

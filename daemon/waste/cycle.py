@@ -14,16 +14,16 @@ from . import catalogue
 from .assessment import CLASSES, COLUMN, ClassWatts, GpuVerdict, NodeVerdict
 from .energy import Place
 from .floors import FloorBook
-from .holders import Holder, Slot, allocations_by_node, holders, in_doubt, slots
+from .holders import GpuHolder, GpuSlot, allocations_by_node, holders, in_doubt, slots
 from .hosts import Wall, wall
 from .lastwalls import LastWalls
 from .nodes import NodeJudge, count_states, home_partition, host_partition, is_unavailable
 from .readings import Fleet, WatchedGpu
 from .shares import NodeShares, Share
-from .stranded import Queue
+from .stranded import PendingQueue
 
 
-class Cycle:
+class NodesAssessment:
     """The judgement of all nodes at one moment."""
 
     def __init__(self, snapshot: SchedulerSnapshot, settings: WasteSettings, now_s: float, longest_s: float) -> None:
@@ -36,7 +36,7 @@ class Cycle:
         self._cpu_jobs: dict[str, list[tuple[Job, int]]] | None = None
         self._known = sorted({partition.name for partition in snapshot.partitions}
                              | {name for node in snapshot.nodes for name in node.partitions})
-        self.queue = Queue(tuple(self._inventory.values()), snapshot.jobs, now_s)
+        self.queue = PendingQueue(tuple(self._inventory.values()), snapshot.jobs, now_s)
         self.gpu_verdicts: list[GpuVerdict] = []
         self.nodes: list[NodeVerdict] = []
         self.watts: dict[Place, list[float]] = {}
@@ -67,7 +67,7 @@ class Cycle:
         shares.add_host(host.host_class, host.host_watts, host.partition, () if verdicts else self._cpus(name))
         self.shares += shares.all
 
-    def _judge_slot(self, judge: NodeJudge, name: str, slot: Slot, holder: Holder | None,
+    def _judge_slot(self, judge: NodeJudge, name: str, slot: GpuSlot, holder: GpuHolder | None,
                     fleet: Fleet) -> GpuVerdict:
         gpu = slot.gpu
         if gpu is None or self._now_s - gpu.reading.time_s > self._longest_s:

@@ -20,7 +20,7 @@ MOST_GPUS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class GpuSlot:
     """A place for a GPU in a node: filled by telemetry, or known to the scheduler only."""
 
     index: int
@@ -28,7 +28,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class GpuHolder:
     """Who holds a GPU; no job where the scheduler says 'allocated' and names nobody."""
 
     job: Job | None
@@ -60,10 +60,10 @@ def allocations_by_node(jobs: Iterable[Job]) -> dict[str, list[Held]]:
     return nodes
 
 
-def slots(gpus: list[WatchedGpu], node: Node | None) -> list[Slot]:
+def slots(gpus: list[WatchedGpu], node: Node | None) -> list[GpuSlot]:
     """Return the GPUs of a node with a hole for each one that the scheduler has and telemetry does not."""
-    found = [Slot(gpu.reading.index, gpu) for gpu in gpus]
-    lost = [Slot(index, None) for index in holes([slot.index for slot in found], node)]
+    found = [GpuSlot(gpu.reading.index, gpu) for gpu in gpus]
+    lost = [GpuSlot(index, None) for index in holes([slot.index for slot in found], node)]
     return sorted([*found, *lost], key=lambda slot: slot.index) if lost else found
 
 
@@ -73,14 +73,14 @@ def holes(indexes: Collection[int], node: Node | None) -> list[int]:
     return [index for index in range(len(indexes) + missing) if index not in indexes][:missing]
 
 
-def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int, Holder]:
+def holders(places: list[GpuSlot], held: list[Held], node: Node | None) -> dict[int, GpuHolder]:
     """Return the holder of each taken slot, by position.
 
     The scheduler counts GPUs 0, 1, 2, ... where NVML may leave a hole, so its index is a position. GPUs that it names
     go first, and those on which an exporter names a member of the job; of those that several hold the one that began
     first stands first. Jobs whose GPUs nobody names then choose among the rest.
     """
-    taken: dict[int, Holder] = {}
+    taken: dict[int, GpuHolder] = {}
     unnamed: list[tuple[Job, int]] = []
     # Two vendors in one node count from 0 each: an index then names two places, and says nothing.
     mixed = len({place.index for place in places}) < len(places)
@@ -91,13 +91,13 @@ def holders(places: list[Slot], held: list[Held], node: Node | None) -> dict[int
         unnamed.append((job, _hold(places, taken, job, allocation, mixed=mixed)))
     for job, count in unnamed:
         for position in _choose(places, taken, job, count):
-            taken[position] = Holder(job, guessed=True)
+            taken[position] = GpuHolder(job, guessed=True)
     if node is not None:
         _fill_anonymous(places, taken, node, () if mixed else node.gpu_indexes_allocated or ())
     return taken
 
 
-def _hold(places: list[Slot], taken: dict[int, Holder], job: Job, allocation: Allocation, *, mixed: bool) -> int:
+def _hold(places: list[GpuSlot], taken: dict[int, GpuHolder], job: Job, allocation: Allocation, *, mixed: bool) -> int:
     """Give a job the GPUs on which it is named; return how many of its GPUs are named by nobody."""
     indexes = None if mixed else allocation.gpu_indexes
     if allocation.members:
@@ -112,7 +112,7 @@ def _hold(places: list[Slot], taken: dict[int, Holder], job: Job, allocation: Al
         for part in _unplaced(allocation, len(named), place):
             _join(taken, position, job, part)
         if position not in taken or job not in taken[position].jobs:
-            taken[position] = Holder(job) if first is None else _beside(first, job)
+            taken[position] = GpuHolder(job) if first is None else _beside(first, job)
     return left
 
 
@@ -128,12 +128,12 @@ def _unplaced(allocation: Allocation, count: int, place: int) -> list[GpuPart]:
     return loose[place:place + 1] if alike else []
 
 
-def _beside(first: Holder, job: Job) -> Holder:
+def _beside(first: GpuHolder, job: Job) -> GpuHolder:
     """Return the holder of a GPU that another job holds, too, nobody tells how much of it."""
     return replace(first, others=(*first.others, job), shares=(*first.shares, None) if first.shares else ())
 
 
-def _parted(places: list[Slot], part: GpuPart, *, mixed: bool) -> list[int]:
+def _parted(places: list[GpuSlot], part: GpuPart, *, mixed: bool) -> list[int]:
     """Return the position of the GPU that a part is of; none where nobody tells which."""
     if part.uuid:
         return [position for position, slot in enumerate(places)
@@ -141,12 +141,12 @@ def _parted(places: list[Slot], part: GpuPart, *, mixed: bool) -> list[int]:
     return [part.index] if part.index is not None and not mixed and 0 <= part.index < len(places) else []
 
 
-def _join(taken: dict[int, Holder], position: int, job: Job, part: GpuPart) -> None:
+def _join(taken: dict[int, GpuHolder], position: int, job: Job, part: GpuPart) -> None:
     """Add the holder of a part; several parts of one job are one."""
     share = part.share if part.share is not None and 0.0 < part.share <= 1.0 else None
     first = taken.get(position)
     if first is None or first.job is None:
-        taken[position] = Holder(job, shares=(share,))
+        taken[position] = GpuHolder(job, shares=(share,))
         return
     shares = first.shares or (None,) * len(first.jobs)
     if job not in first.jobs:
@@ -157,13 +157,13 @@ def _join(taken: dict[int, Holder], position: int, job: Job, part: GpuPart) -> N
     taken[position] = replace(first, shares=(*shares[:place], total, *shares[place + 1:]))
 
 
-def _labelled(places: list[Slot], held: Allocation) -> list[int]:
+def _labelled(places: list[GpuSlot], held: Allocation) -> list[int]:
     """Return the positions of the GPUs that the scheduler names by id, or on which an exporter names a member."""
     return [position for position, slot in enumerate(places) if slot.gpu is not None and (
         slot.gpu.reading.uuid in held.gpu_uuids or any(name in held.members for name in slot.gpu.reading.jobs))]
 
 
-def _choose(places: list[Slot], taken: dict[int, Holder], job: Job, count: int) -> list[int]:
+def _choose(places: list[GpuSlot], taken: dict[int, GpuHolder], job: Job, count: int) -> list[int]:
     """Return the likeliest GPUs of a job: where the exporter names it, where it was, where memory is in use."""
 
     def unlikely(position: int) -> tuple[bool, bool, float, int]:
@@ -181,18 +181,18 @@ def _choose(places: list[Slot], taken: dict[int, Holder], job: Job, count: int) 
     return chosen
 
 
-def _fill_anonymous(places: list[Slot], taken: dict[int, Holder], node: Node, named: Collection[int]) -> None:
+def _fill_anonymous(places: list[GpuSlot], taken: dict[int, GpuHolder], node: Node, named: Collection[int]) -> None:
     """Mark GPUs that the scheduler calls allocated although no job we were told of holds them."""
     for position in named:
         if 0 <= position < len(places):
-            taken.setdefault(position, Holder(None))
+            taken.setdefault(position, GpuHolder(None))
     missing = min(node.gpus_allocated, node.gpus) - len(taken)
     if missing > 0:
         free = [position for position in range(len(places)) if position not in taken]
-        taken.update((position, Holder(None, guessed=True)) for position in free[:missing])
+        taken.update((position, GpuHolder(None, guessed=True)) for position in free[:missing])
 
 
-def in_doubt(places: list[Slot], taken: Mapping[int, Holder], settings: WasteSettings) -> bool:
+def in_doubt(places: list[GpuSlot], taken: Mapping[int, GpuHolder], settings: WasteSettings) -> bool:
     """Tell whether a job may be on another GPU of the node than the quiet one that was guessed for it."""
     guessed = (places[position].gpu for position, holder in taken.items() if holder.guessed)
     return any(gpu is None or not at_work(gpu, None, None, settings) for gpu in guessed)

@@ -13,7 +13,7 @@ from . import gpu_classes
 from .assessment import NO_PARTITION, GpuVerdict
 from .floors import FloorBook
 from .gpu_classes import at_work
-from .holders import Holder, Slot
+from .holders import GpuHolder, GpuSlot
 from .readings import WatchedGpu
 
 
@@ -35,12 +35,12 @@ class NodeJudge:
     doubtful: bool
     """A job may be on another GPU of the node than the one that was guessed for it."""
 
-    def missing(self, name: str, slot: Slot, holder: Holder | None) -> GpuVerdict:
+    def missing(self, name: str, slot: GpuSlot, holder: GpuHolder | None) -> GpuVerdict:
         """Return the verdict on a GPU without a fresh reading."""
         return self._verdict(name, slot, holder,
                              PowerClass.UNAVAILABLE if self.unavailable else PowerClass.UNMEASURED)
 
-    def gpu_verdict(self, name: str, slot: Slot, gpu: WatchedGpu, holder: Holder | None,
+    def gpu_verdict(self, name: str, slot: GpuSlot, gpu: WatchedGpu, holder: GpuHolder | None,
                     limit: float | None) -> GpuVerdict:
         """Return the verdict on a GPU with a fresh reading, and learn from it."""
         reading = gpu.reading
@@ -50,7 +50,7 @@ class NodeJudge:
         state, wasted = self._judge(gpu, holder, floor)
         return self._verdict(name, slot, holder, state, gpu, wasted, floor)
 
-    def _judge(self, gpu: WatchedGpu, holder: Holder | None, floor: IdleFloor | None) -> tuple[PowerClass, float]:
+    def _judge(self, gpu: WatchedGpu, holder: GpuHolder | None, floor: IdleFloor | None) -> tuple[PowerClass, float]:
         """Return state and wasted watts: the first class whose condition is met."""
         if self.unavailable:
             return PowerClass.UNAVAILABLE, 0.0
@@ -71,7 +71,7 @@ class NodeJudge:
                                 and gpu.trail.quiet_for(window),
                                 hung=gpu.trail.hung_for(window), settings=self.settings)
 
-    def _watch(self, gpu: WatchedGpu, holder: Holder | None, limit: float | None) -> None:
+    def _watch(self, gpu: WatchedGpu, holder: GpuHolder | None, limit: float | None) -> None:
         """Note since when a GPU works that nobody holds."""
         if holder is not None or self.node is None:
             gpu.unheld.end()
@@ -82,7 +82,7 @@ class NodeJudge:
         patience_s = max(self.settings.outside_after, self.longest_s)
         gpu.unheld.observe(gpu.reading.time_s, self.asked_s, busy=busy, patience_s=patience_s)
 
-    def _notice(self, gpu: WatchedGpu, holder: Holder | None, floor: IdleFloor | None, limit: float | None) -> None:
+    def _notice(self, gpu: WatchedGpu, holder: GpuHolder | None, floor: IdleFloor | None, limit: float | None) -> None:
         """Let a new sample lengthen or break the trailing window and teach the floors, once."""
         if not gpu.new or gpu.watts is None:
             return
@@ -105,7 +105,8 @@ class NodeJudge:
         interactive = job.partition in self.settings.interactive_partitions
         return job.start_s + (self.settings.grace_interactive if interactive else self.settings.grace_batch)
 
-    def _verdict(self, name: str, slot: Slot, holder: Holder | None, state: PowerClass, fresh: WatchedGpu | None = None,
+    def _verdict(self, name: str, slot: GpuSlot, holder: GpuHolder | None, state: PowerClass,
+                 fresh: WatchedGpu | None = None,
                  wasted: float = 0.0, floor: IdleFloor | None = None) -> GpuVerdict:
         job = holder.job if holder is not None else None
         known = slot.gpu.reading if slot.gpu is not None else None
@@ -142,7 +143,7 @@ class NodeJudge:
         return PowerClass.HOST_ACTIVE if busy else PowerClass.NODE_OVERHEAD_EMPTY
 
 
-def is_unavailable(node: Node | None, taken: Mapping[int, Holder]) -> bool:
+def is_unavailable(node: Node | None, taken: Mapping[int, GpuHolder]) -> bool:
     """Tell whether the whole node is out of scheduling; draining, it is as soon as its last job has gone."""
     return node is not None and (node.state.unavailable or (node.state is NodeState.DRAINING and not taken))
 

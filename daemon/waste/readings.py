@@ -12,7 +12,7 @@ from . import catalogue
 from .floors import MOST_MODELS, configured_model
 from .lastwalls import LastWalls
 from .unheld import Unheld
-from .windows import Trail
+from .windows import SampleStreak
 
 ABSURD = 3.0
 """Times the power limit above which a reading is a lie of the sensor."""
@@ -44,7 +44,7 @@ class WatchedGpu:
         self.busy: float | None = None
         self.wrong_unit = False
         """Whether its energy counter contradicts its power by orders of magnitude."""
-        self.trail = Trail()
+        self.trail = SampleStreak()
         self.unheld = Unheld()
         self.held_by: tuple[str, float] | None = None
         """The job that the GPU was last guessed to be held by: a guess must not wander."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...storage.power_classes import PowerClass
 from ...storage.records import Job
 from .assessment import CLASSES, COLUMN, GpuVerdict
-from .holders import Holder, Slot
+from .holders import GpuHolder, GpuSlot
 from .instances import parts
 from .readings import WatchedGpu
 
@@ -64,7 +64,8 @@ class NodeShares:
         """Return the shares, those of jobs first."""
         return [*self._jobs.values(), *self._nobody.values()]
 
-    def add_gpus(self, verdicts: Sequence[GpuVerdict], taken: Mapping[int, Holder], places: Sequence[Slot]) -> None:
+    def add_gpus(self, verdicts: Sequence[GpuVerdict], taken: Mapping[int, GpuHolder],
+                 places: Sequence[GpuSlot]) -> None:
         """Add the watts of GPUs to who holds them; ``taken`` are their holders by position."""
         last: Share | None = None
         for position, verdict in enumerate(verdicts):
@@ -80,7 +81,7 @@ class NodeShares:
                     last = self._of(job)
                 _take(last, verdict, places[position].gpu, 1.0)
 
-    def _add_shared(self, holder: Holder, verdict: GpuVerdict, gpu: WatchedGpu | None) -> None:
+    def _add_shared(self, holder: GpuHolder, verdict: GpuVerdict, gpu: WatchedGpu | None) -> None:
         """Divide a GPU among those who hold it, and give nobody what is left."""
         told = () if gpu is None else gpu.reading.instances
         floor = verdict.floor.watts if verdict.floor is not None else None

@@ -100,7 +100,7 @@ def satisfies(node: Node, wanted: Need) -> bool:
     return has_features(node.features, wanted.features, 1 if wanted.splits else wanted.sets)
 
 
-class Queue:
+class PendingQueue:
     """The eligible pending jobs laid over the free nodes."""
 
     def __init__(self, nodes: Sequence[Node], jobs: Iterable[Job], now_s: float) -> None:

@@ -33,7 +33,7 @@ Rows = npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)
-class Run:
+class RecordedRun:
     """One run of a job: who, where, how much, from when to when."""
 
     partition: str
@@ -46,7 +46,7 @@ class Run:
     """Whether the scheduler said that it ended."""
 
 
-def run_time(run: Run, now_s: float, since_s: float, *, basis: str) -> float:
+def run_time(run: RecordedRun, now_s: float, since_s: float, *, basis: str) -> float:
     """Return tau, Eq. (2), within ``[since_s, now_s]``, in seconds.
 
     A running job counts since its start. A completed one counts with its time limit on basis ``limit`` (as the paper
@@ -63,7 +63,7 @@ class UtilizationWindow:
 
     def __init__(self, settings: WasteSettings) -> None:
         self._settings = settings
-        self._runs: dict[tuple[str, float, float], Run] = {}
+        self._runs: dict[tuple[str, float, float], RecordedRun] = {}
         self._past: dict[str, Rows] = {}
         """By partition; a row takes a tenth of the memory of a run."""
         self._capacity: dict[str, _Capacity] = {}
@@ -94,7 +94,7 @@ class UtilizationWindow:
                 gpus = sum(part.gpus for part in job.allocations) or job.request.gpus
                 if gpus <= 0:
                     continue
-                run = self._runs[key] = Run(job.partition, gpus, job.start_s, job.limit_s, None, now_s)
+                run = self._runs[key] = RecordedRun(job.partition, gpus, job.start_s, job.limit_s, None, now_s)
             run.seen_s = now_s
             run.end_s = None if job.state.active else (job.end_s if job.end_s is not None else run.end_s or now_s)
             run.told = not job.state.active
@@ -145,7 +145,7 @@ class UtilizationWindow:
                            sum(known) if len(known) == len(rated) else None)
 
 
-def _row(run: Run) -> tuple[float, ...]:
+def _row(run: RecordedRun) -> tuple[float, ...]:
     end_s = run.seen_s if run.end_s is None else run.end_s
     return run.start_s, end_s, max(end_s, run.start_s + (run.limit_s or 0.0)), float(run.gpus)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 
-class Trail:
+class SampleStreak:
     """How long, in observed seconds, the last samples of one GPU agree.
 
     A gap in the samples neither resets nor counts: only time that was really observed fills the window. Another holder

@@ -25,7 +25,7 @@ from . import energy_api
 from .api import ENDPOINTS, BadData, Endpoint, answer, error
 from .energy_api import QUERIES, Query, recorded
 from .energy_pages import PAGES, Page, error_page
-from .gate import Passwords, Rate, WebConfigFile
+from .gate import Passwords, TokenBucket, WebConfigFile
 from .openapi import PRIORITIZE, document
 from .own_view import OwnView
 from .page import render
@@ -68,7 +68,7 @@ class WebApp:
                  lifecycle: bool = False) -> None:
         self._view, self._gate = view, gate or WebConfigFile(None)
         self._telemetry_path, self._lifecycle = telemetry_path, lifecycle
-        self._passwords, self._rate = Passwords(), Rate()
+        self._passwords, self._rate = Passwords(), TokenBucket()
         self._registry = publish.registry(view.published)
         self._openapi = json.dumps(document())
         self.routes = Map(list(self._rules()), strict_slashes=True, merge_slashes=False)

@@ -56,7 +56,7 @@ Awaited = Callable[[bytes], int]
 
 
 @dataclass(eq=False, slots=True)
-class Client:
+class HttpConnection:
     """One connection and what has been received from it or is still to be sent."""
 
     sock: socket.socket
@@ -168,19 +168,20 @@ class Connections:
     calls ``hand_back``; without an answer the client is hung up on.
     """
 
-    def __init__(self, listening: socket.socket, work: Callable[[Client, bytes], None], *, wrap: Wrap | None = None,
+    def __init__(self, listening: socket.socket, work: Callable[[HttpConnection, bytes], None], *,
+                 wrap: Wrap | None = None,
                  check: Check = lambda sock: None, awaited: Awaited = lambda header: 0,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._listening, self._work, self._wrap, self._check, self._clock = listening, work, wrap, check, clock
         self._awaited = awaited
         self._selector = selectors.DefaultSelector()
-        self._waiting: dict[Client, None] = {}
+        self._waiting: dict[HttpConnection, None] = {}
         """Clients that this thread looks after, the longest here first; those whose request is at work are not."""
-        self._queued: dict[Client, bytes] = {}
+        self._queued: dict[HttpConnection, bytes] = {}
         """Of these, the ones whose request waits for a worker."""
         self._at_work: Counter[str] = Counter()
         """Requests at work, by address."""
-        self._answered: deque[Client] = deque()
+        self._answered: deque[HttpConnection] = deque()
         self._woken, self._wake = socket.socketpair()
         self._accepting = True
         self._end_s = float("inf")
@@ -213,7 +214,7 @@ class Connections:
             return False
         return self._clock() > self._end_s or not (self._answered or any(client.unsent for client in self._waiting))
 
-    def hand_back(self, client: Client) -> None:
+    def hand_back(self, client: HttpConnection) -> None:
         """Take a client back with its answer; from any thread."""
         self._answered.append(client)
         with contextlib.suppress(OSError):  # Full: the thread is awake anyway. Closed: it has ended.
@@ -256,8 +257,8 @@ class Connections:
             log.debug("no TLS for a client", extra={"target": address, "error": str(fault)})
             sock.close()
             return
-        self._watch(Client(wrapped, address, port, self._clock() + HEADER_S, shaken=self._wrap is None,
-                           awaited=self._awaited))
+        self._watch(HttpConnection(wrapped, address, port, self._clock() + HEADER_S, shaken=self._wrap is None,
+                                   awaited=self._awaited))
 
     def _make_room(self, address: str) -> None:
         """Let go of the oldest of this address, or of the address that has most, where there are too many."""
@@ -270,22 +271,22 @@ class Connections:
             return
         self._close(next(client for client in self._waiting if client.address == crowd))
 
-    def _watch(self, client: Client) -> None:
+    def _watch(self, client: HttpConnection) -> None:
         self._waiting[client] = None
         self._selector.register(client.sock, client.events, client)
 
-    def _unwatch(self, client: Client) -> None:
+    def _unwatch(self, client: HttpConnection) -> None:
         del self._waiting[client]
         if client in self._queued:
             del self._queued[client]
         else:
             self._selector.unregister(client.sock)
 
-    def _close(self, client: Client) -> None:
+    def _close(self, client: HttpConnection) -> None:
         self._unwatch(client)
         client.close()
 
-    def _go_on(self, client: Client) -> None:
+    def _go_on(self, client: HttpConnection) -> None:
         """Do for a client what can be done without waiting."""
         try:
             stays = client.advance(self._check, self._clock())
@@ -359,7 +360,7 @@ class Connections:
         self._wake.close()
 
 
-class Answer:
+class BufferedAnswer:
     """A file that keeps what is written into it: the answer of one request."""
 
     def __init__(self) -> None:

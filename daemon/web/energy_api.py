@@ -55,7 +55,7 @@ class NodeReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EnergyAnswer:
     """Rows, and how many there are in all where some were left out."""
 
     rows: Sequence[Any]
@@ -72,7 +72,7 @@ class Query:
     help: str
     row: TypeAdapter[Any]
     parameters: Mapping[str, str]
-    ask: Callable[[View, EnergyBook, Arguments, str], Answer]
+    ask: Callable[[View, EnergyBook, Arguments, str], EnergyAnswer]
     choices: Mapping[str, Sequence[str]] = field(default_factory=lambda: CHOICES)
 
 
@@ -143,30 +143,31 @@ def whole(arguments: Arguments, name: str, default: int, most: int) -> int:
     return int(text)
 
 
-def _runs(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+def _runs(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
     limit = whole(arguments, "limit", ROWS, MOST_ROWS)
     offset = whole(arguments, "offset", 0, FURTHEST)
     order = cast(Order, arguments.get("sort", "ended"))
     rows, total = book.runs(wanted(arguments, view.now()), order, limit, offset)
-    return Answer(rows, total - offset)
+    return EnergyAnswer(rows, total - offset)
 
 
-def _by(by: Dimension | Literal[""]) -> Callable[[View, EnergyBook, Arguments, str], Answer]:
-    def ask(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+def _by(by: Dimension | Literal[""]) -> Callable[[View, EnergyBook, Arguments, str], EnergyAnswer]:
+    def ask(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
         dimension = by or cast(Dimension, arguments.get("by", "user"))
         asked = [key for key in HOLDERS if key in arguments]
         if dimension == "node" and asked:
             raise BadData(f"by=node does not know {', '.join(asked)}: nodes are not told apart by who holds them")
-        return Answer(book.by(dimension, wanted(arguments, view.now()), whole(arguments, "limit", 1000, MOST_ROWS)))
+        return EnergyAnswer(book.by(dimension, wanted(arguments, view.now()), whole(arguments, "limit", 1000,
+                                                                                    MOST_ROWS)))
 
     return ask
 
 
-def _job(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+def _job(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
     rows = book.reports(name, view.jobs())
     if not rows:
         raise NotFound(f"no job {name[:40]!r} is known")
-    return Answer(rows)
+    return EnergyAnswer(rows)
 
 
 def node_report(view: View, book: EnergyBook, name: str, asked: RunFilter) -> NodeReport | None:
@@ -180,28 +181,28 @@ def node_report(view: View, book: EnergyBook, name: str, asked: RunFilter) -> No
     return NodeReport(name, now, took, jobs)
 
 
-def _node(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+def _node(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
     report = node_report(view, book, name, wanted(arguments, view.now()))
     if report is None:
         raise NotFound(f"no node {name[:40]!r} is known")
-    return Answer((report,))
+    return EnergyAnswer((report,))
 
 
-def _wait(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+def _wait(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
     found = view.outlook(name)
     if found is None:
         raise NotFound(f"no job {name[:40]!r} waits, as far as the scheduler was read")
-    return Answer((found,))
+    return EnergyAnswer((found,))
 
 
-def _wasters(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
-    return Answer(*book.wasters(view.waste(), view.jobs(), whole(arguments, "limit", ROWS, MOST_ROWS)))
+def _wasters(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
+    return EnergyAnswer(*book.wasters(view.waste(), view.jobs(), whole(arguments, "limit", ROWS, MOST_ROWS)))
 
 
-def _digest(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+def _digest(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
     asked, account = wanted(arguments, view.now()), arguments.get("account", "")
     until_s = view.now()
-    return Answer((digest(book, asked.since_s, until_s, account, None if account else _saved(view)),))
+    return EnergyAnswer((digest(book, asked.since_s, until_s, account, None if account else _saved(view)),))
 
 
 def _saved(view: View) -> Saved | None:
@@ -212,21 +213,21 @@ def _saved(view: View) -> Saved | None:
     return Saved.of(joules, roles.get("incumbent", ""), roles.get("in_charge", ""), facts.simulation_energy_error_ratio)
 
 
-def _notices(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+def _notices(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
     since_s = moment(arguments.get("since", DEFAULT_SINCE), view.now())
     states = set(arguments.getlist("state"))
     rows = [row for row in view.notices(since_s, arguments.get("user", "")) if not states or row.state in states]
-    return Answer(rows[:whole(arguments, "limit", 1000, MOST_ROWS)], len(rows))
+    return EnergyAnswer(rows[:whole(arguments, "limit", 1000, MOST_ROWS)], len(rows))
 
 
-def _flavours(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
-    return Answer(view.flavours(moment(arguments.get("since", DEFAULT_SINCE), view.now())))
+def _flavours(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
+    return EnergyAnswer(view.flavours(moment(arguments.get("since", DEFAULT_SINCE), view.now())))
 
 
-def _prices(view: View, book: EnergyBook, arguments: Arguments, name: str) -> Answer:
+def _prices(view: View, book: EnergyBook, arguments: Arguments, name: str) -> EnergyAnswer:
     since_s = moment(arguments.get("since", DEFAULT_SINCE), view.now())
     until_s = moment(arguments["until"], view.now()) if "until" in arguments else view.now()
-    return Answer(book.history.energy_prices(since_s, until_s, whole(arguments, "limit", 1000, MOST_ROWS)))
+    return EnergyAnswer(book.history.energy_prices(since_s, until_s, whole(arguments, "limit", 1000, MOST_ROWS)))
 
 
 QUERIES: Mapping[str, Query] = {query.name: query for query in (

@@ -18,8 +18,8 @@ from ...storage.records import Job, JobState
 from .. import charts
 from ..advice.outlook_worker import NotYet
 from ..advice.wait_outlook import WaitOutlook
-from ..charts import Chart, Shape
-from ..efficiency import EnergyRow, JobReport, Series
+from ..charts import Chart, Mark
+from ..efficiency import ChartSeries, EnergyRow, JobReport
 from ..pricing import KWH_J
 from .api import BadData
 from .energy_api import DEFAULT_SINCE, FURTHEST, node_report, wanted, whole
@@ -122,7 +122,7 @@ def _power(report: JobReport) -> Chart | None:
     parts = np.array([[value or 0.0 for value in by_class[name].watts] for name in names]).T
     x = charts.across(float(edges[0]), float(edges[-1]))
     y = charts.upwards(charts.highest([parts.sum(axis=1)]) * 1.05, HEIGHT)
-    shapes = tuple(Shape(name.value, name.label, charts.area(x(edges), y(lower), y(upper)))
+    shapes = tuple(Mark(name.value, name.label, charts.area(x(edges), y(lower), y(upper)))
                    for name, (lower, upper) in zip(names, charts.stacked(parts), strict=True))
     ticks, unit = charts.time_ticks(x, float(edges[0]))
     return Chart("Power by class", HEIGHT, f"{unit} since the start", ticks, charts.value_ticks(y, "W"), shapes, True)
@@ -148,7 +148,7 @@ def _strip(edges: charts.Floats, values: Sequence[float | None], most: float) ->
         x[:-1].tolist(), x[1:].tolist(), heights, values, strict=True) if value)
 
 
-def _edges(series: Series) -> charts.Floats:
+def _edges(series: ChartSeries) -> charts.Floats:
     """Return where windows begin, and where the last one ends: a step goes on until the next window that is read."""
     return np.array([*series.start_s, series.start_s[-1] + series.seconds[-1]])
 
@@ -188,7 +188,7 @@ def _days(days: Sequence[EnergyRow]) -> Chart | None:
         day = datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%d")
         for kind, joules in (("productive", row.energy_joules), ("allocated_idle", row.wasted_joules)):
             top, bottom = y(np.array([joules / KWH_J, 0.0])).tolist()
-            shapes.append(Shape(kind, f"{day}: {joules / KWH_J:.3g} kWh", charts.box(left, right, top, bottom)))
+            shapes.append(Mark(kind, f"{day}: {joules / KWH_J:.3g} kWh", charts.box(left, right, top, bottom)))
     ticks, unit = charts.time_ticks(x, starts[0])
     return Chart("Energy by day", HEIGHT, f"{unit} since {datetime.fromtimestamp(starts[0], UTC):%Y-%m-%d}", ticks,
                  charts.value_ticks(y, "kWh"), tuple(shapes), True)

@@ -148,7 +148,7 @@ def _nobody(users: Mapping[str, str]) -> str:
     return NOBODY % max((hashed[4:6] for hashed in users.values()), default="10")
 
 
-class Rate:
+class TokenBucket:
     """A token bucket: ``burst`` requests at once, then one each interval."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -14,10 +14,10 @@ from ...storage.energy_queries import Dimension, Order, RunFilter
 from ...storage.notices import Notice
 from ...storage.recommendations import Recommendation
 from ...storage.records import Job
-from ..advice.recommender import Row
+from ..advice.recommender import RecommendationRow
 from ..advice.wait_outlook import WaitOutlook
 from ..efficiency import EnergyBook, EnergyRow, HolderRow, JobReport, JobRow
-from ..efficiency.wasters import Part
+from ..efficiency.wasters import WastePart
 from ..flavour_rows import FlavourRow
 from ..waste.enclosures import EnclosureVerdict
 from .view import DecisionRow, ModelRow, NodeRow, ReloadError, SourceRow, Status, TargetGroup, View, WasteRow
@@ -50,7 +50,7 @@ class OwnBook(EnergyBook):
         own = self._own(wanted)
         return () if own is None else super().by(dimension, wanted if dimension == "node" else own, limit)
 
-    def wasters(self, parts: Iterable[Part], jobs: Sequence[Job], most: int) -> tuple[tuple[HolderRow, ...], int]:
+    def wasters(self, parts: Iterable[WastePart], jobs: Sequence[Job], most: int) -> tuple[tuple[HolderRow, ...], int]:
         """Return the user's running jobs that waste."""
         return super().wasters(parts, [job for job in jobs if job.user == self._user], most)
 
@@ -75,7 +75,7 @@ class OwnView(View):
         own = self._keys()
         return [row for row in self._view.recommendations() if (row.job_id, row.submit_s) in own]
 
-    def recommended(self, subject: str) -> Sequence[Row]:
+    def recommended(self, subject: str) -> Sequence[RecommendationRow]:
         """Return rows that are about the user's jobs and name nobody else's."""
         own = self._keys()
         names = {job_id for job_id, _ in own}

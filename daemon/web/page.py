@@ -18,7 +18,7 @@ from ...storage.recommendations import ACTIONS, Placement, Recommendation
 from ...storage.records import Job, JobState
 from ..efficiency import HolderRow
 from ..efficiency.wasters import wasters
-from ..headline import Balance, Part, Scope, balance, percent, scope, watts
+from ..headline import Balance, HeadlineRow, Scope, balance, percent, scope, watts
 from ..waste.domains import domains
 from . import units
 from .view import ModelRow, NodeRow, Status, View, WasteRow
@@ -48,7 +48,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class PartitionBar:
     """The watts of a partition, or of all of them, by class."""
 
     name: str
@@ -79,7 +79,7 @@ class Pending:
     advice: Recommendation | None
 
 
-def bar(name: str, parts: Iterable[Part], within: Scope | None = None) -> Bar:
+def bar(name: str, parts: Iterable[HeadlineRow], within: Scope | None = None) -> PartitionBar:
     """Return the bar of the parts: wasted classes first, empty ones left out; ``within`` as of ``balance``."""
     sums = balance(parts, within)
     slices, x, total = [], 0.0, sums.total
@@ -90,13 +90,13 @@ def bar(name: str, parts: Iterable[Part], within: Scope | None = None) -> Bar:
         slices.append(Slice(row.value, row.label, f"{row.help} {row.remedy}".strip(), power, share, row.wasted,
                             round(1000 * x, 2), round(1000 * share, 2)))
         x += share
-    return Bar(name, sums, tuple(slices))
+    return PartitionBar(name, sums, tuple(slices))
 
 
-def bars(rows: Sequence[WasteRow]) -> tuple[Bar, list[Bar]]:
+def bars(rows: Sequence[WasteRow]) -> tuple[PartitionBar, list[PartitionBar]]:
     """Return the bar of all rows, and one per partition, the most wasteful first."""
     parts = [_part(row) for row in rows]
-    partitions: dict[str, list[Part]] = {}
+    partitions: dict[str, list[HeadlineRow]] = {}
     for row, part in zip(rows, parts, strict=True):
         partitions.setdefault(row.partition, []).append(part)
     within = scope(parts)
@@ -104,13 +104,13 @@ def bars(rows: Sequence[WasteRow]) -> tuple[Bar, list[Bar]]:
                                           key=lambda one: (-one.wasted_watts, one.name))
 
 
-def part_of(rows: Sequence[WasteRow]) -> Bar:
+def part_of(rows: Sequence[WasteRow]) -> PartitionBar:
     """Return the bar of some of the rows, by themselves."""
     return bar("", map(_part, rows))
 
 
-def _part(row: WasteRow) -> Part:
-    return Part(row.node, row.power_class, row.power_watts, row.gpu is not None, row.power_source)
+def _part(row: WasteRow) -> HeadlineRow:
+    return HeadlineRow(row.node, row.power_class, row.power_watts, row.gpu is not None, row.power_source)
 
 
 def pending(view: View) -> list[Pending]:

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 from cheroot import wsgi
 from cheroot.server import HTTPConnection, HTTPRequest
 
-from .connections import BACKLOG, IDLE_S, LARGEST_BODY, LARGEST_HEADER, Answer, Client, Connections, Wrap
+from .connections import (
+    BACKLOG,
+    IDLE_S,
+    LARGEST_BODY,
+    LARGEST_HEADER,
+    BufferedAnswer,
+    Connections,
+    HttpConnection,
+    Wrap,
+)
 from .gate import WebConfigFile
 from .openapi import PRIORITIZE
 
@@ -165,8 +174,8 @@ class _Exchange(HTTPConnection):
 
     RequestHandlerClass = _Request
 
-    def __init__(self, server: _Server, client: Client, header: bytes) -> None:
-        files = {"rb": io.BytesIO(header), "wb": Answer()}
+    def __init__(self, server: _Server, client: HttpConnection, header: bytes) -> None:
+        files = {"rb": io.BytesIO(header), "wb": BufferedAnswer()}
         super().__init__(server, client.sock, lambda sock, mode, size: files[mode])
         self.remote_addr, self.remote_port = client.address, client.port
         self.ssl_env = server.told_of_tls
@@ -211,7 +220,7 @@ class _Server(wsgi.Server):
         """Serve requests until the connections are told to finish."""
         self.connections.run()
 
-    def _work(self, client: Client, header: bytes) -> None:
+    def _work(self, client: HttpConnection, header: bytes) -> None:
         """Give a request to the workers."""
         self.requests.put(_Exchange(self, client, header))
 

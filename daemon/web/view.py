@@ -12,7 +12,7 @@ from ...storage.notices import Notice
 from ...storage.power_classes import PowerClass
 from ...storage.recommendations import Recommendation
 from ...storage.records import Job, Node
-from ..advice.recommender import Row
+from ..advice.recommender import RecommendationRow
 from ..advice.wait_outlook import WaitOutlook
 from ..degraded import Degradation
 from ..efficiency import EnergyBook
@@ -169,7 +169,7 @@ class View(Protocol):
     def recommendations(self) -> Sequence[Recommendation]:
         """Return present advice, the policy in charge first, the most urgent job first."""
 
-    def recommended(self, subject: str) -> Sequence[Row]:
+    def recommended(self, subject: str) -> Sequence[RecommendationRow]:
         """Return what there is to say on a subject beyond starts, what is worth most first."""
 
     def waste(self) -> Sequence[WasteRow]:

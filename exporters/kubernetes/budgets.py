@@ -10,25 +10,25 @@ import msgspec
 
 from ...storage.steering import Budget
 from ..text import clean
-from .fields import Meta, Part, Text
+from .fields import Meta, ObjectPart, Text
 from .objects import Selector
 from .pods import PodFacts
 from .rules import Terms, meets, selector_of
 
 
-class _Spec(Part, frozen=True):
+class _Spec(ObjectPart, frozen=True):
     """Which pods are protected."""
 
     selector: Selector | None = None
 
 
-class _Status(Part, frozen=True):
+class _Status(ObjectPart, frozen=True):
     """How many may go."""
 
     disruptions_allowed: int = 0
 
 
-class _Budget(Part, frozen=True):
+class _Budget(ObjectPart, frozen=True):
     """A rule on how many pods may be taken away."""
 
     metadata: Meta = Meta()

@@ -10,7 +10,7 @@ import msgspec
 
 from ..text import clean
 from .asks import NOTHING, Amount
-from .fields import Meta, Part, Text, some
+from .fields import Meta, ObjectPart, Text, some
 from .nodes import NodeFacts
 from .pods import PodFacts
 
@@ -21,7 +21,7 @@ Place = tuple[str, str, str]
 """Driver, pool and device."""
 
 
-class _Ask(Part, frozen=True):
+class _Ask(ObjectPart, frozen=True):
     """Devices of one class that are asked for; before v1beta2 these stood in the request itself."""
 
     device_class_name: str = ""
@@ -37,7 +37,7 @@ class _Request(_Ask, frozen=True):
     first_available: list[msgspec.Raw] | None = None
 
 
-class _Result(Part, frozen=True):
+class _Result(ObjectPart, frozen=True):
     """A device that was given."""
 
     driver: str = ""
@@ -45,32 +45,32 @@ class _Result(Part, frozen=True):
     device: str = ""
 
 
-class _Devices(Part, frozen=True):
+class _Devices(ObjectPart, frozen=True):
     """What is asked for, or was given."""
 
     requests: list[_Request] | None = None
     results: list[_Result] | None = None
 
 
-class _Allocation(Part, frozen=True):
+class _Allocation(ObjectPart, frozen=True):
     """What was given to a claim."""
 
     devices: _Devices = _Devices()
 
 
-class _Spec(Part, frozen=True):
+class _Spec(ObjectPart, frozen=True):
     """What a claim asks for."""
 
     devices: _Devices = _Devices()
 
 
-class _Status(Part, frozen=True):
+class _Status(ObjectPart, frozen=True):
     """How a claim fares."""
 
     allocation: _Allocation | None = None
 
 
-class _Claim(Part, frozen=True):
+class _Claim(ObjectPart, frozen=True):
     """A claim of devices."""
 
     metadata: Meta = Meta()
@@ -78,13 +78,13 @@ class _Claim(Part, frozen=True):
     status: _Status = _Status()
 
 
-class _Value(Part, frozen=True):
+class _Value(ObjectPart, frozen=True):
     """An attribute of a device."""
 
     string: str = ""
 
 
-class _Basic(Part, frozen=True):
+class _Basic(ObjectPart, frozen=True):
     """A device by its attributes."""
 
     attributes: dict[str, _Value] | None = None
@@ -97,13 +97,13 @@ class _Device(_Basic, frozen=True):
     basic: _Basic | None = None
 
 
-class _Pool(Part, frozen=True):
+class _Pool(ObjectPart, frozen=True):
     """Of which pool a slice is a part."""
 
     name: str = ""
 
 
-class _SliceSpec(Part, frozen=True):
+class _SliceSpec(ObjectPart, frozen=True):
     """What a driver offers on a node."""
 
     driver: str = ""
@@ -112,7 +112,7 @@ class _SliceSpec(Part, frozen=True):
     devices: list[_Device] | None = None
 
 
-class _Slice(Part, frozen=True):
+class _Slice(ObjectPart, frozen=True):
     """A slice of the devices of a driver."""
 
     metadata: Meta = Meta()

@@ -14,26 +14,26 @@ from ..source import SourceError
 from ..text import clean
 from .access import reach
 from .api import ApiClient
-from .fields import Listing, Meta, Part, some
+from .fields import Listing, Meta, ObjectPart, some
 
 _LIST = msgspec.json.Decoder(Listing)
 _PAGE, _MOST_PAGES = 500, 200
 
 
-class _Spec(Part, frozen=True):
+class _Spec(ObjectPart, frozen=True):
     """Where a pod runs."""
 
     node_name: str = ""
 
 
-class _Status(Part, frozen=True):
+class _Status(ObjectPart, frozen=True):
     """Whether a pod runs, and its address."""
 
     phase: str = ""
     pod_ip: str = msgspec.field(name="podIP", default="")
 
 
-class _Pod(Part, frozen=True):
+class _Pod(ObjectPart, frozen=True):
     """A pod of an exporter."""
 
     metadata: Meta = Meta()

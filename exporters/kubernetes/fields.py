@@ -26,11 +26,11 @@ _QUANTITY = re.compile(r"\+?([0-9]{1,25}(?:\.[0-9]{0,25})?|\.[0-9]{1,25})"
 _MOST = 2.0**62
 
 
-class Part(msgspec.Struct, rename="camel", frozen=True, gc=False):
+class ObjectPart(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """A part of an object; every field has a default, since the server leaves out what is empty."""
 
 
-class Owner(Part, frozen=True):
+class Owner(ObjectPart, frozen=True):
     """Whom an object belongs to."""
 
     kind: str = ""
@@ -40,7 +40,7 @@ class Owner(Part, frozen=True):
     controller: bool | None = False
 
 
-class Annotations(Part, frozen=True):
+class Annotations(ObjectPart, frozen=True):
     """The annotations that name a gang, and what Kueue is told by annotations."""
 
     volcano: str = msgspec.field(name="scheduling.k8s.io/group-name", default="")
@@ -53,7 +53,7 @@ class Annotations(Part, frozen=True):
     boost: str = msgspec.field(name="kueue.x-k8s.io/priority-boost", default="")
 
 
-class Meta(Part, frozen=True):
+class Meta(ObjectPart, frozen=True):
     """Who an object is."""
 
     name: str = ""
@@ -79,7 +79,7 @@ class Meta(Part, frozen=True):
         return (self.labels or {}).get(name, "")
 
 
-class Condition(Part, frozen=True):
+class Condition(ObjectPart, frozen=True):
     """What holds of an object, since when and why."""
 
     type: str = ""
@@ -89,14 +89,14 @@ class Condition(Part, frozen=True):
     last_transition_time: str | None = None
 
 
-class ListMeta(Part, frozen=True):
+class ListMeta(ObjectPart, frozen=True):
     """The moment of a list, and where it goes on."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")
 
 
-class ListOf(Part, Generic[Item], frozen=True):
+class ListOf(ObjectPart, Generic[Item], frozen=True):
     """A page of a list."""
 
     metadata: ListMeta = ListMeta()
@@ -107,34 +107,34 @@ Listing = ListOf[msgspec.Raw]
 """A page whose items are each read on their own, so that a strange one costs itself alone."""
 
 
-class Event(Part, frozen=True):
+class Event(ObjectPart, frozen=True):
     """A line of a watch."""
 
     type: str
     object: msgspec.Raw
 
 
-class Status(Part, frozen=True):
+class ServerStatus(ObjectPart, frozen=True):
     """How a server says no."""
 
     code: int = 0
     message: str = ""
 
 
-class Bare(Part, frozen=True):
+class Bare(ObjectPart, frozen=True):
     """An object of which only is read who it is."""
 
     metadata: Meta = Meta()
 
 
-class ApiGroup(Part, frozen=True):
+class ApiGroup(ObjectPart, frozen=True):
     """A group of kinds that a server has."""
 
     name: str = ""
     versions: list[dict[str, str]] | None = None
 
 
-class ApiGroups(Part, frozen=True):
+class ApiGroups(ObjectPart, frozen=True):
     """All groups but the core."""
 
     groups: list[ApiGroup] | None = None

@@ -79,7 +79,7 @@ def _since(found: Condition | None) -> float | None:
 
 
 @dataclass(slots=True)
-class Group:
+class JobPods:
     """The pods of one job, with what stands above them."""
 
     key: Key
@@ -128,10 +128,10 @@ class Group:
 
 
 def gather(pods: Iterable[PodFacts], gone: Iterable[PodFacts], batches: Iterable[BatchFacts],
-           works: Iterable[WorkloadFacts]) -> list[Group]:
+           works: Iterable[WorkloadFacts]) -> list[JobPods]:
     """Return the jobs that there are; pods of DaemonSets, of the control plane and of KAI's reservations are none."""
     known = {batch.uid: batch for batch in batches}
-    groups: dict[Key, Group] = {}
+    groups: dict[Key, JobPods] = {}
     for found, left in ((pods, False), (gone, True)):
         for pod in found:
             owner = _top(pod, known)
@@ -139,7 +139,7 @@ def gather(pods: Iterable[PodFacts], gone: Iterable[PodFacts], batches: Iterable
             if key is not None:
                 group = groups.get(key)
                 if group is None:
-                    group = groups[key] = Group(key, owner=owner)
+                    group = groups[key] = JobPods(key, owner=owner)
                 (group.gone if left else group.pods).append(pod)
     _attach(groups, known, works)
     return [group for group in groups.values() if group.asks]
@@ -183,7 +183,7 @@ def _top(pod: PodFacts, batches: Mapping[str, BatchFacts]) -> Owner | None:
     return owner
 
 
-def _attach(groups: dict[Key, Group], batches: Mapping[str, BatchFacts], works: Iterable[WorkloadFacts]) -> None:
+def _attach(groups: dict[Key, JobPods], batches: Mapping[str, BatchFacts], works: Iterable[WorkloadFacts]) -> None:
     """Lay batch jobs and workloads over the groups; a workload without pods is a group of its own."""
     for group in groups.values():
         group.batch = batches.get(group.key[3]) if group.kind == "Job" else None
@@ -194,5 +194,5 @@ def _attach(groups: dict[Key, Group], batches: Mapping[str, BatchFacts], works: 
             (work.namespace, "Workload", work.name)
         if name not in named:
             key = (*name, owner.uid if owner is not None and owner.kind not in _RENEWED else "")
-            groups[key] = named[name] = Group(key, batch=batches.get(key[3]), owner=owner)
+            groups[key] = named[name] = JobPods(key, batch=batches.get(key[3]), owner=owner)
         named[name].work = work

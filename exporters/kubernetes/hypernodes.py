@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from ...storage.topology import Fabric, Switch, TopologyError
-from .fields import Meta, Part, some
+from .fields import Meta, ObjectPart, some
 
 _LONGEST, _MOST_REPEATED, _LONGEST_NAME = 200, 3, 253
 _REPEATED = re.compile(r"[*+?{]")
@@ -21,26 +21,26 @@ Labels = Mapping[str, Mapping[str, str]]
 """By node."""
 
 
-class _Exact(Part, frozen=True):
+class _Exact(ObjectPart, frozen=True):
     """A member by its name."""
 
     name: str = ""
 
 
-class _Pattern(Part, frozen=True):
+class _Pattern(ObjectPart, frozen=True):
     """Members by a pattern of their names."""
 
     pattern: str = ""
 
 
-class _Wanted(Part, frozen=True):
+class _Wanted(ObjectPart, frozen=True):
     """Members by their labels; expressions are not read."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[msgspec.Raw] | None = None
 
 
-class _Selector(Part, frozen=True):
+class _Selector(ObjectPart, frozen=True):
     """Who is a member."""
 
     exact_match: _Exact | None = None
@@ -48,21 +48,21 @@ class _Selector(Part, frozen=True):
     label_match: _Wanted | None = None
 
 
-class _Member(Part, frozen=True):
+class _Member(ObjectPart, frozen=True):
     """Members of one kind: Node, or HyperNode."""
 
     type: str = ""
     selector: _Selector = _Selector()
 
 
-class _Spec(Part, frozen=True):
+class _Spec(ObjectPart, frozen=True):
     """The place of a HyperNode in the tree."""
 
     tier: int = 0
     members: list[_Member] | None = None
 
 
-class HyperNode(Part, frozen=True):
+class HyperNode(ObjectPart, frozen=True):
     """A group of nodes, or of other groups, that are equally close."""
 
     metadata: Meta = Meta()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from .fields import Amounts, Condition, Meta, Part
+from .fields import Amounts, Condition, Meta, ObjectPart
 
 
-class Resources(Part, frozen=True):
+class Resources(ObjectPart, frozen=True):
     """What a container asks for, and how much it may use."""
 
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
-class Container(Part, frozen=True):
+class Container(ObjectPart, frozen=True):
     """A container of a pod."""
 
     name: str = ""
@@ -24,7 +24,7 @@ class Container(Part, frozen=True):
     tty: bool = False
 
 
-class Requirement(Part, frozen=True):
+class Requirement(ObjectPart, frozen=True):
     """What is asked of a label."""
 
     key: str = ""
@@ -32,33 +32,33 @@ class Requirement(Part, frozen=True):
     values: list[str] | None = None
 
 
-class Term(Part, frozen=True):
+class Term(ObjectPart, frozen=True):
     """Requirements that have to be met together."""
 
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
 
 
-class Terms(Part, frozen=True):
+class SelectorTerms(ObjectPart, frozen=True):
     """Terms of which one has to be met."""
 
     node_selector_terms: list[Term] | None = None
 
 
-class NodeAffinity(Part, frozen=True):
+class NodeAffinity(ObjectPart, frozen=True):
     """Which nodes a pod may use."""
 
-    required: Terms | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    required: SelectorTerms | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
-class Selector(Part, frozen=True):
+class Selector(ObjectPart, frozen=True):
     """Which objects are meant, by their labels."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[Requirement] | None = None
 
 
-class PodTerm(Part, frozen=True):
+class PodTerm(ObjectPart, frozen=True):
     """Pods beside which, or not beside which, a pod is to be, and what counts as beside."""
 
     label_selector: Selector | None = None
@@ -67,13 +67,13 @@ class PodTerm(Part, frozen=True):
     topology_key: str = ""
 
 
-class PodAffinity(Part, frozen=True):
+class PodAffinity(ObjectPart, frozen=True):
     """Which other pods a pod is bound to; what it would only like is left out."""
 
     required: list[PodTerm] | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
-class Affinity(Part, frozen=True):
+class Affinity(ObjectPart, frozen=True):
     """Where a pod is to be."""
 
     node_affinity: NodeAffinity | None = None
@@ -81,7 +81,7 @@ class Affinity(Part, frozen=True):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class Spread(Part, frozen=True):
+class Spread(ObjectPart, frozen=True):
     """How evenly pods have to be spread."""
 
     max_skew: int = 1
@@ -91,14 +91,14 @@ class Spread(Part, frozen=True):
     match_label_keys: list[str] | None = None
 
 
-class ClaimOfPod(Part, frozen=True):
+class ClaimOfPod(ObjectPart, frozen=True):
     """Devices that a pod asks for by a claim (DRA)."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
-class Toleration(Part, frozen=True):
+class Toleration(ObjectPart, frozen=True):
     """A taint that does not keep a pod away."""
 
     key: str = ""
@@ -107,19 +107,19 @@ class Toleration(Part, frozen=True):
     effect: str = ""
 
 
-class Gate(Part, frozen=True):
+class SchedulingGate(ObjectPart, frozen=True):
     """Something that has to be opened before a pod is scheduled."""
 
     name: str = ""
 
 
-class Group(Part, frozen=True):
+class Gang(ObjectPart, frozen=True):
     """The gang of a pod, from Kubernetes 1.36 on."""
 
     pod_group_name: str | None = None
 
 
-class PodSpec(Part, frozen=True):
+class PodSpec(ObjectPart, frozen=True):
     """What a pod asks for."""
 
     node_name: str = ""
@@ -131,14 +131,14 @@ class PodSpec(Part, frozen=True):
     tolerations: list[Toleration] | None = None
     priority: int | None = None
     priority_class_name: str = ""
-    scheduling_gates: list[Gate] | None = None
-    scheduling_group: Group | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
+    scheduling_group: Gang | None = None
     topology_spread_constraints: list[Spread] | None = None
     resource_claims: list[ClaimOfPod] | None = None
     active_deadline_seconds: float | None = None
 
 
-class Terminated(Part, frozen=True):
+class Terminated(ObjectPart, frozen=True):
     """How a container ended."""
 
     exit_code: int = 0
@@ -146,27 +146,27 @@ class Terminated(Part, frozen=True):
     finished_at: str | None = None
 
 
-class Waiting(Part, frozen=True):
+class Waiting(ObjectPart, frozen=True):
     """Why a container has not begun."""
 
     reason: str = ""
 
 
-class ContainerState(Part, frozen=True):
+class ContainerState(ObjectPart, frozen=True):
     """What a container does."""
 
     terminated: Terminated | None = None
     waiting: Waiting | None = None
 
 
-class ContainerStatus(Part, frozen=True):
+class ContainerStatus(ObjectPart, frozen=True):
     """How a container fares."""
 
     restart_count: int = 0
     state: ContainerState | None = None
 
 
-class PodStatus(Part, frozen=True):
+class PodStatus(ObjectPart, frozen=True):
     """How a pod fares."""
 
     phase: str = ""
@@ -178,7 +178,7 @@ class PodStatus(Part, frozen=True):
     resource_claim_statuses: list[ClaimOfPod] | None = None
 
 
-class Pod(Part, frozen=True):
+class Pod(ObjectPart, frozen=True):
     """A pod."""
 
     metadata: Meta = Meta()
@@ -186,7 +186,7 @@ class Pod(Part, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class Taint(Part, frozen=True):
+class Taint(ObjectPart, frozen=True):
     """What keeps pods away from a node that do not tolerate it."""
 
     key: str = ""
@@ -194,21 +194,21 @@ class Taint(Part, frozen=True):
     effect: str = ""
 
 
-class NodeSpec(Part, frozen=True):
+class NodeSpec(ObjectPart, frozen=True):
     """What an administrator has said of a node."""
 
     unschedulable: bool = False
     taints: list[Taint] | None = None
 
 
-class NodeStatus(Part, frozen=True):
+class NodeStatus(ObjectPart, frozen=True):
     """What a node has, and how it fares."""
 
     allocatable: Amounts | None = None
     conditions: list[Condition] | None = None
 
 
-class NodeObject(Part, frozen=True):
+class NodeObject(ObjectPart, frozen=True):
     """A node."""
 
     metadata: Meta = Meta()
@@ -216,14 +216,14 @@ class NodeObject(Part, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class BatchSpec(Part, frozen=True):
+class BatchSpec(ObjectPart, frozen=True):
     """What a batch job asks for."""
 
     suspend: bool | None = None
     active_deadline_seconds: float | None = None
 
 
-class BatchStatus(Part, frozen=True):
+class BatchStatus(ObjectPart, frozen=True):
     """How a batch job fares."""
 
     conditions: list[Condition] | None = None
@@ -231,7 +231,7 @@ class BatchStatus(Part, frozen=True):
     completion_time: str | None = None
 
 
-class BatchJob(Part, frozen=True):
+class BatchJob(ObjectPart, frozen=True):
     """A job of the group batch."""
 
     metadata: Meta = Meta()

@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from ...storage.durations import Duration
-from ..fetch import HttpOptions, Strict
+from ..fetch import HttpOptions, StrictOptions
 from ..source import SourceConfig
 
 _LABEL = r"[A-Za-z0-9._/-]{1,316}"
@@ -21,7 +21,7 @@ class KubernetesHttp(HttpOptions):
                                                                        "objects, each of 3 MiB at most.")
 
 
-class KubernetesAccess(Strict):
+class KubernetesAccess(StrictOptions):
     """How to reach the API server of a cluster."""
 
     url: str = Field(default="", pattern=r"^(https?://[^/].*)?$", description="The API server, where neither a "

@@ -32,7 +32,7 @@ _MOST_TERMS = 20
 _NO_LABELS: Mapping[str, str] = {}
 
 
-class Wish(msgspec.Struct, frozen=True):
+class PodConstraints(msgspec.Struct, frozen=True):
     """What a pod asks of nodes beside amounts."""
 
     features: str = ""
@@ -56,7 +56,7 @@ class Wish(msgspec.Struct, frozen=True):
         return [Toleration(*parts) for parts in self.tolerations]
 
 
-ANYWHERE = Wish()
+ANYWHERE = PodConstraints()
 
 
 class PodFacts(msgspec.Struct, frozen=True, gc=False):
@@ -71,7 +71,7 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     labels: Mapping[str, str]
     """As they are: whoever shows one makes it harmless."""
     amount: Amount
-    wish: Wish
+    wish: PodConstraints
     node: str
     phase: str
     created_s: float
@@ -200,18 +200,18 @@ def _claims(pod: Pod) -> tuple[str, ...]:
     return tuple(clean(one.resource_claim_name or made.get(one.name) or "") for one in some(pod.spec.resource_claims))
 
 
-def wish_of(spec: PodSpec) -> Wish:
+def wish_of(spec: PodSpec) -> PodConstraints:
     """Return what a pod, or a template of pods, asks of nodes."""
     affinity, spread = spec.affinity, spec.topology_spread_constraints
     tolerations = tuple([(one.key, one.operator, one.value, one.effect) for one in some(spec.tolerations)])
     if not (spec.node_selector or affinity or spread):
-        return Wish(tolerations=tolerations) if tolerations else ANYWHERE
+        return PodConstraints(tolerations=tolerations) if tolerations else ANYWHERE
     terms = terms_of(spec)
     rules, unknown = rules_of(spec)
     named = named_nodes(spec)
     labelled = tuple(found for term in terms if (found := tuple(one for one in term if one[0] != "metadata.name")))
     inexact = not exact(labelled, _MOST_TERMS) or (bool(named) and len(terms) > 1)
-    return Wish(expression(spec), keys_of(spec), named, tolerations, terms, inexact, rules, unknown)
+    return PodConstraints(expression(spec), keys_of(spec), named, tolerations, terms, inexact, rules, unknown)
 
 
 def _scheduled(pod: Pod, found: Condition | None) -> float | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from .fields import Condition, Meta, Part
+from .fields import Condition, Meta, ObjectPart
 from .objects import PodSpec
 
 
-class Template(Part, frozen=True):
+class Template(ObjectPart, frozen=True):
     """What the pods of a set will be."""
 
     metadata: Meta = Meta()
     spec: PodSpec = PodSpec()
 
 
-class PodSet(Part, frozen=True):
+class PodSet(ObjectPart, frozen=True):
     """Pods of a workload that are alike."""
 
     name: str = ""
@@ -21,7 +21,7 @@ class PodSet(Part, frozen=True):
     template: Template = Template()
 
 
-class WorkloadSpec(Part, frozen=True):
+class WorkloadSpec(ObjectPart, frozen=True):
     """What a workload asks for."""
 
     pod_sets: list[PodSet] | None = None
@@ -31,20 +31,20 @@ class WorkloadSpec(Part, frozen=True):
     maximum_execution_time_seconds: float | None = None
 
 
-class Admission(Part, frozen=True):
+class Admission(ObjectPart, frozen=True):
     """Where a workload was let in."""
 
     cluster_queue: str = ""
 
 
-class CheckState(Part, frozen=True):
+class CheckState(ObjectPart, frozen=True):
     """How an admission check of a workload stands."""
 
     name: str = ""
     state: str = ""
 
 
-class WorkloadStatus(Part, frozen=True):
+class WorkloadStatus(ObjectPart, frozen=True):
     """How a workload fares."""
 
     admission_checks: list[CheckState] | None = None
@@ -52,7 +52,7 @@ class WorkloadStatus(Part, frozen=True):
     conditions: list[Condition] | None = None
 
 
-class Workload(Part, frozen=True):
+class KueueWorkload(ObjectPart, frozen=True):
     """What Kueue queues: a job before it has pods."""
 
     metadata: Meta = Meta()
@@ -60,20 +60,20 @@ class Workload(Part, frozen=True):
     status: WorkloadStatus = WorkloadStatus()
 
 
-class LocalQueueSpec(Part, frozen=True):
+class LocalQueueSpec(ObjectPart, frozen=True):
     """Which queue of the cluster a queue of a namespace stands for."""
 
     cluster_queue: str = ""
 
 
-class LocalQueue(Part, frozen=True):
+class LocalQueue(ObjectPart, frozen=True):
     """A queue of a namespace."""
 
     metadata: Meta = Meta()
     spec: LocalQueueSpec = LocalQueueSpec()
 
 
-class Quota(Part, frozen=True):
+class KueueQuota(ObjectPart, frozen=True):
     """How much of a resource a queue may use."""
 
     name: str = ""
@@ -82,26 +82,26 @@ class Quota(Part, frozen=True):
     lending_limit: str | int | float | None = None
 
 
-class FlavorQuotas(Part, frozen=True):
+class FlavorQuotas(ObjectPart, frozen=True):
     """The quotas of one flavour."""
 
     name: str = ""
-    resources: list[Quota] | None = None
+    resources: list[KueueQuota] | None = None
 
 
-class ResourceGroup(Part, frozen=True):
+class ResourceGroup(ObjectPart, frozen=True):
     """Flavours that stand for one another."""
 
     flavors: list[FlavorQuotas] | None = None
 
 
-class Preemption(Part, frozen=True):
+class Preemption(ObjectPart, frozen=True):
     """Whom a queue may preempt."""
 
     reclaim_within_cohort: str = "Never"
 
 
-class ClusterQueueSpec(Part, frozen=True):
+class ClusterQueueSpec(ObjectPart, frozen=True):
     """What a queue may use."""
 
     resource_groups: list[ResourceGroup] | None = None
@@ -110,27 +110,27 @@ class ClusterQueueSpec(Part, frozen=True):
     cohort: str = ""
 
 
-class Usage(Part, frozen=True):
+class Usage(ObjectPart, frozen=True):
     """How much of a resource is used."""
 
     name: str = ""
     total: str | int | float = "0"
 
 
-class FlavorUsage(Part, frozen=True):
+class FlavorUsage(ObjectPart, frozen=True):
     """What of one flavour is used."""
 
     name: str = ""
     resources: list[Usage] | None = None
 
 
-class ClusterQueueStatus(Part, frozen=True):
+class ClusterQueueStatus(ObjectPart, frozen=True):
     """How a queue fares."""
 
     flavors_reservation: list[FlavorUsage] | None = None
 
 
-class ClusterQueue(Part, frozen=True):
+class ClusterQueue(ObjectPart, frozen=True):
     """A queue of the cluster."""
 
     metadata: Meta = Meta()
@@ -138,7 +138,7 @@ class ClusterQueue(Part, frozen=True):
     status: ClusterQueueStatus = ClusterQueueStatus()
 
 
-class CohortSpec(Part, frozen=True):
+class CohortSpec(ObjectPart, frozen=True):
     """What a cohort has beside its queues' quotas, and above it."""
 
     parent_name: str = ""
@@ -146,33 +146,33 @@ class CohortSpec(Part, frozen=True):
     resource_groups: list[ResourceGroup] | None = None
 
 
-class Cohort(Part, frozen=True):
+class Cohort(ObjectPart, frozen=True):
     """Queues that lend to one another."""
 
     metadata: Meta = Meta()
     spec: CohortSpec = CohortSpec()
 
 
-class FlavorSpec(Part, frozen=True):
+class FlavorSpec(ObjectPart, frozen=True):
     """The nodes of a flavour."""
 
     node_labels: dict[str, str] | None = None
 
 
-class Flavor(Part, frozen=True):
+class KueueFlavor(ObjectPart, frozen=True):
     """A kind of node."""
 
     metadata: Meta = Meta()
     spec: FlavorSpec = FlavorSpec()
 
 
-class PodGroupSpec(Part, frozen=True):
+class PodGroupSpec(ObjectPart, frozen=True):
     """What a gang asks for."""
 
     queue: str = ""
 
 
-class PodGroup(Part, frozen=True):
+class PodGroup(ObjectPart, frozen=True):
     """A gang of Volcano or KAI."""
 
     metadata: Meta = Meta()

@@ -14,22 +14,31 @@ from .asks import WHOLE, Amount, asked
 from .fields import Meta, Owner, Text, condition, quantity, seconds, some
 from .messages import shortened, wanted_resource, workload_reason
 from .nodes import NodeFacts
-from .pods import Wish, wish_of
-from .queue_objects import ClusterQueue, Cohort, Flavor, FlavorQuotas, LocalQueue, PodGroup, Workload, WorkloadSpec
+from .pods import PodConstraints, wish_of
+from .queue_objects import (
+    ClusterQueue,
+    Cohort,
+    FlavorQuotas,
+    KueueFlavor,
+    KueueWorkload,
+    LocalQueue,
+    PodGroup,
+    WorkloadSpec,
+)
 
-_WORKLOAD = msgspec.json.Decoder(Workload)
+_WORKLOAD = msgspec.json.Decoder(KueueWorkload)
 _LOCAL, _CLUSTER = msgspec.json.Decoder(LocalQueue), msgspec.json.Decoder(ClusterQueue)
 _COHORT = msgspec.json.Decoder(Cohort)
-_FLAVOR, _GANG = msgspec.json.Decoder(Flavor), msgspec.json.Decoder(PodGroup)
+_FLAVOR, _GANG = msgspec.json.Decoder(KueueFlavor), msgspec.json.Decoder(PodGroup)
 _MOST_PODS = 100_000
 
 
-class Part(msgspec.Struct, frozen=True):
+class WorkloadPods(msgspec.Struct, frozen=True):
     """Pods of a workload that are alike."""
 
     count: int
     amount: Amount
-    wish: Wish
+    wish: PodConstraints
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +50,7 @@ class WorkloadFacts:
     owner: Owner | None
     queue: str
     admitted_to: str
-    parts: tuple[Part, ...]
+    parts: tuple[WorkloadPods, ...]
     created_s: float
     priority: float | None
     limit_s: float | None
@@ -82,7 +91,8 @@ def parse_workload(raw: Text) -> WorkloadFacts:
     return WorkloadFacts(
         namespace=clean(meta.namespace), name=clean(meta.name), owner=meta.controller, queue=clean(spec.queue_name),
         admitted_to=clean(status.admission.cluster_queue) if status.admission else "",
-        parts=tuple(Part(max(0, min(one.count, _MOST_PODS)), asked(one.template.spec), wish_of(one.template.spec))
+        parts=tuple(WorkloadPods(max(0, min(one.count, _MOST_PODS)), asked(one.template.spec),
+                                 wish_of(one.template.spec))
                     for one in some(spec.pod_sets)),
         created_s=created_s, priority=None if spec.priority is None else float(spec.priority),
         limit_s=spec.maximum_execution_time_seconds, labels=_labels(meta, spec), active=spec.active is not False,

@@ -22,7 +22,7 @@ from ..fetch import Refused
 from ..source import FAULTS, Clock, SourceError
 from ..text import quoted
 from .api import ApiClient
-from .fields import Bare, Event, Listing, ListMeta, Meta, Status, Text, some
+from .fields import Bare, Event, Listing, ListMeta, Meta, ServerStatus, Text, some
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _MOST_PAGES = 2000
 _MOST_GONE = 100_000
 _LONGEST_WAIT_S = 60.0
 _LIST, _EVENT = msgspec.json.Decoder(Listing), msgspec.json.Decoder(Event)
-_BARE, _STATUS = msgspec.json.Decoder(Bare), msgspec.json.Decoder(Status)
+_BARE, _STATUS = msgspec.json.Decoder(Bare), msgspec.json.Decoder(ServerStatus)
 
 
 class Expired(SourceError):
@@ -43,7 +43,7 @@ class Expired(SourceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class WatchPatience:
     """How long is waited for what; seconds."""
 
     watch_s: float = 300.0
@@ -69,10 +69,10 @@ class Reflector(Generic[Kept]):
     """Keeps what ``parse`` makes of each object of a path."""
 
     def __init__(self, api: ApiClient, path: str, parse: Callable[[Text], Kept], clock: Clock,
-                 patience: Patience | None = None, wholesale: Wholesale[Kept] | None = None) -> None:
+                 patience: WatchPatience | None = None, wholesale: Wholesale[Kept] | None = None) -> None:
         self.path, self._wholesale = path, wholesale
         self._api, self._parse, self._clock = api, parse, clock
-        self._patience = patience or Patience()
+        self._patience = patience or WatchPatience()
         self._kept: dict[Name, tuple[str, Kept]] = {}
         self._gone: deque[Kept] = deque(maxlen=_MOST_GONE)
         self._skipped: dict[Name, str] = {}

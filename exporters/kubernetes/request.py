@@ -12,8 +12,8 @@ from .asks import NOTHING, WHOLE, Amount, tolerates
 from .neighbours import Neighbourhood, several, suits
 from .nodes import NodeFacts
 from .objects import Toleration
-from .pods import PodFacts, Wish
-from .queues import Part
+from .pods import PodConstraints, PodFacts
+from .queues import WorkloadPods
 from .rules import Terms
 
 _SHARED = WHOLE[0]
@@ -40,14 +40,15 @@ class Grounds:
         known = {node.name: node for node in nodes}
         return cls(known, Neighbourhood(known, pods), max((node.gpus for node in nodes), default=0))
 
-    def held(self, parts: Sequence[Part], queue: str = "") -> Request:
+    def held(self, parts: Sequence[WorkloadPods], queue: str = "") -> Request:
         """Return what pods that run asked for; where they might be otherwise was judged when they were placed."""
         key = tuple(parts), queue
         if key not in self._held:
             self._held[key] = self._request(parts, "", {}, queue, placed=True)
         return self._held[key]
 
-    def wanted(self, parts: Sequence[Part], namespace: str, labels: Mapping[str, str], queue: str = "") -> Request:
+    def wanted(self, parts: Sequence[WorkloadPods], namespace: str, labels: Mapping[str, str],
+               queue: str = "") -> Request:
         """Return what pods that wait ask for."""
         if any(part.wish.rules for part in parts) or self.neighbours.watched:
             return self._request(parts, namespace, labels, queue)
@@ -56,12 +57,12 @@ class Grounds:
             self._wanted[key] = self._request(parts, namespace, labels, queue)
         return self._wanted[key]
 
-    def _request(self, parts: Sequence[Part], namespace: str, labels: Mapping[str, str], queue: str = "", *,
+    def _request(self, parts: Sequence[WorkloadPods], namespace: str, labels: Mapping[str, str], queue: str = "", *,
                  placed: bool = False) -> Request:
         together = sum((part.amount.times(part.count) for part in parts), NOTHING)
         with_gpus = [part for part in parts if part.amount.any_gpu]
         count, each = sum(part.count for part in with_gpus), {part.amount.gpus for part in with_gpus}
-        wish = with_gpus[0].wish if with_gpus else Wish()
+        wish = with_gpus[0].wish if with_gpus else PodConstraints()
         alone, unknown = (False, []) if placed or count < 2 else several(wish.rules, namespace, labels)
         gpus = each.pop() if len(each) == 1 else 0
         whole, slices, lacking = self._counted(together, wish)
@@ -76,7 +77,7 @@ class Grounds:
             details=Details(gpus_per_task=gpus if count > 1 and whole else 0, tasks=max(1, count), slices=slices,
                             unknown=tuple(dict.fromkeys(unknown)), queue=queue))
 
-    def _counted(self, together: Amount, wish: Wish) -> tuple[int, tuple[tuple[str, int], ...], list[str]]:
+    def _counted(self, together: Amount, wish: PodConstraints) -> tuple[int, tuple[tuple[str, int], ...], list[str]]:
         """Return whole GPUs, parts of GPUs, and what of that is not known.
 
         Where devices are shared under their own name, what is called a GPU is a turn on one, or an instance.
@@ -93,7 +94,7 @@ class Grounds:
         mixed = ["GPUs are shared under the same name on some nodes and whole on others"] if len(kinds) > 1 else []
         return together.gpus, slices, mixed
 
-    def _barred(self, wish: Wish, namespace: str, labels: Mapping[str, str], whole: int) -> _Barred:
+    def _barred(self, wish: PodConstraints, namespace: str, labels: Mapping[str, str], whole: int) -> _Barred:
         """Return the nodes on which one pod may not be, by taints, labels or other pods."""
         tainted = self._tainted_for(wish, whole)
         key = wish, namespace, frozenset(labels.items())
@@ -102,7 +103,7 @@ class Grounds:
         beside = self._beside[key]
         return tuple(sorted(beside.union(tainted))) if beside else tainted
 
-    def _tainted_for(self, wish: Wish, whole: int) -> _Barred:
+    def _tainted_for(self, wish: PodConstraints, whole: int) -> _Barred:
         """Return the nodes that have a taint which a pod does not tolerate, or not what an expression cannot say.
 
         Nor may those be on a node that cuts all of its GPUs into parts who want whole ones.
@@ -126,7 +127,7 @@ def _hands_out(node: NodeFacts) -> bool:
     return any(node.amounts.get(name, 0.0) > 0 for name in WHOLE)
 
 
-def _uneven(parts: Sequence[Part], slices: Sequence[tuple[str, int]]) -> Iterable[str]:
+def _uneven(parts: Sequence[WorkloadPods], slices: Sequence[tuple[str, int]]) -> Iterable[str]:
     """Yield why one request cannot say what several unlike pods need."""
     if len({part.amount.gpus for part in parts}) > 1:
         yield "its pods ask for different numbers of GPUs"
@@ -136,7 +137,7 @@ def _uneven(parts: Sequence[Part], slices: Sequence[tuple[str, int]]) -> Iterabl
         yield "several of its pods ask for parts of GPUs"
 
 
-def parts_of(pods: Iterable[PodFacts]) -> list[Part]:
+def parts_of(pods: Iterable[PodFacts]) -> list[WorkloadPods]:
     """Return pods that are alike as one."""
     found = list(pods)
     amount, wish = found[0].amount, found[0].wish
@@ -144,8 +145,8 @@ def parts_of(pods: Iterable[PodFacts]) -> list[Part]:
         if pod.amount is not amount or pod.wish is not wish:
             break
     else:  # what most jobs are
-        return [Part(len(found), amount, wish)]
-    counts: dict[tuple[Amount, Wish], int] = {}
+        return [WorkloadPods(len(found), amount, wish)]
+    counts: dict[tuple[Amount, PodConstraints], int] = {}
     for pod in found:
         counts[pod.amount, pod.wish] = counts.get((pod.amount, pod.wish), 0) + 1
-    return [Part(count, amount, wish) for (amount, wish), count in counts.items()]
+    return [WorkloadPods(count, amount, wish) for (amount, wish), count in counts.items()]

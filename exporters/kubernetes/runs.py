@@ -18,7 +18,7 @@ from ...storage.owners import OwnerKind
 from ...storage.records import Allocation, Job, JobState
 from ...storage.waiting import WaitReason
 from ..software import Software, software
-from .groups import NOTEBOOKS, SERVICES, Group, Key
+from .groups import NOTEBOOKS, SERVICES, JobPods, Key
 from .messages import pod_reason, shortened
 from .pods import PodFacts
 from .queues import Queues
@@ -32,7 +32,7 @@ _NODE = ("DeletionByTaintManager", "TerminationByKubelet", "DeletionByPodGC", "N
          "Terminated", "NodeAffinity")
 _SAID = {"DeadlineExceeded": JobState.TIMEOUT, "OOMKilled": JobState.OUT_OF_MEMORY}
 
-Naming = Callable[[Group], str]
+Naming = Callable[[JobPods], str]
 """Returns a name for a job: of its partition, or of its user."""
 
 
@@ -63,14 +63,14 @@ class _Life:
 
 
 @dataclass(slots=True)
-class Runs:
+class JobRuns:
     """The jobs that there are, look by look."""
 
     _lives: dict[Key, _Life] = field(default_factory=dict)
     _ended: OrderedDict[tuple[str, float, float | None], Job] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def look(self, groups: Iterable[Group], scene: Scene, now_s: float) -> list[Job]:
+    def look(self, groups: Iterable[JobPods], scene: Scene, now_s: float) -> list[Job]:
         """Return the jobs that wait or run now; those that have ended since the last look are kept for ``ended``."""
         jobs, seen = [], dict[Key, _Life]()
         for group in groups:
@@ -86,7 +86,7 @@ class Runs:
             if job is not None:
                 jobs.append(job)
         for key in [key for key in self._lives if key not in seen]:
-            self._gone(self._lives[key], Group(key), now_s)
+            self._gone(self._lives[key], JobPods(key), now_s)
         self._lives = seen
         return jobs
 
@@ -102,13 +102,13 @@ class Runs:
             while len(self._ended) > KEPT:
                 self._ended.popitem(last=False)
 
-    def _gone(self, life: _Life, group: Group, now_s: float) -> None:
+    def _gone(self, life: _Life, group: JobPods, now_s: float) -> None:
         """Note the end of what ran or waited at the last look, and of which nothing is left."""
         job = life.job or life.waited
         if job is not None:
             self._note(_over(job, group, now_s))
 
-    def _missed(self, group: Group, life: _Life, scene: Scene, now_s: float) -> None:
+    def _missed(self, group: JobPods, life: _Life, scene: Scene, now_s: float) -> None:
         """Note a run that began and ended between two looks, or before the first; else that it waits no more."""
         ran = [pod for pod in (*group.pods, *group.gone) if pod.node]
         if not ran:
@@ -121,7 +121,7 @@ class Runs:
             self._note(_over(replace(held, state=JobState.RUNNING, start_s=start_s, allocations=_held(ran, scene)),
                              group, now_s))
 
-    def _job(self, group: Group, life: _Life, scene: Scene) -> Job | None:
+    def _job(self, group: JobPods, life: _Life, scene: Scene) -> Job | None:
         """Return the job of a group, None where it is over."""
         active = [pod for pod in group.pods if pod.holds]
         waiting = [pod for pod in group.pods if not pod.node and not pod.over and pod.deleted_s is None]
@@ -140,7 +140,7 @@ class Runs:
         return self._record(group, waiting, life, scene, state=JobState.PENDING, reason=reason, reason_text=text,
                             scheduled_nodes=planned)
 
-    def _record(self, group: Group, pods: Sequence[PodFacts], life: _Life, scene: Scene,
+    def _record(self, group: JobPods, pods: Sequence[PodFacts], life: _Life, scene: Scene,
                 state: JobState = JobState.UNKNOWN, **others: Any) -> Job:
         """Return a job; ``others`` is what depends on whether it runs."""
         work, first = group.work, pods[0] if pods else None
@@ -161,7 +161,7 @@ class Runs:
             owner=f"{group.kind}/{group.name}", steering=scene.levers.steering(group, pods, queue),
             image=runs.image, framework=runs.framework, cuda=runs.cuda, **others)
 
-    def _waits(self, group: Group, pods: Sequence[PodFacts], partition: str, scene: Scene) -> tuple[WaitReason, str]:
+    def _waits(self, group: JobPods, pods: Sequence[PodFacts], partition: str, scene: Scene) -> tuple[WaitReason, str]:
         """Return why a group waits: for its gates, in its queue, or by the word of the scheduler on its first pod."""
         gates = sorted({gate for pod in pods for gate in pod.gates})
         work = group.work
@@ -186,7 +186,7 @@ def _software(image: str) -> Software:
     return software(image)
 
 
-def _limit(group: Group, first: PodFacts | None) -> float | None:
+def _limit(group: JobPods, first: PodFacts | None) -> float | None:
     """Return how long a job may run at most: by the first that says so of its owner, its workload and its pods."""
     for teller in (group.batch, group.work, first):
         if teller is not None and teller.limit_s is not None and 0 < teller.limit_s < math.inf:
@@ -194,7 +194,7 @@ def _limit(group: Group, first: PodFacts | None) -> float | None:
     return None
 
 
-def _submitted(group: Group) -> float:
+def _submitted(group: JobPods) -> float:
     """Return when somebody asked for it: its owner's own time where that is known, which outlives all pods."""
     for teller in (group.batch, group.work):
         if teller is not None and teller.created_s is not None:
@@ -238,19 +238,19 @@ def _starts(active: Iterable[PodFacts]) -> tuple[WaitReason, str]:
     return WaitReason.PREPARING, f"starting: {why}" if why else "starting"
 
 
-def _kind(group: Group) -> OwnerKind:
+def _kind(group: JobPods) -> OwnerKind:
     if group.kind in NOTEBOOKS or True in [pod.interactive for pod in group.pods]:
         return OwnerKind.INTERACTIVE
     return OwnerKind.SERVICE if group.kind in SERVICES else OwnerKind.BATCH
 
 
-def _finished(group: Group) -> bool:
+def _finished(group: JobPods) -> bool:
     """Tell whether its owner says that nothing more will come of it."""
     return bool((group.work and group.work.finished)
                 or (group.batch and (group.batch.complete or group.batch.failed)))
 
 
-def _over(job: Job, group: Group, now_s: float) -> Job:
+def _over(job: Job, group: JobPods, now_s: float) -> Job:
     """Return a run after its end, by what its owner, its pods or their absence tell, in the server's time if known."""
     pods = [*group.pods, *group.gone]
     state, text = _verdict(group, pods)
@@ -265,7 +265,7 @@ def _over(job: Job, group: Group, now_s: float) -> Job:
                    exit_code=max(codes, key=abs, default=None), scheduled_nodes=())
 
 
-def _verdict(group: Group, pods: Sequence[PodFacts]) -> tuple[JobState, str]:
+def _verdict(group: JobPods, pods: Sequence[PodFacts]) -> tuple[JobState, str]:
     if group.batch is not None and group.batch.complete:
         return JobState.COMPLETED, ""
     words = [word for pod in pods for word in (pod.disrupted, pod.end_reason) if word]

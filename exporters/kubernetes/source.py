@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ...storage.records import Job, Node, Partition, SchedulerSnapshot
-from ...storage.rules import Rules
+from ...storage.rules import SchedulerRules
 from ..fetch import Refused
 from ..source import Clock, Role, SourceError, TargetHealth
 from ..text import clean
@@ -21,7 +21,7 @@ from .api import ApiClient
 from .budgets import by_namespace, parse_budget
 from .claims import Devices, parse_claim, parse_slice
 from .fields import ApiGroups, Text, some
-from .groups import BATCHES, Group, batch_of, gather, parse_batch
+from .groups import BATCHES, JobPods, batch_of, gather, parse_batch
 from .nodes import NodeFacts, node_of, parse_node
 from .options import KubernetesOptions
 from .pods import KAI_QUEUE, PODS, QUEUE, PodFacts, facts_of, parse_pod
@@ -35,9 +35,9 @@ from .queues import (
     parse_local_queue,
     parse_workload,
 )
-from .reflector import Patience, Reflector, Wholesale
+from .reflector import Reflector, WatchPatience, Wholesale
 from .request import Grounds
-from .runs import Runs, Scene
+from .runs import JobRuns, Scene
 from .steer import Levers, first_waiting
 
 log = logging.getLogger(__name__)
@@ -99,8 +99,8 @@ class KubernetesSource:
         self._config, self._clock = config, clock
         self._api: ApiClient | None = None
         self._reflectors: dict[str, Reflector[Any]] = {}
-        self._patience = Patience(config.watch, config.silence, config.resync)
-        self._runs = Runs()
+        self._patience = WatchPatience(config.watch, config.silence, config.resync)
+        self._runs = JobRuns()
         self._looked = float("-inf")
         self._missing = set[str]()
         self._forbidden: dict[str, str] = {}
@@ -233,7 +233,8 @@ class KubernetesSource:
         jobs = self._runs.look(groups, scene, now_s)
         nodes = self._nodes(facts, pods, jobs, queues)
         told, flavors = queues.told()
-        return SchedulerSnapshot(now_s, nodes, partitions_of(nodes), tuple(jobs), Rules(queues=told, flavors=flavors))
+        return SchedulerSnapshot(now_s, nodes, partitions_of(nodes), tuple(jobs), SchedulerRules(queues=told,
+                                                                                                 flavors=flavors))
 
     def _levers(self, optional: Mapping[str, list[Any]], queues: Queues) -> Levers:
         budgets = self._reflectors.get("budgets")
@@ -254,26 +255,26 @@ class KubernetesSource:
         return tuple(node_of(node, here.get(node.name, ()), (*home(queues.serving(node)), *others), keys)
                      for node in sorted(facts, key=lambda node: node.name))
 
-    def _partition(self, queues: Queues, group: Group) -> str:
+    def _partition(self, queues: Queues, group: JobPods) -> str:
         """Return the partition of a job by the rule that is configured."""
         rule, _, label = self._config.partition.partition(":")
         if rule == "label":
             return _label(group, label) or SHARED
         return (queue_of(group, queues) if rule == "queue" else "") or group.namespace
 
-    def _user(self, group: Group) -> str:
+    def _user(self, group: JobPods) -> str:
         rule, _, label = self._config.user.partition(":")
         return _label(group, label) if rule == "label" else group.namespace
 
 
-def queue_of(group: Group, queues: Queues) -> str:
+def queue_of(group: JobPods, queues: Queues) -> str:
     """Return the queue of a job: Kueue's, KAI's or Volcano's, '' for none."""
     if group.queue is None:
         group.queue = _queue_of(group, queues)
     return group.queue
 
 
-def _queue_of(group: Group, queues: Queues) -> str:
+def _queue_of(group: JobPods, queues: Queues) -> str:
     if group.work is not None and group.work.admitted_to:
         return group.work.admitted_to
     if group.work is None and group.plain:
@@ -287,7 +288,7 @@ def _queue_of(group: Group, queues: Queues) -> str:
     return _label(group, KAI_QUEUE) or volcano or queues.gangs.get((group.namespace, gang), "")
 
 
-def _label(group: Group, name: str) -> str:
+def _label(group: JobPods, name: str) -> str:
     """Return a label of a job's pods, else of its workload."""
     found = clean(next((pod.labels[name] for pod in (*group.pods, *group.gone) if name in pod.labels), ""))
     return found or (group.work.labels.get(name, "") if group.work else "")

@@ -10,7 +10,7 @@ from typing import Any
 from ...storage.steering import Steering
 from ..text import clean
 from .budgets import BudgetFacts, budgets_of
-from .groups import Group
+from .groups import JobPods
 from .pods import PodFacts
 from .queues import WorkloadFacts
 
@@ -26,7 +26,7 @@ class Levers:
     first: Mapping[str, WorkloadFacts] = field(default_factory=dict)
     """Who comes first of those who wait, by queue of the cluster."""
 
-    def awaits(self, group: Group, waiting: Sequence[PodFacts]) -> bool:
+    def awaits(self, group: JobPods, waiting: Sequence[PodFacts]) -> bool:
         """Tell whether a group waits for advice alone: behind our gate, or our admission check."""
         work = group.work
         if work is not None and not work.admitted:
@@ -34,7 +34,7 @@ class Levers:
                 work.reserved and work.pending_checks == (self.check,))
         return bool(self.gate and waiting) and all(pod.gates == (self.gate,) for pod in waiting)
 
-    def steering(self, group: Group, pods: Sequence[PodFacts], queue: str) -> Steering:
+    def steering(self, group: JobPods, pods: Sequence[PodFacts], queue: str) -> Steering:
         """Return by what a group can be told: one that waits, or one that runs."""
         running = [pod for pod in pods if pod.holds]
         only, limited = _container(pods)
@@ -43,7 +43,7 @@ class Levers:
             group.namespace, owner=_resource(group), pods=tuple([pod.name for pod in running]), container=only,
             limited=limited, movable=self._movable(running), budgets=budgets_of(running, self.budgets or {}), **waits)
 
-    def _waiting(self, group: Group, pods: Sequence[PodFacts], queue: str) -> dict[str, Any]:
+    def _waiting(self, group: JobPods, pods: Sequence[PodFacts], queue: str) -> dict[str, Any]:
         """Return by what a job is told that waits, or some pods of it."""
         work = group.work if group.work is not None and not group.work.admitted else None
         gated = tuple(pod.name for pod in pods if self.gate and pod.gates == (self.gate,))
@@ -102,7 +102,7 @@ def _container(pods: Sequence[PodFacts]) -> tuple[str, bool]:
     return known or ("", False)
 
 
-def _resource(group: Group) -> str:
+def _resource(group: JobPods) -> str:
     """Return the owner of a group as commands name it, '' for what no command names."""
     owner = group.owner
     if owner is None or not owner.kind:
@@ -117,7 +117,7 @@ def _kind(kind: str, version: str) -> str:
     return f"{clean(kind).lower()}.{clean(group)}" if group else clean(kind).lower()
 
 
-def _unmade(group: Group) -> bool:
+def _unmade(group: JobPods) -> bool:
     """Tell whether its owner is a Job that is suspended and has never made pods: its template may be changed."""
     return group.batch is not None and group.batch.suspended and not group.batch.begun and not group.pods
 

@@ -19,7 +19,7 @@ from ..source import SourceError
 from ..text import clean
 from .access import reach
 from .api import ApiClient
-from .fields import ApiGroups, Bare, Listing, Meta, Part, some
+from .fields import ApiGroups, Bare, Listing, Meta, ObjectPart, some
 from .hypernodes import HyperNode, Labels, fabric_of
 from .options import KubernetesAccess
 
@@ -31,19 +31,19 @@ _HOST = "kubernetes.io/hostname"
 _GROUPS, _LIST = msgspec.json.Decoder(ApiGroups), msgspec.json.Decoder(Listing)
 
 
-class _Level(Part, frozen=True):
+class _Level(ObjectPart, frozen=True):
     """A level of a Topology."""
 
     node_label: str = ""
 
 
-class _Levels(Part, frozen=True):
+class _Levels(ObjectPart, frozen=True):
     """The levels of a Topology, the topmost first."""
 
     levels: list[_Level] | None = None
 
 
-class KueueTopology(Part, frozen=True):
+class KueueTopology(ObjectPart, frozen=True):
     """Which labels tell where nodes hang."""
 
     metadata: Meta = Meta()

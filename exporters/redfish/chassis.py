@@ -8,14 +8,14 @@ from fnmatch import fnmatchcase
 from ..fetch import Refused
 from ..source import SourceError
 from .client import Bmc, Resource, link, members
-from .power import Reader, Reading, first
+from .power import ChassisPower, Reader, first
 
 MOST_CHASSIS = 128
 _WHOLE = ("RackMount", "Sled", "Blade", "StandAlone", "Tower", "Enclosure")
 """Types that are a server as a whole, the likeliest first."""
 
 
-def choose(bmc: Bmc, pattern: str) -> tuple[str, Resource, Reader, Reading]:
+def choose(bmc: Bmc, pattern: str) -> tuple[str, Resource, Reader, ChassisPower]:
     """Return path, resource, place and reading of the one chassis that counts; ``pattern`` fits its id.
 
     Raises:

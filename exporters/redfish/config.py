@@ -19,7 +19,7 @@ from ..source import Clock, Source, SourceError, register
 from ..targets import Target
 from .chassis import choose
 from .client import Bmc, Resource
-from .power import Reader, Reading, equipment, read
+from .power import ChassisPower, Reader, equipment, read
 
 _CHOSEN_S = 3600.0
 """How long the choice of a chassis holds: firmware is updated."""
@@ -55,7 +55,7 @@ class _Known:
     lock: threading.Lock = field(default_factory=threading.Lock)
     chosen: tuple[Resource, Reader] | None = None
     chosen_s: float = 0.0
-    told: Reading | None = None
+    told: ChassisPower | None = None
     told_s: float = 0.0
     """When it was first told so: a BMC that repeats its own old measurement does not make it younger."""
 
@@ -106,7 +106,7 @@ class RedfishSource(PageSource):
         known.told = told
         return Telemetry(nodes=(NodeReading(node, known.told_s, told.watts, "redfish"),))
 
-    def _power(self, known: _Known, now_s: float) -> Reading:
+    def _power(self, known: _Known, now_s: float) -> ChassisPower:
         if known.chosen is not None and 0 <= now_s - known.chosen_s < _CHOSEN_S:
             found = read(known.chosen[1], known.bmc, known.chosen[0])
             if found is not None:

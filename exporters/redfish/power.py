@@ -3,7 +3,7 @@
 1. ``EnvironmentMetrics``: ``PowerWatts.Reading``;
 2. ``PowerSubsystem/PowerSupplies/*/Metrics``: ``InputPowerWatts.Reading``, added up, all of those that are in use;
 3. ``Power`` (deprecated): ``PowerControl[0].PowerConsumedWatts``, else ``PowerMetrics.AverageConsumedWatts``;
-4. ``Sensors/TotalPower``: ``Reading`` in W.
+4. ``Sensors/TotalPower``: ``ChassisPower`` in W.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ABSENT = frozenset(("Absent", "StandbyOffline", "Disabled", "UnavailableOffline
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ChassisPower:
     """What a chassis draws."""
 
     watts: float
@@ -28,11 +28,11 @@ class Reading:
     """When the BMC says that it measured it, as it writes it; '' where it does not say."""
 
 
-Reader = Callable[[Bmc, Resource], Reading | None]
+Reader = Callable[[Bmc, Resource], ChassisPower | None]
 
 
 def number(value: object) -> float | None:
-    """Return watts of a property, which may be a number or an object with a ``Reading``."""
+    """Return watts of a property, which may be a number or an object with a ``ChassisPower``."""
     if isinstance(value, dict):
         value = value.get("Reading")
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -40,14 +40,14 @@ def number(value: object) -> float | None:
     return server_watts(float(value))
 
 
-def _environment(bmc: Bmc, chassis: Resource) -> Reading | None:
+def _environment(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     path = link(chassis, "EnvironmentMetrics")
     found = bmc.get(path) if path else {}
     watts = number(found.get("PowerWatts"))
-    return None if watts is None else Reading(watts, _time(found.get("PowerWatts")))
+    return None if watts is None else ChassisPower(watts, _time(found.get("PowerWatts")))
 
 
-def _supplies(bmc: Bmc, chassis: Resource) -> Reading | None:
+def _supplies(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     path = link(chassis, "PowerSubsystem")
     listed = link(bmc.get(path), "PowerSupplies") if path else ""
     total, count = 0.0, 0
@@ -61,10 +61,10 @@ def _supplies(bmc: Bmc, chassis: Resource) -> Reading | None:
         if watts is None:
             return None  # a part of the supplies is no wall power
         total, count = total + watts, count + 1
-    return Reading(total) if count else None
+    return ChassisPower(total) if count else None
 
 
-def _control(bmc: Bmc, chassis: Resource) -> Reading | None:
+def _control(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     path = link(chassis, "Power")
     rows = bmc.get(path).get("PowerControl") if path else None
     first = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
@@ -72,11 +72,11 @@ def _control(bmc: Bmc, chassis: Resource) -> Reading | None:
     for value in (first.get("PowerConsumedWatts"),
                   metrics.get("AverageConsumedWatts") if isinstance(metrics, dict) else None):
         if (watts := number(value)) is not None:
-            return Reading(watts)
+            return ChassisPower(watts)
     return None
 
 
-def _sensor(bmc: Bmc, chassis: Resource) -> Reading | None:
+def _sensor(bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     path = link(chassis, "Sensors")
     if not path:
         return None
@@ -84,7 +84,7 @@ def _sensor(bmc: Bmc, chassis: Resource) -> Reading | None:
     if found.get("ReadingUnits", "W") != "W":
         return None
     watts = number(found.get("Reading"))
-    return None if watts is None else Reading(watts, _time(found))
+    return None if watts is None else ChassisPower(watts, _time(found))
 
 
 def _time(found: object) -> str:
@@ -95,7 +95,7 @@ def _time(found: object) -> str:
 READERS: tuple[Reader, ...] = (_environment, _supplies, _control, _sensor)
 
 
-def first(bmc: Bmc, chassis: Resource) -> tuple[Reader, Reading] | None:
+def first(bmc: Bmc, chassis: Resource) -> tuple[Reader, ChassisPower] | None:
     """Return the first place that tells the power of a chassis, and what it tells."""
     for reader in READERS:
         found = read(reader, bmc, chassis)
@@ -104,7 +104,7 @@ def first(bmc: Bmc, chassis: Resource) -> tuple[Reader, Reading] | None:
     return None
 
 
-def read(reader: Reader, bmc: Bmc, chassis: Resource) -> Reading | None:
+def read(reader: Reader, bmc: Bmc, chassis: Resource) -> ChassisPower | None:
     """Return what one place tells; None where the BMC does not have it."""
     try:
         return reader(bmc, chassis)
@@ -114,7 +114,7 @@ def read(reader: Reader, bmc: Bmc, chassis: Resource) -> Reading | None:
         raise
 
 
-def equipment(bmc: Bmc) -> Iterator[tuple[str, Reading]]:
+def equipment(bmc: Bmc) -> Iterator[tuple[str, ChassisPower]]:
     """Yield id and power of each power shelf and rack PDU of a rack's controller."""
     root = bmc.get("/redfish/v1/")
     path = link(root, "PowerEquipment")
@@ -126,4 +126,4 @@ def equipment(bmc: Bmc) -> Iterator[tuple[str, Reading]]:
             found = bmc.get(metrics) if metrics else {}
             watts = number(found.get("PowerWatts"))
             if watts is not None:
-                yield one.rstrip("/").rpartition("/")[2], Reading(watts, _time(found.get("PowerWatts")))
+                yield one.rstrip("/").rpartition("/")[2], ChassisPower(watts, _time(found.get("PowerWatts")))

@@ -12,9 +12,9 @@ import time
 import click
 
 from .clock import SimulatedClock
-from .cluster import Shape, SimulatedCluster
+from .cluster import ClusterShape, SimulatedCluster
 from .hardware import HARDWARE
-from .server import SimulationServer, Site
+from .server import SimulatedSite, SimulationServer
 
 
 @click.command()
@@ -29,8 +29,8 @@ def main(nodes: int, seed: int, speed: float, start: float | None, port: int, ha
          mig: bool) -> None:
     """Serve a simulated cluster on 127.0.0.1 until standard input closes."""
     start_s = float(int(time.time())) if start is None else start
-    cluster = SimulatedCluster(Shape(nodes=nodes, hardware=hardware, seed=seed, start_s=start_s))
-    with SimulationServer(Site(cluster, SimulatedClock(speed, start_s), mig), port) as server:
+    cluster = SimulatedCluster(ClusterShape(nodes=nodes, hardware=hardware, seed=seed, start_s=start_s))
+    with SimulationServer(SimulatedSite(cluster, SimulatedClock(speed, start_s), mig), port) as server:
         click.echo(server.url)
         sys.stdout.flush()
         threading.Thread(target=server.serve_forever, daemon=True).start()

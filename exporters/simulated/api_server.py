@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from .api_store import ExpiredError, Resource, Store, Stored
+from .api_store import ExpiredError, Resource, Store, StoredObject
 
 JSON = "application/json"
 _REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 410: "Expired",
@@ -170,7 +170,7 @@ class Api:
                 marked = time.monotonic()
         stream.end(clean=generation == self._generation)
 
-    def _news(self, resource: Resource, wanted: Callable[[Stored], bool], version: int,
+    def _news(self, resource: Resource, wanted: Callable[[StoredObject], bool], version: int,
               end: float) -> tuple[int, list[bytes]]:
         """Wait a moment for changes; return the version reached and the lines that tell of them."""
         with self.store.changed:
@@ -234,7 +234,7 @@ class _Stream:
         self._handler.close_connection = self._handler.close_connection or not clean or self.broken
 
 
-def _filter(namespace: str, query: Query) -> Callable[[Stored], bool]:
+def _filter(namespace: str, query: Query) -> Callable[[StoredObject], bool]:
     """Return which objects a request wants; of field selectors those that kubectl uses are known."""
     terms = []
     for term in filter(None, query.get("fieldSelector", "").split(",")):
@@ -246,7 +246,7 @@ def _filter(namespace: str, query: Query) -> Callable[[Stored], bool]:
     if any(not mark or name.endswith("!") for name, mark, _ in labels):
         raise RefusedError(400, "label selectors other than name=value are not emulated")
 
-    def wanted(stored: Stored) -> bool:
+    def wanted(stored: StoredObject) -> bool:
         given = stored.content["metadata"].get("labels", {})
         return (not namespace or stored.name[0] == namespace) and all(
             given.get(name) == value.lstrip("=") for name, _, value in labels) and all(

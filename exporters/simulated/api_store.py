@@ -66,7 +66,7 @@ ALL = (*CORE, WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, FLAVORS, COHORTS, POD_GRO
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredObject:
     """An object at one version."""
 
     version: int
@@ -82,15 +82,15 @@ class Change:
     version: int
     kind: str
     """``ADDED``, ``MODIFIED`` or ``DELETED``."""
-    stored: Stored
+    stored: StoredObject
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """A part of a list."""
 
     version: int
-    items: Sequence[Stored]
+    items: Sequence[StoredObject]
     more: str = ""
     """What the next page is asked for with; '' after the last one."""
     remaining: int = 0
@@ -100,7 +100,7 @@ class Page:
 class _Shelf:
     """The objects of one resource."""
 
-    objects: dict[Name, Stored] = field(default_factory=dict)
+    objects: dict[Name, StoredObject] = field(default_factory=dict)
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=MOST_CHANGES))
     forgotten: int = 0
     """The newest change that is forgotten."""
@@ -114,7 +114,7 @@ class Store:
         self.version = 1
         self.changed = threading.Condition()
         self._shelves = {resource: _Shelf() for resource in self.resources}
-        self._moments: dict[int, tuple[int, tuple[Stored, ...]]] = {}
+        self._moments: dict[int, tuple[int, tuple[StoredObject, ...]]] = {}
         """Version and objects of lists that are being read, by number."""
         self._lists = 0
 
@@ -137,7 +137,7 @@ class Store:
 
     def _note(self, resource: Resource, kind: str, name: Name, content: Object) -> None:
         self.version += 1
-        stored = Stored(self.version, name, content, written(resource, content, self.version))
+        stored = StoredObject(self.version, name, content, written(resource, content, self.version))
         shelf = self._shelves[resource]
         if kind == "DELETED":
             del shelf.objects[name]
@@ -153,7 +153,7 @@ class Store:
         with self.changed:
             return list(self._shelves[resource].objects)
 
-    def get(self, resource: Resource, name: Name) -> Stored | None:
+    def get(self, resource: Resource, name: Name) -> StoredObject | None:
         """Return an object by its name."""
         with self.changed:
             return self._shelves[resource].objects.get(name)
@@ -168,7 +168,7 @@ class Store:
             self._moments.clear()
             self.changed.notify_all()
 
-    def page(self, resource: Resource, wanted: Callable[[Stored], bool], limit: int, token: str = "") -> Page:
+    def page(self, resource: Resource, wanted: Callable[[StoredObject], bool], limit: int, token: str = "") -> ListPage:
         """Return a page of a list, 0 for no limit; all pages of a list are of the moment of the first.
 
         Raises:
@@ -183,9 +183,9 @@ class Store:
             if end >= len(items):
                 del self._moments[number]
             more = _token(number, end) if end < len(items) else ""
-            return Page(version, items[start:end], more, max(0, len(items) - end))
+            return ListPage(version, items[start:end], more, max(0, len(items) - end))
 
-    def _open(self, resource: Resource, wanted: Callable[[Stored], bool]) -> int:
+    def _open(self, resource: Resource, wanted: Callable[[StoredObject], bool]) -> int:
         """Keep the objects of this moment for a list; return its number."""
         objects = self._shelves[resource].objects
         self._lists += 1

@@ -30,7 +30,7 @@ DAY_RHYTHM = (0.6, 1.4)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ClusterShape:
     """What makes one simulated cluster differ from another."""
 
     nodes: int = 4
@@ -53,8 +53,8 @@ class Shape:
 class SimulatedCluster:
     """Two DGX A100 and two DGX-1V by default, with users; ``advance`` moves it on."""
 
-    def __init__(self, shape: Shape | None = None, power: Power | None = None) -> None:
-        self.shape = shape = shape or Shape()
+    def __init__(self, shape: ClusterShape | None = None, power: Power | None = None) -> None:
+        self.shape = shape = shape or ClusterShape()
         self.servers = servers(shape.nodes, shape.hardware)
         seeds = np.random.SeedSequence(shape.seed).spawn(3)
         self._rng = np.random.default_rng(seeds[0])

@@ -22,7 +22,7 @@ DRIVER_RESERVE_MIB = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class GpuFacts:
     """What never changes: one value per GPU."""
 
     idle_watts: Floats
@@ -39,7 +39,7 @@ class GpuPhysics:
         per_gpu = [server.model for server in servers for _ in range(server.model.gpus)]
         count = len(per_gpu)
         self._rng, self._power = rng, power
-        self.facts = Facts(
+        self.facts = GpuFacts(
             # No two GPUs are alike: silicon and cooling differ by a few watts.
             idle_watts=np.array([m.idle_watts for m in per_gpu]) + rng.uniform(-3, 3, count),
             context_watts=np.array([m.context_watts for m in per_gpu]),

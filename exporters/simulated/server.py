@@ -51,7 +51,7 @@ class _Refused(Exception):
         self.status = status
 
 
-class Site:
+class SimulatedSite:
     """Answers paths; moves the cluster to the clock's time before each answer."""
 
     def __init__(self, cluster: SimulatedCluster, clock: Callable[[], float], mig: bool = False) -> None:
@@ -211,7 +211,7 @@ class SimulationServer(ThreadingHTTPServer):
     # A thousand scrapers may knock at once.
     request_queue_size = 1024
 
-    def __init__(self, site: Site, port: int = 0) -> None:
+    def __init__(self, site: SimulatedSite, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.site = site
 

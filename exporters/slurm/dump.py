@@ -41,7 +41,7 @@ class Untrusted(BadRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DumpChunk:
     """Some rows of a file."""
 
     parsed: Parsed[Job]
@@ -49,7 +49,7 @@ class Piece:
     """Of the file, up to here."""
 
 
-def read_dump(path: Path, *, trusted: bool = False) -> Iterator[Piece]:
+def read_dump(path: Path, *, trusted: bool = False) -> Iterator[DumpChunk]:
     """Yield the runs of a file, piece by piece; ``trusted``: no name holds the mark.
 
     Raises ``BadRecord`` when it is nothing that sacct prints, ``OSError`` when it cannot be read.
@@ -63,15 +63,15 @@ def read_dump(path: Path, *, trusted: bool = False) -> Iterator[Piece]:
             yield from _table(file, trusted)
 
 
-def _json(file: IO[bytes], size: int) -> Iterator[Piece]:
+def _json(file: IO[bytes], size: int) -> Iterator[DumpChunk]:
     if size > LARGEST_JSON_BYTES:
         raise BadRecord(f"{size:,} bytes of JSON are too much at once: ask sacct for some months at a time")
     parsed = parse_list(load(file.read().decode("utf-8", "replace")), "jobs", parse_accounted)
     for first in range(0, max(1, len(parsed.records)), ROWS):
-        yield Piece(Parsed(parsed.records[first:first + ROWS], () if first else parsed.skipped), size)
+        yield DumpChunk(Parsed(parsed.records[first:first + ROWS], () if first else parsed.skipped), size)
 
 
-def _table(file: IO[bytes], trusted: bool) -> Iterator[Piece]:
+def _table(file: IO[bytes], trusted: bool) -> Iterator[DumpChunk]:
     names, mark = _heading(_line(file).rstrip("\r\n"))
     missing = [name for name in _NEEDED if name not in names]
     if missing:
@@ -89,9 +89,9 @@ def _table(file: IO[bytes], trusted: bool) -> Iterator[Piece]:
         except ValueError as error:
             skipped.append(f"line {number}: {error}"[:200])
         if len(jobs) + len(skipped) >= ROWS:
-            yield Piece(Parsed(tuple(jobs), tuple(skipped)), file.tell())
+            yield DumpChunk(Parsed(tuple(jobs), tuple(skipped)), file.tell())
             jobs, skipped = [], []
-    yield Piece(Parsed(tuple(jobs), tuple(skipped)), file.tell())
+    yield DumpChunk(Parsed(tuple(jobs), tuple(skipped)), file.tell())
 
 
 def _heading(line: str) -> tuple[list[str], str]:

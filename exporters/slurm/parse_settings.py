@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from ...storage.rules import Amounts, Association, Ceilings, License, Qos, Site
+from ...storage.rules import Amounts, Association, Ceilings, License, Qos, SchedulerSettings
 from .gres import parse_memory
 from .parse_json import Parsed, Record
 from .parse_text import parse_duration
@@ -34,12 +34,12 @@ def parse_settings(text: str) -> dict[str, str]:
     return {name: value for name, value in known.items() if name in SETTINGS or _PRIORITY.match(name)}
 
 
-def site_of(settings: Mapping[str, str]) -> Site:
+def site_of(settings: Mapping[str, str]) -> SchedulerSettings:
     """Return what settings mean; what is not among them is not known."""
     enforced, select = settings.get("AccountingStorageEnforce"), settings.get("SelectTypeParameters")
     topology, preempt = settings.get("TopologyPlugin"), settings.get("PreemptType")
     mode = settings.get("PreemptMode")
-    return Site(
+    return SchedulerSettings(
         preempt_type=None if preempt is None else _after_slash(preempt),
         preempt_mode=None if mode is None else _words(mode.upper()),
         exempt_s=parse_duration(settings.get("PreemptExemptTime", "NONE").replace("(null)", "NONE")) or 0.0,

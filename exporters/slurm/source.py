@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from ...storage.records import Job, Node, Partition, SchedulerSnapshot
-from ...storage.rules import Association, License, Qos, Reservation, Rules
+from ...storage.rules import Association, License, Qos, Reservation, SchedulerRules
 from ...storage.topology import Fabric, TopologyError
 from ..source import Clock, Role, SourceError, TargetHealth
 from ..topology import parse_switches
@@ -78,7 +78,7 @@ class SlurmSource:
                  ) -> None:
         self.name = name
         self._told = dict(settings or {})
-        self._rules, self._ruled_s = Rules(), float("-inf")
+        self._rules, self._ruled_s = SchedulerRules(), float("-inf")
         self._missing = set[str]()
         self._fabric: Fabric | None = None
         self._transport = transport
@@ -121,20 +121,20 @@ class SlurmSource:
         """Release connections."""
         self._transport.close()
 
-    def _enforced(self, now: float) -> Rules:
+    def _enforced(self, now: float) -> SchedulerRules:
         """Return what Slurm enforces beside free resources; settings and limits are read seldom."""
         if not 0 <= now - self._ruled_s < SELDOM_S:
             settings = self._maybe("settings", self._transport.settings) or {}
-            self._rules = Rules(qos=self._records("qos", self._transport.qos),
-                                associations=self._records("associations", self._transport.associations),
-                                site=site_of({**settings, **self._told}))
+            self._rules = SchedulerRules(qos=self._records("qos", self._transport.qos),
+                                         associations=self._records("associations", self._transport.associations),
+                                         site=site_of({**settings, **self._told}))
             self._fabric = self._maybe("topology", lambda: parse_switches(self._transport.topology())) \
                 if self._rules.site.tree else None
             self._ruled_s = now
         return replace(self._rules, reservations=self._reservations,
                        licenses=self._records("licenses", self._transport.licenses))
 
-    def _with_switches(self, jobs: tuple[Job, ...], rules: Rules) -> tuple[Job, ...]:
+    def _with_switches(self, jobs: tuple[Job, ...], rules: SchedulerRules) -> tuple[Job, ...]:
         """Return the jobs with the switches that they ask for, where the list of jobs itself does not tell."""
         if rules.site.tree is False:
             return tuple(_switched(job, {}) for job in jobs)

@@ -20,14 +20,14 @@ from idlewatt.daemon.agents.gist_mdrl import live
 from idlewatt.daemon.agents.gist_mdrl.kind import KIND
 from idlewatt.daemon.agents.histories import Material, Split, split, taken
 from idlewatt.daemon.agents.kinds import Course
-from idlewatt.daemon.learning.exam import Exam, Trial, replayed
+from idlewatt.daemon.learning.exam import Exam, HeldOutRun, replayed
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.replay.workload_builder import from_trace
 from idlewatt.daemon.reproduce.gist.seeds import mean_of
 from idlewatt.daemon.settings.flavours import FlavourSettings
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 from idlewatt.exporters.simulated.jobs import SimulatedJob, flavors
 from idlewatt.storage.traces import read_trace
 
@@ -46,7 +46,7 @@ Row = tuple[float, ...]
 
 def demo() -> tuple[Material, tuple[FlavourSettings, ...]]:
     """Return what the demo's cluster of four servers went through, and Table 2 in its hours."""
-    cluster = SimulatedCluster(Shape(nodes=4, seed=1, start_s=0.0, hour_s=HOUR_S, tick_s=30.0))
+    cluster = SimulatedCluster(ClusterShape(nodes=4, seed=1, start_s=0.0, hour_s=HOUR_S, tick_s=30.0))
     ended: dict[int, SimulatedJob] = {}
     for _ in cluster.run(DAYS * DAY_S, 3600.0):
         ended |= {job.job_id: job for job in cluster.finished}
@@ -85,7 +85,7 @@ def trained(material: Material, flavours: tuple[FlavourSettings, ...], seed: int
     return parts, folder / "best"
 
 
-def row_of(trial: Trial) -> Row:
+def row_of(trial: HeldOutRun) -> Row:
     """Return the five figures of a trial."""
     ended = np.isfinite(trial.jct)
     makespan = sum(course.last_end_s - course.times[0] for course in trial.courses)

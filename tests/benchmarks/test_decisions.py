@@ -11,13 +11,13 @@ from idlewatt.daemon.agents.dl2.agent import DL2
 from idlewatt.daemon.agents.dl2.network import NET as SIZES
 from idlewatt.daemon.agents.gist_mdrl.agent import GistAgent
 from idlewatt.daemon.agents.gist_mdrl.live import SERVING, GistPolicy
-from idlewatt.daemon.agents.gist_mdrl.site import Jobs, form
+from idlewatt.daemon.agents.gist_mdrl.site import PartitionJobs, form
 from idlewatt.daemon.agents.maifs.agent import Maifs
 from idlewatt.daemon.agents.maifs.network import initial
 from idlewatt.daemon.agents.topdrl.agent import TopDRL
 from idlewatt.daemon.agents.topdrl.network import NET as ORDERS
 from idlewatt.daemon.replay import arrays as a
-from idlewatt.daemon.replay.site_speeds import Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.site_speeds import SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.storage.records import ModelCard
 
@@ -27,11 +27,11 @@ RANDOM = np.random.default_rng(0)
 
 
 def cell(factor):
-    return Cell(factor, factor, factor, "measured", 9)
+    return SpeedCell(factor, factor, factor, "measured", 9)
 
 
-SPEEDS = SiteSpeeds("site", (Group("*", "*", 9, size={1: cell(1.0), 2: cell(1.8), 4: cell(3.2), 8: cell(5.0)},
-                                   spread={"leaf": cell(0.8)}, cpus={2.0: cell(0.7), 4.0: cell(1.0)}),))
+SPEEDS = SiteSpeeds("site", (SpeedGroup("*", "*", 9, size={1: cell(1.0), 2: cell(1.8), 4: cell(3.2), 8: cell(5.0)},
+                                        spread={"leaf": cell(0.8)}, cpus={2.0: cell(0.7), 4.0: cell(1.0)}),))
 AGENTS = {"dl2": DL2(RANDOM.normal(size=SIZES.size), ModelCard("dl2", "1", 0, 0, "", "", "")),
           "topdrl": TopDRL(RANDOM.normal(size=ORDERS.size), ModelCard("topdrl", "1", 0, 0, "", "", "")),
           "maifs": Maifs(initial(RANDOM), ModelCard("maifs", "1", 0, 0, "", "", ""))}
@@ -40,7 +40,7 @@ AGENTS = {"dl2": DL2(RANDOM.normal(size=SIZES.size), ModelCard("dl2", "1", 0, 0,
 def gist():
     """An agent for that site's one partition, whose servers it looks at by shortlists, and which places all it can."""
     sizes, none = np.repeat([1, 2, 4, 8], 50), np.zeros(200, np.int64)
-    jobs = Jobs(sizes, none, none, none.astype(float), none + 3600.0, none + 86400.0)
+    jobs = PartitionJobs(sizes, none, none, none.astype(float), none + 3600.0, none + 86400.0)
     agent = GistAgent(form(ClusterState.from_snapshot(site(1000, 1), NOW).cluster, "gpu", jobs), SERVING)
     agent.weights["q.bias"][:-len(agent.partition.flavors)] = 1.0
     return GistPolicy({"gpu": agent}, ModelCard("gist_mdrl", "1", 0, 0, "", "", ""))

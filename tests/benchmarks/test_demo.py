@@ -45,7 +45,7 @@ def watched(tmp_path, request, monkeypatch):
     if arenas:
         monkeypatch.setenv("MALLOC_ARENA_MAX", arenas)
     start_s = float(int(time.time()))
-    site = demo.Wanted(tmp_path, 4, 1, speed, PORT, "slurm")
+    site = demo.DemoPlan(tmp_path, 4, 1, speed, PORT, "slurm")
     with demo._simulation(site, start_s, []) as simulation:
         config = demo._write_config(site, simulation)
         with demo._daemon(config, PORT, speed, start_s, tmp_path, []) as url:

@@ -13,8 +13,8 @@ import pytest
 import idlewatt.daemon
 from idlewatt.daemon import config
 from idlewatt.daemon.service import Service
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
-from idlewatt.exporters.simulated.server import SimulationServer, Site
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
+from idlewatt.exporters.simulated.server import SimulatedSite, SimulationServer
 from idlewatt.storage.history import History
 
 ROOT = Path(idlewatt.daemon.__file__).parents[1]
@@ -45,8 +45,8 @@ def entered() -> Iterator[set[str]]:
 
 @pytest.fixture
 def service(tmp_path):
-    cluster, now_s = SimulatedCluster(Shape(start_s=NOW)), [NOW]
-    server = SimulationServer(Site(cluster, lambda: now_s[0]))
+    cluster, now_s = SimulatedCluster(ClusterShape(start_s=NOW)), [NOW]
+    server = SimulationServer(SimulatedSite(cluster, lambda: now_s[0]))
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     settings = config.parse(
         f"cluster: files\nstorage: {{url: 'sqlite:///{tmp_path}/idlewatt.db'}}\n"

@@ -2,12 +2,12 @@
 
 import time
 
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 
 
 def test_hundreds_of_simulated_hours_pass_in_a_second(capsys):
     hours = 24 * 14
-    cluster, began_s = SimulatedCluster(Shape(tick_s=60)), time.process_time()
+    cluster, began_s = SimulatedCluster(ClusterShape(tick_s=60)), time.process_time()
     for _ in cluster.run(hours * 3600, every_s=300):
         pass
     speed = hours / (time.process_time() - began_s)
@@ -17,7 +17,7 @@ def test_hundreds_of_simulated_hours_pass_in_a_second(capsys):
 
 
 def test_a_thousand_nodes_keep_up_with_the_demo(capsys):
-    cluster, began_s = SimulatedCluster(Shape(nodes=1000)), time.process_time()
+    cluster, began_s = SimulatedCluster(ClusterShape(nodes=1000)), time.process_time()
     cluster.advance(cluster.now_s + 3600)
     speed = 3600 / (time.process_time() - began_s)
     with capsys.disabled():

@@ -14,7 +14,7 @@ from test_replay import QUIET, minimal_rate
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine, events
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, OTHERS, Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, OTHERS, SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.storage.records import Node
 
@@ -25,7 +25,7 @@ JOBS = 100_000
 
 
 def cell(factor):
-    return Cell(factor, 0.9 * factor, 1.1 * factor, "measured", 9)
+    return SpeedCell(factor, 0.9 * factor, 1.1 * factor, "measured", 9)
 
 
 def speeds(*, company):
@@ -34,7 +34,7 @@ def speeds(*, company):
     labels = [f"u{number}/train" for number in range(GROUPS)]
     beside = {(one, other): cell(float(random.uniform(0.8, 0.99))) for one in labels for other in (*labels, OTHERS)
               if random.random() < 0.3}
-    return SiteSpeeds("site", tuple(Group(
+    return SiteSpeeds("site", tuple(SpeedGroup(
         f"u{number}", "train", 9, spread={"leaf": cell(0.9), "spine": cell(0.8), "further": cell(0.7)},
         company={other: kept for (one, other), kept in beside.items() if company and one == labels[number]})
         for number in range(GROUPS)))

@@ -18,8 +18,8 @@ from forked import Forked
 
 from idlewatt.daemon import config, opening
 from idlewatt.daemon.service import Service
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
-from idlewatt.exporters.simulated.server import SimulationServer, Site
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
+from idlewatt.exporters.simulated.server import SimulatedSite, SimulationServer
 from idlewatt.storage.history import History
 
 
@@ -34,8 +34,8 @@ class Rig:
     services: list[Service] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.cluster = SimulatedCluster(Shape(start_s=self.now_s))
-        self.server = SimulationServer(Site(self.cluster, self.clock))
+        self.cluster = SimulatedCluster(ClusterShape(start_s=self.now_s))
+        self.server = SimulationServer(SimulatedSite(self.cluster, self.clock))
         Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def clock(self) -> float:

@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from idlewatt.daemon.cycles import CycleHealth
-from idlewatt.daemon.degraded import Chronicle, Seen, SourceSeen, found, unread
+from idlewatt.daemon.degraded import Chronicle, HealthFacts, SourceSeen, found, unread
 from idlewatt.daemon.settings.degraded import DegradedSettings
 from idlewatt.exporters.publish import DEGRADED
 from idlewatt.exporters.source import SourceStatus, TargetHealth
@@ -32,21 +32,21 @@ def target(number, up=True, last_s=NOW - 5, **more):
 
 
 def words(*sources, **more):
-    return [one.words for one in found(Seen(NOW, sources, scheduler_max_age_s=600.0, **more))]
+    return [one.words for one in found(HealthFacts(NOW, sources, scheduler_max_age_s=600.0, **more))]
 
 
 def causes(*sources, **more):
-    return [one.cause for one in found(Seen(NOW, sources, scheduler_max_age_s=600.0, **more))]
+    return [one.cause for one in found(HealthFacts(NOW, sources, scheduler_max_age_s=600.0, **more))]
 
 
 def test_a_daemon_that_reads_everything_in_time_is_not_degraded():
-    assert found(Seen(NOW, (slurm(), source(targets=[target(n) for n in range(4)])),
-                      {"scrape": CycleHealth(9, last_duration_s=1.0, period_s=15.0)}, Recording(), 0.0,
-                      scheduler_max_age_s=600.0)) == ()
+    assert found(HealthFacts(NOW, (slurm(), source(targets=[target(n) for n in range(4)])),
+                             {"scrape": CycleHealth(9, last_duration_s=1.0, period_s=15.0)}, Recording(), 0.0,
+                             scheduler_max_age_s=600.0)) == ()
 
 
 def test_a_scheduler_that_is_not_read_is_said_with_the_time_of_its_last_good_read():
-    (one,) = found(Seen(NOW, (slurm(success=False, last_s=AT_TWO),), scheduler_max_age_s=600.0))
+    (one,) = found(HealthFacts(NOW, (slurm(success=False, last_s=AT_TWO),), scheduler_max_age_s=600.0))
     assert (one.cause, one.subject, one.words, one.since_s) == (
         "scheduler_unread", "slurm_rest", "Slurm not read since 14:02", AT_TWO)
 
@@ -69,7 +69,7 @@ def test_a_scheduler_that_fails_and_was_read_lately_is_a_source_that_is_down():
 
 
 def test_a_read_from_the_future_is_not_believed_because_the_clock_was_set_back():
-    assert unread(Seen(NOW, (slurm(last_s=NOW + 3600),), scheduler_max_age_s=600.0))
+    assert unread(HealthFacts(NOW, (slurm(last_s=NOW + 3600),), scheduler_max_age_s=600.0))
 
 
 def test_a_source_that_is_green_and_has_brought_nothing_for_long_is_slow():
@@ -83,7 +83,7 @@ def test_a_source_that_takes_longer_than_its_beat_is_slow():
 
 def test_a_source_that_nobody_asks_is_not_degraded():
     asleep = source(success=False, last_s=None)
-    assert found(Seen(NOW, (replace(asleep, status=replace(asleep.status, reads=0)),))) == ()
+    assert found(HealthFacts(NOW, (replace(asleep, status=replace(asleep.status, reads=0)),))) == ()
 
 
 def test_a_share_of_targets_that_are_down_is_said_from_the_limit_on():
@@ -153,15 +153,15 @@ def test_what_keeps_the_database_from_being_written_is_said_with_its_date():
 
 def test_what_has_no_date_of_its_own_gets_that_of_the_first_look():
     chronicle = Chronicle()
-    chronicle.look(Seen(AT_TWO, recording=Recording(backlog=7)))
-    (one,) = chronicle.look(Seen(NOW, recording=Recording(backlog=9)))
+    chronicle.look(HealthFacts(AT_TWO, recording=Recording(backlog=7)))
+    (one,) = chronicle.look(HealthFacts(NOW, recording=Recording(backlog=9)))
     assert (one.words, one.since_s) == ("9 facts not written to the database since 14:02", AT_TWO)
 
 
 def test_what_was_mended_meanwhile_begins_anew():
     chronicle = Chronicle()
     for now_s, backlog in ((AT_TWO, 7), (AT_TWO + 60, 0), (AT_TWO + 180, 7)):
-        told = chronicle.look(Seen(now_s, recording=Recording(backlog=backlog)))
+        told = chronicle.look(HealthFacts(now_s, recording=Recording(backlog=backlog)))
     assert [one.since_s for one in told] == [AT_TWO + 180]
 
 
@@ -169,13 +169,14 @@ def test_the_log_tells_each_fault_once_and_when_it_is_over(caplog):
     caplog.set_level("INFO")
     chronicle = Chronicle()
     for backlog in (7, 8, 0, 0):
-        chronicle.look(Seen(NOW, recording=Recording(backlog=backlog)))
+        chronicle.look(HealthFacts(NOW, recording=Recording(backlog=backlog)))
     assert [(record.message, record.cause) for record in caplog.records] == [
         ("degraded", "database_behind"), ("no longer degraded", "database_behind")]
 
 
 def test_a_thousand_nodes_are_looked_at_in_milliseconds():
-    seen = Seen(NOW, tuple(source(f"s{k}", targets=[target(n, up=n % 9 > 0) for n in range(1000)]) for k in range(4)))
+    seen = HealthFacts(NOW, tuple(source(f"s{k}", targets=[target(n, up=n % 9 > 0) for n in range(1000)])
+                                  for k in range(4)))
     began = time.process_time()
     found(seen)
     assert time.process_time() - began < 0.2

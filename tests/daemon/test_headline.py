@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idlewatt.daemon.headline import Part, balance, scope
+from idlewatt.daemon.headline import HeadlineRow, balance, scope
 from idlewatt.storage.power_classes import PowerClass
 
 IDLE, WORK, DARK = PowerClass.IDLE_UNALLOCATED, PowerClass.PRODUCTIVE, PowerClass.UNMEASURED
@@ -10,11 +10,11 @@ BUSY_HOST, EMPTY_HOST = PowerClass.HOST_ACTIVE, PowerClass.NODE_OVERHEAD_EMPTY
 
 
 def gpu(power_class, watts, node="a"):
-    return Part(node, power_class, watts, is_gpu=True)
+    return HeadlineRow(node, power_class, watts, is_gpu=True)
 
 
 def host(power_class, watts, source="ipmi", node="a"):
-    return Part(node, power_class, watts, is_gpu=False, source=source)
+    return HeadlineRow(node, power_class, watts, is_gpu=False, source=source)
 
 
 @pytest.mark.parametrize(("parts", "sentence"), [
@@ -49,7 +49,7 @@ def test_a_part_is_judged_within_the_whole():
     assert balance(own, scope(parts)).dark_gpus == 1
 
 
-rows = st.builds(Part, st.sampled_from("abc"), st.sampled_from(PowerClass), st.none() | st.floats(0, 5000),
+rows = st.builds(HeadlineRow, st.sampled_from("abc"), st.sampled_from(PowerClass), st.none() | st.floats(0, 5000),
                  st.booleans(), st.sampled_from(["", "gpus", "estimated", "ipmi"]))
 
 

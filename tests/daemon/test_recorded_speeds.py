@@ -12,7 +12,7 @@ from scattered import INCUMBENT, NODES, SINCE, TRUTH, USERS, write
 from idlewatt.daemon import counterfactual, simulator_error
 from idlewatt.daemon.agents.histories import DAY_S, recorded, split
 from idlewatt.daemon.cli import main
-from idlewatt.daemon.counterfactual import Request
+from idlewatt.daemon.counterfactual import WindowRequest
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.recorded_speeds import site_speeds
 from idlewatt.daemon.recorded_window import past
@@ -98,7 +98,7 @@ def test_the_check_reacts_to_the_table_and_says_what_it_rests_on(history):
 
 
 def test_the_counterfactual_reacts_to_the_table(lived, tmp_path):
-    request = Request(lived[0], UNTIL - 2 * DAY_S, UNTIL - DAY_S, (INCUMBENT, "fifo+nearest+easy"))
+    request = WindowRequest(lived[0], UNTIL - 2 * DAY_S, UNTIL - DAY_S, (INCUMBENT, "fifo+nearest+easy"))
     with_speeds = counterfactual.replayed(request)
     assert "measured" in with_speeds.speeds
     unwatched = f"sqlite:///{tmp_path}/unwatched.db"

@@ -11,8 +11,8 @@ from idlewatt.daemon import counterfactual, recorded_watts, simulator_error
 from idlewatt.daemon.agents.histories import recorded, split
 from idlewatt.daemon.agents.kinds import Objective
 from idlewatt.daemon.cli import main
-from idlewatt.daemon.cli._history import Source
-from idlewatt.daemon.counterfactual import Request
+from idlewatt.daemon.cli._history import JobSource
+from idlewatt.daemon.counterfactual import WindowRequest
 from idlewatt.daemon.learning.exam import Exam
 from idlewatt.daemon.learning.exam import replayed as examined
 from idlewatt.daemon.policies import named
@@ -22,12 +22,12 @@ from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run as replayed
 from idlewatt.daemon.replay.power import energy, joules
 from idlewatt.daemon.report import write_report
-from idlewatt.daemon.sweep import Plan, Sweep, rows
+from idlewatt.daemon.sweep import Sweep, SweepPlan, rows
 from idlewatt.daemon.sweep import replay as sweep_replay
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, SchedulerSnapshot, WasteReading
-from idlewatt.storage.records import Request as Asked
+from idlewatt.storage.records import WindowRequest as Asked
 from idlewatt.storage.run_energy import EnergyShare
 
 SINCE, HOUR, DAY, STEP = 1_795_219_200.0, 3600.0, 86400.0, 600.0
@@ -177,8 +177,8 @@ def doubled(monkeypatch):
 
 
 def planned(url):
-    cluster, intake = Source(url).read(None, lambda done, total: None)
-    return Plan(cluster, intake.workload, model=intake.power, watts=intake.watts)
+    cluster, intake = JobSource(url).read(None, lambda done, total: None)
+    return SweepPlan(cluster, intake.workload, model=intake.power, watts=intake.watts)
 
 
 def of_replay(url, history, folder):
@@ -194,7 +194,7 @@ def of_report(url, history, folder):
 
 
 def of_counterfactual(url, history, folder):
-    return counterfactual.replayed(Request(url, UNTIL - DAY, UNTIL - HOUR, (POLICY,))).joules[POLICY]
+    return counterfactual.replayed(WindowRequest(url, UNTIL - DAY, UNTIL - HOUR, (POLICY,))).joules[POLICY]
 
 
 def of_check(url, history, folder):

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from idlewatt.daemon import counterfactual, simulator_error
 from idlewatt.daemon.cli import main
-from idlewatt.daemon.counterfactual import Counterfactual, Request, Window, WindowReplayer
+from idlewatt.daemon.counterfactual import Counterfactual, ReplayedWindow, WindowReplayer, WindowRequest
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.recorded_window import measured, past, recorded_cluster
 from idlewatt.daemon.replay.cluster import ClusterError
@@ -29,7 +29,7 @@ from idlewatt.storage.records import (
     WasteReading,
 )
 from idlewatt.storage.records import (
-    Request as Asked,
+    WindowRequest as Asked,
 )
 
 NOW, HOUR, DAY = 1_795_219_200.0, 3600.0, 86400.0
@@ -183,9 +183,10 @@ def test_a_reserved_node_is_for_those_who_name_the_reservation(url):
 
 def test_the_policy_against_itself_saves_exactly_nothing(url):
     write(url, truth())
-    request = Request(url, NOW - 3 * HOUR, NOW - HOUR, ("fifo+first-fit+easy", "fifo+first-fit+easy"))
+    request = WindowRequest(url, NOW - 3 * HOUR, NOW - HOUR, ("fifo+first-fit+easy", "fifo+first-fit+easy"))
     once = counterfactual.replayed(request)
-    again = counterfactual.replayed(Request(url, NOW - 3 * HOUR, NOW - HOUR, ("fifo+first-fit+easy", "fifo+best-fit")))
+    again = counterfactual.replayed(WindowRequest(url, NOW - 3 * HOUR, NOW - HOUR, ("fifo+first-fit+easy",
+                                                                                    "fifo+best-fit")))
     assert once.joules["fifo+first-fit+easy"] - again.joules["fifo+first-fit+easy"] == 0.0
     assert once.joules["fifo+first-fit+easy"] > 0
 
@@ -193,7 +194,7 @@ def test_the_policy_against_itself_saves_exactly_nothing(url):
 def test_two_policies_that_decide_alike_take_the_same_joules_to_the_last_digit(url):
     write(url, truth())
     policies = ("fifo+first-fit+easy", "fifo+first-fit")
-    window = counterfactual.replayed(Request(url, NOW - 3 * HOUR, NOW - HOUR, policies))
+    window = counterfactual.replayed(WindowRequest(url, NOW - 3 * HOUR, NOW - HOUR, policies))
     assert len(set(window.joules.values())) == 1
     assert window.error_ratio == pytest.approx(0.0, abs=1e-6)
 
@@ -202,7 +203,7 @@ def test_waiting_is_counted_within_the_window_and_beside_what_was_recorded(url):
     late = [job(one.job_id, one.submit_s - 600, one.start_s, one.end_s, 8, one.allocations[0].node) for one in truth()]
     write(url, late)
     # Two jobs of eight GPUs hold the cluster for half of every hour; the scheduler let each wait for ten minutes.
-    window = counterfactual.replayed(Request(url, NOW - 6 * HOUR, NOW - 3 * HOUR, ("fifo+first-fit+easy",)))
+    window = counterfactual.replayed(WindowRequest(url, NOW - 6 * HOUR, NOW - 3 * HOUR, ("fifo+first-fit+easy",)))
     assert window.wait_s["fifo+first-fit+easy"] == 0.0
     assert window.wait_error_ratio == pytest.approx(-1.0)
     with History.read_only(url) as history:
@@ -217,20 +218,20 @@ def test_windows_add_up_to_one_long_window(url):
     cuts = [NOW - 6 * HOUR, NOW - 4 * HOUR, NOW - HOUR]
     sums = Counterfactual()
     for since, until in zip(cuts, cuts[1:], strict=False):
-        sums = sums.plus(counterfactual.replayed(Request(url, since, until, ("fifo+first-fit+easy",))))
-    whole = counterfactual.replayed(Request(url, cuts[0], cuts[-1], ("fifo+first-fit+easy",)))
+        sums = sums.plus(counterfactual.replayed(WindowRequest(url, since, until, ("fifo+first-fit+easy",))))
+    whole = counterfactual.replayed(WindowRequest(url, cuts[0], cuts[-1], ("fifo+first-fit+easy",)))
     assert sums.until_s == cuts[-1]
     assert sums.joules["fifo+first-fit+easy"] == pytest.approx(whole.joules["fifo+first-fit+easy"], rel=1e-9)
 
 
 def test_the_replay_in_a_process_of_its_own_says_the_same(url):
     write(url, truth())
-    request = Request(url, NOW - 3 * HOUR, NOW - HOUR, ("fifo+first-fit+easy",))
+    request = WindowRequest(url, NOW - 3 * HOUR, NOW - HOUR, ("fifo+first-fit+easy",))
     assert WindowReplayer().replay(request, 200.0) == counterfactual.replayed(request)
 
 
 def test_a_database_that_is_gone_is_logged_and_costs_nothing_else(tmp_path, caplog):
-    request = Request(f"sqlite:///{tmp_path}/none.db", NOW - HOUR, NOW, ("fifo",))
+    request = WindowRequest(f"sqlite:///{tmp_path}/none.db", NOW - HOUR, NOW, ("fifo",))
     assert WindowReplayer().replay(request, 200.0) is None
     assert "none.db" in caplog.records[-1].error
 
@@ -238,7 +239,7 @@ def test_a_database_that_is_gone_is_logged_and_costs_nothing_else(tmp_path, capl
 def test_after_the_end_nothing_is_replayed(url):
     replayer = WindowReplayer()
     replayer.end()
-    assert replayer.replay(Request(url, 0.0, 1.0, ("fifo",)), 1.0) is None
+    assert replayer.replay(WindowRequest(url, 0.0, 1.0, ("fifo",)), 1.0) is None
 
 
 def test_windows_follow_each_other_without_gap_or_overlap_and_never_reach_into_what_is_open():
@@ -246,7 +247,7 @@ def test_windows_follow_each_other_without_gap_or_overlap_and_never_reach_into_w
     first = known.next(NOW, HOUR)
     assert first[1] - first[0] == HOUR
     assert NOW - 1200 <= first[1] <= NOW - 900
-    known = known.plus(Window(first[1], {"fifo": 1.0}, None))
+    known = known.plus(ReplayedWindow(first[1], {"fifo": 1.0}, None))
     second = known.next(NOW + HOUR, HOUR)
     assert second[0] == first[1]
     since, until = known.next(NOW + 90 * DAY, HOUR)

@@ -8,7 +8,7 @@ import pytest
 from idlewatt.daemon import charts, report, sweep
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.workload import Workload
-from idlewatt.daemon.sweep import Plan
+from idlewatt.daemon.sweep import SweepPlan
 
 HOSTILE = "<script>document.title='owned'</script>"
 POLICIES = ("fifo", "sjf-limit+best-fit+easy", "random-feasible", "oracle")
@@ -19,7 +19,7 @@ def plan(jobs=300, ids=None):
     run = random.lognormal(6, 1, jobs)
     submit = 1_700_000_000 + np.cumsum(random.exponential(60, jobs))
     work = Workload.of(submit, run, random.integers(1, 17, jobs), limit=2 * run, ids=ids)
-    return Plan(Cluster.from_spec("4x8"), work)
+    return SweepPlan(Cluster.from_spec("4x8"), work)
 
 
 def write(path, made, policies=POLICIES, left_out=None):
@@ -61,7 +61,7 @@ def test_a_report_stays_small_however_many_jobs_there_are(tmp_path):
 
 
 def test_a_run_without_any_job_that_ended_has_a_page_all_the_same(tmp_path):
-    none = Plan(Cluster.from_spec("1x1"), Workload.of([0.0], [5.0], [9]))
+    none = SweepPlan(Cluster.from_spec("1x1"), Workload.of([0.0], [5.0], [9]))
     assert "larger than the cluster" in write(tmp_path / "report.html", none, ("fifo",))
 
 

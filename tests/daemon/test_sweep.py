@@ -8,14 +8,14 @@ import pytest
 from idlewatt.daemon import sweep, sweep_ray
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.workload import Workload
-from idlewatt.daemon.sweep import Plan, Shelf, Sweep, SweepError
+from idlewatt.daemon.sweep import Shelf, Sweep, SweepError, SweepPlan
 
 
 def plan(**changes):
     random = np.random.default_rng(1)
     run = random.integers(10, 900, 80)
     work = Workload.of(np.cumsum(random.integers(0, 60, 80)), run, random.integers(1, 9, 80), limit=2 * run)
-    return Plan(Cluster.from_spec("2x8"), work, **changes)
+    return SweepPlan(Cluster.from_spec("2x8"), work, **changes)
 
 
 def carried_out(made, folder, policies=("fifo", "oracle"), engine="processes"):

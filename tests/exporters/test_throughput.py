@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.exporters.prometheus_api import decode
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 from idlewatt.exporters.simulated.throughput import QUERY, answer, rates
 from idlewatt.exporters.source import SourceError
 from idlewatt.exporters.throughput import ThroughputConfig, parse
@@ -89,7 +89,7 @@ def test_every_rate_can_be_and_every_job_comes_once(series):
 
 
 def test_simulated_jobs_that_train_have_a_rate_and_others_none():
-    cluster = SimulatedCluster(Shape())
+    cluster = SimulatedCluster(ClusterShape())
     cluster.advance(cluster.now_s + 7200)
     found = rates(cluster)
     assert found

@@ -109,7 +109,7 @@ def live(tmp_path_factory) -> Iterator[Prometheus]:
     folder, port = tmp_path_factory.mktemp("live"), free_port()
     start_s = float(int(time.time()))
     with ExitStack() as stack:
-        site = demo.Wanted(folder, 4, 1, SPEED, port, "slurm")
+        site = demo.DemoPlan(folder, 4, 1, SPEED, port, "slurm")
         simulation = stack.enter_context(demo._simulation(site, start_s, []))
         config = demo.configuration(simulation, site)
         # Closed windows within the minute; and a beat that comes late on a busy machine is no gap.

@@ -96,7 +96,7 @@ def hour(tmp_path_factory) -> Iterator[Prometheus]:
     """A Prometheus on two hours, in the middle one of which the node was on and its meter showed 1,000 W."""
     folder, meter, clock = tmp_path_factory.mktemp("hour"), Meter(), Clock()
     with serving(folder, meter, clock) as service, (folder / "hour.om").open("w") as out:
-        page, pages = registry(DaemonView(service, lambda: service.settings).published), _openmetrics.Pages(LABELS)
+        page, pages = registry(DaemonView(service, lambda: service.settings).published), _openmetrics.PageWriter(LABELS)
         for second in range(-HOUR_S // 2, 3 * HOUR_S // 2 + 1, STEP_S):
             clock.now_s, meter.page = START_S + second, ON if 0 <= second < HOUR_S else OFF
             for cycle in ("jobs", "scrape", "assess"):

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.follow.config import parse
 from idlewatt.daemon.follow.follower import Follower
-from idlewatt.daemon.follow.sight import Advice, Advised
+from idlewatt.daemon.follow.sight import Advised, BelievedAdvice
 from idlewatt.daemon.follow.slurm import Slurm, SlurmError
 from idlewatt.storage.follow_ledger import FollowLedger
 
@@ -50,7 +50,7 @@ class Site:
         (folder / "follow.yml").write_text(self.text)
         self.rules = parse(self.text)
         self.slurm = Slurm(self.rules.slurm)
-        self.advice = Advice()
+        self.advice = BelievedAdvice()
 
     def fill(self):
         """Keep both A100 nodes busy and return a job that waits for one of them."""
@@ -63,7 +63,7 @@ class Site:
     def advise(self, job, *nodes):
         found = self.slurm.jobs([job])[job]
         now_s = time.time()
-        self.advice = Advice((Advised(job, found.submit_s, "A100", tuple(nodes), "easy", now_s, now_s),))
+        self.advice = BelievedAdvice((Advised(job, found.submit_s, "A100", tuple(nodes), "easy", now_s, now_s),))
 
     def follower(self, ledger, process="own", slurm=None, **rules):
         return Follower(self.rules.model_copy(update=rules), slurm or self.slurm, ledger, lambda now_s: self.advice,
@@ -137,7 +137,7 @@ def killed(site, moment):
             ledger = FollowLedger.own(site.path)
             follower = site.follower(Deadly(ledger, moments, moment), "child", Deadly(site.slurm, moments, moment))
             follower.look()
-            site.advice = Advice()
+            site.advice = BelievedAdvice()
             follower.look()
         finally:
             os._exit(0)
@@ -145,7 +145,7 @@ def killed(site, moment):
 
 
 def restarted(site):
-    site.advice = Advice()
+    site.advice = BelievedAdvice()
     return site.look("next")
 
 
@@ -159,7 +159,7 @@ def nothing_is_left(site):
     with FollowLedger.own(site.path) as ledger:
         left = [change for change in ledger.open_changes() if change.state != "intended"]
         assert left == []
-        late = Follower(site.rules, site.slurm, ledger, lambda now_s: Advice(), "late",
+        late = Follower(site.rules, site.slurm, ledger, lambda now_s: BelievedAdvice(), "late",
                         clock=lambda: time.time() + 3600)
         late.look()
         assert ledger.open_changes() == ()
@@ -223,7 +223,7 @@ def test_a_pin_is_made_kept_and_taken_back_when_the_advice_changes(site):
     site.look()
     assert site.states()[0] == "taken_back"
     assert (site.last().state, site.pins(site.job)) == ("pinned", FIRST)
-    site.advice = Advice(silence="the daemon does not answer")
+    site.advice = BelievedAdvice(silence="the daemon does not answer")
     site.look()
     assert (site.pins(site.job), site.last().why) == ("", "no advice: the daemon does not answer")
 
@@ -233,7 +233,7 @@ def test_nice_is_given_back_as_it_was(site):
     allow = site.rules.allow.model_copy(update={"actions": ("nice",)})
     site.look(allow=allow)
     assert site.chain.run("squeue", "-h", "-j", site.job, "-o", "%y").strip() == "-93"
-    site.advice = Advice()
+    site.advice = BelievedAdvice()
     site.look(allow=allow)
     assert site.chain.run("squeue", "-h", "-j", site.job, "-o", "%y").strip() == "7"
 
@@ -248,14 +248,14 @@ def test_the_next_task_of_an_array_is_pinned_and_given_back(site):
     array = site.chain.sbatch("--gres=gpu:2", "--array=2-4", script="sleep 3600")
     now_s = time.time()
     submit_s = site.slurm.jobs([array])[f"{array}_2"].submit_s
-    site.advice = Advice((Advised(array, submit_s, "A100", (SECOND,), "easy", now_s, now_s, task=True),))
+    site.advice = BelievedAdvice((Advised(array, submit_s, "A100", (SECOND,), "easy", now_s, now_s, task=True),))
     try:
         site.look()
         site.look()
         assert {job.job_id: job.nodes for job in site.slurm.jobs([array]).values()} == {
             f"{array}_2": (SECOND,), f"{array}_3": (), f"{array}_4": ()}
         assert (site.states(), site.last().job_id) == (["pinned"], f"{array}_2")
-        site.advice = Advice()
+        site.advice = BelievedAdvice()
         site.look()
         assert {job.nodes for job in site.slurm.jobs([array, f"{array}_2"]).values()} == {()}
         assert site.states() == ["taken_back"]
@@ -267,7 +267,7 @@ def test_the_next_task_of_an_array_is_pinned_and_given_back(site):
 def test_what_its_owner_edits_meanwhile_is_the_owners(site, theirs):
     site.look()
     site.chain.run("scontrol", "update", f"jobid={site.job}", f"ReqNodeList={theirs}")
-    site.advice = Advice()
+    site.advice = BelievedAdvice()
     site.look()
     assert (site.pins(site.job), site.states()) == (theirs, ["edited"])
 
@@ -298,7 +298,7 @@ def test_what_slurm_refuses_is_noted_and_nothing_is_left(site, tmp_path):
     assert site.states() == ["refused"]
     assert "Invalid user id" in site.last().why
     site.look()
-    site.advice = Advice()
+    site.advice = BelievedAdvice()
     tally = site.look(slurm=stranger)
     assert (tally.errors["taking_back"], site.last().state) == (1, "taking_back")
     site.look()
@@ -320,7 +320,7 @@ def test_a_dry_run_keeps_the_same_ledger_and_changes_nothing(site):
     dry = DryScheduler(site.slurm)
     site.look(slurm=dry, dry_run=True)
     assert (site.pins(site.job), site.states()) == ("", ["pinned"])
-    site.advice = Advice()
+    site.advice = BelievedAdvice()
     site.look(slurm=dry, dry_run=True)
     assert (site.pins(site.job), site.states()) == ("", ["taken_back"])
     assert site.last().dry_run
@@ -330,12 +330,12 @@ def test_a_guard_takes_back_what_a_process_that_hangs_is_late_with(site):
     with FollowLedger.own(site.path) as hanging:
         site.follower(hanging).look()
         with FollowLedger.guard(site.path) as ledger:
-            guard = Follower(site.rules, site.slurm, ledger, lambda now_s: Advice(), "guard")
+            guard = Follower(site.rules, site.slurm, ledger, lambda now_s: BelievedAdvice(), "guard")
             assert (guard.take_back_overdue(1.0), site.pins(site.job)) == (0, SECOND)
             guard._clock = lambda: time.time() + 3600
             assert (guard.take_back_overdue(1.0), site.pins(site.job)) == (0, "")
         # It wakes up: what is over stays so.
-        site.advice = Advice()
+        site.advice = BelievedAdvice()
         site.follower(hanging).look()
     assert site.states() == ["taken_back"]
 
@@ -382,7 +382,7 @@ def test_slurm_that_is_away_and_comes_back_has_its_pin_taken_back(site):
     site.look()
     chain.run("scontrol", "shutdown", "slurmctld")
     quick = Slurm(site.rules.slurm.model_copy(update={"timeout": 0.5}))
-    site.advice = Advice()
+    site.advice = BelievedAdvice()
     with pytest.raises(SlurmError):
         site.look(slurm=quick)
     come_back(chain)

@@ -13,7 +13,7 @@ import pytest
 from idlewatt.storage import backlog as backlog_module
 from idlewatt.storage import history as history_module
 from idlewatt.storage.backlog import REPEAT_S, Backlog
-from idlewatt.storage.batches import KINDS, Batch, Damaged, Seen, decode, encode, write
+from idlewatt.storage.batches import KINDS, Batch, Damaged, SnapshotChanges, decode, encode, write
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.history import History
 from idlewatt.storage.notices import Notice
@@ -33,7 +33,7 @@ def _batches(make) -> dict[str, Batch]:
     run = make.running(120.0, Allocation("a", 2, (0, 1), 8, 1 << 30), name="x\0\ud800|\n", priority=float("nan"))
     ended = make.ended(120.0, 180.0, allocations=(Allocation("a", 2),))
     facts = {
-        "seen": Seen((run,), (make.node("a", features=("ib",), islands=((0, 1), (2, 3))),), 130.0),
+        "seen": SnapshotChanges((run,), (make.node("a", features=("ib",), islands=((0, 1), (2, 3))),), 130.0),
         "finished": (ended,),
         "rollups": (GpuRollup(0.0, 300.0, "a", "GPU-1", 0, 300.0, 1.5),),
         "waste": (WasteReading(0.0, 300.0, "gpu", PowerClass.STRANDED, 7.5, "a"),),

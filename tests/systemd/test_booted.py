@@ -23,7 +23,7 @@ from letters import mail_server, telling
 from sites import record
 from sites import site as three_weeks
 
-from idlewatt.daemon.cli.demo import Wanted, configuration
+from idlewatt.daemon.cli.demo import DemoPlan, configuration
 
 pytestmark = [pytest.mark.systemd, pytest.mark.xdist_group("systemd")]
 
@@ -61,7 +61,7 @@ class Machine:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        config = configuration(simulation, Wanted(Path("/var/lib/idlewatt"), 4, 1, 60.0, 9723, "slurm"))
+        config = configuration(simulation, DemoPlan(Path("/var/lib/idlewatt"), 4, 1, 60.0, 9723, "slurm"))
         self.config = yaml.safe_dump(config | {"cycles": dict.fromkeys(config["cycles"], "1s")})
 
     def boot(self) -> None:

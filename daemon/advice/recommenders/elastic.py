@@ -25,8 +25,8 @@ from ..held_gpus import HeldGpus
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
 from ..scaling.benefit import Case, weigh
 from ..scaling.curves import Learned, learned
-from ..scaling.throughput_samples import ACTIVITY, THROUGHPUT, Kind, Models, Runs, kind_of, readings
-from ..scaling.what_if_sizes import Site
+from ..scaling.throughput_samples import ACTIVITY, THROUGHPUT, Kind, Models, WatchedRuns, kind_of, readings
+from ..scaling.what_if_sizes import SpareCapacity
 from ..scaling.wording import sooner
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Recommender:
 
     def __init__(self, settings: ElasticSettings, history: History) -> None:
         self._settings, self._history = settings, history
-        self._runs = Runs(history.speeds(PAST))
+        self._runs = WatchedRuns(history.speeds(PAST))
         self._fitted: dict[tuple[tuple[int, ...], tuple[float, ...]], Learned | None] = {}
 
     def recommend(self, scene: RecommenderContext) -> Recommendations:
@@ -81,7 +81,7 @@ class Recommender:
     def _weighed(self, scene: RecommenderContext, kinds: Mapping[tuple[str, float], Kind]) \
             -> tuple[list[ElasticAdvice], Counter[str]]:
         advised = scene.advice.recommendations if scene.advice else ()
-        site = Site(scene.snapshot, [row for row in advised if not row.shadow], scene.now_s)
+        site = SpareCapacity(scene.snapshot, [row for row in advised if not row.shadow], scene.now_s)
         jobs, unknown, rows = _sized(scene.snapshot.jobs), Counter[str](), list[ElasticAdvice]()
         remaining = _remaining(scene, [job for job, _ in jobs])
         for job, gpus in jobs:

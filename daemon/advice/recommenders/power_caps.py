@@ -23,7 +23,7 @@ from ....storage.telemetry import GpuReading
 from ...settings.recommenders import PowerCapsSettings
 from ..held_gpus import HeldGpus
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
-from ..scaling.throughput_samples import THROUGHPUT, Kind, Models, Reading, kind_of, readings
+from ..scaling.throughput_samples import THROUGHPUT, Kind, Models, ThroughputSample, kind_of, readings
 
 LEAST_SAMPLES, LEAST_RUNS = 3, 3
 """Readings before a run counts, and runs under each of two limits before they are compared."""
@@ -51,7 +51,7 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CappedGpus:
     """The GPUs of a job, all of them known and under one limit."""
 
     gpus: tuple[GpuReading, ...]
@@ -89,7 +89,7 @@ class Recommender:
         rows.sort(key=lambda row: (-row.saves_ratio * row.gpus, row.job_id))
         return Recommendations(scene.now_s, tuple(rows), _metrics(scene.telemetry.gpus, rows[:ADVICE]))
 
-    def _watch(self, job: Job, group: Group, held: Held, speed: Reading | None) -> None:
+    def _watch(self, job: Job, group: Group, held: CappedGpus, speed: ThroughputSample | None) -> None:
         """Take a measured speed with its power into the mean of a run; one that is not newer is no news."""
         if speed is None or speed.basis != THROUGHPUT or job.start_s is None or not speed.rate > 0 or not held.watts:
             return
@@ -106,7 +106,7 @@ class Recommender:
         while len(runs) > MOST_RUNS:
             del runs[next(iter(runs))]
 
-    def _advice(self, job: Job, group: Group, held: Held, now_s: float) -> PowerCap | None:
+    def _advice(self, job: Job, group: Group, held: CappedGpus, now_s: float) -> PowerCap | None:
         """Return the limit that saves most for sure; None where none was measured, or none is worth it."""
         limits = self._groups.get(group, {})
         now = _counted(limits.get(held.limit_watts, {}))
@@ -122,7 +122,8 @@ class Recommender:
         return best
 
     @staticmethod
-    def _row(job: Job, held: Held, cap: float, tried: Sequence[Mean], now: Sequence[Mean], now_s: float) -> PowerCap:
+    def _row(job: Job, held: CappedGpus, cap: float, tried: Sequence[Mean], now: Sequence[Mean],
+             now_s: float) -> PowerCap:
         saves, saves_interval = lost([run.watts / run.rate for run in tried], [run.watts / run.rate for run in now])
         slower, slower_interval = lost([run.rate for run in tried], [run.rate for run in now])
         told = [run.throttled for run in now if run.throttled is not None]
@@ -146,16 +147,16 @@ def lost(new: Sequence[float], old: Sequence[float]) -> tuple[float, Interval]:
     return 1 - math.exp(change), (1 - math.exp(change + reach), 1 - math.exp(change - reach))
 
 
-def _held(job: Job, known: HeldGpus) -> Held | None:
+def _held(job: Job, known: HeldGpus) -> CappedGpus | None:
     """Return a job's GPUs; None unless all are known, measured, of NVIDIA's, and under one limit."""
     gpus = [gpu for part in job.allocations for gpu in known.of(part)]
     found = tuple(gpu for gpu in gpus if gpu is not None and gpu.power_watts and gpu.power_limit_watts
                   and gpu.uuid.startswith("GPU-"))
     limits = {round((gpu.power_limit_watts or 0.0) / STEP_WATTS) * STEP_WATTS for gpu in found}
-    return Held(found, limits.pop()) if found and len(found) == len(gpus) and len(limits) == 1 else None
+    return CappedGpus(found, limits.pop()) if found and len(found) == len(gpus) and len(limits) == 1 else None
 
 
-def _taken(old: Mean, speed: Reading, held: Held) -> Mean:
+def _taken(old: Mean, speed: ThroughputSample, held: CappedGpus) -> Mean:
     count = old.samples + 1
 
     def mean(before: float, value: float) -> float:
@@ -171,12 +172,12 @@ def _counted(runs: Mapping[Run, Mean]) -> list[Mean]:
     return [run for run in runs.values() if run.samples >= LEAST_SAMPLES]
 
 
-def _may(held: Held, cap: float) -> bool:
+def _may(held: CappedGpus, cap: float) -> bool:
     """Tell whether the GPUs take such a limit, as far as they tell."""
     return all(gpu.detail.least_limit_watts is None or cap >= gpu.detail.least_limit_watts for gpu in held.gpus)
 
 
-def _commands(held: Held, cap: float) -> Iterator[str]:
+def _commands(held: CappedGpus, cap: float) -> Iterator[str]:
     nodes: dict[str, list[int]] = {}
     for gpu in held.gpus:
         nodes.setdefault(gpu.node, []).append(gpu.index)

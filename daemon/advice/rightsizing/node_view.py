@@ -14,9 +14,9 @@ from ....storage.uses import Use
 from ...replay.runtime_prediction import template
 from ...waste.demand import Need, need
 from ...waste.stranded import satisfies
-from .sensitivity import Evidence, Part, SpeedEstimate, recognized, speed_estimate
-from .tune import Key, Node, Tenant
-from .usage_meter import Run, Window
+from .sensitivity import Evidence, NodeShare, SpeedEstimate, recognized, speed_estimate
+from .tune import Key, Tenant, TunedNode
+from .usage_meter import Run, UsageWindow
 
 MOST_RUNS = 20
 """Of a template: people change what their jobs do."""
@@ -50,16 +50,16 @@ class Past:
 class Insight:
     """What outlooks are made from."""
 
-    windows: Mapping[Run, Window]
+    windows: Mapping[Run, UsageWindow]
     past: Past
     models: Mapping[str, str]
     """A site's patterns of job names, with the model or task of each."""
     margin: float
     starved: float
-    _known: dict[tuple[Key, Part, Part], SpeedEstimate] = field(default_factory=dict, init=False)
+    _known: dict[tuple[Key, NodeShare, NodeShare], SpeedEstimate] = field(default_factory=dict, init=False)
     """A job that waits may go to many nodes that are alike."""
 
-    def of(self, job: Job, has: Part, gpus: int, fair: Part) -> SpeedEstimate:
+    def of(self, job: Job, has: NodeShare, gpus: int, fair: NodeShare) -> SpeedEstimate:
         """Return the speed estimate of a job that holds, or asks for, a part of a node."""
         found = self._known.get((job.key, has, fair))
         if found is None:
@@ -71,7 +71,7 @@ class Insight:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingJob:
     """A job that waits, and how it stands in the queue."""
 
     job: Job
@@ -104,10 +104,10 @@ class Reservations:
 class NodeView:
     """The nodes with their tenants, and who waits."""
 
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, TunedNode] = field(default_factory=dict)
     jobs: dict[Key, Job] = field(default_factory=dict)
     """Those that run."""
-    waiting: dict[Key, Waiting] = field(default_factory=dict)
+    waiting: dict[Key, WaitingJob] = field(default_factory=dict)
     reservations: Reservations = field(default_factory=Reservations)
 
 
@@ -127,9 +127,9 @@ def node_view(snapshot: SchedulerSnapshot, advice: Sequence[Recommendation], ins
     return found
 
 
-def fair_share(fair: Part, gpus: int) -> Part:
+def fair_share(fair: NodeShare, gpus: int) -> NodeShare:
     """Return what so many GPUs of a node have as their share of it."""
-    return Part(fair.cpus * gpus, fair.memory_bytes * gpus)
+    return NodeShare(fair.cpus * gpus, fair.memory_bytes * gpus)
 
 
 def candidates(node: records.Node, found: NodeView, insight: Insight, now_s: float) -> Iterator[Tenant]:
@@ -141,42 +141,42 @@ def candidates(node: records.Node, found: NodeView, insight: Insight, now_s: flo
             continue
         ends_s = now_s + (float("inf") if one.job.limit_s is None else one.job.limit_s)
         if ends_s <= found.reservations.before(one.place, node.name) and satisfies(node, one.need):
-            has = Part(request.cpus, request.memory_bytes)
+            has = NodeShare(request.cpus, request.memory_bytes)
             yield Tenant(one.job.key, request.gpus,
                          insight.of(one.job, has, request.gpus, fair_share(here.fair, request.gpus)))
 
 
-def _node(node: records.Node, promised: Iterable[tuple[int, Part]]) -> Node:
+def _node(node: records.Node, promised: Iterable[tuple[int, NodeShare]]) -> TunedNode:
     taken = list(promised)
-    free = Part(node.cpus - node.cpus_allocated - sum(part.cpus for _, part in taken),
-                node.memory_bytes - node.memory_allocated_bytes - sum(part.memory_bytes for _, part in taken))
-    return Node(Part(max(free.cpus, 0), max(free.memory_bytes, 0)),
-                max(node.gpus - node.gpus_allocated - sum(gpus for gpus, _ in taken), 0),
-                Part(node.cpus // node.gpus, node.memory_bytes // node.gpus), [])
+    free = NodeShare(node.cpus - node.cpus_allocated - sum(part.cpus for _, part in taken),
+                     node.memory_bytes - node.memory_allocated_bytes - sum(part.memory_bytes for _, part in taken))
+    return TunedNode(NodeShare(max(free.cpus, 0), max(free.memory_bytes, 0)),
+                     max(node.gpus - node.gpus_allocated - sum(gpus for gpus, _ in taken), 0),
+                     NodeShare(node.cpus // node.gpus, node.memory_bytes // node.gpus), [])
 
 
-def _promised(advice: Iterable[Recommendation], pending: Mapping[Key, Job]) -> dict[str, list[tuple[int, Part]]]:
+def _promised(advice: Iterable[Recommendation], pending: Mapping[Key, Job]) -> dict[str, list[tuple[int, NodeShare]]]:
     """Return GPUs and part of each node that jobs to be started now would take."""
-    found: dict[str, list[tuple[int, Part]]] = {}
+    found: dict[str, list[tuple[int, NodeShare]]] = {}
     for row in advice:
         job = pending.get((row.job_id, row.submit_s))
         if row.shadow or row.action != "start" or row.placement is None or job is None:
             continue
         count = len(row.placement.nodes)
-        part = Part(-(-job.request.cpus // count), -(-job.request.memory_bytes // count))
+        part = NodeShare(-(-job.request.cpus // count), -(-job.request.memory_bytes // count))
         for name, gpus in zip(row.placement.nodes, row.placement.gpus, strict=True):
             found.setdefault(name, []).append((gpus, part))
     return found
 
 
-def _move_in(job: Job, nodes: Mapping[str, Node], insight: Insight) -> None:
+def _move_in(job: Job, nodes: Mapping[str, TunedNode], insight: Insight) -> None:
     # Of a job on several nodes all would have to give, or be given, alike.
     alone = len(job.allocations) == 1
     measured = (*job.key, job.start_s or 0.0) in insight.windows
     for place in job.allocations:
         if place.node in nodes:
             node = nodes[place.node]
-            known = insight.of(job, Part(place.cpus, place.memory_bytes), place.gpus,
+            known = insight.of(job, NodeShare(place.cpus, place.memory_bytes), place.gpus,
                                fair_share(node.fair, place.gpus))
             node.tenants = [*node.tenants, Tenant(job.key, place.gpus, known, gives=measured and alone,
                                                   takes=alone and place.gpus > 0)]
@@ -191,7 +191,7 @@ def _line_up(found: NodeView, pending: Mapping[Key, Job], advice: Iterable[Recom
         wanted = need(job)
         alone = job.request.nodes == 1 and not job.request.exclusive
         if wanted is not None and alone and len(found.waiting) < MOST_WAITING:
-            found.waiting[job.key] = Waiting(job, wanted, row.expected_start_s, place)
+            found.waiting[job.key] = WaitingJob(job, wanted, row.expected_start_s, place)
         if row.placement is not None and row.expected_start_s is not None:
             for name in row.placement.nodes:
                 found.reservations.add(place, name, row.expected_start_s)

@@ -9,8 +9,8 @@ from ....storage.shares import Giver, ShareAdvice
 from ..kubectl import resize_command
 from . import wording
 from .node_view import NodeView
-from .sensitivity import Part, Speed
-from .tune import Key, Node, Plan, Tenant, by_pair
+from .sensitivity import NodeShare, Speed
+from .tune import Key, Tenant, TunedNode, TunedShares, by_pair
 
 POLICY = "synergy-tune"
 
@@ -18,7 +18,7 @@ POLICY = "synergy-tune"
 class ShareRows:
     """Puts a plan into rows; of jobs that wait only those that it starts."""
 
-    def __init__(self, name: str, node: Node, waiting: Iterable[Tenant], plan: Plan, found: NodeView,
+    def __init__(self, name: str, node: TunedNode, waiting: Iterable[Tenant], plan: TunedShares, found: NodeView,
                  now_s: float) -> None:
         self._name, self._plan, self._now_s = name, plan, now_s
         self._running = {tenant.key: (tenant, found.jobs[tenant.key]) for tenant in node.tenants}
@@ -81,11 +81,11 @@ class ShareRows:
         return tenant.speed_estimate.speed(self._plan.parts[key])
 
 
-def _sum(parts: Sequence[Part]) -> Part:
-    return Part(sum(part.cpus for part in parts), sum(part.memory_bytes for part in parts))
+def _sum(parts: Sequence[NodeShare]) -> NodeShare:
+    return NodeShare(sum(part.cpus for part in parts), sum(part.memory_bytes for part in parts))
 
 
-def _ask(job: Job, part: Part, has: Part, gpus: int) -> str:
+def _ask(job: Job, part: NodeShare, has: NodeShare, gpus: int) -> str:
     """Return what is asked of the scheduler for a part of each node: options of Slurm, or commands of Kubernetes."""
     steering = job.steering
     if steering is None:

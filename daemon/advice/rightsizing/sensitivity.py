@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from ....storage.uses import Use
 from ...replay.fungible import PRIORS, TASKS, Sensitivity, filled, prior
-from .usage_meter import Window
+from .usage_meter import UsageWindow
 
 Floats = NDArray[np.float64]
 Basis = Literal["measured", "prior", "fair-share"]
@@ -49,7 +49,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 _ANY_MEMORY = np.array([1e-9])
 
 
-class Part(NamedTuple):
+class NodeShare(NamedTuple):
     """What a job has of a node."""
 
     cpus: int
@@ -82,11 +82,11 @@ class SpeedEstimate:
     """What is known of a job's needs on one node."""
 
     basis: Basis
-    has: Part
+    has: NodeShare
     """What it holds, or asks for while it waits."""
-    least: Part
+    least: NodeShare
     """What it must be left."""
-    best: Part
+    best: NodeShare
     """More than that is worth nothing."""
     by_cpus: Callable[[int], Speed] = lambda _cpus: SAME
     by_memory: Callable[[int], Speed] = lambda _memory: SAME
@@ -94,7 +94,7 @@ class SpeedEstimate:
     """CPUs that it needs nearly always."""
     memory_used: float | None = None
 
-    def speed(self, part: Part) -> Speed:
+    def speed(self, part: NodeShare) -> Speed:
         """Return the speed with another part."""
         return self.by_cpus(part.cpus) * self.by_memory(part.memory_bytes)
 
@@ -103,12 +103,12 @@ class SpeedEstimate:
 class Evidence:
     """What there is to go by."""
 
-    has: Part
+    has: NodeShare
     gpus: int
     """On the node."""
-    fair: Part
+    fair: NodeShare
     """The node's CPUs and memory in proportion to these GPUs."""
-    window: Window | None = None
+    window: UsageWindow | None = None
     """Of a job that runs."""
     runs: Sequence[Use] = ()
     """Of like jobs, the newest first."""
@@ -144,25 +144,26 @@ def _unknown(evidence: Evidence) -> SpeedEstimate:
     return SpeedEstimate("fair-share", has, _at_least_fair(evidence), has)
 
 
-def _at_least_fair(evidence: Evidence) -> Part:
+def _at_least_fair(evidence: Evidence) -> NodeShare:
     """Return the fair share of a job that waits; nothing is taken from one that runs and was not measured."""
     has, fair = evidence.has, evidence.fair
     if not evidence.waits:
         return has
-    return Part(min(has.cpus, fair.cpus), min(has.memory_bytes, fair.memory_bytes))
+    return NodeShare(min(has.cpus, fair.cpus), min(has.memory_bytes, fair.memory_bytes))
 
 
 def _by_prior(evidence: Evidence) -> SpeedEstimate:
     has, gpus, own = evidence.has, evidence.gpus, matrix(evidence.model)
     siblings = _siblings(evidence.model)
     cpus, memory = own.best(float(own.cpus[-1]), float(own.memory[-1]))
-    best = Part(max(has.cpus, math.ceil(cpus * gpus)), max(has.memory_bytes, math.ceil(memory * gpus)))
+    best = NodeShare(max(has.cpus, math.ceil(cpus * gpus)), max(has.memory_bytes, math.ceil(memory * gpus)))
 
-    def faster(part: Part) -> Speed:
+    def faster(part: NodeShare) -> Speed:
         return _spread(own, siblings, gpus, has, part)
 
     return SpeedEstimate("prior", has, _at_least_fair(evidence), best,
-                   lambda cpus: faster(Part(cpus, has.memory_bytes)), lambda memory: faster(Part(has.cpus, memory)))
+                   lambda cpus: faster(NodeShare(cpus, has.memory_bytes)), lambda memory: faster(NodeShare(has.cpus,
+                                                                                                           memory)))
 
 
 def _siblings(model: str) -> list[Sensitivity]:
@@ -171,13 +172,13 @@ def _siblings(model: str) -> list[Sensitivity]:
     return [PRIORS[name] for name in TASKS[task]]
 
 
-def _spread(own: Sensitivity, siblings: Sequence[Sensitivity], gpus: int, has: Part, part: Part) -> Speed:
+def _spread(own: Sensitivity, siblings: Sequence[Sensitivity], gpus: int, has: NodeShare, part: NodeShare) -> Speed:
     """Return the speed of a model, between those of the least and the most sensitive one of its task."""
     ratios = [_ratio(one, gpus, has, part) for one in (own, *siblings)]
     return Speed(ratios[0], min(ratios), max(ratios))
 
 
-def _ratio(known: Sensitivity, gpus: int, has: Part, part: Part) -> float:
+def _ratio(known: Sensitivity, gpus: int, has: NodeShare, part: NodeShare) -> float:
     before = known.at(has.cpus / gpus, has.memory_bytes / gpus)
     if before <= LEAST_SPEED:
         return 1.0
@@ -194,8 +195,8 @@ def _measured(evidence: Evidence, margin: float, starved: float) -> SpeedEstimat
     limit = starved * has.cpus or float("inf")
     limited = window.at_limit(limit) if window else max(run.at_limit_ratio for run in runs)
     cpus = has.cpus if limited >= MOSTLY else min(has.cpus, max(gpus, 1, math.ceil(used * (1 + margin))))
-    least = Part(cpus, has.memory_bytes if memory is None
-                 else min(has.memory_bytes, math.ceil(memory * (1 + margin))))
+    least = NodeShare(cpus, has.memory_bytes if memory is None
+                      else min(has.memory_bytes, math.ceil(memory * (1 + margin))))
     known = SpeedEstimate("measured", has, least, has, used=used, memory_used=memory)
     return _starved(known, evidence, limited)
 
@@ -227,9 +228,10 @@ def _starved(known: SpeedEstimate, evidence: Evidence, limited: float) -> SpeedE
     def by_memory(memory: int) -> Speed:
         if own is None or memory <= has.memory_bytes:
             return SAME
-        return _spread(own, _siblings(evidence.model), gpus, has, Part(has.cpus, memory))
+        return _spread(own, _siblings(evidence.model), gpus, has, NodeShare(has.cpus, memory))
 
-    return SpeedEstimate(known.basis, has, known.least, Part(best_cpus, best_memory), by_cpus, by_memory, known.used,
+    return SpeedEstimate(known.basis, has, known.least, NodeShare(best_cpus, best_memory), by_cpus, by_memory,
+                         known.used,
                    known.memory_used)
 
 
@@ -248,7 +250,7 @@ def _optimistic(times: float, top: float, limited: float, own: Sensitivity | Non
     most = min(times, top)
     estimate = 1 / (limited / most + 1 - limited)
     cpus = round(known.has.cpus * times)
-    worst = _ratio(own, gpus, known.has, Part(cpus, known.has.memory_bytes)) if own else 1.0
+    worst = _ratio(own, gpus, known.has, NodeShare(cpus, known.has.memory_bytes)) if own else 1.0
     return Speed(estimate, min(estimate, max(worst, 1.0)), max(estimate, most))
 
 
@@ -291,7 +293,7 @@ class _Curve:
 
     def speed(self, gpus: int, before: int, after: int) -> Speed:
         """Return the speed with other CPUs; beyond what was ever tried nothing is gained."""
-        estimate = _ratio(self.whole, gpus, Part(before, 1), Part(after, 1))
+        estimate = _ratio(self.whole, gpus, NodeShare(before, 1), NodeShare(after, 1))
         low, high = np.percentile(self._drawn(after / gpus) / self._drawn(before / gpus), (2.5, 97.5))
         return Speed(estimate, min(float(low), estimate), max(float(high), estimate))
 

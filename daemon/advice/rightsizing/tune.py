@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .sensitivity import Part, SpeedEstimate
+from .sensitivity import NodeShare, SpeedEstimate
 
 LEAST_GAIN = 0.01
 """A speed-up below this is none."""
@@ -25,7 +25,7 @@ class Gift(NamedTuple):
 
     giver: Key | None
     taker: Key
-    part: Part
+    part: NodeShare
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +42,28 @@ class Tenant:
 
 
 @dataclass
-class Node:
+class TunedNode:
     """What is free of a node, and who is on it."""
 
-    free: Part
+    free: NodeShare
     free_gpus: int
-    fair: Part
+    fair: NodeShare
     """CPUs and memory for each GPU."""
     tenants: Sequence[Tenant] = ()
 
 
 @dataclass
-class Plan:
+class TunedShares:
     """Who has what after all."""
 
-    parts: dict[Key, Part] = field(default_factory=dict)
+    parts: dict[Key, NodeShare] = field(default_factory=dict)
     """Of every job on the node, and of those that may start there."""
     gifts: list[Gift] = field(default_factory=list)
 
 
-def tune(node: Node, waiting: Iterable[Tenant] = ()) -> Plan:
+def tune(node: TunedNode, waiting: Iterable[Tenant] = ()) -> TunedShares:
     """Return the plan for one node; ``waiting`` are jobs that may start there, in the order in which they would."""
-    plan = Plan({tenant.key: tenant.speed_estimate.has for tenant in node.tenants})
+    plan = TunedShares({tenant.key: tenant.speed_estimate.has for tenant in node.tenants})
     pools = (_Pool(node, 0), _Pool(node, 1))
     gpus = node.free_gpus
     for tenant in waiting:
@@ -79,7 +79,7 @@ def tune(node: Node, waiting: Iterable[Tenant] = ()) -> Plan:
 class _Pool:
     """What there is to give of CPUs (0) or memory (1): what nobody holds, then what jobs do not use."""
 
-    def __init__(self, node: Node, resource: int) -> None:
+    def __init__(self, node: TunedNode, resource: int) -> None:
         self._resource = resource
         self._spare: dict[Key | None, int] = {None: max(node.free[resource], 0)}
         spare = {tenant.key: tenant.speed_estimate.has[resource] - tenant.speed_estimate.least[resource]
@@ -100,7 +100,7 @@ class _Pool:
         """Set aside so much of what nobody holds."""
         self._spare[None] = max(self._spare[None] - amount, 0)
 
-    def take(self, taker: Key, amount: int, plan: Plan) -> None:
+    def take(self, taker: Key, amount: int, plan: TunedShares) -> None:
         """Move so much to a job: no more than there is."""
         for giver, spare in self._spare.items():
             given = min(spare, amount)
@@ -112,7 +112,7 @@ class _Pool:
                     plan.parts[giver] = _changed(plan.parts[giver], self._resource, -given)
 
 
-def _start(tenant: Tenant, pools: tuple[_Pool, _Pool], plan: Plan) -> bool:
+def _start(tenant: Tenant, pools: tuple[_Pool, _Pool], plan: TunedShares) -> bool:
     """Give a waiting job what it asks for, or at least what it needs; tell whether there was that much.
 
     One that fits into what is free is held for other reasons, which are the policy's.
@@ -123,13 +123,13 @@ def _start(tenant: Tenant, pools: tuple[_Pool, _Pool], plan: Plan) -> bool:
         return False
     if all(has[resource] <= pool.free for resource, pool in enumerate(pools)):
         return False
-    plan.parts[tenant.key] = Part(*wanted)
+    plan.parts[tenant.key] = NodeShare(*wanted)
     for pool, amount in zip(pools, wanted, strict=True):
         pool.take(tenant.key, amount, plan)
     return True
 
 
-def _share_out(tenants: Sequence[Tenant], resource: int, pool: _Pool, plan: Plan) -> None:
+def _share_out(tenants: Sequence[Tenant], resource: int, pool: _Pool, plan: TunedShares) -> None:
     """Give running jobs more, the one first that gains most by each unit."""
     takers = [tenant for tenant in tenants
               if tenant.takes and tenant.speed_estimate.best[resource] > _has(tenant, resource)]
@@ -159,18 +159,19 @@ def _has(tenant: Tenant, resource: int) -> int:
     return tenant.speed_estimate.has[resource]
 
 
-def _only(resource: int, amount: int) -> Part:
-    return Part(amount, 0) if resource == 0 else Part(0, amount)
+def _only(resource: int, amount: int) -> NodeShare:
+    return NodeShare(amount, 0) if resource == 0 else NodeShare(0, amount)
 
 
-def _changed(part: Part, resource: int, amount: int) -> Part:
-    return Part(part.cpus + amount, part.memory_bytes) if resource == 0 else Part(part.cpus, part.memory_bytes + amount)
+def _changed(part: NodeShare, resource: int, amount: int) -> NodeShare:
+    return NodeShare(part.cpus + amount, part.memory_bytes) if resource == 0 else NodeShare(part.cpus,
+                                                                                            part.memory_bytes + amount)
 
 
-def by_pair(gifts: Iterable[Gift]) -> Mapping[tuple[Key | None, Key], Part]:
+def by_pair(gifts: Iterable[Gift]) -> Mapping[tuple[Key | None, Key], NodeShare]:
     """Return what each gives each, all resources together."""
-    found: dict[tuple[Key | None, Key], Part] = {}
+    found: dict[tuple[Key | None, Key], NodeShare] = {}
     for giver, taker, part in gifts:
-        before = found.get((giver, taker), Part(0, 0))
-        found[giver, taker] = Part(before.cpus + part.cpus, before.memory_bytes + part.memory_bytes)
+        before = found.get((giver, taker), NodeShare(0, 0))
+        found[giver, taker] = NodeShare(before.cpus + part.cpus, before.memory_bytes + part.memory_bytes)
     return found

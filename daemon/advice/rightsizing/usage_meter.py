@@ -46,7 +46,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Window:
+class UsageWindow:
     """The last samples of a running job."""
 
     cores: Floats
@@ -169,7 +169,7 @@ class UsageMeter:
                 else:
                     track.first_peak = use.cpus_p95
 
-    def windows(self) -> dict[Run, Window]:
+    def windows(self) -> dict[Run, UsageWindow]:
         """Return the windows of running jobs of which enough has been measured."""
         return {run: _window(track) for run, track in self._tracks.items() if self._full(track)}
 
@@ -267,11 +267,11 @@ def _go_on(track: _Track, use: Use) -> None:
         track.active_s += use.activity * use.measured_s
 
 
-def _window(track: _Track) -> Window:
+def _window(track: _Track) -> UsageWindow:
     known = [sample.activity for sample in track.samples if sample.activity is not None]
-    return Window(np.array([sample.cores for sample in track.samples]),
-                  sum(sample.seconds for sample in track.samples), track.memory_peak,
-                  float(np.mean(known)) if known and 2 * len(known) > len(track.samples) else None, track.source)
+    return UsageWindow(np.array([sample.cores for sample in track.samples]),
+                       sum(sample.seconds for sample in track.samples), track.memory_peak,
+                       float(np.mean(known)) if known and 2 * len(known) > len(track.samples) else None, track.source)
 
 
 def _use(track: _Track) -> Use:

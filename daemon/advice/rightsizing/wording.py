@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...durations import SAME, span
-from .sensitivity import Part, SpeedEstimate
+from .sensitivity import NodeShare, SpeedEstimate
 from .usage_meter import QUANTILE
 
 GIB = 2**30
 
-Share = tuple[str, Part, float]
+Share = tuple[str, NodeShare, float]
 """Id of a giver ('' of nobody), its gift, and the share of its remaining time by which it ends sooner."""
 
 
@@ -36,7 +36,7 @@ def starts(node: str, in_s: float | None) -> str:
     return f"it can start now on {node}{instead}"
 
 
-def given(takers: Sequence[str], part: Part, speed_estimate: SpeedEstimate, window_s: float) -> str:
+def given(takers: Sequence[str], part: NodeShare, speed_estimate: SpeedEstimate, window_s: float) -> str:
     """Return why a job may be taken from, and for whom."""
     facts, has = [], speed_estimate.has
     if part.cpus and speed_estimate.used is not None:
@@ -63,7 +63,7 @@ def kept(speed_estimate: SpeedEstimate) -> str:
         else "uses what it has"
 
 
-def ask(part: Part, has: Part, gpus: int) -> str:
+def ask(part: NodeShare, has: NodeShare, gpus: int) -> str:
     """Return what its owner would ask of Slurm to have this part; '' where it has it already."""
     if gpus <= 0 or part == has:
         return ""
@@ -77,7 +77,7 @@ def ask(part: Part, has: Part, gpus: int) -> str:
     return " ".join(asked)
 
 
-def _amount(parts: Sequence[Part]) -> str:
+def _amount(parts: Sequence[NodeShare]) -> str:
     cpus, memory = (sum(part[resource] for part in parts) for resource in (0, 1))
     amounts = [f"{cpus} cores"] if cpus else []
     if memory:

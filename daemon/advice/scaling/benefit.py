@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ....storage.elastic import ElasticAdvice, Resize
+from ....storage.elastic import ElasticAdvice, ResizeEffect
 from ....storage.records import Job, JobState
 from ...agents.kinds import RESTART_S
 from ...durations import span
 from .curves import Learned
-from .what_if_sizes import Site, doubled, given_up, nodes_left
+from .what_if_sizes import SpareCapacity, doubled, given_up, nodes_left
 from .wording import counted, sooner
 
 
@@ -26,7 +26,7 @@ class Case:
     remaining_s: float | None
 
 
-def weigh(case: Case, site: Site, now_s: float) -> ElasticAdvice:
+def weigh(case: Case, site: SpareCapacity, now_s: float) -> ElasticAdvice:
     """Return what twice as many GPUs and half as many would do for a job."""
     job, gpus = case.job, case.gpus
     more = _resized(case, gpus) if _known(case, 2 * gpus) else None
@@ -46,12 +46,12 @@ def _known(case: Case, gpus: int) -> bool:
     return case.curve.reaches(case.gpus) and case.curve.reaches(gpus)
 
 
-def _resized(case: Case, change: int, helps: tuple[str, ...] = ()) -> Resize:
+def _resized(case: Case, change: int, helps: tuple[str, ...] = ()) -> ResizeEffect:
     gain, (low, high) = case.curve.ratio(case.gpus, case.gpus + change)
     time = _time(gain)
     saved_s = None if case.remaining_s is None else -case.remaining_s * time - _pause_s(case, change)
-    return Resize(change, gain, (low, high), time, (_time(high), _time(low)), gain / change, _how(case, change),
-                  saved_s, helps)
+    return ResizeEffect(change, gain, (low, high), time, (_time(high), _time(low)), gain / change, _how(case, change),
+                        saved_s, helps)
 
 
 def _pause_s(case: Case, change: int) -> float:
@@ -92,7 +92,7 @@ def _how(case: Case, change: int) -> str:
     return (f"scontrol update JobId={known} NumNodes={nodes_left(nodes)}, if the program can go on without the others")
 
 
-def _words(case: Case, more: Resize | None, fewer: Resize | None, room: bool) -> Iterator[str]:
+def _words(case: Case, more: ResizeEffect | None, fewer: ResizeEffect | None, room: bool) -> Iterator[str]:
     if more is not None:
         yield (f"{sooner(more.time_ratio, more.time_interval)} with {more.gpus} more GPUs, "
                f"{'for which there is room now' if room else 'for which there is no room now'}")

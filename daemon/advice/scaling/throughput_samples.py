@@ -38,7 +38,7 @@ Run = tuple[str, float, float, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ThroughputSample:
     """How fast a job was at one moment."""
 
     basis: str
@@ -51,7 +51,7 @@ def kind_of(job: Job, gpu_model: str) -> Kind:
     return job.user, template(job.name), gpu_model.lower()
 
 
-class Runs:
+class WatchedRuns:
     """The runs that were watched: the means of those that go on, and the last that count by kind, basis and GPUs."""
 
     def __init__(self, past: Iterable[RunSpeed] = ()) -> None:
@@ -67,7 +67,7 @@ class Runs:
         known = {job.key for job in jobs}
         self._means = {key: run for key, run in self._means.items() if key[:2] in known}
 
-    def watch(self, job: Job, kind: Kind, reading: Reading) -> None:
+    def watch(self, job: Job, kind: Kind, reading: ThroughputSample) -> None:
         """Take a reading into the mean of a run; one that is not newer than the last is no news."""
         if job.start_s is None or not (math.isfinite(reading.rate) and reading.rate > 0):
             return
@@ -113,15 +113,15 @@ def _put_last(known: dict[K, V], key: K, value: V, most: int) -> None:
         del known[next(iter(known))]
 
 
-def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], gpus: HeldGpus) -> dict[str, Reading]:
+def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], gpus: HeldGpus) -> dict[str, ThroughputSample]:
     """Return how fast running jobs are, by id: as the site measures it, else by activity.
 
     A job that two sources give has none of that basis: nobody knows which of them is meant.
     """
-    given: dict[str, list[Reading]] = {}
+    given: dict[str, list[ThroughputSample]] = {}
     for source in throughput:
         for rate in source.rates:
-            given.setdefault(rate.job_id, []).append(Reading(THROUGHPUT, rate.rate, source.time_s))
+            given.setdefault(rate.job_id, []).append(ThroughputSample(THROUGHPUT, rate.rate, source.time_s))
     measured = {job_id: found[0] for job_id, found in given.items() if len(found) == 1}
     found = {}
     for job in jobs:
@@ -135,13 +135,13 @@ def readings(jobs: Iterable[Job], throughput: Iterable[Throughput], gpus: HeldGp
     return found
 
 
-def _by_activity(job: Job, gpus: HeldGpus) -> Reading | None:
+def _by_activity(job: Job, gpus: HeldGpus) -> ThroughputSample | None:
     """Return the activity of a job's GPUs, added up; None where one of them is unknown, or they do nothing."""
     held = [gpu for part in job.allocations for gpu in gpus.of(part)]
     active = [gpu.activity for gpu in held if gpu is not None and gpu.activity is not None]
     if not held or len(active) < len(held) or sum(active) < LEAST_ACTIVITY * len(held):
         return None
-    return Reading(ACTIVITY, sum(active), min(gpu.time_s for gpu in held if gpu is not None))
+    return ThroughputSample(ACTIVITY, sum(active), min(gpu.time_s for gpu in held if gpu is not None))
 
 
 class Models:

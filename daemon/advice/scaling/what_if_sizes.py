@@ -37,7 +37,7 @@ def doubled(request: Request, gpus: int, largest: int) -> Request:
     return replace(twice, nodes=nodes, gpus_per_node=math.ceil(2 * gpus / nodes))
 
 
-class Site:
+class SpareCapacity:
     """What is free on the nodes of a snapshot, but for what the policy in charge wants it for.
 
     ``advice`` is in the order of the queue: whoever is advised to start has its place, and nobody is promised room at

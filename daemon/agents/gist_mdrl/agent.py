@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ....storage.records import ModelCard
 from .. import checkpoint
-from ..memory import Batch, Floats, ReplayMemory, Transition
-from .environment import Decision, Partition
+from ..memory import Floats, ReplayMemory, Transition, TransitionBatch
+from .environment import GpuPartition, PlacementDecision
 from .network import Shape, Weights, initial, q_values
 
 
@@ -80,7 +80,7 @@ class Learner(Protocol):
     def weights(self) -> Weights:
         """Return the policy network."""
 
-    def update(self, batch: Batch) -> float:
+    def update(self, batch: TransitionBatch) -> float:
         """Take one step; return the loss."""
 
 
@@ -91,7 +91,7 @@ MOST_QUEUED = 4
 class Eyes:
     """What an agent sees of a decision, as numbers of about 0..1."""
 
-    def __init__(self, partition: Partition, options: Options) -> None:
+    def __init__(self, partition: GpuPartition, options: Options) -> None:
         self._partition, self._options = partition, options
         servers = [f"{'server, by fill, number' if options.alike else 'server'} {server}"
                    for server in range(partition.servers)]
@@ -102,7 +102,7 @@ class Eyes:
             self.names += [f"queued {flavor.name}" for flavor in partition.flavors] + ["from the queue"]
         self._scale = np.tile(np.array(partition.server, np.float32), partition.servers)
 
-    def look(self, decision: Decision) -> Floats:
+    def look(self, decision: PlacementDecision) -> Floats:
         """Return the state of a decision, [inputs]. [13] The job itself is not in it: it limits the actions."""
         order = self._order(decision)
         seen = [np.array(decision.free, np.float32)[order].ravel() / self._scale]
@@ -114,7 +114,7 @@ class Eyes:
             seen.append(np.array((*queued, decision.dequeued), np.float32))
         return np.concatenate(seen)
 
-    def allowed(self, decision: Decision) -> NDArray[np.bool_]:
+    def allowed(self, decision: PlacementDecision) -> NDArray[np.bool_]:
         """Return which of the network's actions are this job's (and, masked, feasible), [actions]."""
         servers, flavors = self._partition.servers, len(self._partition.flavors)
         allowed = np.zeros(flavors * (servers + 1), np.bool_)
@@ -125,13 +125,13 @@ class Eyes:
         allowed[flavors * servers + decision.flavor] = True
         return allowed
 
-    def meant(self, decision: Decision, chosen: int) -> int:
+    def meant(self, decision: PlacementDecision, chosen: int) -> int:
         """Return the environment's number of an action that the network chose."""
         first = decision.flavor * self._partition.servers
         server = chosen - first
         return first + self._order(decision)[server] if 0 <= server < self._partition.servers else chosen
 
-    def _order(self, decision: Decision) -> list[int]:
+    def _order(self, decision: PlacementDecision) -> list[int]:
         """Return the servers in the order in which they are seen."""
         servers = range(self._partition.servers)
         if not self._options.alike:
@@ -142,7 +142,7 @@ class Eyes:
 class GistAgent:
     """A deep Q agent of one partition."""
 
-    def __init__(self, partition: Partition, options: Options = LITERAL, values: Hyperparameters = UNNAMED,
+    def __init__(self, partition: GpuPartition, options: Options = LITERAL, values: Hyperparameters = UNNAMED,
                  *, seed: int = 0) -> None:
         self.partition, self.options, self.values = partition, options, values
         self.eyes = Eyes(partition, options)
@@ -154,11 +154,11 @@ class GistAgent:
         self.learner: Learner | None = None
         self._loss = float("nan")
 
-    def act(self, situation: Decision, exploration: float = 0.0) -> int:
+    def act(self, situation: PlacementDecision, exploration: float = 0.0) -> int:
         """Return the action with the largest Q among the job's own (§5.2); the first one of equals."""
         return self.eyes.meant(situation, self.choose(situation, exploration))
 
-    def choose(self, situation: Decision, exploration: float = 0.0) -> int:
+    def choose(self, situation: PlacementDecision, exploration: float = 0.0) -> int:
         """Return that action as the network counts, which is what is learned from."""
         allowed = self.eyes.allowed(situation)
         if exploration > 0.0 and self.random.random() < exploration:

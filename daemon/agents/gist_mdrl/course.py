@@ -22,7 +22,7 @@ from ..figures import Figures, figures
 from ..kinds import Course, Progress, Stretch, TrainingError
 from . import live
 from .agent import GistAgent, Hyperparameters
-from .environment import Partition
+from .environment import GpuPartition
 from .live import SERVING, GistPolicy, Manner
 from .site import Episodes, forms, single_server
 from .train import Training
@@ -169,7 +169,7 @@ def train(course: Course) -> Iterator[Progress]:
         raise TrainingError(str(error)) from error
 
 
-def _training(course: Course, partition: Partition, number: int, stretches: Sequence[Stretch],
+def _training(course: Course, partition: GpuPartition, number: int, stretches: Sequence[Stretch],
               before: GistAgent | None) -> Training:
     jobs = {index: single_server(ClusterState.of(stretch.cluster, stretch.workload), partition.name)
             for index, stretch in enumerate(stretches)}
@@ -200,7 +200,7 @@ def _refuse_impossible(course: Course, stretch: Stretch) -> None:
         raise TrainingError("; ".join(f"flavours[{names.index(name)}] ({name}): {why}" for name, why in wrong.items()))
 
 
-def _tell_unnamed(course: Course, stretch: Stretch, fitting: Mapping[str, Partition]) -> None:
+def _tell_unnamed(course: Course, stretch: Stretch, fitting: Mapping[str, GpuPartition]) -> None:
     """Log how many jobs are of no configured flavour: those that are too long count as the longest of their size."""
     state = ClusterState.of(stretch.cluster, stretch.workload)
     book = FlavourBook([one for one in course.flavours if not one.gpu_model])

@@ -17,7 +17,7 @@ from ...replay.state import ClusterState, Start
 from ..observation import Observation
 from ..room import CHUNK, CHUNKS, ISLAND, RESTS, Masks, Room, Spot
 from .agent import GistAgent
-from .environment import Decision
+from .environment import PlacementDecision
 from .network import q_values
 from .site import flavors_of, queues_of
 
@@ -181,13 +181,14 @@ class Desk:
         servers = self._partition.servers
         return seats[action - self._flavor[job] * servers] if action < len(self._partition.flavors) * servers else None
 
-    def _decision(self, job: int, seats: Sequence[int]) -> Decision:
+    def _decision(self, job: int, seats: Sequence[int]) -> PlacementDecision:
         queued = list(self._queued)
         queued[self._flavor[job]] -= 1
         gpus, cpus, memory = self._room.free[seats].T.tolist()
-        return Decision(self._flavor[job], tuple(zip(gpus, cpus, memory, strict=True)),
-                        tuple(self._fits(job)[seats].tolist()), tuple(self._servers.remaining_s[seats].tolist()),
-                        tuple(queued), bool(self._wait[job] > PROMPT_S))
+        return PlacementDecision(self._flavor[job], tuple(zip(gpus, cpus, memory, strict=True)),
+                                 tuple(self._fits(job)[seats].tolist()),
+                                 tuple(self._servers.remaining_s[seats].tolist()),
+                                 tuple(queued), bool(self._wait[job] > PROMPT_S))
 
     def _several(self, job: int) -> list[int]:
         """Return the first nodes that hold all chunks of a job and its rest; none when they do not."""

@@ -25,7 +25,7 @@ Resources = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class GpuPartition:
     """A partition of GPU servers and the flavours it offers (Table 2)."""
 
     name: str
@@ -54,19 +54,19 @@ class Partition:
         """Return how many single-server jobs an episode has: the paper's four on two servers, two a server."""
         return JOBS * self.servers // 2 or 2
 
-    def with_limits(self, *hours: float) -> Partition:
+    def with_limits(self, *hours: float) -> GpuPartition:
         """Return the same partition with other time limits, the terminal flavour's last."""
         limited = [replace(flavor, limit_s=limit * HOUR_S)
                    for flavor, limit in zip((*self.flavors, self.terminal), hours, strict=True)]
         return replace(self, flavors=tuple(limited[:-1]), terminal=limited[-1])
 
 
-def _partition(model: str, cpus: int, memory_gb: int, kilowatts: float) -> Partition:
+def _partition(model: str, cpus: int, memory_gb: int, kilowatts: float) -> GpuPartition:
     sizes = (("s", 2, 72), ("m", 4, 168), ("l", 8, 336), ("f", 16, 504))
     # [9] The rate is of GPUs alone; CPU and memory only have to fit.
     flavors = tuple(Flavor(f"{size}-{model}", gpus, cpus * gpus // 2, memory_gb * gpus // 2 * 10**9, hours * HOUR_S,
                            gpus / 16) for size, gpus, hours in sizes)
-    return Partition(model, flavors[:-1], flavors[-1], servers=2, kilowatts=kilowatts)
+    return GpuPartition(model, flavors[:-1], flavors[-1], servers=2, kilowatts=kilowatts)
 
 
 # [17] The paper writes P = {p1..pN} and "72" without unit for V100; there are M partitions, and all limits are hours.
@@ -93,7 +93,7 @@ CLOSEST = Reading()
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PlacementDecision:
     """A job to place, and the partition as its agent sees it."""
 
     flavor: int
@@ -153,18 +153,18 @@ class Environment:
     Actions count as in §5.2: flavour x server first (n·m of them), then "queue this flavour" (n).
     """
 
-    def __init__(self, partition: Partition, reading: Reading = CLOSEST) -> None:
+    def __init__(self, partition: GpuPartition, reading: Reading = CLOSEST) -> None:
         self.partition, self.reading = partition, reading
         self._flavors = (*partition.flavors, partition.terminal)
         self._demands = [demand(flavor) for flavor in self._flavors]
         self._terminal = len(partition.flavors)
 
-    def reset(self, flavors: Sequence[int]) -> Decision:
+    def reset(self, flavors: Sequence[int]) -> PlacementDecision:
         """Begin an episode with these single-server flavours, at least one; the terminal job follows them."""
         return self.begin([Arrival(flavor, index * self.reading.gap_s, self._flavors[flavor].limit_s)
                            for index, flavor in enumerate(flavors)])
 
-    def begin(self, jobs: Sequence[Arrival]) -> Decision:
+    def begin(self, jobs: Sequence[Arrival]) -> PlacementDecision:
         """Begin an episode with these jobs, at least one, by submission; the terminal job follows them."""
         terminal = Arrival(self._terminal, jobs[-1].submit_s + self.reading.gap_s, self.partition.terminal.limit_s)
         self._arrivals = [terminal, *reversed(jobs)]
@@ -185,7 +185,7 @@ class Environment:
             setattr(other, name, list(getattr(self, name)))
         return other
 
-    def step(self, action: int) -> tuple[float, Decision | None]:
+    def step(self, action: int) -> tuple[float, PlacementDecision | None]:
         """Carry out an action for the current job; return its reward (§5.2) and the next decision, if any."""
         server = self._server_of(action)
         job, room = self._current, self._room(self._current.flavor)
@@ -212,7 +212,7 @@ class Environment:
             raise ValueError(f"action {action} is not one for a {self._flavors[flavor].name} job")
         return action - flavor * servers
 
-    def _next(self) -> Decision | None:
+    def _next(self) -> PlacementDecision | None:
         """Let time pass until the agent is asked; None once the terminal job has started."""
         while True:
             if self._line:
@@ -229,7 +229,7 @@ class Environment:
             else:
                 self._end_jobs()
 
-    def _look_at(self, job: Arrival) -> Decision | None:
+    def _look_at(self, job: Arrival) -> PlacementDecision | None:
         """Give a queued job its turn; the agent's decision, if there is one to make."""
         if job.flavor == self._terminal and not self._running:
             self._finish(job)
@@ -242,13 +242,13 @@ class Environment:
             self._take_from_queue(job)
         return None
 
-    def _ask(self, job: Arrival, *, dequeued: bool = False) -> Decision:
+    def _ask(self, job: Arrival, *, dequeued: bool = False) -> PlacementDecision:
         self._current = job
         last = [max((run.start_s + run.limit_s for run in self._running if run.server == server),
                     default=0.0) for server in range(len(self._free))]
         queued = [sum(other.flavor == flavor for other in self._queue) for flavor in range(self._terminal)]
-        return Decision(job.flavor, tuple(self._free), self._room(job.flavor),
-                        tuple(max(0.0, end - self._now) for end in last), tuple(queued), dequeued)
+        return PlacementDecision(job.flavor, tuple(self._free), self._room(job.flavor),
+                                 tuple(max(0.0, end - self._now) for end in last), tuple(queued), dequeued)
 
     def _room(self, flavor: int) -> tuple[bool, ...]:
         """Tell by server whether a job fits now; the terminal job needs a server that is twice as large."""
@@ -299,7 +299,7 @@ MOST_SEQUENCES = 243
 """Up to so many sequences are played one by one; of more, as many are drawn, always the same."""
 
 
-def sequences(partition: Partition) -> list[tuple[int, ...]]:
+def sequences(partition: GpuPartition) -> list[tuple[int, ...]]:
     """Return every sequence of single-server flavours, or some where there are too many."""
     kinds, jobs = len(partition.flavors), partition.jobs
     if kinds ** jobs <= MOST_SEQUENCES:
@@ -308,9 +308,9 @@ def sequences(partition: Partition) -> list[tuple[int, ...]]:
     return [tuple(row) for row in drawn.tolist()]
 
 
-def play(environment: Environment, flavors: Sequence[int], act: Callable[[Decision], int]) -> Outcome:
+def play(environment: Environment, flavors: Sequence[int], act: Callable[[PlacementDecision], int]) -> Outcome:
     """Play one episode to its end."""
-    decision: Decision | None = environment.reset(flavors)
+    decision: PlacementDecision | None = environment.reset(flavors)
     while decision is not None:
         _, decision = environment.step(act(decision))
     return environment.outcome

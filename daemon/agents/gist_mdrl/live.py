@@ -26,7 +26,7 @@ from ..observation import observe
 from ..room import somebody_fits
 from .agent import IMPROVED, GistAgent
 from .desk import Desk, line_of
-from .environment import Partition, demand
+from .environment import GpuPartition, demand
 from .site import MOST_FLAVOURS, MOST_SERVERS, flavors_of, misfit, partition_of, queues_of, servers_of, sizes_of
 
 SERVING = replace(IMPROVED, paid_at_end=False, keeps_best=False)
@@ -110,7 +110,7 @@ class GistPolicy:
         return Desk(state, seen, agent, np.flatnonzero(seen.waiting.rows == job)).reasons(0)
 
 
-def unlike(state: ClusterState, name: str, trained: Partition) -> str | None:
+def unlike(state: ClusterState, name: str, trained: GpuPartition) -> str | None:
     """Return how a partition differs from what its agent was trained on; None when it does not."""
     if name not in state.cluster.partitions:
         return "the cluster has no partition of this name any more"
@@ -128,7 +128,7 @@ def unlike(state: ClusterState, name: str, trained: Partition) -> str | None:
             f"{_told(then)}; train it anew")
 
 
-def _other_site(servers: int, largest: int, trained: Partition) -> str | None:
+def _other_site(servers: int, largest: int, trained: GpuPartition) -> str | None:
     """Return why an agent that looks at some of many servers is not for these."""
     low, high = max(MOST_SERVERS + 1.0, SMALLER * trained.among), LARGER * trained.among
     if low <= servers <= high and largest == trained.server[0]:
@@ -197,7 +197,7 @@ def _manner(path: Path) -> Manner | None:
     return MANNERS[int(told[0])]
 
 
-def _partitions(path: Path) -> dict[str, tuple[Partition, dict[str, Any]]]:
+def _partitions(path: Path) -> dict[str, tuple[GpuPartition, dict[str, Any]]]:
     """Return the partitions that a file has agents for, and what else it tells of them."""
     try:
         with safe_open(path, framework="numpy") as file:
@@ -230,12 +230,12 @@ def _names(names: Any) -> list[str]:
     return names.tobytes().decode("utf-8", "replace").split("\n") if names is not None else []
 
 
-def _partition(name: str, rows: Any, servers: int, more: Mapping[str, Any]) -> Partition:
+def _partition(name: str, rows: Any, servers: int, more: Mapping[str, Any]) -> GpuPartition:
     total = int(rows[-1, 0])
     names, sizes, among = (more.get(what) for what in LATER)
     told = _names(names) or [f"{row[0]:.0f}-gpu" for row in rows[:-1].tolist()] + ["all"]
     flavors = tuple(Flavor(flavor, int(gpus), int(cpus), int(memory), float(limit_s), gpus / total)
                     for flavor, (gpus, cpus, memory, limit_s) in zip(told, rows.tolist(), strict=True))
-    return Partition(name, flavors[:-1], flavors[-1], servers, 0.0,
-                     () if sizes is None else tuple((gpus, cpus, memory) for gpus, cpus, memory in sizes.tolist()),
-                     0 if among is None else int(among[0]))
+    return GpuPartition(name, flavors[:-1], flavors[-1], servers, 0.0,
+                        () if sizes is None else tuple((gpus, cpus, memory) for gpus, cpus, memory in sizes.tolist()),
+                        0 if among is None else int(among[0]))

@@ -20,7 +20,7 @@ from ...replay.state import ClusterState
 from ...replay.workload import Workload
 from ...settings.flavours import FlavourSettings
 from ..kinds import Stretch
-from .environment import Arrival, Partition, Resources
+from .environment import Arrival, GpuPartition, Resources
 
 Rows = NDArray[np.intp]
 
@@ -35,7 +35,7 @@ NEARLY_ALL = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class PartitionJobs:
     """Single-server jobs of one partition, by submission."""
 
     gpus: NDArray[np.int64]
@@ -61,13 +61,13 @@ def queues_of(cluster: Cluster, workload: Workload, partition: str) -> list[int]
             if partition_of(cluster, workload, queue) == partition]
 
 
-def single_server(state: ClusterState, partition: str) -> Jobs:
+def single_server(state: ClusterState, partition: str) -> PartitionJobs:
     """Return the jobs that one server can hold."""
     jobs = state.arrays.jobs
     rows = np.flatnonzero(np.isin(jobs.queue, queues_of(state.cluster, state.workload, partition))
                           & (jobs.chunk > 0) & (jobs.chunks == 1) & (jobs.rest == 0))
-    return Jobs(jobs.chunk[rows].astype(np.int64), jobs.cpus[rows].astype(np.int64), jobs.memory[rows],
-                jobs.submit[rows], jobs.run[rows], jobs.limit[rows].astype(np.float64))
+    return PartitionJobs(jobs.chunk[rows].astype(np.int64), jobs.cpus[rows].astype(np.int64), jobs.memory[rows],
+                         jobs.submit[rows], jobs.run[rows], jobs.limit[rows].astype(np.float64))
 
 
 def misfit(cluster: Cluster, name: str) -> str | None:
@@ -92,10 +92,11 @@ def looked_at(servers: int) -> NDArray[np.intp]:
     return np.linspace(0, servers - 1, min(servers, MOST_SERVERS)).round().astype(np.intp)
 
 
-def forms(stretch: Stretch, configured: Sequence[FlavourSettings] = ()) -> tuple[dict[str, Partition], dict[str, str]]:
+def forms(stretch: Stretch, configured: Sequence[FlavourSettings] = ()) -> tuple[dict[str, GpuPartition], dict[str,
+                                                                                                               str]]:
     """Return the partitions that fit, with their flavours, and for each of the others why it does not."""
     state = ClusterState.of(stretch.cluster, stretch.workload)
-    fitting: dict[str, Partition] = {}
+    fitting: dict[str, GpuPartition] = {}
     reasons: dict[str, str] = {}
     for name in stretch.cluster.partitions:
         jobs = single_server(state, name)
@@ -110,7 +111,7 @@ def forms(stretch: Stretch, configured: Sequence[FlavourSettings] = ()) -> tuple
     return fitting, reasons
 
 
-def _too_few(jobs: Jobs) -> str | None:
+def _too_few(jobs: PartitionJobs) -> str | None:
     if len(jobs.gpus) < FEWEST_JOBS:
         return f"{len(jobs.gpus)} single-server jobs are too few to learn from; {FEWEST_JOBS} are the least"
     return None
@@ -131,7 +132,7 @@ def meant(cluster: Cluster, name: str, configured: Sequence[FlavourSettings]) ->
         key=lambda one: (one.gpus, one.limit or float("inf")))
 
 
-def form(cluster: Cluster, name: str, jobs: Jobs, configured: Sequence[FlavourSettings] = ()) -> Partition:
+def form(cluster: Cluster, name: str, jobs: PartitionJobs, configured: Sequence[FlavourSettings] = ()) -> GpuPartition:
     """Return a partition as the paper describes one: with the configured flavours, else those that its jobs come in.
 
     These are sizes of 1, 2, 4 … GPUs, each with the limit that nearly all of its jobs keep within.
@@ -150,7 +151,7 @@ def form(cluster: Cluster, name: str, jobs: Jobs, configured: Sequence[FlavourSe
     limit_s = TERMINAL_LIMIT * max((flavor.limit_s for flavor in flavors), default=1.0)
     terminal = Flavor("all", total, sum(cpus for _, cpus, _ in sizes), sum(memory for _, _, memory in sizes), limit_s,
                       1.0)
-    return Partition(name, flavors, terminal, len(sizes), 0.0, sizes if sizes[0] != server else (), among)
+    return GpuPartition(name, flavors, terminal, len(sizes), 0.0, sizes if sizes[0] != server else (), among)
 
 
 def sizes_of(cluster: Cluster, name: str) -> tuple[tuple[Resources, ...], int]:
@@ -180,7 +181,7 @@ def _smaller(sizes: Sequence[int]) -> list[int]:
     return [max(less for less in sizes if less < size) for size in sizes[1:]]
 
 
-def _flavor(asked: tuple[str, int, float | None], server: tuple[int, int, int], total: int, jobs: Jobs,
+def _flavor(asked: tuple[str, int, float | None], server: tuple[int, int, int], total: int, jobs: PartitionJobs,
             own: NDArray[np.bool_]) -> Flavor:
     """Return a flavour; CPUs and memory as its jobs usually have them, else its share of a server."""
     name, gpus, limit_s = asked
@@ -190,7 +191,7 @@ def _flavor(asked: tuple[str, int, float | None], server: tuple[int, int, int], 
                   limit_s if limit_s is not None else _usual_limit(jobs, own), gpus / total)
 
 
-def _usual_limit(jobs: Jobs, own: NDArray[np.bool_]) -> float:
+def _usual_limit(jobs: PartitionJobs, own: NDArray[np.bool_]) -> float:
     """Return the limit that nearly all jobs keep within; where they have none, the run time that nearly all do."""
     for column in (jobs.limit_s[own], jobs.run_s[own], jobs.run_s):
         told = column[np.isfinite(column)]
@@ -199,7 +200,7 @@ def _usual_limit(jobs: Jobs, own: NDArray[np.bool_]) -> float:
     return 1.0
 
 
-def flavors_of(partition: Partition, gpus: NDArray[np.int64], limit_s: NDArray[np.float64]) -> NDArray[np.intp]:
+def flavors_of(partition: GpuPartition, gpus: NDArray[np.int64], limit_s: NDArray[np.float64]) -> NDArray[np.intp]:
     """Return for jobs the smallest flavour that holds so many GPUs for so long; -1 for those larger than all of them.
 
     One that asks for longer than its size may is of the longest of that size.
@@ -212,7 +213,7 @@ def flavors_of(partition: Partition, gpus: NDArray[np.int64], limit_s: NDArray[n
     return np.where(enough.any(axis=1), enough.argmax(axis=1), np.where(wide.any(axis=1), longest, -1))
 
 
-def flavor_of(partition: Partition, gpus: int, limit_s: float = float("inf")) -> int | None:
+def flavor_of(partition: GpuPartition, gpus: int, limit_s: float = float("inf")) -> int | None:
     """Return the flavour of one job, as :func:`flavors_of`; None when it is larger than all of them."""
     found = int(flavors_of(partition, np.array([gpus]), np.array([limit_s]))[0])
     return None if found < 0 else found
@@ -226,7 +227,7 @@ class Episodes:
     """What an episode's jobs ask for, as a multiple of the partition; the paper's ask for 1.17 on average."""
     FEWEST, MOST = 4, 48
 
-    def __init__(self, partition: Partition, jobs: Mapping[int, Jobs]) -> None:
+    def __init__(self, partition: GpuPartition, jobs: Mapping[int, PartitionJobs]) -> None:
         self._partition = partition
         self._jobs = [found for _, found in sorted(jobs.items()) if len(found.gpus) >= self.FEWEST]
         rates = np.concatenate([found.gpus for found in self._jobs]) / partition.terminal.gpus

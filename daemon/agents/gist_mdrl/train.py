@@ -11,10 +11,20 @@ import numpy as np
 import torch
 
 from ..checkpoint import CheckpointError, read_unfinished, schema_hash, write_unfinished
-from ..memory import Arrays, Batch, Returns, Step, Transition
+from ..memory import Arrays, Returns, Step, Transition, TransitionBatch
 from ..schedules import Linear
 from .agent import UNNAMED, GistAgent, Hyperparameters, Options
-from .environment import CLOSEST, Arrival, Decision, Environment, Outcome, Partition, Reading, play, sequences
+from .environment import (
+    CLOSEST,
+    Arrival,
+    Environment,
+    GpuPartition,
+    Outcome,
+    PlacementDecision,
+    Reading,
+    play,
+    sequences,
+)
 from .network import Weights, q_values
 
 TRAINING = "training.safetensors"
@@ -48,10 +58,10 @@ class DeepQ:
         """Set the learning rate of the steps to come."""
         self.optimizer.param_groups[0]["lr"] = learning_rate
 
-    def update(self, batch: Batch) -> float:
+    def update(self, batch: TransitionBatch) -> float:
         """Take one step on the Huber loss of Eq. 6; FloatingPointError when it is not finite."""
         tensors: Any = (torch.from_numpy(column).to(self._device) for column in batch)
-        columns: Any = Batch(*tensors)
+        columns: Any = TransitionBatch(*tensors)
         wanted = columns.reward + columns.discount * self._next_value(columns)
         q = q_values(self.policy, columns.state).gather(1, columns.action[:, None])[:, 0]
         loss = torch.nn.functional.smooth_l1_loss(q, wanted)
@@ -130,7 +140,7 @@ class Training:
     [16] Eq. 5 sums U over partitions that share nothing, so each partition's agent is trained by itself.
     """
 
-    def __init__(self, partition: Partition, options: Options, values: Hyperparameters = UNNAMED, *,
+    def __init__(self, partition: GpuPartition, options: Options, values: Hyperparameters = UNNAMED, *,
                  reading: Reading = CLOSEST, seed: int = 0, device: str = "cpu", draw: Draw | None = None) -> None:
         # One network is too small to be worth a second thread, and one thread adds in one order.
         torch.set_num_threads(1)
@@ -183,13 +193,13 @@ class Training:
         if self._best is None or worth > self._best[0]:
             self._best = worth, {name: array.copy() for name, array in self.agent.weights.items()}
 
-    def _begin(self) -> Decision:
+    def _begin(self) -> PlacementDecision:
         if self._draw is not None:
             return self._environment.begin(self._draw(self._jobs))
         partition = self.agent.partition
         return self._environment.reset(self._jobs.integers(0, len(partition.flavors), partition.jobs).tolist())
 
-    def _play(self, decision: Decision | None, exploration: float) -> float:
+    def _play(self, decision: PlacementDecision | None, exploration: float) -> float:
         """Play one episode (Algorithm 1, lines 11-21); return its rewards."""
         agent, options, steps = self.agent, self.agent.options, _Pending(self.agent)
         total = 0.0
@@ -236,7 +246,7 @@ class _Pending:
         self._returns = Returns(agent.options.steps, agent.values.discount)
         self._last: Step | None = None
 
-    def add(self, decision: Decision, action: int, reward: float) -> None:
+    def add(self, decision: PlacementDecision, action: int, reward: float) -> None:
         """Take the next step of the episode."""
         eyes, before = self._agent.eyes, self._last
         self._last = Step(eyes.look(decision), eyes.allowed(decision), action, reward)

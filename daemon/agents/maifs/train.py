@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..adam import Adam
 from ..kinds import Course, Progress, Stretch, TrainingError
-from ..lessons import Calling, Ground, Training, Way, bounds
+from ..lessons import Calling, Ground, LearningMethod, Training, bounds
 from ..lessons import train as learn
 from ..observation import grants_known
 from ..pieces import Piece, replayed
@@ -96,7 +96,7 @@ def train(course: Course) -> Iterator[Progress]:
     """Train and yield how far it has come; ``TrainingError`` where nothing can be learned."""
     torch.set_num_threads(1)  # the network is too small for a second one, and one adds in one order
     start = None if course.start is None else load(course.start).weights
-    return learn(CALLING, course, Way(partial(_set_out, start), _step, _candidates))
+    return learn(CALLING, course, LearningMethod(partial(_set_out, start), _step, _candidates))
 
 
 def _candidates(training: Training) -> dict[str, Floats]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...policies.easy import go_through
-from ...replay.arrays import NOW, RUNNING_JOBS, Ask, Floats, Longs, Site, State
+from ...replay.arrays import NOW, RUNNING_JOBS, Ask, Floats, Longs, PlacementView, State
 from ...replay.compiled import compiled, compiled_without_lock
 from ...replay.engine import list_waiting, rank_by_key, rank_by_row
 from ...replay.moves import fits
@@ -245,7 +245,7 @@ def rate(weights: Floats, row: Any, gpus: int, length: float) -> Any:
 
 
 @compiled
-def best(site: Site, ask: Ask) -> int:
+def best(site: PlacementView, ask: Ask) -> int:
     """Return the candidate of lowest score that holds one chunk, -1 if none: the case worth its own fast lane."""
     lowest: Any = FAR
     found, least, rated = -1, FAR, 0
@@ -262,7 +262,7 @@ def best(site: Site, ask: Ask) -> int:
     return found
 
 
-def place(site: Site, ask: Ask, chosen: Longs) -> int:
+def place(site: PlacementView, ask: Ask, chosen: Longs) -> int:
     """Choose the nodes of lowest score among those that fit; ties go to the lowest index."""
     if ask.chunks == 1 and ask.rest == 0:
         chosen[0] = best(site, ask)

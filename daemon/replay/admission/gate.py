@@ -40,7 +40,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PartitionNodes:
     """Nodes that a job may use through one of its partitions."""
 
     partition: str
@@ -152,7 +152,7 @@ class Gate:
             self._kinds[key] = (job.request, names, self.in_the_way(job, limit_s), alone)
         return self._kinds[key]
 
-    def ways(self, job: Job) -> list[Way]:
+    def ways(self, job: Job) -> list[PartitionNodes]:
         """Return the nodes that a job may use now, by partition, those of the highest tier first."""
         names = [name for name in job.partition.split(",") if self._partition_bars(job, name) is None]
         names.sort(key=lambda name: -self.tier(name))
@@ -162,13 +162,13 @@ class Gate:
         """Return the tier of a partition, of several the highest."""
         return max(known.priority_tier if (known := self.partitions.get(name)) else 1 for name in partition.split(","))
 
-    def _way(self, job: Job, name: str) -> Way:
+    def _way(self, job: Job, name: str) -> PartitionNodes:
         known = self.partitions.get(name)
         limit_s = job.limit_s or (known.max_time_s if known else None) or float("inf")
         key = ("way", name, job.request.reservation, self.in_the_way(job, limit_s))
         if key not in self._cache:
             self._cache[key] = self.ground.members(name) & self.opened(job) & ~self.reserved(job, limit_s)
-        return Way(name, self._cache[key], limit_s, known.most_cpus_per_node if known else None)
+        return PartitionNodes(name, self._cache[key], limit_s, known.most_cpus_per_node if known else None)
 
     def opened(self, job: Job, waking: bool = False) -> Mask:
         """Return which nodes take new jobs now; those under maintenance do where the job's reservation is that."""
@@ -183,7 +183,7 @@ class Gate:
         mask: Mask = self._cache[key]
         return mask
 
-    def usable_from(self, job: Job, way: Way, begin_s: float) -> Mask:
+    def usable_from(self, job: Job, way: PartitionNodes, begin_s: float) -> Mask:
         """Return the nodes that a job may use from a later time on, when some reservations are over."""
         if begin_s <= self.now_s or not self.reservations:
             return way.usable
@@ -244,7 +244,7 @@ class Gate:
                 return found
         return Hold(ROOM, "")
 
-    def sought(self, job: Job, way: Way, ground: Ground | None = None) -> Placement | Hold | None:
+    def sought(self, job: Job, way: PartitionNodes, ground: Ground | None = None) -> Placement | Hold | None:
         """Return where a job could start on some nodes, on what is free now or on what is free there otherwise."""
         ground, wish, switches = ground or self.ground_of(way), self.wish(job), self.switches(job)
         if job.request.details.slices:
@@ -265,7 +265,7 @@ class Gate:
         lacking = "which nodes share a switch" if switches else "whether it asks for few switches (TopologyPlugin)"
         return Hold(UNKNOWN, f"unknown: {lacking} is not known")
 
-    def ground_of(self, way: Way) -> Ground:
+    def ground_of(self, way: PartitionNodes) -> Ground:
         """Return the nodes with what a partition's jobs may still use of their CPUs."""
         if way.most_cpus is None:
             return self.ground

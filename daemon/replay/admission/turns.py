@@ -16,7 +16,7 @@ import numpy as np
 
 from ....storage.recommendations import Placement
 from ....storage.records import Job
-from .gate import GROUP, ROOM, Gate, Hold, Way
+from .gate import GROUP, ROOM, Gate, Hold, PartitionNodes
 from .ground import Ground, Mask
 from .releases import Releases
 from .wish import choices
@@ -34,7 +34,7 @@ MOST_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NodesKept:
     """Nodes kept for a job that has to wait."""
 
     begin_s: float
@@ -61,7 +61,7 @@ class Turns:
     def __init__(self, gate: Gate, planning: bool) -> None:
         self.gate = gate
         self._planning = planning
-        self._plans: list[Plan] = []
+        self._plans: list[NodesKept] = []
         self._moments: list[float] = []
         """When plans begin or end, and reservations end, in order."""
         self._soonest: dict[object, float] = {}
@@ -150,8 +150,8 @@ class Turns:
         if found is None:
             return
         begin_s, where, limit_s = found
-        plan = Plan(begin_s // RESOLUTION_S * RESOLUTION_S, (begin_s + limit_s) // RESOLUTION_S * RESOLUTION_S,
-                    self.gate.ground.named(where.nodes))
+        plan = NodesKept(begin_s // RESOLUTION_S * RESOLUTION_S, (begin_s + limit_s) // RESOLUTION_S * RESOLUTION_S,
+                         self.gate.ground.named(where.nodes))
         self._plans.append(plan)
         for moment in (plan.begin_s, plan.end_s):
             insort(self._moments, moment)
@@ -179,14 +179,14 @@ class Turns:
         ways = self.gate.ways(job)
         return next((found for way in ways if (found := self._begin_on(job, way, from_s)) is not None), None)
 
-    def _begin_on(self, job: Job, way: Way, from_s: float) -> tuple[float, Placement, float] | None:
+    def _begin_on(self, job: Job, way: PartitionNodes, from_s: float) -> tuple[float, Placement, float] | None:
         # Its like was looked at before, when less was kept and more was free: it cannot begin sooner.
         alike = (*self.gate.kind(job), way.partition, way.limit_s, self.gate.switches(job))
         found = self._sought(job, way, max(from_s, self._soonest.get(alike, from_s)))
         self._soonest[alike] = np.inf if found is None else found[0]
         return found
 
-    def _sought(self, job: Job, way: Way, from_s: float) -> tuple[float, Placement, float] | None:
+    def _sought(self, job: Job, way: PartitionNodes, from_s: float) -> tuple[float, Placement, float] | None:
         able = self._able(job, way)
         for _ in range(MOST_TRIES):
             if from_s > self.gate.now_s + WINDOW_S:
@@ -209,7 +209,7 @@ class Turns:
             from_s = begin_s
         return None
 
-    def _able(self, job: Job, way: Way) -> Callable[[Mask], bool]:
+    def _able(self, job: Job, way: PartitionNodes) -> Callable[[Mask], bool]:
         """Return what tells whether a job would fit on some nodes if nothing ran there, as far as can be told soon."""
         gate, wish = self.gate, self.gate.wish(job)
         key = gate.kind(job)
@@ -227,7 +227,7 @@ class Turns:
         place = bisect_right(self._moments, after_s)
         return self._moments[place] if place < len(self._moments) else None
 
-    def _first(self, job: Job, way: Way) -> tuple[float, Placement] | None:
+    def _first(self, job: Job, way: PartitionNodes) -> tuple[float, Placement] | None:
         """Return when a job could start at the earliest on nodes that it may use, and where."""
         ground = self.gate.ground_of(way).copy()
         ground.as_planned = True

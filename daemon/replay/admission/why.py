@@ -8,7 +8,7 @@ import numpy as np
 
 from ....storage.recommendations import Placement
 from ....storage.records import Job, Node, NodeState
-from .gate import NEVER, NODES, ROOM, Gate, Hold, Way
+from .gate import NEVER, NODES, ROOM, Gate, Hold, PartitionNodes
 from .ground import Mask
 from .seek import seek
 from .wish import Wish, choices
@@ -50,7 +50,7 @@ def _why(gate: Gate, job: Job) -> Hold:
     return Hold(ROOM, "")
 
 
-def _reserved_only(gate: Gate, job: Job, ways: Sequence[Way]) -> str:
+def _reserved_only(gate: Gate, job: Job, ways: Sequence[PartitionNodes]) -> str:
     """Say which free nodes would do if they were not reserved; '' when there are none."""
     for way in ways:
         usable = gate.ground.members(way.partition) & gate.opened_to_any()
@@ -82,7 +82,7 @@ def _fits_now(gate: Gate, wish: Wish, usable: Mask) -> Mask:
     return fits
 
 
-def _could(gate: Gate, job: Job, ways: Sequence[Way], nodes: object) -> bool:
+def _could(gate: Gate, job: Job, ways: Sequence[PartitionNodes], nodes: object) -> bool:
     """Tell whether a job could start if nothing ran on some nodes."""
     empty = gate.ground.empty()
     return any(seek(empty, job, gate.wish(job), nodes(way)) is not None for way in ways)  # type: ignore[operator]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .. import arrays as a
 from ..queue import fill
 from .factors import Claims, Machine, age, fixed_sum, weighted, whole
-from .fair_share import Member, Tree, decayed, standing
+from .fair_share import ShareNode, Tree, decayed, standing
 from .site import Scheduling
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _seats(scheduling: Scheduling, workload: Workload) -> tuple[Tree, NDArray[np
     keys = list(zip(accounts, (users[code + 1] for code in workload.user.tolist()), strict=True))
     known = {(member.account, member.user) for member in scheduling.members}
     named = dict.fromkeys(keys)
-    more = [Member(account, user or "-", "", 1) for account, user in named if (account, user) not in known]
+    more = [ShareNode(account, user or "-", "", 1) for account, user in named if (account, user) not in known]
     tree = Tree((*scheduling.members, *more))
     seats = {(account, user): tree.rows[account, user if (account, user) in known else user or "-"]
              for account, user in named}

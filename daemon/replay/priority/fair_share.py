@@ -21,7 +21,7 @@ ROOT = 0
 
 
 @dataclass(frozen=True)
-class Member:
+class ShareNode:
     """An account, or a user in one."""
 
     account: str
@@ -35,9 +35,9 @@ class Member:
 class Tree:
     """Associations as columns, the root first; row ``i`` of every array is ``members[i]``."""
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[ShareNode]) -> None:
         kept = [member for member in members if member.account != "root" or member.user]
-        self.members: tuple[Member, ...] = (Member("root"), *kept)
+        self.members: tuple[ShareNode, ...] = (ShareNode("root"), *kept)
         accounts = {member.account: row for row, member in enumerate(self.members) if not member.user}
         self.rows = {(member.account, member.user): row for row, member in enumerate(self.members) if row}
         self.parent = np.array([-1, *(accounts.get(member.account if member.user else member.parent, ROOT)

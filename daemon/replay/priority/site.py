@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ....storage.records import Partition
-from ....storage.rules import Association, Rules
+from ....storage.rules import Association, SchedulerRules
 from ...settings.priority import BackfillSettings, PrioritySettings
-from .fair_share import Member
+from .fair_share import ShareNode
 
 _BOOKED = {"limits", "safe", "all"}
 """What of accounting must be enforced for a job's end to be booked."""
@@ -23,7 +23,7 @@ class Scheduling:
 
     priority: PrioritySettings = PrioritySettings()
     backfill: BackfillSettings = BackfillSettings()
-    members: tuple[Member, ...] = ()
+    members: tuple[ShareNode, ...] = ()
     """Accounts and users; empty where unknown: then every user has an equal share."""
     qos: Mapping[str, float] = field(default_factory=dict)
     """Priority of each quality of service over the largest."""
@@ -48,7 +48,7 @@ class Scheduling:
                    books_ends=bool(_BOOKED & enforced))
 
     @classmethod
-    def of(cls, rules: Rules, partitions: tuple[Partition, ...] = ()) -> Scheduling:
+    def of(cls, rules: SchedulerRules, partitions: tuple[Partition, ...] = ()) -> Scheduling:
         """Return what a scheduler's rules and partitions say; ValueError names a setting that is no number."""
         most = max((qos.priority for qos in rules.qos or ()), default=0.0)
         enforced = rules.site.enforced
@@ -62,5 +62,5 @@ class Scheduling:
             books_ends=enforced is None or bool(_BOOKED & set(enforced)))
 
 
-def _member(association: Association) -> Member:
-    return Member(association.account, association.user, association.parent, association.shares)
+def _member(association: Association) -> ShareNode:
+    return ShareNode(association.account, association.user, association.parent, association.shares)

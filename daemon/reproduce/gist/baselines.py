@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...agents.gist_mdrl.environment import Decision
+from ...agents.gist_mdrl.environment import PlacementDecision
 from .exact import QUEUE, Choice
 
 
-def naive(decision: Decision) -> Mapping[Choice, float]:
+def naive(decision: PlacementDecision) -> Mapping[Choice, float]:
     """Draw a server; wait if the job does not fit there.
 
     [2] "A randomly selected GPU server if the server has enough resources": of the readings only this one, which waits
@@ -20,12 +20,12 @@ def naive(decision: Decision) -> Mapping[Choice, float]:
     return dict.fromkeys(range(len(decision.room)), 1 / len(decision.room))
 
 
-def random_feasible(decision: Decision) -> Mapping[Choice, float]:
+def random_feasible(decision: PlacementDecision) -> Mapping[Choice, float]:
     """Draw a server from those with room; wait if there is none."""
     fitting = [server for server, room in enumerate(decision.room) if room]
     return dict.fromkeys(fitting, 1 / len(fitting)) if fitting else {QUEUE: 1.0}
 
 
-def first_fit(decision: Decision) -> Mapping[Choice, float]:
+def first_fit(decision: PlacementDecision) -> Mapping[Choice, float]:
     """Take the first server with room; wait if there is none."""
     return {decision.room.index(True) if any(decision.room) else QUEUE: 1.0}

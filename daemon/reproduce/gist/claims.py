@@ -13,9 +13,9 @@ from ...agents.gist_mdrl.environment import (
     HOUR_S,
     PARTITIONS,
     V100,
-    Decision,
+    GpuPartition,
     Outcome,
-    Partition,
+    PlacementDecision,
     Reading,
 )
 from .. import plots
@@ -38,7 +38,7 @@ NAIVE = "Naive: random server, else wait"
 _NAMED = {"literal": "the paper's agent", "improved": "with all options"}
 
 
-def exact_values(partition: Partition = A100) -> dict[str, dict[str, float]]:
+def exact_values(partition: GpuPartition = A100) -> dict[str, dict[str, float]]:
     """Return what enumeration of all 81 sequences says; the same for both partitions, whose shares are equal."""
     nodes, told = roots(partition), {}
     for name, policy in ((NAIVE, naive), ("random feasible", random_feasible),
@@ -63,7 +63,7 @@ def _searched(nodes: Sequence[Node], starts: int = 12) -> float:
 
 def _drawn(random: np.random.Generator) -> Policy:
     """Return a policy that draws among waiting and the servers with room; the search remembers what it drew."""
-    def policy(decision: Decision) -> Mapping[int, float]:
+    def policy(decision: PlacementDecision) -> Mapping[int, float]:
         open_ = [QUEUE, *(server for server, room in enumerate(decision.room) if room)]
         return {int(random.choice(open_)): 1.0}
 
@@ -135,7 +135,7 @@ def figure_3() -> Section:
         [Table(("Case", "Paper: all done at", "Ours (days)", "U when f starts", "U at the end"), rows)], drawn)
 
 
-def _apart(decision: Decision) -> Mapping[int, float]:
+def _apart(decision: PlacementDecision) -> Mapping[int, float]:
     return {1: 1.0} if decision.flavor == 1 and decision.room[1] else first_fit(decision)
 
 

@@ -6,12 +6,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...agents.gist_mdrl.environment import CLOSEST, Decision, Environment, Outcome, Partition, Reading, sequences
+from ...agents.gist_mdrl.environment import (
+    CLOSEST,
+    Environment,
+    GpuPartition,
+    Outcome,
+    PlacementDecision,
+    Reading,
+    sequences,
+)
 
 QUEUE = -1
 Choice = int
 """A server, or ``QUEUE``."""
-Policy = Callable[[Decision], Mapping[Choice, float]]
+Policy = Callable[[PlacementDecision], Mapping[Choice, float]]
 """The probability of each choice in a decision."""
 
 
@@ -20,7 +28,7 @@ class Node:
 
     __slots__ = ("decision", "_environment", "_children", "outcome")
 
-    def __init__(self, environment: Environment, decision: Decision | None) -> None:
+    def __init__(self, environment: Environment, decision: PlacementDecision | None) -> None:
         self.decision, self._environment = decision, environment
         self.outcome: Outcome | None = None if decision else environment.outcome
         self._children: dict[Choice, Node] = {}
@@ -43,19 +51,19 @@ class Node:
         return self._children[choice]
 
 
-def action(partition: Partition, flavor: int, choice: Choice) -> int:
+def action(partition: GpuPartition, flavor: int, choice: Choice) -> int:
     """Return the number that §5.2 gives a choice."""
     servers = partition.servers
     return len(partition.flavors) * servers + flavor if choice == QUEUE else flavor * servers + choice
 
 
-def root(partition: Partition, sequence: Sequence[int], reading: Reading = CLOSEST) -> Node:
+def root(partition: GpuPartition, sequence: Sequence[int], reading: Reading = CLOSEST) -> Node:
     """Return the beginning of the episode with these flavours."""
     environment = Environment(partition, reading)
     return Node(environment, environment.reset(sequence))
 
 
-def roots(partition: Partition, reading: Reading = CLOSEST) -> list[Node]:
+def roots(partition: GpuPartition, reading: Reading = CLOSEST) -> list[Node]:
     """Return the beginning of every sequence."""
     return [root(partition, sequence, reading) for sequence in sequences(partition)]
 
@@ -129,7 +137,7 @@ def stationary(nodes: Sequence[Node], start: Policy) -> tuple[float, Table]:
 
 def _followed(table: Table, otherwise: Policy) -> Policy:
     """Return the policy that follows a table and writes into it what it does elsewhere."""
-    def policy(decision: Decision) -> Mapping[Choice, float]:
+    def policy(decision: PlacementDecision) -> Mapping[Choice, float]:
         state = (decision.free, decision.flavor)
         if state not in table:
             table[state] = max(otherwise(decision).items(), key=lambda item: item[1])[0]

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ....storage.flavor import Flavor
-from ...agents.gist_mdrl.environment import HOUR_S, PARTITIONS, Partition
+from ...agents.gist_mdrl.environment import HOUR_S, PARTITIONS, GpuPartition
 from ..failures import SettingError
 
 
@@ -37,7 +37,7 @@ class _Table(BaseModel):
     kilowatts: Annotated[float, Field(ge=0)] = 0.0
 
 
-def partitions_of(table: str) -> Mapping[str, Partition]:
+def partitions_of(table: str) -> Mapping[str, GpuPartition]:
     """Return the partitions that a file describes, the paper's for ''; ``SettingError`` names what is wrong where."""
     if not table:
         return PARTITIONS
@@ -59,7 +59,7 @@ def partitions_of(table: str) -> Mapping[str, Partition]:
     return {name: _partition(table, name, rows, told) for name, rows in by_partition.items()}
 
 
-def _partition(table: str, name: str, rows: Sequence[_Row], told: _Table) -> Partition:
+def _partition(table: str, name: str, rows: Sequence[_Row], told: _Table) -> GpuPartition:
     servers = told.servers if isinstance(told.servers, int) else told.servers.get(name, 2)
     *single, last = sorted(rows, key=lambda row: (row.gpus, row.hours))
     size = last.gpus // servers
@@ -75,4 +75,4 @@ def _partition(table: str, name: str, rows: Sequence[_Row], told: _Table) -> Par
                                f"{last.cpus // servers} CPU cores and {last.memory_gb // servers} GB: make it smaller")
     flavors = [Flavor(row.name, row.gpus, row.cpus, row.memory_gb * 10**9, row.hours * HOUR_S,
                       row.gpus / last.gpus if row.rate is None else row.rate) for row in (*single, last)]
-    return Partition(name, tuple(flavors[:-1]), flavors[-1], servers, told.kilowatts)
+    return GpuPartition(name, tuple(flavors[:-1]), flavors[-1], servers, told.kilowatts)

@@ -22,7 +22,7 @@ from ....storage.records import ModelCard
 from ...agents.checkpoint import write
 from ...agents.gist_mdrl import environment
 from ...agents.gist_mdrl.agent import IMPROVED, LITERAL, UNNAMED, GistAgent, Hyperparameters, Options
-from ...agents.gist_mdrl.environment import A100, PARTITIONS, Environment, Outcome, Partition, play, sequences
+from ...agents.gist_mdrl.environment import A100, PARTITIONS, Environment, GpuPartition, Outcome, play, sequences
 from ...agents.tracking import NoTracker, TensorBoard, Tracker
 
 DAY_S = 86400.0
@@ -51,7 +51,7 @@ class Trial:
     values: Hyperparameters = UNNAMED
     label: str = ""
     """What is changed, where that is neither agent nor partition; a part of the name."""
-    other: Partition | None = None
+    other: GpuPartition | None = None
     """The partition, where it is none of the paper's."""
 
     @property
@@ -60,7 +60,7 @@ class Trial:
         return "-".join(filter(None, (self.partition, self.agent, self.label, str(self.seed))))
 
     @property
-    def form(self) -> Partition:
+    def form(self) -> GpuPartition:
         """Return the partition."""
         return self.other or PARTITIONS[self.partition]
 
@@ -109,7 +109,7 @@ def all_trials(seeds: range, apart: int, episodes: int, tests: int, device: str 
     return [Trial(partition, agent, seed, episodes, tests, device) for partition, agent, seed in kinds]
 
 
-def random_episodes(count: int, partition: Partition = A100) -> list[tuple[int, ...]]:
+def random_episodes(count: int, partition: GpuPartition = A100) -> list[tuple[int, ...]]:
     """Return the random episodes that all agents are tested on."""
     drawn = np.random.default_rng(2022).integers(0, len(partition.flavors), (count, partition.jobs))
     return [tuple(row) for row in drawn.tolist()]

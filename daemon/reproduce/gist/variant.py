@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ...agents.gist_mdrl.environment import HOUR_S, Decision, Environment, Partition, play, sequences
+from ...agents.gist_mdrl.environment import HOUR_S, Environment, GpuPartition, PlacementDecision, play, sequences
 from ..report import Section, Table
 from . import sensitivity
 from .baselines import first_fit, naive, random_feasible
@@ -20,7 +20,7 @@ _BASELINES: Mapping[str, Policy] = {
 _NAMED = {"literal": "the paper's agent", "improved": "with all options"}
 
 
-def facts(results: Mapping[Trial, Result], partitions: Mapping[str, Partition]) -> dict[str, object]:
+def facts(results: Mapping[Trial, Result], partitions: Mapping[str, GpuPartition]) -> dict[str, object]:
     """Return all that the report says, by the names of its template."""
     servers = sum(partition.servers for partition in partitions.values())
     preface = (f"{len(results)} trained agents on another table than the paper's: N = {servers} servers in "
@@ -29,7 +29,7 @@ def facts(results: Mapping[Trial, Result], partitions: Mapping[str, Partition]) 
             "sections": list(_sections(results, partitions))}
 
 
-def _sections(results: Mapping[Trial, Result], partitions: Mapping[str, Partition]) -> Iterator[Section]:
+def _sections(results: Mapping[Trial, Result], partitions: Mapping[str, GpuPartition]) -> Iterator[Section]:
     rows = [(flavor.name, partition.name, str(flavor.gpus), f"{flavor.limit_s / HOUR_S:g} h", f"{flavor.rate:g}")
             for partition in partitions.values() for flavor in (*partition.flavors, partition.terminal)]
     yield Section("Flavours", tables=[Table(("Name", "Partition", "GPUs", "Time", "Rate λ"), rows)])
@@ -40,7 +40,7 @@ def _sections(results: Mapping[Trial, Result], partitions: Mapping[str, Partitio
         yield found
 
 
-def _worth(partition: Partition, results: Mapping[Trial, Result]) -> Section:
+def _worth(partition: GpuPartition, results: Mapping[Trial, Result]) -> Section:
     rows = list[Sequence[str]]()
     for name, policy in _BASELINES.items():
         worth = _value(partition, policy)
@@ -57,13 +57,13 @@ def _worth(partition: Partition, results: Mapping[Trial, Result]) -> Section:
                    tables=[Table(("Policy", "U when the last starts", "U at the end", "Makespan (days)"), rows)])
 
 
-def _value(partition: Partition, policy: Policy) -> Value:
+def _value(partition: GpuPartition, policy: Policy) -> Value:
     """Return what a policy is worth: exactly where two servers have few branches, else each sequence played once."""
     if partition.servers <= FEW_SERVERS:
         return value(roots(partition), policy)
     random = np.random.default_rng(62)
 
-    def act(decision: Decision) -> int:
+    def act(decision: PlacementDecision) -> int:
         choices = policy(decision)
         drawn = random.choice(list(choices), p=list(choices.values()))
         return action(partition, decision.flavor, int(drawn))

@@ -8,10 +8,10 @@ from idlewatt.daemon.advice.advisor import Advisor
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.details import Details
 from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Partition, Request, SchedulerSnapshot
-from idlewatt.storage.rules import Association, Ceilings, License, Qos, Reservation, Rules, Site
+from idlewatt.storage.rules import Association, Ceilings, License, Qos, Reservation, SchedulerRules, SchedulerSettings
 
 NOW = 1_000_000.0
-SITE = Site("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
+SITE = SchedulerSettings("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
 
 
 def node(name, **facts):
@@ -32,7 +32,7 @@ def runs(job_id, name, gpus, **facts):
 
 def advised(nodes, *jobs, site=SITE, partitions=(), **rules):
     """Return action, placement and reason by job."""
-    snapshot = SchedulerSnapshot(NOW, tuple(nodes), tuple(partitions), jobs, Rules(site=site, **rules))
+    snapshot = SchedulerSnapshot(NOW, tuple(nodes), tuple(partitions), jobs, SchedulerRules(site=site, **rules))
     advice = Advisor(AdviceSettings(policy="priority+best-fit+whole-nodes", shadow=(), draws=0)).advise(snapshot, NOW)
     return {said.job_id: (said.action, str(said.placement) if said.action == "start" else said.cause, said.reason)
             for said in advice.recommendations}
@@ -123,7 +123,7 @@ def test_a_plan_keeps_its_nodes_whole_from_those_who_would_still_run_then():
 
 def walked(nodes, *jobs, policy="priority+best-fit+whole-nodes", partitions=(), site=SITE, **rules):
     """Return where each job starts, or why it is held."""
-    snapshot = SchedulerSnapshot(NOW, tuple(nodes), tuple(partitions), jobs, Rules(site=site, **rules))
+    snapshot = SchedulerSnapshot(NOW, tuple(nodes), tuple(partitions), jobs, SchedulerRules(site=site, **rules))
     advice = Advisor(AdviceSettings(policy=policy, shadow=(), draws=0)).advise(snapshot, NOW)
     return {said.job_id: str(said.placement) if said.action == "start" else said.cause
             for said in advice.recommendations}
@@ -258,6 +258,6 @@ def test_components_behind_one_that_cannot_start_keep_nothing():
 def test_who_asks_by_socket_is_given_what_it_asks_for_in_words_and_command():
     asked = replace(waits("1", 4, details=Details(gpus_per_socket=2, tasks=2)), raw_id=1)
     snapshot = SchedulerSnapshot(NOW, (node("a", sockets=2, threads_per_core=2, gpu_indexes_allocated=()),), (),
-                                 (asked,), Rules(site=SITE))
+                                 (asked,), SchedulerRules(site=SITE))
     said, = Advisor(AdviceSettings(policy=GREEDY, shadow=(), draws=0)).advise(snapshot, NOW).recommendations
     assert (said.action, said.command) == ("start", "scontrol update jobid=1 ReqNodeList=a")

@@ -12,7 +12,7 @@ from idlewatt.daemon.advice.model_loader import MOST_SHADOWS, ModelLoader, wante
 from idlewatt.daemon.agents.checkpoint import CARD, WEIGHTS, write_card
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, save
 from idlewatt.daemon.agents.scorer.network import SIZE
-from idlewatt.daemon.counterfactual import Request, replayed
+from idlewatt.daemon.counterfactual import WindowRequest, replayed
 from idlewatt.daemon.learning.models import ModelStore
 from idlewatt.daemon.learning.regret import DAY_S
 from idlewatt.daemon.view import DaemonView
@@ -284,8 +284,9 @@ def test_closed_windows_are_replayed_under_agents_too_and_one_that_fails_spoils_
     model = store_scorer(service.settings.storage.models_folder)
     rig.watch(service, 4500.0, 60.0)
     service.record()
-    request = Request(service.settings.storage.url, rig.now_s - 3600, rig.now_s, (FIFO, EASY, model, "scorer@gone"),
-                      models=str(service.settings.storage.models_folder))
+    request = WindowRequest(service.settings.storage.url, rig.now_s - 3600, rig.now_s, (FIFO, EASY, model,
+                                                                                        "scorer@gone"),
+                            models=str(service.settings.storage.models_folder))
     window = replayed(request)
     assert set(window.system_s) == set(window.joules) == {FIFO, EASY, model}
     assert "there is no model" in window.faults["scorer@gone"]

@@ -8,7 +8,7 @@ from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.storage.details import Details
 from idlewatt.storage.quotas import Flavored, Queue, Quota
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
-from idlewatt.storage.rules import Rules
+from idlewatt.storage.rules import SchedulerRules
 from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_800_000_000.0
@@ -34,7 +34,7 @@ def played(queues, *jobs, nodes=2, slices=()):
                     for name, held in taken.items())
     flavors = (Flavored("a100", frozenset(taken)),)
     snapshot = SchedulerSnapshot(NOW, servers, tuple(Partition(name, tuple(taken)) for name in names), jobs,
-                                 Rules(queues=tuple(queues), flavors=flavors))
+                                 SchedulerRules(queues=tuple(queues), flavors=flavors))
     state = ClusterState.from_snapshot(snapshot, NOW)
     found = feasible_starts(state, named("fifo"))
     starts = {state.records[row].job_id: found.words.get(row, "") for row in found.starts}

@@ -8,12 +8,12 @@ from idlewatt.daemon.advice.smaller_shapes import smaller_shapes
 from idlewatt.daemon.advice.wait_outlook import WaitOutlooks
 from idlewatt.storage.details import Details
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
-from idlewatt.storage.rules import License, Rules, Site
+from idlewatt.storage.rules import License, SchedulerRules, SchedulerSettings
 from idlewatt.storage.waiting import WaitReason
 
 NOW, HOUR, GIB = 1_000_000.0, 3600.0, 2**30
 POLICY = "limit-aged+best-fit+easy"
-SITE = Site("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
+SITE = SchedulerSettings("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=False)
 
 
 def node(name, used=0):
@@ -33,7 +33,7 @@ def waits(job_id, gpus, limit_s=HOUR, waited=60.0, **more):
 
 def outlook(job_id, nodes, *jobs, draws=20, **rules):
     names = tuple(node.name for node in nodes)
-    snapshot = SchedulerSnapshot(NOW, tuple(nodes), (Partition("p", names),), jobs, Rules(site=SITE, **rules))
+    snapshot = SchedulerSnapshot(NOW, tuple(nodes), (Partition("p", names),), jobs, SchedulerRules(site=SITE, **rules))
     return WaitOutlooks(snapshot, NOW, POLICY, draws=draws).of(job_id)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from idlewatt.daemon.agents.histories import Material
 from idlewatt.daemon.agents.kinds import Course, Stretch
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.site_speeds import Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.site_speeds import SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload
 
 HOUR_S = 3600.0
@@ -16,8 +16,8 @@ INCUMBENT = "fifo+first-fit+easy"
 
 def group(name, **spread):
     """A group of like jobs, whose spread was measured."""
-    return Group("*", name, 9, spread={level: Cell(factor, factor, factor, "measured", 9)
-                                       for level, factor in spread.items()})
+    return SpeedGroup("*", name, 9, spread={level: SpeedCell(factor, factor, factor, "measured", 9)
+                                            for level, factor in spread.items()})
 
 
 SITE = SiteSpeeds("site", (group("bert", node=0.95, leaf=0.9, spine=0.45, further=0.4),

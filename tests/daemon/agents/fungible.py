@@ -8,20 +8,20 @@ from distant import HOUR_S, INCUMBENT
 from idlewatt.daemon.agents.histories import Material
 from idlewatt.daemon.agents.kinds import Course, Stretch
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.site_speeds import Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.site_speeds import SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload
 
 GB = 10**9
 
 
 def cell(factor):
-    return Cell(factor, factor, factor, "measured", 9)
+    return SpeedCell(factor, factor, factor, "measured", 9)
 
 
 def group(name, memory=None, **cpus):
     """A group of like jobs whose speed by CPUs per GPU was measured."""
-    return Group("*", name, 9, cpus={float(points[1:]): cell(factor) for points, factor in cpus.items()},
-                 memory={memory: cell(1.0)} if memory else {})
+    return SpeedGroup("*", name, 9, cpus={float(points[1:]): cell(factor) for points, factor in cpus.items()},
+                      memory={memory: cell(1.0)} if memory else {})
 
 
 SITE = SiteSpeeds("site", (group("bert", 10.0 * GB, c1=0.9, c2=1.0), group("imagenet", c2=0.5, c4=1.0, c6=1.4)))

@@ -8,7 +8,7 @@ from distant import HOUR_S, INCUMBENT
 from idlewatt.daemon.agents.histories import Material
 from idlewatt.daemon.agents.kinds import Course, Stretch
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.site_speeds import Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.site_speeds import SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload
 
 CURVES = {"bert": {1: 1.0, 2: 1.95, 4: 3.7, 8: 6.8}, "ncf": {1: 1.0, 2: 1.4, 4: 1.7, 8: 1.8}}
@@ -17,8 +17,8 @@ CURVES = {"bert": {1: 1.0, 2: 1.95, 4: 3.7, 8: 6.8}, "ncf": {1: 1.0, 2: 1.4, 4: 
 def speeds(error=0.0):
     """What is known of them, off by so much."""
     return SiteSpeeds("site", tuple(
-        Group("*", name, 9, size={gpus: Cell(factor * gpus ** error, 1e-3, 1e3, "measured", 9)
-                                  for gpus, factor in curve.items()}) for name, curve in CURVES.items()))
+        SpeedGroup("*", name, 9, size={gpus: SpeedCell(factor * gpus ** error, 1e-3, 1e3, "measured", 9)
+                                       for gpus, factor in curve.items()}) for name, curve in CURVES.items()))
 
 
 SITE = speeds()

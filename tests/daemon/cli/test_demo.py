@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from idlewatt.daemon.cli import _hardware, _parts, demo, live
 from idlewatt.daemon.cli._parts import TABLE_2_HOUR_S, table_2
 from idlewatt.daemon.config import load
-from idlewatt.exporters.simulated.cluster import Shape
+from idlewatt.exporters.simulated.cluster import ClusterShape
 from idlewatt.exporters.simulated.jobs import flavors
 from idlewatt.exporters.source import kinds
 
@@ -31,7 +31,7 @@ def alive(process: int) -> bool:
 
 
 def wanted(folder, scheduler="slurm", hardware="dgx"):
-    return demo.Wanted(folder, _hardware.usual_nodes(hardware), 1, 60.0, 9723, scheduler, hardware)
+    return demo.DemoPlan(folder, _hardware.usual_nodes(hardware), 1, 60.0, 9723, scheduler, hardware)
 
 
 @pytest.mark.parametrize("scheduler", demo.TARGETS)
@@ -53,9 +53,10 @@ def test_other_hardware_has_no_past_and_no_pods():
 
 
 def test_flavours_are_table_2_in_the_hours_of_the_simulated_cluster():
-    assert Shape().hour_s == TABLE_2_HOUR_S
+    assert ClusterShape().hour_s == TABLE_2_HOUR_S
     told = {one["name"]: (one["gpus"], one["limit"]) for one in table_2(TABLE_2_HOUR_S)}
-    assert told == {one.name: (one.gpus, one.limit_s) for some in flavors(Shape().hour_s).values() for one in some}
+    assert told == {one.name: (one.gpus,
+                               one.limit_s) for some in flavors(ClusterShape().hour_s).values() for one in some}
 
 
 def test_the_written_configuration_is_the_one_described(tmp_path):

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from idlewatt.daemon.degraded import Seen, Undelivered, found
+from idlewatt.daemon.degraded import HealthFacts, Undelivered, found
 from idlewatt.storage.notices import Notice
 
 
@@ -32,7 +32,7 @@ def test_the_ledger_is_shown_filtered_and_harmless_and_users_opt_out_and_in(serv
 
 
 def test_notices_that_nobody_took_are_degraded_with_the_reason_and_since_when():
-    (one,) = found(Seen(1_795_000_000.0, undelivered=Undelivered(3, 1_794_990_000.0, "mail: refused")))
+    (one,) = found(HealthFacts(1_795_000_000.0, undelivered=Undelivered(3, 1_794_990_000.0, "mail: refused")))
     assert one.cause == "notices_behind"
     assert one.words.startswith("3 notices not delivered (mail: refused) since ")
 

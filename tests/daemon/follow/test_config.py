@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from idlewatt.daemon.follow import config
-from idlewatt.daemon.follow.slurm import QueuedJob, Refused, SlurmError, checked
+from idlewatt.daemon.follow.slurm import QueuedJob, SlurmError, SlurmRefused, checked
 from idlewatt.daemon.follow.slurm import parse as parse_line
 from idlewatt.daemon.settings.follow import FollowSettings
 from idlewatt.daemon.strict_yaml import ConfigError
@@ -57,6 +57,6 @@ def test_a_line_that_is_not_understood_is_an_error(line):
     ("required_nodes", "a b"), ("required_nodes", "-a"), ("required_nodes", "a\nb"), ("required_nodes", "a,"),
     ("required_nodes", "a[1-2]"), ("nice", "0 Partition=big"), ("nice", "")])
 def test_no_value_goes_into_a_command_unchecked(attribute, value):
-    with pytest.raises(Refused):
+    with pytest.raises(SlurmRefused):
         checked(attribute, value)
     assert checked("required_nodes", "") == ""

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.follow.config import parse
 from idlewatt.daemon.follow.decision import PASSED_OVER, verdicts, wishes
-from idlewatt.daemon.follow.sight import ACTIVE, Advice, Advised, QueuedJob, Sight
-from idlewatt.storage.follow import OPEN, Change
+from idlewatt.daemon.follow.sight import ACTIVE, Advised, BelievedAdvice, QueuedJob, Sight
+from idlewatt.storage.follow import OPEN, FollowChange
 
 NOW = 1_000_000.0
 RULES = parse("allow: {partitions: [gpu, big], users: ['stud-*', ada], actions: [required_nodes, nice]}\n"
@@ -33,18 +33,19 @@ values = {"required_nodes": st.sampled_from(["a", "b", "a,b"]), "nice": st.sampl
 def changes(draw, number):
     attribute = draw(st.sampled_from(["required_nodes", "nice"]))
     intended_s = draw(moments)
-    return Change(draw(st.sampled_from(IDS)), draw(st.sampled_from([NOW - 500, NOW - 900])),
-                  draw(st.sampled_from(["ada", "root"])), draw(st.sampled_from(["gpu", "cpu"])), attribute,
-                  "" if attribute == "required_nodes" else "0",
-                  draw(values[attribute]), "easy", intended_s, intended_s, intended_s, intended_s + 115.0,
-                  draw(st.sampled_from(["own", "former"])), draw(st.booleans()), draw(st.sampled_from(OPEN)), id=number)
+    return FollowChange(draw(st.sampled_from(IDS)), draw(st.sampled_from([NOW - 500, NOW - 900])),
+                        draw(st.sampled_from(["ada", "root"])), draw(st.sampled_from(["gpu", "cpu"])), attribute,
+                        "" if attribute == "required_nodes" else "0",
+                        draw(values[attribute]), "easy", intended_s, intended_s, intended_s, intended_s + 115.0,
+                        draw(st.sampled_from(["own", "former"])), draw(st.booleans()), draw(st.sampled_from(OPEN)),
+                        id=number)
 
 
 @st.composite
 def sights(draw):
     jobs = {job.job_id: job for job in draw(st.lists(queued, max_size=4))}
     standing = tuple(draw(changes(number)) for number in range(draw(st.integers(0, 4))))
-    advice = Advice(tuple(draw(st.lists(advised, max_size=5))), draw(st.sampled_from(["", "", "degraded"])))
+    advice = BelievedAdvice(tuple(draw(st.lists(advised, max_size=5))), draw(st.sampled_from(["", "", "degraded"])))
     return Sight(NOW, jobs, advice, standing, standing, "own", draw(st.booleans()))
 
 
@@ -55,21 +56,21 @@ ONE_ACTION = parse("allow: {partitions: [gpu], users: ['*']}\n")
 
 
 def pinned(task, snapshot_s):
-    return Change(task, NOW - 500, "ada", "gpu", "required_nodes", "", "a", "easy", NOW - 5, snapshot_s, NOW - 4,
-                  NOW + 100, "own", state="pinned", id=1)
+    return FollowChange(task, NOW - 500, "ada", "gpu", "required_nodes", "", "a", "easy", NOW - 5, snapshot_s, NOW - 4,
+                        NOW + 100, "own", state="pinned", id=1)
 
 
 def test_of_an_array_the_next_task_is_pinned_and_one_alone():
-    made, _ = wishes(Sight(NOW, TASKS, Advice((ARRAY, ARRAY))), ONE_ACTION)
+    made, _ = wishes(Sight(NOW, TASKS, BelievedAdvice((ARRAY, ARRAY))), ONE_ACTION)
     assert [(wish.job.job_id, wish.after) for wish in made] == [("7_3", "a")]
 
 
 def test_the_same_advice_on_an_array_is_not_followed_for_its_next_task_too():
     jobs = TASKS | {"7_3": replace(TASKS["7_3"], nodes=("a",))}
-    made, passed = wishes(Sight(NOW, jobs, Advice((ARRAY,)), (pinned("7_3", ARRAY.snapshot_s),)), ONE_ACTION)
+    made, passed = wishes(Sight(NOW, jobs, BelievedAdvice((ARRAY,)), (pinned("7_3", ARRAY.snapshot_s),)), ONE_ACTION)
     assert (made, passed) == ([], {"open": 1})
     later = replace(ARRAY, snapshot_s=NOW - 1, nodes=("b",))
-    made, _ = wishes(Sight(NOW, jobs, Advice((later,)), (pinned("7_3", ARRAY.snapshot_s),)), ONE_ACTION)
+    made, _ = wishes(Sight(NOW, jobs, BelievedAdvice((later,)), (pinned("7_3", ARRAY.snapshot_s),)), ONE_ACTION)
     assert [(wish.job.job_id, wish.after) for wish in made] == [("7_4", "b")]
 
 
@@ -79,7 +80,7 @@ def test_the_same_advice_on_an_array_is_not_followed_for_its_next_task_too():
 def test_a_task_is_pinned_as_long_as_it_or_its_array_is_advised_there(advised, fate):
     jobs = {"7_3": replace(TASKS["7_3"], nodes=("a",))}
     change = pinned("7_3", NOW - 5)
-    (verdict,) = verdicts(Sight(NOW, jobs, Advice((advised,)), (change,), process="own"), ONE_ACTION)
+    (verdict,) = verdicts(Sight(NOW, jobs, BelievedAdvice((advised,)), (change,), process="own"), ONE_ACTION)
     assert verdict.fate == fate
 
 
@@ -89,7 +90,7 @@ def test_a_task_is_pinned_as_long_as_it_or_its_array_is_advised_there(advised, f
     (replace(TASKS["7_3"], job_id="7", array="", plain=False), replace(ARRAY, task=False), "plain"),
     (replace(TASKS["7_3"], nodes=("c",)), ARRAY, "pinned")])
 def test_why_a_job_is_left_alone_is_told(job, advised, why):
-    assert wishes(Sight(NOW, {job.job_id: job}, Advice((advised,), "", ("stale",))), ONE_ACTION) == (
+    assert wishes(Sight(NOW, {job.job_id: job}, BelievedAdvice((advised,), "", ("stale",))), ONE_ACTION) == (
         [], {why: 1, "stale": 1})
 
 
@@ -162,12 +163,12 @@ def test_no_job_waits_longer_under_all_its_changes_than_the_stated_time(sight):
 def one(**more):
     job = QueuedJob("1", "PENDING", "gpu", "ada", (), 0, NOW - 500)
     rows = (Advised("1", NOW - 500, "gpu", ("a",), "scorer@1", NOW, NOW),)
-    return replace(Sight(NOW, {"1": job}, Advice(rows), process="own"), **more)
+    return replace(Sight(NOW, {"1": job}, BelievedAdvice(rows), process="own"), **more)
 
 
 def test_an_intent_that_is_not_seen_is_waited_for_until_its_time_is_up():
-    change = Change("1", NOW - 500, "ada", "gpu", "required_nodes", "", "a", "easy", NOW, NOW, NOW - 10, NOW + 10,
-                    "former", id=1)
+    change = FollowChange("1", NOW - 500, "ada", "gpu", "required_nodes", "", "a", "easy", NOW, NOW, NOW - 10, NOW + 10,
+                          "former", id=1)
     sight = one(open=(change,))
     assert [verdict.fate for verdict in verdicts(sight, RULES)] == ["keep"]
     assert [verdict.fate for verdict in verdicts(replace(sight, now_s=NOW + 10), RULES)] == ["lapsed"]

@@ -4,19 +4,20 @@ import threading
 
 from idlewatt.daemon.follow import main
 from idlewatt.daemon.follow.config import parse
-from idlewatt.daemon.follow.follower import Tally
+from idlewatt.daemon.follow.follower import FollowCounts
 from idlewatt.storage.errors import StoreUnavailable
-from idlewatt.storage.follow import Change
+from idlewatt.storage.follow import FollowChange
 
 RULES = parse("allow: {partitions: [gpu], users: ['*']}\n")
-STARTED = Change("7", 1.0, "ada", "gpu", "required_nodes", "", "a", "easy", 2.0, 2.0, 3.0, 90.0, "own", state="started",
-                 id=1)
+STARTED = FollowChange("7", 1.0, "ada", "gpu", "required_nodes", "", "a", "easy", 2.0, 2.0, 3.0, 90.0, "own",
+                       state="started",
+                       id=1)
 
 
 class Follower:
     """One whose job has started, and that has nothing else to take back."""
 
-    tally = Tally(standing=(STARTED,))
+    tally = FollowCounts(standing=(STARTED,))
 
     def take_all_back(self, why):
         return 0

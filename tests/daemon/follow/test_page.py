@@ -11,34 +11,35 @@ import pytest
 from prometheus_client import generate_latest
 
 from idlewatt.daemon.follow.config import parse
-from idlewatt.daemon.follow.follower import Tally
-from idlewatt.daemon.follow.page import Page, registry
-from idlewatt.storage.follow import Change
+from idlewatt.daemon.follow.follower import FollowCounts
+from idlewatt.daemon.follow.page import FollowPage, registry
+from idlewatt.storage.follow import FollowChange
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "follow.prom"
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "follow.md"
 NOW = 1_000_000.0
 RULES = parse("allow: {partitions: [gpu], users: ['*']}\n")
-PINNED = Change("7", NOW - 90, "ada", "gpu", "required_nodes", "", "a", "easy", NOW - 31, NOW - 31, NOW - 30, NOW + 85,
-                "own", state="pinned", id=1)
+PINNED = FollowChange("7", NOW - 90, "ada", "gpu", "required_nodes", "", "a", "easy", NOW - 31, NOW - 31, NOW - 30,
+                      NOW + 85,
+                      "own", state="pinned", id=1)
 
 
 def page(tally, now_s=NOW):
-    text = generate_latest(registry(Page(RULES, lambda: tally, lambda: now_s))).decode()
+    text = generate_latest(registry(FollowPage(RULES, lambda: tally, lambda: now_s))).decode()
     return re.sub(r'version="[^"]*"', 'version="1"', text)
 
 
 def test_the_page_is_as_it_was_recorded():
-    tally = Tally(Counter({("required_nodes", "pinned"): 3}), Counter(slurm=1), Counter(user=2),
-                  (PINNED, replace(PINNED, state="started", id=2)), "", stopped=False, looked_s=NOW - 1)
+    tally = FollowCounts(Counter({("required_nodes", "pinned"): 3}), Counter(slurm=1), Counter(user=2),
+                         (PINNED, replace(PINNED, state="started", id=2)), "", stopped=False, looked_s=NOW - 1)
     assert page(tally) == RECORDED.read_text()
 
 
 def test_only_what_its_time_is_up_of_is_overdue():
-    assert "idlewatt_follow_overdue_changes 0.0" in page(Tally(standing=(PINNED,)), NOW + 86)
-    assert "idlewatt_follow_overdue_changes 1.0" in page(Tally(standing=(PINNED,)), NOW + 91)
+    assert "idlewatt_follow_overdue_changes 0.0" in page(FollowCounts(standing=(PINNED,)), NOW + 86)
+    assert "idlewatt_follow_overdue_changes 1.0" in page(FollowCounts(standing=(PINNED,)), NOW + 91)
     started = replace(PINNED, state="started")
-    assert "idlewatt_follow_overdue_changes 0.0" in page(Tally(standing=(started,)), NOW + 91)
+    assert "idlewatt_follow_overdue_changes 0.0" in page(FollowCounts(standing=(started,)), NOW + 91)
 
 
 def test_prometheus_finds_nothing_to_say_against_the_page():

@@ -11,7 +11,7 @@ from idlewatt.daemon import config
 from idlewatt.daemon.agents import kinds
 from idlewatt.daemon.agents.checkpoint import CARD, FORMAT, WEIGHTS, read_card, save
 from idlewatt.daemon.learning.models import SPEEDS, ModelError, ModelStore, speeds_of
-from idlewatt.daemon.replay.site_speeds import Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.site_speeds import SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.speed_file import text
 from idlewatt.storage.records import ModelCard
 
@@ -128,7 +128,7 @@ def test_models_lie_beside_the_database_unless_the_configuration_says_where(stor
 
 
 def test_a_model_that_was_trained_with_speeds_is_not_used_without_them(store, tmp_path):
-    speeds = SiteSpeeds("site", (Group("ann", "x", 9, spread={"leaf": Cell(0.8, 0.7, 0.9, "measured", 9)}),))
+    speeds = SiteSpeeds("site", (SpeedGroup("ann", "x", 9, spread={"leaf": SpeedCell(0.8, 0.7, 0.9, "measured", 9)}),))
     (tmp_path / "best").mkdir()
     (tmp_path / "best" / SPEEDS).write_text(text(speeds))
     model = kept(store, tmp_path, speeds=speeds.told)

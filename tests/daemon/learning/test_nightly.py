@@ -25,7 +25,7 @@ from idlewatt.daemon.learning.night_decisions import NightDecisions
 from idlewatt.daemon.learning.promotion import Verdict
 from idlewatt.daemon.learning.promotion_criteria import TRIALS, PromotionCriteria
 from idlewatt.daemon.learning.training import SHADOWS, TrainingDirectory
-from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, Task, TrainingScheduler, last_night
+from idlewatt.daemon.learning.training_scheduler import NIGHT, TASK, TrainingScheduler, TrainingTask, last_night
 from idlewatt.daemon.learning.trials import TRIED, Tried, agent_on_trial, no_turn, trials
 from idlewatt.storage.history import History
 from idlewatt.storage.ledger import Ledger
@@ -47,7 +47,7 @@ def lived(tmp_path_factory):
 def task(lived, tmp_path):
     (tmp_path / "idlewatt.db").write_bytes(lived.read_bytes())
     text = f"storage: {{url: 'sqlite:///{tmp_path}/idlewatt.db'}}\ntraining: {{budget: 20s}}"
-    return replace(Task.of(config.parse(text), NOW), agent="chooser")
+    return replace(TrainingTask.of(config.parse(text), NOW), agent="chooser")
 
 
 def decisions(task):
@@ -352,7 +352,7 @@ def test_a_night_learns_and_judges_by_the_sites_speeds_and_begins_anew_on_anothe
     _, _, lived = scattered.write(url)
     now_s = float(np.nanmax(lived.end)) + 100
     told = f"storage: {{url: '{url}'}}\ntraining: {{budget: 20s}}"
-    task = replace(Task.of(config.parse(told), now_s), agent="chooser")
+    task = replace(TrainingTask.of(config.parse(told), now_s), agent="chooser")
     first = nightly.carry_out(task)
     assert first.result == "done", first.message
     assert "site: 3 groups of like jobs from 700 runs" in first.message

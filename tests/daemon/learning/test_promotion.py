@@ -15,7 +15,7 @@ from idlewatt.daemon.learning.promotion import DOWN, ON, judge
 from idlewatt.daemon.learning.promotion_criteria import PromotionCriteria
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.state import Start
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.simulator_error import Fidelity
@@ -250,7 +250,7 @@ def test_the_same_exam_gives_the_same_verdict_and_it_can_be_written_down(held_ou
     assert told["against"][INCUMBENT]["high"] == first.against[INCUMBENT].high
 
 
-SLOW = SiteSpeeds("site", (Group("*", "*", 50, spread={"spine": Cell(0.4, 0.35, 0.45, "measured", 50)}),))
+SLOW = SiteSpeeds("site", (SpeedGroup("*", "*", 50, spread={"spine": SpeedCell(0.4, 0.35, 0.45, "measured", 50)}),))
 
 
 def apart(speeds):

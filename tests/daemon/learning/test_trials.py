@@ -10,14 +10,14 @@ from idlewatt.daemon.agents.kinds import Stretch
 from idlewatt.daemon.learning.telling_limits import unfit
 from idlewatt.daemon.learning.trials import TRIED, heuristics_on_trial, shortlist, trials
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.settings.training import TRIAL_S
 from idlewatt.storage.promotions import Decision, Promotion
 from idlewatt.storage.records import Node
 
 DAY_S = 86400.0
-SLOW = SiteSpeeds("site", (Group("*", "*", 50, spread={"spine": Cell(0.4, 0.35, 0.45, "measured", 50)}),))
+SLOW = SiteSpeeds("site", (SpeedGroup("*", "*", 50, spread={"spine": SpeedCell(0.4, 0.35, 0.45, "measured", 50)}),))
 BY_LIMIT, FIFO = "sjf-limit+best-fit+easy", "fifo+best-fit+easy"
 
 

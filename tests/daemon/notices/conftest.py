@@ -16,7 +16,7 @@ from aiosmtpd.smtp import AuthResult, Session
 
 from idlewatt.daemon import config
 from idlewatt.daemon.facts import Known
-from idlewatt.daemon.notices.desk import Desk
+from idlewatt.daemon.notices.desk import Notifier
 from idlewatt.daemon.waste import Assessment, GpuVerdict
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
@@ -134,15 +134,15 @@ class Place:
     jobs: list[Job] = field(default_factory=lambda: [JOB])
     gpus: list[GpuVerdict] = field(default_factory=lambda: idle(JOB, NOON - 3 * HOUR))
     settings: str = ""
-    desks: list[Desk] = field(default_factory=list)
+    desks: list[Notifier] = field(default_factory=list)
 
-    def desk(self, rules: str = "[{kind: idle_gpus}]", **more: object) -> Desk:
+    def desk(self, rules: str = "[{kind: idle_gpus}]", **more: object) -> Notifier:
         """Return a desk that really tells, by address ``USER@example.org``; ``more`` are keys of ``notices``."""
         keys = {"enabled": "true", "dry_run": "false", "rules": rules, "addresses": "{template: '{user}@example.org'}",
                 "admins": "[root@example.org]", "mail": "{host: 127.0.0.1, port: 1, sender: idlewatt@example.org}",
                 "timezone": "UTC", **more}
         text = "cluster: dgx\nnotices:\n" + "".join(f"  {key}: {value}\n" for key, value in keys.items())
-        made = Desk(config.parse(text), self.history, lambda: self.now_s)
+        made = Notifier(config.parse(text), self.history, lambda: self.now_s)
         self.desks.append(made)
         return made
 
@@ -155,7 +155,7 @@ class Place:
         """Let GPUs of the first job have been in a state for some hours."""
         self.gpus[:] = idle(self.jobs[0], self.now_s - hours * HOUR, gpus, state)
 
-    def look(self, desk: Desk, after_s: float = 0.0) -> None:
+    def look(self, desk: Notifier, after_s: float = 0.0) -> None:
         self.now_s += after_s
         desk.look(self.known())
 

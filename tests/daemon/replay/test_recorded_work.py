@@ -11,7 +11,7 @@ from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.execution_rate import level_of
-from idlewatt.daemon.replay.recorded_work import NOWHERE, Held, as_work
+from idlewatt.daemon.replay.recorded_work import NOWHERE, HeldNodes, as_work
 from idlewatt.daemon.replay.speed import FLAT, SpeedTable
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import Workload
@@ -31,8 +31,8 @@ def held_in(run):
     if not rows:
         return NOWHERE
     job, node, gpus, begin, end = (np.array(column) for column in zip(*rows, strict=True))
-    return Held(job.astype(np.int64), node.astype(np.int64), gpus.astype(np.int64), begin, end,
-                jobs.model[job].astype(np.int64))
+    return HeldNodes(job.astype(np.int64), node.astype(np.int64), gpus.astype(np.int64), begin, end,
+                     jobs.model[job].astype(np.int64))
 
 
 @st.composite
@@ -58,7 +58,8 @@ def test_what_was_recorded_of_a_replay_becomes_the_work_that_was_replayed(worklo
 
 def test_a_job_that_was_scattered_is_shorter_where_it_is_close():
     workload = Workload.of([0.0], [1000.0], [8], application=[1])
-    held = Held(np.array([0, 0]), np.array([0, 4]), np.array([4, 4]), np.zeros(2), np.full(2, 1000.0), np.array([1, 1]))
+    held = HeldNodes(np.array([0, 0]), np.array([0, 4]), np.array([4, 4]), np.zeros(2), np.full(2, 1000.0),
+                     np.array([1, 1]))
     work, known = as_work(workload, CLUSTER, ALONE, held)
     assert known.all()
     assert work.run.tolist() == [400.0]
@@ -67,8 +68,8 @@ def test_a_job_that_was_scattered_is_shorter_where_it_is_close():
 
 def test_what_ran_beside_it_counts_for_as_long_as_it_was_there_and_on_the_worst_node():
     workload = Workload.of([0, 0, 0], [100.0, 50.0, 10.0], [2, 1, 1], application=[1, 1, 2])
-    held = Held(np.array([0, 0, 1, 2]), np.array([0, 1, 0, 1]), np.ones(4, np.int64), np.array([0, 0, 0, 40.0]),
-                np.array([100, 100, 50, 50.0]), np.array([1, 1, 1, 2]))
+    held = HeldNodes(np.array([0, 0, 1, 2]), np.array([0, 1, 0, 1]), np.ones(4, np.int64), np.array([0, 0, 0, 40.0]),
+                     np.array([100, 100, 50, 50.0]), np.array([1, 1, 1, 2]))
     work, _ = as_work(workload, CLUSTER, TOGETHER, held)
     assert work.run[0] == pytest.approx(0.8 * (50 * 0.5 + 50 * 1.0))
     assert work.run[1] == pytest.approx(50 * 0.5)
@@ -80,7 +81,8 @@ def test_jobs_whose_place_is_not_recorded_keep_their_run_times():
     work, known = as_work(workload, CLUSTER, ALONE, NOWHERE)
     assert work.run.tolist() == [100.0, 100.0]
     assert not known.any()
-    strange = Held(np.array([0, 0]), np.array([0, -1]), np.array([4, 4]), np.zeros(2), np.full(2, 9.0), np.ones(2, int))
+    strange = HeldNodes(np.array([0, 0]), np.array([0, -1]), np.array([4, 4]), np.zeros(2), np.full(2, 9.0),
+                        np.ones(2, int))
     assert not as_work(workload, CLUSTER, ALONE, strange)[1].any()
     assert as_work(workload, CLUSTER, FLAT, NOWHERE)[0] is workload
 
@@ -91,6 +93,6 @@ def test_levels_are_those_of_the_engine():
         state = ClusterState.of(CLUSTER, workload, speed=ALONE)
         state.arrays.chosen[:len(nodes)] = nodes
         level = level_of.py_func(state.arrays, 0, len(nodes))
-        held = Held(np.zeros(len(nodes), np.int64), np.array(nodes), np.ones(len(nodes), np.int64),
-                    np.zeros(len(nodes)), np.full(len(nodes), 100.0), np.ones(len(nodes), np.int64))
+        held = HeldNodes(np.zeros(len(nodes), np.int64), np.array(nodes), np.ones(len(nodes), np.int64),
+                         np.zeros(len(nodes)), np.full(len(nodes), 100.0), np.ones(len(nodes), np.int64))
         assert as_work(workload, CLUSTER, ALONE, held)[0].run[0] == pytest.approx(100 * SPREAD[1, level])

@@ -5,34 +5,34 @@ import pickle
 import numpy as np
 import pytest
 
-from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, SOURCES, Cell, Group, SiteSpeeds, escaped, moved
+from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, SOURCES, SiteSpeeds, SpeedCell, SpeedGroup, escaped, moved
 from idlewatt.daemon.replay.speed import FLAT, SpeedError
 
 
 def cell(factor, source="measured"):
-    return Cell(factor, factor * 0.9, factor * 1.1, source, 5)
+    return SpeedCell(factor, factor * 0.9, factor * 1.1, source, 5)
 
 
-TRAIN = Group("ann", "train_#", 12, spread={"leaf": cell(0.8), "spine": cell(0.6, "prior")},
-              size={4: cell(1.0), 16: cell(3.0)}, company={"*/*bert*": cell(0.5)})
-BERT = Group("*", "*bert*", 0, "bert", spread={"leaf": cell(0.6, "prior")})
+TRAIN = SpeedGroup("ann", "train_#", 12, spread={"leaf": cell(0.8), "spine": cell(0.6, "prior")},
+                   size={4: cell(1.0), 16: cell(3.0)}, company={"*/*bert*": cell(0.5)})
+BERT = SpeedGroup("*", "*bert*", 0, "bert", spread={"leaf": cell(0.6, "prior")})
 SPEEDS = SiteSpeeds("site", (TRAIN, BERT))
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, float("nan"), float("inf")])
 def test_what_is_no_speed_is_refused(factor):
     with pytest.raises(SpeedError, match="positive number"):
-        Cell(factor, 0.5, 1.5, "measured")
+        SpeedCell(factor, 0.5, 1.5, "measured")
 
 
 def test_a_speed_lies_within_its_interval():
     with pytest.raises(SpeedError, match="outside of its interval"):
-        Cell(2.0, 0.5, 1.5, "measured")
+        SpeedCell(2.0, 0.5, 1.5, "measured")
 
 
 @pytest.mark.parametrize("group", [
-    lambda: Group("a", "b", spread={"rack": cell(1.0)}), lambda: Group("a", "b", size={0: cell(1.0)}),
-    lambda: Group("a", "b", cpus={-1.0: cell(1.0)})])
+    lambda: SpeedGroup("a", "b", spread={"rack": cell(1.0)}), lambda: SpeedGroup("a", "b", size={0: cell(1.0)}),
+    lambda: SpeedGroup("a", "b", cpus={-1.0: cell(1.0)})])
 def test_a_group_knows_levels_and_sizes(group):
     with pytest.raises(SpeedError, match="a/b"):
         group()
@@ -55,9 +55,9 @@ def test_a_job_belongs_to_the_first_group_that_fits_its_user_and_name():
 
 
 def test_names_that_look_like_patterns_are_taken_literally():
-    wild = SiteSpeeds("site", (Group(escaped("a*"), escaped("x[1]?_#"), 3, spread={"leaf": cell(0.5)}),))
+    wild = SiteSpeeds("site", (SpeedGroup(escaped("a*"), escaped("x[1]?_#"), 3, spread={"leaf": cell(0.5)}),))
     assert wild.row("a*", "x[1]?_7") == 0  # what varies is left out of the name before it is compared
-    odd = SiteSpeeds("site", (Group(escaped("a*"), escaped("x[a]?_#"), 3, spread={"leaf": cell(0.5)}),))
+    odd = SiteSpeeds("site", (SpeedGroup(escaped("a*"), escaped("x[a]?_#"), 3, spread={"leaf": cell(0.5)}),))
     assert odd.row("a*", "x[a]?_7") == 1
     assert odd.row("ab", "x[a]?_7") == odd.row("a*", "xa!_7") == 0
 
@@ -82,13 +82,13 @@ def test_what_every_job_rests_on_is_the_worst_of_its_size_and_its_spread():
     assert found(1, 0, 64, 4) == "unknown"
     assert found(2, 0, 1, 1) == "prior"
     assert found(0, 0, 1, 1) == "unknown"
-    few = SiteSpeeds("site", (Group("a", "b", 2, spread={"leaf": cell(0.5)}),))
+    few = SiteSpeeds("site", (SpeedGroup("a", "b", 2, spread={"leaf": cell(0.5)}),))
     zero, one = np.zeros(1, int), np.ones(1, int)
     assert few.sources(zero, one, one, one).tolist() == [SOURCES.index("unknown")]
 
 
 def test_speeds_that_say_nothing_are_flat_and_cost_nothing():
-    nothing = SiteSpeeds("site", (Group("a", "b", 9, spread={"leaf": Cell(1.0, 0.9, 1.1, "measured")}),))
+    nothing = SiteSpeeds("site", (SpeedGroup("a", "b", 9, spread={"leaf": SpeedCell(1.0, 0.9, 1.1, "measured")}),))
     assert nothing.table is FLAT
     assert FLAT_SPEEDS.table is FLAT
     assert nothing.digest == FLAT_SPEEDS.told == ""
@@ -102,7 +102,7 @@ def test_speeds_stay_the_same_on_their_way_to_another_process():
 
 
 def test_cpus_and_memory_are_given_to_policies_that_grant_them_only():
-    known = SiteSpeeds("site", (Group("a", "b", 3, cpus={4.0: cell(1.0)}, memory={8e9: cell(1.0)}),))
+    known = SiteSpeeds("site", (SpeedGroup("a", "b", 3, cpus={4.0: cell(1.0)}, memory={8e9: cell(1.0)}),))
     assert not known.table.coupled
     assert known.fungible.coupled
     assert known.fungible.grants[1, :, -1].tolist() == [0, 0.25, 0.5, 0.75, 1.0]
@@ -118,7 +118,7 @@ def test_nodes_that_hang_together_with_others_have_moved_whatever_switches_are_c
 
 
 def test_a_group_that_is_faster_further_apart_says_so_and_keeps_both():
-    odd = Group("a", "b", 9, spread={"leaf": cell(0.8), "spine": cell(1.5)})
+    odd = SpeedGroup("a", "b", 9, spread={"leaf": cell(0.8), "spine": cell(1.5)})
     assert "a/b was faster on GPUs further apart (spine: 1.50, 1.35 to 1.65) than on closer ones (0.80)" in \
         odd.contradictions()[0]
     assert SiteSpeeds("site", (odd,)).table.spread[1].tolist() == [1, 1, 0.8, 1.5, 1.5]
@@ -127,10 +127,10 @@ def test_a_group_that_is_faster_further_apart_says_so_and_keeps_both():
 
 def test_a_group_can_use_the_sizes_that_it_really_came_with():
     def cells(**sources):
-        return {int(size[1:]): Cell(float(size[1:]), 0.1, 99.0, source, 5) for size, source in sources.items()}
+        return {int(size[1:]): SpeedCell(float(size[1:]), 0.1, 99.0, source, 5) for size, source in sources.items()}
 
-    known = SiteSpeeds("site", (Group("*", "several", 9, size=cells(g2="measured", g8="measured", g16="prior")),
-                                Group("*", "one", 9, size=cells(g4="measured", g8="prior"))))
+    known = SiteSpeeds("site", (SpeedGroup("*", "several", 9, size=cells(g2="measured", g8="measured", g16="prior")),
+                                SpeedGroup("*", "one", 9, size=cells(g4="measured", g8="prior"))))
     least, most = known.sizes(np.array([0, 1, 1, 2, 1]), np.array([4, 4, 16, 4, 0]))
     assert least.tolist() == [4, 2, 2, 4, 0]
     assert most.tolist() == [4, 8, 16, 4, 0]

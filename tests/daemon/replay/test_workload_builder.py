@@ -3,7 +3,7 @@ import pytest
 
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.workload import Workload
-from idlewatt.daemon.replay.workload_builder import WorkloadError, digest, fitted, from_columns, from_trace
+from idlewatt.daemon.replay.workload_builder import HistoryError, digest, fitted, from_columns, from_trace
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Job, JobState, Request
 from idlewatt.storage.traces import read_trace
@@ -42,7 +42,7 @@ def test_rows_that_are_left_out_are_counted_and_some_are_shown(tmp_path):
 
 
 def test_a_trace_of_nothing_is_refused_with_its_reasons(tmp_path):
-    with pytest.raises(WorkloadError, match=r"1 x submit_s is negative; first: line 2"):
+    with pytest.raises(HistoryError, match=r"1 x submit_s is negative; first: line 2"):
         from_trace(trace(tmp_path, "b,-1,1,1,,,,,,\n"))
 
 

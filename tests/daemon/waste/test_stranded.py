@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste.demand import need
-from idlewatt.daemon.waste.stranded import FreeNodes, Queue, fragmentation
+from idlewatt.daemon.waste.stranded import FreeNodes, PendingQueue, fragmentation
 from idlewatt.storage.eligibility import has_features
 from idlewatt.storage.records import NodeState, StrandedCause
 from idlewatt.storage.waiting import WaitReason
@@ -14,7 +14,7 @@ NOW = 1000.0
 
 
 def cause(nodes, jobs, name="dgx-0"):
-    return Queue(nodes, jobs, NOW).cause(name)
+    return PendingQueue(nodes, jobs, NOW).cause(name)
 
 
 def test_with_nobody_waiting_nothing_is_stranded(site):
@@ -110,7 +110,7 @@ def test_a_free_gpu_is_stranded_exactly_when_no_placeable_job_fits_its_node(site
                 for gpus, _, cpus in wanted]
     usable = set().union(*(names for names, (_, count, _) in zip(feasible, wanted, strict=True)
                            if len(names) >= count))
-    queue = Queue(nodes, jobs, NOW)
+    queue = PendingQueue(nodes, jobs, NOW)
     for node in nodes:
         if node.gpus_allocated < 8:
             assert (queue.cause(node.name) is not None) == (bool(jobs) and node.name not in usable)

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idlewatt.daemon.waste import Utilization, WasteSettings
-from idlewatt.daemon.waste.utilization import Run, UtilizationWindow, run_time
+from idlewatt.daemon.waste.utilization import RecordedRun, UtilizationWindow, run_time
 from idlewatt.storage.records import JobState, NodeState
 
 HOUR = 3600.0
@@ -11,7 +11,7 @@ HOUR = 3600.0
 
 def test_a_completed_job_counts_with_its_limit_or_with_what_it_ran():
     """Eq. (2): tau is the limit of a completed job; here it is cut at now."""
-    run = Run("gpu", 4, 0.0, 72 * HOUR, 10 * HOUR, 0.0)
+    run = RecordedRun("gpu", 4, 0.0, 72 * HOUR, 10 * HOUR, 0.0)
     assert run_time(run, 100 * HOUR, 0.0, basis="limit") == 72 * HOUR
     assert run_time(run, 40 * HOUR, 0.0, basis="limit") == 40 * HOUR
     assert run_time(run, 100 * HOUR, 0.0, basis="actual") == 10 * HOUR
@@ -68,7 +68,7 @@ def test_what_ended_long_ago_counts_as_before_and_takes_a_row(site):
                                **({} if now < end else {"state": JobState.COMPLETED, "end_s": end}))
                   for number, (start, end, limit) in enumerate(runs) if start <= now < end + HOUR / 2]
         found = observe(site, window, now, listed)
-    known = [Run("gpu", 1, start, limit, end if end <= now else None, now) for start, end, limit in runs
+    known = [RecordedRun("gpu", 1, start, limit, end if end <= now else None, now) for start, end, limit in runs
              if end > now - day]
     for basis in ("limit", "actual"):
         held = sum(run_time(run, now, now - day, basis=basis) for run in known)

@@ -1,11 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idlewatt.daemon.waste.windows import Trail
+from idlewatt.daemon.waste.windows import SampleStreak
 
 
 def trail(flags, step=15.0, holder="job", longest=37.5):
-    made = Trail()
+    made = SampleStreak()
     for position, flag in enumerate(flags):
         made.observe(position * step, holder, quiet=flag, hung=False, longest_s=longest)
     return made

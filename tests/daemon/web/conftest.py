@@ -9,7 +9,7 @@ from energies import record
 from werkzeug.test import Client
 
 from idlewatt.daemon.advice.outlook_worker import NotYet
-from idlewatt.daemon.advice.smaller_shapes import Shape
+from idlewatt.daemon.advice.smaller_shapes import SmallerRequest
 from idlewatt.daemon.advice.wait_outlook import Ahead, WaitOutlook
 from idlewatt.daemon.efficiency import EnergyBook
 from idlewatt.daemon.pricing import Costing
@@ -30,7 +30,7 @@ from idlewatt.daemon.web.view import (
 )
 from idlewatt.exporters.publish import Published
 from idlewatt.exporters.source import TargetHealth
-from idlewatt.storage.elastic import ElasticAdvice, Resize
+from idlewatt.storage.elastic import ElasticAdvice, ResizeEffect
 from idlewatt.storage.gpu_slices import SmallerSlice
 from idlewatt.storage.history import History
 from idlewatt.storage.moves import Move, Relief
@@ -175,9 +175,9 @@ def outlook() -> WaitOutlook:
         "4722", NOW - 600, NOW, NOW - 9, "fifo+first-fit+easy", "waits", "needs 16 GPUs, 10 are free in a100",
         Placement(("dgx01", "dgx02"), (8, 8)), NOW + 86400, NOW + 5400, (NOW + 1800, NOW + 7200), 20, 1,
         (Ahead("4711", JobState.RUNNING, "a100", 4, NOW + 3600), Ahead("4721", JobState.PENDING, "a100", 2, None)),
-        (Shape("8 of its 16 GPUs", "--nodes=1 --gpus-per-node=8", "starts", "", Placement(("dgx02",), (8,))),
-         Shape("a limit of 30 min", "--time=30", "waits", "nothing of that size is free either"),
-         Shape("half its CPUs and memory", "--mem=64M", "unknown", "whether that is enforced is not known")))
+        (SmallerRequest("8 of its 16 GPUs", "--nodes=1 --gpus-per-node=8", "starts", "", Placement(("dgx02",), (8,))),
+         SmallerRequest("a limit of 30 min", "--time=30", "waits", "nothing of that size is free either"),
+         SmallerRequest("half its CPUs and memory", "--mem=64M", "unknown", "whether that is enforced is not known")))
 
 
 def node_rows() -> tuple[NodeRow, ...]:
@@ -216,7 +216,7 @@ def decisions() -> tuple[DecisionRow, ...]:
 def recommended() -> dict[str, tuple]:
     """Return a recommendation on each subject."""
     to_dgx02 = Move("4711", "alice", 2, "dgx01", "dgx02", 7200.0)
-    more = Resize(4, 0.7, (0.5, 0.9), -0.41, (-0.47, -0.33), 0.18, "resubmit it", 1200.0)
+    more = ResizeEffect(4, 0.7, (0.5, 0.9), -0.41, (-0.47, -0.33), 0.18, "resubmit it", 1200.0)
     share = ShareAdvice("124", NOW - 90000, "a100", NOW, "running", ("dgx01",), 2, 24, 48, 2**36, 2**36, "measured",
                         "give job 124 the 24 cores that job 123 does not use; both finish sooner",
                         "--cpus-per-gpu=24", "synergy-tune", 23.5, None, 0.4, (0.0, 0.5), None,

@@ -4,7 +4,7 @@ import time
 import bcrypt
 import pytest
 
-from idlewatt.daemon.web.gate import NOBODY, Passwords, Rate, WebConfigFile
+from idlewatt.daemon.web.gate import NOBODY, Passwords, TokenBucket, WebConfigFile
 from idlewatt.daemon.web.webconfig import RateLimit, WebConfigError
 
 
@@ -86,7 +86,7 @@ def test_password_longer_than_bcrypt_reads_is_wrong(users):
 
 def test_rate_lets_a_burst_through_and_then_one_each_interval():
     now = [0.0]
-    rate, limit = Rate(lambda: now[0]), RateLimit(interval="100ms", burst=3)
+    rate, limit = TokenBucket(lambda: now[0]), RateLimit(interval="100ms", burst=3)
     assert [rate.allows(limit) for _ in range(5)] == [True, True, True, False, False]
     now[0] = 0.1
     assert [rate.allows(limit) for _ in range(2)] == [True, False]
@@ -95,7 +95,7 @@ def test_rate_lets_a_burst_through_and_then_one_each_interval():
 
 
 def test_without_a_limit_everything_passes():
-    rate = Rate()
+    rate = TokenBucket()
     assert all(rate.allows(RateLimit()) for _ in range(1000))
 
 

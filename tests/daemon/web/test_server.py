@@ -85,7 +85,7 @@ def test_nothing_of_an_answer_stays_once_it_is_sent(serve, view):
     try:
         for _ in range(2 * THREADS):
             requests.get(f"{server.urls[0]}metrics", timeout=TIMEOUT)
-        kept = [found for found in gc.get_objects() if isinstance(found, connections.Answer)]
+        kept = [found for found in gc.get_objects() if isinstance(found, connections.BufferedAnswer)]
     finally:
         gc.enable()
     assert len(kept) <= THREADS  # each worker remembers its last exchange, but nothing of what was in it
@@ -95,7 +95,7 @@ def test_nothing_of_an_answer_stays_once_it_is_sent(serve, view):
 def test_a_kept_connection_keeps_nothing_of_its_answer():
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        client = connections.Client(ours, "127.0.0.1", 1, float("inf"), unsent=memoryview(b"answer" * 9))
+        client = connections.HttpConnection(ours, "127.0.0.1", 1, float("inf"), unsent=memoryview(b"answer" * 9))
         client._send()
         assert client.unsent.obj == b""
 

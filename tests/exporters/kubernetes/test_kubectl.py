@@ -9,7 +9,7 @@ import pytest
 from idlewatt.exporters.kubernetes import KubernetesConfig
 from idlewatt.exporters.simulated import kubernetes
 from idlewatt.exporters.simulated.api_store import JOBS, NODES, PODS
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_it_is_told_of_changes_in_their_order(filled, server, kubectl, until):
 
 
 def test_source_and_kubectl_agree_object_for_object(server, kubectl, until):
-    cluster = SimulatedCluster(Shape(start_s=make.START_S, nodes=8))
+    cluster = SimulatedCluster(ClusterShape(start_s=make.START_S, nodes=8))
     cluster.advance(make.START_S + 3600.0)
     kubernetes.sync(cluster, server.api.store)
     source = KubernetesConfig(kind="kubernetes", url=server.url).build(lambda: cluster.now_s)

@@ -8,7 +8,7 @@ import pytest
 from idlewatt.exporters.fetch import HttpOptions, Refused
 from idlewatt.exporters.kubernetes.access import Access
 from idlewatt.exporters.kubernetes.api import ApiClient
-from idlewatt.exporters.kubernetes.reflector import PAGE, Patience, Reflector
+from idlewatt.exporters.kubernetes.reflector import PAGE, Reflector, WatchPatience
 from idlewatt.exporters.simulated.api_server import Fault
 from idlewatt.exporters.simulated.api_store import PODS
 
@@ -26,7 +26,7 @@ def reflect(server):
 
     def begin(parse=named, **patience):
         api = ApiClient(Access(server.url), HttpOptions(timeout=5.0))
-        made = Reflector(api, PATH, parse, lambda: 0.0, Patience(**{"wait_s": 0.01} | patience))
+        made = Reflector(api, PATH, parse, lambda: 0.0, WatchPatience(**{"wait_s": 0.01} | patience))
         started.append((made, api))
         made.start()
         return made

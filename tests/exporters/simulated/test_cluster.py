@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 from idlewatt.exporters.simulated.jobs import Behaviour, flavors
 from idlewatt.storage.records import JobState
 from idlewatt.storage.waiting import WaitReason
@@ -14,13 +14,13 @@ HOUR = 3600.0
 
 
 def after(seconds: float, **shape) -> SimulatedCluster:
-    cluster = SimulatedCluster(Shape(**shape))
+    cluster = SimulatedCluster(ClusterShape(**shape))
     cluster.advance(cluster.now_s + seconds)
     return cluster
 
 
 def test_energy_counters_grow_by_the_watts_shown_times_the_seconds():
-    cluster = SimulatedCluster(Shape(tick_s=5))
+    cluster = SimulatedCluster(ClusterShape(tick_s=5))
     began, integral = cluster.gpus.joules.copy(), np.zeros(32)
     for _ in cluster.run(HOUR, every_s=5):
         integral += cluster.gpus.watts * 5
@@ -63,7 +63,7 @@ def test_the_opening_scene_shows_every_kind_of_waste():
 
 
 def test_the_same_seed_is_the_same_cluster_however_often_it_is_looked_at():
-    once, often = after(6 * HOUR, seed=5), SimulatedCluster(Shape(seed=5))
+    once, often = after(6 * HOUR, seed=5), SimulatedCluster(ClusterShape(seed=5))
     for _ in often.run(6 * HOUR, every_s=37):
         pass
     often.advance(once.now_s)
@@ -75,7 +75,7 @@ def test_the_same_seed_is_the_same_cluster_however_often_it_is_looked_at():
 @settings(max_examples=15, deadline=None)
 @given(nodes=st.integers(1, 9), seed=st.integers(0, 2**32), hours=st.integers(1, 40), load=st.floats(0.2, 2.0))
 def test_no_gpu_cpu_or_byte_is_ever_held_twice(nodes, seed, hours, load):
-    cluster = SimulatedCluster(Shape(nodes=nodes, seed=seed, load=load, tick_s=60))
+    cluster = SimulatedCluster(ClusterShape(nodes=nodes, seed=seed, load=load, tick_s=60))
     for _ in cluster.run(hours * HOUR, every_s=1800):
         held = [(server, index) for job in cluster.running.values() for server, indexes in job.allocation
                 for index in indexes]
@@ -116,7 +116,7 @@ def test_steering_to_where_the_job_cannot_run_is_refused():
 
 
 def test_nodes_drain_now_and_then_and_take_no_new_jobs_meanwhile():
-    cluster, seen = SimulatedCluster(Shape(tick_s=60)), 0
+    cluster, seen = SimulatedCluster(ClusterShape(tick_s=60)), 0
     for now_s in cluster.run(72 * HOUR, every_s=60):
         drained = [number for number in range(4) if cluster.drained(number)]
         seen += bool(drained)
@@ -127,7 +127,7 @@ def test_nodes_drain_now_and_then_and_take_no_new_jobs_meanwhile():
 
 def test_plain_first_come_first_served_leaves_a_third_of_the_gpus_free():
     # The paper measures 0.62 for its naive scheme.
-    cluster = SimulatedCluster(Shape(tick_s=60))
+    cluster = SimulatedCluster(ClusterShape(tick_s=60))
     held = [float((cluster.gpus.job > 0).mean()) for _ in cluster.run(14 * 24 * HOUR, every_s=900)]
     assert 0.5 < np.mean(held) < 0.8
 
@@ -139,6 +139,6 @@ def test_flavours_are_those_of_table_2():
 
 
 def test_a_thousand_nodes_can_be_built_and_none_more():
-    assert len(SimulatedCluster(Shape(nodes=1000)).gpus.watts) == 8000
+    assert len(SimulatedCluster(ClusterShape(nodes=1000)).gpus.watts) == 8000
     with pytest.raises(ValueError, match="1 to 1000"):
-        SimulatedCluster(Shape(nodes=1001))
+        SimulatedCluster(ClusterShape(nodes=1001))

@@ -6,8 +6,8 @@ import pytest
 
 from idlewatt.exporters import source
 from idlewatt.exporters.simulated import direct
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
-from idlewatt.exporters.simulated.server import SimulationServer, Site
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
+from idlewatt.exporters.simulated.server import SimulatedSite, SimulationServer
 from idlewatt.exporters.simulated.slurm_shapes import SETTINGS
 
 START_S = 1_795_219_200.0
@@ -27,13 +27,13 @@ def now():
 
 @pytest.fixture
 def near(now):
-    cluster = SimulatedCluster(Shape(start_s=START_S))
+    cluster = SimulatedCluster(ClusterShape(start_s=START_S))
     return {config.kind: config.build(now) for config in direct.sources(cluster, now)}
 
 
 @pytest.fixture
 def far(now):
-    server = SimulationServer(Site(SimulatedCluster(Shape(start_s=START_S)), now))
+    server = SimulationServer(SimulatedSite(SimulatedCluster(ClusterShape(start_s=START_S)), now))
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     pages = {kind: {"kind": kind, "http_sd_configs": [{"url": f"{server.url}/targets/{kind}"}]}
              for kind in ("dcgm", "ipmi", "cgroup")}

@@ -9,9 +9,9 @@ from idlewatt.daemon.cli import _hardware
 from idlewatt.daemon.topology import AttachTopology
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
 from idlewatt.daemon.waste.domains import domain_states
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 from idlewatt.exporters.simulated.hardware import USUAL_NODES
-from idlewatt.exporters.simulated.server import SimulationServer, Site
+from idlewatt.exporters.simulated.server import SimulatedSite, SimulationServer
 from idlewatt.exporters.source import kinds
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.telemetry import Telemetry
@@ -24,9 +24,9 @@ class Seen:
     """A quarter of an hour of a simulated cluster, as its exporters tell it."""
 
     def __init__(self, hardware: str) -> None:
-        self.cluster = SimulatedCluster(Shape(nodes=NODES[hardware], hardware=hardware))
+        self.cluster = SimulatedCluster(ClusterShape(nodes=NODES[hardware], hardware=hardware))
         now = [self.cluster.now_s]
-        with SimulationServer(Site(self.cluster, lambda: now[0])) as server, ExitStack() as stack:
+        with SimulationServer(SimulatedSite(self.cluster, lambda: now[0])) as server, ExitStack() as stack:
             stack.callback(server.shutdown)
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
             entries = [{"kind": _hardware.SOURCES.get(kind, kind), **_hardware.OPTIONS.get(kind, {}),

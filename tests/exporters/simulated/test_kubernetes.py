@@ -9,8 +9,8 @@ import pytest
 from idlewatt.exporters.kubernetes import KubernetesConfig
 from idlewatt.exporters.simulated import kubernetes
 from idlewatt.exporters.simulated.api_store import JOBS, NODES, PODS, Store
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
-from idlewatt.exporters.simulated.server import SimulationServer, Site
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
+from idlewatt.exporters.simulated.server import SimulatedSite, SimulationServer
 from idlewatt.exporters.slurm import SlurmRestConfig
 from idlewatt.storage.records import JobState
 
@@ -30,7 +30,7 @@ def clock():
 
 @pytest.fixture
 def server(clock):
-    served = SimulationServer(Site(SimulatedCluster(Shape(start_s=START_S)), clock))
+    served = SimulationServer(SimulatedSite(SimulatedCluster(ClusterShape(start_s=START_S)), clock))
     Thread(target=served.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     served.site.kubernetes.bookmark_s = 0.05
     yield served
@@ -40,7 +40,7 @@ def server(clock):
 
 
 def test_its_objects_are_as_an_api_server_would_take_them():
-    cluster, store = SimulatedCluster(Shape(start_s=START_S)), Store()
+    cluster, store = SimulatedCluster(ClusterShape(start_s=START_S)), Store()
     cluster.advance(START_S + 3600.0)
     kubernetes.sync(cluster, store)
     for resource in (NODES, PODS, JOBS):

@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 from idlewatt.exporters.simulated.pages import Pages
 
 WATTS = "DCGM_FI_DEV_POWER_USAGE"
@@ -12,7 +12,7 @@ MILLIJOULES = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total"  # the stock parser a
 
 @pytest.fixture
 def cluster() -> SimulatedCluster:
-    cluster = SimulatedCluster(Shape(seed=3))
+    cluster = SimulatedCluster(ClusterShape(seed=3))
     cluster.advance(cluster.now_s + 60)
     return cluster
 
@@ -61,7 +61,7 @@ def test_energy_on_the_page_is_the_integral_of_the_watts_on_the_page(cluster):
 
 
 def test_the_same_seed_writes_the_same_bytes(cluster):
-    twin = SimulatedCluster(Shape(seed=3))
+    twin = SimulatedCluster(ClusterShape(seed=3))
     twin.advance(twin.now_s + 60)
     for server in range(4):
         for page in ("dcgm", "node", "ipmi"):

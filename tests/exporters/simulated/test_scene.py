@@ -6,8 +6,8 @@ from contextlib import ExitStack
 import pytest
 
 from idlewatt.daemon.waste import WasteAccountant, WasteSettings
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
-from idlewatt.exporters.simulated.server import SimulationServer, Site
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
+from idlewatt.exporters.simulated.server import SimulatedSite, SimulationServer
 from idlewatt.exporters.source import kinds
 from idlewatt.storage.power_classes import WASTED, PowerClass
 from idlewatt.storage.telemetry import Telemetry
@@ -17,8 +17,9 @@ PAGES = ("dcgm", "node", "ipmi")
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_class_of_waste_is_seen_within_a_quarter_of_an_hour(seed):
-    now = [Shape().start_s]
-    with SimulationServer(Site(SimulatedCluster(Shape(seed=seed)), lambda: now[0])) as server, ExitStack() as stack:
+    now = [ClusterShape().start_s]
+    site = SimulatedSite(SimulatedCluster(ClusterShape(seed=seed)), lambda: now[0])
+    with SimulationServer(site) as server, ExitStack() as stack:
         stack.callback(server.shutdown)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
         configs = [{"kind": kind, "http_sd_configs": [{"url": f"{server.url}/targets/{kind}"}]} for kind in PAGES]

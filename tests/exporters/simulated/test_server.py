@@ -7,19 +7,19 @@ import pytest
 import requests
 
 from idlewatt.exporters.simulated.clock import SimulatedClock
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
-from idlewatt.exporters.simulated.server import SimulationServer, Site
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
+from idlewatt.exporters.simulated.server import SimulatedSite, SimulationServer
 
 
 @pytest.fixture
 def clock() -> list[float]:
     """A clock that the test winds by hand."""
-    return [Shape().start_s]
+    return [ClusterShape().start_s]
 
 
 @pytest.fixture
 def server(clock) -> Iterator[SimulationServer]:
-    site = Site(SimulatedCluster(), lambda: clock[0])
+    site = SimulatedSite(SimulatedCluster(), lambda: clock[0])
     with SimulationServer(site) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -3,14 +3,14 @@ import json
 import pytest
 
 from idlewatt.exporters.simulated import slurm
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 from idlewatt.exporters.slurm.gpu_parts import with_shares
 from idlewatt.exporters.slurm.parse_json import load, parse_job, parse_list, parse_node
 from idlewatt.storage.gpu_parts import GpuPart
 
 
 def told(hardware):
-    cluster = SimulatedCluster(Shape(nodes=8, hardware=hardware, tick_s=60))
+    cluster = SimulatedCluster(ClusterShape(nodes=8, hardware=hardware, tick_s=60))
     cluster.advance(cluster.now_s + 3600)
     nodes = parse_list(load(json.dumps(slurm.nodes(cluster))), "nodes", parse_node).records
     jobs = parse_list(load(json.dumps(slurm.jobs(cluster))), "jobs", parse_job).records

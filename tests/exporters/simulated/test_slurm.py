@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from idlewatt.exporters.simulated import slurm
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 
 REAL = json.loads((Path(__file__).parents[2] / "recorded/simulated/slurmrestd_22.05_keys.json").read_text())
 
 
 @pytest.fixture(scope="module")
 def cluster() -> SimulatedCluster:
-    cluster = SimulatedCluster(Shape(tick_s=60))
+    cluster = SimulatedCluster(ClusterShape(tick_s=60))
     cluster.advance(cluster.now_s + 24 * 3600)
     return cluster
 

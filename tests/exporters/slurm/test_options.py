@@ -23,7 +23,7 @@ from idlewatt.exporters.slurm.parse_settings import (
 )
 from idlewatt.exporters.slurm.parse_text import parse_partitions, parse_reservations
 from idlewatt.exporters.slurm.states import wakes
-from idlewatt.storage.rules import License, Site
+from idlewatt.storage.rules import License, SchedulerSettings
 
 GIB, MIB = 1 << 30, 1 << 20
 
@@ -118,7 +118,7 @@ def test_settings_that_decide_about_starts_are_read_and_what_is_not_told_is_not_
     site = site_of(parse_settings(text("scontrol_show_config.txt")))
     assert (site.preempt_type, site.preempt_mode, site.tree) == ("qos", ("REQUEUE",), True)
     assert (site.enforced, site.memory_counts, site.cores_whole) == (("associations", "limits", "qos"), True, True)
-    assert site_of({}) == Site()
+    assert site_of({}) == SchedulerSettings()
 
 
 def test_switches_come_by_raw_job_id(text):

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from pydantic import ValidationError
 
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
-from idlewatt.exporters.simulated.server import SimulationServer, Site
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
+from idlewatt.exporters.simulated.server import SimulatedSite, SimulationServer
 from idlewatt.exporters.slurm.rest import VERSIONS, SlurmRestConfig
 from idlewatt.exporters.source import SourceError, kinds
 from idlewatt.storage.records import JobState
@@ -190,8 +190,8 @@ def test_a_unix_socket_is_asked_like_a_port(recorded, clock, tmp_path):
 
 
 def test_the_simulated_cluster_is_read_like_a_real_one():
-    now = [Shape().start_s]
-    with SimulationServer(Site(SimulatedCluster(), lambda: now[0])) as server:
+    now = [ClusterShape().start_s]
+    with SimulationServer(SimulatedSite(SimulatedCluster(), lambda: now[0])) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         source = SlurmRestConfig(url=server.url).build(lambda: now[0])
         source.read()
@@ -202,7 +202,7 @@ def test_the_simulated_cluster_is_read_like_a_real_one():
         assert running
         assert all(held.gpu_indexes for job in running for held in job.allocations)
         assert sum(node.gpus_allocated for node in snapshot.nodes) == sum(job.request.gpus for job in running)
-        assert source.completed(Shape().start_s)
+        assert source.completed(ClusterShape().start_s)
         assert not any(target.error for target in source.health())
         source.close()
         server.shutdown()

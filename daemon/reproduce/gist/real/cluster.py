@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from .....storage.follow_ledger import FollowLedger
-from ....agents.gist_mdrl.environment import Partition
+from ....agents.gist_mdrl.environment import GpuPartition
 from ....follow.follower import Follower
-from ....follow.sight import Advice, Advised
+from ....follow.sight import Advised, BelievedAdvice
 from ....follow.slurm import Slurm, SlurmError
 from ....settings.follow import AllowSettings, CommandSettings, FollowSettings, LimitSettings
 from ...failures import ReproductionError
@@ -32,10 +32,10 @@ class Cluster:
         rules = rules_of(settings)
         self.slurm = Slurm(rules.slurm)
         self._advice: dict[str, Advised] = {}
-        self.follower = Follower(rules, self.slurm, ledger, lambda now_s: Advice(tuple(self._advice.values())),
+        self.follower = Follower(rules, self.slurm, ledger, lambda now_s: BelievedAdvice(tuple(self._advice.values())),
                                  "experiment")
 
-    def servers(self, partition: str, kind: Partition) -> tuple[str, ...]:
+    def servers(self, partition: str, kind: GpuPartition) -> tuple[str, ...]:
         """Return a partition's servers in order; ReproductionError unless they are as many as the paper has."""
         names = tuple(sorted(set(self._run("sinfo", "-h", "-N", "-p", partition, "-o", "%N").split())))
         if len(names) != kind.servers:

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from ....settings.values import Duration, Strict
+from ....settings.values import Duration, StrictSettings
 from ....strict_yaml import read_strictly, text_of
 
 PolicyName = Literal["slurm", "random", "first_fit", "literal", "improved"]
 POLICIES: tuple[PolicyName, ...] = ("slurm", "random", "first_fit", "literal", "improved")
 
 
-class RealSettings(Strict):
+class RealSettings(StrictSettings):
     """The whole file; every partition must be idle, of two servers with eight GPUs each, and nobody else's."""
 
     partitions: Annotated[tuple[str, ...], Field(min_length=1)]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from operator import ge, sub
 from typing import NamedTuple
 
-from ....agents.gist_mdrl.environment import HOUR_S, Decision, Partition, Resources, demand, utilization
+from ....agents.gist_mdrl.environment import HOUR_S, GpuPartition, PlacementDecision, Resources, demand, utilization
 from .cluster import Cluster
 
-Act = Callable[[Decision], int]
+Act = Callable[[PlacementDecision], int]
 TOGETHER_H = 0.5
 """Ends that are due within this many hours of one another are one end, as in the simulation."""
 ANYWHERE = -1
@@ -48,7 +48,7 @@ class Episode:
     """Plays one sequence on one partition; ``poll`` does what is due and returns the result once there is one."""
 
     cluster: Cluster
-    kind: Partition
+    kind: GpuPartition
     partition: str
     servers: tuple[str, ...]
     name: str
@@ -164,7 +164,7 @@ class Episode:
 
     def _ask(self, task: Task, now_s: float, *, dequeued: bool) -> None:
         room = self._room(task.flavor)
-        decision = Decision(task.flavor, self._free(), room, self._remaining(now_s), tuple(
+        decision = PlacementDecision(task.flavor, self._free(), room, self._remaining(now_s), tuple(
             sum(other.flavor == flavor for other in self._queue) for flavor in range(len(self.kind.flavors))), dequeued)
         action = self.act(decision)
         self._decisions.append(action)

@@ -13,10 +13,10 @@ from ....agents.gist_mdrl.environment import (
     HOUR_S,
     PARTITIONS,
     Arrival,
-    Decision,
     Environment,
+    GpuPartition,
     Outcome,
-    Partition,
+    PlacementDecision,
     sequences,
     utilization,
 )
@@ -85,7 +85,7 @@ class Players:
                             self.kind.flavors[flavor].limit_s + delay.begun_s + delay.noticed_s,
                             self.kind.flavors[flavor].limit_s)
                     for index, flavor in enumerate(sequences(self.kind)[number])]
-        decision: Decision | None = environment.begin(arrivals)
+        decision: PlacementDecision | None = environment.begin(arrivals)
         while decision is not None:
             decisions.append(act(decision))
             _, decision = environment.step(decisions[-1])
@@ -102,16 +102,16 @@ class Players:
         return self._agents[name]
 
 
-def chosen(kind: Partition, count: int) -> list[int]:
+def chosen(kind: GpuPartition, count: int) -> list[int]:
     """Return the numbers of sequences that are played, evenly spread over all."""
     total = len(sequences(kind))
     return [round(index * (total - 1) / (count - 1)) for index in range(count)]
 
 
-def _drawn(kind: Partition, chances: Policy, seed: int) -> Act:
+def _drawn(kind: GpuPartition, chances: Policy, seed: int) -> Act:
     draw = np.random.default_rng(seed)
 
-    def act(decision: Decision) -> int:
+    def act(decision: PlacementDecision) -> int:
         choices, weights = zip(*chances(decision).items(), strict=True)
         return action(kind, decision.flavor, choices[int(draw.choice(len(choices), p=weights))])
 

@@ -18,7 +18,7 @@ from idlewatt.daemon.config import ConfigError, parse
 from idlewatt.daemon.settings.recommenders import AllocationSettings
 from idlewatt.exporters.publish import check
 from idlewatt.exporters.simulated import direct
-from idlewatt.exporters.simulated.cluster import Shape, SimulatedCluster
+from idlewatt.exporters.simulated.cluster import ClusterShape, SimulatedCluster
 from idlewatt.exporters.simulated.jobs import Behaviour
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.recommendations import Placement, Recommendation
@@ -261,7 +261,7 @@ def test_rows_become_a_table():
 
 
 def test_on_the_simulated_cluster_who_starves_is_told_whose_cores_lie_idle():
-    cluster = SimulatedCluster(Shape(start_s=1e9))
+    cluster = SimulatedCluster(ClusterShape(start_s=1e9))
     configs = direct.sources(cluster, lambda: cluster.now_s)
     sources = {config.kind: config.build(lambda: cluster.now_s) for config in configs}
     shares = ShareRecommender(AllocationSettings(window="10m"), Shelf())

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.daemon.advice.rightsizing.sensitivity import SAME, Evidence, Part, matrix, recognized, speed_estimate
-from idlewatt.daemon.advice.rightsizing.usage_meter import Window
+from idlewatt.daemon.advice.rightsizing.sensitivity import SAME, Evidence, NodeShare, matrix, recognized, speed_estimate
+from idlewatt.daemon.advice.rightsizing.usage_meter import UsageWindow
 from idlewatt.daemon.replay.fungible import FAIR_MEMORY, GB, PRIORS
 from idlewatt.storage.uses import Use
 
 MARGIN, STARVED = 0.15, 0.8
-HAS, FAIR = Part(40, int(256 * GB)), Part(20, int(128 * GB))
+HAS, FAIR = NodeShare(40, int(256 * GB)), NodeShare(20, int(128 * GB))
 
 
 def window(cores, memory=None, activity=None, count=20):
     values = np.full(count, float(cores)) if np.isscalar(cores) else np.array(cores, float)
-    return Window(values, 60.0 * len(values), memory, activity, "cgroup")
+    return UsageWindow(values, 60.0 * len(values), memory, activity, "cgroup")
 
 
 def use(number=1, *, gpus=2, cpus=20, p95=6.0, at_limit=0.0, activity=None, memory=None):
@@ -32,9 +32,9 @@ def known(has=HAS, gpus=4, fair=FAIR, **more):
 
 def test_what_a_job_measurably_does_not_use_is_beyond_its_95th_percentile_and_a_margin():
     found = known(window=window(22.0, memory=100 * GB))
-    assert (found.basis, found.least) == ("measured", Part(math.ceil(22 * 1.15), math.ceil(100 * GB * 1.15)))
+    assert (found.basis, found.least) == ("measured", NodeShare(math.ceil(22 * 1.15), math.ceil(100 * GB * 1.15)))
     assert found.best == HAS
-    assert found.speed(Part(60, HAS.memory_bytes)).estimate == 1
+    assert found.speed(NodeShare(60, HAS.memory_bytes)).estimate == 1
 
 
 def test_memory_that_nobody_measured_is_not_taken():
@@ -56,14 +56,14 @@ def test_a_starved_job_is_as_fast_as_its_cpus_until_its_gpus_work_all_the_time()
 
 def test_like_runs_without_gpus_do_not_hide_how_much_the_gpus_of_others_worked():
     runs = [use(number, gpus=0) for number in range(5)] + [use(9, at_limit=1.0, activity=0.5)]
-    found = known(has=Part(20, FAIR.memory_bytes), gpus=2, waits=True, runs=runs)
+    found = known(has=NodeShare(20, FAIR.memory_bytes), gpus=2, waits=True, runs=runs)
     assert (found.basis, found.best.cpus) == ("measured", 40)
 
 
 def test_no_speed_is_nothing_and_none_has_no_bounds():
-    assert known(has=Part(1, 10**11), gpus=1, model="image", waits=True).by_cpus(0).low > 0
+    assert known(has=NodeShare(1, 10**11), gpus=1, model="image", waits=True).by_cpus(0).low > 0
     runs = [use(number, gpus=1, cpus=1 + number % 2, activity=(1.0, 5e-324)[number % 2]) for number in range(4)]
-    assert math.isfinite(known(has=Part(1, 10**11), gpus=1, window=window(1.0), runs=runs).by_cpus(3).high)
+    assert math.isfinite(known(has=NodeShare(1, 10**11), gpus=1, window=window(1.0), runs=runs).by_cpus(3).high)
 
 
 def test_more_is_worth_something_only_in_the_time_at_the_limit():
@@ -81,7 +81,7 @@ def test_like_runs_with_different_cpus_make_a_measured_curve():
     points = [(10, 0.2), (10, 0.22), (20, 0.3), (20, 0.34), (40, 0.4), (40, 0.38)] * 2
     runs = [use(number, cpus=cpus, p95=cpus / 2, at_limit=1.0, activity=activity)
             for number, (cpus, activity) in enumerate(points)]
-    found = known(has=Part(20, FAIR.memory_bytes), gpus=2, window=window(19.0, activity=0.32), runs=runs)
+    found = known(has=NodeShare(20, FAIR.memory_bytes), gpus=2, window=window(19.0, activity=0.32), runs=runs)
     speed = found.by_cpus(40)
     assert speed.estimate == pytest.approx(0.39 / 0.32)
     assert 1 < speed.low < speed.estimate < speed.high < 2
@@ -93,7 +93,7 @@ def test_the_interval_of_a_measured_curve_holds_the_truth_mostly():
     for _ in range(40):
         runs = [use(number, cpus=cpus, at_limit=1.0, activity=float(draw.normal(truth, 0.03)))
                 for number, (cpus, truth) in enumerate([(10, 0.3), (30, 0.6)] * 6)]
-        found = known(has=Part(10, FAIR.memory_bytes), gpus=2, window=window(9.9, activity=0.3), runs=runs)
+        found = known(has=NodeShare(10, FAIR.memory_bytes), gpus=2, window=window(9.9, activity=0.3), runs=runs)
         held += found.by_cpus(30).low <= 2 <= found.by_cpus(30).high
     assert held >= 33
 
@@ -106,8 +106,8 @@ def test_fewer_cpus_cost_what_the_window_says_they_would_have_cost():
 
 
 def test_a_model_that_was_not_measured_goes_by_synergys_matrix_and_gives_nothing():
-    found = known(has=Part(12, int(250 * GB)), model="resnet18")
-    assert (found.basis, found.least) == ("prior", Part(12, int(250 * GB)))
+    found = known(has=NodeShare(12, int(250 * GB)), model="resnet18")
+    assert (found.basis, found.least) == ("prior", NodeShare(12, int(250 * GB)))
     assert found.best.cpus == 36
     speed = found.by_cpus(36)
     assert speed.estimate == pytest.approx(2.4)
@@ -116,12 +116,12 @@ def test_a_model_that_was_not_measured_goes_by_synergys_matrix_and_gives_nothing
 
 
 def test_a_language_model_needs_no_more_than_it_has():
-    found = known(has=Part(12, int(250 * GB)), model="transformer")
-    assert (found.basis, found.best) == ("prior", Part(12, int(250 * GB)))
+    found = known(has=NodeShare(12, int(250 * GB)), model="transformer")
+    assert (found.basis, found.best) == ("prior", NodeShare(12, int(250 * GB)))
 
 
 def test_a_measured_job_whose_memory_is_full_goes_by_its_model_for_memory():
-    has = Part(12, int(4 * FAIR_MEMORY / 3))
+    has = NodeShare(12, int(4 * FAIR_MEMORY / 3))
     found = known(has=has, window=window(2.0, memory=0.99 * has.memory_bytes), model="resnet50")
     assert found.best.memory_bytes == pytest.approx(4 * FAIR_MEMORY)
     assert found.by_memory(int(4 * FAIR_MEMORY)).estimate == pytest.approx(10)
@@ -130,14 +130,14 @@ def test_a_measured_job_whose_memory_is_full_goes_by_its_model_for_memory():
 
 def test_the_unknown_keeps_what_it_has_and_is_started_at_its_fair_share():
     running, waiting = known(), known(waits=True)
-    assert (running.basis, running.least, running.speed(Part(1, 1))) == ("fair-share", HAS, SAME)
+    assert (running.basis, running.least, running.speed(NodeShare(1, 1))) == ("fair-share", HAS, SAME)
     assert waiting.least == FAIR
-    assert known(has=Part(8, 5), waits=True).least == Part(8, 5), "nobody is told to ask for more"
+    assert known(has=NodeShare(8, 5), waits=True).least == NodeShare(8, 5), "nobody is told to ask for more"
 
 
 def test_a_job_that_waits_needs_what_like_runs_used():
     found = known(waits=True, runs=[use(gpus=2, p95=6.0, memory=10 * GB)])
-    assert (found.basis, found.least) == ("measured", Part(14, math.ceil(20 * GB * 1.15)))
+    assert (found.basis, found.least) == ("measured", NodeShare(14, math.ceil(20 * GB * 1.15)))
     starved = known(waits=True, runs=[use(at_limit=0.9)])
     assert starved.least.cpus == HAS.cpus
 
@@ -164,8 +164,8 @@ def test_intervals_hold_their_estimates_more_is_never_slower_and_nobody_falls_be
         cores, memory, activity, cpus, gpus, model, asked, waits, past):
     runs = [use(n, gpus=g, cpus=c, p95=p, at_limit=a, activity=w) for n, (g, c, p, a, w) in enumerate(past)]
     seen = None if waits else window(cores, memory, activity)
-    found = known(has=Part(cpus, 10**11), gpus=gpus, window=seen, runs=runs, model=model, waits=waits)
-    speed = found.speed(Part(asked, 10**11))
+    found = known(has=NodeShare(cpus, 10**11), gpus=gpus, window=seen, runs=runs, model=model, waits=waits)
+    speed = found.speed(NodeShare(asked, 10**11))
     assert 0 < speed.low <= speed.estimate * (1 + 1e-9)
     assert speed.estimate <= speed.high * (1 + 1e-9)
     assert math.isfinite(speed.high)

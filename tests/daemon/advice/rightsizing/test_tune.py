@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.daemon.advice.rightsizing.sensitivity import Part, Speed, SpeedEstimate
-from idlewatt.daemon.advice.rightsizing.tune import Gift, Node, Tenant, by_pair, tune
+from idlewatt.daemon.advice.rightsizing.sensitivity import NodeShare, Speed, SpeedEstimate
+from idlewatt.daemon.advice.rightsizing.tune import Gift, Tenant, TunedNode, by_pair, tune
 
 MEMORY = 100
 
@@ -22,13 +22,13 @@ def tenant(name, has, *, least=None, best=None, gpus=2, gives=True, takes=True, 
         times = min(amount, wanted) / held if amount > held else 1.0
         return Speed(times, 1.0, times)
 
-    known = SpeedEstimate("measured", Part(has, held), Part(has if least is None else least, left),
-                    Part(best or has, wanted), by_cpus, by_memory)
+    known = SpeedEstimate("measured", NodeShare(has, held), NodeShare(has if least is None else least, left),
+                    NodeShare(best or has, wanted), by_cpus, by_memory)
     return Tenant((name, 0.0), gpus, known, gives, takes)
 
 
 def node(*tenants, free=(0, 0), free_gpus=0, fair=(8, 100)):
-    return Node(Part(*free), free_gpus, Part(*fair), tenants)
+    return TunedNode(NodeShare(*free), free_gpus, NodeShare(*fair), tenants)
 
 
 def key(name):
@@ -37,8 +37,8 @@ def key(name):
 
 def test_a_starved_job_gets_what_its_neighbour_does_not_use():
     plan = tune(node(tenant("123", 40, least=16), tenant("124", 24, best=96)))
-    assert plan.gifts == [Gift(key("123"), key("124"), Part(24, 0))]
-    assert plan.parts == {key("123"): Part(16, MEMORY), key("124"): Part(48, MEMORY)}
+    assert plan.gifts == [Gift(key("123"), key("124"), NodeShare(24, 0))]
+    assert plan.parts == {key("123"): NodeShare(16, MEMORY), key("124"): NodeShare(48, MEMORY)}
 
 
 def test_it_gets_no_more_than_is_of_use_to_it_and_nobody_gets_what_is_of_none():
@@ -58,7 +58,7 @@ def test_a_job_on_several_nodes_is_given_nothing():
 
 def test_what_nobody_holds_goes_first_but_for_the_share_of_free_gpus():
     plan = tune(node(tenant("a", 40, least=30), tenant("b", 16, best=64), free=(20, 0), free_gpus=1))
-    assert plan.gifts == [Gift(None, key("b"), Part(12, 0)), Gift(key("a"), key("b"), Part(10, 0))]
+    assert plan.gifts == [Gift(None, key("b"), NodeShare(12, 0)), Gift(key("a"), key("b"), NodeShare(10, 0))]
 
 
 def test_the_job_that_gains_most_by_the_cpu_comes_first():
@@ -70,14 +70,16 @@ def test_the_job_that_gains_most_by_the_cpu_comes_first():
 def test_a_job_that_waits_starts_on_what_others_do_not_use():
     waits = tenant("new", 20, least=13)
     plan = tune(node(tenant("a", 40, least=26), tenant("b", 8, best=80), free=(0, 200), free_gpus=2), [waits])
-    assert plan.parts == {key("a"): Part(26, MEMORY), key("b"): Part(8, MEMORY), key("new"): Part(14, MEMORY)}
+    assert plan.parts == {key("a"): NodeShare(26, MEMORY), key("b"): NodeShare(8, MEMORY),
+                          key("new"): NodeShare(14, MEMORY)}
 
 
 def test_it_starts_with_what_it_asked_for_where_there_is_so_much_and_running_jobs_get_the_rest():
     plan = tune(node(tenant("a", 40, least=10, memory=(300, 100, 300)), tenant("b", 8, best=80), free_gpus=2),
                 [tenant("new", 20, least=13)])
-    assert plan.parts[key("new")] == Part(20, MEMORY)
-    assert by_pair(plan.gifts) == {(key("a"), key("new")): Part(20, MEMORY), (key("a"), key("b")): Part(10, 0)}
+    assert plan.parts[key("new")] == NodeShare(20, MEMORY)
+    assert by_pair(plan.gifts) == {(key("a"), key("new")): NodeShare(20, MEMORY), (key("a"), key("b")): NodeShare(10,
+                                                                                                                  0)}
 
 
 @pytest.mark.parametrize("waits", [tenant("new", 20, least=15), tenant("new", 4, gpus=3),
@@ -104,7 +106,7 @@ def test_of_two_that_wait_the_first_goes_first_and_the_second_where_room_is_left
 def test_two_that_trade_cores_for_memory():
     plan = tune(node(tenant("123", 48, least=24, memory=(100, 100, 200)),
                      tenant("124", 24, best=48, memory=(300, 100, 300))))
-    assert plan.parts == {key("123"): Part(24, 200), key("124"): Part(48, 200)}
+    assert plan.parts == {key("123"): NodeShare(24, 200), key("124"): NodeShare(48, 200)}
 
 
 shares = st.integers(0, 128)

@@ -3,33 +3,33 @@
 import pytest
 
 from idlewatt.daemon.advice.rightsizing import wording
-from idlewatt.daemon.advice.rightsizing.sensitivity import Part, SpeedEstimate
+from idlewatt.daemon.advice.rightsizing.sensitivity import NodeShare, SpeedEstimate
 
 GIB = 2**30
 
 
 def speed_estimate(basis="measured", has=(64, 0), least=(30, 0), best=(64, 0), **more):
-    return SpeedEstimate(basis, Part(*has), Part(*least), Part(*best), **more)
+    return SpeedEstimate(basis, NodeShare(*has), NodeShare(*least), NodeShare(*best), **more)
 
 
 def test_two_that_both_gain():
-    shares = [("123", Part(24, 0), 0.1)]
+    shares = [("123", NodeShare(24, 0), 0.1)]
     assert wording.gift("124", shares, wording.worth(0.3, 0.1, shares)) == \
         "give job 124 the 24 cores that job 123 does not use; both finish sooner"
 
 
 @pytest.mark.parametrize(("shares", "sooner", "at_least", "told"), [
-    ([("123", Part(24, 0), 0.0)], 0.3, 0.1,
+    ([("123", NodeShare(24, 0), 0.0)], 0.3, 0.1,
      "the 24 cores that job 123 does not use; it finishes 30 % sooner, job 123 no later"),
-    ([("123", Part(24, 0), -0.001), ("7", Part(0, 8 * GIB), 0.0)], 0.3, 0.0,
+    ([("123", NodeShare(24, 0), -0.001), ("7", NodeShare(0, 8 * GIB), 0.0)], 0.3, 0.0,
      "the 24 cores and the 8 GiB of memory that jobs 123 and 7 do not use; it may finish 30 % sooner, jobs 123 and 7 "
      "no later"),
-    ([("123", Part(24, 0), -0.02)], 0.3, 0.1,
+    ([("123", NodeShare(24, 0), -0.02)], 0.3, 0.1,
      "the 24 cores that job 123 does not use; it finishes 30 % sooner, job 123 2 % later"),
-    ([("", Part(3, 0), 0.0)], 0.1, 0.1, "the 3 cores that nobody holds; it finishes 10 % sooner"),
-    ([("", Part(3, 0), 0.0), ("5", Part(2, 0), 0.0)], 0.1, 0.1,
+    ([("", NodeShare(3, 0), 0.0)], 0.1, 0.1, "the 3 cores that nobody holds; it finishes 10 % sooner"),
+    ([("", NodeShare(3, 0), 0.0), ("5", NodeShare(2, 0), 0.0)], 0.1, 0.1,
      "the 5 cores that job 5 does not use or nobody holds; it finishes 10 % sooner, job 5 no later"),
-    ([("1", Part(3, 0), 0.2), ("2", Part(0, GIB), 0.1)], 0.1, 0.1,
+    ([("1", NodeShare(3, 0), 0.2), ("2", NodeShare(0, GIB), 0.1)], 0.1, 0.1,
      "the 3 cores and the 1 GiB of memory that jobs 1 and 2 do not use; all finish sooner")])
 def test_who_gives_what_and_what_becomes_of_both(shares, sooner, at_least, told):
     assert wording.gift("124", shares, wording.worth(sooner, at_least, shares)) == f"give job 124 {told}"
@@ -42,9 +42,9 @@ def test_where_a_job_could_start_and_when_it_would_otherwise():
 
 def test_why_a_job_may_be_taken_from():
     known = speed_estimate(has=(64, 64 * GIB), used=25.9, memory_used=20.0 * GIB)
-    assert wording.given(["9"], Part(24, 0), known, 1800.0) == \
+    assert wording.given(["9"], NodeShare(24, 0), known, 1800.0) == \
         "does not use 24 of its 64 cores (its 95th percentile in 30 min is 25.9): job 9 could"
-    assert wording.given(["9", "10"], Part(0, 40 * GIB), known, 1800.0) == \
+    assert wording.given(["9", "10"], NodeShare(0, 40 * GIB), known, 1800.0) == \
         "does not use 40 of its 64 GiB (at the most 20 in use): jobs 9 and 10 could"
 
 
@@ -62,9 +62,9 @@ def test_why_a_job_keeps_what_it_has(known, told):
 
 
 def test_what_is_asked_of_slurm_leaves_givers_enough_and_takes_no_more_than_there_is():
-    has = Part(40, 64 * GIB)
-    assert wording.ask(Part(27, 64 * GIB), has, 4) == "--cpus-per-gpu=7"
-    assert wording.ask(Part(55, 64 * GIB), has, 4) == "--cpus-per-gpu=13"
-    assert wording.ask(Part(40, 30 * GIB + 1), has, 4) == "--mem-per-gpu=7681M"
-    assert wording.ask(Part(80, 70 * GIB), has, 4) == "--cpus-per-gpu=20 --mem-per-gpu=17920M"
-    assert wording.ask(has, has, 4) == wording.ask(Part(1, 1), has, 0) == ""
+    has = NodeShare(40, 64 * GIB)
+    assert wording.ask(NodeShare(27, 64 * GIB), has, 4) == "--cpus-per-gpu=7"
+    assert wording.ask(NodeShare(55, 64 * GIB), has, 4) == "--cpus-per-gpu=13"
+    assert wording.ask(NodeShare(40, 30 * GIB + 1), has, 4) == "--mem-per-gpu=7681M"
+    assert wording.ask(NodeShare(80, 70 * GIB), has, 4) == "--cpus-per-gpu=20 --mem-per-gpu=17920M"
+    assert wording.ask(has, has, 4) == wording.ask(NodeShare(1, 1), has, 0) == ""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from idlewatt.daemon.advice.scaling.benefit import Case, halved, weigh
 from idlewatt.daemon.advice.scaling.curves import learned
-from idlewatt.daemon.advice.scaling.what_if_sizes import Site, doubled
+from idlewatt.daemon.advice.scaling.what_if_sizes import SpareCapacity, doubled
 from idlewatt.daemon.agents.kinds import RESTART_S
 from idlewatt.storage.recommendations import Placement, Recommendation
 from idlewatt.storage.records import Allocation, Job, JobState, Node, NodeState, Request, SchedulerSnapshot
@@ -35,7 +35,7 @@ def pending(job_id, gpus, nodes=1, cpus=8):
 
 
 def site(nodes, *jobs, advice=()):
-    return Site(SchedulerSnapshot(NOW, tuple(nodes), jobs=jobs), advice, NOW)
+    return SpareCapacity(SchedulerSnapshot(NOW, tuple(nodes), jobs=jobs), advice, NOW)
 
 
 def advised(job, action, node_name, start_s=None):

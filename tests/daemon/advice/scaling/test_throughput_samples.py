@@ -4,7 +4,14 @@ from dataclasses import replace
 import pytest
 
 from idlewatt.daemon.advice.held_gpus import HeldGpus
-from idlewatt.daemon.advice.scaling.throughput_samples import MEMORY, Models, Reading, Runs, kind_of, readings
+from idlewatt.daemon.advice.scaling.throughput_samples import (
+    MEMORY,
+    Models,
+    ThroughputSample,
+    WatchedRuns,
+    kind_of,
+    readings,
+)
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request
 from idlewatt.storage.speeds import JobRate, Throughput
 from idlewatt.storage.telemetry import GpuReading
@@ -28,9 +35,9 @@ def read(jobs, throughput=(), gpus=GPUS):
 
 
 def seen(*rates, basis="throughput"):
-    runs = Runs()
+    runs = WatchedRuns()
     for number, rate in enumerate(rates):
-        runs.watch(JOB, KIND, Reading(basis, rate, NOW + number))
+        runs.watch(JOB, KIND, ThroughputSample(basis, rate, NOW + number))
     return runs
 
 
@@ -53,8 +60,8 @@ def test_bases_are_never_mixed():
 
 def test_the_same_reading_again_and_one_from_before_are_no_news():
     runs = seen(90.0, 100.0, 110.0)
-    runs.watch(JOB, KIND, Reading("throughput", 500.0, NOW + 2))
-    runs.watch(JOB, KIND, Reading("throughput", 500.0, NOW - 9))
+    runs.watch(JOB, KIND, ThroughputSample("throughput", 500.0, NOW + 2))
+    runs.watch(JOB, KIND, ThroughputSample("throughput", 500.0, NOW - 9))
     assert runs.of(KIND, "throughput")[0].rate == 100.0
 
 
@@ -70,22 +77,23 @@ def test_what_has_changed_is_told_once():
 
 
 def test_a_new_daemon_goes_on_where_the_last_one_was():
-    runs = Runs(seen(90.0, 110.0).changed())
-    runs.watch(JOB, KIND, Reading("throughput", 130.0, NOW + 60))
+    runs = WatchedRuns(seen(90.0, 110.0).changed())
+    runs.watch(JOB, KIND, ThroughputSample("throughput", 130.0, NOW + 60))
     assert [(run.rate, run.samples) for run in runs.of(KIND, "throughput")] == [(110.0, 3)]
 
 
 def test_a_job_that_was_shrunk_begins_anew():
     runs = seen(90.0, 100.0, 110.0)
-    runs.watch(replace(JOB, allocations=JOB.allocations[:1]), KIND, Reading("throughput", 50.0, NOW + 60))
+    runs.watch(replace(JOB, allocations=JOB.allocations[:1]), KIND, ThroughputSample("throughput", 50.0, NOW + 60))
     assert [(run.gpus, run.samples) for run in runs.changed()] == [(2, 1)]
 
 
 def test_only_the_last_runs_of_a_kind_are_remembered():
-    runs = Runs()
+    runs = WatchedRuns()
     for number in range(3 * MEMORY):
         for sample in range(3):
-            runs.watch(replace(JOB, job_id=str(number)), KIND, Reading("throughput", 1.0, NOW + 3 * number + sample))
+            runs.watch(replace(JOB, job_id=str(number)), KIND, ThroughputSample("throughput", 1.0,
+                                                                                NOW + 3 * number + sample))
     found = runs.of(KIND, "throughput")
     assert [run.job_id for run in found] == [str(number) for number in range(2 * MEMORY, 3 * MEMORY)]
 
@@ -96,35 +104,35 @@ def rounds(runs, number, of=3, gpus=2, first_s=NOW):
     for turn in range(of):
         runs.forget_ended(jobs)
         for task in jobs:
-            runs.watch(task, KIND, Reading("throughput", 1.0 + turn, first_s + 60 * turn))
+            runs.watch(task, KIND, ThroughputSample("throughput", 1.0 + turn, first_s + 60 * turn))
     return runs
 
 
 def test_more_like_jobs_at_once_than_are_remembered_all_keep_their_means():
-    runs = rounds(Runs(), 5 * MEMORY)
+    runs = rounds(WatchedRuns(), 5 * MEMORY)
     assert {(run.samples, run.rate) for run in runs.changed()} == {(3, 2.0)}
     assert len(runs.of(KIND, "throughput")) == MEMORY
 
 
 def test_a_new_daemon_goes_on_with_more_like_jobs_than_are_remembered():
-    runs = rounds(Runs(rounds(Runs(), 5 * MEMORY).changed()), 5 * MEMORY, of=1, first_s=NOW + 600)
+    runs = rounds(WatchedRuns(rounds(WatchedRuns(), 5 * MEMORY).changed()), 5 * MEMORY, of=1, first_s=NOW + 600)
     assert {run.samples for run in runs.changed()} == {4}
 
 
 def test_many_runs_of_one_size_push_out_no_other_size():
-    runs = rounds(rounds(Runs(), 2, gpus=4), 5 * MEMORY)
+    runs = rounds(rounds(WatchedRuns(), 2, gpus=4), 5 * MEMORY)
     assert [run.gpus for run in runs.of(KIND, "throughput")] == [2] * MEMORY + [4] * 2
 
 
 def test_runs_that_have_ended_still_count():
-    runs = rounds(Runs(), 2)
+    runs = rounds(WatchedRuns(), 2)
     runs.forget_ended([])
     assert len(runs.of(KIND, "throughput")) == 2
 
 
 def test_throughput_goes_before_activity():
     found = read([JOB], [Throughput(NOW, (JobRate("7", 812.0),))])
-    assert found == {"7": Reading("throughput", 812.0, NOW)}
+    assert found == {"7": ThroughputSample("throughput", 812.0, NOW)}
 
 
 def test_a_job_that_makes_no_progress_is_not_called_fast_for_its_spinning_gpus():
@@ -143,7 +151,7 @@ def test_an_arrays_task_is_found_by_the_schedulers_own_number():
 
 def test_activity_is_added_up_over_the_gpus_and_as_old_as_the_oldest():
     gpus = [*GPUS[:3], gpu("dgx2", 5, 0.5, NOW - 20)]
-    assert read([JOB], (), gpus) == {"7": Reading("activity", 2.5, NOW - 20)}
+    assert read([JOB], (), gpus) == {"7": ThroughputSample("activity", 2.5, NOW - 20)}
 
 
 def test_the_scheduler_counts_without_the_holes_of_nvml():

@@ -10,7 +10,7 @@ from idlewatt.daemon.agents.checkpoint import CheckpointError
 from idlewatt.daemon.agents.gist_mdrl.agent import IMPROVED, LITERAL, Hyperparameters, Options
 from idlewatt.daemon.agents.gist_mdrl.environment import A100, Environment, play
 from idlewatt.daemon.agents.gist_mdrl.train import TRAINING, DeepQ, Training
-from idlewatt.daemon.agents.memory import Batch
+from idlewatt.daemon.agents.memory import TransitionBatch
 
 SMALL = Hyperparameters(hidden=(8,), batch=8, warm_up=8, memory=100, target_period=5, exploration_episodes=10)
 
@@ -23,7 +23,7 @@ def batch(**columns):
     whole = {"state": np.ones((1, 2), np.float32), "action": np.array([0]), "reward": np.array([1.0], np.float32),
              "discount": np.array([0.5], np.float32), "next_state": np.ones((1, 2), np.float32),
              "next_allowed": np.array([[True, True, False]])}
-    return Batch(**whole | columns)
+    return TransitionBatch(**whole | columns)
 
 
 def deep_q(*, double):

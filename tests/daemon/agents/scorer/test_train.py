@@ -19,7 +19,7 @@ from idlewatt.daemon.agents.scorer.train import STATE, Ground, Training, _set_ou
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.engine import run
-from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.site_speeds import FLAT_SPEEDS, SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.reproduce.scorer.regimes import INCUMBENT
 
@@ -172,7 +172,7 @@ def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(tmp_path, 
 
 def test_learning_and_what_is_imitated_go_by_the_speeds_of_the_stretch():
     cluster, workload, _ = scattered(days=3.0, jobs=150)
-    speeds = SiteSpeeds("site", (Group("*", "*", 50, spread={"spine": Cell(0.5, 0.4, 0.6, "measured", 50)}),))
+    speeds = SiteSpeeds("site", (SpeedGroup("*", "*", 50, spread={"spine": SpeedCell(0.5, 0.4, 0.6, "measured", 50)}),))
     grouped = replace(workload, application=np.ones(len(workload), np.int32))
     flat, slow = (Arena(Stretch(cluster, grouped, SINCE, known), INCUMBENT, Objective())
                   for known in (FLAT_SPEEDS, speeds))
@@ -185,6 +185,6 @@ def test_learning_and_what_is_imitated_go_by_the_speeds_of_the_stretch():
 
 def test_an_unfinished_training_with_other_speeds_is_not_gone_on_with(tmp_path, course_of):
     plain_course = course_of(tmp_path)
-    speeds = SiteSpeeds("site", (Group("*", "*", 50, spread={"spine": Cell(0.5, 0.4, 0.6, "measured", 50)}),))
+    speeds = SiteSpeeds("site", (SpeedGroup("*", "*", 50, spread={"spine": SpeedCell(0.5, 0.4, 0.6, "measured", 50)}),))
     other = replace(plain_course, select=[replace(stretch, speeds=speeds) for stretch in plain_course.select])
     assert Training(plain_course).plan != Training(other).plan

@@ -17,12 +17,12 @@ from idlewatt.storage.records import (
     Request,
     SchedulerSnapshot,
 )
-from idlewatt.storage.rules import Association, Ceilings, License, Qos, Reservation, Rules, Site
+from idlewatt.storage.rules import Association, Ceilings, License, Qos, Reservation, SchedulerRules, SchedulerSettings
 from idlewatt.storage.waiting import WaitReason
 
 NOW = 1_000_000.0
 GIB = 1 << 30
-SITE = Site("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=True)
+SITE = SchedulerSettings("none", (), enforced=("limits",), memory_counts=True, cores_whole=True, tree=True)
 
 
 def node(name, **facts):
@@ -46,7 +46,7 @@ def runs(job_id, name, gpus, cpus=2, **facts):
 
 
 def gate(nodes, *jobs, partitions=(), site=SITE, **rules):
-    return Gate(SchedulerSnapshot(NOW, tuple(nodes), tuple(partitions), jobs, Rules(site=site, **rules)), NOW)
+    return Gate(SchedulerSnapshot(NOW, tuple(nodes), tuple(partitions), jobs, SchedulerRules(site=site, **rules)), NOW)
 
 
 def where(found):

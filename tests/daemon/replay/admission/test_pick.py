@@ -5,7 +5,7 @@ import pytest
 from idlewatt.daemon.replay.admission.gate import Gate
 from idlewatt.storage.details import Details
 from idlewatt.storage.records import Job, JobState, Node, Partition, Request, SchedulerSnapshot
-from idlewatt.storage.rules import Rules, Site
+from idlewatt.storage.rules import SchedulerRules, SchedulerSettings
 
 MIB = 1 << 20
 NODES = [("a100-1", 8, 128, 10, 5), ("a100-2", 8, 128, 0, 0), ("a100-3", 8, 128, 0, 0), ("cpu-1", 0, 64, 0, 0),
@@ -17,8 +17,9 @@ def cluster():
     known = tuple(Node(name, ("all",), gpus, name.split("-")[0] if gpus else "", cpus, 500_000 * MIB,
                        gpus_allocated=taken, cpus_allocated=used, threads_per_core=2, sockets=2,
                        gpu_indexes_allocated=tuple(range(taken))) for name, gpus, cpus, used, taken in NODES)
-    return Gate(SchedulerSnapshot(0.0, known, (Partition("all", tuple(node.name for node in known)),), (), Rules(
-        site=Site("none", (), enforced=(), memory_counts=True, cores_whole=True, tree=False))), 0.0)
+    return Gate(SchedulerSnapshot(0.0, known, (Partition("all", tuple(node.name for node in known)),), (),
+                                  SchedulerRules(
+        site=SchedulerSettings("none", (), enforced=(), memory_counts=True, cores_whole=True, tree=False))), 0.0)
 
 
 def asks(gpus=0, nodes=1, each=None, model="", cpus=1, **details):

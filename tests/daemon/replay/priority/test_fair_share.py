@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from idlewatt.daemon.replay.priority.fair_share import Member, Tree, classic, decayed, fair_tree
+from idlewatt.daemon.replay.priority.fair_share import ShareNode, Tree, classic, decayed, fair_tree
 from idlewatt.daemon.settings.priority import PrioritySettings
 
 MEMBERS = (
-    Member("root"), Member("root", "root"), Member("guests", "", "root", 1), Member("guests", "lp"),
-    Member("guests", "news"), Member("science", "", "root", 3), Member("biology", "", "science", 1),
-    Member("biology", "man", "", None), Member("biology", "news", "", 5), Member("physics", "", "science", 2),
-    Member("physics", "games", "", 2), Member("physics", "man", "", 1))
+    ShareNode("root"), ShareNode("root", "root"), ShareNode("guests", "", "root", 1), ShareNode("guests", "lp"),
+    ShareNode("guests", "news"), ShareNode("science", "", "root", 3), ShareNode("biology", "", "science", 1),
+    ShareNode("biology", "man", "", None), ShareNode("biology", "news", "", 5), ShareNode("physics", "", "science", 2),
+    ShareNode("physics", "games", "", 2), ShareNode("physics", "man", "", 1))
 
 
 def used(tree, **amounts):
@@ -41,7 +41,8 @@ def test_usage_counts_for_every_account_above():
 
 
 def test_the_classic_factor_is_half_for_who_used_their_share():
-    tree = Tree((Member("a", "", "root", 1), Member("b", "", "root", 1), Member("a", "x"), Member("b", "y")))
+    tree = Tree((ShareNode("a", "", "root", 1), ShareNode("b", "", "root", 1), ShareNode("a", "x"), ShareNode("b",
+                                                                                                              "y")))
     standing = classic(tree, used(tree, a_x=50.0, b_y=50.0))
 
     assert standing.factor[tree.rows["a", "x"]] == pytest.approx(0.5)
@@ -50,7 +51,7 @@ def test_the_classic_factor_is_half_for_who_used_their_share():
 
 
 def test_a_circle_of_accounts_ends():
-    tree = Tree((Member("a", "", "b"), Member("b", "", "a"), Member("a", "x")))
+    tree = Tree((ShareNode("a", "", "b"), ShareNode("b", "", "a"), ShareNode("a", "x")))
     assert len(tree.chain[tree.rows["a", "x"]]) <= len(tree) + 1
     assert not fair_tree(tree, np.zeros(len(tree))).factor[tree.rows["a", "x"]]
 

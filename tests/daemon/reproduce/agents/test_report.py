@@ -15,7 +15,7 @@ from idlewatt.daemon.learning.training import INCUMBENT
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine
 from idlewatt.daemon.replay.cluster import Cluster
-from idlewatt.daemon.replay.site_speeds import Cell, Group, SiteSpeeds
+from idlewatt.daemon.replay.site_speeds import SiteSpeeds, SpeedCell, SpeedGroup
 from idlewatt.daemon.replay.workload import Workload
 from idlewatt.daemon.reproduce.agents import claims, run
 from idlewatt.daemon.reproduce.agents.bound import jct_bound_s
@@ -69,7 +69,7 @@ def test_nobody_beats_the_bound_not_even_by_resizing():
 
 def test_the_bound_takes_jobs_at_their_best_size_on_one_machine():
     cluster = Cluster.from_spec("1x4")
-    speeds = SiteSpeeds("made up", (Group("*", "*", 9, size={1: cell(1.0), 2: cell(1.6), 4: cell(2.0)}),))
+    speeds = SiteSpeeds("made up", (SpeedGroup("*", "*", 9, size={1: cell(1.0), 2: cell(1.6), 4: cell(2.0)}),))
     work = Workload.of([0.0, 0.0], [160.0, 100.0], [2, 1], minimum=[1, 1], maximum=[4, 1], application=[1, 1],
                        application_names=speeds.labels)
     # At best 128 s on four GPUs, or 256 GPU-seconds on one; the other job is rigid: 25 s of the machine, then 64 s.
@@ -84,7 +84,7 @@ def test_both_ways_of_learning_are_told_and_the_bound_is_a_row():
 
 
 def cell(factor):
-    return Cell(factor, factor, factor, "measured", 9)
+    return SpeedCell(factor, factor, factor, "measured", 9)
 
 
 def test_without_traces_it_says_what_it_needs(monkeypatch):
