@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..exporters.publish import DEGRADED
+from ..exporters.metrics.declared import DEGRADED
 from ..exporters.source import SourceStatus, TargetHealth
 from ..storage.history import Recording
 from ..storage.power_classes import PowerClass
@@ -50,7 +50,7 @@ class Degradation:
     """One thing that is wrong with what the daemon knows."""
 
     cause: str
-    """One of ``publish.DEGRADED``."""
+    """One of ``DEGRADED``."""
     subject: str
     """The source or cycle that it is about; '' where there is only one."""
     words: str

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..exporters.publish import ADVICE, DEGRADED, Distribution, Published
+from ..exporters.metrics import Published
+from ..exporters.metrics.declared import ADVICE, DEGRADED, Distribution
 from ..exporters.source import SourceStatus
 from ..storage.finished import Finished
 from ..storage.following import Following

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..exporters.publish import FLAVOURS, QUEUES
+from ..exporters.metrics.declared import FLAVOURS, QUEUES
 from ..storage.finished import Finished
 from ..storage.records import JobState, SchedulerSnapshot
 from .waste import Assessment

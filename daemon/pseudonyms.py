@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..exporters.publish import METRICS, PREFIX, Published
+from ..exporters.metrics import METRICS, Published
+from ..exporters.metrics.declared import PREFIX
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
-from ..exporters.publish import Published
+from ..exporters.metrics import Published
 from ..exporters.source import TargetHealth
 from ..storage.notices import Notice
 from ..storage.power_classes import WASTED, PowerClass

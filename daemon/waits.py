@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from ..exporters.publish import BUCKETS_S, Distribution
+from ..exporters.metrics.declared import BUCKETS_S, Distribution
 from ..storage.errors import StoreError
 from ..storage.finished import Finished
 from ..storage.reading import HistoryReader

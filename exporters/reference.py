@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .publish import METRICS, Declared
+from .metrics import METRICS
+from .metrics.declared import Declared
 
 FILE = Path(__file__).parents[1] / "docs" / "metrics.md"
 UNITS = ("watts", "joules", "seconds", "bytes", "ratio")
 _HEAD = """# Metrics
 
 Everything that idlewatt publishes on `/metrics`, in the order of the page. Written by `make docs-reference`: change the
-declarations in `exporters/publish.py`, not this file. Power is in watts, energy in joules, time in seconds (since the
+declarations in `exporters/metrics`, not this file. Power is in watts, energy in joules, time in seconds (since the
 epoch in `_timestamp_seconds`), ratios are 0 to 1. What is not measured is absent, never 0. *Most* is how many series of
 a metric one page may hold; `idlewatt_capped_series` counts what was left out.
 

@@ -10,7 +10,7 @@ import yaml
 
 from idlewatt.daemon import config
 from idlewatt.daemon.web.openapi import document
-from idlewatt.exporters.publish import METRICS
+from idlewatt.exporters.metrics import METRICS
 from idlewatt.exporters.source import kinds
 
 ROOT = Path(__file__).parents[1]

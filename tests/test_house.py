@@ -10,7 +10,7 @@ FILES = sorted(path for room in ("daemon", "exporters", "grafana", "storage") fo
 MOST_LINES, MOST_OF_FUNCTION, MOST_ARGUMENTS = 400, 50, 8
 
 # Each list can only shrink: what is small again is to be taken off it, and nothing may be added.
-LONG_FILES = {"exporters/publish.py"}
+LONG_FILES = set[str]()
 LONG_FUNCTIONS: set[str] = set()
 MANY_ARGUMENTS = {
     "dl2_kernel._follow", "dl2_kernel._go_on", "dl2_kernel._note_for", "dl2_kernel.by_window", "dl2_kernel.rebuild",

@@ -15,7 +15,7 @@ in ``cycle_failures_total`` and hides nothing else; what was said before stays, 
 
 What stands elsewhere because it must: what a site may set, a section of ``settings.recommenders``; the row, a frozen
 dataclass in a file of its own in ``storage`` (and a table, where it is kept); the metrics, as fields of
-``exporters.publish.Published``; the defaults in ``config.sample.yml``; a panel in ``grafana/boards/advice.py``. Facts
+``exporters.metrics.Published``; the defaults in ``config.sample.yml``; a panel in ``grafana/boards/advice.py``. Facts
 that only the subject needs come from a source with a role of its own (``exporters.source.Role``) that the subject names
 in ``reads``: it is read in the subject's cycle.
 """
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from ...exporters.publish import Scalar, Series
+    from ...exporters.metrics.declared import Scalar, Series
     from ...exporters.source import Facts, Role
     from ...storage.history import History
     from ...storage.records import Job, SchedulerSnapshot
@@ -86,7 +86,7 @@ class Recommendations:
     rows: tuple[RecommendationRow, ...] = ()
     """What is worth most first."""
     metrics: Mapping[str, Scalar | Series] = field(default_factory=dict)
-    """Fields of ``Published``; of rows no more than the first ``publish.ADVICE``."""
+    """Fields of ``Published``; of rows no more than the first ``metrics.declared.ADVICE``."""
     snapshot_s: float | None = None
     """When the cluster was seen that it rests on."""
     withdrawn: bool = False

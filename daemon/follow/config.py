@@ -6,7 +6,7 @@ from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
 
-from ...exporters.publish import DEGRADED
+from ...exporters.metrics.declared import DEGRADED
 from ..settings.follow import FollowSettings
 from ..strict_yaml import read_strictly, text_of
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...exporters.publish import METRICS, PREFIX, Published
+from ...exporters.metrics import METRICS, Published
+from ...exporters.metrics.declared import PREFIX
 from ...storage.energy_queries import Dimension, Order, RunFilter
 from ...storage.notices import Notice
 from ...storage.recommendations import Recommendation

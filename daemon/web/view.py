@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ...exporters.publish import Published
+from ...exporters.metrics import Published
 from ...exporters.source import TargetHealth
 from ...storage.notices import Notice
 from ...storage.power_classes import PowerClass

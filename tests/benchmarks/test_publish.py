@@ -9,7 +9,7 @@ from werkzeug.test import Client
 
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.view import NodeRow, Status, WasteRow
-from idlewatt.exporters.publish import Published
+from idlewatt.exporters.metrics import Published
 from idlewatt.storage.errors import StoreUnavailable
 from idlewatt.storage.power_classes import GPU_CLASSES, NODE_STATES, PowerClass
 from idlewatt.storage.records import Job, JobState, Node, Request

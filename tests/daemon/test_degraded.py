@@ -9,7 +9,7 @@ import pytest
 from idlewatt.daemon.cycles import CycleHealth
 from idlewatt.daemon.degraded import Chronicle, HealthFacts, SourceSeen, found, unread
 from idlewatt.daemon.settings.degraded import DegradedSettings
-from idlewatt.exporters.publish import DEGRADED
+from idlewatt.exporters.metrics.declared import DEGRADED
 from idlewatt.exporters.source import SourceStatus, TargetHealth
 from idlewatt.storage.history import Recording
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from idlewatt.daemon.waits import LARGEST, MOST_ACCOUNTS, OTHER, WaitHistogram
-from idlewatt.exporters.publish import BUCKETS_S
+from idlewatt.exporters.metrics.declared import BUCKETS_S
 from idlewatt.storage.records import Job, JobState, Request
 
 BEGAN = 1_000_000.0

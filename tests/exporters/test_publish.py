@@ -10,19 +10,10 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from idlewatt.exporters.publish import (
-    ADVICE,
-    BUCKETS_S,
-    GPU_CLASSES,
-    METRICS,
-    NODE_STATES,
-    Distribution,
-    Published,
-    PublishedCollector,
-    page,
-    registry,
-)
-from idlewatt.storage.power_classes import WASTED, PowerClass
+from idlewatt.exporters.metrics import METRICS, Published
+from idlewatt.exporters.metrics.declared import ADVICE, BUCKETS_S, Distribution
+from idlewatt.exporters.publish import PublishedCollector, page, registry
+from idlewatt.storage.power_classes import GPU_CLASSES, NODE_STATES, WASTED, PowerClass
 from idlewatt.storage.records import StrandedCause
 
 GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from idlewatt.exporters.publish import METRICS
+from idlewatt.exporters.metrics import METRICS
 from idlewatt.exporters.reference import FILE, UNITS, reference, unit
 
 GOLDEN = Path(__file__).parent.parent / "recorded" / "golden.prom"

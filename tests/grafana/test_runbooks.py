@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from idlewatt.daemon import config
-from idlewatt.exporters.publish import METRICS
+from idlewatt.exporters.metrics import METRICS
 
 GRAFANA = Path(__file__).parents[2] / "grafana"
 RUNBOOKS = sorted((GRAFANA / "runbooks").glob("*.md"))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ....exporters.publish import ADVICE, Series
+from ....exporters.metrics.declared import ADVICE, Series
 from ....storage.elastic import ElasticAdvice
 from ....storage.errors import StoreError
 from ....storage.history import History

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ....exporters.publish import ADVICE
+from ....exporters.metrics.declared import ADVICE
 from ....storage.eligibility import eligible
 from ....storage.moves import Move, Relief
 from ....storage.recommendations import Recommendation

@@ -15,7 +15,7 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-from ....exporters.publish import ADVICE
+from ....exporters.metrics.declared import ADVICE
 from ....storage.power_caps import Interval, PowerCap
 from ....storage.records import Job, JobState
 from ....storage.speeds import Throughput

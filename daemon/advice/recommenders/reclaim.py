@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ....exporters.publish import ADVICE
+from ....exporters.metrics.declared import ADVICE
 from ....storage.power_classes import PowerClass
 from ....storage.reclaim import Reclaimable, Started
 from ....storage.records import Allocation, Job, JobState, Node, SchedulerSnapshot

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from ....exporters.publish import ADVICE
+from ....exporters.metrics.declared import ADVICE
 from ....storage.errors import StoreError
 from ....storage.history import History
 from ....storage.records import Job

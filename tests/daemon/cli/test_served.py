@@ -6,7 +6,8 @@ from importlib.resources import files
 import pytest
 import requests
 
-from idlewatt.exporters.publish import METRICS, PREFIX
+from idlewatt.exporters.metrics import METRICS
+from idlewatt.exporters.metrics.declared import PREFIX
 
 FILLED_BY_THE_PAGE = ("build_info", "capped_series")
 ALWAYS = re.compile(r"idlewatt_(up|collector_|last_success_|unreadable_|cycle_|recorder_|config_|build_|degraded$"

@@ -28,7 +28,7 @@ from idlewatt.daemon.web.view import (
     View,
     WasteRow,
 )
-from idlewatt.exporters.publish import Published
+from idlewatt.exporters.metrics import Published
 from idlewatt.exporters.source import TargetHealth
 from idlewatt.storage.elastic import ElasticAdvice, ResizeEffect
 from idlewatt.storage.gpu_slices import SmallerSlice

@@ -11,7 +11,7 @@ from werkzeug.test import Client
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.page import bars, part_of, percent, span, watts
 from idlewatt.daemon.web.view import NodeRow, SourceRow, WasteRow
-from idlewatt.exporters.publish import Published
+from idlewatt.exporters.metrics import Published
 from idlewatt.storage.power_classes import WASTED, PowerClass
 from idlewatt.storage.recommendations import Recommendation
 from idlewatt.storage.records import Job, JobState, Node, Request

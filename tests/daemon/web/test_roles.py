@@ -12,8 +12,9 @@ from idlewatt.daemon.pseudonyms import pseudonymised
 from idlewatt.daemon.web.app import WebApp
 from idlewatt.daemon.web.gate import WebConfigFile
 from idlewatt.daemon.web.webconfig import WebConfigError, load
-from idlewatt.exporters.publish import METRICS, Published, registry
+from idlewatt.exporters.metrics import METRICS, Published
 from idlewatt.exporters.publish import page as metrics_page
+from idlewatt.exporters.publish import registry
 
 PROXY = {"REMOTE_ADDR": "10.1.2.3"}
 ROLES = "idlewatt:\n  admins: [root]\n  user_header: X-Remote-User\n  trusted_proxies: [10.1.0.0/16, '::1']\n"

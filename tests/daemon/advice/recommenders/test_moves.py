@@ -10,7 +10,8 @@ from idlewatt.daemon.advice.recommender import RecommenderContext
 from idlewatt.daemon.advice.recommenders import subjects
 from idlewatt.daemon.advice.recommenders.moves import Recommender
 from idlewatt.daemon.settings.recommenders import MovesSettings
-from idlewatt.exporters.publish import ADVICE, check
+from idlewatt.exporters.metrics.declared import ADVICE
+from idlewatt.exporters.publish import check
 from idlewatt.storage.moves import Move, Relief
 from idlewatt.storage.recommendations import Placement, Recommendation
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
