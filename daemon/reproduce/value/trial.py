@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...node_sleep import STEP_S, Keeper
 from ...replay.arrays import NOW
 from ...replay.cluster import Cluster
 from ...replay.engine import Run
@@ -19,6 +18,7 @@ from ...replay.timeline import begun, proceed
 from ...replay.workload import Workload
 from .deciding import Decider, Deciders, Promoted, as_promoted, as_trusted, of_name
 from .gating import promotions
+from .node_sleep import STEP_S, Keeper
 from .outcomes import Outcome
 from .setting import Setting
 from .sites import TRACES, jobs_of, predicted

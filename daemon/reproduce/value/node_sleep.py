@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from .replay import arrays as a
+from ...replay import arrays as a
 
 Floats = NDArray[np.float64]
 

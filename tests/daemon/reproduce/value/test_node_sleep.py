@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from idlewatt.daemon.node_sleep import FEWEST, STEP_S, Forecast, Keeper
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.cluster import Cluster
 from idlewatt.daemon.replay.timeline import begun, proceed
 from idlewatt.daemon.replay.workload import Workload
+from idlewatt.daemon.reproduce.value.node_sleep import FEWEST, STEP_S, Forecast, Keeper
 
 
 def seen(*busy, starts=1):
