@@ -15,7 +15,7 @@ ROWS = [Row("Helios FIFO mean jct_s", "Philly", 133_826.0, 133_826.04, "truncate
 
 @pytest.fixture
 def two_rows(monkeypatch):
-    monkeypatch.setattr(run, "rows", lambda traces, artifacts: iter(ROWS))
+    monkeypatch.setattr(run, "rows", lambda traces, artifacts: iter(ROWS if "fgd" in artifacts else ()))
 
 
 def test_the_table_is_markdown_with_differences():
