@@ -27,7 +27,7 @@ from idlewatt.daemon.sweep import replay as sweep_replay
 from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, SchedulerSnapshot, WasteReading
-from idlewatt.storage.records import WindowRequest as Asked
+from idlewatt.storage.records import Request as Asked
 from idlewatt.storage.run_energy import EnergyShare
 
 SINCE, HOUR, DAY, STEP = 1_795_219_200.0, 3600.0, 86400.0, 600.0

@@ -29,7 +29,7 @@ from idlewatt.storage.records import (
     WasteReading,
 )
 from idlewatt.storage.records import (
-    WindowRequest as Asked,
+    Request as Asked,
 )
 
 NOW, HOUR, DAY = 1_795_219_200.0, 3600.0, 86400.0

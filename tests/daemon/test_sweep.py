@@ -100,6 +100,7 @@ def test_an_unknown_policy_in_a_worker_is_named(tmp_path):
         carried_out(plan(), tmp_path, ("nonsense",))
 
 
+@pytest.mark.long
 def test_a_ray_cluster_of_two_nodes_gives_the_same_figures_and_tables(tmp_path, monkeypatch):
     ray = pytest.importorskip("ray")
     cluster_utils = pytest.importorskip("ray.cluster_utils")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -114,7 +115,8 @@ def until():
 @pytest.fixture
 def server(loopback, tmp_path):
     """A real Prometheus that scrapes the loopback server, on a port of its own."""
-    port = 21031
+    with socket.create_server(("127.0.0.1", 0)) as free:  # two workers may each have one
+        port = free.getsockname()[1]
     job = {"job_name": "all", "metrics_path": "/metrics", "static_configs": [{"targets": [loopback.address]}]}
     config = {"global": {"scrape_interval": "200ms", "scrape_timeout": "200ms"}, "scrape_configs": [job]}
     (tmp_path / "prometheus.yml").write_text(json.dumps(config))

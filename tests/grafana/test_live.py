@@ -92,7 +92,7 @@ def test_a_past_answers_every_board_without_any_rule_but_for_the_panel_that_says
         empty = never_answered(prometheus, of_boards(), HOURS)
         assert not empty >= ENERGY_SAVED
         empty -= BY_CHANCE | ENERGY_SAVED
-        assert empty == of(of_boards(), NO_AGENT | NO_ALERT | NO_RULES | NO_RACK)
+        assert empty == of(of_boards(), NO_AGENT | NO_ALERT | NO_RULES | NO_RACK | NO_FOLLOWER)
 
 
 def test_a_past_answers_every_board_rule_and_alert(past):

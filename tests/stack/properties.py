@@ -5,7 +5,7 @@ from typing import Any
 
 import hypothesis
 
-SHARE, LEAST = 0.25, 8
+SHARE, LEAST = 0.15, 8
 
 
 def is_property(test: Callable[..., Any]) -> bool:

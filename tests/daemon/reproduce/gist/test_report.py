@@ -33,6 +33,7 @@ def known_values(monkeypatch):
     monkeypatch.setattr(claims, "exact_values", lambda: EXACT)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("known_values")
 def test_the_whole_command_in_small(tmp_path):
     settings = {"seeds": 1, "apart": 0, "episodes": 12, "tests": 5, "workers": 2}
@@ -65,6 +66,7 @@ def test_an_interrupted_run_reports_what_is_done(tmp_path, monkeypatch):
     assert "0.700" in (tmp_path / "report.md").read_text()
 
 
+@pytest.mark.long
 def test_an_interruption_before_the_first_agent_still_reports_what_needs_none():
     titles = [section.title for section in claims.sections({}, EXACT)]
     assert titles[:4] == ["What reproduces", "Table 2: flavours", "Fig. 3: s, m, m, l and f jobs, default and proposed",
@@ -89,6 +91,7 @@ def test_a_result_is_of_the_code_that_made_it(monkeypatch):
     trial._sources.cache_clear()
 
 
+@pytest.mark.long
 def test_who_stops_asking_does_not_wait_for_trials_that_run(tmp_path):
     endless = Trial("A100", "literal", 1, episodes=10**9, tests=1)
     done = Trial("A100", "literal", 0, episodes=2, tests=1)

@@ -63,6 +63,7 @@ def test_a_table_that_is_not_there_is_refused():
         partitions_of("nowhere.yml")
 
 
+@pytest.mark.long
 def test_the_command_takes_another_table_and_network(tmp_path, write):
     done = reproduce("gist", "--out", tmp_path / "report", seeds=1, episodes=3, tests=2, hidden="8", discount="0.9",
                      sensitivity=0, table=write(TABLE))
