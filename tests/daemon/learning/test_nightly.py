@@ -71,6 +71,7 @@ def test_a_night_ends_with_a_judged_model_and_a_recorded_decision(task):
     assert not TrainingDirectory(ModelStore(task.models), "chooser").folder.exists()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("chooser")
 def test_the_next_night_goes_on_from_the_model_before_and_old_ones_make_room(task, monkeypatch):
     started = []

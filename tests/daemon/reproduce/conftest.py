@@ -1,4 +1,4 @@
-"""What serves a paper alone is long: CI runs Helios' and Muri's published digits, GIST, and the commands."""
+"""What serves a paper alone is long: CI runs Helios' published digits and the commands."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ import pytest
 HERE = Path(__file__).parent
 LABORATORIES = {"dl2", "maifs", "scorer", "topdrl"}
 """Their compiled arenas take minutes of a core; the agents that serve sites are tried in ``tests/daemon/agents``."""
-LONG_FILES = {"test_fgd.py", "test_pollux.py"}
-"""Published digits whose replays take as long as those of all the others."""
+LONG_FILES = {"test_exact.py", "test_fgd.py", "test_muri.py", "test_plots.py", "test_pollux.py"}
+"""Published digits whose replays take as long as those of the others, enumerations and plots."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

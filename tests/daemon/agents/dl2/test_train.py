@@ -21,6 +21,7 @@ def test_it_becomes_better_than_the_incumbent_and_its_card_says_so(trained):
     assert kinds()["dl2"].load(folder / "best").card.metrics["imitation_top1"] > 0.7
 
 
+@pytest.mark.long
 def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(trained, tmp_path):
     again = course(tmp_path, steps=2)
     list(itertools.islice(train(again), 1))

@@ -179,6 +179,7 @@ def test_a_device_that_is_not_there_is_told(course):
         next(training.train(replace(course, device="cuda")))
 
 
+@pytest.mark.long
 def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(course, tmp_path):
     for name, stops in (("one", False), ("two", True)):
         counted = replace(course, folder=tmp_path / name, steps=5)

@@ -29,6 +29,7 @@ def test_it_becomes_better_than_the_incumbent_and_its_card_says_so(trained):
     assert card.seen["nodes"] == (9.0, 9.0)
 
 
+@pytest.mark.long
 def test_so_many_steps_give_the_same_weights_twice_interrupted_or_not(trained, tmp_path):
     again = course(tmp_path, steps=4)
     list(itertools.islice(train(again), 2))
