@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 from ...storage.flavor import Flavor
 from ...storage.records import JobState
+from .gpus import GpuPhysics
 from .hardware import GIB, Server
 from .jobs import HOUR_S, USERS, Behaviour, SimulatedJob
-
-if TYPE_CHECKING:
-    from .cluster import SimulatedCluster
+from .scheduler import Capacity
 
 PER_GPU = 4
 """Shards of each GPU, as ``gres.conf`` would have them."""
@@ -19,12 +19,26 @@ _SHARING = (("carol", "notebook", 1, Behaviour.UNDERUSED), ("alice", "reranker",
 """User, name, shards and behaviour of who shares it."""
 
 
+class Sharing(Protocol):
+    """The cluster on which GPUs are shared."""
+
+    servers: tuple[Server, ...]
+    capacity: Capacity
+    gpus: GpuPhysics
+    running: dict[int, SimulatedJob]
+    now_s: float
+
+    @property
+    def shards(self) -> Mapping[int, int]:
+        """Shards of a GPU by job id, of jobs that hold no whole one."""
+
+
 def sharded(server: Server) -> bool:
     """Tell whether the GPUs of a server may be shared: those of HGX H100 in a mixed site."""
     return server.model.partition == "H100"
 
 
-def share_a_gpu(cluster: SimulatedCluster) -> dict[int, int]:
+def share_a_gpu(cluster: Sharing) -> dict[int, int]:
     """Let jobs that never end share the last GPU of the first server that allows it; return their shards by id."""
     number = next((place for place, server in enumerate(cluster.servers) if sharded(server)), None)
     if number is None:
@@ -42,7 +56,7 @@ def share_a_gpu(cluster: SimulatedCluster) -> dict[int, int]:
     return shards
 
 
-def _job(cluster: SimulatedCluster, job_id: int, user: str, name: str, units: int, behaviour: Behaviour,
+def _job(cluster: Sharing, job_id: int, user: str, name: str, units: int, behaviour: Behaviour,
          ) -> SimulatedJob:
     flavor = Flavor(f"shard-{units}", 0, 4 * units, 32 * GIB * units, 720 * HOUR_S, 0.0)
     return SimulatedJob(job_id, next(one for one in USERS if one.name == user), name, "H100", flavor, 1, flavor.cpus,
@@ -68,7 +82,7 @@ class NodeShards(NamedTuple):
     gpus: frozenset[int] = frozenset()
 
 
-def told_of_node(cluster: SimulatedCluster, number: int) -> NodeShards:
+def told_of_node(cluster: Sharing, number: int) -> NodeShards:
     """Return what Slurm tells of the shards of a node."""
     server = cluster.servers[number]
     if not cluster.shards or not sharded(server):

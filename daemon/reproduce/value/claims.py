@@ -18,7 +18,7 @@ from ..report import Section, Table
 from .outcomes import Outcome, compare, compare_energy
 from .setting import Setting
 from .sites import Trace, jobs_of, load
-from .trial import FORECAST, OFF, ON, Task
+from .task import FORECAST, OFF, ON, Task
 from .tried import GATE, HEEDED, INCUMBENT, ORACLES, RANDOM, SCORER, TRIED, Try
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,8 @@ from . import claims
 from .outcomes import Outcome
 from .setting import Setting
 from .sites import TRACES
-from .trial import ON, Task, carried_out, kept
+from .task import ON, Task
+from .trial import carried_out, kept
 from .tried import GATE, HEEDED, INCUMBENT, ORACLES, RANDOM, SCORER, TRIED, Try
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,7 @@ from ...agents.histories import Material, split
 from ...agents.kinds import Course
 from ...replay.cluster import Cluster
 from ...replay.workload import Workload
-
-if TYPE_CHECKING:
-    from .trial import Task
+from .task import Task
 
 TAUGHT_BY = "fifo+best-fit+easy"
 """What is imitated first: the same order as the incumbent's, and replayed much faster."""

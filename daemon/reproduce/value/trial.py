@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,8 @@ from .deciding import Decider, Deciders, Promoted, as_promoted, as_trusted, of_n
 from .gating import promotions
 from .node_sleep import STEP_S, Keeper
 from .outcomes import Outcome
-from .setting import Setting
 from .sites import TRACES, jobs_of, predicted
+from .task import FORECAST, OFF, ON, Task
 from .taught import taught
 from .tried import GATE, HEEDED, INCUMBENT, SCORER, SITE, TRIED, Try, told
 
@@ -29,28 +28,6 @@ Floats = NDArray[np.float64]
 
 MARK_S = 4 * 3600.0
 """Energy is read so often."""
-ON, OFF, FORECAST = "all nodes on", "powered down when empty", "powered down by forecast"
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One replay."""
-
-    site: int
-    tried: Try
-    seed: int
-    power: str
-    """Whether empty nodes are powered down, and how."""
-    setting: Setting
-    traces: Path
-    folder: Path
-
-    @property
-    def result(self) -> Path:
-        """Return where its outcome is kept: a task that has one is not done again."""
-        terms = f"{self.setting.limit_factor:g}-{self.setting.power_down_s:g}-{self.setting.wake_s:g}"
-        name = "".join(letter if letter.isalnum() or letter in "+.-" else "_" for letter in self.tried.name)
-        return self.folder / f"{self.site}-{name}-{self.seed}-{self.power.replace(' ', '_')}-{terms}.npz"
 
 
 def kept(task: Task) -> Outcome | None:

@@ -1,0 +1,32 @@
+"""Which replay it is, and where its outcome is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .setting import Setting
+from .tried import Try
+
+ON, OFF, FORECAST = "all nodes on", "powered down when empty", "powered down by forecast"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One replay."""
+
+    site: int
+    tried: Try
+    seed: int
+    power: str
+    """Whether empty nodes are powered down, and how."""
+    setting: Setting
+    traces: Path
+    folder: Path
+
+    @property
+    def result(self) -> Path:
+        """Return where its outcome is kept: a task that has one is not done again."""
+        terms = f"{self.setting.limit_factor:g}-{self.setting.power_down_s:g}-{self.setting.wake_s:g}"
+        name = "".join(letter if letter.isalnum() or letter in "+.-" else "_" for letter in self.tried.name)
+        return self.folder / f"{self.site}-{name}-{self.seed}-{self.power.replace(' ', '_')}-{terms}.npz"
