@@ -85,7 +85,7 @@ def test_nothing_of_an_answer_stays_once_it_is_sent(serve, view):
     try:
         for _ in range(2 * THREADS):
             requests.get(f"{server.urls[0]}metrics", timeout=TIMEOUT)
-        kept = [found for found in gc.get_objects() if isinstance(found, connections.BufferedAnswer)]
+        kept = [found for found in gc.get_objects() if type(found) is connections.BufferedAnswer]  # proxies may be dead
     finally:
         gc.enable()
     assert len(kept) <= THREADS  # each worker remembers its last exchange, but nothing of what was in it
