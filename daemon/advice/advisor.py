@@ -169,8 +169,9 @@ class Advisor:
 
 def _foretold(rows: Sequence[Recommendation],
               forecasts: Mapping[tuple[str, float], StartForecast]) -> list[Recommendation]:
-    """Return advice to hold jobs with the intervals within which they start."""
+    """Return advice to hold jobs with the intervals within which they start; one with equal ends is none."""
     return [row if (known := forecasts.get((row.job_id, row.submit_s))) is None or row.action != "hold"
+            or not known.spread
             else replace(row, start_interval_s=(known.low_s, known.high_s)) for row in rows]
 
 

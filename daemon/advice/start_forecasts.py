@@ -43,6 +43,11 @@ class StartForecast:
     high_s: float | None
     """None for later than 30 days."""
 
+    @property
+    def spread(self) -> bool:
+        """Tell whether the futures differ: where nothing tells run times apart they all are the same."""
+        return self.high_s is None or self.high_s - self.low_s > NEAR_S
+
     def came(self, start_s: float) -> str:
         """Return whether a start came within the interval, or how it missed it."""
         if start_s < self.low_s - NEAR_S:

@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idlewatt.daemon.advice.advisor import AdviceInputs, Advisor
+from idlewatt.daemon.advice.advisor import AdviceInputs, Advisor, _foretold
 from idlewatt.daemon.advice.start_forecasts import StartForecast, StartForecasts
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import FORESIGHT
 from idlewatt.daemon.settings.advice import AdviceSettings
+from idlewatt.storage.recommendations import Recommendation
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot
 
 NOW, HOUR = 1e9, 3600.0
@@ -83,3 +84,13 @@ def test_advice_to_hold_says_within_which_time_it_starts():
     [row] = [row for row in advice.recommendations if not row.shadow]
     low_s, high_s = row.start_interval_s
     assert NOW < low_s < high_s <= row.expected_start_s == NOW + 8 * HOUR
+
+
+def test_futures_that_are_all_the_same_are_no_interval():
+    assert not StartForecast(100.0, 100.0).spread
+    assert StartForecast(100.0, 200.0).spread
+    assert StartForecast(100.0, None).spread
+    held = Recommendation("7", 1.0, "all", 0.0, "priority", "wait", "hold", "", None)
+    for forecast, told in ((StartForecast(100.0, 130.0), None), (StartForecast(100.0, 200.0), (100.0, 200.0))):
+        (row,) = _foretold([held], {("7", 1.0): forecast})
+        assert row.start_interval_s == told
