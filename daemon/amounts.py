@@ -1,4 +1,4 @@
-"""Money and carbon in words: an amount with its currency, and of how much energy it is where that is not all."""
+"""Money, carbon and numbers of GPUs in words: an amount, and of how much energy it is where that is not all."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ def total(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     for part in ("priced_ratio", "carbon_ratio"):
         sums[part] = sum(cost[part] * own for cost, own in known) / joules if joules else 1.0
     return sums
+
+
+def counted(gpus: int) -> str:
+    """Return a number of GPUs."""
+    return f"{gpus} GPU{'' if gpus == 1 else 's'}"
 
 
 def _of(known: float) -> str:

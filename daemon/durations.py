@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 SAME = 0.005
 """A change of a length of time by less than half a per cent is none."""
 
@@ -22,3 +24,12 @@ def ago(seconds: float | None) -> str:
 def span(seconds: float) -> str:
     """Return a duration as it stands in a sentence: ``45 min``, from an hour and a half on ``1.5 h``."""
     return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"
+
+
+def sooner(ratio: float, interval: Sequence[float]) -> str:
+    """Return a change in time with its interval: ``43 % sooner (31 to 52)``, ``no change (-2 to 3 % later)``."""
+    sign = 1 if ratio >= 0 or abs(ratio) < SAME else -1
+    low, high = sorted(round(100 * sign * bound) for bound in interval)  # a whole number has no minus zero
+    if abs(ratio) < SAME:
+        return f"no change ({low} to {high} % later)"
+    return f"{round(100 * abs(ratio))} % {'sooner' if ratio < 0 else 'later'} ({low} to {high})"

@@ -23,8 +23,7 @@ from ..settings.advice import AdviceSettings, CounterfactualSettings
 from .diagnosis import Diagnosis
 from .inference import DecisionContext, ModelAdvice, ModelResult, ServedModel, ask_model, expected, reasons
 from .policy_advice import PolicyAdvice, RenderOptions, instead_of
-from .start_forecasts import StartForecast, StartForecasts
-from .wait_estimate import WaitChange
+from .wait_estimate import StartForecast, StartForecasts, WaitChange
 
 log = logging.getLogger(__name__)
 

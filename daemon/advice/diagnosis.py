@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from ...storage.eligibility import eligible, named_reason
 from ...storage.recommendations import Placement
 from ...storage.records import Job, SchedulerSnapshot
+from ..amounts import counted
 from ..waste.demand import Need, need
 from ..waste.stranded import FreeNodes
-from .gpu_assignment import FreeIndexes
-from .scaling.wording import counted
-from .topology_cost import TopologyCost
+from .topology_cost import FreeIndexes, TopologyCost
 
 Counts = NDArray[np.int64]
 COMES_LATER = "there is room now, but jobs that come first take it or would be delayed"

@@ -24,8 +24,7 @@ from ..replay.engine import Policy, queued
 from ..replay.queue import remove
 from ..replay.rules import Rules
 from ..replay.state import Actions, ClusterState, Start
-from .preemption import second_chances
-from .quota_reclaim import quota_starts
+from .preemption import quota_starts, second_chances
 
 MOST_ROUNDS = 40
 """Times that a policy is asked again; what is refused after that is held without asking."""

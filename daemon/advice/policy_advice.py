@@ -13,7 +13,7 @@ from ..replay.state import ClusterState
 from .diagnosis import COMES_LATER, Diagnosis
 from .feasible_starts import feasible_starts, why_held
 from .following import command_for
-from .locality_speed import SOURCE, application_of, relative_speed
+from .topology_cost import SOURCE, application_of, relative_speed
 from .wait_estimate import HORIZON_S, WaitChange
 
 MOST_ALTERNATIVES = 3

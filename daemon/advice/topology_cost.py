@@ -1,13 +1,79 @@
-"""How close together placements are: what they cost in communication, and which nodes would be closest."""
+"""How close together GPUs are: which to take, what a placement costs in communication, and what closeness is worth.
+
+Free GPUs of a node go by the scheduler's own indexes. What closeness is worth is a job's speed on one placement against
+another, from measured tables by application.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from ...storage.recommendations import Placed, Placement
-from ...storage.records import Node
+from ...storage.records import Islands, Node, SchedulerSnapshot
+from ..replay import locality
 from ..replay.communication import PREDECESSOR, Weights, cost_in_tree, pairs_apart
-from .gpu_assignment import Indexes
+
+Indexes = tuple[tuple[int, ...], ...]
+"""On each node of a placement."""
+
+
+class FreeIndexes:
+    """Free GPUs by node; nodes of which the scheduler does not tell are missing.
+
+    It tells either of a node as a whole, or of every job that runs there.
+    """
+
+    def __init__(self, snapshot: SchedulerSnapshot) -> None:
+        by_jobs = _held(snapshot)
+        self._free: dict[str, list[int]] = {}
+        self._islands = {node.name: node.islands for node in snapshot.nodes}
+        for node in snapshot.nodes:
+            told = node.gpu_indexes_allocated
+            held = by_jobs.get(node.name, set()) if told is None else set(told)
+            if held is not None and len(held) == node.gpus_allocated:
+                self._free[node.name] = [index for index in range(node.gpus) if index not in held]
+
+    def hand_out(self, placements: Iterable[Placement]) -> list[Indexes]:
+        """Return GPUs for each placement, none of them twice; () where they are not known or too few.
+
+        Those of one island where one has enough, the tightest of them, else of few; on an island the lowest.
+        """
+        free = dict(self._free)
+        return [self._taken(free, placement) for placement in placements]
+
+    def _taken(self, free: dict[str, list[int]], placement: Placement) -> Indexes:
+        parts = list(zip(placement.nodes, placement.gpus, strict=True))
+        if any(len(free.get(node, ())) < gpus for node, gpus in parts):
+            return ()
+        taken = tuple(close_together(free.get(node, []), gpus, self._islands[node]) for node, gpus in parts)
+        for (node, _), indexes in zip(parts, taken, strict=True):
+            free[node] = [index for index in free.get(node, ()) if index not in indexes]
+        return taken
+
+
+def close_together(free: Sequence[int], gpus: int, islands: Islands) -> tuple[int, ...]:
+    """Return so many of the free GPUs, as the replay hands them out: see ``replay.slots.occupy_close``."""
+    left = [[index for index in free if index in island] for island in islands] or [list(free)]
+    taken: list[int] = []
+    while len(taken) < gpus:
+        wanted = gpus - len(taken)
+        best = min(left, key=lambda some: (len(some) < wanted, len(some) if len(some) >= wanted else -len(some)))
+        left.remove(best)
+        taken += best[:wanted]
+    return tuple(sorted(taken))
+
+
+def _held(snapshot: SchedulerSnapshot) -> dict[str, set[int] | None]:
+    """Return what jobs hold by node; None where one of them does not say."""
+    held: dict[str, set[int] | None] = {}
+    for part in (part for job in snapshot.jobs if job.state.active for part in job.allocations if part.gpus):
+        known = held.setdefault(part.node, set())
+        if known is None or part.gpu_indexes is None:
+            held[part.node] = None
+        else:
+            known.update(part.gpu_indexes)
+    return held
 
 
 class TopologyCost:
@@ -100,3 +166,35 @@ def compared(runs: Iterable[Placed], topology_cost: TopologyCost) -> dict[tuple[
             for placement, weight in (("actual", actual), ("advised", advised)):
                 total[run.partition, placement] = total.get((run.partition, placement), 0.0) + weight
     return total
+
+
+APPLICATIONS = locality.APPLICATIONS
+"""What was measured: the models of Pollux's artifact, on nodes of four GPUs."""
+SOURCE = f"Pollux's tables (OSDI'21, nodes of {locality.GPUS} GPUs)"
+"""As it is told beside every speed."""
+
+_SLOW = locality.slow()
+
+
+def application_of(name: str, names: Mapping[str, str]) -> str:
+    """Return the application of a job by its name, whatever its case, the first pattern that fits; '' where none does.
+
+    What is not known stays so: a guess would be taken for a measurement.
+    """
+    return next((application for pattern, application in names.items() if fnmatchcase(name.lower(), pattern.lower())),
+                "")
+
+
+def relative_speed(application: str, placement: Placement, other: Placement) -> float:
+    """Return the speed on a placement over that on another with as many GPUs.
+
+    By the number of nodes and the GPUs on the fullest one; more than four of either count as four, which is all that
+    was measured. Nobody measured what leaf switches cost.
+    """
+    return _slow(application, other) / _slow(application, placement)
+
+
+def _slow(application: str, placement: Placement) -> float:
+    nodes = sum(gpus > 0 for gpus in placement.gpus)
+    measured = _SLOW[APPLICATIONS.index(application)]
+    return float(measured[min(nodes, len(measured)) - 1, min(max(placement.gpus), locality.GPUS) - 1])

@@ -19,6 +19,7 @@ from ....storage.errors import StoreError
 from ....storage.history import History
 from ....storage.records import Job, JobState
 from ....storage.speeds import Throughput
+from ...durations import sooner
 from ...replay.speed import SpeedError
 from ...settings.recommenders import ElasticSettings
 from ..held_gpus import HeldGpus
@@ -27,7 +28,6 @@ from ..scaling.benefit import Case, weigh
 from ..scaling.curves import Learned, learned
 from ..scaling.throughput_samples import ACTIVITY, THROUGHPUT, Kind, Models, WatchedRuns, kind_of, readings
 from ..scaling.what_if_sizes import SpareCapacity
-from ..scaling.wording import sooner
 
 log = logging.getLogger(__name__)
 

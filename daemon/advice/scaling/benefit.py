@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from ....storage.elastic import ElasticAdvice, ResizeEffect
 from ....storage.records import Job, JobState
 from ...agents.kinds import RESTART_S
-from ...durations import span
+from ...amounts import counted
+from ...durations import sooner, span
 from .curves import Learned
 from .what_if_sizes import SpareCapacity, doubled, given_up, nodes_left
-from .wording import counted, sooner
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idlewatt.daemon.advice.gpu_assignment import FreeIndexes, close_together
+from idlewatt.daemon.advice.topology_cost import FreeIndexes, close_together
 from idlewatt.daemon.replay.slots import occupy_close
 from idlewatt.storage.recommendations import Placement
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request, SchedulerSnapshot

@@ -2,7 +2,7 @@
 
 import pytest
 
-from idlewatt.daemon.advice.locality_speed import application_of, relative_speed
+from idlewatt.daemon.advice.topology_cost import application_of, relative_speed
 from idlewatt.daemon.settings.advice import AdviceSettings
 from idlewatt.storage.recommendations import Placement
 

@@ -8,7 +8,7 @@ from threading import Event
 import numpy as np
 import pytest
 
-from idlewatt.daemon.advice.model_loader import MOST_SHADOWS, ModelLoader, wanted
+from idlewatt.daemon.advice.model_roles import MOST_SHADOWS, ModelLoader, wanted
 from idlewatt.daemon.agents.checkpoint import CARD, WEIGHTS, write_card
 from idlewatt.daemon.agents.scorer.agent import MEMBERS, save
 from idlewatt.daemon.agents.scorer.network import SIZE

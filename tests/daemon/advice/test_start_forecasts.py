@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from idlewatt.daemon.advice.advisor import AdviceInputs, Advisor, _foretold
-from idlewatt.daemon.advice.start_forecasts import StartForecast, StartForecasts
+from idlewatt.daemon.advice.wait_estimate import StartForecast, StartForecasts
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay.state import ClusterState
 from idlewatt.daemon.replay.workload import FORESIGHT
@@ -62,7 +62,7 @@ def test_an_interval_without_an_end_cannot_be_missed_late_and_a_minute_is_no_mis
 
 def test_forecasts_are_made_anew_after_a_while_and_the_first_one_counts(monkeypatch):
     made = []
-    monkeypatch.setattr("idlewatt.daemon.advice.start_forecasts.start_forecasts",
+    monkeypatch.setattr("idlewatt.daemon.advice.wait_estimate.start_forecasts",
                         lambda state, policy, draws: made.append(state.now) or {WAITS.key: StartForecast(
                             state.now, state.now + 10)})
     book = StartForecasts()

@@ -4,7 +4,7 @@ from click.testing import CliRunner
 
 from idlewatt.daemon.advice.advisor import AdviceInputs, Advisor
 from idlewatt.daemon.advice.inference import ServedModel
-from idlewatt.daemon.advice.model_loader import wanted
+from idlewatt.daemon.advice.model_roles import wanted
 from idlewatt.daemon.agents.histories import split
 from idlewatt.daemon.cli import main
 from idlewatt.daemon.learning.models import ModelStore, speeds_of
