@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test test-long test-dependencies mutants lint types bench boards manifests docs docs-reference reproduce traces install system-packages dist deb rpm image sbom
+.PHONY: run test test-long test-dependencies mutants lint types bench boards manifests docs docs-reference reproduce traces install system-packages dist deb rpm twice image sbom
 run: $(VENV)/.runnable  ## a simulated DGX cluster and the daemon watching it
 	$(BIN)/idlewatt demo
 
@@ -54,6 +54,9 @@ deb: $(VENV)/.installed  ## the Debian package, in build/packages; needs /usr/bi
 
 rpm: $(VENV)/.installed  ## the RPM, in build/packages; needs rpmbuild
 	PIP=$(CURDIR)/$(BIN)/pip systemd/packages/rpm.sh . build/packages
+
+twice: $(VENV)/.installed  ## every package built twice in two folders, and compared byte by byte; takes a quarter of an hour
+	PIP=$(CURDIR)/$(BIN)/pip systemd/packages/twice.sh . build/twice
 
 image:  ## the container image localhost/idlewatt
 	buildah build --tag idlewatt --file Containerfile .

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Engine, Select, select
+from sqlalchemy import Engine, Select, func, select
 
-from . import schema
+from . import database, schema
 
 _NUMBERS = ("submit_s", "eligible_s", "start_s", "end_s", "limit_s", "gpus", "nodes", "cpus", "memory_bytes")
 _WORDS = ("partition", "user", "name", "state", "image")
@@ -48,19 +48,27 @@ class JobColumns:
         return len(self.submit_s)
 
 
-def load(engine: Engine, since_s: float | None, until_s: float | None, last: int | None = None) -> JobColumns:
-    """Return the jobs submitted in [since, until), or the ``last`` of them."""
+def load(engine: Engine, since_s: float | None, until_s: float | None, last: int | None = None,
+         tell: database.Tell | None = None) -> JobColumns:
+    """Return the jobs submitted in [since, until), or the ``last`` of them.
+
+    ``tell`` hears how many of how many are read, which are then counted beforehand.
+    """
     ids: list[str] = []
     numbers: list[NDArray[np.float64]] = []
     codes: list[NDArray[np.int32]] = []
     vocabularies = [Codes() for _ in _WORDS]
-    for rows in streamed(engine, _query(since_s, until_s, last)):
+    query = _query(since_s, until_s, last)
+    total = 0 if tell is None else counted(engine, query)
+    for rows in streamed(engine, query):
         columns = list(zip(*rows, strict=True))
         ids.extend(columns[0])
         # NULL becomes NaN.
         numbers.append(np.array(columns[1:1 + len(_NUMBERS)], dtype=np.float64))
         codes.append(np.stack([known.of(column)
                                for column, known in zip(columns[1 + len(_NUMBERS):], vocabularies, strict=True)]))
+        if tell is not None:
+            tell(len(ids), max(total, len(ids)))  # some are recorded after the count
     return _assemble(ids, numbers, codes, vocabularies)
 
 
@@ -74,6 +82,12 @@ def _query(since_s: float | None, until_s: float | None, last: int | None) -> Se
     if last is not None:
         query = query.order_by(columns.submit_s.desc()).limit(last)
     return query
+
+
+def counted(engine: Engine, query: Select[Any]) -> int:
+    """Return how many rows a query has."""
+    with engine.connect() as connection:
+        return int(connection.execute(select(func.count()).select_from(query.subquery())).scalar_one())
 
 
 def streamed(engine: Engine, query: Select[Any]) -> Iterator[Sequence[Sequence[object]]]:

@@ -15,7 +15,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from . import batches, database, flavours, jobs, nodes, retention
+from . import batches, database, flavours, jobs, nodes, retention, space
 from .backlog import Backlog
 from .batches import Batch, SnapshotChanges
 from .errors import StoreError, Superseded
@@ -239,9 +239,8 @@ class History(HistoryReader):
                     removed += step(connection)
         return removed
 
-    def vacuum(self) -> None:
-        """Give free space back to the file system; writers wait meanwhile."""
-        statements = {"sqlite": ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"), "postgresql": ("VACUUM (ANALYZE)",)}
+    def vacuum(self, tell: database.Tell = lambda done, total: None) -> None:
+        """Give free space back to the file system; writers wait meanwhile, ``tell`` hears how many bytes are done."""
         with self._turn, database.translated(self._engine.url):
             self._patience.seconds = math.inf
             connection = self._engine.raw_connection()
@@ -249,8 +248,9 @@ class History(HistoryReader):
                 driver: Any = connection.driver_connection
                 if self._engine.dialect.name == "postgresql":
                     driver.autocommit = True
-                for statement in statements[self._engine.dialect.name]:
-                    driver.execute(statement)
+                    space.clear_postgresql(driver, tell)
+                else:
+                    space.rewrite_sqlite(driver, tell)
             finally:
                 self._patience.seconds = ANSWER_S
                 connection.invalidate()

@@ -288,21 +288,24 @@ class HistoryReader(EnergyReader, NoticeReader):
         return since_s
 
     def load_columns(self, since_s: float | None = None, until_s: float | None = None, *,
-                     last: int | None = None) -> columns.JobColumns:
-        """Return the jobs submitted in [since, until), or the ``last`` of them, as arrays."""
+                     last: int | None = None, tell: database.Tell | None = None) -> columns.JobColumns:
+        """Return the jobs submitted in [since, until), or the ``last`` of them, as arrays; ``tell`` hears how many."""
         with database.translated(self._engine.url):
-            return columns.load(self._engine, since_s, until_s, last)
+            return columns.load(self._engine, since_s, until_s, last, tell)
 
     def load_placements(self, since_s: float, until_s: float) -> placements.PlacementColumns:
         """Return what runs held that ran at some time within [since, until), as arrays."""
         with database.translated(self._engine.url):
             return placements.load(self._engine, since_s, until_s)
 
-    def stats(self) -> tuple[TableStats, ...]:
-        """Return rows, bytes and age of every table."""
+    def stats(self, tell: database.Tell = lambda done, total: None) -> tuple[TableStats, ...]:
+        """Return rows, bytes and age of every table; ``tell`` hears how many of how many tables are counted."""
+        found: list[TableStats] = []
         with self._reading() as connection:
-            return tuple(_stats(connection, schema.metadata.tables[name], clock)
-                         for name, clock in schema.CLOCKS.items())
+            for name, clock in schema.CLOCKS.items():
+                found.append(_stats(connection, schema.metadata.tables[name], clock))
+                tell(len(found), len(schema.CLOCKS))
+        return tuple(found)
 
     def size_bytes(self) -> int:
         """Return the size of the whole database."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..simulator_error import Fidelity
 
 INCUMBENT = "fifo+first-fit+easy"
-WEEK_S = 7 * 86400.0
+WEEK = "7d"
 
 
 def show_fidelity(where: JobSource, policies: Sequence[str], style: str) -> None:
@@ -32,7 +32,7 @@ def show_fidelity(where: JobSource, policies: Sequence[str], style: str) -> None
     if not where.recorded:
         raise click.UsageError("--check needs recorded starts and energy: give `history` or the URL of a database")
     with where.history() as reader:
-        since_s, until_s = _watched(reader, where.last_s or WEEK_S)
+        since_s, until_s = _watched(reader, where.begins or WEEK)
         try:
             speeds = where.known_speeds(reader, until_s)
             with progress("replaying what happened") as tell:
@@ -109,12 +109,14 @@ def verdict(found: Fidelity, terms: TermsSettings) -> str:
     return f"the replay of {found.policy} reproduces the starts of {found.jobs} jobs ({waits}); energy: {energy}"
 
 
-def _watched(reader: HistoryReader, most_s: float) -> tuple[float, float]:
-    """Return the last so many seconds in which the daemon measured energy; of all time when it never did."""
+def _watched(reader: HistoryReader, begins: str) -> tuple[float, float]:
+    """Return from a day or an age before the end on when the daemon measured energy; by the clock if it never did."""
+    from ..web.energy_api import moment
+
     energy = next(table for table in reader.stats() if table.table == "waste")
     if energy.oldest_s is None or energy.newest_s is None or energy.oldest_s == energy.newest_s:
-        return time.time() - most_s, time.time()
-    return max(energy.oldest_s, energy.newest_s - most_s), energy.newest_s
+        return moment(begins, time.time()), time.time()
+    return max(energy.oldest_s, moment(begins, energy.newest_s)), energy.newest_s
 
 
 def _day(seconds: float) -> str:

@@ -30,8 +30,8 @@ class JobSource:
     name: str
     config_file: Path = DEFAULT_CONFIG
     format_name: str | None = None
-    last_s: float | None = None
-    """How far back the history goes that is replayed; all of it when None."""
+    begins: str | None = None
+    """An age or a day at which the history that is replayed begins; all of it when None."""
     speeds: str = ""
     """``site``, ``flat`` or a YAML file; '' is the site's for a recorded history, and flat for a trace."""
 
@@ -63,7 +63,7 @@ class JobSource:
 
         try:
             if self.recorded:
-                return self._recorded(cluster_text)
+                return self._recorded(cluster_text, progress)
             if cluster_text is None:
                 raise click.UsageError("a trace does not tell its cluster: give --cluster, e.g. 64x8 or cluster.yaml")
             cluster, speeds = described(cluster_text), self.known_speeds()
@@ -84,9 +84,11 @@ class JobSource:
 
     def since(self) -> float | None:
         """Return the moment from which on the history is replayed."""
-        return None if self.last_s is None else time.time() - self.last_s
+        from ..web.energy_api import moment
 
-    def _recorded(self, cluster_text: str | None) -> tuple[Cluster, WorkloadBuilder]:
+        return None if self.begins is None else moment(self.begins, time.time())
+
+    def _recorded(self, cluster_text: str | None, progress: Progress) -> tuple[Cluster, WorkloadBuilder]:
         from ..recorded_speeds import applied
         from ..recorded_watts import in_watts, site_watts
         from ..recorded_window import recorded_cluster
@@ -94,7 +96,7 @@ class JobSource:
 
         with self.history() as reader:
             cluster = described(cluster_text) if cluster_text else recorded_cluster(reader, self.since())
-            intake = fitted(from_columns(reader.load_columns(self.since())), cluster)
+            intake = fitted(from_columns(reader.load_columns(self.since(), tell=progress)), cluster)
             watts = site_watts(reader)
             return cluster, in_watts(applied(reader, intake, cluster, self.known_speeds(reader)), cluster, watts)
 

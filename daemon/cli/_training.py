@@ -37,6 +37,8 @@ _COLUMNS = {"policy": "policy", "utilization": "U", "makespan_days": "makespan d
             "compared": "of incumbent", "wait_mean_s": "wait s", "wait_p99_s": "p99 wait s",
             "energy": "kWh at the wall", "energy_down": "empty nodes down"}
 _JOULES_PER_KWH = 3.6e6
+RECORDED = 3
+"""What is read of a recorded history: speeds, watts, jobs."""
 HIDDEN = "***"
 """Stands for a password."""
 
@@ -54,10 +56,13 @@ def read(where: JobSource, order: TrainingJob) -> Material:
         return found if order.until_s is None else found.until(order.until_s)
     since_s, until_s = order.since_s or 0.0, order.until_s or 0.0
     try:
-        with where.history() as reader, progress("reading"):
+        with where.history() as reader, progress("reading") as heard:
             speeds = where.known_speeds(reader, until_s)
+            heard(1, RECORDED)
             watts = site_watts(reader, until_s)
+            heard(2, RECORDED)
             found = recorded(reader, since_s, until_s, order.source, speeds, watts)
+            heard(3, RECORDED)
         found = replace(found, notes=(f"speeds are {speeds.summary}", f"watts are {watts.summary}", *found.notes,
                                       *speeds.notes))
         if order.cluster is None:

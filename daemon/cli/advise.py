@@ -34,11 +34,11 @@ def _on_subjects(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--partition", help="Only this partition.")
 @click.option("--node", help="Only placements on this node.")
 @click.option("--user", help="Only this user's jobs.")
-@click.option("--policy", help="Also a policy that is not in charge, by name.")
+@click.option("--policy", help="A policy that is not in charge, to show its advice too.")
 @click.option("--state", type=click.Choice(ACTIONS), help="Only what can start now, is held, or is not known.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
 @click.option("--job", help="Only this job, with all that is said of it.")
-@click.option("--wide", is_flag=True, help="More columns than fit 80.")
+@click.option("--wide", is_flag=True, help="More than fits 80 columns.")
 @click.option("--commands", is_flag=True, help="Only the commands that tell the scheduler to follow, one a line.")
 @_on_subjects
 def command(url: str, ca_file: str | None, style: str, subject: str | None = None, commands: bool = False,

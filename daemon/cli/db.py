@@ -12,22 +12,21 @@ import click
 
 from ._client import DaemonUnreachable, Since, warn_beside
 from ._output import Row, show
-from ._progress import progress, waiting
+from ._progress import progress
+from ._renamed import Renamed
 
 if TYPE_CHECKING:
     from ...exporters.slurm.cli import SlurmCommands
     from ...storage.reading import HistoryReader
 
 DEFAULT_CONFIG = "/etc/idlewatt/config.yml"
-VACUUM_BYTES_S, COUNTED_BYTES_S = 60e6, 200e6
-"""Roughly what SQLite rewrites and counts in a second on an ordinary disk; only the time to go is worked out of it."""
 
 Opened = TypeVar("Opened", bound="HistoryReader")
 
 
 def _which_database(command: Callable[..., None]) -> Callable[..., None]:
-    command = click.option("--database-url", "--url", "url", envvar="IDLEWATT_DATABASE_URL", show_envvar=True,
-                           help="The database itself instead, e.g. sqlite:////var/lib/idlewatt/idlewatt.db.")(command)
+    command = click.option("--database-url", "url", cls=Renamed, former=("--url",), envvar="IDLEWATT_DATABASE_URL",
+                           show_envvar=True, help="The database itself instead, e.g. sqlite:////var/lib/idlewatt/idlewatt.db.")(command)
     return click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
                         show_default=True, help="Configuration that names the database.")(command)
 
@@ -103,8 +102,8 @@ def vacuum(config_file: Path, url: str | None) -> None:
 
     with _opened(History.open, _url(config_file, url)) as history:
         before = history.size_bytes()
-        with waiting("giving free space back", before / VACUUM_BYTES_S):
-            history.vacuum()
+        with progress("giving free space back") as tell:
+            history.vacuum(tell)
         click.echo(f"{before:,} bytes before, {history.size_bytes():,} now")
 
 
@@ -124,8 +123,8 @@ def stats(config_file: Path, url: str | None, style: str) -> None:
     database = _url(config_file, url)
     with _opened(History.read_only, database) as history:
         warn_beside(database)
-        with waiting("counting rows", history.size_bytes() / COUNTED_BYTES_S):
-            rows = [_row(table) for table in history.stats()]
+        with progress("counting rows") as tell:
+            rows = [_row(table) for table in history.stats(tell)]
     columns = {"table": "table", "rows": "rows", "bytes": "bytes", "oldest": "oldest", "newest": "newest"}
     show(rows, columns, style)
 
@@ -134,7 +133,7 @@ def stats(config_file: Path, url: str | None, style: str) -> None:
 @_which_database
 @click.argument("what", metavar="sacct|FILE")
 @click.option("--since", type=Since(), default="365d", show_default=True,
-              help="From when on sacct is asked: an age (90d, 2y) or a day (2026-01-01); a file is read whole.")
+              help="From this time on, for sacct: 90d, 2y, 2026-01-01; a file is read whole.")
 @click.option("--trusted", is_flag=True,
               help="Take a table split by a single character, in which a job's name may forge rows of other users.")
 def bring_in(config_file: Path, url: str | None, what: str, since: str, *, trusted: bool) -> None:

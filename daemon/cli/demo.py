@@ -67,7 +67,8 @@ class _Site(TypedDict):
 @click.command("demo", short_help="Watch a simulated GPU cluster.")
 @click.option("--speed", type=click.FloatRange(1, 3600),
               help=f"Simulated seconds per second.  [{SPEED:g}; {SLOWER:g} of gb200-nvl72; 1 after --days]")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Same seed, same cluster.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True,
+              help="Random seed; the same seed simulates the same cluster.")
 @click.option("--hardware", type=click.Choice(HARDWARE), default="dgx", show_default=True,
               help="DGX A100 and DGX-1V; racks of GB200 NVL72; servers with MI300X; or HGX H100, MI300X, Gaudi 3 and "
                    "DGX A100 side by side.")
@@ -76,7 +77,7 @@ class _Site(TypedDict):
 @click.option("--port", type=click.IntRange(1, 65535), default=9723, show_default=True,
               help="Where the daemon listens.")
 @click.option("--dir", "folder", type=click.Path(file_okay=False, path_type=Path),
-              help="Keep configuration, database and log here.  [a temporary folder]")
+              help="Folder for configuration, database and log.  [a temporary folder]")
 @click.option("--once", is_flag=True, help="Show one summary when the daemon is ready, and end.")
 @click.option("--scheduler", type=click.Choice(tuple(TARGETS)), default="slurm", show_default=True,
               help="Who runs the cluster's jobs.")

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 @click.command("evaluate", short_help="Judge a model on history that it has not seen.")
 @click.argument("model")
 @click.option("--from", "source", metavar="history|TRACE|URL",
-              help="What it is judged on.  [what it was trained on, later than what it has seen]")
-@click.option("--cluster", metavar="NODESxGPUS|FILE.yaml", help="What a trace ran on; the history knows its own.")
+              help="Jobs to judge it on.  [what it was trained on, later than what it has seen]")
+@click.option("--cluster", metavar="NODESxGPUS|FILE.yaml",
+              help="What a trace ran on: 64x8 or a YAML file. The history knows its own.")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
 @click.option("--incumbent", help="The policy that everybody is compared with.  [the configuration's]")
 @click.option("--seed", type=click.IntRange(0), help="Random seed.  [that of its training, so that both say the same]")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ._client import Since
 from ._output import Row, show
-from .replay import Seconds
+from ._renamed import Renamed
 
 if TYPE_CHECKING:
     from ...storage.follow import FollowChange
@@ -23,24 +24,25 @@ _PLAIN = ("intended_s", "done_s", "confirmed_s", "started_s", "taking_back_s", "
 @click.command("follow", short_help="Let Slurm start jobs where they are advised to.")
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path),
               default="/etc/idlewatt-follow/config.yml", show_default=True,
-              help="What may be done where; --sample prints a documented one.")
+              help="Configuration of what may be done where; --sample prints a documented one.")
 @click.option("--dry-run", is_flag=True, help="Change nothing, whatever the configuration says; keep the same ledger.")
-@click.option("--listen-address", "address", default="127.0.0.1:9724", show_default=True,
-              help="host:port of the metrics; '' serves none.")
+@click.option("--web.listen-address", "address", cls=Renamed, former=("--listen-address",),
+              default="127.0.0.1:9724", show_default=True, help="host:port to listen on for metrics; '' for none.")
 @click.option("--ledger", "mode", flag_value="ledger", help="Show what was changed, before and after.")
 @click.option("--release", "mode", flag_value="release", help="Take back everything that stands, and end.")
 @click.option("--release-stale", "mode", flag_value="stale",
               help="Take back what a dead process left or a living one is late with, and end; for a timer.")
 @click.option("--check", "mode", flag_value="check", help="Check the configuration against Slurm, and end.")
 @click.option("--sample", "mode", flag_value="sample", help="Print a documented configuration, and end.")
-@click.option("--last", "last_s", type=Seconds(), default="7d", show_default=True, help="Of --ledger: how far back.")
+@click.option("--since", cls=Renamed, former=("--last",), type=Since(), default="7d", show_default=True,
+              help="From this time on: 7d, 2026-10-01; with --ledger.")
 @click.option("--format", "style", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
-              help="Of --ledger: for people, or for programs.")
+              help="For people, or for programs; with --ledger.")
 @click.option("--log.level", "level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
               show_default=True, help="Least severe lines that are logged.")
 @click.option("--log.format", "log_style", type=click.Choice(["logfmt", "json"]), default="logfmt", show_default=True,
               help="Form of a log line.")
-def command(config_file: Path, dry_run: bool, address: str, mode: str | None, last_s: float,
+def command(config_file: Path, dry_run: bool, address: str, mode: str | None, since: str,
             **options: str) -> None:
     """Let Slurm start pending jobs on the nodes that the daemon advises, within an allow-list; out of the box dry.
 
@@ -53,7 +55,7 @@ def command(config_file: Path, dry_run: bool, address: str, mode: str | None, la
       idlewatt follow --sample > /etc/idlewatt-follow/config.yml
       idlewatt follow --check
       idlewatt follow --dry-run
-      idlewatt follow --ledger --last 1d
+      idlewatt follow --ledger --since 1d
       idlewatt follow --release
     """
     if mode == "sample":
@@ -65,7 +67,7 @@ def command(config_file: Path, dry_run: bool, address: str, mode: str | None, la
 
     configure(options["level"], "json" if options["log_style"] == "json" else "logfmt")
     if mode == "ledger":
-        _show(config_file, last_s, options["style"])
+        _show(config_file, since, options["style"])
     else:
         _act(config_file, dry_run, address, mode)
 
@@ -109,16 +111,17 @@ def _check(config_file: Path) -> None:
                f"{', '.join(rules.allow.partitions)} for {', '.join(rules.allow.users)}.")
 
 
-def _show(config_file: Path, last_s: float, style: str) -> None:
+def _show(config_file: Path, since: str, style: str) -> None:
     from ...storage.errors import StoreError
     from ...storage.follow_ledger import FollowLedger
     from ..follow import config
     from ..strict_yaml import ConfigError
+    from ..web.energy_api import moment
     from ._client import DaemonUnreachable
 
     try:
         with FollowLedger.reader(config.load(config_file).ledger) as ledger:
-            changes = ledger.changes(time.time() - last_s)
+            changes = ledger.changes(moment(since, time.time()))
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     except StoreError as error:

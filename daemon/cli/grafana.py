@@ -30,7 +30,7 @@ def command() -> None:
 
 @command.command("install", short_help="Write dashboards, provisioning and rules.")
 @click.option("--dir", "root", type=click.Path(file_okay=False, path_type=Path), default=Path("/"), show_default=True,
-              help="Write below this folder instead, to look first or for packages.")
+              help="Folder to write below instead, to look first or for packages.")
 @click.option("--page", default=PAGE, show_default=True, help="Where idlewatt's own page is, for links to it.")
 @click.option("--currency", default="USD", show_default=True, help="What prices are in: EUR, GBP, KRW, ...")
 @click.option("--runbook-url", metavar="URL", default=_RUNBOOKS, show_default=True,

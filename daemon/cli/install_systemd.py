@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from ._renamed import Renamed
+
 _FILES = {
     "idlewatt.service": "etc/systemd/system/idlewatt.service",
     "idlewatt-train.service": "etc/systemd/system/idlewatt-train.service",
@@ -28,8 +30,8 @@ _HIDDEN = (Path("/root"), Path("/home"), Path("/run/user"), Path("/tmp"), Path("
 
 
 @click.command("install-systemd", short_help="Install the systemd units.")
-@click.option("--root", type=click.Path(path_type=Path), default=Path("/"), show_default=True,
-              help="Write below this folder instead (for packages).")
+@click.option("--dir", "root", cls=Renamed, former=("--root",), type=click.Path(file_okay=False, path_type=Path),
+              default=Path("/"), show_default=True, help="Folder to write below instead, for packages.")
 @click.option("--program", help="The idlewatt program that the unit starts; by default the one you are running.")
 def command(root: Path, program: str | None) -> None:
     """Install the systemd units, their account, its folders and a sample configuration.

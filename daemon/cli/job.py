@@ -23,7 +23,7 @@ GIB = 2**30
 @click.command("job", short_help="Report on one job.")
 @click.argument("job_id")
 @asks_in("text", "json")
-@click.option("--wide", is_flag=True, help="Longer timelines than fit 80 columns.")
+@click.option("--wide", is_flag=True, help="More than fits 80 columns: longer timelines.")
 def command(url: str, ca_file: str | None, style: str, job_id: str, wide: bool) -> None:
     """Report on a job: where it ran, what it used and took, why it waited, and what to ask for next time.
 

@@ -32,15 +32,15 @@ _PLAIN = {name: name for name in (
 @click.option("--user", help="Only this user's jobs.")
 @click.option("--account", help="Only this account's jobs; with --since.")
 @click.option("--state", help="Only this state, e.g. pending.")
-@click.option("--since", type=Since(), help="Recorded jobs since then, with their energy: 7d, 12h, 2026-10-01.")
-@click.option("--until", type=Since(), help="Until then; with --since.")
+@click.option("--since", type=Since(), help="From this time on, recorded jobs with their energy: 7d, 12h, 2026-10-01.")
+@click.option("--until", type=Since(), help="Until this time; with --since.")
 @click.option("--sort", type=click.Choice(["ended", "wasted", "energy", "gpu_hours"]),
               help="The most first; recorded jobs, of the last 7 days without --since.")
 @click.option("--search", help="Part of the id, the user or the name; with --since.")
 @click.option("--software", help="Part of the container image, the framework or the CUDA version; with --since.")
 @click.option("--min-kwh", type=click.FloatRange(0), help="Those that took at least so much; with --since.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many.")
-@click.option("--wide", is_flag=True, help="More columns than fit 80.")
+@click.option("--wide", is_flag=True, help="More than fits 80 columns.")
 def command(url: str, ca_file: str | None, style: str, wide: bool, **filters: Any) -> None:
     """List pending, running and lately finished jobs, or with --since what recorded ones took.
 

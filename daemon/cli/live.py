@@ -28,7 +28,7 @@ Pause = Callable[[float], object]
 @click.option("--ca-file", envvar="IDLEWATT_CA_FILE", type=click.Path(exists=True),
               help="Certificate authority of the daemon's certificate.")
 @click.option("--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between looks.")
-@click.option("--once", is_flag=True, help="Look once and end.")
+@click.option("--once", is_flag=True, help="Show one summary, and end.")
 def command(url: str, ca_file: str | None, every: float, once: bool) -> None:
     """Watch the watts by class, the pending jobs with their advice, and the sources. Ctrl-C ends it.
 

@@ -23,7 +23,7 @@ _CONFIG = click.option("--config.file", "config_file", type=click.Path(path_type
 
 @click.group("notices", short_help="Show what was said to whom.", invoke_without_command=True)
 @asks_in("table", "json", "csv")
-@click.option("--since", type=Since(), default="7d", show_default=True, help="An age (7d, 12h) or a day (2026-10-01).")
+@click.option("--since", type=Since(), default="7d", show_default=True, help="From this time on: 7d, 12h, 2026-10-01.")
 @click.option("--user", help="Only this user.")
 @click.option("--state", help="Only this state: dry_run, waiting, sent, left_out, lapsed or failed.")
 @click.option("--wide", is_flag=True, help="More than fits 80 columns: to whom, what, and why not.")

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ._client import Since
 from ._history import DEFAULT_CONFIG, JobSource
 from ._output import plain, show
 from ._progress import progress
+from ._renamed import Renamed
 from ._units import length
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def _state_folder() -> Path:
 @click.command("replay", short_help="Replay a history under scheduling policies.")
 @click.argument("source")
 @click.option("--cluster", "cluster_text", metavar="NODESxGPUS|FILE.yaml",
-              help="What it runs on: 64x8, 2x8:a100,2x8:v100 or a YAML file. The history knows its own.")
+              help="What a trace ran on: 64x8, 2x8:a100,2x8:v100 or a YAML file. The history knows its own.")
 @click.option("--policy", "policies", multiple=True, metavar="ORDER[+PLACEMENT][+BACKFILL]",
               help="A policy; repeat it to compare. random-feasible is always there, and orders that are told true "
                    "run times, the best of which stands beside the limit.")
@@ -78,7 +80,8 @@ def _state_folder() -> Path:
                    "alike, or as a file says.  [site for a history, flat for a trace]")
 @click.option("--speeds-out", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write these speeds to a YAML file, to look at or to change.")
-@click.option("--last", "last_s", type=Seconds(), help="Only so much of the history: 30d.")
+@click.option("--since", cls=Renamed, former=("--last",), type=Since(),
+              help="From this time on, of a history: 30d, 2026-10-01.  [all of it; with --check its last 7d]")
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path), default=DEFAULT_CONFIG,
               show_default=True, help="Configuration that names the database of `history`.")
 @click.option("--engine", type=click.Choice(["processes", "ray"]), default="processes", show_default=True,
@@ -97,15 +100,15 @@ def command(source: str, cluster_text: str | None, policies: tuple[str, ...], st
     \b
     Examples:
       idlewatt replay jobs.csv --cluster 64x8 --policy fifo --policy sjf-limit+best-fit+easy
-      idlewatt replay history --last 30d --policy limit-aged+best-fit+easy --report replay.html
-      idlewatt replay history --last 7d --check
+      idlewatt replay history --since 30d --policy limit-aged+best-fit+easy --report replay.html
+      idlewatt replay history --since 7d --check
 
     Watts are modelled: a free GPU draws `idle`, an allocated one from `context` to `limit` along `curve` at its
     `load`, each node `host` besides, and `standby` once it is powered down. Wasted are idle GPUs, the idle part of
     allocated ones, and the hosts of empty nodes. What jobs make of their GPUs is not in a history: allocated GPUs
     that idle or hang count as underused, stranded and planned ones as idle.
     """
-    where = JobSource(source, options["config_file"], options["trace_format"], options["last_s"],
+    where = JobSource(source, options["config_file"], options["trace_format"], options["since"],
                       options["speeds"])
     if check:
         from ._check import show_fidelity

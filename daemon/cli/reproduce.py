@@ -9,14 +9,15 @@ from pathlib import Path
 import click
 
 from ..reproduce import PAPERS
+from ._renamed import Renamed
 
 
 @click.command("reproduce", short_help="Rebuild what a paper published.")
 @click.argument("name", type=click.Choice(PAPERS))
 @click.option("--traces", envvar="IDLEWATT_TRACES", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Folder of the packaged traces (or IDLEWATT_TRACES); most reports leave out what needs it without.")
-@click.option("--dir", "--out", "out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help="Folder for the report and the trained agents.  [default: NAME-report]")
+@click.option("--dir", "out", cls=Renamed, former=("--out",), type=click.Path(file_okay=False, path_type=Path),
+              metavar="DIR", help="Folder for the report and the trained agents.  [default: NAME-report]")
 @click.option("--quick", is_flag=True, help="Train and try little: minutes for a look, not the reported figures.")
 @click.option("--seed", type=click.IntRange(0, 9000), help="Random seed of the first training; other trainings follow.")
 @click.option("--real", "real", type=click.Path(dir_okay=False, path_type=Path), metavar="CONFIG",
@@ -33,7 +34,7 @@ def command(name: str, traces: Path | None, out: Path | None, quick: bool, seed:
     \b
     Examples:
       idlewatt reproduce gist
-      idlewatt reproduce dl2 --traces traces --quick --out quick
+      idlewatt reproduce dl2 --traces traces --quick --dir quick
       idlewatt reproduce gist --real slurm.yml
       idlewatt reproduce maifs --traces traces --seed 2 --set ablations=true
     """

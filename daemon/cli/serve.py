@@ -10,7 +10,8 @@ import click
 
 @click.command("serve", short_help="Run the daemon.")
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path), default="/etc/idlewatt/config.yml",
-              show_default=True, help="The configuration; `idlewatt check-config --sample` prints a documented one.")
+              show_default=True,
+              help="Configuration of the daemon; `idlewatt check-config --sample` prints a documented one.")
 @click.option("--web.listen-address", "addresses", multiple=True, default=["127.0.0.1:9723"], show_default=True,
               help="host:port to listen on; give it again for more. Beyond loopback use --web.config.file too.")
 @click.option("--web.config.file", "web_config", type=click.Path(path_type=Path),

@@ -9,6 +9,7 @@ import click
 
 from ._output import plain, told_once
 from ._progress import waiting
+from ._renamed import Renamed
 
 if TYPE_CHECKING:
     from ..discovery import DiscoveredSite
@@ -35,14 +36,16 @@ class Port(click.ParamType):  # type: ignore[type-arg]
 
 
 @click.command("setup", short_help="Find the site's sources and write a configuration.")
-@click.option("--cluster", default="", help="What the cluster is called in what people read.")
-@click.option("--nodes", "hostlist", metavar="HOSTLIST",
+@click.option("--cluster-name", "cluster", cls=Renamed, former=("--cluster",), default="", metavar="NAME",
+              help="Name of the cluster, as people shall read it.")
+@click.option("--nodelist", "hostlist", cls=Renamed, former=("--nodes",), metavar="HOSTLIST",
               help="Servers, such as dgx-a100-[01-02],login1; by default those that Slurm knows.")
 @click.option("--slurm-rest", "rest", multiple=True, metavar="URL",
               help="Where slurmrestd listens, if at no usual place.")
 @click.option("--prometheus", "prometheus_url", metavar="URL",
               help="A Prometheus that scrapes the exporters; it is read instead of them.")
-@click.option("--port", "ports", type=Port(), multiple=True, metavar="KIND=PORT",
+@click.option("--exporter-port", "ports", cls=Renamed, former=("--port",), type=Port(), multiple=True,
+              metavar="KIND=PORT",
               help="Port of an exporter, where it is not the usual one: dcgm=9401.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path),
               help="File to write; only a missing one or the untouched sample. Standard output by default.")
@@ -55,8 +58,8 @@ def command(cluster: str, hostlist: str | None, rest: tuple[str, ...], prometheu
 
     \b
     Examples:
-      idlewatt setup --cluster dgx --output config.yml
-      idlewatt setup --nodes 'dgx-a100-[01-02]' --port dcgm=9401
+      idlewatt setup --cluster-name dgx --output config.yml
+      idlewatt setup --nodelist 'dgx-a100-[01-02]' --exporter-port dcgm=9401
       idlewatt setup --prometheus http://prometheus:9090
     """
     if output is not None and output.exists() and not _untouched(output):
@@ -80,7 +83,8 @@ def _found(hostlist: str | None, rest: tuple[str, ...], prometheus_url: str | No
         return found.and_with(discovery.prometheus(prometheus_url))
     if nodes:
         return found.and_with(discovery.exporters(nodes, dict(ports)))
-    return found.and_with(discovery.DiscoveredSite(missing=["exporters: no server is known; name some with --nodes"]))
+    unknown = "exporters: no server is known; name some with --nodelist"
+    return found.and_with(discovery.DiscoveredSite(missing=[unknown]))
 
 
 def _expanded(hostlist: str) -> tuple[str, ...]:
@@ -89,7 +93,7 @@ def _expanded(hostlist: str) -> tuple[str, ...]:
     try:
         return expand(hostlist)
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--nodes") from error
+        raise click.BadParameter(str(error), param_hint="--nodelist") from error
 
 
 def _text(cluster: str, found: DiscoveredSite) -> str:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ._client import Since
 from ._history import JobSource
+from ._renamed import Renamed
 from ._store import ledger, settings, store, uses_models
 from .replay import Seconds
 
@@ -28,37 +30,40 @@ ALL_BUDGET_S = 240.0
 
 
 class MomentType(click.ParamType):  # type: ignore[type-arg]
-    """A date such as ``2026-11-01`` or ``2026-11-01T03:00``, in UTC unless it says otherwise, or seconds."""
+    """An age, a date such as ``2026-11-01`` or ``2026-11-01T03:00``, in UTC unless it says otherwise, or seconds."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds since the epoch; a trace may count from its own beginning."""
-        from datetime import UTC, datetime
+        from ..web.api import BadData
+        from ..web.energy_api import moment
 
         try:
             return float(value)
         except ValueError:
-            pass  # a date, then
+            pass  # an age or a date, then
         try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither a date such as 2026-11-01T03:00 nor a number of seconds", param, ctx)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+            return moment(value, time.time())
+        except BadData:
+            self.fail(f"{value!r} is neither an age (7d) nor a date such as 2026-11-01T03:00 nor a number of seconds",
+                      param, ctx)
 
 
 @click.command("train", short_help="Train an agent on a history.")
 @click.option("--agent", default="scorer", show_default=True, metavar="KIND", help="The kind of agent.")
 @click.option("--all", "every", is_flag=True, help="Train every kind in turn; they share the --budget.  [then 4m]")
 @click.option("--from", "source", default="history", show_default=True, metavar="history|TRACE|URL",
-              help="What it learns from: the daemon's history, a trace file, or a database by its URL.")
-@click.option("--cluster", metavar="NODESxGPUS|FILE.yaml", help="What a trace ran on; the history knows its own.")
+              help="Jobs to learn from: the daemon's history, a trace file, or a database by its URL.")
+@click.option("--cluster", metavar="NODESxGPUS|FILE.yaml",
+              help="What a trace ran on: 64x8 or a YAML file. The history knows its own.")
 @click.option("--trace-format", help="Format of the trace, where it is not recognised.")
 @click.option("--speeds", metavar="site|flat|FILE.yaml", default="",
               help="How fast jobs run by where they are placed.  [site for a history, flat for a trace]")
-@click.option("--last", "last_s", type=Seconds(), help="How far back the history goes that is learned from.  [90d]")
+@click.option("--since", cls=Renamed, former=("--last",), type=Since(),
+              help="From this time on: 30d, 2026-10-01; an age counts back from --until.  [90d]")
 @click.option("--until", "until_s", type=MomentType(),
-              help="Ignore records after this time: 2026-11-01T03:00, or seconds.")
+              help="Until this time; later records are ignored: 7d, 2026-11-01T03:00, or seconds.")
 @click.option("--budget", "budget_s", type=Seconds(), default="10m", show_default=True,
               help="Time to train for, at most.")
 @click.option("--steps", type=click.IntRange(1), help="Train for so many steps in place of a time: the same weights "
@@ -213,11 +218,17 @@ def _ordered(config_file: Path, options: dict[str, Any]) -> TrainingJob:
     until_s, since_s = options["until_s"], None
     if JobSource(options["source"]).recorded:
         until_s = now_of(JobSource(options["source"], config_file)) if until_s is None else until_s
-        since_s = until_s - (options["last_s"] or known.training.history)
+        since_s = _since(options["since"], until_s, known.training.history)
     return TrainingJob(options["agent"], shown(options["source"]), options["budget_s"], shown(options["cluster"]),
                  options["trace_format"], since_s, until_s, incumbent, options["seed"],
                  objective, options["device"], shown(options["speeds"]), options["steps"],
                  known.flavours)
+
+
+def _since(text: str | None, until_s: float, usual_s: float) -> float:
+    from ..web.energy_api import moment
+
+    return until_s - usual_s if text is None else moment(text, until_s)
 
 
 def _resumed(training_directory: TrainingDirectory, options: dict[str, Any]) -> TrainingJob:

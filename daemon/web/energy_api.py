@@ -101,14 +101,19 @@ def _check(name: str, value: str, choices: Mapping[str, Sequence[str]]) -> None:
         raise BadData(f"{name} must be one of {', '.join(choices[name])}, not {value[:40]!r}")
 
 
+def _timestamp(text: str) -> float:
+    """Return the seconds of an ISO date, which is UTC unless it says otherwise; ValueError."""
+    found = datetime.fromisoformat(text)
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
 def moment(text: str, now_s: float) -> float:
     """Return the moment that an age, a day or seconds since the epoch name; raise BadData."""
     try:
         found = now_s - cast(float, seconds(text))
     except ValueError:
         try:
-            found = float(text) if text.replace(".", "", 1).isdigit() else \
-                datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+            found = float(text) if text.replace(".", "", 1).isdigit() else _timestamp(text)
         except (ValueError, OverflowError) as error:
             raise BadData(f"{text[:40]!r} is no age (7d), no day (2026-10-01) and no time in seconds") from error
     if not math.isfinite(found) or found > _LAST_S:

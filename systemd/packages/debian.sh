@@ -11,6 +11,7 @@ maintainer="${DEBFULLNAME:-The idlewatt developers} <${DEBEMAIL:-idlewatt@localh
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$source" log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 
+umask 022   # whoever builds it: what is in a package is for everybody to read
 mkdir -p "$out"
 work=$(mktemp -d "$out/tree.XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -8,6 +8,7 @@ version=$(sed -n 's/^version = //p' "$source/setup.cfg" | head -n 1)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$source" log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 
+umask 022   # whoever builds it: what is in a package is for everybody to read
 mkdir -p "$out"
 work=$(mktemp -d "$out/rpmbuild.XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -13,6 +13,7 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 (cd "$source" && cp -r daemon exporters grafana storage systemd setup.cfg pyproject.toml README.md LICENSE "$copy/")
 [ ! -e "$source/NOTICE" ] || cp "$source/NOTICE" "$copy/"
+chmod -R u=rwX,go=rX "$copy"
 find "$copy" -name __pycache__ -prune -exec rm -r {} +
 "$pip" --python "$place/bin/python" install --quiet --no-compile --no-warn-script-location "$copy[postgres]"
 libraries=$(echo "$place"/lib/python3.*/site-packages)

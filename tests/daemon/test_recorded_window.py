@@ -304,12 +304,12 @@ def test_the_command_line_replays_the_history_on_its_own_cluster(url, tmp_path):
 def test_the_command_line_shows_how_far_the_simulator_was_off_when_the_daemon_last_watched(url, monkeypatch):
     write(url, truth())
     monkeypatch.setattr("time.time", lambda: NOW + 30 * DAY)
-    result = CliRunner().invoke(main, ["replay", url, "--check", "--last", "2d", "--format", "json"])
+    result = CliRunner().invoke(main, ["replay", url, "--check", "--since", "2d", "--format", "json"])
     assert result.exit_code == 0, result.output
     row = json.loads(result.stdout)[0]
     assert (row["policy"], row["jobs"], row["start_error_p99_s"]) == ("fifo+first-fit+easy", 46, 0.0)
     assert "verdict: the replay of fifo+first-fit+easy reproduces the starts of 46 jobs" in result.stderr
-    table = CliRunner().invoke(main, ["replay", url, "--check", "--last", "2d"]).stdout.splitlines()
+    table = CliRunner().invoke(main, ["replay", url, "--check", "--since", "2d"]).stdout.splitlines()
     assert any("99 % quantile" in line and " 0 s" in line for line in table), table
     assert max(map(len, table[:-1])) <= 80, table
     assert table[-1].startswith("verdict: the replay of"), "a check ends with its verdict"

@@ -129,7 +129,10 @@ def test_vacuum_gives_space_back(history):
     history.vacuum()
     before = history.size_bytes()
     history.compact(100 * DAY, SOON)
-    history.vacuum()
+    told: list[tuple[int, int]] = []
+    history.vacuum(lambda done, total: told.append((done, total)))
     assert history.size_bytes() < before
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert {total for _, total in told} == {told[-1][0]}
     history.record_rollups([rollup(0.0)])
     assert history.rollups(0, 1) == (rollup(0.0),)

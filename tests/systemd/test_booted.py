@@ -443,8 +443,8 @@ def test_what_follows_is_hardened_and_leaves_nothing_behind_when_it_is_killed(ma
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         machine.write("/etc/systemd/system/idlewatt-follow.service.d/test.conf",
-                      "[Service]\nExecStart=\nExecStart=/opt/idlewatt/bin/idlewatt follow --listen-address=127.0.0.1:"
-                      f"{port}\n")
+                      "[Service]\nExecStart=\nExecStart=/opt/idlewatt/bin/idlewatt follow "
+                      f"--web.listen-address=127.0.0.1:{port}\n")
         machine.run("systemctl", "daemon-reload")
         machine.run("systemctl", "start", "idlewatt-follow")
         machine.wait_for(lambda: machine.run("sh", "-c", f"cat {QUEUE} 2> /dev/null || true") == "a")

@@ -20,7 +20,7 @@ each_service = pytest.mark.parametrize("unit", [UNIT, TRAIN], ids=lambda unit: u
 def installed(tmp_path_factory):
     """The files as `idlewatt install-systemd` leaves them."""
     root = tmp_path_factory.mktemp("root")
-    result = CliRunner().invoke(main, ["install-systemd", "--root", str(root), "--program", shutil.which("true")])
+    result = CliRunner().invoke(main, ["install-systemd", "--dir", str(root), "--program", shutil.which("true")])
     assert result.exit_code == 0, result.output
     return root
 
@@ -89,23 +89,23 @@ def test_training_gives_way_to_everybody():
 
 
 def test_nobody_trains_until_somebody_is_told_to_and_the_installer_says_who(tmp_path):
-    done = CliRunner().invoke(main, ["install-systemd", "--root", str(tmp_path), "--program", PROGRAM])
+    done = CliRunner().invoke(main, ["install-systemd", "--dir", str(tmp_path), "--program", PROGRAM])
     assert "training: by nobody yet" in done.output
     assert "WantedBy=timers.target" in TIMER.read_text()
     (tmp_path / "etc/idlewatt/config.yml").write_text("training: {enabled: true}\n")
-    done = CliRunner().invoke(main, ["install-systemd", "--root", str(tmp_path), "--program", PROGRAM])
+    done = CliRunner().invoke(main, ["install-systemd", "--dir", str(tmp_path), "--program", PROGRAM])
     assert "training: by the daemon (training.enabled); leave idlewatt-train.timer disabled" in done.output
 
 
 def test_the_operators_files_are_never_overwritten(installed):
     config = installed / "etc/idlewatt/config.yml"
     config.write_text("cluster: mine\n")
-    CliRunner().invoke(main, ["install-systemd", "--root", str(installed), "--program", PROGRAM])
+    CliRunner().invoke(main, ["install-systemd", "--dir", str(installed), "--program", PROGRAM])
     assert config.read_text() == "cluster: mine\n"
 
 
 def test_a_unit_starts_the_program_that_installed_it(tmp_path):
-    CliRunner().invoke(main, ["install-systemd", "--root", str(tmp_path), "--program", "/opt/idlewatt/bin/idlewatt"])
+    CliRunner().invoke(main, ["install-systemd", "--dir", str(tmp_path), "--program", "/opt/idlewatt/bin/idlewatt"])
     for name in ("idlewatt.service", "idlewatt-train.service"):
         service = directives(tmp_path / "etc/systemd/system" / name)
         assert service["ExecStart"].startswith("/opt/idlewatt/bin/idlewatt ")
@@ -115,14 +115,14 @@ def test_a_unit_starts_the_program_that_installed_it(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_said_clearly(tmp_path):
     (tmp_path / "etc").write_text("a file, not a folder")
-    result = CliRunner().invoke(main, ["install-systemd", "--root", str(tmp_path), "--program", PROGRAM])
+    result = CliRunner().invoke(main, ["install-systemd", "--dir", str(tmp_path), "--program", PROGRAM])
     assert result.exit_code == 1
     assert "Are you root?" in result.output
 
 
 @pytest.mark.parametrize("folder", ["/root/venv/bin", "/home/eva/.local/bin", "/tmp/idlewatt"])
 def test_a_program_that_the_unit_cannot_see_is_refused_with_the_remedy(tmp_path, folder):
-    done = CliRunner().invoke(main, ["install-systemd", "--root", str(tmp_path), "--program", f"{folder}/idlewatt"])
+    done = CliRunner().invoke(main, ["install-systemd", "--dir", str(tmp_path), "--program", f"{folder}/idlewatt"])
     assert done.exit_code == 2
     assert "the hardened unit cannot see" in done.stderr
     assert "python3 -m venv /opt/idlewatt" in done.stderr
@@ -133,7 +133,7 @@ def test_a_script_whose_interpreter_the_unit_cannot_see_is_refused(tmp_path, mon
     monkeypatch.setattr(install_systemd, "_HIDDEN", (Path("/root"),))
     script = tmp_path / "idlewatt"
     script.write_text("#!/root/.pyenv/bin/python3\n")
-    done = CliRunner().invoke(main, ["install-systemd", "--root", str(tmp_path / "root"), "--program", str(script)])
+    done = CliRunner().invoke(main, ["install-systemd", "--dir", str(tmp_path / "root"), "--program", str(script)])
     assert done.exit_code == 2
     assert "runs /root/.pyenv/bin/python3" in done.stderr
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from itertools import product
+from itertools import count, product
 
 import numpy as np
 
@@ -35,6 +35,9 @@ PUBLISHED = {False: ("tiresias", "optimus"), True: ("pollux",)}
 FRESH, FRESH_SEED = 4, 900
 """Made-up workloads that nothing was chosen by, and where their seeds begin."""
 OURS, PLAIN, RANDOM = "ours (oracle)", "plain (oracle)", "random-feasible"
+REPLAYS = len(HASTES) * MADE_UP + 2 * 3 * (len(LOADS) * len(WORKLOADS) + FRESH) + len(POLICIES) * FRESH
+"""Of the whole trial: to choose, on Pollux's workloads and on fresh ones under three policies, and the authors'."""
+Played = Callable[[Sequence[Job], Policy], Floats]
 
 
 @dataclass(frozen=True)
@@ -80,18 +83,18 @@ def made_up(applications: Mapping[str, Application], seed: int, jobs: int = 160)
     return drawn
 
 
-def choose(applications: Mapping[str, Application]) -> float:
+def hours(jobs: Sequence[Job], policy: Policy) -> Floats:
+    """Return the completion time of every job; the jobs themselves stay as they are."""
+    return np.array(list(replay([copy(job) for job in jobs], policy).values())) / 3600.0
+
+
+def choose(applications: Mapping[str, Application], played: Played = hours) -> float:
     """Return the haste with the least mean completion time on made-up workloads with fixed batches."""
     workloads = [made_up(applications, SEED + number) for number in range(MADE_UP)]
 
     def jct(haste: float) -> float:
-        return float(np.mean([hours(jobs, RelativeGain(haste)).mean() for jobs in workloads]))
+        return float(np.mean([played(jobs, RelativeGain(haste)).mean() for jobs in workloads]))
     return min(HASTES, key=jct)
-
-
-def hours(jobs: Sequence[Job], policy: Policy) -> Floats:
-    """Return the completion time of every job; the jobs themselves stay as they are."""
-    return np.array(list(replay([copy(job) for job in jobs], policy).values())) / 3600.0
 
 
 def policies(haste: float) -> dict[str, Policy]:
@@ -99,28 +102,39 @@ def policies(haste: float) -> dict[str, Policy]:
     return {OURS: RelativeGain(haste), PLAIN: RelativeGain(), RANDOM: RandomSizes(random.Random(0))}
 
 
-def carry_out(artifact: Artifact) -> PolluxResult:
-    """Choose on made-up workloads, then replay Pollux's, at all loads, and fresh ones."""
+def carry_out(artifact: Artifact, tell: Callable[[int, int], object] = lambda done, total: None) -> PolluxResult:
+    """Choose on made-up workloads, then replay Pollux's, at all loads, and fresh ones.
+
+    ``tell`` hears how many of how many replays are done.
+    """
+    done = count(1)
+
+    def played(jobs: Sequence[Job], policy: Policy) -> Floats:
+        found = hours(jobs, policy)
+        tell(next(done), REPLAYS)
+        return found
+
     applications = {job.application.name: job.application for number in WORKLOADS
                     for job in artifact.jobs("1.0", number)}
-    haste = choose(applications)
+    haste = choose(applications, played)
     found: dict[tuple[bool, str, str], float] = {}
     for free, load in product((False, True), LOADS):
         workloads = [artifact.jobs(load, number) for number in WORKLOADS]
         for name in policies(haste):
-            found[free, load, name] = float(np.mean([hours(jobs, policies(haste)[name]).mean()
+            found[free, load, name] = float(np.mean([played(jobs, policies(haste)[name]).mean()
                                                      for jobs in (map(freed, workloads) if free else workloads)]))
         for name in PUBLISHED[free]:
             told = [list(artifact.published(name, load, number).values()) for number in WORKLOADS]
             found[free, load, name] = float(np.mean(told)) / 3600.0
-    return PolluxResult(haste, found, fresh(applications, haste))
+    return PolluxResult(haste, found, fresh(applications, haste, played))
 
 
-def fresh(applications: Mapping[str, Application], haste: float) -> Mapping[tuple[bool, str], Floats]:
+def fresh(applications: Mapping[str, Application], haste: float, played: Played = hours,
+          ) -> Mapping[tuple[bool, str], Floats]:
     """Return completion times on workloads that nothing was chosen by."""
     workloads = [made_up(applications, FRESH_SEED + number) for number in range(FRESH)]
-    found = {(free, name): np.concatenate([hours(freed(jobs) if free else jobs, policies(haste)[name])
+    found = {(free, name): np.concatenate([played(freed(jobs) if free else jobs, policies(haste)[name])
                                            for jobs in workloads])
              for free in (False, True) for name in policies(haste)}
-    return found | {(False, name): np.concatenate([hours(jobs, policy()) for jobs in workloads])
+    return found | {(False, name): np.concatenate([played(jobs, policy()) for jobs in workloads])
                     for name, policy in POLICIES.items()}

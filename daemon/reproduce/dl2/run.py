@@ -36,9 +36,7 @@ def run(setting: Setting, out: Path, traces: Path | None) -> Mapping[str, Path]:
                  for limit in setting.most}
         facts = claims.facts([_contest(out, site, setting, bar) for site in sites.values()])
         facts["own"] = _own_agent(out, sites[setting.most[0]], setting, bar) if setting.updates else None
-        if artifact is not None:
-            bar.add_task("Pollux's arena", total=None)
-        facts["pollux"] = None if artifact is None else pollux_trial.carry_out(artifact)
+        facts["pollux"] = None if artifact is None else _arena(artifact, bar)
     return write_report(out, "dl2/report.md.j2", facts)
 
 
@@ -47,6 +45,11 @@ def _artifact(traces: Path) -> Artifact:
         return Artifact(traces)
     except (tarfile.TarError, EOFError) as error:
         raise ReproductionError(f"{traces}: the archive of Pollux's artifact cannot be read: {error}") from error
+
+
+def _arena(artifact: Artifact, bar: Progress) -> pollux_trial.PolluxResult:
+    task = bar.add_task("Pollux's arena", total=pollux_trial.REPLAYS)
+    return pollux_trial.carry_out(artifact, lambda done, total: bar.update(task, completed=done, total=total))
 
 
 def _contest(out: Path, site: Cluster, setting: Setting, bar: Progress) -> Contest:

@@ -46,12 +46,12 @@ def setup(*arguments: str, code: int = 0):
 
 def closed(*but: str) -> list[str]:
     """Return options that look for exporters where nobody listens, but for these."""
-    return [f"--port={kind}=9" for kind in ("dcgm", "node", "ipmi", "cgroup") if kind not in but]
+    return [f"--exporter-port={kind}=9" for kind in ("dcgm", "node", "ipmi", "cgroup") if kind not in but]
 
 
 def test_slurm_and_the_exporters_of_the_named_servers_are_found(rig, exporter):
-    done = setup("--cluster=north", f"--slurm-rest={rig.server.url}", "--nodes=127.0.1.[1-2]",
-                 f"--port=dcgm={exporter}", *closed("dcgm"))
+    done = setup("--cluster-name=north", f"--slurm-rest={rig.server.url}", "--nodelist=127.0.1.[1-2]",
+                 f"--exporter-port=dcgm={exporter}", *closed("dcgm"))
     settings = config.parse(done.stdout)
     assert [source.kind for source in settings.sources] == ["slurm_rest", "dcgm"]
     assert settings.cluster == "north"
@@ -61,14 +61,15 @@ def test_slurm_and_the_exporters_of_the_named_servers_are_found(rig, exporter):
 
 
 def test_what_is_missing_is_told_once_and_not_by_a_log_as_well(rig, caplog):
-    done = setup(f"--slurm-rest={rig.server.url}", "--nodes=127.0.1.1", *closed())
+    done = setup(f"--slurm-rest={rig.server.url}", "--nodelist=127.0.1.1", *closed())
     assert [line.split(":")[1] for line in done.stderr.splitlines()] == [" dcgm", " node", " ipmi", " cgroup"]
     assert caplog.records == []
     assert "#   ipmi: no server answers at port 9 (wall power)" in done.stdout
 
 
 def test_a_page_of_another_exporter_is_not_taken_for_the_one_that_is_looked_for(rig, exporter):
-    done = setup(f"--slurm-rest={rig.server.url}", "--nodes=127.0.1.1", f"--port=ipmi={exporter}", *closed("ipmi"))
+    done = setup(f"--slurm-rest={rig.server.url}", "--nodelist=127.0.1.1", f"--exporter-port=ipmi={exporter}",
+                 *closed("ipmi"))
     assert [source.kind for source in config.parse(done.stdout).sources] == ["slurm_rest"]
     assert "not found: ipmi: no server answers" in done.stderr
 
@@ -78,7 +79,7 @@ def test_where_nothing_is_found_nothing_is_written(tmp_path, monkeypatch):
     done = setup(f"--slurm-rest={DEAD}", f"--output={tmp_path / 'new.yml'}", code=1)
     assert "not found: slurm_rest http://127.0.0.1:9: " in done.stderr
     assert "there is no sinfo on the PATH" in done.stderr
-    assert "name some with --nodes" in done.stderr
+    assert "name some with --nodelist" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -107,8 +108,8 @@ def test_the_untouched_sample_that_a_package_installs_is_written_over(rig, tmp_p
 @pytest.mark.parametrize(("port", "said"), [("dcgm=x", "'x' is not a port"), ("smoke=1", "'smoke' is none of dcgm"),
                                             ("dcgm=70000", "'70000' is not a port")])
 def test_a_port_that_cannot_be_is_wrong_usage(port, said):
-    assert said in setup(f"--port={port}", code=2).stderr
+    assert said in setup(f"--exporter-port={port}", code=2).stderr
 
 
 def test_a_hostlist_that_cannot_be_is_wrong_usage(rig):
-    assert "--nodes" in setup(f"--slurm-rest={rig.server.url}", "--nodes=dgx-[1-", code=2).stderr
+    assert "--nodelist" in setup(f"--slurm-rest={rig.server.url}", "--nodelist=dgx-[1-", code=2).stderr

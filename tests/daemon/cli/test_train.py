@@ -324,11 +324,11 @@ def test_a_history_is_learned_from_with_the_speeds_that_are_asked_for(desk):
     (desk.folder / "idlewatt.db").unlink()
     _, _, lived = scattered.write(f"sqlite:///{desk.folder}/idlewatt.db", days=8.0, jobs=300)
     until = f"{max(lived.end) + 1:.0f}"
-    done = desk.run("train", "--agent", "chooser", "--until", until, "--last", "30d")
+    done = desk.run("train", "--agent", "chooser", "--until", until, "--since", "30d")
     assert done.exit_code == 0, done.output
     assert "note: speeds are site: 3 groups of like jobs from 300 runs" in done.stderr
     assert "GPU time by what they rest on: 100% measured" in done.stderr
-    flat = desk.run("train", "--agent", "chooser", "--until", until, "--last", "30d", "--speeds", "flat")
+    flat = desk.run("train", "--agent", "chooser", "--until", until, "--since", "30d", "--speeds", "flat")
     assert "note: speeds are flat" in flat.stderr
     newest, first = (row["card"]["speeds"] for row in desk.rows())
     assert newest == ""

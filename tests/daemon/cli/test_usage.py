@@ -5,6 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from idlewatt.daemon.cli import main
+from idlewatt.daemon.cli._renamed import Renamed
 
 
 def tree(command: click.Command, path: tuple[str, ...] = ()):
@@ -20,7 +21,7 @@ WRONG = [
     "check-config /nowhere", "replay /nowhere --cluster 4x8", "replay history --config.file /nowhere",
     "replay tests --cluster 4x", "replay history --policy nonsense", "evaluate nosuch --models /nowhere",
     "promote nosuch --models /nowhere", "report --month 2026-10 --against /nowhere", "serve --config.file /nowhere",
-    "train --agent nonsense", "train --last nonsense", "train --config.file /nowhere",
+    "train --agent nonsense", "train --since nonsense", "train --config.file /nowhere",
     "train --from /nowhere --cluster 4x8", "db import /nowhere --config.file /nowhere",
     "db stats --config.file /nowhere",
     "db upgrade --database-url nonsense://x", "reproduce gist --set nonsense", "reproduce published --traces /nowhere",
@@ -67,10 +68,23 @@ def test_no_summary_of_a_command_is_cut():
             assert "..." not in run(*path, "--help").stdout.split("Commands:")[-1], path
 
 
-DIFFERENT = {"--nodes": "how many of the demo, which ones of setup",
-             "--port": "of the demo's page, of each exporter in setup",
-             "--state": "words of jobs, of notices and of nodes", "--url": "of a database, under its old name"}
-"""Options of one name that mean different things, each beside its verb, with what they mean."""
+MEANING = {
+    "--account": "Only this account", "--check": "", "--cluster": "What a trace ran on",
+    "--config.file": "Configuration ",
+    "--dir": "Folder ", "--format": "For people, or for programs", "--from": "Jobs to ", "--incumbent": "The policy ",
+    "--limit": "At most so many", "--node": "Only ", "--once": "Show one summary", "--partition": "Only ",
+    "--policy": "A policy", "--reason": "Why, for the record", "--sample": "Print ", "--seed": "Random seed",
+    "--since": "From this time on", "--speeds": "How fast jobs run by where they are placed", "--state": "Only ",
+    "--until": "Until this time", "--user": "Only ", "--web.listen-address": "host:port to listen on",
+    "--wide": "More than fits 80 columns"}
+"""How every help begins of an option that several commands have in words of their own."""
+DIFFERENT = {"--check": "of follow its configuration, of replay the simulator, each beside its verb",
+             "--state": "words of advice, of jobs and of notices"}
+"""Options of one name that differ in kind or meaning, with the reason."""
+FORMER = {"db": {"--url"}, "follow": {"--last", "--listen-address"}, "install-systemd": {"--root"},
+          "replay": {"--last"}, "reproduce": {"--out"}, "setup": {"--cluster", "--nodes", "--port"},
+          "train": {"--last"}}
+"""Names that version 0.2 had."""
 
 
 def test_options_of_one_name_take_one_kind_of_value():
@@ -82,6 +96,38 @@ def test_options_of_one_name_take_one_kind_of_value():
                     kind = "choice" if isinstance(option.type, click.Choice) else option.type.name
                     kinds.setdefault(name, set()).add("flag" if option.is_flag else kind)
     assert {name: found for name, found in kinds.items() if len(found) > 1 and name not in DIFFERENT} == {}
+
+
+def test_options_of_one_name_mean_one_thing():
+    helps: dict[str, set[str]] = {}
+    for command in ALL.values():
+        for option in command.params:
+            if isinstance(option, click.Option):
+                helps.setdefault(option.opts[0], set()).add(option.help or "")
+    own = {name: found for name, found in helps.items() if len(found) > 1}
+    assert set(own) == set(MEANING)
+    assert {name: found for name, found in own.items()
+            if any(not words.startswith(MEANING[name]) for words in found)} == {}
+
+
+def test_an_option_under_its_former_name_is_accepted_and_shown_nowhere():
+    found: dict[str, set[str]] = {}
+    for path, command in ALL.items():
+        for option in command.params:
+            if isinstance(option, Renamed):
+                found.setdefault(path[0], set()).update(option.former)
+                shown = run(*path, "--help").stdout
+                assert [name for name in option.former if f"{name} " in shown] == []
+    assert found == FORMER
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("replay tests/nowhere --cluster 4x8 --last nonsense", "nonsense"), ("setup --port dcgm=x", "'x' is not a port"),
+    ("db stats --url nonsense://x", "nonsense"), ("reproduce gist --out /dev/null --set x", "x")])
+def test_a_former_name_is_read_as_the_new_one(line, said):
+    done = run(*line.split())
+    assert "No such option" not in done.stderr
+    assert said in done.stderr
 
 
 def test_every_command_that_lists_answers_in_a_format_for_programs():

@@ -37,7 +37,7 @@ def known_values(monkeypatch):
 @pytest.mark.usefixtures("known_values")
 def test_the_whole_command_in_small(tmp_path):
     settings = {"seeds": 1, "apart": 0, "episodes": 12, "tests": 5, "workers": 2}
-    result = reproduce("gist", "--out", tmp_path, **settings)
+    result = reproduce("gist", "--dir", tmp_path, **settings)
     assert result.exit_code == 0, result.output
     page, text = (tmp_path / "report.html").read_text(), (tmp_path / "report.md").read_text()
     for claim in ("Table 2", "Fig. 3", "Fig. 5", "Fig. 6", "Fig. 7", "Run time", "What reproduces"):
@@ -49,7 +49,7 @@ def test_the_whole_command_in_small(tmp_path):
     trained = json.loads((tmp_path / "runs" / "A100-literal-0" / "card.json").read_text())
     assert trained["metrics"]["utilization"] > 0
     before = (tmp_path / "runs" / "A100-literal-0" / "result.json").stat().st_mtime_ns
-    assert reproduce("gist", "--out", tmp_path, **settings).exit_code == 0
+    assert reproduce("gist", "--dir", tmp_path, **settings).exit_code == 0
     assert (tmp_path / "runs" / "A100-literal-0" / "result.json").stat().st_mtime_ns == before
 
 
@@ -60,7 +60,7 @@ def test_an_interrupted_run_reports_what_is_done(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(_gist, "carry_out_all", interrupted)
-    result = reproduce("gist", "--out", tmp_path, seeds=1)
+    result = reproduce("gist", "--dir", tmp_path, seeds=1)
     assert result.exit_code != 0
     assert "the 1 of 34 agents that are trained" in result.output
     assert "0.700" in (tmp_path / "report.md").read_text()
@@ -109,7 +109,7 @@ def test_a_device_that_is_not_there_is_refused(tmp_path):
     if torch.cuda.is_available():
         assert device_named("auto") == "cuda"
         return
-    result = reproduce("gist", "--out", tmp_path, device="cuda")
+    result = reproduce("gist", "--dir", tmp_path, device="cuda")
     assert result.exit_code == 2
     assert "no CUDA device here" in result.output
     assert device_named("auto") == "cpu"

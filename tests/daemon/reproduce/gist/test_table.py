@@ -65,7 +65,7 @@ def test_a_table_that_is_not_there_is_refused():
 
 @pytest.mark.long
 def test_the_command_takes_another_table_and_network(tmp_path, write):
-    done = reproduce("gist", "--out", tmp_path / "report", seeds=1, episodes=3, tests=2, hidden="8", discount="0.9",
+    done = reproduce("gist", "--dir", tmp_path / "report", seeds=1, episodes=3, tests=2, hidden="8", discount="0.9",
                      sensitivity=0, table=write(TABLE))
     assert done.exit_code == 0, done.output
     text = (tmp_path / "report" / "report.md").read_text()

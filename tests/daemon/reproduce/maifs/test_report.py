@@ -21,7 +21,7 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
     monkeypatch.setattr(trial, "SETTINGS", few)
     monkeypatch.setattr(windows, "COMPLETE", (windows.Place(windows.HELIOS, "vcvGl", 17, 20),))
     monkeypatch.setattr(_maifs, "JUDGES", 1)
-    result = reproduce("maifs", "--traces", write_traces(tmp_path), "--out", tmp_path / "out", rounds=0, windows=1,
+    result = reproduce("maifs", "--traces", write_traces(tmp_path), "--dir", tmp_path / "out", rounds=0, windows=1,
                        ablations="true", updates=5)
     assert result.exit_code == 0, result.output
     text = (tmp_path / "out/report.md").read_text()
@@ -47,14 +47,14 @@ def test_the_report_sets_the_abstract_beside_each_baseline(tmp_path, monkeypatch
 
 
 def test_a_folder_without_the_traces_is_told_so(tmp_path):
-    result = reproduce("maifs", "--traces", tmp_path, "--out", tmp_path / "out", rounds=0)
+    result = reproduce("maifs", "--traces", tmp_path, "--dir", tmp_path / "out", rounds=0)
     assert result.exit_code == 1
     assert "philly_jobs.csv.gz: No such file" in result.output
 
 
 def test_without_torch_it_is_told_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    result = reproduce("maifs", "--traces", write_traces(tmp_path), "--out", tmp_path / "out")
+    result = reproduce("maifs", "--traces", write_traces(tmp_path), "--dir", tmp_path / "out")
     assert result.exit_code == 1
     assert "pip install 'idlewatt[train]'" in result.output
     assert not (tmp_path / "out").exists()

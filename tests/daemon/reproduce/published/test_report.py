@@ -26,7 +26,7 @@ def test_the_table_is_markdown_with_differences():
 
 @pytest.mark.usefixtures("two_rows")
 def test_json_has_every_number(tmp_path):
-    assert reproduce("published", "--traces", tmp_path, "--out", tmp_path / "out").exit_code == 0
+    assert reproduce("published", "--traces", tmp_path, "--dir", tmp_path / "out").exit_code == 0
     rows = json.loads((tmp_path / "out/rows.json").read_text())
     assert rows[0]["ours"] == 133_826.04
     assert rows[1]["difference"] == pytest.approx(0.0031668)
@@ -37,7 +37,7 @@ def test_the_table_goes_between_the_marks_of_a_file(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- published -->\nold\n<!-- /published -->\nafter\n")
     for _ in range(2):
-        assert reproduce("published", "--traces", tmp_path, "--out", tmp_path, into=readme).exit_code == 0
+        assert reproduce("published", "--traces", tmp_path, "--dir", tmp_path, into=readme).exit_code == 0
     assert readme.read_text() == f"before\n<!-- published -->\n{markdown(ROWS)}\n<!-- /published -->\nafter\n"
 
 
@@ -45,13 +45,13 @@ def test_the_table_goes_between_the_marks_of_a_file(tmp_path):
 def test_a_file_without_marks_is_left_alone(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text("no marks")
-    result = reproduce("published", "--traces", tmp_path, "--out", tmp_path, into=readme)
+    result = reproduce("published", "--traces", tmp_path, "--dir", tmp_path, into=readme)
     assert result.exit_code == 1
     assert "<!-- published -->" in result.output
     assert readme.read_text() == "no marks"
 
 
 def test_a_missing_trace_is_named(tmp_path):
-    result = reproduce("published", "--traces", tmp_path, "--out", tmp_path)
+    result = reproduce("published", "--traces", tmp_path, "--dir", tmp_path)
     assert result.exit_code == 1
     assert "reference_qssf_philly.csv" in result.output

@@ -33,7 +33,7 @@ def few(monkeypatch):
 @pytest.mark.usefixtures("few")
 def test_the_whole_command_in_small(tmp_path, monkeypatch):
     monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
-    result = reproduce("scorer", "--out", tmp_path, seeds=1, budget_s=1, drawn=2, workers=1)
+    result = reproduce("scorer", "--dir", tmp_path, seeds=1, budget_s=1, drawn=2, workers=1)
     assert result.exit_code == 0, result.output
     page, text = (tmp_path / "report.html").read_text(), (tmp_path / "report.md").read_text()
     for part in ("Verdict", "The worst site of every policy", "Mean completion time", "99 % wait", "Training"):
@@ -46,7 +46,7 @@ def test_the_whole_command_in_small(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("few")
 def test_a_missing_trace_is_named(tmp_path):
-    result = reproduce("scorer", "--out", tmp_path, "--traces", tmp_path, seeds=1, budget_s=1, drawn=1)
+    result = reproduce("scorer", "--dir", tmp_path, "--traces", tmp_path, seeds=1, budget_s=1, drawn=1)
     assert result.exit_code == 1
     assert "philly_jobs.csv.gz" in result.output
 

@@ -24,7 +24,7 @@ def _small(monkeypatch):
 
 def test_the_report_shows_both_environments_and_every_baseline(tmp_path, monkeypatch):
     monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
-    result = reproduce("topdrl", "--out", tmp_path, **QUICK)
+    result = reproduce("topdrl", "--dir", tmp_path, **QUICK)
     assert result.exit_code == 0, result.output
     text = (tmp_path / "report.md").read_text()
     for order in ("FCFS", "SJF", "smallest", "random"):
@@ -43,17 +43,17 @@ def test_the_report_shows_both_environments_and_every_baseline(tmp_path, monkeyp
 
 def test_what_was_trained_is_not_trained_again(tmp_path, monkeypatch):
     monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
-    assert reproduce("topdrl", "--out", tmp_path, **QUICK).exit_code == 0
+    assert reproduce("topdrl", "--dir", tmp_path, **QUICK).exit_code == 0
     (tmp_path / "report.md").unlink()
     monkeypatch.setattr(_topdrl.by_gradient, "train", None)
-    assert reproduce("topdrl", "--out", tmp_path, **QUICK).exit_code == 0
+    assert reproduce("topdrl", "--dir", tmp_path, **QUICK).exit_code == 0
     assert (tmp_path / "report.md").is_file()
-    other = reproduce("topdrl", "--out", tmp_path, **{**QUICK, "literal_rounds": 1, "episodes": 5})
+    other = reproduce("topdrl", "--dir", tmp_path, **{**QUICK, "literal_rounds": 1, "episodes": 5})
     assert isinstance(other.exception, TypeError)  # another course is trained anew, and here nothing can be
 
 
 def test_traces_that_are_missing_are_told_before_anything_is_trained(tmp_path):
-    result = reproduce("topdrl", "--traces", tmp_path, "--out", tmp_path / "out", **QUICK)
+    result = reproduce("topdrl", "--traces", tmp_path, "--dir", tmp_path / "out", **QUICK)
     assert result.exit_code == 1
     assert arena.REAL[0].file in result.output
     assert "--traces names the folder" in result.output
@@ -66,7 +66,7 @@ def test_a_loss_that_is_no_number_is_told_in_a_line(tmp_path, monkeypatch):
 
     monkeypatch.delenv("IDLEWATT_TRACES", raising=False)
     monkeypatch.setattr(_topdrl.by_gradient, "train", diverged)
-    result = reproduce("topdrl", "--out", tmp_path, **QUICK)
+    result = reproduce("topdrl", "--dir", tmp_path, **QUICK)
     assert result.exit_code == 1
     assert result.output.strip().splitlines()[-1] == f"Error: {_topdrl.LITERAL}: the loss is no number"
 
@@ -76,6 +76,6 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(_topdrl, "_evolved", interrupted)
-    result = reproduce("topdrl", "--out", tmp_path, **QUICK)
+    result = reproduce("topdrl", "--dir", tmp_path, **QUICK)
     assert result.exit_code == 130
     assert "the same command goes on" in result.output

@@ -1,0 +1,75 @@
+"""Gives the space of deleted rows back to the file system, and tells how far that is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from . import schema
+from .database import Tell
+
+WRITTEN = 3
+"""Times that SQLite writes what is left: into a temporary file, from there into its log, from there into the file."""
+LOOKS_S = 0.2
+
+
+def rewrite_sqlite(driver: Any, tell: Tell) -> None:
+    """Rewrite a database file without its free pages; ``tell`` hears how many of how many bytes are written."""
+    with _watched(WRITTEN * _used_bytes(driver), tell):
+        driver.execute("VACUUM")
+        driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def clear_postgresql(driver: Any, tell: Tell) -> None:
+    """Clear one table after the other; ``tell`` hears how many of how many bytes the tables have that are done.
+
+    The driver commits by itself: VACUUM runs in no transaction.
+    """
+    sizes = {name: int(driver.execute("SELECT pg_total_relation_size(%s::regclass)", (name,)).fetchone()[0])
+             for name in schema.metadata.tables}
+    done = 0
+    for name, size in sizes.items():
+        driver.execute(f'VACUUM (ANALYZE) "{name}"')  # a name of our own schema
+        done += size
+        tell(done, sum(sizes.values()))
+
+
+def _used_bytes(driver: Any) -> int:
+    """Return the bytes in use: by page where SQLite can look into its pages, else all that are not free."""
+    if driver.execute("SELECT sqlite_compileoption_used('ENABLE_DBSTAT_VTAB')").fetchone()[0]:
+        return int(driver.execute("SELECT coalesce(sum(pgsize - unused), 0) FROM dbstat WHERE aggregate = TRUE")
+                   .fetchone()[0])
+    pages, free, size = (int(driver.execute(f"PRAGMA {name}").fetchone()[0])
+                         for name in ("page_count", "freelist_count", "page_size"))
+    return (pages - free) * size
+
+
+@contextmanager
+def _watched(total: int, tell: Tell) -> Iterator[None]:
+    """Tell again and again how much this process has written since; a statement says nothing while it runs."""
+    over, before = threading.Event(), _written_bytes()
+
+    def look() -> None:
+        while not over.wait(LOOKS_S):
+            tell(min(_written_bytes() - before, total), total)
+
+    watcher = threading.Thread(target=look, name="vacuum", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+    tell(total, total)
+
+
+def _written_bytes() -> int:
+    """Return the bytes that this process has written so far, by the kernel's count; 0 where it keeps none."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines():
+            if line.startswith("wchar:"):
+                return int(line.partition(":")[2])
+    return 0
