@@ -40,9 +40,7 @@ docs-reference: $(VENV)/.installed  ## docs/{metrics,commands,configuration}.md,
 	$(BIN)/python -m idlewatt.daemon.cli._pictures
 
 dist: $(VENV)/.installed  ## wheel and source archive in build/dist, the same for the same commit, and their bill of materials
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/pip wheel -q --no-deps -w build/dist .
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -c "import os, setuptools.build_meta as made; \
-		os.makedirs('build/dist', exist_ok=True); made.build_sdist('build/dist')"
+	PIP=$(CURDIR)/$(BIN)/pip systemd/packages/dist.sh . build/dist
 	$(BIN)/twine check --strict build/dist/*.whl build/dist/*.tar.gz
 	$(BIN)/python systemd/packages/sbom.py > build/dist/sbom.cdx.json
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from click.parser import _OptionParser  # type: ignore[attr-defined]
+from click.parser import _OptionParser
 
 
 class Renamed(click.Option):

@@ -7,7 +7,7 @@ source=$(realpath "${1:?usage: twice.sh SOURCE OUT [KIND ...]}") out=$(realpath 
 shift 2
 kinds=("$@")
 [ $# -gt 0 ] || kinds=(wheel sdist deb rpm)
-PIP=$(command -v "${PIP:-pip}")
+PIP=$(realpath -s "$(command -v "${PIP:-pip}")")
 SOURCE_DATE_EPOCH=$(git -C "$source" log -1 --format=%ct)
 export PIP SOURCE_DATE_EPOCH
 work=$(mktemp -d)
@@ -15,8 +15,7 @@ trap 'rm -rf "$work"' EXIT
 
 build() {  # kind, folder of the sources, folder of the package
     case $1 in
-        wheel) "$PIP" wheel --quiet --no-deps --wheel-dir "$3" "$2" ;;
-        sdist) (cd "$2" && "$(dirname "$PIP")/python" -c "import setuptools.build_meta as made; made.build_sdist('$3')") > /dev/null ;;
+        wheel | sdist) "$2/systemd/packages/dist.sh" "$2" "$3" "$1" ;;
         deb) "$2/systemd/packages/debian.sh" "$2" "$3" > /dev/null ;;
         rpm) "$2/systemd/packages/rpm.sh" "$2" "$3" > /dev/null ;;
     esac
