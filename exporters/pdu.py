@@ -41,18 +41,22 @@ def parse(samples: Samples, target: Target, time_s: float, scales: Mapping[str, 
 
 
 def racks(samples: Mapping[str, Samples], time_of: TimeOf) -> tuple[EnclosureReading, ...]:
-    """Return the racks of query answers by metric; a PDU whose series names no ``enclosure`` is left out."""
-    found: dict[tuple[str, str], list[float]] = {}
+    """Return the racks of query answers by metric; a PDU whose series names no ``enclosure`` is left out.
+
+    A PDU that two jobs of a Prometheus scrape is one: what the fuller of them tells counts.
+    """
+    found: dict[tuple[str, str], dict[str, list[float]]] = {}
     times: dict[tuple[str, str], float] = {}
     for name, scale in KNOWN.items():
         for series, value in samples[name]:
-            time_s, watts = time_of(series.labels), measured(value)
-            place = series.labels.get("enclosure", ""), series.labels.get("instance", "")
+            time_s, watts, labels = time_of(series.labels), measured(value), series.labels
+            place = labels.get("enclosure", ""), labels.get("instance", "")
             if place[0] and time_s is not None and watts is not None and watts * scale <= _MOST_RACK_WATTS:
-                found.setdefault(place, []).append(watts * scale)
-                times[place] = time_s
+                found.setdefault(place, {}).setdefault(labels.get("job", ""), []).append(watts * scale)
+                times[place] = max(time_s, times.get(place, time_s))
+    told = {place: max(by_job.values(), key=lambda watts: (len(watts), sum(watts))) for place, by_job in found.items()}
     return tuple(EnclosureReading(rack, times[rack, meter], sum(watts), "snmp", len(watts), meter)
-                 for (rack, meter), watts in found.items())
+                 for (rack, meter), watts in told.items())
 
 
 @register("pdu")

@@ -120,7 +120,7 @@ class PrometheusSource:
             self._note(started, str(error))
             raise
         found = telemetry(samples, now, self._config.max_age, self._meters)
-        if not (found.gpus or found.nodes or found.jobs):
+        if not (found.gpus or found.nodes or found.jobs or found.enclosures):
             self._note(started, fault := _found_instead(samples, self._config.max_age))
             raise SourceError(f"{self._config.url}: {fault}")
         kept, self._strange = sifted(found, self._config.gpu_limit)

@@ -25,6 +25,8 @@ Masks = NDArray[np.bool_]
 Amounts = tuple[int, int, int]
 """GPUs, CPUs, bytes."""
 
+BETWEEN = "\N{INFORMATION SEPARATOR ONE}"
+"""Stands between the names of a path: a switch's own name may have a slash."""
 MOST_NODES = 64
 """Nodes that are looked at for a part of a job, those that lack least first."""
 MOST_PLACES = 32
@@ -278,7 +280,7 @@ class MigrationPlanner:
 def _levels(nodes: Sequence[Node]) -> list[NDArray[np.str_]]:
     """Return the place of each node by level, the closest first: a path upwards; '' where it is in none."""
     paths = [(node.leaf, node.spine, *node.above) for node in nodes]
-    return [np.array(["/".join(path[level:]) if any(path[level:level + 1]) else "" for path in paths])
+    return [np.array([BETWEEN.join(path[level:]) if any(path[level:level + 1]) else "" for path in paths])
             for level in range(max(map(len, paths), default=0))]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .values import Duration, StrictSettings, WorkloadName
 
 Size = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LEAST_RUNS = 3
+"""Runs on each side before two ways to run are compared."""
 
 
 class RecommenderSettings(StrictSettings):
@@ -63,6 +65,48 @@ class AllocationSettings(RecommenderSettings):
     """By pattern of job names, the model or task whose sensitivity is assumed until it is measured."""
 
 
+class MeasuredRunSettings(StrictSettings):
+    """What a site has measured of one run."""
+
+    watts: Annotated[float, Field(gt=0, le=100_000)]
+    """Mean power of each of its GPUs."""
+    speed: Annotated[float, Field(ge=1e-9, le=1e15)]
+    """In any unit, but the same in all runs of a profile."""
+
+
+class PowerProfileSettings(StrictSettings):
+    """A workload power profile of NVIDIA's (Blackwell and later), and what like runs did without and with it."""
+
+    profile: Annotated[int, Field(ge=0, le=254)]
+    """Its number as ``nvidia-smi power-profiles -l`` counts (out of band it is 3 higher)."""
+    name: Annotated[str, Field(max_length=40, pattern=r"^[\w .+-]*$")] = ""
+    """What it is called there, as ``Max-Q``."""
+    model: Annotated[str, Field(min_length=1)]
+    """Words that the names of its GPUs have, as ``B200``: a GB200 is none."""
+    jobs: str
+    """Pattern of the names of jobs for which it was measured, as ``train-*``."""
+    user: str = "*"
+    gpus: Size | None = None
+    """Only jobs of so many GPUs."""
+    limit: Annotated[float, Field(gt=0, le=100_000)] | None = None
+    """Power limit that exporters show on GPUs that have it, in watts: such GPUs are told nothing, and where idlewatt
+    itself has measured like runs under this limit, it advises the profile and not the limit."""
+    usual: tuple[MeasuredRunSettings, ...] = ()
+    """Runs without it; at least three, where there are any."""
+    under: tuple[MeasuredRunSettings, ...] = ()
+    """Runs with it; at least three, where there are any."""
+
+    @model_validator(mode="after")
+    def _measured(self) -> PowerProfileSettings:
+        """Refuse a comparison with too few runs, and a profile that nothing is known of."""
+        fewest = min(len(self.usual), len(self.under))
+        if (self.usual or self.under) and fewest < LEAST_RUNS:
+            raise ValueError(f"a profile is compared by {LEAST_RUNS} runs or more without it (usual) and with (under)")
+        if not self.usual and self.limit is None:
+            raise ValueError("of a profile either runs without and with it are named, or the limit by which it shows")
+        return self
+
+
 class PowerCapsSettings(RecommenderSettings):
     """When speed and power of a run count, and what a lower power limit may cost."""
 
@@ -70,6 +114,8 @@ class PowerCapsSettings(RecommenderSettings):
     """Time after a job's start in which it loads and compiles: its speed then is none."""
     slower: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Share of its speed that a job may lose, by the far end of the interval."""
+    profiles: tuple[PowerProfileSettings, ...] = ()
+    """Workload power profiles that the site has tried."""
 
 
 class CausesSettings(RecommenderSettings):

@@ -4,6 +4,9 @@ The rule: the meter of an enclosure (power shelves, PDUs) is what its trays draw
 switch trays draw as configured, and the loss of converting, which is the rest. Where the meter tells less than that the
 switches are believed less, and then the meter: the parts always add up to the larger of the meter and the trays. What
 is no tray's is split among the trays by their own draw. Where a tray is not measured the rest is not known to be loss.
+
+Meters of one kind stand side by side and are added up. Where PDUs and power shelves both measure a rack, the current
+passes one after the other: the larger sum, which is further out, counts, and the other is in it.
 """
 
 from __future__ import annotations
@@ -60,13 +63,21 @@ class Enclosures:
         """Return the enclosures whose meters are fresh; ``walls`` are the watts of all nodes, None unmeasured."""
         found = []
         for name, wanted in self._configured.items():
-            meters = [one for (rack, _), one in self._meters.items() if rack == name]
-            total = sum(one.power_watts for one in meters)
-            if meters and all(0 <= now_s - one.time_s <= self._max_age_s for one in meters) and _plausible(
-                    total, wanted.rated_watts):
+            total = self._metered(name, now_s)
+            if total is not None and _plausible(total, wanted.rated_watts):
                 trays = {node: watts for node, watts in walls.items() if wanted.holds(node)}
                 found.append(split(name, total, trays, wanted.switch_watts))
         return tuple(found)
+
+
+    def _metered(self, name: str, now_s: float) -> float | None:
+        """Return the watts of the outermost meters; None where of no kind all are fresh."""
+        kinds: dict[str, list[EnclosureReading]] = {}
+        for (rack, _), one in self._meters.items():
+            if rack == name:
+                kinds.setdefault(one.power_source, []).append(one)
+        return max((sum(one.power_watts for one in meters) for meters in kinds.values()
+                    if all(0 <= now_s - one.time_s <= self._max_age_s for one in meters)), default=None)
 
 
 def split(name: str, meter: float, trays: Mapping[str, float | None], switches: float) -> EnclosureVerdict:

@@ -27,6 +27,10 @@ class AdviceMetrics:
         "Share of the energy for the same work that like runs saved under a lower power limit, of running jobs and no "
         "more than 50; bound is estimate, low or high of the 95 % interval.",
         "partition", "job_id", "cap_watts", "bound", cap=ADVICE * 3)
+    power_profile_saving_ratio: Series = gauge(
+        "Share of the energy for the same work that like runs saved under a workload power profile (Blackwell), of "
+        "running jobs and no more than 50; profile is its number and name, bound is estimate, low or high of the 95 % "
+        "interval.", "partition", "job_id", "profile", "bound", cap=ADVICE * 3)
     enclosure_power_watts: Series = gauge(
         "Power in watts of racks with their own meter, by part: trays, switches (as configured), loss, unmeasured. "
         "The parts add up to the meter, or to the trays where these tell more.", "enclosure", "part", cap=NODES)

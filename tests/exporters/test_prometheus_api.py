@@ -142,6 +142,16 @@ def test_servers_get_cpu_memory_and_power(clock):
     assert (node.power_watts, node.power_source, node.time_s) == (700, "hwmon", NOW - 7)
 
 
+def test_a_prometheus_that_scrapes_nothing_but_pdus_tells_racks(clock):
+    one = {"instance": "pdu1", "enclosure": "rack7"}
+    rows = [({"job": "snmp", "rPDU2DeviceStatusIndex": str(watts)} | one, watts) for watts in (600, 587)]
+    again = [(rows[0][0] | {"job": "snmp-again"}, 600)]
+    fleet = Fleet(up=[({"job": job, "instance": "pdu1"}, NOW - 5) for job in ("snmp", "snmp-again")],
+                  rPDU2DeviceStatusPower=rows + again)
+    (rack,) = fleet.read(clock).enclosures
+    assert (rack.enclosure, rack.power_watts, rack.meters, rack.meter) == ("rack7", 11_870.0, 2, "pdu1")
+
+
 def test_a_grace_tray_is_the_sum_of_its_modules_and_no_wall(clock):
     meters = {"lnxsybus:00_acpi000d:00": 1500, "lnxsybus:00_acpi000d:01": 1480}
     host = {"job": "node", "instance": "h1:9100"}

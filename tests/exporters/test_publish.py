@@ -98,6 +98,8 @@ def facts(**more) -> Published:
         "move_info": {("4711", "dgx01", "dgx03", "2", "4721"): 1},
         "power_cap_saving_ratio": {(a100, "4711", "300", "estimate"): 0.12, (a100, "4711", "300", "low"): 0.08,
                                    (a100, "4711", "300", "high"): 0.16},
+        "power_profile_saving_ratio": {(a100, "4711", "1 Max-Q", "estimate"): 0.12,
+                                       (a100, "4711", "1 Max-Q", "low"): 0.08, (a100, "4711", "1 Max-Q", "high"): 0.16},
         "enclosure_power_watts": {("rack7", "trays"): 98000.0, ("rack7", "switches"): 3600.0, ("rack7", "loss"): 2400.0,
                                   ("rack7", "unmeasured"): 0.0},
         "enclosure_node_power_watts": {("rack7", "tray01"): 5777.0},

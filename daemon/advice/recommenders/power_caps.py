@@ -2,36 +2,33 @@
 
 Speed comes from the site's own throughput, power and limits from the GPUs. Runs are alike when user, name, GPU model
 and number of GPUs are. Of a limit that nobody has tried nothing is said, and nothing is ever set: a row is a command.
+Power profiles, which no exporter tells, are weighed by the runs that a site names in its configuration.
 """
 
 from __future__ import annotations
 
 import math
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.special import stdtrit
-
 from ....exporters.metrics.declared import ADVICE
-from ....storage.power_caps import Interval, PowerCap
+from ....storage.power_caps import PowerCap
 from ....storage.records import Job, JobState
 from ....storage.speeds import Throughput
 from ....storage.telemetry import GpuReading
-from ...settings.recommenders import PowerCapsSettings
+from ...settings.recommenders import LEAST_RUNS, PowerCapsSettings
 from ..held_gpus import HeldGpus
+from ..power_profiles import STEP_WATTS, best_profile, called, commands, enforcing, setting
 from ..recommender import Recommendations, RecommenderContext, RecommenderKind, register
 from ..scaling.throughput_samples import THROUGHPUT, Kind, Models, ThroughputSample, kind_of, readings
+from ..welch import lost
 
-LEAST_SAMPLES, LEAST_RUNS = 3, 3
-"""Readings before a run counts, and runs under each of two limits before they are compared."""
+LEAST_SAMPLES = 3
+"""Readings before a run counts."""
 MOST_RUNS, MOST_GROUPS = 24, 2_000
 """Last runs of a group under one limit, and groups, that are remembered."""
-STEP_WATTS = 5.0
-"""Limits that differ by less are one."""
-CONFIDENCE = 0.95
 STALE_S = 120.0
 """Speed and power that lie further apart belong to different moments."""
 
@@ -85,7 +82,9 @@ class Recommender:
                  and (gpus := _held(job, held)) and (group := (kind_of(job, models.of(job)), len(gpus.gpus)))]
         for job, group, gpus in found:
             self._watch(job, group, gpus, speeds.get(job.job_id))
-        rows = [row for job, group, gpus in found if (row := self._advice(job, group, gpus, scene.now_s))]
+        capped = {job.key: self._advice(job, group, gpus, scene.now_s) for job, group, gpus in found}
+        rows = [row for job in scene.snapshot.jobs if job.state is JobState.RUNNING
+                and (row := _better(capped.get(job.key), self._profile(job, held, scene.now_s)))]
         rows.sort(key=lambda row: (-row.saves_ratio * row.gpus, row.job_id))
         return Recommendations(scene.now_s, tuple(rows), _metrics(scene.telemetry.gpus, rows[:ADVICE]))
 
@@ -121,30 +120,28 @@ class Recommender:
                 best = row
         return best
 
-    @staticmethod
-    def _row(job: Job, held: CappedGpus, cap: float, tried: Sequence[Mean], now: Sequence[Mean],
+    def _profile(self, job: Job, known: HeldGpus, now_s: float) -> PowerCap | None:
+        """Return the workload power profile that saves most for sure, by what the site has measured itself."""
+        gpus = [gpu for part in job.allocations for gpu in known.of(part)] if self._settings.profiles else []
+        return best_profile(job, gpus, self._settings, now_s)
+
+    def _row(self, job: Job, held: CappedGpus, cap: float, tried: Sequence[Mean], now: Sequence[Mean],
              now_s: float) -> PowerCap:
         saves, saves_interval = lost([run.watts / run.rate for run in tried], [run.watts / run.rate for run in now])
         slower, slower_interval = lost([run.rate for run in tried], [run.rate for run in now])
         told = [run.throttled for run in now if run.throttled is not None]
+        profile = enforcing(self._settings.profiles, held.gpus, cap)
+        what = setting(profile) if profile else f"nvidia-smi -i {{gpus}} -pl {cap:.0f}"
         return PowerCap(
             job.job_id, job.submit_s, job.partition, job.user, now_s, tuple(part.node for part in job.allocations),
             len(held.gpus), held.limit_watts, cap, saves, saves_interval, slower, slower_interval,
-            (len(tried), len(now)), sum(told) / len(told) if told else None, tuple(_commands(held, cap)))
+            (len(tried), len(now)), sum(told) / len(told) if told else None,
+            tuple(commands(held.gpus, what)), profile=called(profile) if profile else "")
 
 
-def lost(new: Sequence[float], old: Sequence[float]) -> tuple[float, Interval]:
-    """Return which share of a positive quantity is lost on the way from old to new, with Welch's interval of it."""
-    logs = [[math.log(value) for value in values] for values in (new, old)]
-    means = [sum(values) / len(values) for values in logs]
-    parts = [sum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values)
-             for values, mean in zip(logs, means, strict=True)]
-    change, spread = means[0] - means[1], sum(parts)
-    if spread == 0:
-        return 1 - math.exp(change), (1 - math.exp(change), 1 - math.exp(change))
-    degrees = spread**2 / sum(part**2 / (len(values) - 1) for part, values in zip(parts, logs, strict=True))
-    reach = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * math.sqrt(spread)
-    return 1 - math.exp(change), (1 - math.exp(change + reach), 1 - math.exp(change - reach))
+def _better(one: PowerCap | None, other: PowerCap | None) -> PowerCap | None:
+    """Return what saves more for sure of two that may not be there."""
+    return max((row for row in (one, other) if row), key=lambda row: row.saves_interval[0], default=None)
 
 
 def _held(job: Job, known: HeldGpus) -> CappedGpus | None:
@@ -177,14 +174,6 @@ def _may(held: CappedGpus, cap: float) -> bool:
     return all(gpu.detail.least_limit_watts is None or cap >= gpu.detail.least_limit_watts for gpu in held.gpus)
 
 
-def _commands(held: CappedGpus, cap: float) -> Iterator[str]:
-    nodes: dict[str, list[int]] = {}
-    for gpu in held.gpus:
-        nodes.setdefault(gpu.node, []).append(gpu.index)
-    for node, indexes in nodes.items():
-        yield f"ssh {shlex.quote(node)} nvidia-smi -i {','.join(map(str, sorted(indexes)))} -pl {cap:.0f}"
-
-
 def _metrics(gpus: Iterable[GpuReading], rows: Sequence[PowerCap]) -> dict[str, Any]:
     """Return the GPUs whose limit is below their default, those that are held down by reason, and what is advised."""
     told = list(gpus)
@@ -194,14 +183,21 @@ def _metrics(gpus: Iterable[GpuReading], rows: Sequence[PowerCap]) -> dict[str, 
     return {"capped_gpus": float(len(below)) if any(gpu.detail.default_limit_watts for gpu in told) else None,
             "throttled_gpus": {why: float(count) for why, count in held.items()},
             "power_cap_saving_ratio": {(row.partition, row.job_id, f"{row.cap_watts:.0f}", bound): value
-                                       for row in rows for bound, value in (
-                                           ("estimate", row.saves_ratio), ("low", row.saves_interval[0]),
-                                           ("high", row.saves_interval[1]))}}
+                                       for row in rows if not row.profile for bound, value in _bounds(row)},
+            "power_profile_saving_ratio": {(row.partition, row.job_id, row.profile, bound): value
+                                           for row in rows if row.profile for bound, value in _bounds(row)}}
+
+
+def _bounds(row: PowerCap) -> tuple[tuple[str, float], ...]:
+    low, high = row.saves_interval
+    return ("estimate", row.saves_ratio), ("low", low), ("high", high)
 
 
 def _cells(row: Mapping[str, Any]) -> Mapping[str, Any]:
     throttled = row["throttled_ratio"]
-    return {**row, "change": f"{row['limit_watts']:.0f} \N{RIGHTWARDS ARROW} {row['cap_watts']:.0f} W",
+    limit = "now" if row["limit_watts"] is None else f"{row['limit_watts']:.0f}{' W' * bool(row['profile'])}"
+    change = f"profile {row['profile']}" if row["profile"] else f"{row['cap_watts']:.0f} W"
+    return {**row, "change": f"{limit} \N{RIGHTWARDS ARROW} {change}",
             "saves": _share(row["saves_ratio"], row["saves_interval"]),
             "slower": _share(row["slower_ratio"], row["slower_interval"]),
             "throttled": None if throttled is None else f"{100 * throttled:.0f} %",
@@ -215,4 +211,4 @@ def _share(ratio: float, interval: Sequence[float]) -> str:
 register(RecommenderKind("power_caps", PowerCap, lambda settings, history: Recommender(settings), {
     "job_id": "job", "partition": "partition", "gpus": "GPUs", "change": "power limit", "saves": "saves energy",
     "slower": "slower", "throttled": "held down now", "runs": "runs", "how": "how"}, _cells,
-    "of no job like runs were measured under a lower power limit", ("throughput",)))
+    "of no job like runs were measured under a lower power limit or with a power profile", ("throughput",)))

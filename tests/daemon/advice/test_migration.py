@@ -111,6 +111,16 @@ def test_in_a_deeper_tree_room_is_made_in_the_lowest_place_where_moves_can_do_th
     assert planned(world(places, *jobs), waits(8, 2, 4))[1] == "n1:4,n0:4"
 
 
+def test_switches_whose_names_have_slashes_are_not_taken_for_others():
+    """The leaf ``a/b`` below ``c`` is not the leaf ``a`` below ``b/c``: room is made below one switch, d."""
+    def hung(leaf, spine):
+        return {"gpus": 4, "leaf": leaf, "spine": spine}
+
+    jobs = runs("1", ("n0", 1)), runs("2", ("n2", 1)), runs("3", ("n3", 1)), stays("4", ("n4", 5))
+    places = [hung("a/b", "c"), hung("a", "b/c"), hung("d", "D"), hung("d", "D"), {"gpus": 8, "leaf": "e"}]
+    assert planned(world(places, *jobs), waits(8, 2, 4))[1] == "n2:4,n3:4"
+
+
 def test_a_job_that_must_stay_within_a_switch_is_given_nothing_else():
     def within(job):
         details = replace(job.request.details, switches=1)

@@ -43,7 +43,7 @@ def test_a_tray_that_is_not_measured_leaves_the_rest_unknown():
 
 def test_meters_of_a_rack_are_added_up_and_what_lies_or_is_old_is_left_out():
     racks = Enclosures({"rack7": RACK}, 150.0)
-    pdu, other = replace(READING, meter="pdu", power_watts=1000.0), replace(READING, enclosure="other")
+    pdu, other = replace(READING, meter="shelf2", power_watts=1000.0), replace(READING, enclosure="other")
     racks.absorb([READING, pdu, other], 1000.0)
     (found,) = racks.judge({"tray1": 90_000.0, "cpu1": 900.0}, 1010.0)
     assert (found.meter_watts, found.parts["trays"]) == (105_000.0, 90_000.0)
@@ -62,3 +62,15 @@ def test_the_accounting_tells_racks_beside_its_classes():
     found = accountant.assess(snapshot, Telemetry(nodes=nodes, enclosures=(READING,)), 1000.0)
     assert found.enclosures[0].parts["loss"] == pytest.approx(2400.0)
     assert sum(sum(classes.values()) for classes in found.totals.values()) == pytest.approx(98_000.0)
+
+
+def test_pdus_and_shelves_of_one_rack_measure_the_same_watts_and_are_not_added_up():
+    racks = Enclosures({"rack7": RACK}, 150.0)
+    pdu = replace(READING, power_source="snmp", power_watts=53_000.0)
+    left, right = replace(pdu, meter="left"), replace(pdu, meter="right")
+    racks.absorb([READING, left, right], 1000.0)
+    (found,) = racks.judge({"tray1": 98_000.0}, 1010.0)
+    assert (found.meter_watts, sum(found.parts.values())) == (106_000.0, 106_000.0)
+    racks.absorb([replace(READING, time_s=1100.0)], 1100.0)
+    (found,) = racks.judge({"tray1": 98_000.0}, 1200.0)
+    assert found.meter_watts == 104_000.0, "PDUs that no longer tell leave the shelves"

@@ -133,3 +133,77 @@ def test_a_row_is_shown_with_its_command():
     assert cells["how"] == "ssh n0 nvidia-smi -i 2,3 -pl 500"
     assert cells["saves"].startswith("3")
     assert set(kind.columns) <= cells.keys()
+
+
+RUNS = {"usual": [(1000, 990), (1010, 1000), (990, 1010)], "under": [(840, 985), (850, 990), (845, 995)]}
+"""Watts and speed of runs without and with a profile, as a site writes them down."""
+
+
+def profile(**options):
+    known = {"profile": 1, "name": "Max-Q", "model": "B200", "jobs": "train-*"} | {
+        side: tuple({"watts": watts, "speed": speed} for watts, speed in runs) for side, runs in RUNS.items()} | options
+    return PowerCapsSettings.model_validate({"profiles": [known]})
+
+
+def told(settings, *, name="train-7b", model="NVIDIA B200", limit=1000.0, gpus=(2, 3), recommender=None, **detail):
+    job = Job("7", NOW, JobState.RUNNING, "p", Request(2), user="ann", name=name, start_s=NOW,
+              allocations=(Allocation("n0", len(gpus), gpus),))
+    readings = tuple(replace(gpu(index, limit, 950.0, **detail), model=model) for index in range(4))
+    return (recommender or Recommender(settings)).recommend(RecommenderContext(
+        NOW, SchedulerSnapshot(NOW, (Node("n0", ("p",), 4, gpu_model="b200"),), (), (job,)), Telemetry(readings)))
+
+
+def test_a_profile_that_a_site_has_measured_is_a_command_with_what_it_saves_and_costs():
+    found = told(profile())
+    (row,) = found.rows
+    assert (row.profile, row.limit_watts, row.cap_watts, row.runs) == ("1 Max-Q", 1000, None, (3, 3))
+    assert row.saves_ratio == pytest.approx(1 - 845 / 990 / (1000 / 1000), abs=0.002)
+    assert 0 < row.saves_interval[0] < row.saves_ratio < row.saves_interval[1]
+    assert row.slower_interval[0] < row.slower_ratio == pytest.approx(0.01, abs=0.001)
+    assert row.commands == ("ssh n0 nvidia-smi power-profiles -i 2,3 -sr 1",)
+    check(found.metrics)
+    assert found.metrics["power_profile_saving_ratio"]["p", "7", "1 Max-Q", "low"] == row.saves_interval[0]
+    assert found.metrics["power_cap_saving_ratio"] == {}
+    cells = subjects()["power_caps"].cells(TypeAdapter(PowerCap).dump_python(row, mode="json"))
+    assert cells["change"] == "1000 W \N{RIGHTWARDS ARROW} profile 1 Max-Q"
+
+
+@pytest.mark.parametrize(("options", "scene"), [
+    ({}, {"name": "infer"}), ({}, {"model": "NVIDIA GB200"}), ({}, {"model": "NVIDIA H100 80GB HBM3"}),
+    ({"user": "bob"}, {}), ({"gpus": 8}, {}), ({}, {"gpus": (2, 9)}),
+    ({"limit": 850}, {"limit": 850.0}),                                            # they have it
+    ({"under": [{"watts": 840, "speed": 900}] * 3}, {}),                           # it would cost too much
+    ({"under": [{"watts": watts, "speed": 990} for watts in (700, 900, 1100)]}, {})])   # not sure to save anything
+def test_of_other_jobs_and_of_profiles_that_are_not_worth_it_nothing_is_said(options, scene):
+    assert told(profile(**options), **scene).rows == ()
+
+
+def test_a_profile_that_nobody_has_measured_is_not_advised():
+    assert told(profile(usual=[], under=[], limit=850)).rows == ()
+
+
+@pytest.mark.parametrize("options", [
+    {"usual": [], "under": []}, {"under": []}, {"under": [{"watts": 840, "speed": 1}] * 2}, {"profile": 255},
+    {"name": "x\n# TYPE"}, {"model": ""}, {"under": [{"watts": float("nan"), "speed": 1}] * 3},
+    {"under": [{"watts": 840, "speed": 0}] * 3}, {"limit": float("inf")}])
+def test_a_profile_with_too_few_or_impossible_runs_is_refused(options):
+    with pytest.raises(ValueError, match="profile"):
+        profile(**options)
+
+
+def test_a_limit_by_which_a_profile_shows_is_advised_as_the_profile():
+    recommender = Recommender(profile(usual=[], under=[], limit=498, model="H100"))
+    for number in range(6):
+        low = number < 3
+        found = watch(recommender, number, 500 if low else 700, (450, 440, 460, 680, 690, 670)[number],
+                      990 if low else 1000)
+    (row,) = found.rows
+    assert (row.profile, row.cap_watts) == ("1 Max-Q", 500)
+    assert row.commands == ("ssh n0 nvidia-smi power-profiles -i 2,3 -sr 1",)
+
+
+def test_gpus_of_which_no_exporter_tells_a_limit_are_advised_a_profile_all_the_same():
+    found = told(profile(), limit=None)
+    assert [row.limit_watts for row in found.rows] == [None]
+    cells = subjects()["power_caps"].cells(TypeAdapter(PowerCap).dump_python(found.rows[0], mode="json"))
+    assert cells["change"] == "now \N{RIGHTWARDS ARROW} profile 1 Max-Q"
