@@ -180,9 +180,14 @@ def parse_yaml(text: str) -> Fabric:
 
 
 def _check_depth(text: str) -> None:
-    """Raise ``ValueError`` for nesting that no topology has: libyaml composes by recursion, and ends the process."""
+    """Raise ``ValueError`` for nesting that no topology has: libyaml composes by recursion, and ends the process.
+
+    References are refused, too: a few lines of them stand for more entries than fit the memory.
+    """
     depth = 0
     for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError(f"line {event.start_mark.line + 1}: *{event.anchor} refers to another place; write it out")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             raise ValueError(f"lists within lists, more than {_DEEPEST} deep")

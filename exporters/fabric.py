@@ -17,6 +17,7 @@ from .domains import domains_of, parse_yaml
 from .hostlist import expand
 from .slurm.cli import SlurmCli, SlurmCommands
 from .source import Clock, Role, SourceConfig, SourceError, TargetHealth, register
+from .text import clean, quoted
 from .topology import labels_of, parse_labels, parse_matrix, parse_switches, parse_table
 
 LARGEST_BYTES = 64 * 2**20
@@ -128,7 +129,9 @@ class TopologySource:
             return self._known
         began = time.perf_counter()
         try:
-            self._known = self._look()
+            known = self._look()
+            _check_names(known)
+            self._known = known
         except (SourceError, TopologyError) as error:
             self._health = TargetHealth(self.name, False, time.perf_counter() - began, str(error), last)
             raise SourceError(str(error), permanent=isinstance(error, TopologyError)) from error
@@ -142,6 +145,15 @@ class TopologySource:
     def close(self) -> None:
         """End what is under way; a file holds nothing between looks."""
         self._close()
+
+
+def _check_names(told: Topology) -> None:
+    """Raise ``TopologyError`` for a name with control characters: it would reach terminals and pages."""
+    if isinstance(told, Fabric):
+        for name in {*told.leaf.values(), *told.parent, *told.parent.values(), *told.domain.values()}:
+            if clean(name) != name:
+                raise TopologyError(f"{quoted(name)} has characters that are in no name")
+
 
 def read_file(path: Path) -> Fabric:
     """Return the fabric that a file describes; SourceError when it cannot be read, TopologyError when it makes none."""

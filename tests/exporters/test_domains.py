@@ -78,6 +78,14 @@ def test_lists_within_lists_are_refused_before_they_end_the_process(text):
         parse_yaml(text)
 
 
+def test_a_text_whose_references_stand_for_more_than_the_memory_holds_is_refused_at_once():
+    merged = "".join(f"  a{row}: &a{row} {{<<: [*a{row - 1}, *a{row - 1}]}}\n" for row in range(1, 22))
+    for text in (f"- topology: x\n  a0: &a0 {{k: v}}\n{merged}",
+                 "- topology: x\n  a0: &a0 [k]\n  tree: {switches: [{switch: s, nodes: *a0}]}\n"):
+        with pytest.raises(TopologyError, match="refers to another place"):
+            parse_yaml(text)
+
+
 @pytest.mark.parametrize("label", ["nvidia.com/gpu.clique", "accelerator.topograph.run/domain",
                                    "network.topology.nvidia.com/accelerator"])
 def test_labels_name_domains(label):

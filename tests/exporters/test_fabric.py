@@ -38,6 +38,16 @@ def test_a_file_that_went_bad_leaves_the_last_fabric_and_says_why(tmp_path, cloc
     assert not watched.health()[0].up
 
 
+@pytest.mark.parametrize(("name", "text"), [
+    ("topology.yaml", '- {topology: x, block: {blocks: [{block: "b\\e[2J", nodes: n1}]}}'),
+    ("topology.conf", "SwitchName=a\x1b[2J Nodes=n1"),
+    ("nodes.json", '{"items": [{"metadata": {"name": "n1", "labels": {"rack": "r\\u001b[2J"}}}]}')])
+def test_a_name_that_would_command_a_terminal_is_refused(tmp_path, clock, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(SourceError, match="in no name"):
+        TopologyFileConfig(file=tmp_path / name).build(clock).read()
+
+
 def test_kubernetes_labels_are_recognised_in_a_file(tmp_path, clock):
     path = tmp_path / "nodes.json"
     path.write_text('{"items": [{"metadata": {"name": "n1", "labels": {"rack": "r1"}}}]}')
