@@ -14,7 +14,7 @@ from .jobs import Behaviour, SimulatedJob
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-CPU_BUSY = {Behaviour.PRODUCTIVE: 0.55, Behaviour.UNDERUSED: 0.92, Behaviour.IDLE: 0.01, Behaviour.HUNG: 0.05}
+CPU_BUSY = {Behaviour.PRODUCTIVE: 0.55, Behaviour.UNDERUSED: 0.85, Behaviour.IDLE: 0.01, Behaviour.HUNG: 0.05}
 """How busy a job keeps its CPUs; who starves the GPUs usually does so because its CPUs cannot keep up."""
 MEMORY_SHARE = 0.6
 """Share of the requested host memory that is really touched."""
