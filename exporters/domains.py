@@ -187,7 +187,7 @@ def _check_depth(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError(f"line {event.start_mark.line + 1}: *{event.anchor} refers to another place; write it out")
+            raise ValueError(f"*{event.anchor} refers to another place: write it out")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             raise ValueError(f"lists within lists, more than {_DEEPEST} deep")
