@@ -7,15 +7,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import fresh_schema
 import hypothesis
 import pytest
 from chain import chain  # noqa: F401  (the real parts, tests/stack/chain.py)
+from compiled_once import compile_once
+from cost import meter
 from postgres import frail_postgres, postgres  # noqa: F401  (likewise)
 from properties import is_property, with_fewer_examples
+
+from idlewatt.storage import database
 
 ADVISED_BY = ("limit-aged+best-fit+easy", "fifo+first-fit+easy", "fifo+first-fit")
 """The policies of the demo, of a site without settings, and of the simulated scheduler."""
 COMPILING = pytest.StashKey[subprocess.Popen[bytes]]()
+LONGEST_NAME = 200
+"""Characters of a parameter in the name of its test; some parameters are megabytes, and names go to every worker."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,6 +56,13 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
         gc.enable()
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a long text by its beginning and its length; anything else has the name that pytest gives it."""
+    if isinstance(val, str | bytes) and len(val) > LONGEST_NAME:
+        return f"{ascii(val[:60])} and so on, {len(val)} long"
+    return None
+
+
 def pytest_ignore_collect(collection_path, config: pytest.Config) -> bool | None:
     if collection_path.name == "benchmarks" and not config.getoption("--benchmarks"):
         return True
@@ -68,11 +82,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for test in properties.values():
             with_fewer_examples(test)
     if len(chosen) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        kept = set(chosen)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = chosen
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    database.upgrade = fresh_schema.upgrade
+    if hasattr(config, "workerinput"):
+        compile_once()
     # CI tries the same examples each time: new ones are found at a desk, where somebody looks at them.
     # How long data takes to make is a matter of the machine, not of the code.
     slow = [hypothesis.HealthCheck.too_slow]
@@ -81,6 +99,13 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis.settings.load_profile("ci")
     if os.environ.get("CI") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(NothingSkipped(), "nothing-skipped")
+    meter(config)
+
+
+@pytest.fixture
+def real_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a new database have its schema by migrations, one after the other."""
+    monkeypatch.setattr(database, "upgrade", fresh_schema.migrate)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,8 @@ Unlike the daemon's own warm-up it does not give way to whoever is busy: all are
 import sys
 from collections.abc import Sequence
 
+from compiled_once import compile_once
+
 from idlewatt.daemon.advice.warm_up import warm_up
 from idlewatt.daemon.policies import named
 from idlewatt.daemon.replay import engine, timeline
@@ -26,5 +28,6 @@ def replay(policies: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    compile_once()
     warm_up(sys.argv[1:])
     replay(REPLAYED)

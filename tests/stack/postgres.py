@@ -1,5 +1,6 @@
 """A private PostgreSQL server, the real one, on a socket in a folder of its own."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
+
+from idlewatt.storage import database as storage
 
 _BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 
@@ -74,12 +77,21 @@ def _server(*options: str) -> Server:
     return Server(*options)
 
 
-def database(server: str, name: str) -> str:
-    """Return the URL of an empty database of this name."""
+@functools.cache
+def migrated(server: str) -> str:
+    """Return the name of a database that has the schema, to be copied: migrations take half a second."""
+    engine = storage.connect(storage.parse(database(server, "migrated")))
+    storage.upgrade(engine)
+    engine.dispose()
+    return "migrated"
+
+
+def database(server: str, name: str, template: str = "template1") -> str:
+    """Return the URL of a database of this name, which is empty unless the template is not."""
     engine = create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(text(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
-        connection.execute(text(f"CREATE DATABASE {name}"))
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
     engine.dispose()
     return server.replace("/postgres?", f"/{name}?")
 

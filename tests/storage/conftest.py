@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres import database
+from postgres import database, migrated
 
 from idlewatt.storage.history import History
 from idlewatt.storage.recommendations import Placement, Recommendation
@@ -13,10 +13,12 @@ from idlewatt.storage.records import Allocation, Job, JobState, Node, Request
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database."""
+    """Return the URL of an empty database; a server makes one for the history as a copy of one with its schema."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/history.db?timeout=0.1"
-    return database(request.getfixturevalue("postgres"), "history")
+    server = request.getfixturevalue("postgres")
+    filled = "history" in request.fixturenames and "real_migrations" not in request.fixturenames
+    return database(server, "history", migrated(server) if filled else "template1")
 
 
 @pytest.fixture

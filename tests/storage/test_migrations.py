@@ -1,5 +1,6 @@
 """What older versions recorded stays, in the tables of today."""
 
+import pytest
 from alembic import command
 from sqlalchemy import Connection, text
 
@@ -9,6 +10,8 @@ from idlewatt.storage.history import History
 from idlewatt.storage.power_classes import PowerClass
 from idlewatt.storage.records import GpuRollup, WasteReading
 from idlewatt.storage.retention import Retention
+
+pytestmark = pytest.mark.usefixtures("real_migrations")
 
 DAY = 86400.0
 ROWS = """

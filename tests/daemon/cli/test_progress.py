@@ -68,6 +68,7 @@ def watched(monkeypatch):
     return run
 
 
+@pytest.mark.usefixtures("real_migrations")
 def test_a_schema_and_its_space_tell_the_time_to_go(watched, tmp_path):
     url = f"sqlite:///{tmp_path / 'idlewatt.db'}"
     upgraded = watched("db", "upgrade", "--database-url", url)

@@ -1,0 +1,99 @@
+"""What each test costs in CPU seconds, which a busy machine does not change much: its own, and its children's.
+
+Machine code is left out, as far as a test's own process makes it: whoever comes first makes it for all.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Generator
+
+import pytest
+from numba.core import event
+
+BUDGET_S, FACTOR = 6.0, 8.0
+"""What a test may cost on a quiet machine; a test fails a run of CI where it took that many times as much."""
+SHOWN = 10
+_PROPERTY = "cpu_s"
+
+
+class Compilation(event.Listener):
+    """CPU seconds that this process spent on making machine code; what is made for something else counts once."""
+
+    def __init__(self) -> None:
+        self.spent_s = 0.0
+        self._depth = 0
+        self._since_s = 0.0
+        event.register("numba:compile", self)
+
+    def on_start(self, event: event.Event) -> None:
+        if not self._depth:
+            self._since_s = time.process_time()
+        self._depth += 1
+
+    def on_end(self, event: event.Event) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self.spent_s += time.process_time() - self._since_s
+
+
+class Meter:
+    """Tells with each test's last report what it cost, its fixtures included."""
+
+    def __init__(self) -> None:
+        self._compilation = Compilation()
+        self._before_s = 0.0
+
+    def _spent_s(self) -> float:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return time.process_time() - self._compilation.spent_s + children.ru_utime + children.ru_stime
+
+    def pytest_runtest_logstart(self) -> None:
+        self._before_s = self._spent_s()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) \
+            -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "teardown":
+            report.user_properties.append((_PROPERTY, round(self._spent_s() - self._before_s, 2)))
+        return report
+
+
+class Bill:
+    """Shows the dearest tests at the end of a run; in CI one far above its budget fails the run."""
+
+    def __init__(self, limited: bool) -> None:
+        self.costs_s: dict[str, float] = {}
+        self._limit_s = BUDGET_S * FACTOR if limited else float("inf")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == _PROPERTY and report.when == "teardown":
+                self.costs_s[report.nodeid] = float(str(value))
+
+    def too_dear(self) -> list[str]:
+        """Return the tests that cost far more than their budget."""
+        return [test for test, cost_s in self.costs_s.items() if cost_s > self._limit_s]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.too_dear():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section(f"{sum(self.costs_s.values()):.0f} CPU s, the dearest tests first")
+        for test, cost_s in sorted(self.costs_s.items(), key=lambda one: -one[1])[:SHOWN]:
+            terminalreporter.line(f"{cost_s:7.2f} s  {test}")
+        for test in self.too_dear():
+            terminalreporter.line(f"above {self._limit_s:g} CPU s: mark it long or make it cheaper: {test}", red=True)
+
+
+def meter(config: pytest.Config) -> None:
+    """Let a process measure its tests, and the one that people look at show what they cost, where CI runs them."""
+    if not os.environ.get("CI"):
+        return
+    config.pluginmanager.register(Meter(), "meter")
+    if not hasattr(config, "workerinput"):
+        limited = not config.getoption("--long") and not config.getoption("--benchmarks")
+        config.pluginmanager.register(Bill(limited), "bill")
