@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import ipaddress
-import json
 import logging
 import re
 import socket
@@ -26,7 +25,7 @@ from .api import ENDPOINTS, BadData, Endpoint, answer, error
 from .energy_api import QUERIES, Query, recorded
 from .energy_pages import PAGES, Page, error_page
 from .gate import Passwords, TokenBucket, WebConfigFile
-from .openapi import PRIORITIZE, document
+from .openapi import PRIORITIZE, written
 from .own_view import OwnView
 from .page import render
 from .view import ReloadError, View
@@ -70,7 +69,7 @@ class WebApp:
         self._telemetry_path, self._lifecycle = telemetry_path, lifecycle
         self._passwords, self._rate = Passwords(), TokenBucket()
         self._registry = publish.registry(view.published)
-        self._openapi = json.dumps(document())
+        self._openapi = written()
         self.routes = Map(list(self._rules()), strict_slashes=True, merge_slashes=False)
 
     def _rules(self) -> Iterable[Rule]:
