@@ -15,6 +15,7 @@ from compiled_once import compile_once
 from cost import meter
 from postgres import frail_postgres, postgres  # noqa: F401  (likewise)
 from properties import is_property, with_fewer_examples
+from together import share_workers
 
 from idlewatt.storage import database
 
@@ -69,11 +70,13 @@ def pytest_ignore_collect(collection_path, config: pytest.Config) -> bool | None
     return None
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads who shares a worker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose long tests and properties with all their examples, or everything that is not long, with fewer.
 
     What is left out is deselected and not skipped, which CI does not allow.
     """
+    share_workers(items)
     properties = {id(item.obj): item.obj for item in items if is_property(getattr(item, "obj", None))}
     if config.getoption("--long"):
         chosen = [item for item in items if item.get_closest_marker("long") or id(item.obj) in properties]

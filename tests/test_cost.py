@@ -44,9 +44,10 @@ def test_a_test_costs_what_it_and_its_children_compute_and_no_waiting():
 def test_a_test_far_above_its_budget_fails_a_run_of_ci_and_is_named():
     for limited, dear in ((True, ["dear"]), (False, [])):
         bill = Bill(limited)
-        for test, cost_s in (("cheap", 5.9), ("loaded", 40.0), ("dear", 50.0)):
+        for test, cost_s in (("cheap", 5.9), ("loaded", 40.0), ("dear", 50.0), ("shared", 60.0)):
             bill.pytest_runtest_logreport(SimpleNamespace(
-                nodeid=test, when="teardown", user_properties=[("cpu_s", cost_s), ("other", "x")]))
+                nodeid=test, when="teardown", keywords={"stack": 1} if test == "shared" else {},
+                user_properties=[("cpu_s", cost_s), ("other", "x")]))
         session = SimpleNamespace(exitstatus=pytest.ExitCode.OK)
         bill.pytest_sessionfinish(session)
         assert bill.too_dear() == dear

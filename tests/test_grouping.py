@@ -1,6 +1,30 @@
 """Tests that share one real part of the machine run on one worker."""
 
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from together import SHARED
+
 pytest_plugins = "pytester"
+ROOT = Path(__file__).parents[1]
+
+
+def test_what_is_dear_is_made_where_it_is_said_to_be_shared():
+    for name, places in SHARED.items():
+        for place in places:
+            text = (ROOT / place / "conftest.py" if place.endswith("/") else ROOT / place).read_text()
+            assert re.search(rf'scope="(module|session)"\)\ndef {name}\(', text), (name, place)
+
+
+def test_whoever_shares_what_is_dear_shares_a_worker(request):
+    groups = defaultdict(set)
+    for item in request.session.items:
+        for name in SHARED.keys() & set(item.fixturenames):
+            for place in SHARED[name]:
+                if item.nodeid.startswith(place):
+                    groups[place].add(item.get_closest_marker("xdist_group").args[0])
+    assert all(len(group) == 1 for group in groups.values())
 
 
 def test_marked_tests_share_a_worker(pytester):

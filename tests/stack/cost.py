@@ -13,6 +13,8 @@ from numba.core import event
 
 BUDGET_S, FACTOR = 6.0, 8.0
 """What a test may cost on a quiet machine; a test fails a run of CI where it took that many times as much."""
+SHARING = {"stack", "systemd"}
+"""Marks of tests on real parts: who ends a daemon that several shared is billed for its life, so nobody fails by it."""
 SHOWN = 10
 _PROPERTY = "cpu_s"
 
@@ -65,16 +67,19 @@ class Bill:
 
     def __init__(self, limited: bool) -> None:
         self.costs_s: dict[str, float] = {}
+        self._sharing = set[str]()
         self._limit_s = BUDGET_S * FACTOR if limited else float("inf")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == _PROPERTY and report.when == "teardown":
                 self.costs_s[report.nodeid] = float(str(value))
+                if SHARING & report.keywords.keys():
+                    self._sharing.add(report.nodeid)
 
     def too_dear(self) -> list[str]:
         """Return the tests that cost far more than their budget."""
-        return [test for test, cost_s in self.costs_s.items() if cost_s > self._limit_s]
+        return [test for test, cost_s in self.costs_s.items() if cost_s > self._limit_s and test not in self._sharing]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

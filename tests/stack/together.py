@@ -1,0 +1,27 @@
+"""Let tests that share what takes seconds to make run on one worker: each other worker would make it anew."""
+
+from collections.abc import Iterable
+
+import pytest
+
+SHARED = {
+    "past": ("tests/grafana/test_live.py",),
+    "hour": ("tests/grafana/test_live_energy.py",),
+    "trained": ("tests/daemon/agents/scorer/", "tests/daemon/agents/topdrl/", "tests/daemon/agents/dl2/",
+                "tests/daemon/agents/maifs/"),
+    "url": ("tests/daemon/test_recorded_watts.py",),
+    "lived": ("tests/daemon/test_recorded_speeds.py", "tests/daemon/learning/test_nightly.py"),
+    "years": ("tests/daemon/learning/test_evidence.py",),
+    "page": ("tests/daemon/test_report.py",),
+    "all_functions": ("tests/test_house.py",),
+    "wheel": ("tests/test_packages.py",)}
+"""Fixtures of a module or a session, and where they stand."""
+
+
+def share_workers(items: Iterable[pytest.Item]) -> None:
+    """Give tests that use a shared fixture one group; whoever has a group keeps it."""
+    for item in items:
+        places = [place for name in getattr(item, "fixturenames", ()) for place in SHARED.get(name, ())
+                  if item.nodeid.startswith(place)]
+        if places and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(places[0].strip("/")))
