@@ -20,7 +20,6 @@ from idlewatt.storage.promotions import Decision, Promotion
 from idlewatt.storage.records import Allocation, GpuRollup, SchedulerSnapshot, WasteReading
 
 pytestmark = pytest.mark.postgres
-OUTAGES = 30
 
 
 class Daemon:
@@ -61,8 +60,8 @@ class Daemon:
                 Event().wait(0.05)
 
 
-def _outages(server: Server, draws: random.Random, over: Event, away: Event, caught_up: Event) -> None:
-    for _ in range(OUTAGES):
+def _outages(number: int, server: Server, draws: random.Random, over: Event, away: Event, caught_up: Event) -> None:
+    for _ in range(number):
         caught_up.wait(10)
         Event().wait(draws.uniform(0, 0.08))
         server.stop(draws.choice(["fast", "immediate", "immediate"]))
@@ -74,25 +73,26 @@ def _outages(server: Server, draws: random.Random, over: Event, away: Event, cau
     over.set()
 
 
-def test_thirty_outages_at_random_moments_lose_nothing_and_double_nothing(frail_postgres, tmp_path, make):
+@pytest.mark.parametrize("outages", [10, pytest.param(30, marks=pytest.mark.long)])
+def test_outages_at_random_moments_lose_nothing_and_double_nothing(frail_postgres, tmp_path, make, outages):
     draws, over, away, caught_up = random.Random(13), Event(), Event(), Event()
     daemon = Daemon(database(frail_postgres.url, "outages"), tmp_path / "spool", make)
-    server = Thread(target=_outages, args=(frail_postgres, draws, over, away, caught_up))
+    server = Thread(target=_outages, args=(outages, frail_postgres, draws, over, away, caught_up))
     server.start()
     chance = random.Random(7)
     while not over.is_set():
         daemon.step()
         if not daemon.history.backlog:
             caught_up.set()
-        if away.is_set() and chance.random() < 0.02:
+        if away.is_set() and (chance.random() < 0.02 or (daemon.refused > outages and not daemon.restarts)):
             daemon.restart()
     server.join()
     daemon.step()
     history, steps = daemon.history, daemon.steps
     while history.backlog:
         history.record_waste(())
-    print(f"{OUTAGES} outages, {steps} steps of 5 writes, {daemon.refused} refused, {daemon.restarts} restarts")
-    assert OUTAGES < daemon.refused < 5 * steps
+    print(f"{outages} outages, {steps} steps of 5 writes, {daemon.refused} refused, {daemon.restarts} restarts")
+    assert outages < daemon.refused < 5 * steps
     assert daemon.restarts > 0
     _assert_all_once(history, steps)
     history.close()

@@ -20,7 +20,7 @@ from idlewatt.storage.records import Job
 class Shell:
     """Runs commands in this process; where they ask a daemon, they ask this one."""
 
-    def __init__(self, service: Service, url: str) -> None:
+    def __init__(self, service: Service | None, url: str) -> None:
         self.service, self.url = service, url
 
     def run(self, *arguments: str, **options) -> Result:
@@ -69,3 +69,9 @@ def serve(rig):
 @pytest.fixture
 def shell(serve) -> Shell:
     return serve()
+
+
+@pytest.fixture
+def alone() -> Shell:
+    """Commands where no daemon runs."""
+    return Shell(None, "http://127.0.0.1:1")

@@ -22,10 +22,10 @@ def tls(tmp_path):
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "live"])
-def test_a_daemon_that_is_not_there_ends_with_3_and_says_what_to_do(shell, command):
+def test_a_daemon_that_is_not_there_ends_with_3_and_says_what_to_do(alone, command):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        done = shell.run(command, "--url", f"http://127.0.0.1:{unused.getsockname()[1]}")
+        done = alone.run(command, "--url", f"http://127.0.0.1:{unused.getsockname()[1]}")
     assert done.exit_code == 3
     assert "Is `idlewatt serve` running there?" in done.stderr
     assert "--url or IDLEWATT_URL" in done.stderr
@@ -33,14 +33,14 @@ def test_a_daemon_that_is_not_there_ends_with_3_and_says_what_to_do(shell, comma
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://127.0.0.1", "http://127.0.0.1:99999", "http://[::1"])
-def test_an_address_that_is_none_is_wrong_usage(shell, url):
-    done = shell.run("jobs", "--url", url)
+def test_an_address_that_is_none_is_wrong_usage(alone, url):
+    done = alone.run("jobs", "--url", url)
     assert done.exit_code == 2
     assert url in done.stderr
 
 
 @pytest.mark.parametrize("body", [b"<html>hello</html>", b"[]", b"{}", b'"x"', b'{"status": "success"}', b""])
-def test_something_else_on_the_port_ends_with_3(shell, body):
+def test_something_else_on_the_port_ends_with_3(alone, body):
     with socket.create_server(("127.0.0.1", 0)) as other:
         def answer() -> None:
             connection, _ = other.accept()
@@ -50,7 +50,7 @@ def test_something_else_on_the_port_ends_with_3(shell, body):
 
         thread = threading.Thread(target=answer)
         thread.start()
-        done = shell.run("jobs", "--url", f"http://127.0.0.1:{other.getsockname()[1]}")
+        done = alone.run("jobs", "--url", f"http://127.0.0.1:{other.getsockname()[1]}")
         thread.join()
     assert done.exit_code == 3
     assert "not as idlewatt does" in done.stderr
@@ -67,8 +67,8 @@ def test_https_works_with_an_own_authority_and_is_refused_without(serve, tls):
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "live"])
-def test_an_authority_that_cannot_be_read_is_named(shell, command):
-    done = shell.run(command, "--url", "https://127.0.0.1:1", "--ca-file", "/nowhere/ca.pem")
+def test_an_authority_that_cannot_be_read_is_named(alone, command):
+    done = alone.run(command, "--url", "https://127.0.0.1:1", "--ca-file", "/nowhere/ca.pem")
     assert done.exit_code == 2
     assert "/nowhere/ca.pem" in done.stderr
 
@@ -83,7 +83,7 @@ def test_a_user_and_password_in_the_address_open_the_door(serve, tmp_path):
     assert "a user and password are required" in refused.stderr
 
 
-def test_a_password_is_not_repeated_in_messages(shell):
-    done = shell.run("jobs", "--url", "http://alice:s3cret@127.0.0.1:1")
+def test_a_password_is_not_repeated_in_messages(alone):
+    done = alone.run("jobs", "--url", "http://alice:s3cret@127.0.0.1:1")
     assert done.exit_code == 3
     assert "s3cret" not in done.output

@@ -18,7 +18,7 @@ from idlewatt.storage.history import History
 from idlewatt.storage.records import JobState, Node, SchedulerSnapshot
 
 DAY_S = 86400.0
-SACCT = '''#!{python}
+SACCT = '''#!{python} -IS
 """Plays sacct: eight jobs a day, those that touch the window, times in UTC."""
 import sys
 from datetime import UTC, datetime
@@ -35,12 +35,13 @@ with open("{folder}/calls", "a") as calls:
 print(mark.join(names) + end)
 for number in range(int({now} // 10800) - 8 * 400, int({now} // 10800)):
     submit = number * 10800.0
+    if submit + 9000 < since or submit >= until:
+        continue
     row = {{"JobID": str(number), "JobIDRaw": str(number), "JobName": "train", "User": "alice", "Partition": "gpu",
            "State": "COMPLETED", "ExitCode": "0:0", "Submit": told(submit), "Start": told(submit + 60),
            "End": told(submit + 9000), "NNodes": "1", "ReqTRES": "cpu=4,gres/gpu=2,mem=8G,node=1",
            "AllocTRES": "cpu=4,gres/gpu=2,mem=8G,node=1", "NodeList": "a", "TimelimitRaw": "200"}}
-    if submit + 9000 >= since and submit < until:
-        print(mark.join(row.get(name, "") for name in names) + end)
+    print(mark.join(row.get(name, "") for name in names) + end)
 '''
 
 

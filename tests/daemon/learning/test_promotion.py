@@ -193,11 +193,11 @@ def test_an_incumbent_whose_replay_is_far_from_what_happened_proves_nothing(held
     (lambda state: (), "jobs never end under it"),
     (lambda state: [Start(int(job), (0,), (99,)) for job in state.waiting[:1]], "failed: ValueError: Start(job=0"),
     (lambda state: [Start(int(job), (float("nan"),), (1,)) for job in state.waiting[:1]], "failed"),
-    (lambda state: 1 / 0, "ZeroDivisionError"),
-    (lambda state: state.nothing, "AttributeError"),
+    pytest.param(lambda state: 1 / 0, "ZeroDivisionError", marks=pytest.mark.long),
+    pytest.param(lambda state: state.nothing, "AttributeError", marks=pytest.mark.long),
     (lambda state: next(iter(())), "StopIteration"),
-    (lambda state: exec("raise RuntimeError('kernel')"), "RuntimeError"),
-    (lambda state: exec("assert False"), "AssertionError"),
+    pytest.param(lambda state: exec("raise RuntimeError('kernel')"), "RuntimeError", marks=pytest.mark.long),
+    pytest.param(lambda state: exec("assert False"), "AssertionError", marks=pytest.mark.long),
     (lambda state: exec("raise MemoryError"), "MemoryError"),
 ])
 def test_an_agent_that_starts_nothing_or_what_cannot_be_is_refused_with_the_reason(decide, words):
