@@ -10,6 +10,8 @@ from operator import attrgetter
 
 from ..exporters.source import Facts
 from ..storage.energy_prices import GridReading, Told
+from ..storage.energy_schema import CLASS_COLUMNS, COST_COLUMNS
+from ..storage.power_classes import PowerClass
 from ..storage.run_energy import EnergyShare
 from .settings.costs import CostSettings
 
@@ -95,6 +97,16 @@ class Costing:
         return Cost(self.costs.currency, None if paid is None else paid * pue,
                     None if paid_wasted is None else paid_wasted * pue, held,
                     None if carbon is None else carbon * pue, priced_ratio, carbon_ratio)
+
+    def of_classes(self, sums: Mapping[str, int]) -> dict[PowerClass, float]:
+        """Return what the energy of each class cost, as far as its price is known; {} where none is."""
+        found = {}
+        for power_class, column in CLASS_COLUMNS.items():
+            paid, _ = _completed(sums[COST_COLUMNS[power_class]] / 1e6, sums["priced_mj"], sums["energy_mj"],
+                                 sums[column], self.costs.per_kwh)
+            if sums[column] and paid is not None and self.costs.currency:
+                found[power_class] = paid * (self.pue or 1.0)
+        return found
 
 
 def _completed(booked: float, booked_mj: int, energy_mj: int, part_mj: int, per_kwh: float | None) \

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ..storage.power_classes import PowerClass
 from . import charts
+from .amounts import amount
 from .charts import Chart, Mark
 from .replay.power import Watts
 from .replay.speed_coverage import SpeedCoverage
@@ -32,16 +33,17 @@ _MEANING = {row.value: row.label for kind in _STACKED for row in PowerClass if r
 
 
 def write_report(path: Path, outcomes: Sequence[PolicyOutcome], rows: Sequence[Mapping[str, Any]], plan: SweepPlan,
-                 left_out: Mapping[str, int], words: Sequence[str] = ()) -> None:
-    """Write the page of a sweep; ``words`` say what it comes to, and stand first."""
+                 left_out: Mapping[str, int], words: Sequence[str] = (), priced: str = "") -> None:
+    """Write the page of a sweep; ``words`` say what it comes to, and stand first, ``priced`` at what energy is."""
     pages = Environment(loader=PackageLoader("idlewatt.daemon"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
                         undefined=StrictUndefined)
     pages.filters |= {"seconds": _seconds, "short": charts.short,
-                      "kwh": lambda joules: charts.short(joules / _JOULES_PER_WH, "Wh"), "watts": _watts_of}
+                      "kwh": lambda joules: charts.short(joules / _JOULES_PER_WH, "Wh"), "watts": _watts_of,
+                      "money": lambda row, part: amount({"currency": row["currency"], "energy": row[part]})}
     first = float(np.nanmin(plan.workload.submit, initial=np.inf))
     shown = outcomes[:LINES]
     page = pages.get_template("report.html").render(
-        rows=rows, plan=plan, words=words, speeds=_sentence(rows[0]), left_out=left_out,
+        rows=rows, plan=plan, words=words, priced=priced, speeds=_sentence(rows[0]), left_out=left_out,
         rejected=outcomes[0].rejected, version=version("idlewatt"),
         jobs=len(plan.workload), nodes=len(plan.cluster), gpus=int(plan.cluster.gpus.sum()), began=_day(first),
         lines=[(_hue(index), outcome.policy) for index, outcome in enumerate(shown)],

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, literal, or_, select, true, tuple_
 
 from . import schema
-from .energy_schema import CLASS_COLUMNS, SUMS
+from .energy_schema import CLASS_COLUMNS, COST_COLUMNS, SUMS
 from .power_classes import WASTED, PowerClass
 from .records import JobState
 from .run_energy import DAY_S
@@ -181,10 +181,17 @@ def of_runs(connection: Connection, keys: set[tuple[str, float, float]]) -> dict
 
 
 def _only(found: Mapping[str, Mapping[str, int]], name: PowerClass) -> dict[str, int]:
-    """Return the energy of one class over all partitions."""
-    energy = sum(sums[CLASS_COLUMNS[name]] for sums in found.values())
-    return dict.fromkeys(SUMS, 0) | {"energy_mj": energy, CLASS_COLUMNS[name]: energy,
-                                     "wasted_mj": energy if name in WASTED else 0}
+    """Return the energy of one class over all partitions, and its cost.
+
+    The share with a price is that of all classes: only what they cost is booked by class.
+    """
+    energy, cost, whole, priced = (sum(sums[column] for sums in found.values()) for column in (
+        CLASS_COLUMNS[name], COST_COLUMNS[name], "energy_mj", "priced_mj"))
+    wasted = name in WASTED
+    return dict.fromkeys(SUMS, 0) | {
+        "energy_mj": energy, CLASS_COLUMNS[name]: energy, "wasted_mj": energy if wasted else 0,
+        "cost_micro": cost, COST_COLUMNS[name]: cost, "wasted_cost_micro": cost if wasted else 0,
+        "priced_mj": round(energy * (priced / whole)) if whole else 0}
 
 
 def _full(joined: Any) -> Select[Any]:
@@ -197,7 +204,7 @@ def _wasted(columns: Any, classes: tuple[PowerClass, ...]) -> ColumnElement[int]
     if classes == WASTED:
         wasted: ColumnElement[int] = columns.wasted_mj
         return wasted
-    return sum((columns[CLASS_COLUMNS[one]] for one in classes), start=literal(0))
+    return sum((func.coalesce(columns[CLASS_COLUMNS[one]], 0) for one in classes), start=literal(0))
 
 
 def _within(wanted: RunFilter) -> ColumnElement[bool]:
@@ -239,7 +246,7 @@ def _run(row: Row[Any]) -> RunRow:
     end_s = (row.end_s if last else row.last_s) if not (last and row.open and state.active) else None
     return RunRow(
         row.job_id, row.submit_s, row.start_s, end_s, state, row.user, row.account, row.partition, row.name or "",
-        row.gpus, row.gpu_model, row.first_s, row.last_s, row.seen_ms / 1000, row.shared_ms / 1000,
+        row.gpus, row.gpu_model, row.first_s, row.last_s, row.seen_ms / 1000, (row.shared_ms or 0) / 1000,
         None if row.power_max_mw is None else row.power_max_mw / 1000,
         None if row.memory_max_bytes is None else float(row.memory_max_bytes),
         None if row.idle is None else tuple(map(str, row.idle)),

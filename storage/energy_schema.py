@@ -26,18 +26,22 @@ from .power_classes import PowerClass
 
 CLASS_COLUMNS = {power_class: f"{power_class.value}_mj" for power_class in PowerClass}
 """The column of each class in every table here."""
+COST_COLUMNS = {power_class: f"{power_class.value}_cost_micro" for power_class in PowerClass}
+"""What the energy of each class cost, as far as its price was known."""
 SUMS = ("energy_mj", "wasted_mj", *CLASS_COLUMNS.values(), "gpu_ms", "measured_ms", "active_ms", "priced_mj",
-        "cost_micro", "wasted_cost_micro", "gpu_cost_micro", "intensity_mj", "carbon_mg")
+        "cost_micro", "wasted_cost_micro", "gpu_cost_micro", "intensity_mj", "carbon_mg", *COST_COLUMNS.values())
 """Columns that add up over runs: energy; time of GPUs held, with activity measured, and active; energy with a price,
-and what it cost, of which wasted; the price of the GPU-hours; energy with a known carbon intensity, and its carbon."""
+and what it cost, of which wasted; the price of the GPU-hours; energy with a known carbon intensity, and its carbon;
+the price of each class."""
+
+TOLD = ("intensity_mj", "carbon_mg", *COST_COLUMNS.values())
+"""Sums that are NULL where no carbon intensity, or no price of the class, was ever told: no row has room for them."""
+SELDOM = (*CLASS_COLUMNS.values(), "shared_ms", "priced_mj", "cost_micro", "wasted_cost_micro", "gpu_cost_micro")
+"""Sums of which most runs have few: NULL stands for none of it, as a number takes eight bytes and NULL a bit."""
 
 
-CARBON = ("intensity_mj", "carbon_mg")
-"""Sums that are NULL where no carbon intensity was ever told: a row then has no room for them."""
-
-
-def _sums() -> list[Column[Any]]:
-    return [Column(name, BigInteger, nullable=name in CARBON) for name in SUMS]
+def _sums(seldom: tuple[str, ...] = ()) -> list[Column[Any]]:
+    return [Column(name, BigInteger, nullable=name in TOLD or name in seldom) for name in SUMS]
 
 
 def tables(metadata: MetaData) -> tuple[Table, Table, Table, Table]:
@@ -56,11 +60,11 @@ def tables(metadata: MetaData) -> tuple[Table, Table, Table, Table]:
         Column("last_s", Double, nullable=False),  # end of the last window with a part of it
         Column("gpus", Double, nullable=False),
         Column("seen_ms", BigInteger, nullable=False),  # how long it was looked at
-        Column("shared_ms", BigInteger, nullable=False),  # of gpu_ms, on GPUs that others held too
+        Column("shared_ms", BigInteger),  # of gpu_ms, on GPUs that others held too
         Column("power_max_mw", BigInteger),
         Column("memory_max_bytes", BigInteger),  # of the fullest GPU
         Column("idle", JSON(none_as_null=True)),  # GPUs that were never used, NULL where that is not known
-        *_sums(),
+        *_sums(SELDOM),
         UniqueConstraint("job_id", "submit_s", "start_s"))
     Index("ix_run_energy_last_s", runs.c.last_s)
     Index("ix_run_energy_user_last_s", runs.c.user, runs.c.last_s)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Table, select
 
 from . import energy_prices, schema
 from .database import accumulate
-from .energy_schema import CARBON, CLASS_COLUMNS, SUMS
+from .energy_schema import CLASS_COLUMNS, COST_COLUMNS, SELDOM, SUMS, TOLD
 from .packed import Window, pack, put_packed
 from .power_classes import WASTED, PowerClass
 from .values import chunks, number, thousandths, whole, words
@@ -78,7 +78,7 @@ class EnergyShare:
 class _Total:
     """Sums of one row, in whole units."""
 
-    sums: dict[str, int | None] = field(default_factory=lambda: dict.fromkeys(SUMS, 0) | dict.fromkeys(CARBON))
+    sums: dict[str, int | None] = field(default_factory=lambda: dict.fromkeys(SUMS, 0) | dict.fromkeys(TOLD))
 
     def add(self, share: EnergyShare) -> None:
         """Add one share."""
@@ -88,19 +88,25 @@ class _Total:
             self._plus(CLASS_COLUMNS[power_class], part)
             energy += part
             wasted += part if power_class in WASTED else 0
+            self._pay(share, power_class, part)
         for name, value in (("energy_mj", energy), ("wasted_mj", wasted),
                             ("gpu_ms", thousandths(share.gpu_seconds)),
                             ("active_ms", thousandths(share.active_seconds)),
                             ("measured_ms", thousandths(share.measured_seconds))):
             self._plus(name, value or 0)
-        self._pay(share, energy, wasted)
+        self._tell(share, energy)
 
-    def _pay(self, share: EnergyShare, energy: int, wasted: int) -> None:
-        if share.price_per_kwh is not None:
-            self._plus("priced_mj", energy)
-            # Millijoules to kWh is 3.6e9, the currency to its millionths 1e6.
-            self._plus("cost_micro", round(energy * share.price_per_kwh / 3600))
-            self._plus("wasted_cost_micro", round(wasted * share.price_per_kwh / 3600))
+    def _pay(self, share: EnergyShare, power_class: PowerClass, part: int) -> None:
+        """Add what the energy of a class cost, so that classes add up to the whole to the millionth."""
+        if share.price_per_kwh is None or not part:
+            return
+        # Millijoules to kWh is 3.6e9, the currency to its millionths 1e6.
+        cost = round(part * share.price_per_kwh / 3600)
+        for name, value in (("priced_mj", part), ("cost_micro", cost), (COST_COLUMNS[power_class], cost),
+                            ("wasted_cost_micro", cost if power_class in WASTED else 0)):
+            self._plus(name, value)
+
+    def _tell(self, share: EnergyShare, energy: int) -> None:
         if share.grams_per_kwh is not None:
             self._plus("intensity_mj", energy)
             self._plus("carbon_mg", round(energy * share.grams_per_kwh / 3.6e6))
@@ -182,12 +188,12 @@ def _row(shares: Sequence[EnergyShare], idle_before: object) -> dict[str, object
         total.add(share)
     peaks, memory = ([value for share in shares if (value := number(getattr(share, name))) is not None]
                      for name in ("power_max_watts", "memory_max_bytes"))
-    return total.sums | {
+    shared = {"shared_ms": sum(thousandths(one.shared_seconds) or 0 for one in shares)}
+    return {name: value or None if name in SELDOM else value for name, value in (total.sums | shared).items()} | {
         "job_id": words(first.job_id), "submit_s": first.submit_s, "start_s": first.run_s, "user": words(first.user),
         "account": words(first.account), "partition": words(first.partition), "gpu_model": words(first.model),
         "first_s": first.start_s, "last_s": first.start_s + first.seconds, "gpus": sum(one.gpus for one in shares),
         "seen_ms": max(thousandths(one.seen_seconds) or 0 for one in shares),
-        "shared_ms": sum(thousandths(one.shared_seconds) or 0 for one in shares),
         "power_max_mw": thousandths(max(peaks)) if peaks else None, "memory_max_bytes": whole(max(memory, default=0.0))
         if memory else None, "idle": _idle(shares, idle_before)}
 

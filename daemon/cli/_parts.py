@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+COSTS = {"currency": "USD", "per_kwh": 0.15}
 RATED_WATTS = {"dgx-a100-*": 6500.0, "dgx-v100-*": 3500.0}
 """By NVIDIA's data sheets; the paper's upper bound needs them."""
 SCHEDULER = "fifo+first-fit"

@@ -25,12 +25,13 @@ from ..config import Settings
 from ..counterfactual import WindowRequest, replayed
 from ..service import Service
 from ..settings.advice import AdviceSettings, CounterfactualSettings
+from ..settings.costs import CostSettings
 from ..settings.flavours import FlavourSettings
 from ..settings.storage import StorageSettings
 from ..view import DaemonView
 from ..waste import WasteSettings
 from . import _openmetrics as openmetrics
-from ._parts import ADVISES, COMPILED_WITHIN_S, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError, table_2
+from ._parts import ADVISES, COMPILED_WITHIN_S, COSTS, RATED_WATTS, SCHEDULER, SPARE_NODES, DemoError, table_2
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,8 @@ def serving(cluster: SimulatedCluster, clock: Time, folder: Path) -> Iterator[Se
     settings = Settings(cluster="GIST AI-X (simulated)",
                         storage=StorageSettings(url=f"sqlite:///{folder / 'idlewatt.db'}"),
                         advice=AdviceSettings(policy=ADVISES, spare_nodes=SPARE_NODES, draws=DRAWS),
-                        counterfactual=CounterfactualSettings(incumbent=SCHEDULER))
+                        counterfactual=CounterfactualSettings(incumbent=SCHEDULER),
+                        costs=CostSettings.model_validate(COSTS))
     gap = PATIENCE * STEP_S / settings.cycles.scrape
     settings = settings.model_copy(update={
         # Recommenders are asked seldom while days go by in seconds; none is older than the cluster's own pace.

@@ -29,13 +29,14 @@ from ..recorded_watts import site_watts
 from ..replay.cluster import ClusterError
 from ..simulator_error import Fidelity, check
 from ._check import watts_error
+from ._costs import StatedPrice
 from ._history import JobSource, described
 from ._output import plain, show
 from ._progress import progress
 
 _COLUMNS = {"policy": "policy", "utilization": "U", "makespan_days": "makespan d", "jct_mean_s": "JCT s",
             "compared": "of incumbent", "wait_mean_s": "wait s", "wait_p99_s": "p99 wait s",
-            "energy": "kWh at the wall", "energy_down": "empty nodes down"}
+            "energy": "kWh at the wall", "cost": "cost", "energy_down": "empty nodes down"}
 _JOULES_PER_KWH = 3.6e6
 RECORDED = 3
 """What is read of a recorded history: speeds, watts, jobs."""
@@ -163,14 +164,19 @@ def judging() -> Iterator[None]:
         yield
 
 
-def show_verdict(verdict: Verdict, style: str) -> None:
-    """Print how everybody did on the history that judges, and what follows from it."""
-    rows = [_row(row, verdict) for row in verdict.rows]
+def show_verdict(verdict: Verdict, style: str, price: StatedPrice | None = None) -> None:
+    """Print how everybody did on the history that judges, and what follows from it; ``price`` puts money on energy."""
+    price = price or StatedPrice()
+    rows = [_row(row, verdict) | ({"cost": price.said(row.energy_joules)} if price.words else {})
+            for row in verdict.rows]
     if style == "json":
         told = {"model": verdict.model, "decision": verdict.decision.value, **verdict.figures()}
         click.echo(json.dumps(finite(told), indent=2))
         return
-    columns = _COLUMNS if style == "table" else {key: key for row in rows[:1] for key in row}
+    if price.words:
+        click.echo(price.words, err=True)
+    shown = {key: heading for key, heading in _COLUMNS.items() if key != "cost" or price.words}
+    columns = shown if style == "table" else {key: key for row in rows[:1] for key in row}
     title = (f"{verdict.days:.1f} held-out days with {verdict.jobs} jobs, seed {verdict.seed}; the incumbent is "
              f"{verdict.incumbent}, the best heuristic {verdict.best}")
     if verdict.objective:

@@ -28,6 +28,7 @@ from ._hardware import (
 from ._parts import (
     ADVISES,
     COMPILED_WITHIN_S,
+    COSTS,
     RATED_WATTS,
     READY_WITHIN_S,
     SCHEDULER,
@@ -218,6 +219,7 @@ def configuration(simulation: str, site: DemoPlan) -> dict[str, object]:
             "waste": {"rated_node_watts": RATED_WATTS, "enclosures": enclosures(site.hardware, site.nodes)},
             "advice": {"policy": advises(site.hardware), "spare_nodes": SPARE_NODES},
             "counterfactual": {"incumbent": SCHEDULER},
+            "costs": COSTS,
             "flavours": table_2(TABLE_2_HOUR_S) if site.hardware == "dgx" else [],
             # Ten minutes of theirs are enough to see what a job does not use: it does the same all the time.
             "recommenders": {"elastic": _elastic(), "allocation": {"every": "1s", "window": "10m"}},

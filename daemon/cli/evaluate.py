@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ._costs import stated
 from ._history import JobSource
 from ._store import found, settings, store, uses_models
 
@@ -83,7 +84,7 @@ def _judge(models: ModelStore, model: StoredModel, order: TrainingJob, where: Jo
     with judging():
         verdict = examined(models, model, stretches, order.incumbent, seed=order.seed, foreign=seen_s == float("-inf"),
                            terms=terms, fidelity=faithful)
-    show_verdict(verdict, style)
+    show_verdict(verdict, style, stated(where.config_file))
 
 
 def _seen_until(model: StoredModel, order: TrainingJob) -> float:

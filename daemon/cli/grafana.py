@@ -32,7 +32,8 @@ def command() -> None:
 @click.option("--dir", "root", type=click.Path(file_okay=False, path_type=Path), default=Path("/"), show_default=True,
               help="Folder to write below instead, to look first or for packages.")
 @click.option("--page", default=PAGE, show_default=True, help="Where idlewatt's own page is, for links to it.")
-@click.option("--currency", default="USD", show_default=True, help="What prices are in: EUR, GBP, KRW, ...")
+@click.option("--currency", default="USD", show_default=True,
+              help="What prices are in, as costs.currency has it: EUR, GBP, KRW, ...")
 @click.option("--runbook-url", metavar="URL", default=_RUNBOOKS, show_default=True,
               help="Where the links of the alerts lead: a folder of runbooks, such as in your wiki.")
 def install(root: Path, page: str, currency: str, runbook_url: str) -> None:
@@ -51,7 +52,8 @@ def install(root: Path, page: str, currency: str, runbook_url: str) -> None:
     if not (pages and re.fullmatch("[A-Z]{3}", currency)):
         raise click.UsageError("a currency has three capital letters (EUR), a page begins with http:// or https://")
     for place, text in _texts():
-        text = text.replace('"currencyUSD"', f'"currency{currency}"').replace(PAGE, page.rstrip("/"))
+        text = text.replace('"currencyUSD"', f'"currency{currency}"').replace(
+            'currency=\\"USD\\"', f'currency=\\"{currency}\\"').replace(PAGE, page.rstrip("/"))
         text = text.replace(f"runbook_url: {_RUNBOOKS}/", f"runbook_url: {runbook_url.rstrip('/')}/")
         target = root / place
         if place in _KEPT and target.exists():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ._client import DaemonUnreachable
+from ._costs import KWH_J, stated
 from ._output import plain, show
 from ._store import decided, store, uses_models
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = {"model": "model", "state": "state", "objective": "is after", "utilization": "U",
             "makespan_days": "makespan d", "jct_mean_s": "JCT s", "wait_mean_s": "wait s", "energy_kwh": "kWh",
+            "cost": "cost",
             "over_incumbent": "JCT of incumbent"}
 STATES = {"promote": "in charge", "shadow": "shadow", "demote": "demoted", "refuse": "refused"}
 
@@ -43,10 +45,15 @@ def command(config_file: Path, folder: Path | None, style: str) -> None:
         click.echo(f"who is in charge is not known: {error.message}", err=True)
     rows = [_row(model, known.get(model.name)) for model in models.models()]
     rows += [_heuristic(decision) for name, decision in known.items() if "@" not in name]
-    columns = _COLUMNS if style == "table" else {key: key for row in rows for key in row if key != "card"}
+    price = stated(config_file)
+    rows = [{**row, "cost": price.said(_joules(row)) or None} for row in rows] if price.words else rows
+    shown = {key: heading for key, heading in _COLUMNS.items() if key != "cost" or price.words}
+    columns = shown if style == "table" else {key: key for row in rows for key in row if key != "card"}
     show(rows, columns, style, empty=f"no models in {models.folder}; `idlewatt train` makes one")
     if style == "table":
         _tell(rows)
+        if price.words and rows:
+            click.echo(f"\n{price.words[0].upper()}{price.words[1:]}.")
 
 
 def _tell(rows: Sequence[Mapping[str, object]]) -> None:
@@ -99,7 +106,12 @@ def _five(figures: Mapping[str, Any]) -> dict[str, float | None]:
     makespan_s, joules = figures.get("makespan_s"), figures.get("energy_joules")
     return {"utilization": figures.get("utilization"), "makespan_days": makespan_s and makespan_s / 86400,
             "jct_mean_s": figures.get("jct_mean_s"), "wait_mean_s": figures.get("wait_mean_s"),
-            "energy_kwh": joules and joules / 3.6e6}
+            "energy_kwh": joules and joules / KWH_J}
+
+
+def _joules(row: Mapping[str, object]) -> float | None:
+    kwh = row.get("energy_kwh")
+    return kwh * KWH_J if isinstance(kwh, int | float) else None
 
 
 def _interval(figures: Mapping[str, float], name: str) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ._client import Since
+from ._costs import stated
 from ._history import DEFAULT_CONFIG, JobSource
 from ._output import plain, show
 from ._progress import progress
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _COLUMNS = {"policy": "policy", "jobs": "jobs", "jct": "JCT", "compared": "of baseline",
             "above": "above limit", "wait": "wait", "p99": "p99 JCT", "utilization_ratio": "use",
             "energy_kwh": "kWh", "wasted_kwh": "wasted"}
+_MONEY = {"cost": "cost", "wasted_cost": "wasted cost"}
 _JOULES_PER_KWH = 3.6e6
 
 
@@ -241,13 +243,19 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
             jobs = "1 job" if some["count"] == 1 else f"{some['count']} jobs"
             _say(f"{jobs} can never run here: {reason} ({named}{', …' if some['count'] > 5 else ''})")
     found = rows(outcomes, sweep.plan, options["baseline"] or sweep.policies[0])
+    price = stated(options["config_file"])
+    found = [row | price.row(row) for row in found]
     lines = [told(row) | {"jobs_left_out": sum(sweep.left_out.values())} for row in found]
     for row in found[:1]:
         _say(str(SpeedCoverage.of_row(row)))
+    if price.words:
+        _say(price.words)
     words = list(filter(None, [conclusion(lines, options["baseline"] or sweep.policies[0])]))
     if style == "table":
         click.echo("".join(f"{sentence}\n\n" for sentence in words), nl=False)
-        show([line | _readable(line) for line in lines], _COLUMNS, style, empty="no policy is done yet")
+        columns = _COLUMNS | (_MONEY if price.words else {})
+        show([line | _readable(line) | price.readable(line) for line in lines], columns, style,
+             empty="no policy is done yet")
         _beside_the_limit(lines)
     else:
         show(lines, {key: key for line in lines[:1] for key in line}, style)
@@ -258,7 +266,8 @@ def _finish(sweep: Sweep, options: dict[str, Any], style: str) -> None:
         from ..report import write_report
 
         doubts = (f"Warning: {one}." for one in warnings(sweep.plan.cluster, sweep.plan.workload, sweep.policies))
-        write_report(options["report"], outcomes, found, sweep.plan, sweep.left_out, [*words, *doubts])
+        write_report(options["report"], outcomes, found, sweep.plan, sweep.left_out, [*words, *doubts],
+                     price.words)
         _say(f"report: {options['report']}")
 
 

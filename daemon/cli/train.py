@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ._client import Since
+from ._costs import stated
 from ._history import JobSource
 from ._renamed import Renamed
 from ._store import ledger, settings, store, uses_models
@@ -325,7 +326,7 @@ def _judged(config_file: Path, models: ModelStore, model: StoredModel, where: Jo
     with judging():
         verdict = examined(models, model, lesson.split.test, order.incumbent, seed=order.seed,
                            terms=PromotionCriteria.of(settings(config_file).training.terms), fidelity=faithful)
-    show_verdict(verdict, "table")
+    show_verdict(verdict, "table", stated(where.config_file))
     lesson.training_directory.clear()
     earned = verdict.decision is Decision.PROMOTE
     click.echo(f"next:    `idlewatt promote {model.name}` puts it in charge" if earned else

@@ -32,7 +32,9 @@ def subject(row: Row, cluster: str = "") -> str:
     """Return the subject of its mail."""
     whose = f"account {row['account']}" if row["account"] else cluster or "the cluster"
     total = row["total"]
-    return f"{kwh(total['wasted_joules'])} of {kwh(total['energy_joules'])} wasted: {whose}, {span(row)}"
+    lost = amount(total["cost"], "wasted")
+    return (f"{kwh(total['wasted_joules'])}{f' ({lost})' if lost else ''} of {kwh(total['energy_joules'])} wasted: "
+            f"{whose}, {span(row)}")
 
 
 def text(row: Row, cluster: str = "") -> str:

@@ -31,6 +31,8 @@ class EnergyRow:
     measured_share: float | None
     """Share of its GPU-seconds with activity measured."""
     cost: Cost | None
+    class_costs: Classes = field(default_factory=dict)
+    """Money of each class, as far as its price is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class JobRow:
     idle_gpus: tuple[str, ...] | None
     """GPUs that were never seen at work; None where that is not known."""
     cost: Cost | None
+    class_costs: Classes = field(default_factory=dict)
+    """Money of each class, as far as its price is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,8 @@ class _Parts:
     gpu_seconds: float
     activity: float | None
     measured: float | None
-    cost: Cost | None = field(default=None)
+    cost: Cost | None
+    class_costs: Classes
 
 
 def parts(sums: Mapping[str, int], costing: Costing, wasted: tuple[PowerClass, ...]) -> _Parts:
@@ -176,14 +181,14 @@ def parts(sums: Mapping[str, int], costing: Costing, wasted: tuple[PowerClass, .
         sums["energy_mj"] / 1000, sum(sums[CLASS_COLUMNS[one]] for one in wasted) / 1000,
         {one: sums[column] / 1000 for one, column in CLASS_COLUMNS.items() if sums[column]}, held / 1000,
         sums["active_ms"] / measured if measured else None, min(1.0, measured / held) if held else None,
-        costing.of(sums))
+        costing.of(sums), costing.of_classes(sums))
 
 
 def energy_row(name: str, sums: Mapping[str, int], costing: Costing, wasted: tuple[PowerClass, ...]) -> EnergyRow:
     """Return the row of a sum."""
     found = parts(sums, costing, wasted)
     return EnergyRow(name, found.joules, found.wasted, found.classes, found.gpu_seconds, found.activity,
-                     found.measured, found.cost)
+                     found.measured, found.cost, found.class_costs)
 
 
 def job_row(run: RunRow, costing: Costing, wasted: tuple[PowerClass, ...]) -> JobRow:
@@ -194,4 +199,4 @@ def job_row(run: RunRow, costing: Costing, wasted: tuple[PowerClass, ...]) -> Jo
         run.gpus, run.gpu_model, found.joules, found.wasted, found.classes, found.gpu_seconds, found.activity,
         found.measured, run.seen_s, run.shared_s / found.gpu_seconds if found.gpu_seconds else 0.0,
         found.joules / run.seen_s if run.seen_s else None, run.power_max_watts, run.memory_max_bytes, run.idle,
-        found.cost)
+        found.cost, found.class_costs)

@@ -24,6 +24,7 @@ from ..pricing import KWH_J
 from .api import BadData
 from .energy_api import DEFAULT_SINCE, FURTHEST, node_report, wanted, whole
 from .page import TEMPLATES, part_of
+from .units import money
 from .view import View
 
 Arguments = MultiDict[str, str]
@@ -188,7 +189,9 @@ def _days(days: Sequence[EnergyRow]) -> Chart | None:
         day = datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%d")
         for kind, joules in (("productive", row.energy_joules), ("allocated_idle", row.wasted_joules)):
             top, bottom = y(np.array([joules / KWH_J, 0.0])).tolist()
-            shapes.append(Mark(kind, f"{day}: {joules / KWH_J:.3g} kWh", charts.box(left, right, top, bottom)))
+            paid = money(row.cost, "energy" if kind == "productive" else "wasted")
+            shapes.append(Mark(kind, f"{day}: {joules / KWH_J:.3g} kWh{f' = {paid}' if paid else ''}",
+                               charts.box(left, right, top, bottom)))
     ticks, unit = charts.time_ticks(x, starts[0])
     return Chart("Energy by day", HEIGHT, f"{unit} since {datetime.fromtimestamp(starts[0], UTC):%Y-%m-%d}", ticks,
                  charts.value_ticks(y, "kWh"), tuple(shapes), True)

@@ -25,6 +25,11 @@ def money(cost: Cost | None, part: str = "energy") -> str:
     return "" if cost is None else amounts.amount(asdict(cost), part)
 
 
+def of_currency(value: float, cost: Cost) -> str:
+    """Return a part of what something cost, in its currency."""
+    return amounts.amount({"currency": cost.currency, "energy": value})
+
+
 def carbon(cost: Cost | None) -> str:
     """Return the carbon of some energy; '' where no intensity is known."""
     return "" if cost is None else amounts.carbon(asdict(cost))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .board import board, price
-from .panels import CURRENCY, DAEMON, Row, column, lines, listing, number, quiet
+from .board import board
+from .panels import CURRENCY, DAEMON, PRICE, Row, column, lines, listing, number, quiet
 
 AGE = f"clamp_min(max(time() - idlewatt_advice_timestamp_seconds{{{DAEMON}}}), 0)"
 ISSUED = f"sum(increase(idlewatt_advice_issued_total{{{DAEMON}}}[$__range]))"
@@ -57,8 +57,7 @@ def build() -> str:
                   "What the advice is worth", (4, _worth()), (9, _savings()), (9, _record()),
                   "Whether the advice is followed", (9, _adherence()),
                   "Closeness of placements", (8, _closeness()),
-                  "Beyond starts: moves, sizes, CPUs and memory", (8, _moves()), (8, _elastic()), (8, _allocation())),
-                 variables=(price(),))
+                  "Beyond starts: moves, sizes, CPUs and memory", (8, _moves()), (8, _elastic()), (8, _allocation())))
 
 
 def _figures() -> Row:
@@ -80,8 +79,10 @@ def _figures() -> Row:
         (4, number("Nodes to power down", "Power of the chosen nodes that the advice would power down: empty, not "
                    "needed soon, and not of the reserve.", f"sum({DOWN_POWER}) or {NO_POWER}", "watt")),
         (4, number("Cost of nodes to power down, a day",
-                   "What these nodes cost in a day if they stay on, at the price per kWh "
-                   "written above.", f"(sum({DOWN_POWER}) or {NO_POWER}) * 24 / 1e3 * $price", CURRENCY, decimals=2)))
+                   "What these nodes cost in a day if they stay on, at the price of now.",
+                   f"sum((sum by (cluster) ({DOWN_POWER}) or 0 * sum by (cluster) "
+                   f"(idlewatt_node_power_watts{{{DAEMON}}}))"
+                   f" * on (cluster) max by (cluster) {PRICE}) * 24 / 1e3", CURRENCY, decimals=2, empty="no price")))
 
 
 def _worth() -> Row:
@@ -191,9 +192,12 @@ def _record() -> Row:
     return (
         (12, listing("Policies side by side", "What the closed windows of the time range would have taken under each "
                     "policy, by replay of the same jobs; less where a policy came later.",
-                    (f"sum by (policy) ({_spent(ENERGY)}) / 3.6e6", f"sum by (policy) ({_spent(WAIT)}) / 3600"),
-                    {"policy": "Policy", "Value #A": "Energy", "Value #B": "Waiting hours"},
-                    special={"Policy": column(width=190), "Energy": column("kwatth")}, order="Energy",
+                    (f"sum by (policy) ({_spent(ENERGY)}) / 3.6e6", f"sum by (policy) ({_spent(WAIT)}) / 3600",
+                     f"sum by (policy) (sum by (cluster, policy) ({_spent(ENERGY)}) / 3.6e6 "
+                     f"* on (cluster) group_left () max by (cluster) {PRICE})"),
+                    {"policy": "Policy", "Value #A": "Energy", "Value #B": "Waiting hours", "Value #C": "Cost today"},
+                    special={"Policy": column(width=190), "Energy": column("kwatth"),
+                             "Cost today": column(CURRENCY, decimals=2)}, order="Energy",
                     empty=NO_WINDOW)),
         (12, lines("Error of the simulation over time", "How far the replay of what really ran is off what was "
                   "measured, either way.",

@@ -31,7 +31,7 @@ ANNOTATIONS = (("Advice followed", "green",
 
 
 def board(uid: str, title: str, description: str, rows: Iterable[tuple[int, Row] | str], *,
-          shows: Sequence[str] = (), variables: Sequence[dashboard.TextBoxVariable] = (), hours: int = 24,
+          shows: Sequence[str] = (), hours: int = 24,
           own: bool = True) -> str:
     """Return the JSON of a board; ``shows`` are the variables to choose by, and every panel obeys each of them.
 
@@ -44,16 +44,11 @@ def board(uid: str, title: str, description: str, rows: Iterable[tuple[int, Row]
                .as_dropdown(True).include_vars(True).keep_time(True).icon("external link"))
     build.link(dashboard.DashboardLink("Page of idlewatt").type(DashboardLinkType.LINK).url("${page}/")
                .target_blank(True).icon("external link"))
-    for variable in (*_variables(shows, own), *variables, _page()):
+    for variable in (*_variables(shows, own), _page()):
         build.with_variable(variable)
     for panel in laid_out(rows):
         build.with_row(panel) if isinstance(panel, dashboard.Row) else build.with_panel(panel)
     return _written(build)
-
-
-def price() -> dashboard.TextBoxVariable:
-    """Return the box in which people write what a kWh costs them."""
-    return dashboard.TextBoxVariable("price").label("Price per kWh").default_value("0.15")
 
 
 OWN = 'job=~"$job", cluster=~"$cluster"'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...storage.power_classes import PowerClass
-from .board import board, price
+from .board import board
 from .panels import (
     CLASSES,
     CURRENCY,
@@ -16,6 +16,8 @@ from .panels import (
     bars,
     by_kind,
     column,
+    cost,
+    cost_by_quarters,
     in_part,
     lines,
     listing,
@@ -30,8 +32,11 @@ WASTED_J = f"sum(increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__
 UNKNOWN_J = f'sum(increase(idlewatt_energy_joules_total{{{PARTITION}, class="unmeasured"}}[$__range]))'
 # That nothing was wasted is only said where all was measured; more than nothing is at least that.
 WASTED_KWH = f"(({WASTED_J} > 0) or ({WASTED_J} unless on () ({UNKNOWN_J} > 0))) / 3.6e6"
-WASTED_COST = f"{WASTED_KWH} * $price"
+WASTED_RATE = f"rate(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__rate_interval])"
+WASTED_COST = (f"{cost_by_quarters(f'idlewatt_wasted_energy_joules_total{{{PARTITION}}}')} and on () ({WASTED_KWH})")
 BY_PARTITION = f"sum by (partition) (increase(idlewatt_wasted_energy_joules_total{{{PARTITION}}}[$__range]))"
+COST_WORDS = ("The same in money, at the price that idlewatt published at each time, with the site's PUE where that is "
+              "set. No amount while no price in this currency is known.")
 SHARE = ((None, "green"), (0.15, "orange"), (0.3, "red"))
 
 
@@ -39,7 +44,7 @@ def build() -> str:
     """Return the board."""
     return board("cluster-waste", "Cluster waste", "Which watts of the GPU cluster are wasted, why, where and whose.",
                  ((4, _figures()), (11, _watts()), (9, _where()), (10, _energy()), (9, _honest())),
-                 shows=("partition",), variables=(price(),))
+                 shows=("partition",))
 
 
 def _figures() -> Row:
@@ -58,12 +63,12 @@ def _figures() -> Row:
         (3, number("Wasted, 24 hours", "Energy of the last 24 hours that did no work, whatever time range is chosen; "
                    "less than was wasted where something was not measured.",
                    WASTED_KWH, "kwatth", past="24h", empty="unknown")),
-        (3, number("Cost, 24 hours", "The same in money, at the price per kWh written above. Cooling is not in it.",
-                   WASTED_COST, CURRENCY, past="24h", decimals=2, empty="unknown")),
+        (3, number("Cost, 24 hours", COST_WORDS,
+                   WASTED_COST, CURRENCY, past="24h", decimals=2, empty="no price")),
         (3, number("Wasted, 30 days", "Energy of the last 30 days that did no work; less where Prometheus keeps less.",
                    WASTED_KWH, "kwatth", past="30d", empty="unknown")),
-        (3, number("Cost, 30 days", "The same in money, at the price per kWh written above. Cooling is not in it.",
-                   WASTED_COST, CURRENCY, past="30d", decimals=2, empty="unknown")),
+        (3, number("Cost, 30 days", COST_WORDS,
+                   WASTED_COST, CURRENCY, past="30d", decimals=2, empty="no price")),
         (2, number("GPUs not measured", "GPUs without fresh power, or allocated without activity. They are in no "
                    "wasted figure: while this is above zero, the figures flatter.",
                    f"sum(idlewatt_unmeasured_gpus{{{PARTITION}}})", "short",
@@ -98,15 +103,22 @@ def _where() -> Row:
 
 def _energy() -> Row:
     return (
-        (9, bars("Energy in the time range, by class", "Every kWh in exactly one class, integrated by the daemon "
+        (5, bars("Energy in the time range, by class", "Every kWh in exactly one class, integrated by the daemon "
                  "without crossing gaps in the measurements.",
                  f"sum by (class) (increase(idlewatt_energy_joules_total{{{PARTITION}}}[$__range])) / 3.6e6",
                  "class", "kwatth", names=CLASSES)),
-        (5, _bill("partition", "The 20 partitions that wasted most energy.", f"topk(20, {BY_PARTITION}) / 3.6e6")),
+        (4, bars("Cost in the time range, by class", "The same in money, each kWh at the price of its time, with the "
+                 "site's PUE where that is set.",
+                 cost(f"rate(idlewatt_energy_joules_total{{{PARTITION}}}[$__rate_interval])", " by (class)"),
+                 "class", CURRENCY, names=CLASSES, empty="no price")),
+        (5, _bill("partition", "The 20 partitions that wasted most energy.", f"topk(20, {BY_PARTITION}) / 3.6e6",
+                  WASTED_RATE)),
         (5, _bill("node", "The 20 nodes that wasted most energy, their empty hosts included.",
-                  _summed("node", "idlewatt_node_wasted_power_watts", MEMBERS))),
+                  _summed("node", "idlewatt_node_wasted_power_watts", MEMBERS),
+                  f"idlewatt_node_wasted_power_watts{{{MEMBERS}}}")),
         (5, _bill("user", "The 20 people whose jobs held boards that did nothing, too little, or spun.",
                   _summed("user", "idlewatt_user_wasted_power_watts", PARTITION),
+                  f"idlewatt_user_wasted_power_watts{{{PARTITION}}}",
                   quiet("no user's job wasted anything"))))
 
 
@@ -116,10 +128,10 @@ def _summed(by: str, metric: str, selector: str) -> str:
             " * $__interval_ms / 3.6e9")
 
 
-def _bill(by: str, description: str, kwh: str, empty: str = "") -> Panel:
+def _bill(by: str, description: str, kwh: str, watts: str, empty: str = "") -> Panel:
     told = {"empty": empty} if empty else {}
-    return listing(f"Wasted, by {by}", f"{description} Over the time range, and its cost at the price per kWh written "
-                   "above.", (kwh, f"{kwh} * $price"),
+    return listing(f"Wasted, by {by}", f"{description} Over the time range, and its cost at the prices of its time.",
+                   (kwh, f"{cost(watts, f' by ({by})')} and on ({by}) ({kwh})"),
                    {by: by.capitalize(), "Value #A": "Energy", "Value #B": "Cost"}, unit="kwatth",
                    special={"Energy": column(width=85), "Cost": column(CURRENCY, width=80, decimals=2)},
                    order="-Energy", **told)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .board import board, price
-from .panels import CURRENCY, JOB, Row, column, lines, listing, number, quiet
+from .board import board
+from .panels import CURRENCY, JOB, Row, column, cost, lines, listing, number, quiet
 
 POWER, WASTED = f"idlewatt_job_power_watts{{{JOB}}}", f"idlewatt_job_wasted_power_watts{{{JOB}}}"
 START = f"idlewatt_job_start_timestamp_seconds{{{JOB}}}"
@@ -15,7 +15,7 @@ def build() -> str:
     """Return the board."""
     return board("job", "Job", "What the GPUs of a job draw and waste; every job, with its whole past, is on "
                  "idlewatt's own page.", ((4, _figures()), (10, _over_time()), (9, _table())), shows=("job_id",),
-                 variables=(price(),), hours=6)
+                 hours=6)
 
 
 def _figures() -> Row:
@@ -26,8 +26,8 @@ def _figures() -> Row:
                    f"sum({WASTED})", "watt", steps=((None, "green"), (100.0, "orange")), empty="not published")),
         (6, number("Wasted by the job in the time range", "Energy of these GPUs without work while it was published.",
                    f"{_kwh('')}", "kwatth", empty="not published")),
-        (6, number("Cost of what the job wasted", "The same in money, at the price per kWh written above.",
-                   f"{_kwh('')} * $price", CURRENCY, decimals=2, empty="not published")))
+        (6, number("Cost of what the job wasted", "The same in money, at the prices that idlewatt published.",
+                   cost(WASTED), CURRENCY, decimals=2, empty="not published")))
 
 
 def _kwh(by: str) -> str:
@@ -48,7 +48,7 @@ def _table() -> Row:
         (24, listing("Jobs that are published", "Of the running jobs that waste most: whose they are, what they draw, "
                      "what of it does no work, when they started, what they wasted in the time range.",
                      (f"sum by ({OF}) ({POWER})", f"sum by ({OF}) ({WASTED})", f"max by ({OF}) ({START}) * 1000",
-                      _kwh(f" by ({OF})"), f"{_kwh(f' by ({OF})')} * $price"),
+                      _kwh(f" by ({OF})"), cost(WASTED, f" by ({OF})")),
                      {"job_id": "Job", "user": "User", "account": "Account", "partition": "Partition",
                       "Value #A": "Power", "Value #B": "Wasted now", "Value #C": "Started", "Value #D": "Energy wasted",
                       "Value #E": "Cost"}, unit="watt", order="-Wasted now",

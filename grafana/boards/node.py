@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...storage.power_classes import GPU_CODES
-from .board import board, price
-from .panels import CLASSES, CURRENCY, NODE, Row, column, lines, listing, number, quiet, timeline
+from .board import board
+from .panels import CLASSES, CURRENCY, NODE, Row, column, cost, lines, listing, number, quiet, timeline
 
 POWER, WASTED = f"idlewatt_node_power_watts{{{NODE}}}", f"idlewatt_node_wasted_power_watts{{{NODE}}}"
 GPUS = f"idlewatt_node_gpus{{{NODE}}}"
@@ -15,8 +15,7 @@ def build() -> str:
     """Return the board."""
     return board("node", "Node", "What a node draws and wastes, and what each of its GPUs does; jobs, days and kWh are "
                  "on idlewatt's own page.",
-                 ((4, _figures()), (9, _over_time()), (14, _gpus()), (8, _tables())), shows=("node",),
-                 variables=(price(),))
+                 ((4, _figures()), (9, _over_time()), (14, _gpus()), (8, _tables())), shows=("node",))
 
 
 def _kwh(by: str = "") -> str:
@@ -31,8 +30,8 @@ def _figures() -> Row:
                    f"sum({WASTED})", "watt", empty="unknown")),
         (5, number("Wasted by the node in the time range", "Energy of the chosen nodes that did no work.", _kwh(),
                    "kwatth", empty="unknown")),
-        (5, number("Cost of what the node wasted", "The same in money, at the price per kWh written above.",
-                   f"{_kwh()} * $price", CURRENCY, decimals=2, empty="unknown")),
+        (5, number("Cost of what the node wasted", "The same in money, at the prices that idlewatt published.",
+                   cost(WASTED), CURRENCY, decimals=2, empty="unknown")),
         (4, number("GPUs held of the node", "Share of its GPUs that jobs hold now, whether they use them or not.",
                    f'sum(idlewatt_node_gpus{{{NODE}, state="allocated"}}) / sum({GPUS})', "percentunit"))
     )

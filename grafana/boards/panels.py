@@ -50,6 +50,29 @@ NODE, USER, JOB = (f"{DAEMON}, {label}=~`${{{name}:regex}}`" for label, name in 
     ("node", "node"), ("user", "user"), ("job_id", "job_id")))
 CURRENCY = "currencyUSD"
 """Unit of money; ``idlewatt grafana install --currency`` writes another."""
+_SAME = "on (cluster, job, instance) group_left ()"
+
+
+def _price(window: str) -> str:
+    per_kwh = f'avg_over_time(idlewatt_electricity_price{{{DAEMON}, currency="USD"}}[{window}])'
+    return f"({per_kwh} * {_SAME} idlewatt_pue_ratio{{{DAEMON}}} or {per_kwh})"
+
+
+PRICE = _price("$__rate_interval")
+"""What a kWh costs with the site's PUE, in the currency that is shown: a price in another one gives no amount."""
+
+
+def cost(watts: str, by: str = "") -> str:
+    """Return what watts cost over the time range, each step at the price that the daemon published then."""
+    return f"sum{by} (sum_over_time(({watts} * {_SAME} {PRICE})[$__range:$__interval])) * $__interval_ms / 3.6e9"
+
+
+def cost_by_quarters(joules: str) -> str:
+    """Return what a counter of joules cost, by quarters of an hour: over days a panel's own steps are too coarse."""
+    watts = f"sum by (cluster, job, instance) (rate({joules}[15m]))"
+    return f"sum(sum_over_time(({watts} * {_SAME} {_price('15m')})[$__range:15m])) / 4e3"
+
+
 CHOSEN = "${datasource:queryparam}&${job:queryparam}&${cluster:queryparam}&from=${__from}&to=${__to}"
 """What a dashboard hands on to another."""
 LINKS = {"Job": ("job", "job_id", "jobs"), "Node": ("node", "node", "nodes"), "User": ("user", "user", "users"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .board import board, price
-from .panels import CURRENCY, USER, Row, column, lines, listing, number, quiet
+from .board import board
+from .panels import CURRENCY, USER, Row, column, cost, lines, listing, number, quiet
 
 POWER, WASTED = f"idlewatt_user_power_watts{{{USER}}}", f"idlewatt_user_wasted_power_watts{{{USER}}}"
 JOBS = f"idlewatt_job_wasted_power_watts{{{USER}}}"
@@ -13,8 +13,7 @@ NONE = "no job of theirs runs"
 def build() -> str:
     """Return the board."""
     return board("user", "User", "What the GPUs of a user's jobs draw and waste; days, kWh and every job are on "
-                 "idlewatt's own page.", ((4, _figures()), (10, _over_time()), (9, _tables())), shows=("user",),
-                 variables=(price(),))
+                 "idlewatt's own page.", ((4, _figures()), (10, _over_time()), (9, _tables())), shows=("user",))
 
 
 def _kwh(metric: str, by: str = "") -> str:
@@ -29,8 +28,8 @@ def _figures() -> Row:
                    f"sum({WASTED})", "watt", steps=((None, "green"), (100.0, "orange")), empty="no job runs")),
         (6, number("Wasted by the user in the time range", "Energy of their GPUs that did no work.",
                    _kwh(WASTED), "kwatth", empty="no job ran")),
-        (6, number("Cost of what the user wasted", "The same in money, at the price per kWh written above.",
-                   f"{_kwh(WASTED)} * $price", CURRENCY, decimals=2, empty="no job ran")))
+        (6, number("Cost of what the user wasted", "The same in money, at the prices that idlewatt published.",
+                   cost(WASTED), CURRENCY, decimals=2, empty="no job ran")))
 
 
 def _over_time() -> Row:
@@ -45,7 +44,7 @@ def _tables() -> Row:
     return (
         (12, listing("Users and partitions", "Who draws and wastes what, where; energy and cost over the time range.",
                      (f"sum by (user, partition) ({POWER})", f"sum by (user, partition) ({WASTED})",
-                      _kwh(WASTED, " by (user, partition)"), f"{_kwh(WASTED, ' by (user, partition)')} * $price"),
+                      _kwh(WASTED, " by (user, partition)"), cost(WASTED, " by (user, partition)")),
                      {"user": "User", "partition": "Partition", "Value #A": "Power", "Value #B": "Wasted now",
                       "Value #C": "Energy wasted", "Value #D": "Cost"}, unit="watt", order="-Wasted now",
                      special={"Energy wasted": column("kwatth"), "Cost": column(CURRENCY, decimals=2)},

@@ -1,6 +1,7 @@
 """The daemon's cycles over the farm, in a process of their own: ``python cycle.py CONFIG NODES ROUNDS``.
 
-Prints one JSON object: CPU seconds of each round (fetch, parse, assess) and the most memory that was ever resident.
+Prints one JSON object: CPU seconds of each round (fetch, parse, assess), the most memory that was ever resident, and
+how many series ``/metrics`` has by how many jobs it publishes one by one.
 """
 
 import json
@@ -11,6 +12,8 @@ from pathlib import Path
 
 from idlewatt.daemon import config
 from idlewatt.daemon.service import Service
+from idlewatt.daemon.view import DaemonView
+from idlewatt.exporters.publish import registry
 from idlewatt.storage.history import History
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Partition, Request, SchedulerSnapshot
 
@@ -34,6 +37,16 @@ def most_megabytes() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
+def series(service: Service) -> dict[str, int]:
+    """Return how many series are published with none, ten and a hundred of the running jobs one by one."""
+    view, found = DaemonView(service, lambda: service.settings), {}
+    for jobs in (0, 10, 100):
+        waste = service.settings.waste.model_copy(update={"job_series": jobs})
+        service.settings = service.settings.model_copy(update={"waste": waste})
+        found[str(jobs)] = sum(len(metric.samples) for metric in registry(view.published).collect())
+    return found
+
+
 def main(path: Path, nodes: int, rounds: int) -> None:
     settings = config.load(path)
     service = Service(settings, History.open(settings.storage.url), time.time)
@@ -46,7 +59,7 @@ def main(path: Path, nodes: int, rounds: int) -> None:
         spent.append(time.process_time() - before)
     found = service.known.assessment
     print(json.dumps({"cpu_s": spent, "megabytes": most_megabytes(),
-                      "gpus": len(found.gpu_verdicts), "nodes": len(found.nodes),
+                      "series": series(service), "gpus": len(found.gpu_verdicts), "nodes": len(found.nodes),
                       "unaccounted": found.unaccounted_watts,
                       "unmeasured": sum(found.unmeasured_gpus.values())}))
     service.stop()

@@ -9,6 +9,8 @@ from pathlib import Path
 import yaml
 
 MOST_MEGABYTES = 400
+MOST_SERIES = 25_000
+"""Of 1,000 nodes of eight GPUs: a state for each GPU, and for each node its power, waste and GPUs by state."""
 
 
 def test_fetching_parsing_and_assessing_a_thousand_servers(farm, prometheus, tmp_path, capsys):
@@ -27,6 +29,10 @@ def test_fetching_parsing_and_assessing_a_thousand_servers(farm, prometheus, tmp
         print(f"\ncycle over {farm.nodes} nodes: {ours:.2f} CPU-s (the first {first:.2f}), Prometheus {theirs:.2f}, "
               f"ratio {ours / theirs:.2f} (bound 1.00); {found['megabytes']:.0f} MB resident at most "
               f"(bound {MOST_MEGABYTES}, ratio {found['megabytes'] / MOST_MEGABYTES:.2f})")
+        print(f"series on /metrics with 2,000 jobs that wait, by waste.job_series: {found['series']}")
+    none, ten, hundred = (found["series"][number] for number in ("0", "10", "100"))
+    assert (ten - none, hundred - none) == (3 * 10, 3 * 100)
+    assert none < MOST_SERIES
     assert (found["gpus"], found["nodes"], found["unmeasured"]) == (8 * farm.nodes, farm.nodes, 0)
     assert abs(found["unaccounted"]) < 1e-3
     assert ours <= theirs

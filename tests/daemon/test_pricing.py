@@ -6,6 +6,7 @@ from datetime import UTC, datetime, time
 import pytest
 
 from idlewatt.daemon.amounts import amount, carbon, total
+from idlewatt.daemon.cli._costs import StatedPrice
 from idlewatt.daemon.config import ConfigError, parse
 from idlewatt.daemon.pricing import Cost, Costing, priced
 from idlewatt.daemon.settings.costs import CostSettings, Tariff
@@ -153,3 +154,23 @@ def test_rows_together_are_of_as_much_as_is_known():
     assert total(rows) == {"currency": "EUR", "energy": 2.0, "wasted": None, "gpu_hours": None, "carbon_grams": 5.0,
                            "priced_ratio": 0.75, "carbon_ratio": 0.375}
     assert total([rows[1]]) is None
+
+
+def test_money_by_class_is_what_was_booked_with_the_site_s_overhead():
+    told = sums(energy_mj=7_200_000_000, productive_mj=3_600_000_000, allocated_idle_mj=3_600_000_000,
+                priced_mj=7_200_000_000, cost_micro=500_000, productive_cost_micro=100_000,
+                allocated_idle_cost_micro=400_000)
+    assert Costing(CostSettings(currency="EUR", per_kwh=9.0), 1.5).of_classes(told) == {
+        PowerClass.PRODUCTIVE: pytest.approx(0.15), PowerClass.ALLOCATED_IDLE: pytest.approx(0.6)}
+    assert Costing().of_classes(sums(energy_mj=5, productive_mj=5)) == {}
+
+
+@pytest.mark.parametrize(("said", "price", "words"), [
+    ("{currency: EUR, per_kwh: 0.25}", 0.25, "energy is priced at 0.25 EUR a kWh"),
+    ("{currency: EUR, per_kwh: 0.3, tariffs: [{since: '22:00', until: '06:00', per_kwh: 0.15}]}", 0.25,
+     "energy is priced at 0.25 EUR a kWh, the mean of the tariffs over a day"),
+    ("{currency: EUR, tariffs: [{since: '22:00', until: '06:00', per_kwh: 0.15}]}", None, ""), ("{}", None, "")])
+def test_the_price_of_a_replay_is_the_one_that_the_configuration_states(said, price, words):
+    found = StatedPrice.of(parse(f"sources: []\ncosts: {said}\n"))
+    assert (found.money(3.6e6), found.words) == (price if price is None else pytest.approx(price), words)
+    assert found.said(None) == ""

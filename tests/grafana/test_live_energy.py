@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -24,7 +25,9 @@ START_S, STEP_S, HOUR_S = 1_795_132_800.0, 15, 3600
 ON, OFF = b"ipmi_dcmi_power_consumption_watts 1000\n", b"ipmi_chassis_power_state 0\n"
 KILOWATT_HOURS = {"cluster-waste: Wasted, 24 hours A", "cluster-waste: Wasted, 30 days A",
                   "cluster-waste: Energy in the time range, by class A", "cluster-waste: Wasted, by partition A"}
-COSTS = {"cluster-waste: Cost, 24 hours A", "cluster-waste: Cost, 30 days A", "cluster-waste: Wasted, by partition B"}
+COSTS = {"cluster-waste: Cost, 24 hours A", "cluster-waste: Cost, 30 days A", "cluster-waste: Wasted, by partition B",
+         "cluster-waste: Cost in the time range, by class A"}
+HALF_PAST = datetime.fromtimestamp(START_S + HOUR_S / 2, UTC).strftime("%H:%M")
 
 
 class Meter(ThreadingHTTPServer):
@@ -77,6 +80,8 @@ class Clock:
 def serving(folder: Path, meter: Meter, clock: Clock) -> Iterator[Service]:
     target = f"{{targets: ['127.0.0.1:{meter.server_port}'], labels: {{node: n1}}}}"
     settings = config.parse(f"storage: {{url: 'sqlite:///{folder}/idlewatt.db'}}\n"
+                            "costs: {currency: USD, per_kwh: 0.1, tariffs: [{since: '" + HALF_PAST + "', "
+                            "until: '23:59', per_kwh: 0.2}]}\n"
                             f"sources: [{{kind: ipmi, static_configs: [{target}]}}]\n")
     settings = settings.model_copy(update={
         "sources": (*settings.sources, DirectConfig(kind="slurm_rest", source=EmptyNode(clock)))})
@@ -120,7 +125,8 @@ def test_a_kilowatt_for_an_hour_is_a_kilowatt_hour_on_the_boards(hour, where):
 
 
 @pytest.mark.parametrize("where", sorted(COSTS))
-def test_it_costs_what_a_kilowatt_hour_costs(hour, where):
+def test_each_half_of_it_costs_what_it_cost_then(hour, where):
+    """Half of it at 0.10, half of it at 0.20."""
     assert shown(hour, where) == pytest.approx(0.15, rel=0.01)
 
 

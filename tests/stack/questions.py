@@ -21,7 +21,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LABELS = {"cluster": "gist", "instance": "127.0.0.1:9723", "job": "idlewatt"}
 """What the Prometheus of a test calls the daemon that it scrapes."""
 VARIABLES = {"job": "idlewatt", "cluster": ".*", "partition": ".*", "members": ".*", "node": ".*", "user": ".*",
-             "job_id": ".*", "price": "0.15", "page": "http://localhost:9723"}
+             "job_id": ".*", "page": "http://localhost:9723"}
 """What Grafana puts in when everything is chosen."""
 
 # What is empty when all is well, and why; whatever is listed here and has an answer after all fails, too.
@@ -86,7 +86,7 @@ NO_WINDOW = {
     "advice: Error of the simulated energy A", "advice: Error of the simulated waiting A",
     *(f"advice: {panel} {letter}" for letter in "AB" for panel in (
         "Energy saved against the scheduler's own policy", "Hours of waiting saved against the scheduler's own policy",
-        "Policies side by side", "Error of the simulation over time")),
+        "Policies side by side", "Error of the simulation over time")), "advice: Policies side by side C",
 }
 """Empty until the first closed window has been replayed: what is younger than a quarter of an hour is not closed."""
 
@@ -106,7 +106,7 @@ class Question:
     def asked(self, range_s: float) -> str:
         """Return the expression with the variables put in."""
         step_s = max(range_s / POINTS, 15.0)
-        own = self.variables | {"__range": f"{range_s:.0f}s", "__rate_interval": f"{4 * step_s:.0f}s",
+        own = self.variables | {"__range": f"{range_s:.0f}s", "__rate_interval": f"{max(step_s + 15.0, 60.0):.0f}s",
                                 "__interval": f"{step_s:.0f}s", "__interval_ms": f"{1000 * step_s:.0f}"}
         return re.sub(r"\$(?:([a-z_]\w*)|\{(\w+)(?::\w+)?\})", lambda found: own[found[1] or found[2]], self.expr)
 

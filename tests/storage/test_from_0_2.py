@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from idlewatt.storage.energy_schema import SELDOM
 from idlewatt.storage.history import History
 
 RECORDED = Path(__file__).parents[1] / "recorded/idlewatt-0.2.0.sql.gz"
@@ -32,8 +33,9 @@ def columns(database, table):
     return [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
 
 
-def rows(database, table, names):
-    quoted = ", ".join(f'"{name}"' for name in names)
+def rows(database, table, names, seldom=()):
+    """Return the rows of a table in words; what is ``seldom`` there is NULL where it was 0."""
+    quoted = ", ".join(f'NULLIF("{name}", 0)' if name in seldom else f'"{name}"' for name in names)
     return sorted(map(repr, database.execute(f"SELECT {quoted} FROM {table}")))
 
 
@@ -46,7 +48,8 @@ def test_every_row_of_every_table_is_there_as_it_was(former, url):
         for table in tables:
             shared = [name for name in columns(former, table) if name in columns(now, table)]
             assert shared, table
-            assert rows(now, table, shared) == rows(former, table, shared), table
+            seldom = SELDOM if table == "run_energy" else ()
+            assert rows(now, table, shared) == rows(former, table, shared, seldom), table
         assert now.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 

@@ -17,6 +17,7 @@ from idlewatt.storage.run_energy import EnergyShare
 
 DAY = 86400.0
 IDLE, WORK, FREE = PowerClass.ALLOCATED_IDLE, PowerClass.PRODUCTIVE, PowerClass.IDLE_UNALLOCATED
+UNDERUSED = PowerClass.ALLOCATED_UNDERUSED
 
 
 def share(start_s=0.0, job_id="1", joules=None, **more):
@@ -134,10 +135,15 @@ def test_what_is_old_goes(history):
 
 
 def test_a_run_takes_less_than_500_bytes(history):
-    """2,500 runs of three windows each; of PostgreSQL once the room of updated rows is given back."""
-    runs = [share(300.0 * (number // 100 + window), str(9_000_000 + number), {WORK: 1e6 + number, IDLE: 5e5 + number},
+    """2,500 runs of three windows and four classes each, with all prices and the grid's carbon.
+
+    Of PostgreSQL once the room of updated rows is given back.
+    """
+    runs = [share(300.0 * (number // 100 + window), str(9_000_000 + number),
+                  {one: 1e6 + number for one in (WORK, IDLE, PowerClass.HOST_ACTIVE, UNDERUSED)},
                   user=f"user{number % 100}", submit_s=1.7e9 + number, run_s=1.7e9 + number, node=f"a{number % 100}",
-                  model="NVIDIA A100-SXM4-40GB", memory_max_bytes=4e10)
+                  model="NVIDIA A100-SXM4-40GB", memory_max_bytes=4e10, price_per_kwh=0.31, price_per_gpu_hour=2.5,
+                  grams_per_kwh=412.0, currency="EUR")
             for window in range(3) for number in range(2500)]
     history.record_shares(sorted(runs, key=lambda one: one.start_s))
     history.vacuum()
@@ -214,3 +220,22 @@ def test_what_a_kwh_cost_is_kept_by_quarters_of_an_hour(history):
                                                    EnergyPrice(0.0, 0.3, "EUR", 380.0))
     history.compact(60 * DAY, Retention(hourly_waste_s=30 * DAY))
     assert history.energy_prices(0.0, 1e9, 10) == ()
+
+
+def test_money_is_booked_by_class_at_the_price_of_its_time(history):
+    history.record_shares([share(0.0, joules={WORK: 3.6e6, IDLE: 7.2e6}, price_per_kwh=0.1, currency="EUR"),
+                           share(300.0, joules={IDLE: 3.6e6}, price_per_kwh=0.5, currency="EUR"),
+                           share(600.0, job_id="", joules={FREE: 3.6e6}, price_per_kwh=-0.2, currency="EUR")])
+    sums = dict(history.energy_by("class", RunFilter()))
+    assert {name: (one["cost_micro"], one["wasted_cost_micro"]) for name, one in sums.items()} == {
+        "productive": (100_000, 0), "allocated_idle": (700_000, 700_000), "idle_unallocated": (-200_000, -200_000)}
+    ((_, all_of_it),) = history.energy_by("partition", RunFilter())
+    assert sum(one["cost_micro"] for one in sums.values()) == all_of_it["cost_micro"] == 600_000
+
+
+def test_a_class_of_which_a_run_took_nothing_takes_no_room_and_counts_as_none(history):
+    history.record_shares([share(joules={WORK: 1000.0}), share(job_id="2", joules={IDLE: 5.0})])
+    first, second = rows(history)
+    assert (first["allocated_idle_mj"], first["priced_mj"], second["productive_mj"]) == (None, None, None)
+    found, _ = history.runs(RunFilter(wasted=(IDLE, UNDERUSED)), "wasted", 10)
+    assert [(row.job_id, row.sums["allocated_idle_mj"]) for row in found] == [("2", 5000), ("1", 0)]

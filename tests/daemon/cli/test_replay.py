@@ -305,3 +305,17 @@ def test_ctrl_c_leaves_what_is_done_and_the_same_command_goes_on(tmp_path):
                                             "json", "--state-dir", str(state)])
     assert source_rows.exit_code == 0
     assert all((state / name).stat().st_mtime_ns == when for name, when in kept.items())
+
+
+def test_replayed_energy_has_money_beside_it_where_a_price_is_configured(replay, tmp_path):
+    config = tmp_path / "idlewatt.yml"
+    config.write_text("costs: {currency: EUR, per_kwh: 0.25}\nwaste: {pue: 2.0}\n")
+    options = ("--cluster", "4x8", "--config.file", config)
+    told = rows(replay(*options, "--format", "json"))["fifo"]
+    assert told["cost"] == pytest.approx(told["energy_joules"] / 3.6e6 * 0.5)
+    assert (told["currency"], told["wasted_cost"] < told["cost"]) == ("EUR", True)
+    result = replay(*options, "--report", tmp_path / "replay.html")
+    assert "energy is priced at 0.25 EUR a kWh, times a PUE of 2" in result.stderr
+    assert f"{told['cost']:.2f} EUR" in result.stdout
+    assert f"{told['cost']:.2f} EUR" in (tmp_path / "replay.html").read_text()
+    assert "cost" not in rows(replay("--cluster", "4x8", "--format", "json"))["fifo"]

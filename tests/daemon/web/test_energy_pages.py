@@ -113,6 +113,15 @@ def test_a_job_s_page_says_what_a_terminal_says(client):
     assert text.count('class="productive"') > 2
 
 
+@pytest.mark.parametrize("path", ["/jobs/4711", "/users/alice?since=30d", "/nodes/dgx01?since=30d"])
+def test_energy_by_class_has_its_money_beside_it(client, path):
+    page = client.get(path).text
+    table = page[page.index('aria-label="Energy by class"'):]
+    costs = re.findall(r'<td class="number">([\d.]+) EUR</td>', table[:table.index("</table>")])
+    assert len(costs) >= 3
+    assert "0.10" in costs if path.startswith("/jobs") else costs
+
+
 def test_without_prices_no_money_is_shown_and_never_zero(client, view, energies):
     view.ledger = EnergyBook(energies, Costing(), view.now)
     for path in PATHS:
