@@ -10,7 +10,8 @@ from .values import number, whole, words
 
 _MOST = 256
 """Parts of one job on one node that are recorded; no server has more."""
-_SAID = {"mig": "MIG instance {:g}", "fraction": "a fraction", "shared": "shared in turns", "hami": "HAMi, {:g} MiB"}
+_SAID = {"mig": "MIG instance {:g}", "fraction": "a fraction", "shared": "shared in turns", "mps": "MPS {:g}",
+         "hami": "HAMi, {:g} MiB"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ _GPU = re.compile(r"(?:gres[:/])?gpu(?:[:/](?P<model>(?!\d+(?:[:=(]|$))[^:=(]+))
                   r"(?:[:=](?P<count>\d{1,9}))?(?P<rest>\(.*)?")
 _PART = re.compile(r"(?:gres[:/])?(?P<kind>shard|mps)(?:[:/](?!-?\d+(?:[:=(]|$))[^:=(]+)?"
                    r"(?:[:=](?P<count>\d{1,9}))?(?P<rest>\(.*)?")
+_OTHER = re.compile(r"(?:gres[:/])(?!gpu(?:[:/=(]|$))[^()]{1,100}")
 _INDEXES = re.compile(r"\(IDX:([^)]*)\)")
 _SPAN = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 _MEMORY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)(?:[nc])?")
@@ -79,6 +80,13 @@ def parse_parts(text: str) -> tuple[Parts, ...]:
     named = [(match, _INDEXES.search(match["rest"] or "")) for match in found if match]
     return tuple(Parts(match["kind"], int(match["count"] or 1), (parse_indexes(where[1]) if where else None) or ())
                  for match, where in named)
+
+
+def parse_others(text: str) -> tuple[str, ...]:
+    """Return what a job asks for of resources that are no GPUs: ``mps:60``, ``shard:a100:2``, ``nvme:1``."""
+    entries = (entry.strip() for entry in _OUTSIDE_PARENTHESES.split((text or "")[:_MAX_LENGTH]))
+    return tuple(re.sub("^gres[:/]", "", entry) for entry in entries
+                 if _OTHER.fullmatch(entry) or (entry.startswith(("shard", "mps")) and _PART.fullmatch(entry)))
 
 
 def parse_indexes(text: str) -> tuple[int, ...] | None:

@@ -31,7 +31,7 @@ def test_what_no_database_takes_is_bent():
 
 @pytest.mark.parametrize(("part", "words"), [
     (PARTS[0], "14.3 % of GPU 2 (MIG instance 5)"), (PARTS[1], "50 % of GPU 7 (2 shards)"),
-    (PARTS[2], "part of a GPU (shared in turns)"), (GpuPart("mps", 0, 30.0, 0.3), "30 % of GPU 0 (30 mps)"),
+    (PARTS[2], "part of a GPU (shared in turns)"), (GpuPart("mps", 0, 30.0, 0.3), "30 % of GPU 0 (MPS 30)"),
     (GpuPart("fraction", 1, 0.25, 0.25), "25 % of GPU 1 (a fraction)"),
     (GpuPart("shard", 0, 1.0), "part of GPU 0 (1 shard)"),
     (GpuPart("hami", None, 8000.0, None, "GPU-1"), "part of GPU GPU-1 (HAMi, 8000 MiB)")])

@@ -3,7 +3,7 @@
 import pytest
 
 from idlewatt.exporters.slurm.gpu_parts import with_shares
-from idlewatt.exporters.slurm.gres import Parts, parse_parts
+from idlewatt.exporters.slurm.gres import Parts, parse_others, parse_parts
 from idlewatt.exporters.slurm.parse_json import load, parse_job, parse_list, parse_node
 from idlewatt.storage.gpu_parts import GpuPart
 from idlewatt.storage.records import Allocation, Job, JobState, Node, Request
@@ -28,6 +28,38 @@ def test_a_gpu_of_which_a_shard_is_taken_is_not_handed_out_whole(cluster):
     ((node,), _) = cluster
     assert (node.gpus, node.gpus_allocated, node.gpu_indexes_allocated) == (8, 4, (0, 4, 5, 6))
     assert node.slices == (("shard", 32, 6),)
+
+
+@pytest.fixture
+def in_percent(recorded):
+    """Return nodes and jobs of the recording with MPS: two nodes of eight GPUs, each of 100."""
+    nodes = parse_list(load(recorded("slurm/mps/sinfo.json")), "nodes", parse_node).records
+    jobs = parse_list(load(recorded("slurm/mps/squeue.json")), "jobs", parse_job).records
+    return nodes, {job.name: job for job in with_shares(jobs, nodes)}
+
+
+def test_real_slurm_tells_which_gpu_a_percentage_by_mps_is_of(in_percent):
+    nodes, jobs = in_percent
+    assert {name: jobs[name].allocations[0].parts for name in ("infer-a", "infer-b", "train")} == {
+        "infer-a": (GpuPart("mps", 0, 25.0, 0.25),), "infer-b": (GpuPart("mps", 0, 50.0, 0.5),), "train": ()}
+    assert [part.words for part in jobs["infer-b"].allocations[0].parts] == ["50 % of GPU 0 (MPS 50)"]
+    assert [(node.gpus_allocated, node.gpu_indexes_allocated, node.slices) for node in nodes] == [
+        (3, (0, 4, 5), (("mps", 800, 75),)), (0, (), (("mps", 800, 0),))]
+
+
+def test_where_room_for_mps_is_nobody_says_but_slurm(in_percent):
+    """It let 60 wait for GPU 0, of which 75 were taken, beside five idle GPUs: one GPU of a node serves MPS."""
+    _, jobs = in_percent
+    assert {name: jobs[name].request.details.unknown for name in ("infer-c", "two", "train")} == {
+        "infer-c": ("where mps:60 is free",), "two": ("where mps:200 is free",), "train": ()}
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("gres:mps:60", ("mps:60",)), ("gres/shard:a100:2,gres/gpu:a100:1", ("shard:a100:2",)), ("gres:gpu:4", ()),
+    ("gres:gpu", ()), ("gpu:4", ()), ("", ()), ("gres/nvme:1", ("nvme:1",)), ("mps:5", ("mps:5",)), ("cpu:4", ()),
+    ("gres:gpumem:4", ("gpumem:4",)), ("gres:" + "x" * 500, ())])
+def test_what_is_no_gpu_is_told_as_it_was_asked_for(text, found):
+    assert parse_others(text) == found
 
 
 @pytest.mark.parametrize(("text", "parts"), [
