@@ -153,7 +153,9 @@ def test_ranges_follow_the_dashboard_t24(board):
     for expression in expressions(board):
         assert "irate" not in expression
         ranges = set(re.findall(r"\[(.*?)\]", re.sub("`[^`]*`", "", expression)))
-        assert ranges <= {"$__rate_interval", "$__range", "$__range:$__interval"}
+        # Prices are of quarters of an hour, whatever the width of a panel.
+        quarters = {"15m", "$__range:15m"} if "electricity_price" in expression else set()
+        assert ranges <= {"$__rate_interval", "$__range", "$__range:$__interval"} | quarters
 
 
 def test_counters_are_read_as_rates_t24(selected):
